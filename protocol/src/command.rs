@@ -45,6 +45,8 @@ commands! {
     CloseSession(Empty) = "close_session" => "ok", Connection, Required, Anyone, Transient;
     /// Lists this user's sessions, newest first. Answered by `sessions`.
     ListSessions(ListSessions) = "list_sessions" => "sessions", Server, None, Anyone, Transient;
+    /// Lists the models that a session may choose. Answered by `models`.
+    ListModels(Empty) = "list_models" => "models", Server, None, Anyone, Transient;
     /// Renames a session. Answered by `ok`.
     RenameSession(RenameSession) = "rename_session" => "ok", Session, Required, NonObserver, Writes;
     /// Deletes a session permanently. Answered by `ok`.

@@ -20,6 +20,8 @@ messages! {
         SessionOpened(Box<SessionOpened>) = "session_opened",
         /// To `list_sessions`.
         Sessions(Sessions) = "sessions",
+        /// To `list_models`.
+        Models(Models) = "models",
         /// To `get_entries`.
         Entries(Entries) = "entries",
         /// To `ping`.
@@ -64,6 +66,7 @@ macro_rules! replies {
 
 mod duplicate;
 mod history;
+mod models;
 mod resumed;
 mod running;
 mod tools;
@@ -71,6 +74,7 @@ mod unchecked;
 mod welcome;
 
 pub use history::{HistoryHit, HistoryHits, HitRole};
+pub use models::{ModelItem, ModelPrice, Models};
 pub use resumed::Resumed;
 pub use running::{PendingCall, RunningPart};
 pub use tools::{SessionTool, ToolServer, ToolServerFailure, ToolServerState, Tools};

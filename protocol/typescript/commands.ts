@@ -11,6 +11,7 @@ export type Command =
   | { type: "open_session"; payload?: OpenSession }
   | { type: "close_session"; payload?: Empty }
   | { type: "list_sessions"; payload?: ListSessions }
+  | { type: "list_models"; payload?: Empty }
   | { type: "rename_session"; payload: RenameSession }
   | { type: "delete_session"; payload?: Empty }
   | { type: "get_entries"; payload?: GetEntries }

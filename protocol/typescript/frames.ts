@@ -38,6 +38,7 @@ export interface ReplyTypes {
   open_session: "session_opened";
   close_session: "ok";
   list_sessions: "sessions";
+  list_models: "models";
   rename_session: "ok";
   delete_session: "ok";
   get_entries: "entries";
@@ -84,6 +85,7 @@ export interface Addresses {
   open_session: "optional";
   close_session: "required";
   list_sessions: "none";
+  list_models: "none";
   rename_session: "required";
   delete_session: "required";
   get_entries: "required";

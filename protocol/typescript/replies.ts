@@ -15,6 +15,7 @@ export type Reply =
   | { type: "welcome"; payload: Welcome }
   | { type: "session_opened"; payload: SessionOpened }
   | { type: "sessions"; payload: Sessions }
+  | { type: "models"; payload: Models }
   | { type: "entries"; payload: Entries }
   | { type: "pong"; payload: Pong }
   | { type: "accepted"; payload: Accepted }
@@ -442,6 +443,42 @@ export interface Pin {
   with?: EntryId;
   /** The compaction that had replaced it when it was pinned; absent if the model saw it. */
   under?: EntryId;
+}
+
+/** Payload of `models`. */
+export interface Models {
+  /** The model of new sessions. */
+  model: string;
+  /** True if a session may also choose a model that is not in the list, by its name. */
+  others: boolean;
+  /** The models: the one of new sessions first, the others in the order of the deployment or of the provider. */
+  items: Array<ModelItem>;
+}
+
+/** A model. What nobody has said of it is absent. */
+export interface ModelItem {
+  /** Its name, for `set_model`. */
+  id: string;
+  /** Its window in tokens. */
+  windowTokens?: number;
+  /** Its price. */
+  price?: ModelPrice;
+  /** False if its requests offer no tools: the deployment has switched them off, or the model has refused them. */
+  tools?: boolean;
+  /** True if it takes pictures, false if it has refused them. */
+  images?: boolean;
+}
+
+/** A price, in billionths of a dollar for a million tokens. */
+export interface ModelPrice {
+  /** Of input. */
+  inputNanoUsd: number;
+  /** Of input that is read from the provider's cache. */
+  cachedNanoUsd: number;
+  /** Of input that is written to the provider's cache. */
+  cacheWriteNanoUsd: number;
+  /** Of output. */
+  outputNanoUsd: number;
 }
 
 /** Payload of `pong`. */

@@ -81,6 +81,12 @@ impl Prices {
         self.of.is_empty()
     }
 
+    /// Returns this model's price, if it is known.
+    #[must_use]
+    pub fn price(&self, model: &str) -> Option<Price> {
+        self.of.get(model).copied()
+    }
+
     /// Returns true if this model's price is known.
     #[must_use]
     pub fn knows(&self, model: &str) -> bool {

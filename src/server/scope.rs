@@ -11,7 +11,8 @@ use reseed_protocol::{
 pub(super) fn refuse(connection: &Connection, session: Option<&SessionId>, command: &Command) -> Option<ErrorBody> {
     let grant = connection.grant.as_ref()?;
     if let Some(bound) = grant.session() {
-        let is_about_connection = session.is_none() && matches!(command, Command::Ping(_) | Command::Authenticate(_));
+        let is_about_connection = session.is_none()
+            && matches!(command, Command::Ping(_) | Command::Authenticate(_) | Command::ListModels(_));
         let is_about_bound = session == Some(bound) && !matches!(command, Command::ForkSession(_));
         if !is_about_connection && !is_about_bound {
             let message = format!("these credentials are for session `{bound}` alone");

@@ -67,6 +67,7 @@ const FEATURES: &[&str] = &[
     "hooks",
     "patches",
     "search_history",
+    "models",
 ];
 
 /// Returns the error for a command before `hello`.
@@ -210,6 +211,9 @@ async fn carry_out(
                 connection.watching = watcher;
             }
             listed.map(Some)
+        }
+        (Routed::Server(ServerCommand::ListModels(_)), _) => {
+            Ok(Some(Reply::Models(app.registry.deployment().models())))
         }
         (Routed::Server(ServerCommand::DeleteSession(_)), Some(session)) => {
             // One whose holder cannot be reached at all is deleted under it: its next append fails.

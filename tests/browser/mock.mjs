@@ -58,7 +58,7 @@ function hooks(world) {
 const REFUSED = Symbol("refused");
 
 /** Whether a command's frame names a session; the others have to. */
-const ADDRESSES = { hello: "none", list_sessions: "none", open_session: "optional", search_history: "optional", ping: "optional" };
+const ADDRESSES = { hello: "none", list_sessions: "none", list_models: "none", open_session: "optional", search_history: "optional", ping: "optional" };
 
 /** Commands about a session that need no subscription to it. */
 const FROM_OUTSIDE = new Set(["open_session", "rename_session", "delete_session", "get_entries", "get_tree", "search_history", "ping"]);
@@ -67,7 +67,7 @@ const FROM_OUTSIDE = new Set(["open_session", "rename_session", "delete_session"
 const SUBSCRIPTIONS_MAX = 64;
 
 export class MockServer {
-  constructor({ wordMillis = 3, windowTokens = 8000, token = null, features = [...TREE_FEATURES, ...CONTEXT_FEATURES, ...SEARCH_FEATURES], nodesMax = 2000, background = 1, pinsMax = 200 } = {}) {
+  constructor({ wordMillis = 3, windowTokens = 8000, token = null, features = [...TREE_FEATURES, ...CONTEXT_FEATURES, ...SEARCH_FEATURES, "models"], nodesMax = 2000, background = 1, pinsMax = 200 } = {}) {
     Object.assign(this, { wordMillis, windowTokens, token, features, nodesMax, background, pinsMax });
     /** Whether the envelope is refused, as one that is too large. */
     this.hidesContext = false;
@@ -300,6 +300,12 @@ export class MockServer {
     reply("ok", {});
   }
 
+  on_list_models({ reply }) {
+    const price = { inputNanoUsd: 400_000_000, cachedNanoUsd: 100_000_000, cacheWriteNanoUsd: 400_000_000, outputNanoUsd: 1_600_000_000 };
+    const items = [{ id: "mock-1", windowTokens: this.windowTokens }, { id: "other", windowTokens: 32_000, price, tools: false }];
+    reply("models", { model: "mock-1", others: false, items });
+  }
+
   on_list_sessions({ client, payload, reply, refuse }) {
     if (payload.watch && !this.features.includes("watch")) return refuse("unknown_field", "list_sessions at `watch`: unknown field `watch`");
     if (payload.watch) this.watchers.add(client);
@@ -363,6 +369,16 @@ export class MockServer {
   on_set_model({ payload, world, reply }) {
     reply("ok", { asOfSeq: world.seq });
     world.update({ model: payload.model });
+  }
+
+  on_set_instructions({ payload, world, reply }) {
+    reply("ok", { asOfSeq: world.seq });
+    world.update({ settings: { ...world.settings, instructions: payload.instructions } });
+  }
+
+  on_set_options({ payload, world, reply }) {
+    reply("ok", { asOfSeq: world.seq });
+    world.update({ settings: { ...world.settings, ...payload } });
   }
 
   /**

@@ -53,6 +53,7 @@ const METHODS = {
   hook_result: [(session) => session.sendHookResult("h1", { block: true }), { hookCallId: "h1", block: true }],
   search_history: [(session) => session.searchHistory("x", { limit: 3 }), { query: "x", limit: 3 }],
   list_sessions: [(_, client) => client.listSessions({ limit: 3 }), { limit: 3 }],
+  list_models: [(_, client) => client.listModels(), {}],
 };
 
 /** The commands that the client sends by itself. */
@@ -65,7 +66,7 @@ for (const [type, [call, payload]] of Object.entries(METHODS)) {
     await quiet();
     const sent = server.commands.find((command) => command.type === type);
     assert.deepEqual(sent.payload, payload);
-    assert.equal(sent.sessionId, type === "list_sessions" ? undefined : session.id);
+    assert.equal(sent.sessionId, type.startsWith("list_") && type !== "list_tools" ? undefined : session.id);
     if (WRITING_COMMANDS.includes(type)) assert.ok(sent.id.length >= 16);
   });
 }

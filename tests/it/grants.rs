@@ -80,6 +80,7 @@ async fn a_ticket_for_one_session_opens_no_other() {
             ("list_sessions", json!({}), "forbidden"),
             ("list_sessions", json!({ "search": "word" }), "forbidden"),
             ("list_sessions", json!({ "watch": true }), "forbidden"),
+            ("list_models", json!({}), "models"),
             ("search_history", json!({ "query": "word" }), "forbidden"),
             ("search_history", json!({ "query": "word", "sessionId": other }), "forbidden"),
             ("search_history", json!({ "query": "word", "sessionId": one }), "history_hits"),

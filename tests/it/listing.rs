@@ -210,3 +210,25 @@ async fn a_watcher_that_has_missed_changes_is_closed_and_lists_anew() {
     let mut again = Client::v2(&server.ws()).await;
     assert_eq!(list(&mut again, json!({ "watch": true, "limit": 200 })).await.len(), 200);
 }
+
+#[tokio::test]
+async fn the_models_are_listed_with_what_is_known_of_each_before_any_session() {
+    let prices = ("MODEL_PRICES", "small=0.4/0.1/1.6, big=2/0.5/8/2.5");
+    let windows = ("MODEL_WINDOWS", "small=32000, spare=9000");
+    let price = |of: [u64; 4]| {
+        let [input, cached, written, output] = of.map(|cents| cents * 10_000_000);
+        json!({ "inputNanoUsd": input, "cachedNanoUsd": cached, "cacheWriteNanoUsd": written, "outputNanoUsd": output })
+    };
+    let small = json!({ "id": "small", "windowTokens": 32000, "price": price([40, 10, 40, 160]) });
+    let big = json!({ "id": "big", "windowTokens": 8000, "price": price([200, 50, 250, 800]) });
+    let spare = json!({ "id": "spare", "windowTokens": 9000 });
+    for (allowed, items, others) in [("small,big,small", json!([small, big]), false), ("", json!([small, spare]), true)]
+    {
+        let settings = [("MODEL", "small"), ("CONTEXT_WINDOW", "8000"), ("MODELS_ALLOWED", allowed), prices, windows];
+        let server = Server::start(Scripted::new(), &settings).await;
+        let mut client = Client::v2(&server.ws()).await;
+        let listed = client.ask("list_models", json!({})).await;
+        assert_eq!(listed["type"], "models", "{listed}");
+        assert_eq!(listed["payload"], json!({ "model": "small", "others": others, "items": items }));
+    }
+}

@@ -252,6 +252,7 @@ fn is_reading(command: &Command) -> bool {
     matches!(
         command,
         Command::ListSessions(_)
+            | Command::ListModels(_)
             | Command::GetEntries(_)
             | Command::GetTree(_)
             | Command::GetContext(_)

@@ -18,6 +18,7 @@ import type {
   EphemeralFrame,
   HistoryHits,
   ListSessions,
+  Models,
   SearchHistory,
   SessionId,
   Sessions,
@@ -158,6 +159,11 @@ export class Client {
   /** Fetches one page of sessions, newest first. `sessions` is the list that stays true by itself. */
   listSessions(options: Omit<ListSessions, "watch"> = {}): Promise<Sessions> {
     return this.#connection.request("list_sessions", options);
+  }
+
+  /** Lists the models that a session may choose: the one of new sessions, and what is known of each. */
+  listModels(): Promise<Models> {
+    return this.#connection.request("list_models", {});
   }
 
   /** Searches what was said in all sessions of this user, the session first that was written to last. */

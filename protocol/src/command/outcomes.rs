@@ -147,6 +147,7 @@ outcomes! {
     }
     "close_session" { "presence_changed" "host_changed"; Hooks; ; }
     "list_sessions" { "session_changed"; ; ; }
+    "list_models" { ; ; ; }
     "rename_session" { "entry_appended" "session_updated" "session_changed"; ; ; }
     "delete_session" { "session_closed" "session_changed"; ; ; }
     "get_entries" { ; ; EntryNotFound SessionDamaged; }

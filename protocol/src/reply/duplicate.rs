@@ -14,6 +14,7 @@ impl Reply {
             Self::Welcome(_)
             | Self::SessionOpened(_)
             | Self::Sessions(_)
+            | Self::Models(_)
             | Self::Entries(_)
             | Self::Pong(_)
             | Self::ContextInfo(_)

@@ -15,8 +15,14 @@ use crate::{
     hook::HookSpec,
     prices::Prices,
 };
-use reseed_protocol::{ErrorBody, ErrorCode};
+use reseed_protocol::{
+    ErrorBody, ErrorCode,
+    reply::{ModelItem, ModelPrice, Models},
+};
 use std::collections::BTreeSet;
+
+/// Most models that are listed: the largest provider has some 400.
+const MODELS_MAX: usize = 1_000;
 
 /// Default time limit of a hook, in milliseconds.
 const HOOK_TIMEOUT_MS: u64 = 30_000;
@@ -127,6 +133,41 @@ impl Default for Deployment {
 }
 
 impl Deployment {
+    /// Returns the models that sessions may choose, each with what is known of it: the deployment's own first.
+    #[must_use]
+    pub fn models(&self) -> Models {
+        let others = self.models_allowed.is_empty();
+        let mut names: Vec<&str> = vec![&self.model];
+        names.extend(self.models_allowed.iter().map(String::as_str));
+        if others {
+            names.extend(self.windows.models());
+        } else {
+            names.extend(self.summaries.model.as_deref());
+        }
+        let mut seen = BTreeSet::new();
+        names.retain(|name| seen.insert(*name));
+        names.truncate(MODELS_MAX);
+        let items = names.into_iter().map(|name| self.model_item(name)).collect();
+        Models { model: self.model.clone(), others, items }
+    }
+
+    fn model_item(&self, model: &str) -> ModelItem {
+        // Prices are kept in picodollars for each token.
+        let nano = |pico: u64| pico.saturating_mul(1_000);
+        ModelItem {
+            id: model.to_owned(),
+            window_tokens: self.windows.window(model).map(|window| window.tokens),
+            price: self.prices.price(model).map(|price| ModelPrice {
+                input_nano_usd: nano(price.input),
+                cached_nano_usd: nano(price.cached),
+                cache_write_nano_usd: nano(price.written),
+                output_nano_usd: nano(price.output),
+            }),
+            tools: (self.tools_are_off || self.models_without_tools.contains(model)).then_some(false),
+            images: None,
+        }
+    }
+
     /// Checks that sessions may use this model.
     ///
     /// # Errors

@@ -51,6 +51,11 @@ impl Windows {
         resolve(model, configured, &self.listed, self.context_window)
     }
 
+    /// Returns the models that are named: in `MODEL_WINDOWS`, then in the provider's list.
+    pub fn models(&self) -> impl Iterator<Item = &str> {
+        self.named.keys().map(String::as_str).chain(self.listed.iter().map(|(model, _)| model.as_str()))
+    }
+
     /// Returns true if the window of this model is known.
     #[must_use]
     pub fn knows(&self, model: &str) -> bool {

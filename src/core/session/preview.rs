@@ -12,8 +12,8 @@ pub fn preview(data: &EntryData) -> String {
     let mut line = PreviewLine::default();
     match data {
         EntryData::Message(message) => line.message(message),
-        EntryData::Compaction(compaction) => line.text(&compaction.summary),
-        EntryData::BranchSummary(branch) => line.text(&branch.summary),
+        EntryData::Compaction(compaction) => line.summary(&compaction.summary),
+        EntryData::BranchSummary(branch) => line.summary(&branch.summary),
         EntryData::Custom(custom) => line.text(&custom.custom_type),
         EntryData::CustomMessage(custom) => line.parts(&custom.content),
         EntryData::ModelChange(change) => line.text(&change.model),
@@ -90,6 +90,20 @@ impl PreviewLine {
         }
     }
 
+    /// Appends a summary: a heading as `Goal:`, and no tags around the text.
+    fn summary(&mut self, summary: &str) {
+        for line in summary.lines().map(str::trim) {
+            let heading = line.trim_start_matches('#').trim();
+            if heading.len() < line.len() && !heading.is_empty() {
+                self.text(heading);
+                self.space = false;
+                self.text(":");
+            } else if !matches!(line, "<summary>" | "</summary>") {
+                self.text(line);
+            }
+        }
+    }
+
     /// Appends text, separated by a space from what came before.
     fn text(&mut self, text: &str) {
         for c in text.chars() {
@@ -162,6 +176,10 @@ mod tests {
             (r#"{"type":"label","targetId":"a"}"#, ""),
             (r#"{"type":"label","targetId":"a","label":"here"}"#, "here"),
             (r#"{"type":"compaction","summary":"Goal\nnone","tokensBefore":1}"#, "Goal none"),
+            (
+                r###"{"type":"compaction","summary":"<summary>\n## Goal\nA quiet #1 spot.\n\n## Next\n- go\n</summary>","tokensBefore":1}"###,
+                "Goal: A quiet #1 spot. Next: - go",
+            ),
             (&format!(r#"{{"type":"session_info","name":"{long}"}}"#), &cut),
             (&format!(r#"{{"type":"session_info","name":"{word}"}}"#), &word_cut),
             (&format!(r#"{{"type":"session_info","name":"{}"}}"#, &long[..80]), &long[..80]),

@@ -54,6 +54,10 @@ export class App {
     this.open = null;
     /** @type {Promise<Session> | null} */
     this.creating = null;
+    /** @type {import("reseed-protocol").Models | null} the models that a chat may use, as far as they are known */
+    this.models = null;
+    /** @type {unknown} the connection that was asked for them */
+    this.modelsOf = null;
     /** @type {Set<() => void>} looks at what is shown that wait for it to change */
     this.watchers = new Set();
     this.client = connect(new URL("ws", location.href), { ticket, client: { name: CLIENT_NAME, version: "1" } });
@@ -117,8 +121,18 @@ export class App {
     return this.client.welcome?.features.includes(feature) ?? false;
   }
 
+  /** Asks each server once which models there are: the start screen names the one that will answer. */
+  async lookAtModels() {
+    const { welcome } = this.client;
+    if (this.status.phase !== "open" || !welcome || this.modelsOf === welcome || !this.can("models")) return;
+    this.modelsOf = welcome;
+    this.models = (await this.quietly(this.client.listModels())) ?? this.models;
+    this.listeners.onChange();
+  }
+
   /** Tells of a change. */
   changed() {
+    void this.lookAtModels();
     this.listeners.onChange();
     for (const look of this.watchers) look();
   }
@@ -242,9 +256,17 @@ export class App {
     if (this.session) await this.quietly(this.session.retryTurn().accepted);
   }
 
+  /**
+   * The session that is shown; before the first message the one that is made for what is chosen now.
+   * @returns {Promise<Session>}
+   */
+  async madeSession() {
+    return this.session ?? (await this.create());
+  }
+
   /** @param {string} model */
   async setModel(model) {
-    if (this.session) await this.quietly(this.session.setModel(model));
+    await this.quietly(this.madeSession().then((session) => session.setModel(model)));
   }
 
   /** @param {string} token */

@@ -20,9 +20,6 @@ const MESSAGE_CHARS_MAX = 2000;
 /** Arguments that are nothing but a command or a patch, which are shown in their own form. */
 const SHOWN_ALONE = /^\s*\{\s*"(?:(?:patch|input)"\s*:\s*"(?:[^"\\]|\\.)*"|command"\s*:\s*\[[^\[\]{}]*\])\s*\}\s*$/;
 
-/** Milliseconds of a day: later than that, the time alone does not say when. */
-const DAY_MS = 24 * 60 * 60 * 1000;
-
 /**
  * The answers, in the order in which people are asked.
  *
@@ -56,7 +53,7 @@ export class ApprovalCard {
     this.buttons = offered.map(({ option, label, does, key, kind }) =>
       el("button", { type: "button", class: `button ${kind}`, title: `${does} (Alt+${key})`, "aria-keyshortcuts": `Alt+${key}`, onclick: () => void this.answer(option) }, label));
     const may = !app.readOnly;
-    this.node = el("li", { class: "approval", role: "group", tabindex: -1, "aria-labelledby": title, "data-approval": approvalId },
+    this.node = el("li", { class: "approval", tabindex: -1, "aria-labelledby": title, "data-approval": approvalId },
       el("h3", { id: title }, "Allow the tool ", el("code", {}, visible(name)), "?"),
       el("p", { class: "why" }, visible(approval.reason).replace(/`([^`]+)`/g, "“$1”"), approval.place === "server" ? " It would run on the server." : " It would run in a program that is connected to this chat."),
       ...exactCall(approval),
@@ -139,6 +136,7 @@ function patchLine(line) {
 
 /** @param {string} time RFC 3339 */
 function until(time) {
-  const far = Date.parse(time) - Date.now() > DAY_MS;
-  return far ? new Date(time).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" }) : clock(time);
+  const date = new Date(time);
+  const isToday = date.toDateString() === new Date().toDateString();
+  return isToday ? clock(time) : date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
 }

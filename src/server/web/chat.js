@@ -110,7 +110,7 @@ export class ChatView {
     this.renderTail(snapshot);
     this.renderCalls(snapshot);
     this.showEnds();
-    this.welcome.hidden = this.app.target !== null && (snapshot === null || snapshot.leafId !== "root" || snapshot.turn !== null)
+    this.welcome.hidden = this.app.target !== null && (snapshot === null || snapshot.path.more || snapshot.turn !== null || this.path.some((entry) => entry.type === "message"))
       || this.app.sending.shown.length > 0;
     this.follow.hold();
   }

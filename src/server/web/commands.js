@@ -19,7 +19,8 @@ export const COMMANDS = [
   { name: "steer", usage: "/steer TEXT", does: "add something while an answer is written" },
   { name: "new", usage: "/new", does: "begin a new chat" },
   { name: "rename", usage: "/rename NAME", does: "rename this chat" },
-  { name: "model", usage: "/model NAME", does: "continue with another model" },
+  { name: "model", usage: "/model [NAME]", does: "choose the model, and see which there are" },
+  { name: "settings", usage: "/settings", does: "model, instructions, temperature, length of answers" },
   { name: "strategy", usage: "/strategy NAME", does: "choose the compaction strategy; manual: only when you ask" },
   { name: "help", usage: "/help", does: "list commands and keys" },
 ];

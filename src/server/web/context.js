@@ -79,8 +79,8 @@ export class Context {
    * @param {string} strategy
    * @param {import("reseed-protocol").StrategySettings} [settings] absent for the deployment's
    */
-  setStrategy(strategy, settings) {
-    return this.session.setStrategy(strategy, settings);
+  async setStrategy(strategy, settings) {
+    return (await this.app.madeSession()).setStrategy(strategy, settings);
   }
 
   /**

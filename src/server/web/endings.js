@@ -22,8 +22,8 @@ import { detailsOf } from "./toasts.js";
  */
 export function endedRow({ status, error }, retry) {
   const { text, details } = explainEnd(status, error);
-  return el("li", { class: `ended ${status}`, role: "alert", "data-ended": status },
-    el("div", { class: "said" }, el("span", {}, text), detailsOf(details)),
+  return el("li", { class: `ended ${status}`, "data-ended": status },
+    el("div", { class: "said", role: "alert" }, el("span", {}, text), detailsOf(details)),
     retry && el("button", { type: "button", class: "button small", onclick: retry }, "Try again"));
 }
 

@@ -98,7 +98,8 @@ export class GaugeView {
     this.button.replaceChildren(
       el("b", {}, `${percent} %`),
       el("span", { class: "tokens" }, ` · ${number(info.tokenCount)} / ${number(info.maxTokens)}`));
-    this.button.setAttribute("aria-label", `Context: ${percent} percent, ${tokens}. Show what fills it`);
+    // It begins with what is seen, so that a person who speaks to the page can name it so.
+    this.button.setAttribute("aria-label", `${this.button.textContent}: show what fills the context window`);
     const focused = this.panel.contains(document.activeElement) ? document.activeElement?.textContent : null;
     this.numbers.replaceChildren(...this.contents(snapshot, info, asked, paid));
     this.foot.replaceChildren(...this.buttons());

@@ -14,6 +14,7 @@ import { PresenceView } from "./presence-view.js";
 import { RequestView } from "./request-view.js";
 import { Searching } from "./searching.js";
 import { SessionsView, sessionHash, sessionOfHash } from "./sessions.js";
+import { SettingsDialog } from "./settings-dialog.js";
 import { clearToasts, clearTyped, toast } from "./toasts.js";
 import { ToolsDialog } from "./tools-dialog.js";
 import { TreeView } from "./tree-view.js";
@@ -30,6 +31,8 @@ const title = byId("title", HTMLElement);
 const announcer = byId("announcer", HTMLElement);
 const sidebar = byId("sidebar", HTMLElement);
 const sidebarOpen = byId("sidebar-open", HTMLButtonElement);
+const settingsOpen = byId("settings-open", HTMLButtonElement);
+const welcomeModel = byId("welcome-model", HTMLButtonElement);
 const backdrop = byId("backdrop", HTMLElement);
 const narrow = matchMedia("(max-width: 760px)");
 
@@ -105,6 +108,7 @@ function render() {
   searching.render();
   gauge.render();
   composer.render();
+  renderModel();
   chat.render();
   tree.render();
   request.render();
@@ -136,7 +140,7 @@ async function submit(text, whenBusy) {
  * @param {string} rest
  */
 async function run(name, rest) {
-  if (app.snapshot === null && !["help", "new", "search"].includes(name)) {
+  if (app.snapshot === null && !["help", "new", "search", "model", "settings", "strategy"].includes(name)) {
     toast({ kind: "info", message: "Write a message first: this chat is still empty." });
     return false;
   }
@@ -163,7 +167,11 @@ async function run(name, rest) {
       if (leaf) await app.moves.label(app.tree.saidAt(leaf) ?? leaf, rest);
       break;
     case "help": await help(); break;
+    case "settings": openSettings(); break;
     case "model":
+      if (rest) await app.setModel(rest);
+      else openSettings();
+      break;
     case "steer":
     case "strategy":
     case "rename":
@@ -172,8 +180,7 @@ async function run(name, rest) {
         return false;
       }
       if (name === "steer") return app.sending.send(rest, rest, { whenBusy: "steer" });
-      if (name === "model") await app.setModel(rest);
-      else if (name === "strategy") await app.quietly(app.context.setStrategy(rest));
+      if (name === "strategy") await app.quietly(app.context.setStrategy(rest));
       else if (!nameFits(rest)) return false;
       else if (app.target) await app.rename(app.target, rest);
   }
@@ -213,6 +220,18 @@ function asks(card) {
 
 function openTools() {
   if (app.snapshot) new ToolsDialog(app).show();
+}
+
+function openSettings() {
+  if (app.status.phase === "open") new SettingsDialog(app).show();
+}
+
+/** Names the model on the start screen. */
+function renderModel() {
+  const model = app.snapshot?.model ?? app.models?.model;
+  settingsOpen.hidden = !model;
+  welcomeModel.hidden = !model;
+  if (model) welcomeModel.textContent = `Model: ${model}`;
 }
 
 /** @param {string} [instructions] */
@@ -398,6 +417,8 @@ sidebarOpen.addEventListener("click", () => openSidebar(true));
 byId("sidebar-close", HTMLElement).addEventListener("click", () => openSidebar(false));
 backdrop.addEventListener("click", () => openSidebar(false));
 narrow.addEventListener("change", () => openSidebar(false));
+settingsOpen.addEventListener("click", openSettings);
+welcomeModel.addEventListener("click", openSettings);
 byId("theme", HTMLElement).addEventListener("click", switchTheme);
 document.addEventListener("keydown", onKey);
 addEventListener("hashchange", () => app.show(sessionOfHash(location.hash)));

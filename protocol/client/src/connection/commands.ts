@@ -19,6 +19,7 @@ export const WITHOUT_SUBSCRIPTION: ReadonlySet<CommandName> = new Set<CommandNam
     authenticate: true,
     open_session: true,
     list_sessions: true,
+    list_models: true,
     search_history: true,
     ping: true,
   }),
@@ -29,7 +30,15 @@ export const WITHOUT_SUBSCRIPTION: ReadonlySet<CommandName> = new Set<CommandNam
 ]);
 
 /** Commands that only ask: asking twice changes nothing. */
-const READING = ["list_sessions", "get_entries", "get_tree", "get_context", "get_context_info", "search_history"] as const;
+const READING = [
+  "list_sessions",
+  "list_models",
+  "get_entries",
+  "get_tree",
+  "get_context",
+  "get_context_info",
+  "search_history",
+] as const;
 
 /** Commands that the server carries out once for each id. */
 const WRITING: ReadonlySet<CommandName> = new Set<CommandName>(WRITING_COMMANDS);

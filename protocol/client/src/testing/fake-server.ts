@@ -36,6 +36,7 @@ const REPLIES: { readonly [T in CommandName]: ExampleName } = {
   open_session: "replies/session_opened",
   close_session: "replies/ok",
   list_sessions: "replies/sessions",
+  list_models: "replies/models",
   rename_session: "replies/ok",
   delete_session: "replies/ok",
   get_entries: "replies/entries",

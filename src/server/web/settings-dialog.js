@@ -1,0 +1,123 @@
+/**
+ * What holds for the chat that is shown: its model, instructions, temperature and the length of its answers. Before the
+ * first message it makes the chat that they are for.
+ *
+ * @typedef {import("reseed-protocol").Models} Models
+ * @typedef {import("reseed-protocol").ModelItem} ModelItem
+ */
+
+import { CommandError } from "./client.js";
+import { el, number } from "./dom.js";
+import { explainError } from "./errors.js";
+
+/** Nanodollars of a dollar. */
+const NANO = 1e9;
+
+/** @param {number} nano */
+const price = (nano) => `$${(nano / NANO).toLocaleString("en-US", { maximumFractionDigits: 6 })}`;
+
+/**
+ * What is known of a model, in words.
+ * @param {ModelItem} model
+ */
+export function factsOf({ windowTokens, price: prices, tools, images }) {
+  return [
+    windowTokens !== undefined && `${number(windowTokens)} tokens`,
+    prices && `${price(prices.inputNanoUsd)} in, ${price(prices.outputNanoUsd)} out for a million tokens`,
+    tools === false && "no tools",
+    images === false && "no pictures",
+    images === true && "takes pictures",
+  ].filter(Boolean).join(" · ");
+}
+
+export class SettingsDialog {
+  /** @param {import("./app.js").App} app */
+  constructor(app) {
+    this.app = app;
+    const { snapshot, models } = app;
+    this.model = snapshot?.model ?? models?.model ?? "";
+    const settings = snapshot?.settings;
+    this.before = {
+      instructions: settings?.instructions ?? "",
+      temperature: settings?.temperature,
+      maxOutputTokens: settings?.maxOutputTokens,
+    };
+    const items = models?.items ?? [];
+    const names = [...new Set([this.model, ...items.map(({ id }) => id)])].filter(Boolean);
+    // A list is chosen from; where any name will do, one may be written too.
+    this.choice = models && !models.others
+      ? el("select", { class: "field", id: "chat-model", name: "model" }, ...names.map((name) => el("option", { value: name }, name)))
+      : el("input", { class: "field", id: "chat-model", name: "model", list: "chat-models", autocomplete: "off", required: true, spellcheck: false });
+    this.choice.value = this.model;
+    this.facts = el("p", { class: "hint" });
+    this.instructions = el("textarea", { class: "field", id: "chat-instructions", name: "instructions", rows: 5, placeholder: "Those of the server" });
+    this.instructions.value = this.before.instructions;
+    this.temperature = el("input", { class: "field", id: "chat-temperature", name: "temperature", type: "number", min: 0, max: 2, step: "any", placeholder: "default" });
+    this.temperature.value = String(this.before.temperature ?? "");
+    this.limit = el("input", { class: "field", id: "chat-limit", name: "maxOutputTokens", type: "number", min: 1, step: 1, placeholder: "default" });
+    this.limit.value = String(this.before.maxOutputTokens ?? "");
+    this.said = el("p", { class: "said wrong", role: "status", hidden: true });
+    this.save = el("button", { type: "submit", class: "button primary", disabled: app.readOnly }, "Use this");
+    const form = el("form", {},
+      el("label", { for: "chat-model" }, "Model"), this.choice,
+      el("datalist", { id: "chat-models" }, ...names.map((name) => el("option", { value: name }))), this.facts,
+      el("label", { for: "chat-instructions" }, "Instructions"), this.instructions,
+      el("div", { class: "setting-fields" },
+        el("label", { for: "chat-temperature", title: "0 for the most predictable answers, up to 2" }, "Temperature"), this.temperature,
+        el("label", { for: "chat-limit", title: "Tokens that an answer may have" }, "Longest answer, in tokens"), this.limit),
+      this.said,
+      el("div", { class: "actions" },
+        el("button", { type: "button", class: "button", onclick: () => this.dialog.close() }, "Cancel"), this.save));
+    this.dialog = el("dialog", { class: "chat-settings", "aria-labelledby": "chat-settings-title" },
+      el("h2", { id: "chat-settings-title" }, "Model and instructions"), form);
+    this.choice.addEventListener("input", () => this.showFacts());
+    form.addEventListener("input", () => (this.said.hidden = true));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      void this.submit();
+    });
+  }
+
+  show() {
+    document.body.append(this.dialog);
+    this.dialog.addEventListener("close", () => this.dialog.remove());
+    this.dialog.showModal();
+    this.showFacts();
+    this.choice.focus();
+  }
+
+  showFacts() {
+    const found = this.app.models?.items.find(({ id }) => id === this.choice.value.trim());
+    this.facts.textContent = found ? factsOf(found) : "";
+    this.facts.hidden = this.facts.textContent === "";
+  }
+
+  async submit() {
+    const { app, before } = this;
+    const model = this.choice.value.trim();
+    const instructions = this.instructions.value.trim();
+    const value = (/** @type {HTMLInputElement} */ field) => (field.value === "" ? undefined : Number(field.value));
+    const options = { temperature: value(this.temperature), maxOutputTokens: value(this.limit) };
+    this.save.disabled = true;
+    try {
+      const session = await app.madeSession();
+      if (model && model !== this.model) await session.setModel(model);
+      if (instructions !== before.instructions) await session.setInstructions(instructions);
+      if (options.temperature !== before.temperature || options.maxOutputTokens !== before.maxOutputTokens) {
+        await session.setOptions(options);
+      }
+      this.dialog.close();
+    } catch (error) {
+      if (!(error instanceof CommandError)) {
+        this.dialog.close();
+        return app.fail(error);
+      }
+      this.said.textContent = explainError(error).text;
+      this.said.hidden = false;
+      const field = /** @type {{ field?: string } | undefined} */ (error.details)?.field;
+      /** @type {HTMLElement | null} */ (field ? this.dialog.querySelector(`[name="${CSS.escape(field)}"]`) : null)?.focus();
+    } finally {
+      this.save.disabled = app.readOnly;
+    }
+  }
+}
