@@ -32,7 +32,7 @@ pub(crate) fn fault(code: ErrorCode, note: &str) -> ModelFault {
 pub(crate) fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp, body: &[u8]) -> ModelFault {
     let error = ErrorBody::read(body);
     let status = status.or(error.status);
-    let overflow = error.overflow(status);
+    let overflow = if refusal::is_of_form(body) { None } else { error.overflow(status) };
     let code = match (&overflow, status) {
         (Some(_), _) => ErrorCode::ContextOverflow,
         (None, _) if error.is_passing() && error.means(CERTAIN) == Some(ErrorCode::UpstreamQuota) => {

@@ -59,6 +59,7 @@ const REFUSES: &[&str] = &[
     "could not",
     "couldn't",
     "exceed",
+    "at most ",
 ];
 
 /// The parts by the names of the API, which mean nothing else.
@@ -158,6 +159,9 @@ const ONE_TOO_MANY: &[&str] = &[
     "unrecognized key",
 ];
 
+/// Words by which a server says that a field has a value of another type.
+const WRONG_TYPE: &[&str] = &["input should be a valid", "invalid type", "type expected", "value is not a valid"];
+
 /// Words by which a server says that something is lacking rather than too much.
 const LACKING: &[&str] =
     &["missing", "must be passed", "is required", "are required", "must include", "be provided", "lacks"];
@@ -199,6 +203,14 @@ const OF_CONTENT: &[&str] = &[
     "blocked by",
     "harmful",
 ];
+
+/// Returns true if an error is about the form of a field, and so not about the size of the request.
+#[must_use]
+pub(super) fn is_of_form(body: &[u8]) -> bool {
+    let said = Said::of(body);
+    let has = |words: &[&str]| words.iter().any(|word| said.text.contains(word));
+    has(ONE_TOO_MANY) || has(WRONG_TYPE)
+}
 
 /// Reads an error's body: which parts of the request it may be about.
 #[must_use]
@@ -488,6 +500,13 @@ pub(super) mod tests {
         {
             assert_eq!(read(body.as_bytes()), Refusal::default(), "{body}");
         }
+        for body in [
+            r#"{"detail":"Extra inputs are not permitted: max_tokens"}"#,
+            r#"{"detail":[{"loc":["body","max_tokens"],"msg":"Input should be a valid integer"}]}"#,
+        ] {
+            assert!(is_of_form(body.as_bytes()), "{body}");
+        }
+        assert!(!is_of_form(br#"{"error":{"message":"maximum context length is 8 tokens"}}"#));
         let flagged =
             r#"{"error":{"message":"Your image was flagged by the safety system","code":"moderation_blocked"}}"#;
         assert!(read(flagged.as_bytes()).of_content);

@@ -123,7 +123,7 @@ pub(super) struct Search {
     before: Needs,
     /// The last change, and the refusal that it was for.
     last: Option<(Need, Refusal)>,
-    tried: Needs,
+    tried: Vec<Need>,
     /// What helped, and will help the next request too.
     found: Needs,
     tries: u32,
@@ -150,12 +150,12 @@ impl Search {
         let next = candidates
             .iter()
             .copied()
-            .find(|need| !self.tried.has(*need) && !self.needs.has(*need) && changes(self.needs.with(*need)));
+            .find(|need| !self.tried.contains(need) && !self.needs.has(*need) && changes(self.needs.with(*need)));
         let Some(need) = next.filter(|_| self.tries < tries_max && !failed.fault.shown && !refusal.of_content) else {
             return false;
         };
         self.tries += 1;
-        self.tried = self.tried.with(need);
+        self.tried.push(need);
         self.before = self.needs;
         self.needs = self.needs.with(need);
         self.last = Some((need, refusal.clone()));
@@ -176,7 +176,7 @@ impl Search {
 
     /// Returns what was changed because of refusals.
     pub(super) fn changed(&self) -> Needs {
-        let changed = self.needs.iter().filter(|need| self.learnt.has(*need) || self.tried.has(*need));
+        let changed = self.needs.iter().filter(|need| self.learnt.has(*need) || self.tried.contains(need));
         changed.fold(Needs::default(), Needs::with)
     }
 
@@ -202,6 +202,7 @@ fn is_refusal(fault: &ModelFault) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::need::Need::{NoLimit, OldLimit};
 
     fn failed(code: ErrorCode, needs: &[Need]) -> Failed {
         let refusal = Refusal { needs: needs.to_vec(), ..Refusal::default() };
@@ -236,6 +237,8 @@ mod tests {
             // Nothing is named: what a session may hold is tried.
             (&[NoOwnFields], Some(&[]), Some(Needs::of(&[NoOwnFields])), 3),
             (&[ShortIds], Some(&[]), None, 3),
+            // Neither name of the output limit is taken.
+            (&[NoLimit], Some(&[OldLimit, NewLimit, NoLimit]), Some(Needs::of(&[NoLimit])), 3),
         ] {
             let played = played(bad, |need| named.map_or(vec![need], <[Need]>::to_vec));
             assert_eq!((played.0, played.2), (expected, tries), "{bad:?} {named:?}");
