@@ -230,7 +230,7 @@ impl Script {
                         inputs.push_back(Input::HookAnswered { call_id: called.call.call_id, answer });
                     }
                     Effect::CancelHook(_) | Effect::Calibrate { .. } | Effect::Emit(_) => {}
-                    Effect::CallTool(_) | Effect::CancelTool(_) | Effect::ToolsRefused(_) => {
+                    Effect::CallTool(_) | Effect::CancelTool(_) | Effect::ToolsRefused(_) | Effect::CallWritten(_) => {
                         unreachable!("this server has no tools")
                     }
                     Effect::Reseed => {
