@@ -141,7 +141,8 @@ pub(super) async fn run(settings: &Settings, options: InspectOptions) -> anyhow:
 /// Ids that an ambiguous beginning is answered with.
 const NAMED_MAX: usize = 20;
 
-/// Returns the id of the session that has this one, or else of the only one whose id begins so; `None` if there is none.
+/// Returns the id of the session that has this id, or else of the only one whose id begins so; `None` if there is
+/// none.
 ///
 /// # Errors
 /// Returns an error that names the sessions if there are several, or the store's.
