@@ -54,7 +54,7 @@ export class ApprovalCard {
       el("button", { type: "button", class: `button ${kind}`, title: `${does} (Alt+${key})`, "aria-keyshortcuts": `Alt+${key}`, onclick: () => void this.answer(option) }, label));
     const may = !app.readOnly;
     this.node = el("li", { class: "approval", tabindex: -1, "aria-labelledby": title, "data-approval": approvalId },
-      el("h3", { id: title }, "Allow the tool ", el("code", {}, visible(name)), "?"),
+      el("h2", { id: title }, "Allow the tool ", el("code", {}, visible(name)), "?"),
       el("p", { class: "why" }, visible(approval.reason).replace(/`([^`]+)`/g, "“$1”"), approval.place === "server" ? " It would run on the server." : " It would run in a program that is connected to this chat."),
       ...exactCall(approval),
       el("p", { class: "why" }, `Without an answer until ${until(approval.expiresAt)} it is not run.`),
