@@ -115,7 +115,8 @@ export class SettingsDialog {
       this.said.textContent = explainError(error).text;
       this.said.hidden = false;
       const field = /** @type {{ field?: string } | undefined} */ (error.details)?.field;
-      /** @type {HTMLElement | null} */ (field ? this.dialog.querySelector(`[name="${CSS.escape(field)}"]`) : null)?.focus();
+      const wrong = field ? this.dialog.querySelector(`[name="${CSS.escape(field)}"]`) : null;
+      if (wrong instanceof HTMLElement) wrong.focus();
     } finally {
       this.save.disabled = app.readOnly;
     }
