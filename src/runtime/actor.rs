@@ -135,7 +135,8 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
         mailbox: sender.clone(),
     };
     let state = started.seed.session.state.clone();
-    let copy = StateCopy::new(state, started.stored_seq);
+    let mut copy = StateCopy::new(state, started.stored_seq);
+    copy.calibrate(started.seed.calibration.clone());
     let owner = started.row.owner();
     let effects =
         Effects::new(shared.clone(), owner, started.lease, copy, started.head, feed.clone(), sender.downgrade())
@@ -377,7 +378,10 @@ impl Actor {
                 }
                 Effect::ToolsRefused(model) => self.shared.takes_no_tools(&model),
                 Effect::CallWritten(model) => self.shared.writes_calls(&model),
-                Effect::Calibrate { model, report } => self.shared.calibrate(&model, &report),
+                Effect::Calibrate { model, report, own } => {
+                    self.shared.calibrate(&model, &report);
+                    own.into_iter().for_each(|own| self.effects.calibrate(own));
+                }
                 Effect::CallHook(call) => {
                     let CallHook { place, call, awaited } = *call;
                     match place {
@@ -421,7 +425,7 @@ impl Actor {
         if is_stale {
             seed.session.tree = path_of(&*self.shared.store, &seed.session).await?;
         }
-        seed.calibration = self.shared.calibration_of(&seed.session);
+        seed.calibration = self.effects.calibration_of(&seed.session);
         tracing::debug!(session = %self.id, generation, "loop seeded");
         let mut agent = Box::new(AgentLoop::seeded(generation, seed));
         let effects = handled(&mut agent, now, Input::Seeded);

@@ -21,6 +21,7 @@ use super::{
 use crate::{
     core::{
         agent_loop::{Append, CallModel, CallTool, Input, Origin, RequestId},
+        context::counter::Calibration,
         model::{Delta, ModelFault, Purpose},
         session::{self, fingerprint::fingerprint},
     },
@@ -154,6 +155,22 @@ impl Effects {
         self.copy.share(state);
     }
 
+    /// Takes what the session's counter has learned, to be stored with the next append.
+    pub(super) fn calibrate(&mut self, own: Calibration) {
+        self.copy.calibrate(own);
+    }
+
+    /// Returns the calibration for the next loop: what is stored with the state, or else what the path teaches, so that
+    /// it is the same as after a restart.
+    pub(super) fn calibration_of(&mut self, session: &session::Session) -> Calibration {
+        if let Some(known) = self.copy.calibration() {
+            return known.clone();
+        }
+        let relearnt = self.shared.relearnt(session);
+        self.copy.calibrate(relearnt.clone());
+        relearnt
+    }
+
     pub(super) fn epoch(&self) -> &str {
         &self.lease.epoch
     }
@@ -185,6 +202,7 @@ impl Effects {
         let mut stored_marks: Vec<CommandMark> = ended::marks(&events).collect();
         stored_marks.extend(whole::take_all(&mut events));
         let first_seq = self.copy.state().seq + 1;
+        let changes_model = sets_model(&events).is_some_and(|model| *model != self.copy.state().model);
         let mut records = Vec::with_capacity(events.len());
         let (streamed, mut ends) = (self.feed.unfinished_item(), None);
         for event in &events {
@@ -210,6 +228,9 @@ impl Effects {
         self.head.cost_nano_usd = state.cost.nano_usd;
         self.head.unpriced_requests = state.cost.unpriced_requests;
         self.head.running = state.turn.is_some();
+        if changes_model && let Some(known) = self.shared.known_calibration(&self.copy.state().model) {
+            self.copy.calibrate(known);
+        }
         let head = Head { state: self.copy.take_due(&events), ..self.head.clone() };
         let step = store::Append { records, marks: stored_marks, head };
         if let Err(error) = self.shared.store.append(&self.lease, first_seq, step).await {
@@ -420,6 +441,14 @@ impl Effects {
             tracing::warn!(session = %self.lease.session, %error, "release lease");
         }
     }
+}
+
+/// Returns the model that these events set last.
+fn sets_model(events: &[Event]) -> Option<&String> {
+    events.iter().rev().find_map(|event| match event {
+        Event::SessionUpdated(updated) => updated.model.as_ref(),
+        _ => None,
+    })
 }
 
 fn json<T: serde::Serialize>(value: &T) -> Arc<str> {

@@ -10,7 +10,13 @@ mod copy;
 mod source;
 
 use self::{copy::Copy, source::ForkSource};
-use super::{load::state, outbox::Outbox, registry::Registry, shared::store_error, watch::list_item};
+use super::{
+    load::{state, stored_calibration},
+    outbox::Outbox,
+    registry::Registry,
+    shared::store_error,
+    watch::list_item,
+};
 use crate::{
     core::{
         agent_loop::{Mark, Origin},
@@ -113,7 +119,7 @@ impl Registry {
         let mut may_count = false;
         let made = async {
             let copy_of = CopyOf { source: order.source.clone(), command_id: order.id.as_str().to_owned() };
-            let mut copy = Copy::begin(self, &source, lease, copy_of, &state).await?;
+            let mut copy = Copy::begin(self, &source, lease, copy_of, &state, stored_calibration(&head)).await?;
             copy.path(&path, &state.undone, &order.outgoing).await?;
             copy.labels(&path).await?;
             copy.end(&path, &state, &head.head).await?;

@@ -1,6 +1,6 @@
 //! Loads a session from the store: the fold of its log, and the path as far back as the model can see.
 
-use super::blocking;
+use super::{blocking, stored_calibration::StoredCalibration};
 use crate::{
     core::{
         context::{compaction::Held, counter::Counter},
@@ -10,6 +10,7 @@ use crate::{
 };
 use futures_util::future::join;
 use reseed_protocol::{Entry, EntryData, EntryId, SessionId, event::Event};
+use serde::{Deserialize, Serialize};
 use std::{collections::HashMap, sync::Arc};
 use tokio::task::yield_now;
 
@@ -26,9 +27,27 @@ const LOG_PAGE: u32 = 1_000;
 /// Bytes of records after which such a page ends.
 const LOG_PAGE_BYTES: usize = 8 * 1024 * 1024;
 
-/// Serialises the fold for the session's head.
-pub(super) fn stored_state(state: &SessionState) -> Arc<str> {
-    serde_json::to_string(state).expect("the state has text keys and finite numbers").into()
+/// Serialises the fold for the session's head, with what the counter of its model has learned.
+pub(super) fn stored_state(state: &SessionState, learnt: Option<&StoredCalibration>) -> Arc<str> {
+    #[derive(Serialize)]
+    struct Stored<'a> {
+        #[serde(flatten)]
+        state: &'a SessionState,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        calibration: Option<&'a StoredCalibration>,
+    }
+    let stored = Stored { state, calibration: learnt };
+    serde_json::to_string(&stored).expect("the state has text keys and finite numbers").into()
+}
+
+/// Returns what is stored in a session's head of what the counter of its model has learned.
+pub(super) fn stored_calibration(head: &SessionHead) -> Option<StoredCalibration> {
+    #[derive(Deserialize)]
+    struct Stored {
+        calibration: Option<StoredCalibration>,
+    }
+    let stored: Stored = serde_json::from_str(head.head.state.as_ref()?).ok()?;
+    stored.calibration
 }
 
 /// Returns the copy of the fold in a session's head; `None` if it is missing, damaged or of another version.
@@ -91,6 +110,7 @@ pub(super) async fn load(store: &dyn SessionStore, head: &SessionHead) -> Result
     let (leaf, none) = (session.state.leaf.clone(), SessionTree::default());
     session.tree = path_to(store, &head.session, leaf, &session.state, &counter, &none).await?;
     session.held = held(store, &head.session, session.state.held.as_ref()).await?;
+    session.calibration = stored_calibration(head).and_then(|stored| stored.read(&session.state.model, &counter));
     Ok(session)
 }
 

@@ -143,24 +143,35 @@ impl Shared {
         self.remember(model, calibration);
     }
 
-    pub(super) fn calibration(&self, model: &str) -> Calibration {
-        let known = self.calibrations.get(model).map(|calibration| calibration.clone());
-        known.unwrap_or_else(|| Calibration::new(Counter::for_model(model).method()))
+    /// Returns what sessions of this model have taught since the server started.
+    pub(super) fn known_calibration(&self, model: &str) -> Option<Calibration> {
+        self.calibrations.get(model).map(|calibration| calibration.clone())
     }
 
-    /// Returns the calibration for a session's model. If no session has reported since the server started, it is
-    /// computed from this one's history.
+    pub(super) fn calibration(&self, model: &str) -> Calibration {
+        self.known_calibration(model).unwrap_or_else(|| Calibration::new(Counter::for_model(model).method()))
+    }
+
+    /// Returns the calibration for a session that is opened: its own, which is stored with its state, or, for one of an
+    /// older version, what its path teaches. A session that has learned nothing starts with what others have.
     pub(super) fn calibration_of(&self, session: &Session) -> Calibration {
         let model = &session.state.model;
-        if !self.calibrations.contains_key(model) {
-            let counter = self.deployment().counter(model);
-            let relearnt = relearnt(&session.tree.context(), model, &counter);
-            if relearnt.reports() > 0 {
-                self.remember(model, relearnt.clone());
-            }
-            return relearnt;
+        let method = self.deployment().counter(model).method();
+        let stored = session.calibration.clone().filter(|stored| stored.method() == method);
+        let own = stored.unwrap_or_else(|| self.relearnt(session));
+        if own.reports() == 0 {
+            return self.calibration(model);
         }
-        self.calibration(model)
+        if !self.calibrations.contains_key(model) {
+            self.remember(model, own.clone());
+        }
+        own
+    }
+
+    /// Returns what a session's path teaches about its model.
+    pub(super) fn relearnt(&self, session: &Session) -> Calibration {
+        let model = &session.state.model;
+        relearnt(&session.tree.context(), model, &self.deployment().counter(model))
     }
 
     fn remember(&self, model: &str, calibration: Calibration) {

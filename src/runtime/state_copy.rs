@@ -4,10 +4,13 @@
 //! that a session is opened without reading its log. A large one (long instructions, many pins) is stored at the end of
 //! a turn, and the records after it are applied when the session is opened.
 
-use super::load::stored_state;
-use crate::core::session::{
-    SessionState,
-    state::{STATE_BYTES_MAX, UNSTORED_RECORDS_MAX},
+use super::{load::stored_state, stored_calibration::StoredCalibration};
+use crate::core::{
+    context::counter::Calibration,
+    session::{
+        SessionState,
+        state::{STATE_BYTES_MAX, UNSTORED_RECORDS_MAX},
+    },
 };
 use reseed_protocol::event::Event;
 use std::sync::Arc;
@@ -17,12 +20,20 @@ pub(super) struct StateCopy {
     state: Arc<SessionState>,
     /// Sequence number up to which the stored copy reaches.
     stored_seq: u64,
+    /// What the counter of the session's model has learned; `None` before it has learned anything.
+    learnt: Option<Learnt>,
+}
+
+/// A calibration, and the model that it is of.
+struct Learnt {
+    model: String,
+    calibration: Calibration,
 }
 
 impl StateCopy {
     /// Returns the copy of a session that was created or loaded; `stored_seq` is 0 if nothing usable is stored.
     pub(super) fn new(state: Arc<SessionState>, stored_seq: u64) -> Self {
-        Self { state, stored_seq }
+        Self { state, stored_seq, learnt: None }
     }
 
     /// Returns the state.
@@ -33,6 +44,17 @@ impl StateCopy {
     /// Applies an event that is about to be appended.
     pub(super) fn apply(&mut self, event: &Event) {
         Arc::make_mut(&mut self.state).apply(event);
+    }
+
+    /// Returns what the counter of the session's model has learned.
+    pub(super) fn calibration(&self) -> Option<&Calibration> {
+        self.learnt.as_ref().filter(|learnt| learnt.model == self.state.model).map(|learnt| &learnt.calibration)
+    }
+
+    /// Takes what the counter of the session's model has learned, which is stored with the next append.
+    pub(super) fn calibrate(&mut self, calibration: Calibration) {
+        let model = self.state.model.clone();
+        self.learnt = (calibration.reports() > 0).then_some(Learnt { model, calibration });
     }
 
     /// Shares the loop's state, which saves an idle session a second one, if both have applied the same events.
@@ -49,8 +71,10 @@ impl StateCopy {
         }
         let ends_turn = events.iter().any(|event| matches!(event, Event::TurnFinished(_)));
         let is_due = ends_turn || self.state.seq - self.stored_seq >= UNSTORED_RECORDS_MAX;
-        let copy = stored_state(&self.state);
-        if !is_due && copy.len() >= STATE_BYTES_MAX {
+        let learnt = self.calibration().and_then(|known| StoredCalibration::of(&self.state.model, known));
+        let copy = stored_state(&self.state, learnt.as_ref());
+        let of_state = copy.len() - learnt.as_ref().map_or(0, StoredCalibration::bytes);
+        if !is_due && of_state >= STATE_BYTES_MAX {
             return None;
         }
         self.stored_seq = self.state.seq;

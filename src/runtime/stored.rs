@@ -9,7 +9,7 @@ use crate::{
     },
     store::{Error, SessionHead, SessionStore, UNFINISHED},
 };
-use reseed_protocol::{ErrorBody, SessionId, command::GetContext, reply::Context};
+use reseed_protocol::{ErrorBody, SessionId, command::GetContext, context::ContextInfo, reply::Context};
 use std::sync::Arc;
 
 /// Returns what is known of a session, and its state. An unfinished session counts as missing.
@@ -36,9 +36,30 @@ pub(crate) async fn context(
     deployment: Arc<Deployment>,
     get: &GetContext,
 ) -> Result<Context, ErrorBody> {
+    seeded(store, head, deployment).await?.next_request(get)
+}
+
+/// Returns how full the window is, again without tools.
+///
+/// # Errors
+/// The store's errors.
+pub(crate) async fn context_info(
+    store: &dyn SessionStore,
+    head: &SessionHead,
+    deployment: Arc<Deployment>,
+) -> Result<ContextInfo, ErrorBody> {
+    Ok(seeded(store, head, deployment).await?.context_info())
+}
+
+async fn seeded(
+    store: &dyn SessionStore,
+    head: &SessionHead,
+    deployment: Arc<Deployment>,
+) -> Result<AgentLoop, ErrorBody> {
     let session = load::load(store, head).await.map_err(|error| store_error(&error))?;
     let counter = deployment.counter(&session.state.model);
-    let calibration = relearnt(&session.tree.context(), &session.state.model, &counter);
+    let stored = session.calibration.clone().filter(|own| own.method() == counter.method());
+    let calibration = stored.unwrap_or_else(|| relearnt(&session.tree.context(), &session.state.model, &counter));
     let generation = session.state.generation.max(1);
-    AgentLoop::seeded(generation, Seed::new(session, deployment, calibration, IdSource::seeded(0))).next_request(get)
+    Ok(AgentLoop::seeded(generation, Seed::new(session, deployment, calibration, IdSource::seeded(0))))
 }

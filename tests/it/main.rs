@@ -13,6 +13,7 @@ mod commands;
 mod compaction;
 mod conversation;
 mod cost;
+mod counts;
 mod cut;
 mod exact;
 mod grants;

@@ -2,7 +2,7 @@
 
 use crate::agent_loop::{deployment::Deployment, tools::Tools};
 use crate::{
-    context::counter::Report,
+    context::counter::{Calibration, Report},
     fingerprint::withheld,
     hook::{HookFault, HookPlace, HookSpec},
     model::{Answer, ModelFault, ModelRequest},
@@ -193,6 +193,9 @@ pub enum Effect {
         model: String,
         /// The estimate and the provider's count.
         report: Box<Report>,
+        /// What this session's counter has learned with it, if this is the session's model: stored with the next
+        /// append.
+        own: Option<Calibration>,
     },
     /// This loop has ended: seed the next one from the tree and send it [`Input::Seeded`].
     Reseed,

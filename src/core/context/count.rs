@@ -28,6 +28,9 @@ pub struct Fixed {
     pub tools: u64,
     /// Both, by composition.
     pub mix: Mix,
+    /// The system prompt and the tools as a provider's report includes them. Other rules may leave them free, and a
+    /// report that such rules take as it is would be booked under the messages alone.
+    pub in_reports: (u64, u64),
 }
 
 impl Fixed {
@@ -38,13 +41,21 @@ impl Fixed {
         let fixed = Self {
             system: counter.system(system) + overhead,
             tools: tools.iter().map(|tool| counter.tool(tool)).sum(),
-            mix: Mix::default(),
+            ..Self::default()
         };
+        let prompt = if fixed.system == 0 { counter.text(system) } else { fixed.system };
+        let in_reports = (prompt, tools.iter().map(|tool| counter.tool_in_reports(tool)).sum());
         let mut mix = Mix::of_text(&counter.scripts(system));
         // By other rules both may be free.
         mix.add_frame(fixed.system.saturating_sub(mix.total()));
         mix.add_tools(fixed.tools);
-        Self { mix, ..fixed }
+        Self { mix, in_reports, ..fixed }
+    }
+
+    /// Returns the shares of the system prompt and the tools in a count, which has a report's tokens or none.
+    #[must_use]
+    pub fn shares(&self, has_report: bool) -> (u64, u64) {
+        if has_report { self.in_reports } else { (self.system, self.tools) }
     }
 
     /// Returns the estimated tokens of both.
@@ -126,7 +137,7 @@ pub fn count(
 ) -> RequestCount {
     let (messages, uncached) = (&context.messages, &context.uncached);
     let anchor = newest_report(messages, fixed, fresh, counter);
-    let raw = breakdown(context, fixed);
+    let raw = breakdown(context, fixed.shares(anchor.is_some()));
     let (rest, known) = match &anchor {
         None => {
             let mut rest = fixed.mix;
@@ -336,9 +347,9 @@ pub fn relearnt(context: &Context, model: &str, counter: &Counter) -> Calibratio
     calibration
 }
 
-fn breakdown(context: &Context, fixed: Fixed) -> Breakdown {
+fn breakdown(context: &Context, (system, tools): (u64, u64)) -> Breakdown {
     let uncached = context.uncached.iter().map(|counted| counted.tokens.total()).sum();
-    let mut sum = Breakdown { system: fixed.system, tools: fixed.tools, uncached, ..Breakdown::default() };
+    let mut sum = Breakdown { system, tools, uncached, ..Breakdown::default() };
     for Counted { message, tokens, kind, .. } in &context.messages {
         let text = match (kind, message.role) {
             (Kind::Summary, _) => &mut sum.summary,

@@ -82,16 +82,24 @@ pub fn envelope(
     }
 }
 
-/// Splits a request's token count among its parts in proportion to their estimates, so that they add up to it.
+/// Splits a request's token count, which may have a report's tokens in it, among its parts in proportion to their
+/// estimates, so that they add up to it.
 #[must_use]
-pub fn tokens_by_part(compiled: &Compiled, context: &Context, counter: &Counter, tokens: u64) -> EnvelopeTokens {
+pub fn tokens_by_part(
+    compiled: &Compiled,
+    context: &Context,
+    counter: &Counter,
+    (tokens, has_report): (u64, bool),
+) -> EnvelopeTokens {
     let estimates = |messages: &[Counted]| messages.iter().map(|counted| counted.tokens.total()).collect::<Vec<u64>>();
     let texts: Vec<u64> = compiled.system.parts.iter().map(|part| counter.text(&part.text)).collect();
-    let system_tokens = compiled.fixed.system.saturating_sub(counter.request_overhead());
+    let (system_sent, _) = compiled.fixed.shares(has_report);
+    let system_tokens = system_sent.saturating_sub(counter.request_overhead());
     // Parts are sent as one text; its framing is distributed among them.
     let system = dealt(system_tokens, &texts);
-    let frame = compiled.fixed.system - system.iter().sum::<u64>();
-    let tools = compiled.tools.iter().map(|tool| counter.tool(tool)).collect();
+    let frame = system_sent - system.iter().sum::<u64>();
+    let tool = |tool| if has_report { counter.tool_in_reports(tool) } else { counter.tool(tool) };
+    let tools = compiled.tools.iter().map(tool).collect();
     let estimates = [vec![frame], system, tools, estimates(&context.messages), estimates(&context.uncached)];
     let lengths = estimates.each_ref().map(Vec::len);
     let mut all = estimates.concat();

@@ -60,7 +60,7 @@ fn sent(golden: &Value) -> Value {
     let options: RequestOptions = serde_json::from_value(of("options")).unwrap();
     let compiled = Compiled::of(&parts, &offered, tree.carried(), &counter);
     let tokens = context.messages.iter().map(|counted| counted.tokens.total()).sum::<u64>() + 100;
-    let parts = tokens_by_part(&compiled, &context, &counter, tokens);
+    let parts = tokens_by_part(&compiled, &context, &counter, (tokens, false));
     let each = parts.system.iter().chain(&parts.tools).chain(&parts.cached).chain(&parts.uncached);
     assert_eq!(parts.frame + each.sum::<u64>(), tokens, "the parts do not add up");
     let meta = EnvelopeMeta { model: "test".into(), tokens, parts: Some(parts), ..EnvelopeMeta::default() };

@@ -32,7 +32,10 @@ pub use lookup::{Destination, Lookup};
 pub use state::{HeldAt, OpenTurn, Queued, QueuedAt, SessionState, StoredState, Strategy};
 pub use tree::SessionTree;
 
-use crate::core::context::{compaction::Held, counter::Counter};
+use crate::core::context::{
+    compaction::Held,
+    counter::{Calibration, Counter},
+};
 use reseed_protocol::{EntryData, SessionId, Timestamp, event::Event};
 use std::sync::Arc;
 
@@ -49,13 +52,16 @@ pub struct Session {
     pub tree: SessionTree,
     /// The held compaction, applied when it becomes due; `None` also if its record has an unknown form.
     pub held: Option<Arc<Held>>,
+    /// What the counter of its model had learned when the session was read from the store, which keeps it beside the
+    /// state: the log alone does not tell what was learned on other branches and in other sessions.
+    pub calibration: Option<Calibration>,
 }
 
 impl Session {
     /// Creates a session without a log.
     #[must_use]
     pub fn new(id: SessionId, created_at: Timestamp) -> Self {
-        Self { id, created_at, state: Arc::default(), tree: SessionTree::default(), held: None }
+        Self { id, created_at, state: Arc::default(), tree: SessionTree::default(), held: None, calibration: None }
     }
 
     /// Returns the state for a change, copied if it is shared: of a session without a log, and in tests.

@@ -10,7 +10,8 @@ use crate::{
         fork::{PathCopy, fork_name, marks_mention, marks_of, mentions},
     },
     runtime::{
-        labels::newest_labels, load::stored_state, outbox::Outbox, registry::Registry, shared::store_error, whole,
+        labels::newest_labels, load::stored_state, outbox::Outbox, registry::Registry, shared::store_error,
+        stored_calibration::StoredCalibration, whole,
     },
     store::{Append, CommandMark, EntryColumns, EntryQuery, Head, Lease, NewRecord, UNFINISHED},
 };
@@ -33,6 +34,8 @@ pub(super) struct Copy<'a> {
     state: SessionState,
     pub(super) head: Head,
     chain: PathCopy,
+    /// What the source's counter has learned: the copy counts as the source does.
+    calibration: Option<StoredCalibration>,
     /// Bytes of the entries since the newest compaction: about what a session with this path holds in memory when open.
     active_bytes: usize,
 }
@@ -45,10 +48,11 @@ impl<'a> Copy<'a> {
         lease: Lease,
         copy_of: CopyOf,
         of: &SessionState,
+        calibration: Option<StoredCalibration>,
     ) -> Result<Self, ErrorBody> {
         let head = Head { created_at: UNFINISHED, updated_at: UNFINISHED, ..Head::default() };
         let (next_seq, state, chain) = (lease.next_seq, SessionState::default(), PathCopy::default());
-        let mut this = Self { source, registry, lease, next_seq, state, head, chain, active_bytes: 0 };
+        let mut this = Self { source, registry, lease, next_seq, state, head, chain, calibration, active_bytes: 0 };
         let founding = SessionUpdated {
             model: Some(of.model.clone()),
             strategy: Some(of.strategy.clone()),
@@ -126,7 +130,10 @@ impl<'a> Copy<'a> {
             return Ok(());
         }
         let mut head = self.registry.store().head(&self.lease.session).await.map_err(|error| store_error(&error))?;
-        head.head.state = Some(stored_state(&SessionState { undone: undone.clone(), ..self.state.clone() }));
+        head.head.state = Some(stored_state(
+            &SessionState { undone: undone.clone(), ..self.state.clone() },
+            self.calibration.as_ref(),
+        ));
         let info = self.registry.snapshot_of(&head).await?.context_info;
         self.head.token_count = info.token_count;
         self.head.window_tokens = info.max_tokens;
@@ -146,7 +153,7 @@ impl<'a> Copy<'a> {
         events.iter().for_each(|event| self.state.apply(event));
         self.head.name.clone_from(&self.state.name);
         self.head.entries = self.state.entries;
-        self.head.state = Some(stored_state(&self.state));
+        self.head.state = Some(stored_state(&self.state, self.calibration.as_ref()));
         self.write(events.iter().map(record).collect(), marks).await
     }
 

@@ -47,10 +47,11 @@ impl Workspace {
         if self.prompt.counter.trusts_reports() {
             return;
         }
-        if model == self.session.state.model {
+        let own = (model == self.session.state.model).then(|| {
             self.prompt.calibration.observe(&report);
-        }
-        self.push(Effect::Calibrate { model: model.to_owned(), report: Box::new(report) });
+            self.prompt.calibration.clone()
+        });
+        self.push(Effect::Calibrate { model: model.to_owned(), report: Box::new(report), own });
     }
 
     /// Returns the context that the model would see if nothing more were said.
@@ -89,10 +90,11 @@ impl Workspace {
 
     /// Returns the envelope as hooks and people see it.
     pub(crate) fn shown_envelope(&self, context: &Context) -> ContextEnvelope {
-        let tokens = self.count(context).tokens;
-        let mut envelope = self.envelope(context, tokens);
+        let count = self.count(context);
+        let mut envelope = self.envelope(context, count.tokens);
         let compiled = self.prompt.compiled(context);
-        envelope.meta.parts = Some(tokens_by_part(&compiled, context, &self.prompt.counter, tokens));
+        let counted = (count.tokens, count.usage_tokens > 0);
+        envelope.meta.parts = Some(tokens_by_part(&compiled, context, &self.prompt.counter, counted));
         envelope
     }
 

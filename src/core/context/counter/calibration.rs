@@ -5,7 +5,10 @@
 //! stays uncertain, and the bound of an estimate fits its mix.
 //!
 //! Invariants: every factor is finite and within its limits; one report, however wrong, moves an estimate by a bounded
-//! share, and by little once several have agreed; reports of another method change nothing.
+//! share, and by little once several have agreed; reports of another method change nothing; what is learned fits into
+//! 32-bit floats, so that a calibration that was stored and read back is the same to the bit.
+
+mod stored;
 
 use super::{
     estimate::Method,
@@ -126,6 +129,12 @@ impl Calibration {
         Self { method, learnt: Arc::clone(assumed(method).1) }
     }
 
+    /// Returns the method whose estimates it corrects.
+    #[must_use]
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
     /// Returns the number of reports learned from.
     #[must_use]
     pub fn reports(&self) -> u64 {
@@ -171,6 +180,7 @@ impl Calibration {
             *recent = RECENT_KEPT * *recent + tokens as f64;
         }
         learnt.reports = learnt.reports.saturating_add(1);
+        learnt.fit();
     }
 
     /// Returns true if the provider's count of an answer is plausible for this estimate.

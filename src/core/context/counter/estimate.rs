@@ -47,6 +47,17 @@ pub enum Method {
     Named(&'static str),
 }
 
+impl Method {
+    /// Returns the method's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tokenizer(name) | Self::Named(name) => name,
+            Self::Characters => "characters",
+        }
+    }
+}
+
 /// The rules by which tokens are estimated. Ours charge for everything that is sent and check every report; they differ
 /// only in how they count a text. A deployment may have others: an implementation overrides what differs.
 pub trait TokenEstimate: fmt::Debug + Send + Sync {

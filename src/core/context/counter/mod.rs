@@ -27,7 +27,7 @@ pub use estimate::{Method, TokenEstimate};
 pub use mix::{MessageTokens, Mix, SCRIPTS, Script, Scripts};
 
 use estimate::MESSAGE_TOKENS;
-use reseed_protocol::{Entry, Message};
+use reseed_protocol::{Entry, Message, context::ToolDefinition};
 use std::ops::Deref;
 
 /// Counts tokens for one model, by the rules of an estimate.
@@ -76,6 +76,15 @@ impl Counter {
         let mut mix = Mix::of_text(&tokens.scripts);
         mix.add_frame(u64::from(frame));
         mix
+    }
+
+    /// Counts the tokens of a tool definition as a provider's report includes it, also if it is free by these rules.
+    #[must_use]
+    pub fn tool_in_reports(&self, tool: &ToolDefinition) -> u64 {
+        match self.tool(tool) {
+            0 => self.text(&tool.name) + self.text(&tool.description) + self.text(&tool.parameters.to_string()),
+            tokens => tokens,
+        }
     }
 
     /// Counts the tokens of an entry that appears in a context as this message; zero without one.
@@ -127,7 +136,7 @@ impl TokenEstimate for tokenizer::Vocabulary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reseed_protocol::{Role, context::ToolDefinition};
+    use reseed_protocol::Role;
     use serde_json::{Value, json};
 
     fn parts(parts: Value) -> Message {

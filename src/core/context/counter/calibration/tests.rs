@@ -199,3 +199,28 @@ proptest! {
         prop_assert!(calibration.tokens(&mix) >= before);
     }
 }
+
+#[test]
+fn what_was_learnt_is_read_back_to_the_bit() {
+    assert_eq!(Calibration::new(O200K).to_bytes(), None, "nothing was learned");
+    type Reports = Vec<(u64, u64)>;
+    let table: [(&str, Reports); 5] = [
+        ("one report", vec![(800, 960)]),
+        ("many", (1..200).map(|number| (500 + number, 600 + number * 3 % 400)).collect()),
+        ("at the upper limit", vec![(1_000, u64::MAX); 200]),
+        ("at the lower limit", vec![(u64::MAX, 1); 200]),
+        ("after a surprise", vec![(800, 880), (800, 80_000), (800, 880)]),
+    ];
+    for method in [Method::Characters, O200K] {
+        for (name, reports) in &table {
+            let learnt = after(method, reports);
+            let bytes = learnt.to_bytes().unwrap_or_else(|| panic!("{name}: nothing to store"));
+            assert_eq!(Calibration::from_bytes(method, &bytes).as_ref(), Some(&learnt), "{method:?} {name}");
+            let mut broken = bytes.clone();
+            broken[0..4].copy_from_slice(&f32::NAN.to_le_bytes());
+            for bytes in [&bytes[1..], &bytes[4..], &[], &broken] {
+                assert_eq!(Calibration::from_bytes(method, bytes), None, "{name}: damaged");
+            }
+        }
+    }
+}

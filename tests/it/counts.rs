@@ -1,0 +1,104 @@
+//! Counts over a restart: what was learned from the provider's reports is stored with the session.
+
+use crate::support::{client::Client, server::Server, talk::words};
+use reseed::{
+    provider::scripted::{Reply, Scripted},
+    store::sqlite::SqliteStore,
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Returns a model that counts `percent` of what the server estimates.
+fn counting(percent: u64) -> Scripted {
+    let (mut asked, mut counted) = (0, 0);
+    Scripted::answering(move |request| {
+        asked += 1;
+        // The sum of what was added so far, so that reports are consistent.
+        counted = counted.max(request.envelope.meta.tokens * percent / 100);
+        Reply::text(words(asked, 60)).usage(counted, 60 * percent / 100)
+    })
+}
+
+async fn meta(client: &mut Client) -> Value {
+    let context = client.ask("get_context", json!({})).await;
+    let meta = &context["payload"]["envelope"]["meta"];
+    assert!(meta["tokens"].as_u64().unwrap() > 0, "{context}");
+    json!([meta, client.ask("get_context_info", json!({})).await["payload"]])
+}
+
+/// The commands that make a count one that no report holds for, after six turns; names of entries are their places.
+type Case = (&'static str, Vec<(&'static str, Value)>);
+
+#[tokio::test]
+async fn a_count_that_no_report_holds_for_is_the_same_after_a_restart() {
+    let table: [Case; 6] = [
+        ("nothing", vec![]),
+        ("a branch from the root", vec![("navigate", json!({ "entryId": "root", "position": "at" }))]),
+        ("a branch from the second message", vec![("navigate", json!({ "entryId": 2, "position": "at" }))]),
+        ("other instructions", vec![("set_instructions", json!({ "instructions": words(99, 300) }))]),
+        (
+            "another model that others have taught",
+            vec![
+                ("set_model", json!({ "model": "known" })),
+                ("navigate", json!({ "entryId": "root", "position": "at" })),
+            ],
+        ),
+        ("that model alone", vec![("set_model", json!({ "model": "known" }))]),
+    ];
+    for (name, commands) in table {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Arc::new(SqliteStore::open(&folder.path().join("reseed.db")).unwrap());
+        let server = Server::over(counting(160), open(), &[]).await;
+        let (mut other, _) = Client::v2_session(&server.ws()).await;
+        other.ask("set_model", json!({ "model": "known" })).await;
+        let (mut client, opened) = Client::v2_session(&server.ws()).await;
+        for number in 0..6 {
+            client.turn(&words(number, 200)).await;
+            other.turn(&words(100 + number, 150)).await;
+        }
+        let entries = client.ask("get_entries", json!({ "path": true })).await;
+        for (command, mut payload) in commands {
+            if let Some(place) = payload["entryId"].as_u64() {
+                let place = usize::try_from(place).unwrap();
+                payload["entryId"] = entries["payload"]["items"][place]["entryId"].clone();
+            }
+            let reply = client.ask(command, payload).await;
+            assert_ne!(reply["type"], "error", "{name}: {reply}");
+        }
+        let before = meta(&mut client).await;
+        server.service.stop().await;
+        drop(server);
+
+        let server = Server::over(counting(160), open(), &[]).await;
+        let mut client = Client::v2(&server.ws()).await;
+        let reopened = client.ask("open_session", json!({ "sessionId": opened["sessionId"] })).await;
+        assert_eq!(reopened["payload"]["contextInfo"], before[1], "{name}");
+        assert_eq!(meta(&mut client).await, before, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn by_pis_rules_a_reported_count_includes_the_system_prompt_and_the_tools_where_they_are() {
+    let model = Scripted::answering(|_| Reply::text("It is calm.").usage(3_000, 10));
+    let instructions = words(1, 1_500);
+    let settings = [("CONTEXT_ESTIMATOR", "pi"), ("INSTRUCTIONS", instructions.as_str())];
+    let server = Server::start(model, &settings).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    let parameters = json!({ "type": "object", "properties": {} });
+    let tool = json!({ "name": "look", "description": words(2, 400), "parameters": parameters });
+    client.ask("register_tools", json!({ "tools": [tool] })).await;
+    let parts = async |client: &mut Client| {
+        let context = client.ask("get_context", json!({})).await;
+        context["payload"]["envelope"]["meta"].clone()
+    };
+    let before = parts(&mut client).await;
+    assert_eq!(before["tokens"], 0, "by pi's rules they are free: {before}");
+    client.turn("How is the sea?").await;
+    let after = parts(&mut client).await;
+    let sum = |kind: &str| after["parts"][kind].as_array().unwrap().iter().filter_map(Value::as_u64).sum::<u64>();
+    assert_eq!(after["tokens"], 3_010);
+    assert!(sum("system") > 2_000 && sum("tools") > 500, "{after}");
+    assert!(sum("cached") < 50, "a question and an answer of three words each: {after}");
+    let info = client.ask("get_context_info", json!({})).await["payload"]["breakdown"].clone();
+    assert!(info["system"].as_u64().unwrap() > 2_000 && info["user"].as_u64().unwrap() < 50, "{info}");
+}
