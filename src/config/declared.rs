@@ -78,7 +78,8 @@ settings! {
         /// unset, it is the session's `maxOutputTokens`, at most three quarters of the window; without that, it is 2 %
         /// of the window, at least 512 tokens and at most a fifth of the window.
         context_reserve_tokens: Option<u64> = "", rules::whole("tokens", 0..=WINDOW_TOKENS_MAX).optional();
-        /// Tokens of recent entries that a compaction keeps verbatim, at most a quarter of the window.
+        /// Tokens of recent entries that a compaction keeps verbatim, at most a quarter of the window and what
+        /// the target has room for.
         context_keep_recent_tokens: u64 = "20000", rules::whole("tokens", 0..=WINDOW_TOKENS_MAX);
         /// The token estimate: `own` uses the model's tokenizer or character weights, corrected by reported usage; `pi`
         /// counts one token per four characters, as pi does, for comparisons.

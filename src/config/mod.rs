@@ -11,6 +11,7 @@ mod check;
 mod database;
 mod declare;
 pub(crate) mod declared;
+mod dotenv;
 mod fingerprints;
 mod foreign;
 mod jwt;
@@ -43,10 +44,12 @@ pub use fingerprints::Fingerprints;
 use crate::core::context::factory::Strategies;
 use declare::Declared;
 use declared::{Given, declared};
+use dotenv::Dotenv;
 use secrecy::SecretString;
 use std::{
     collections::BTreeMap,
     ffi::OsString,
+    io::ErrorKind,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
@@ -83,7 +86,7 @@ impl Settings {
 
     /// Reads settings from a file like `.env` and from an environment, which overrides it.
     fn merge(file: &Path, environment: impl Iterator<Item = (OsString, OsString)>) -> Result<Self, Error> {
-        let mut variables = dotenv(file)?;
+        let Dotenv { mut variables, unexpanded } = dotenv(file)?;
         let mut faults = Vec::new();
         let has_secrets = |setting: &Declared| setting.secret && variables.contains_key(&setting.variable);
         let exposed = declared().iter().any(has_secrets).then(|| secret_files::exposed(file, ".env")).flatten();
@@ -101,6 +104,9 @@ impl Settings {
         }
         let mut settings = Self::from_iter(variables)?;
         settings.warnings.extend(exposed);
+        let warning =
+            |name: &String| format!("{name} in {}: `${{…}}` is not expanded, it is part of the value", file.display());
+        settings.warnings.extend(unexpanded.iter().filter(|name| is_ours(name)).map(warning));
         Ok(settings)
     }
 
@@ -236,7 +242,7 @@ impl ClientSettings {
     }
 
     fn merge(file: &Path, environment: impl Iterator<Item = (OsString, OsString)>) -> Result<Self, Error> {
-        let mut variables = dotenv(file)?;
+        let Dotenv { mut variables, .. } = dotenv(file)?;
         variables.extend(
             environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
         );
@@ -376,27 +382,18 @@ fn is_ours(name: &str) -> bool {
     declared().iter().any(|declared| declared.variable == name || named_by(declared))
 }
 
-/// Reads the variables of a file like `.env`; none if the file does not exist. A line that cannot be read may contain a
-/// key, so the error says where it is and not what it says.
-fn dotenv(file: &Path) -> Result<BTreeMap<String, String>, Error> {
+/// Reads a file like `.env`; nothing if it does not exist. A line that cannot be read may contain a key, so the error
+/// says where it is and not what it says.
+fn dotenv(file: &Path) -> Result<Dotenv, Error> {
     let fault = |what: String| Error(vec![format!("{}: {what}", file.display())]);
-    let lines = match dotenvy::from_path_iter(file) {
-        Ok(lines) => lines,
-        Err(error) if error.not_found() => return Ok(BTreeMap::new()),
-        Err(error) => return Err(fault(error.to_string())),
-    };
-    let mut variables = BTreeMap::new();
-    let mut place = "the first variable".to_owned();
-    for line in lines {
-        let (name, value) = line.map_err(|error| match error {
-            dotenvy::Error::Io(error) => fault(error.to_string()),
-            _ => fault(format!("{place} is not NAME=value; quote values that contain spaces, `#` or `$`")),
-        })?;
-        place = format!("the variable after {name}");
-        // dotenvy's own loading takes the first of a name, too.
-        variables.entry(name).or_insert(value);
+    match std::fs::read(file) {
+        Ok(bytes) => {
+            let text = String::from_utf8(bytes).map_err(|_| fault("is not UTF-8".to_owned()))?;
+            dotenv::parse(&text).map_err(|error| fault(error.to_string()))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Dotenv::default()),
+        Err(error) => Err(fault(error.to_string())),
     }
-    Ok(variables)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ const COLUMNS_MAX: usize = 100;
 pub fn env_example() -> String {
     let mut text = "\
 # The settings of reseed. Copy this file to `.env` and uncomment what you change. Environment variables
-# override `.env`, and an empty one counts as unset. Values that contain spaces, `#` or `$` need 'single quotes'.
+# override `.env`, and an empty one counts as unset. A value that contains ` #` or a line break needs 'single quotes'.
 # Generated from src/config/declared.rs by `UPDATE=1 cargo test`.
 "
     .to_owned();

@@ -1,8 +1,8 @@
 //! Settings read from lists: which are accepted, which are refused and with what message.
 
-use super::{Error, ProviderKind, Settings, declared, printed::env_example};
+use super::{Error, ProviderKind, Settings, declared, dotenv, printed::env_example};
 use secrecy::ExposeSecret;
-use std::{ffi::OsString, fs, os::unix::ffi::OsStringExt, path::Path};
+use std::{collections::BTreeSet, ffi::OsString, fs, os::unix::ffi::OsStringExt, path::Path};
 
 /// Reads settings and returns them, or the errors.
 fn read(variables: &[(&str, &str)]) -> Result<Settings, Vec<String>> {
@@ -362,10 +362,9 @@ fn a_setting_that_is_nearly_spelt_right_is_warned_about() {
 #[test]
 fn the_example_uncommented_is_the_defaults() {
     let uncommented = env_example().replace("\n#", "\n").replace("\n ", "\n# ");
-    let variables: Vec<(String, String)> =
-        dotenvy::from_read_iter(uncommented.as_bytes()).collect::<Result<_, _>>().unwrap();
-    let names: Vec<_> = variables.iter().map(|(name, _)| name.clone()).collect();
-    assert_eq!(names, declared().into_iter().map(|declared| declared.variable).collect::<Vec<_>>());
+    let variables = dotenv::parse(&uncommented).unwrap().variables;
+    let names: BTreeSet<String> = variables.keys().cloned().collect();
+    assert_eq!(names, declared().into_iter().map(|declared| declared.variable).collect());
     let settings = Settings::from_iter(variables).unwrap();
     assert_eq!(format!("{settings:?}"), format!("{:?}", read(&[]).unwrap()));
 }
@@ -386,13 +385,13 @@ fn the_environment_wins_over_the_file_and_can_unset_what_it_sets() {
     let settings = merged(file, &[("MODEL", b"two"), ("OFFLINE_WINDOW", b""), ("LESSCHARSET", b"\xff")]).unwrap();
     assert_eq!(settings.model.model.as_deref(), Some("two"));
     assert_eq!(settings.model.instructions, "say \"no\" # often");
-    assert_eq!((settings.listen.ws_port, settings.offline.offline_window), (1, 8000));
+    assert_eq!((settings.listen.ws_port, settings.offline.offline_window), (2, 8000));
 }
 
 #[test]
 fn a_file_or_value_that_cannot_be_read_is_a_fault_that_repeats_nothing() {
-    let fault = merged("MODEL=one\nOPENAI_API_KEY=sk hunter2\n", &[]).unwrap_err();
-    assert!(fault.contains("the variable after MODEL is not NAME=value") && !fault.contains("hunter2"), "{fault}");
+    let fault = merged("MODEL=one\nOPENAI_API_KEY='sk' hunter2\n", &[]).unwrap_err();
+    assert!(fault.contains(".env: line 2 has text behind") && !fault.contains("hunter2"), "{fault}");
     let fault = merged("", &[("AUTH_TOKENS", b"ann:hunter2\xff")]).unwrap_err();
     assert!(fault.contains("AUTH_TOKENS is not UTF-8") && !fault.contains("hunter2"), "{fault}");
     let folder = tempfile::tempdir().unwrap();
