@@ -6,12 +6,15 @@
 use super::say;
 use crate::{
     config::{Database, Settings},
-    core::session::{IdSource, SessionState, input::name_from, state::no_settings},
+    core::{
+        agent_loop::Deployment,
+        session::{IdSource, SessionState, input::name_from, state::no_settings},
+    },
     pi::{
         Importer,
         read::{Fault, Header, Item, Reader},
     },
-    runtime::whole,
+    runtime::{stored, whole},
     service,
     store::{self, Append, CommandMark, EntryColumns, Head, Lease, NewRecord, SessionStore, UNFINISHED},
 };
@@ -26,6 +29,7 @@ use std::{
     fs::File,
     io::{BufRead, BufReader, Read as _},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// Bytes of the longest line that is accepted: several times the largest image that a model accepts.
@@ -69,6 +73,8 @@ pub struct ImportOptions {
     pub model: String,
     /// The short name of their strategy.
     pub strategy: String,
+    /// What their next requests are counted with, for lists; `None` leaves that to their next turns.
+    pub deployment: Option<Arc<Deployment>>,
     /// The seed for ids that replace unusable ones in the file.
     pub seed: u64,
     /// The current time.
@@ -107,6 +113,7 @@ pub(super) async fn run(settings: &Settings, command: ImportCommand) -> anyhow::
         new_id: command.new_id,
         model: settings.model.model_name().to_owned(),
         strategy: settings.context.context_strategy.to_owned(),
+        deployment: Some(Arc::new(service::deployment_of(settings, service::windows_of(settings, Vec::new())))),
         seed: u64::from_le_bytes(seed),
         now: crate::clock::Clock::now(&crate::clock::SystemClock),
     };
@@ -266,6 +273,9 @@ struct Writer<'a> {
     first_said: Option<String>,
     model: String,
     strategy: String,
+    /// The count of the next request, and the model's window; 0 until they are known.
+    token_count: u64,
+    window_tokens: u64,
 }
 
 impl<'a> Writer<'a> {
@@ -286,6 +296,8 @@ impl<'a> Writer<'a> {
             first_said: None,
             model: options.model.clone(),
             strategy: options.strategy.clone(),
+            token_count: 0,
+            window_tokens: 0,
         }
     }
 
@@ -331,7 +343,20 @@ impl<'a> Writer<'a> {
             updated.pins = Some(pins).filter(|pins| !pins.is_empty());
         }))
         .await?;
+        if let Some(deployment) = &options.deployment {
+            self.flush(UNFINISHED, UNFINISHED).await?;
+            self.count(deployment.clone()).await?;
+        }
         self.flush(self.created_at, self.updated_at).await
+    }
+
+    /// Counts the next request, for lists.
+    async fn count(&mut self, deployment: Arc<Deployment>) -> anyhow::Result<()> {
+        let head = self.store.head(&self.lease.session).await?;
+        let info = stored::context_info(self.store, &head, deployment).await;
+        let info = info.map_err(|error| anyhow::anyhow!("{}", error.message)).context("count the context")?;
+        (self.token_count, self.window_tokens) = (info.token_count, info.max_tokens);
+        Ok(())
     }
 
     async fn entry(&mut self, mut entry: Entry) -> anyhow::Result<()> {
@@ -375,6 +400,8 @@ impl<'a> Writer<'a> {
             // A file's timestamps may be in the future.
             updated_at: updated_at.min(self.now),
             entries: self.state.entries,
+            token_count: self.token_count,
+            window_tokens: self.window_tokens,
             state: Some(state.into()),
             ..Head::default()
         };

@@ -82,14 +82,17 @@ pub(super) async fn run(settings: &Settings, options: SessionsOptions) -> anyhow
 
 fn line(session: &SessionHead) -> String {
     let head = &session.head;
-    let percent = usage_percent(head.token_count, head.window_tokens);
+    // One that was imported by an older version is counted by its next turn.
+    let (tokens, percent) = match head.window_tokens {
+        0 => ("-".to_owned(), "-".to_owned()),
+        window => (head.token_count.to_string(), format!("{:.0} %", usage_percent(head.token_count, window))),
+    };
     let owner = if session.owner.is_empty() { "-" } else { &session.owner };
     let line = format!(
-        "{:<16}  {:<24}  {:>7}  {:>8}  {percent:>4.0} %  {:>9}  {owner:<10}  {}",
+        "{:<16}  {:<24}  {:>7}  {tokens:>8}  {percent:>6}  {:>9}  {owner:<10}  {}",
         session.session,
         head.updated_at.to_string(),
         head.entries,
-        head.token_count,
         paid(head),
         one_line(&head.name)
     );

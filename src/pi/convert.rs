@@ -33,13 +33,16 @@ pub(super) type Resolve<'a> = &'a dyn Fn(&str) -> Option<EntryId>;
 /// Converts a line's content to our form.
 pub(super) fn data(line: &Object, resolve: Resolve<'_>) -> EntryData {
     let kind = line.text("type").unwrap_or_default();
-    known(kind, line, resolve).unwrap_or_else(|| {
-        let mut data = line.clone();
-        for field in ["type", "id", "parentId", "timestamp", super::export::MARK] {
-            data.remove(field);
-        }
-        EntryData::Foreign(Foreign { foreign_type: kind.to_owned(), data: data.to_map() })
-    })
+    known(kind, line, resolve).unwrap_or_else(|| foreign(line))
+}
+
+/// Converts a line's content to an entry that is kept and does nothing.
+pub(super) fn foreign(line: &Object) -> EntryData {
+    let mut data = line.clone();
+    for field in ["type", "id", "parentId", "timestamp", super::export::MARK] {
+        data.remove(field);
+    }
+    EntryData::Foreign(Foreign { foreign_type: line.text("type").unwrap_or_default().to_owned(), data: data.to_map() })
 }
 
 /// Converts a line of a known type; `None` if it lacks a required field.

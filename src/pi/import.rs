@@ -9,10 +9,16 @@
 use super::{
     convert, difference, export,
     json::{Json, Object},
+    places::Places,
     read::{Header, Line},
+    transform::{self, Compacting, FirstKept},
 };
 use reseed_core::{agent_loop::PINS_MAX, session::IdSource};
-use reseed_protocol::{Entry, EntryData, EntryId, Timestamp, entry::Custom, reply::Pin};
+use reseed_protocol::{
+    Entry, EntryData, EntryId, Timestamp,
+    entry::{Compaction, Custom, Kept},
+    reply::Pin,
+};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
@@ -42,7 +48,9 @@ pub struct Note {
 #[derive(Debug)]
 pub struct Importer {
     source: IdSource,
-    ids: HashSet<EntryId>,
+    places: Places,
+    /// The compactions that came as patches and that pi books a second time, in a line below.
+    booked_twice: HashSet<EntryId>,
     /// The newest entry for each id of the file that had to be replaced.
     renamed: HashMap<String, EntryId>,
     header: Option<Object>,
@@ -60,7 +68,8 @@ impl Importer {
         let time = header.object.text("timestamp").and_then(time_of).unwrap_or_default();
         Self {
             source,
-            ids: HashSet::new(),
+            places: Places::default(),
+            booked_twice: HashSet::new(),
             renamed: HashMap::new(),
             header: Some(header.object),
             header_time: time,
@@ -103,7 +112,7 @@ impl Importer {
         }
         let entry = self.plain_entry(line);
         if let Some(pins) = export::pins_in(&entry.data) {
-            let here = |id: EntryId| self.resolve(id.as_str()).filter(|id| self.ids.contains(id));
+            let here = |id: EntryId| self.resolve(id.as_str()).filter(|id| self.places.has(id));
             let pin = |pin: Pin| {
                 let (with, under) = (pin.with.and_then(here), pin.under.and_then(here));
                 here(pin.entry_id).map(|entry_id| Pin { entry_id, with, under })
@@ -117,7 +126,7 @@ impl Importer {
         let Line { number, object, raw } = line;
         let entry_id = self.entry_id(*number, object.text("id"));
         let parent_id = object.text("parentId").and_then(|parent| {
-            let found = self.resolve(parent).filter(|id| self.ids.contains(id));
+            let found = self.resolve(parent).filter(|id| self.places.has(id));
             if found.is_none() {
                 self.notes.push(Note {
                     line: *number,
@@ -128,18 +137,72 @@ impl Importer {
         });
         let timestamp = object.text("timestamp").and_then(time_of).unwrap_or(self.last_time);
         self.last_time = timestamp;
-        let data = convert::data(object, &|id| self.resolve(id));
+        let data = self.data(*number, object, &entry_id, parent_id.as_ref());
         let mut entry = Entry { entry_id, parent_id, timestamp, imported: None, data };
-        self.ids.insert(entry.entry_id.clone());
         if let Some(mark) = object.get(export::MARK) {
             export::restore(&mut entry, mark);
         }
         entry.imported = imported(&entry, object, raw.as_deref());
+        self.places.add(&entry);
         if let Some(header) = self.header.take() {
             let kept = entry.imported.get_or_insert_default();
             kept.insert(HEADER.to_owned(), Value::Object(header.to_map()));
         }
         entry
+    }
+
+    /// Converts a line's content.
+    fn data(&mut self, number: usize, line: &Object, id: &EntryId, parent: Option<&EntryId>) -> EntryData {
+        if let Some(compacting) = transform::compacting(line, &|id| self.resolve(id)) {
+            if compacting.is_booked_twice {
+                self.booked_twice.insert(id.clone());
+            }
+            return self.compaction(number, compacting, parent);
+        }
+        if line.text("type") == Some("compaction") && parent.is_some_and(|parent| self.booked_twice.contains(parent)) {
+            return convert::foreign(line);
+        }
+        let data = convert::data(line, &|id| self.resolve(id));
+        if let EntryData::ContextTransform(kept) = &data
+            && matches!(**kept, Kept::Other(_))
+        {
+            let text = "its patch cannot be applied here; it is kept, and the model does not see it";
+            self.notes.push(Note { line: number, text: text.to_owned() });
+        }
+        data
+    }
+
+    /// Converts a patch that compacts: positions in the context behind the line's parent become entries.
+    fn compaction(&mut self, number: usize, compacting: Compacting, parent: Option<&EntryId>) -> EntryData {
+        let Compacting { ops, others, .. } = compacting;
+        let mut messages = self.places.messages(parent);
+        let mut compaction = Compaction::default();
+        for op in ops {
+            let from = match op.kept {
+                FirstKept::At(at) => at.min(messages.len()),
+                FirstKept::Entry(kept) => {
+                    let at = messages.iter().position(|id| kept.is_some() && *id == kept);
+                    at.unwrap_or(messages.len())
+                }
+            };
+            messages.drain(..from);
+            // Only an entry can be named as the first one that is kept.
+            let left_out = messages.iter().take_while(|id| id.is_none()).count();
+            if left_out > 0 {
+                let text = format!("its compaction leaves out {left_out} messages that it kept and that no line holds");
+                self.notes.push(Note { line: number, text });
+            }
+            messages.drain(..left_out);
+            compaction.summary = op.summary;
+            compaction.tokens_before = op.tokens_before;
+            compaction.first_kept_entry_id = messages.first().cloned().flatten();
+            messages.insert(0, None);
+        }
+        if !others.is_empty() {
+            let text = format!("only the compaction of its patch is applied, not {}", others.join(", "));
+            self.notes.push(Note { line: number, text });
+        }
+        EntryData::Compaction(compaction)
     }
 
     /// Returns a placeholder entry with the header if the file had no entries.
@@ -158,7 +221,7 @@ impl Importer {
     /// Returns the file's id if it can be kept, otherwise a new one.
     fn entry_id(&mut self, line: usize, written: Option<&str>) -> EntryId {
         let why = match written.map(str::parse::<EntryId>) {
-            Some(Ok(id)) if !self.ids.contains(&id) => return id,
+            Some(Ok(id)) if !self.places.has(&id) => return id,
             None => "it has no id".to_owned(),
             Some(Ok(id)) => format!("its id `{id}` is that of an earlier line"),
             Some(Err(why)) => format!("its id is not valid here ({why})"),
@@ -174,7 +237,7 @@ impl Importer {
     fn new_id(&mut self) -> EntryId {
         loop {
             let id: EntryId = self.source.next_id();
-            if !self.ids.contains(&id) {
+            if !self.places.has(&id) {
                 return id;
             }
         }

@@ -17,6 +17,7 @@
 
 mod convert;
 mod difference;
+mod places;
 mod transform;
 
 pub mod cut;
@@ -30,6 +31,8 @@ pub mod prepare;
 pub mod read;
 pub mod usage;
 
+#[cfg(test)]
+mod compactions;
 #[cfg(test)]
 mod round_trip;
 

@@ -1,9 +1,9 @@
 //! Patches in session files: `context_transform` and `ephemeral` entries as proposed in pull request 383 of pi-mono.
 //! Released versions of pi ignore both types.
 //!
-//! A transform that cannot be applied as written, such as one of another version or with an unknown op, is kept with
-//! all its fields and not applied. The same goes for one that compacts: its op refers to messages by index, and pi
-//! writes a `compaction` entry beside it that says the same.
+//! A transform that compacts is imported as the compaction that it is: its op refers to messages by index, which the
+//! importer maps to entries. Any other that cannot be applied as written, such as one of another version or with an
+//! unknown op, is kept with all its fields and not applied.
 
 use super::{
     convert::{self, Resolve},
@@ -11,7 +11,7 @@ use super::{
 };
 use reseed_core::context::patch;
 use reseed_protocol::{
-    EntryData, Message, Timestamp,
+    EntryData, EntryId, Message, Timestamp,
     entry::{Kept, Opaque},
     patch::{ContextTransform, EphemeralChange, MessageEdit, PATCH_VERSION, PatchMessage, PatchOp},
 };
@@ -23,6 +23,9 @@ pub(super) const TRANSFORM: &str = "context_transform";
 
 /// The type of a line that records what a single request was changed by.
 pub(super) const EPHEMERAL: &str = "ephemeral";
+
+/// The transformer name of the transforms that pi books a second time, as a `compaction` line.
+const COMPACTION: &str = "compaction";
 
 /// The transformer name of an `ephemeral` line that has none.
 const UNNAMED: &str = "ephemeral";
@@ -40,6 +43,67 @@ pub(super) fn transform(line: &Object, resolve: Resolve<'_>) -> EntryData {
 pub(super) fn ephemeral(line: &Object, resolve: Resolve<'_>) -> EntryData {
     let read = known_ephemeral(line, resolve);
     EntryData::Ephemeral(Box::new(read.map_or_else(|| Kept::Other(opaque(line)), Kept::Known)))
+}
+
+/// The compactions of a `context_transform` line, in order; never empty.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Compacting {
+    /// The ops.
+    pub ops: Vec<CompactingOp>,
+    /// The names of the patch's other ops, which an entry cannot hold beside a compaction.
+    pub others: Vec<String>,
+    /// True if pi writes a `compaction` line below that says the same.
+    pub is_booked_twice: bool,
+}
+
+/// A `compaction_apply` op.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct CompactingOp {
+    /// The summary.
+    pub summary: String,
+    /// The tokens of the request before it.
+    pub tokens_before: u64,
+    /// The first message that is kept.
+    pub kept: FirstKept,
+}
+
+/// The first message that a compaction keeps.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum FirstKept {
+    /// By position in the context's messages: what stands before it is replaced.
+    At(usize),
+    /// By entry; none if nothing is kept.
+    Entry(Option<EntryId>),
+}
+
+/// Returns the compactions of a line; `None` if it is no `context_transform`, or has none that can be applied.
+pub(super) fn compacting(line: &Object, resolve: Resolve<'_>) -> Option<Compacting> {
+    let version = line.get("schemaVersion")?.as_u64()?;
+    if line.text("type") != Some(TRANSFORM) || version != u64::from(PATCH_VERSION) {
+        return None;
+    }
+    let (mut ops, mut others) = (Vec::new(), Vec::new());
+    for op in line.get("patch")?.as_list()? {
+        match op.text("op")? {
+            "compaction_apply" => ops.push(compacting_op(op, resolve)?),
+            other => others.push(other.to_owned()),
+        }
+    }
+    let is_booked_twice = line.text("transformerName") == Some(COMPACTION);
+    (!ops.is_empty()).then_some(Compacting { ops, others, is_booked_twice })
+}
+
+fn compacting_op(op: &Json, resolve: Resolve<'_>) -> Option<CompactingOp> {
+    let is_cached = op.text("scope").is_none_or(|scope| scope == "cached");
+    let has_reason = !op.text("invalidateCacheReason")?.trim().is_empty();
+    let kept = match (op.get("firstKeptMessageIndex"), op.text("firstKeptEntryId")) {
+        // One before the first message keeps all of them.
+        (Some(at), _) => FirstKept::At(usize::try_from(at.to_value().as_i64()?.max(0)).ok()?),
+        (None, Some(id)) => FirstKept::Entry(Some(resolve(id)?)),
+        (None, None) => FirstKept::Entry(None),
+    };
+    let tokens_before = op.get("tokensBefore").and_then(Json::as_u64).unwrap_or(0);
+    (is_cached && has_reason).then_some(CompactingOp { summary: op.text("summary")?.to_owned(), tokens_before, kept })
 }
 
 fn known_transform(line: &Object, resolve: Resolve<'_>) -> Option<ContextTransform> {
@@ -300,12 +364,9 @@ mod tests {
     #[test]
     fn what_cannot_be_applied_is_kept_whole() {
         let why = "invalidateCacheReason";
-        let compaction = json!({ "op": "compaction_apply", "scope": "cached", "summary": "S", "timestamp": 5,
-            "firstKeptMessageIndex": 2, "tokensBefore": 9, why: "compaction" });
         let mut newer = patched(json!({ "op": "tools_remove", "toolNames": [], why: "r" }));
         newer["schemaVersion"] = json!(2);
         let lines = [
-            patched(compaction),
             patched(json!({ "op": "dance", "scope": "cached", why: "r" })),
             patched(json!({ "op": "tools_remove", "scope": "uncached", "toolNames": [], why: "r" })),
             patched(json!({ "op": "messages_uncached_append", "scope": "uncached", "messages": [] })),

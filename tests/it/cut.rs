@@ -126,6 +126,7 @@ async fn a_large_result_is_cut_says_so_and_is_kept_whole() {
         new_id: true,
         model: "test-model".to_owned(),
         strategy: "threshold".to_owned(),
+        deployment: None,
         seed: 1,
         now: Timestamp(1),
     };

@@ -73,6 +73,7 @@ impl Imported {
             new_id: false,
             model: "m".to_owned(),
             strategy: "threshold".to_owned(),
+            deployment: None,
             seed: 5,
             now: Timestamp(1_800_000_000_000),
         };
@@ -302,7 +303,10 @@ pub(crate) fn navigation(data: &Data, case: &Value) -> Outcome {
             let parent = session.lines[&number(&case["target"])].text("parentId").unwrap_or_default().to_owned();
             let is_missing = session.lines.values().all(|line| line.text("id") != Some(parent.as_str()));
             same("whether its parent is missing", &(spoken && is_missing), &true)?;
-            same("the leaf before a root", &navigated.leaf_id, &None)?;
+            // A summary of the branch that is left, or a label, is the first entry behind the place before the root.
+            let place = new.first().map_or(navigated.leaf_id.as_ref(), |first| first.parent_id.as_ref());
+            same("the place before a root", &place, &None)?;
+            same("where the session stands", &script.leaf(), &navigated.leaf_id)?;
             same("whether its text is given", &text.is_some(), &true)?;
             return Err(Outcome::Deviating(deviations::MISSING_PARENT));
         }

@@ -88,6 +88,8 @@ fn pi_op() -> impl Strategy<Value = Value> {
             "reasoning": "high", why: odd })),
         any_value().prop_map(move |tools| json!({ "op": "tools_replace", "tools": [tools], why: "r" })),
         Just(json!({ "op": "compaction_apply", "summary": "S", "firstKeptMessageIndex": 2, "timestamp": 5 })),
+        (-1..5i8, any_value()).prop_map(move |(at, odd)| json!({ "op": "compaction_apply", "summary": "S",
+            "firstKeptMessageIndex": at, "timestamp": 5, "tokensBefore": odd, why: "r" })),
         any_value(),
     ]
 }
