@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 mod table;
 pub mod outcomes;
 
-pub use table::{Address, Does, Scope, Sender, Spec};
+pub use table::{Address, Does, OTHER_NAMES, Scope, Sender, Spec};
 
 // The table of commands. To add one, add a row; its payload is declared below or in a file of `command/`. `table.rs`
 // has the values of each column. The tests ask for what the compiler does not: "Answered by …" in the doc comment, a
@@ -87,7 +87,8 @@ commands! {
     GetContextInfo(Empty) = "get_context_info" => "context_info", Session, Required, Anyone, Transient;
     /// Returns exactly what the next request would send. Answered by `context`.
     GetContext(GetContext) = "get_context" => "context", Session, Required, Anyone, Transient;
-    /// Compacts now, even while the circuit breaker is open. Answered by `ok { jobId }`; the outcome is an event.
+    /// Compacts now, even while the circuit breaker is open. `manual_compact` is another name of it. Answered by
+    /// `ok { jobId }`; the outcome is an event.
     StartCompaction(StartCompaction) = "start_compaction" => "ok", Session, Required, Writer, Writes;
     /// Computes the compaction that `start_compaction` would make, without changes. Answered by `compaction_preview`
     /// once its summary is ready.

@@ -3,7 +3,7 @@
 use crate::{
     ErrorCode,
     command::{
-        Command, Does, Sender, Spec,
+        Command, Does, OTHER_NAMES, Sender, Spec,
         outcomes::{NEVER_REPLIED, OF_A_FRAME, OF_ANY, OF_HOOKS, OF_THE_MODEL, OUTCOMES, Outcome, Work},
     },
 };
@@ -65,7 +65,7 @@ pub(super) fn commands(schema: &Value) -> String {
         .to_owned();
     for (spec, outcome) in Command::TABLE.iter().zip(OUTCOMES) {
         let cells = [
-            format!("`{}`", spec.name),
+            named(spec),
             who(spec),
             payload(schema, spec.name),
             format!("`{}`", spec.reply),
@@ -109,6 +109,13 @@ fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 fn codes(codes: &[ErrorCode]) -> String {
     names(codes.iter().map(|code| code.as_str()))
+}
+
+/// Returns a command's name, with its other names.
+fn named(spec: &Spec) -> String {
+    let others = OTHER_NAMES.into_iter().filter(|(_, of)| *of == spec.name);
+    let others: String = others.map(|(other, _)| format!(" (also `{other}`)")).collect();
+    format!("`{}`{others}", spec.name)
 }
 
 fn who(spec: &Spec) -> String {

@@ -101,7 +101,19 @@ impl Document {
         let mut properties = Map::new();
         let mut required = vec!["type"];
         self.add_envelope(kind, &name, &mut properties, &mut required);
-        properties.insert("type".to_owned(), json!({ "const": name }));
+        let others: Vec<&str> = match kind {
+            Kind::Command if self.closed => {
+                command::OTHER_NAMES.into_iter().filter(|(_, of)| *of == name).map(|(other, _)| other).collect()
+            }
+            _ => Vec::new(),
+        };
+        let tag = if others.is_empty() {
+            json!({ "const": name })
+        } else {
+            let names: Vec<&str> = std::iter::once(name.as_str()).chain(others).collect();
+            json!({ "enum": names })
+        };
+        properties.insert("type".to_owned(), tag);
         if let Some(payload) = payload {
             let may_be_absent = kind == Kind::Command && !self.requires_something(&payload);
             properties.insert("payload".to_owned(), payload);

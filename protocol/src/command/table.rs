@@ -85,11 +85,21 @@ impl Does {
     }
 }
 
+/// Other names of commands, each with the name in the table. A command under either name is the same command.
+pub const OTHER_NAMES: [(&str, &str); 1] = [("manual_compact", "start_compaction")];
+
 impl Command {
     /// Returns the row of the command named `name`, or `None` if there is no such command.
     #[must_use]
     pub fn spec_of(name: &str) -> Option<&'static Spec> {
+        let name = Self::name_in_table(name);
         Self::TABLE.iter().find(|spec| spec.name == name)
+    }
+
+    /// Returns the name that a command has in the table, for any of its names.
+    #[must_use]
+    pub fn name_in_table(name: &str) -> &str {
+        OTHER_NAMES.into_iter().find(|(other, _)| *other == name).map_or(name, |(_, name)| name)
     }
 
     /// Returns the command's `type`.
@@ -156,7 +166,7 @@ macro_rules! commands {
 
             /// Parses the payload of the command named `name`; returns `None` if there is no such command.
             pub(crate) fn parse(name: &str, payload: &str) -> Option<Result<Self, crate::frame::PayloadError>> {
-                match name {
+                match Self::name_in_table(name) {
                     $($name => Some(crate::frame::payload::<$payload>(payload).map(Self::$variant)),)*
                     _ => None,
                 }
