@@ -284,6 +284,18 @@ pub fn peek_id(text: &str) -> Option<CommandId> {
     if peek.id.starts_with(SERVER_ID_PREFIX) { None } else { peek.id.parse().ok() }
 }
 
+/// Returns the session that a frame names, if it was not parsed, so that the error can name it too.
+#[must_use]
+pub fn peek_session(text: &str) -> Option<SessionId> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Peek<'a> {
+        #[serde(borrow)]
+        session_id: Cow<'a, str>,
+    }
+    serde_json::from_str::<Peek>(text).ok()?.session_id.parse().ok()
+}
+
 /// Characters of a client's name for something that an error repeats.
 const SHOWN_CHARS_MAX: usize = 64;
 

@@ -35,7 +35,17 @@ pub(super) async fn open_session(
     frame: &Frame<'_>,
 ) -> Result<Option<Box<SessionOpened>>, ErrorBody> {
     let role = open.role.unwrap_or(SessionRole::Writer);
-    let Offered { tools, hooks } = check_opening(session, &open, role)?;
+    let Offered { tools, hooks } = check_opening(&open, role)?;
+    let (app, owner) = (connection.app.clone(), owner(connection));
+    let resume = open.resume.as_ref();
+    let created = match session {
+        // A new session has nothing to observe or resume, but the command may have created one before.
+        None if role == SessionRole::Observer || resume.is_some() => {
+            Some(app.registry.created_by(&owner, Some(id)).await?.ok_or_else(nothing_there)?)
+        }
+        _ => None,
+    };
+    let session = session.or(created.as_ref());
     if let Some(session) = session.filter(|session| connection.is_routed(session)) {
         if connection.reopen(id, session, frame.resend()) {
             return Ok(None);
@@ -46,8 +56,6 @@ pub(super) async fn open_session(
         let message = format!("this connection is subscribed to {SUBSCRIPTIONS_MAX} sessions; close one of them first");
         return Err(ErrorBody::new(ErrorCode::TooManySubscriptions, message));
     }
-    let (app, owner) = (connection.app.clone(), owner(connection));
-    let resume = open.resume.as_ref();
     for _ in 0..2 {
         let found = match session {
             Some(session) => app.registry.open_or_find(session, &owner).await?,
@@ -117,13 +125,14 @@ struct Offered {
     hooks: Option<Arc<[HookSpec]>>,
 }
 
+fn nothing_there() -> ErrorBody {
+    let message = "name the session: a new one has nothing to observe or resume";
+    ErrorBody::new(ErrorCode::MissingField, message).with_field("sessionId")
+}
+
 /// Validates the command itself, before a session is created or opened for it. Returns the tools and hooks that it
 /// offers.
-fn check_opening(session: Option<&SessionId>, open: &OpenSession, role: SessionRole) -> Result<Offered, ErrorBody> {
-    if session.is_none() && (role == SessionRole::Observer || open.resume.is_some()) {
-        let message = "name the session: a new one has nothing to observe or resume";
-        return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("sessionId"));
-    }
+fn check_opening(open: &OpenSession, role: SessionRole) -> Result<Offered, ErrorBody> {
     for (field, is_there) in [("tools", open.tools.is_some()), ("hooks", open.hooks.is_some())] {
         if is_there && role == SessionRole::Observer {
             let message = format!("an observer cannot offer {field}");

@@ -217,3 +217,34 @@ async fn a_lost_reply_leaves_no_orphan_also_after_a_restart() {
     assert_eq!(listed, 2);
     assert_eq!(store.list(reseed::store::ListQuery { limit: 10, ..Default::default() }).await.unwrap().items.len(), 2);
 }
+
+#[tokio::test]
+async fn the_id_that_created_a_session_opens_it_in_any_role_and_at_any_position() {
+    let server = server().await;
+    let id = "creates-a-session-once-1";
+    let open = async |client: &mut Client, payload: Value| {
+        client.send_as(id, "open_session", payload).await;
+        client.until(|frame| frame["re"] == id).await
+    };
+    let mut first = Client::v2(&server.ws()).await;
+    for payload in [json!({ "role": "observer" }), json!({ "resume": { "epoch": "x", "seq": 0 } })] {
+        let refused = open(&mut first, payload).await;
+        assert_eq!(refused["payload"]["code"], "missing_field", "there is none yet: {refused}");
+    }
+    let opened = open(&mut first, json!({})).await["payload"].clone();
+    let resume = json!({ "epoch": present(&opened["epoch"]), "seq": 0 });
+    let table = [
+        (json!({ "role": "observer" }), "observer", Value::Null),
+        (json!({ "resume": resume }), "writer", json!("replay")),
+        (json!({ "role": "observer", "resume": resume }), "observer", json!("replay")),
+        (json!({}), "writer", Value::Null),
+    ];
+    for (payload, role, resumed) in table {
+        let mut client = Client::v2(&server.ws()).await;
+        let again = open(&mut client, payload.clone()).await;
+        assert_eq!(again["type"], "session_opened", "{payload}: {again}");
+        let again = &again["payload"];
+        assert_eq!((&again["sessionId"], &again["role"]), (&opened["sessionId"], &json!(role)), "{payload}");
+        assert_eq!(again["resumed"], resumed, "{payload}");
+    }
+}

@@ -83,7 +83,11 @@ impl Registry {
         self.shared.check_may_create(owner).await
     }
 
-    pub(super) async fn created_by(
+    /// Returns the session that this command has created before.
+    ///
+    /// # Errors
+    /// `store_failed`.
+    pub(crate) async fn created_by(
         &self,
         owner: &str,
         command: Option<&CommandId>,

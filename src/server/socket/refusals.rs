@@ -11,7 +11,7 @@ use crate::{
 };
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, SessionId,
-    frame::{encode_reply, peek_id, peek_type},
+    frame::{encode_reply, peek_id, peek_session, peek_type},
     reply::Reply,
 };
 
@@ -44,8 +44,9 @@ impl Connection {
         );
         let details = serde_json::json!({ "limit": Limit::Commands.as_str(), "max": per_minute });
         let error = ErrorBody::new(ErrorCode::RateLimited, message).with_details(details);
-        let id = peek_id(text);
-        self.refuse(id.as_ref(), error.with_retry_after_ms(millis)).await.map_err(|end| match end {
+        let (session, id) = (peek_session(text), peek_id(text));
+        let refused = self.refuse_about(session.as_ref(), id.as_ref(), error.with_retry_after_ms(millis)).await;
+        refused.map_err(|end| match end {
             End::Close(CloseCode::BadFrames, _) => {
                 End::Close(CloseCode::RateLimit, "too many commands despite rate_limited")
             }

@@ -55,13 +55,15 @@ async fn who_sends_faster_than_is_allowed_is_told_how_long_to_wait() {
     let mut ann = connect("token-of-ann-0123456789").await;
     let mut limited = None;
     for _ in 0..11 {
-        let reply = ann.ask("ping", json!({})).await;
-        if reply["type"] == "error" {
-            limited = Some(reply["payload"].clone());
+        let reply = ann.ask("ping", json!({ "sessionId": "k7m2q9xw4hfatz8n" })).await;
+        if reply["payload"]["code"] == "rate_limited" {
+            limited = Some(reply);
             break;
         }
     }
     let limited = limited.unwrap();
+    assert_eq!(limited["sessionId"], "k7m2q9xw4hfatz8n", "as every reply about a session: {limited}");
+    let limited = limited["payload"].clone();
     assert_eq!((&limited["code"], &limited["retriable"]), (&json!("rate_limited"), &json!(true)), "{limited}");
     assert_eq!(limited["details"], json!({ "limit": "commands_per_minute", "max": 10 }));
     let wait = limited["retryAfterMs"].as_u64().unwrap();
