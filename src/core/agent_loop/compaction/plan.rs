@@ -89,8 +89,7 @@ impl Compacting<'_> {
             if source != Source::Seen {
                 self.ws.keep_held_as_it_is();
             }
-            let message = "too few tokens are older than the last turn";
-            return Err(ErrorBody::new(ErrorCode::NothingToCompact, message));
+            return Err(self.ws.nothing_to_compact(&order));
         }
         let path = tree.path().to_vec();
         let mut job = self.ws.stage_job(order, &path, &context, steps, asks_model);
@@ -103,6 +102,42 @@ impl Compacting<'_> {
 }
 
 impl Workspace {
+    /// Returns the refusal of an order that no step of its strategy could carry out, with the strategy's reason.
+    pub(crate) fn nothing_to_compact(&self, order: &Order) -> ErrorBody {
+        let tokens = self.count(&self.context()).tokens;
+        let other = self.ordered_strategy(order).ok().flatten();
+        let manager: &dyn ContextManager = other.as_deref().unwrap_or(self.manager());
+        let (name, target) = (manager.name(), manager.target_tokens(self.window_tokens()));
+        let why = if manager.summarises() {
+            "too few of them are older than the last turn".to_owned()
+        } else if tokens <= target {
+            format!("the strategy `{name}` removes nothing from a request within its target of {target}")
+        } else {
+            format!("the strategy `{name}` may remove none of them")
+        };
+        let message = format!("the next request has about {tokens} tokens, and {why}");
+        ErrorBody::new(ErrorCode::NothingToCompact, message)
+    }
+
+    /// Checks that an order has something to do.
+    ///
+    /// # Errors
+    /// `nothing_to_compact`, `unknown_strategy`.
+    pub(crate) fn check_worth(&self, order: &Order) -> Result<(), ErrorBody> {
+        let steps = self.steps(&self.session.tree, &self.context(), order)?;
+        if steps.is_empty() { Err(self.nothing_to_compact(order)) } else { Ok(()) }
+    }
+
+    /// Returns the strategy that an order names for itself.
+    ///
+    /// # Errors
+    /// `unknown_strategy`.
+    fn ordered_strategy(&self, order: &Order) -> Result<Option<Box<dyn ContextManager>>, ErrorBody> {
+        let settings = self.session.state.settings.strategy_settings.as_ref();
+        let make = |name| self.deployment.strategies.make(name, settings, &self.strategy_options());
+        order.strategy.map(make).transpose()
+    }
+
     /// Returns the fallback steps by which a compaction could make room now; none if there is nothing to gain.
     ///
     /// # Errors
@@ -113,13 +148,7 @@ impl Workspace {
         context: &Context,
         order: &Order,
     ) -> Result<Vec<FallbackStep>, ErrorBody> {
-        let other = match order.strategy {
-            Some(name) => {
-                let settings = self.session.state.settings.strategy_settings.as_ref();
-                Some(self.deployment.strategies.make(name, settings, &self.strategy_options())?)
-            }
-            None => None,
-        };
+        let other = self.ordered_strategy(order)?;
         let manager: &dyn ContextManager = other.as_deref().unwrap_or(self.manager());
         let tokens = self.count(context).tokens;
         Ok(self.deployment.cut_rules.steps(&Ordered {

@@ -53,7 +53,7 @@ impl Compacting<'_> {
             self.proceed_if_idle();
             return Ok(());
         }
-        self.compaction.check_worth(self.ws, &order)?;
+        self.ws.check_worth(&order)?;
         self.ws.answer_job(caller, order.job_id.clone());
         self.compaction.carried.breaker = self.compaction.carried.breaker.ordered();
         self.compaction.work.order(order);
@@ -78,7 +78,7 @@ impl Compacting<'_> {
             self.compaction.show_preview(self.ws, caller, basis, outcome, false);
             return Ok(());
         }
-        self.compaction.check_worth(self.ws, &order)?;
+        self.ws.check_worth(&order)?;
         self.void_running("a preview was requested");
         let source = self.source_of(&order);
         self.start_job(order, JobPurpose::Preview(caller.clone()), true, source)
@@ -115,17 +115,6 @@ impl Compacting<'_> {
 }
 
 impl Compactor {
-    fn check_worth(&self, ws: &Workspace, order: &Order) -> Result<(), ErrorBody> {
-        let context = ws.context();
-        if ws.steps(&ws.session.tree, &context, order)?.is_empty() {
-            let tokens = self.context_info(ws).token_count;
-            let message =
-                format!("the next request has about {tokens} tokens, and too few of them are older than the last turn");
-            return Err(ErrorBody::new(ErrorCode::NothingToCompact, message));
-        }
-        Ok(())
-    }
-
     /// Shows a finished preview as it would be committed now, and keeps it for as long as it may be applied.
     pub(crate) fn show_preview(
         &mut self,
