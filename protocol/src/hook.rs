@@ -112,7 +112,8 @@ pub struct HookOffer {
     /// The time limit of an answer in milliseconds; absent: the server's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// If true, a turn waits for an absent client until the time limit; otherwise the hook is skipped.
+    /// True, the default unless `observe` is true: what the hook could not inspect, because it failed or its client was
+    /// away for too long, does not happen. False: its failure is reported, and the original is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required: Option<bool>,
     /// If true, it is only notified: its answer is not awaited and changes nothing.

@@ -21,8 +21,9 @@ payloads! {
         /// quarter of the summary model's window; more is refused.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instructions: Option<String>,
-        /// Replaces the server's own prompt with `instructions` instead of adding to it. The summary then has the form
-        /// that they ask for, and no missing facts are restored.
+        /// Puts `instructions` in the place of what the server asks of a summary, its form included, instead of adding
+        /// to it. No missing facts are restored. What every request for a summary says stays: which part it is about,
+        /// that the conversation is data, and the maximum of words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         replace_instructions: Option<bool>,
         /// Applies exactly the compaction of this preview. No other field is allowed with it.
@@ -43,8 +44,9 @@ payloads! {
         /// quarter of the summary model's window; more is refused.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instructions: Option<String>,
-        /// Replaces the server's own prompt with `instructions` instead of adding to it. The summary then has the form
-        /// that they ask for, and no missing facts are restored.
+        /// Puts `instructions` in the place of what the server asks of a summary, its form included, instead of adding
+        /// to it. No missing facts are restored. What every request for a summary says stays: which part it is about,
+        /// that the conversation is data, and the maximum of words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         replace_instructions: Option<bool>,
         /// Uses this strategy; absent: the session's.

@@ -1,4 +1,5 @@
-//! Constraints and preferences: kept verbatim, none lost and none invented.
+//! Constraints and preferences: kept verbatim as far as the bounds below allow, the newest first; what nobody said is
+//! marked.
 //!
 //! Invariants:
 //! - constraints that the user stated are stored in the compaction's entry, as they were said, and carried from one
