@@ -87,8 +87,8 @@ commands! {
     GetContextInfo(Empty) = "get_context_info" => "context_info", Session, Required, Anyone, Transient;
     /// Returns exactly what the next request would send. Answered by `context`.
     GetContext(GetContext) = "get_context" => "context", Session, Required, Anyone, Transient;
-    /// Compacts now, even while the circuit breaker is open. `manual_compact` is another name of it. Answered by
-    /// `ok { jobId }`; the outcome is an event.
+    /// Compacts now, even while the circuit breaker is open. `manual_compact` is another name of it.
+    /// Answered by `ok { jobId }`; the outcome is an event.
     StartCompaction(StartCompaction) = "start_compaction" => "ok", Session, Required, Writer, Writes;
     /// Computes the compaction that `start_compaction` would make, without changes. Answered by `compaction_preview`
     /// once its summary is ready.

@@ -427,8 +427,9 @@ export interface StartCompaction {
    */
   instructions?: string;
   /**
-   * Replaces the server's own prompt with `instructions` instead of adding to it. The summary then has the form
-   * that they ask for, and no missing facts are restored.
+   * Puts `instructions` in the place of what the server asks of a summary, its form included, instead of adding
+   * to it. No missing facts are restored. What every request for a summary says stays: which part it is about,
+   * that the conversation is data, and the maximum of words.
    */
   replaceInstructions?: boolean;
   /** Applies exactly the compaction of this preview. No other field is allowed with it. */
@@ -447,8 +448,9 @@ export interface PreviewCompaction {
    */
   instructions?: string;
   /**
-   * Replaces the server's own prompt with `instructions` instead of adding to it. The summary then has the form
-   * that they ask for, and no missing facts are restored.
+   * Puts `instructions` in the place of what the server asks of a summary, its form included, instead of adding
+   * to it. No missing facts are restored. What every request for a summary says stays: which part it is about,
+   * that the conversation is data, and the maximum of words.
    */
   replaceInstructions?: boolean;
   /** Uses this strategy; absent: the session's. */

@@ -18,7 +18,10 @@ export interface HookOffer {
   reasons?: Array<ContextReason>;
   /** The time limit of an answer in milliseconds; absent: the server's default. */
   timeoutMs?: number;
-  /** If true, a turn waits for an absent client until the time limit; otherwise the hook is skipped. */
+  /**
+   * True, the default unless `observe` is true: what the hook could not inspect, because it failed or its client was
+   * away for too long, does not happen. False: its failure is reported, and the original is used.
+   */
   required?: boolean;
   /** If true, it is only notified: its answer is not awaited and changes nothing. */
   observe?: boolean;
