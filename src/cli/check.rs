@@ -67,7 +67,11 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     }
     let windows = service::windows(settings, &*provider).await;
     let deployment = service::deployment(settings, windows)?;
-    say(format!("window      {} tokens", deployment.windows.tokens(&deployment.model)));
+    let assumed = match deployment.windows.window(&deployment.model) {
+        Some(_) => "",
+        None => "; warning: nothing names its window, so this is assumed; set CONTEXT_WINDOW",
+    };
+    say(format!("window      {} tokens{assumed}", deployment.windows.tokens(&deployment.model)));
     if let Some(model) = &settings.summaries.summary_model {
         let windows = &deployment.windows;
         let assumed = windows.warning(model).map_or_else(String::new, |warning| format!("; warning: {warning}"));

@@ -377,6 +377,13 @@ impl Actor {
                     }
                 }
                 Effect::ToolsRefused(model) => self.shared.takes_no_tools(&model),
+                Effect::ContextCut { model, read_tokens, sent_tokens } => tracing::warn!(
+                    code = "context_truncated_upstream",
+                    model,
+                    read_tokens,
+                    sent_tokens,
+                    "the model server seems to leave out the beginning of conversations; give it a larger window"
+                ),
                 Effect::CallWritten(model) => self.shared.writes_calls(&model),
                 Effect::Calibrate { model, report, own } => {
                     self.shared.calibrate(&model, &report);

@@ -123,7 +123,7 @@ impl Service {
 /// Starts a server with these parts.
 ///
 /// # Errors
-/// The address is in use, the model's window is unknown, or the system has no randomness.
+/// The address is in use, or the system has no randomness.
 pub async fn start(
     settings: &Settings,
     provider: Arc<dyn Provider>,

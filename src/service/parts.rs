@@ -123,14 +123,16 @@ pub(crate) fn mcp_file(settings: &Settings) -> anyhow::Result<McpFile> {
 /// Returns what the settings say for every session.
 ///
 /// # Errors
-/// The window of the model is unknown.
+/// A file that the settings name cannot be used.
 pub fn deployment(settings: &Settings, windows: Windows) -> anyhow::Result<Deployment> {
     let model = settings.model.model_name();
-    anyhow::ensure!(
-        windows.knows(model),
-        "the window of MODEL `{model}` is unknown: neither its server nor the table of known models has it; \
-         set CONTEXT_WINDOW"
-    );
+    if windows.window(model).is_none() {
+        tracing::warn!(
+            "the window of MODEL `{model}` is unknown: neither its server nor the table of known models has it; \
+             {} tokens are assumed; set CONTEXT_WINDOW",
+            windows.tokens(model)
+        );
+    }
     if let Some(warning) = settings.summaries.summary_model.as_deref().and_then(|model| windows.warning(model)) {
         tracing::warn!("SUMMARY_MODEL: {warning}");
     }

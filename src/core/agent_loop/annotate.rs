@@ -5,7 +5,7 @@
 use crate::agent_loop::checks::{check_custom_type, check_name, check_word};
 use crate::agent_loop::{io::Caller, prompt::info::usage_ratio, records::appended, workspace::Workspace};
 use reseed_protocol::{
-    EntryData, ErrorBody, ErrorCode,
+    EntryData, ErrorBody,
     command::{AppendCustom, SetLabel, SetModel},
     entry::{Custom, Label, ModelChange, SessionInfo, ThinkingLevelChange},
     event::{ContextWarning, EphemeralEvent, Event},
@@ -24,11 +24,6 @@ impl Workspace {
             }
         }
         self.deployment.check_model(&set.model)?;
-        if !self.deployment.windows.knows(&set.model) {
-            let message =
-                format!("the context window of `{}` is unknown; set it in MODEL_WINDOWS on the server", set.model);
-            return Err(ErrorBody::new(ErrorCode::UnknownModel, message).with_field("model"));
-        }
         if let Some(message) =
             self.deployment.windows.warning(&set.model).filter(|_| set.model != self.session.state.model)
         {
@@ -39,8 +34,9 @@ impl Workspace {
         let mut settings = self.session.state.settings.clone();
         let mut records = Vec::new();
         let is_other = set.model != self.session.state.model;
+        // Choosing the model anew, even the same one, forgets what was learnt of its window.
+        settings.learned_window_tokens = None;
         if is_other {
-            settings.learned_window_tokens = None;
             let change = ModelChange { provider: None, model: set.model.clone() };
             records.push(self.record(caller, EntryData::ModelChange(change)));
         }

@@ -185,6 +185,15 @@ pub enum Effect {
     CancelTool(CallId),
     /// This model has refused a request because it offered tools: offer it none, in any session.
     ToolsRefused(String),
+    /// Tells the operator that the server of this model seems to leave out what is beyond its window.
+    ContextCut {
+        /// The model.
+        model: String,
+        /// The most tokens that its server reported to have read.
+        read_tokens: u64,
+        /// The estimated tokens of the request.
+        sent_tokens: u64,
+    },
     /// This model has written a call as text: offer it no tools that search the history, in any session.
     CallWritten(String),
     /// Correct this model's token estimates, for this session and later ones.

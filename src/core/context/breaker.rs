@@ -6,7 +6,7 @@
 //!   uses rules only, and only for a request that would not fit otherwise. When the time is over the breaker is
 //!   half-open: the next compaction asks the model, and its summary closes the breaker.
 //! - After [`FUTILE_MAX`] compactions in a row that gained too little, none starts until the context grows by a tenth
-//!   of the window.
+//!   of the window, or into its last twentieth.
 //! - After an undone compaction none starts until the context grows by as much.
 //! - After a compaction none starts until the context grows at all, even if it is still near the limit.
 //!
@@ -28,6 +28,11 @@ const OPEN_MILLIS: u64 = 60_000;
 const OPEN_MILLIS_MAX: u64 = 3_600_000;
 /// The fraction of the window by which the context must grow before compaction resumes after one without gain.
 const GROWTH_WINDOW_PART: u64 = 10;
+
+/// The last part of the window, in which it resumes anyway.
+const NEAR_WINDOW_PART: u64 = 20;
+/// The growth that is enough there.
+const LAST_WINDOW_PART: u64 = 100;
 
 /// The breaker's memory of a session's compactions. Kept while the session is in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -105,7 +110,11 @@ impl CircuitBreaker {
         }
         self.futile = self.futile.saturating_add(1);
         if self.futile >= FUTILE_MAX {
-            self.paused_below_tokens = Some(tokens.saturating_add(window_tokens / GROWTH_WINDOW_PART));
+            let grown = tokens.saturating_add(window_tokens / GROWTH_WINDOW_PART);
+            // Below the window, so that a request which only a compaction can save gets one. Near it every bit counts.
+            let near = window_tokens - window_tokens / NEAR_WINDOW_PART;
+            let most = near.max(tokens.saturating_add(window_tokens / LAST_WINDOW_PART)).min(window_tokens);
+            self.paused_below_tokens = Some(grown.min(most).saturating_sub(1));
         }
     }
 
@@ -211,7 +220,7 @@ mod tests {
         assert_eq!((breaker.permit(NOW, 900, None, true), breaker.tripped()), (Permit::Full, None));
         breaker.gained(false, 900, 1_000);
         assert_eq!(breaker.tripped(), Some(BreakerReason::NoGain));
-        for (tokens, expected) in [(900, Permit::Denied), (1_000, Permit::Denied), (1_001, Permit::Full)] {
+        for (tokens, expected) in [(900, Permit::Denied), (949, Permit::Denied), (950, Permit::Full)] {
             assert_eq!(breaker.permit(NOW, tokens, None, true), expected, "{tokens}");
         }
     }

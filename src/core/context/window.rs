@@ -5,7 +5,7 @@
 //! reports it instead of guessing: a guess that is too large fails in the middle of a conversation.
 
 use crate::core::model::ReportedUsage;
-use reseed_protocol::StopReason;
+use reseed_protocol::{StopReason, context::RequestOptions};
 
 /// Maximum tokens that any setting may specify: ten times the largest windows of 2026.
 pub const TOKENS_MAX: u64 = 100_000_000;
@@ -55,7 +55,8 @@ pub fn resolve(
     assumed: Option<u64>,
 ) -> Option<Window> {
     let told = |tokens: Option<u64>, source| tokens.filter(|&n| n > 0).map(|tokens| Window { tokens, source });
-    let provider = || listed.iter().find(|(id, _)| id == model).and_then(|&(_, tokens)| tokens);
+    let of = |model: &str| listed.iter().find(|(id, _)| id == model).and_then(|&(_, tokens)| tokens);
+    let provider = || of(model).or_else(|| of(base_model(model)?));
     told(configured, WindowSource::Configured)
         .or_else(|| told(provider(), WindowSource::Provider))
         .or_else(|| told(known(model), WindowSource::Table))
@@ -80,6 +81,25 @@ pub fn told_by_usage(stop_reason: StopReason, usage: ReportedUsage, window_token
         }
         StopReason::ToolCalls | StopReason::ContentFilter | StopReason::Cancelled => false,
     }
+}
+
+/// The smallest limit of an answer that servers accept: the Responses API refuses less.
+const ANSWER_TOKENS_MIN: u64 = 16;
+
+/// Cuts the limit of an answer to what a request of this many tokens leaves in the window: servers refuse a request that
+/// exceeds the window together with its longest possible answer. Every request passes through here. Without a limit the
+/// server takes what is left.
+pub fn limit_answer(options: &mut RequestOptions, sent_tokens: u64, window_tokens: u64) {
+    let left = window_tokens.saturating_sub(sent_tokens).max(ANSWER_TOKENS_MIN);
+    options.max_output_tokens = options.max_output_tokens.map(|asked| asked.min(left));
+}
+
+/// Returns a name without what routers append to choose a variant of the same model: `name:nitro`, `name@2026-01-01`.
+/// `None` if there is nothing to leave out.
+pub(crate) fn base_model(model: &str) -> Option<&str> {
+    let name = model.rfind('/').map_or(0, |slash| slash + 1);
+    let end = model[name..].find([':', '@'])? + name;
+    (end > name).then(|| &model[..end])
 }
 
 /// Returns the table's window for a model: the longest entry that is a prefix of the name. A router's path before the
@@ -168,6 +188,36 @@ mod tests {
         ] {
             let found = resolve(model, configured, &listed, assumed);
             assert_eq!(found, expected, "{model} {configured:?} {assumed:?}");
+        }
+    }
+
+    #[test]
+    fn a_variant_has_the_window_of_its_base() {
+        let listed = [("maker/model".to_owned(), Some(9_000)), ("maker/model:long".to_owned(), Some(20_000))];
+        for (model, expected) in [
+            ("maker/model:nitro", Some(9_000)),
+            ("maker/model@2026-01-01", Some(9_000)),
+            ("maker/model:long", Some(20_000)),
+            ("maker:1/model", None),
+            (":free", None),
+            ("maker/other:free", None),
+        ] {
+            assert_eq!(resolve(model, None, &listed, None).map(|window| window.tokens), expected, "{model}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_limited_to_what_is_left() {
+        for (asked, sent, expected) in [
+            (None, 500, None),
+            (Some(300), 500, Some(300)),
+            (Some(300), 900, Some(100)),
+            (Some(300), 1_100, Some(16)),
+            (Some(8), 1_100, Some(8)),
+        ] {
+            let mut options = RequestOptions { max_output_tokens: asked, ..RequestOptions::default() };
+            limit_answer(&mut options, sent, 1_000);
+            assert_eq!(options.max_output_tokens, expected, "{asked:?} {sent}");
         }
     }
 

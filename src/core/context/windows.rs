@@ -4,14 +4,14 @@
 //! - Any other model: `MODEL_WINDOWS` if it names it, else the provider's list, the table. A model that none of these
 //!   names is assumed to have `CONTEXT_WINDOW` too, with a warning, because that may be wrong.
 
-use crate::core::context::window::{Window, WindowSource, resolve};
+use crate::core::context::window::{Window, WindowSource, base_model, resolve};
 use std::collections::BTreeMap;
 
 /// Minimum window: no useful model has a smaller one, and no system prompt with a question fits into less.
 pub const WINDOW_TOKENS_MIN: u64 = 512;
 
-/// The window assumed for a session whose model is no longer known, so that it can still be opened and given another
-/// model.
+/// The window assumed for a model that nothing names: cautious, so that a server with a usual window takes what is sent.
+/// The server may still teach a smaller one.
 const WINDOW_TOKENS_UNKNOWN: u64 = 8_192;
 
 /// The known windows.
@@ -47,7 +47,8 @@ impl Windows {
     #[must_use]
     pub fn window(&self, model: &str) -> Option<Window> {
         let own = self.context_window.filter(|_| self.own.as_deref() == Some(model));
-        let configured = self.named.get(model).copied().or(own);
+        let named = |model: &str| self.named.get(model).copied();
+        let configured = named(model).or(own).or_else(|| named(base_model(model)?));
         resolve(model, configured, &self.listed, self.context_window)
     }
 

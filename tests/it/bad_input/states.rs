@@ -103,11 +103,11 @@ async fn a_strategy_that_is_unknown_is_told_those_there_are() {
 }
 
 #[tokio::test]
-async fn a_model_whose_window_is_not_known_is_refused() {
+async fn a_model_whose_window_is_not_known_is_taken_with_a_warning() {
     let server = Server::start(Scripted::new(), &[("CONTEXT_WINDOW", ""), ("MODEL", "gpt-4.1")]).await;
     let (mut client, _) = Client::v2_session(&server.ws()).await;
-    let error = client.ask("set_model", json!({ "model": "model-of-tomorrow" })).await;
-    assert_eq!(error["payload"]["code"], "unknown_model", "{error}");
-    assert_eq!(error["payload"]["details"]["field"], "model");
+    assert_eq!(client.ask("set_model", json!({ "model": "model-of-tomorrow" })).await["type"], "ok");
+    let info = client.ask("get_context_info", json!({})).await;
+    assert_eq!(info["payload"]["maxTokens"], 8_192, "{info}");
     assert_eq!(client.ask("set_model", json!({ "model": "gpt-4o" })).await["type"], "ok");
 }

@@ -267,7 +267,7 @@ impl Workspace {
         };
         (own && rides).then(|| ModelRequest {
             model: self.session.state.model.clone(),
-            envelope: self.envelope(context, self.prompt.estimate(context)),
+            envelope: self.envelope(context, self.prompt.estimate(context), 0),
             purpose: Purpose::Turn,
         })
     }

@@ -13,6 +13,7 @@ use crate::context::{
     envelope::{Compiled, envelope, tokens_by_part},
     prefix::PlannedRequest,
     summary::{searchable_seed_text, seed_text},
+    window::limit_answer,
 };
 use crate::tool::ToolPlace;
 use reseed_protocol::{
@@ -59,8 +60,9 @@ impl Workspace {
         self.session.tree.context()
     }
 
-    /// Returns the whole envelope of a request with this context, which has `tokens` tokens.
-    pub(crate) fn envelope(&self, context: &Context, tokens: u64) -> ContextEnvelope {
+    /// Returns the whole envelope of a request with this context, which has `tokens` tokens, and may have this many
+    /// more. The answer's limit is what is asked for, or what is left in the window.
+    pub(crate) fn envelope(&self, context: &Context, tokens: u64, error_bound_tokens: u64) -> ContextEnvelope {
         let state = &self.session.state;
         let meta = EnvelopeMeta {
             model: state.model.clone(),
@@ -73,6 +75,7 @@ impl Workspace {
         let mut envelope = envelope(&self.prompt.compiled(context), context, &self.options(), meta);
         let asked = envelope.options.max_output_tokens;
         envelope.options.max_output_tokens = self.deployment.output_tokens(asked);
+        limit_answer(&mut envelope.options, tokens.saturating_add(error_bound_tokens), self.window_tokens());
         envelope
     }
 
@@ -91,7 +94,7 @@ impl Workspace {
     /// Returns the envelope as hooks and people see it.
     pub(crate) fn shown_envelope(&self, context: &Context) -> ContextEnvelope {
         let count = self.count(context);
-        let mut envelope = self.envelope(context, count.tokens);
+        let mut envelope = self.envelope(context, count.tokens, count.error_bound_tokens);
         let compiled = self.prompt.compiled(context);
         let counted = (count.tokens, count.usage_tokens > 0);
         envelope.meta.parts = Some(tokens_by_part(&compiled, context, &self.prompt.counter, counted));

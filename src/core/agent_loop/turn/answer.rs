@@ -27,12 +27,17 @@ impl Turn {
         if asked.model == ws.session.state.model
             && let Some(window_tokens) = self.carried.seen.answered(asked.count.tokens)
         {
-            ws.remember_window(window_tokens);
+            ws.remember_answered_window(window_tokens, &mut self.carried.seen);
         }
         if asked.model == ws.session.state.model && answer.filled_window {
             let reported = answer.usage.map(|usage| usage.input_tokens.saturating_add(usage.output_tokens));
-            ws.remember_window(reported.unwrap_or(asked.count.tokens));
+            ws.remember_answered_window(reported.unwrap_or(asked.count.tokens), &mut self.carried.seen);
         }
+        // A report of a request that was smaller than it was counted teaches nothing about counting.
+        let reported = answer.usage.filter(|_| !answer.adapted.iter().any(Need::shrinks));
+        let is_believed =
+            reported.is_none_or(|usage| ws.check_report(&asked, usage.input_tokens, &mut self.carried.seen));
+        ws.review_window(&mut self.carried.seen);
         ws.warn_of_cut(&answer, &asked.model);
         let message = ws.answer_message(&answer, &asked);
         if written_calls::has_call(&message, &asked.sent.tools) {
@@ -42,8 +47,7 @@ impl Turn {
         if answer.learnt.has(Need::NoTools) {
             ws.go_on_without_tools();
         }
-        // A report of a request that was smaller than it was counted teaches nothing about counting.
-        if let Some(reported) = answer.usage.filter(|_| !answer.adapted.iter().any(Need::shrinks)) {
+        if let Some(reported) = reported.filter(|_| is_believed) {
             ws.calibrate(&asked.model, asked.count.basis.report(reported.input_tokens));
             if let Some(report) = answer_report(&message, ws.prompt.counter()) {
                 ws.calibrate(&asked.model, report);

@@ -81,6 +81,8 @@ pub(crate) struct OpenRequest {
 #[derive(Debug)]
 pub(crate) struct Asked {
     count: RequestCount,
+    /// Our own estimate of the whole request, made without reports.
+    estimate: u64,
     model: String,
     /// True if nothing of the answer is shown until it is complete.
     withheld: bool,
@@ -216,7 +218,7 @@ impl Turn {
         let item: EntryId = ws.new_id();
         let body = ModelRequest {
             model: ws.session.state.model.clone(),
-            envelope: ws.envelope(context, count.tokens),
+            envelope: ws.envelope(context, count.tokens, count.error_bound_tokens),
             purpose: Purpose::Turn,
         };
         let shown_as = Some((item.clone(), shown_as));
@@ -224,7 +226,8 @@ impl Turn {
         let request = ws.call_model(body, shown_as, withheld);
         let sent = ws.sent(context, count.tokens, number);
         let (model, guards) = (ws.session.state.model.clone(), ws.roster.guards(&ws.session.state));
-        let asked = Asked { count, model, withheld, guards, sent };
+        let estimate = ws.prompt.estimate(context);
+        let asked = Asked { count, estimate, model, withheld, guards, sent };
         self.asking = Some(OpenRequest { request, item, asked: Box::new(asked), stopped_as: None });
         self.carried.progress(&ws.session.state).before_request = false;
     }

@@ -1,5 +1,7 @@
 //! Failed requests, above all those that are too large: compact once, retry once, remember the smaller window.
 
+use crate::agent_loop::io::Effect;
+use crate::agent_loop::turn::memory::{ReportVerdict, WindowEvidence};
 use crate::agent_loop::turn::{Asked, OpenRequest, Turn};
 use crate::agent_loop::{
     prompt::info::usage_ratio, records::session_updated, step::FailedRequest, step::Step, workspace::Workspace,
@@ -7,6 +9,7 @@ use crate::agent_loop::{
 use crate::{
     context::{window::told_by_usage, windows::WINDOW_TOKENS_MIN},
     model::{Answer, ModelFault},
+    need::Refusal,
 };
 use reseed_protocol::{
     ErrorCode, Part,
@@ -30,9 +33,12 @@ impl Turn {
         let window = ws.window_tokens();
         let overflow = fault.code == ErrorCode::ContextOverflow;
         let is_large = count.tokens.saturating_mul(100) >= window.saturating_mul(SUSPECT_PERCENT);
-        let suspect = self.carried.seen.failed(count.tokens, fault.code == ErrorCode::UpstreamEmpty && is_large);
+        let is_empty = fault.code == ErrorCode::UpstreamEmpty && is_large;
+        let is_unexplained =
+            is_unexplained(&fault) && count.tokens.saturating_mul(2) > window && self.carried.seen.has_answer();
+        let suspect = self.carried.seen.failed(count.tokens, is_empty || is_unexplained);
         if overflow {
-            ws.learn_window(&fault, &asked, window);
+            ws.learn_window(&fault, &asked, window, &mut self.carried.seen);
         }
         let may_compact = (overflow || suspect) && !is_kept && ws.manager().is_automatic() && !turn.overflowed;
         let failed = FailedRequest { count: asked.count, fault, may_compact };
@@ -40,10 +46,18 @@ impl Turn {
     }
 }
 
+/// Returns true if a server refused the whole request, and nothing says for which part of it. If it is large, its size is
+/// a likely cause: it is compacted and sent once more.
+fn is_unexplained(fault: &ModelFault) -> bool {
+    fault.code == ErrorCode::UpstreamRejected
+        && matches!(fault.origin.http_status, Some(400 | 413 | 422))
+        && fault.refusal == Refusal::default()
+}
+
 impl Workspace {
     /// Learns the window from a refusal as too large. Numbers that the provider reports are used; if it reports no
     /// window, the size of the refused request is the evidence, in the provider's tokens or else in ours.
-    fn learn_window(&mut self, fault: &ModelFault, asked: &Asked, window: u64) {
+    fn learn_window(&mut self, fault: &ModelFault, asked: &Asked, window: u64, seen: &mut WindowEvidence) {
         if asked.model != self.session.state.model {
             return;
         }
@@ -54,7 +68,7 @@ impl Workspace {
             self.calibrate(&asked.model, asked.count.basis.report(refused));
         }
         let refused = fault.overflow.prompt_tokens.unwrap_or(asked.count.tokens.min(window));
-        self.remember_window(fault.overflow.window_tokens.unwrap_or(refused.saturating_sub(1)));
+        self.remember_answered_window(fault.overflow.window_tokens.unwrap_or(refused.saturating_sub(1)), seen);
     }
 
     /// Warns the user that the provider seems to have silently truncated the request. The answer stands, since it was
@@ -73,14 +87,55 @@ impl Workspace {
         self.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio, message }));
     }
 
+    /// Compares the reported size of a request with earlier ones. Returns true if it can be believed. If the server
+    /// seems to leave out what is beyond its window, that window is learnt, and the user and the operator are warned.
+    pub(crate) fn check_report(&mut self, asked: &Asked, input_tokens: u64, seen: &mut WindowEvidence) -> bool {
+        if asked.model != self.session.state.model {
+            return true;
+        }
+        let read_tokens = match seen.reported(asked.estimate, input_tokens) {
+            ReportVerdict::Plausible => return true,
+            ReportVerdict::Flat => return false,
+            ReportVerdict::Cut(tokens) => tokens,
+        };
+        let message = format!(
+            "context_truncated_upstream: the server of `{}` read {input_tokens} tokens of a request of about {}; it \
+             seems to leave out the beginning of the conversation. A window of {read_tokens} tokens is assumed from \
+             now on; give the server a larger one, or set MODEL_WINDOWS or CONTEXT_WINDOW",
+            asked.model, asked.estimate
+        );
+        let usage_ratio = usage_ratio(asked.estimate, read_tokens);
+        self.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio, message }));
+        self.push(Effect::ContextCut { model: asked.model.clone(), read_tokens, sent_tokens: asked.estimate });
+        self.remember_answered_window(read_tokens, seen);
+        false
+    }
+
+    /// Remembers a window smaller than the one in use, and none smaller than what was answered.
+    pub(crate) fn remember_answered_window(&mut self, tokens: u64, seen: &mut WindowEvidence) {
+        seen.window_learnt();
+        self.remember_window(tokens.max(seen.window_tokens_min()));
+    }
+
     /// Remembers, for this session, a window smaller than the one in use.
     pub(crate) fn remember_window(&mut self, tokens: u64) {
         let tokens = tokens.max(WINDOW_TOKENS_MIN);
-        if tokens >= self.window_tokens() {
-            return;
+        if tokens < self.window_tokens() {
+            self.learn(Some(tokens));
         }
+    }
+
+    /// Raises a learnt window that was shown to be too small, or that has held for long.
+    pub(crate) fn review_window(&mut self, seen: &mut WindowEvidence) {
+        let Some(learnt) = self.session.state.settings.learned_window_tokens else { return };
+        let Some(tokens) = seen.reviewed(learnt) else { return };
+        let known = self.deployment.windows.tokens(&self.session.state.model);
+        self.learn((tokens < known).then_some(tokens));
+    }
+
+    fn learn(&mut self, window_tokens: Option<u64>) {
         let mut settings = self.session.state.settings.clone();
-        settings.learned_window_tokens = Some(tokens);
+        settings.learned_window_tokens = window_tokens;
         self.append(vec![session_updated(|updated| updated.settings = Some(settings))], Vec::new());
     }
 }

@@ -9,6 +9,7 @@ use crate::core::{
         serialize::{Bounds, blocks_within, read},
         summary::{self, Form, InPlaceParts, PromptParts},
         text::presentable,
+        window::limit_answer,
     },
     model::{ModelRequest, Purpose},
 };
@@ -169,12 +170,16 @@ impl Asking {
 
     /// Returns true if the conversation, the instruction and an answer fit the window together.
     fn has_room(&self, ride: &Ride) -> bool {
+        let window = self.task.window_tokens;
+        self.total > 0 && self.riding_tokens(ride) + self.task.summary_tokens_max <= window - window / 20
+    }
+
+    /// Returns the tokens of a cached-prefix request.
+    fn riding_tokens(&self, ride: &Ride) -> u64 {
         // Counted when it was built, unless the count was not needed.
         let counted = Some(ride.conversation.envelope.meta.tokens).filter(|tokens| *tokens > 0);
         let conversation = counted.unwrap_or_else(|| self.count(&ride.conversation));
-        let sent = conversation + self.task.counter.text(&self.riding(ride));
-        let window = self.task.window_tokens;
-        self.total > 0 && sent + self.task.summary_tokens_max <= window - window / 20
+        conversation + self.task.counter.text(&self.riding(ride))
     }
 
     fn count(&self, request: &ModelRequest) -> u64 {
@@ -305,7 +310,7 @@ impl Asking {
         messages.extend([answered, asked].map(|message| ContextMessage { entry_id: None, message: Arc::new(message) }));
         let beside = self.room_beside(self.count(&request) + self.task.counter.request_overhead());
         let options = &mut request.envelope.options;
-        options.max_output_tokens = options.max_output_tokens.map(|tokens| tokens.min(beside));
+        limit_answer(options, 0, beside);
         request
     }
 
@@ -329,6 +334,11 @@ impl Asking {
         let beside = known.unwrap_or_else(|| beside(counter.text(&prompt)));
         let room = beside.clamp(self.task.summary_tokens_max, ANSWER_TOKENS_MAX.max(self.task.summary_tokens_max));
         let message = ContextMessage { entry_id: None, message: Arc::new(Message::user(prompt)) };
+        let mut options = RequestOptions {
+            max_output_tokens: Some(self.task.answer_tokens_max.unwrap_or(room)),
+            ..RequestOptions::default()
+        };
+        limit_answer(&mut options, 0, beside);
         Some(ModelRequest {
             model: self.task.model.clone(),
             purpose: Purpose::Summary,
@@ -339,10 +349,7 @@ impl Asking {
                 },
                 tools: Vec::new(),
                 messages: EnvelopeMessages { cached: Vec::new(), uncached: vec![message] },
-                options: RequestOptions {
-                    max_output_tokens: Some(self.task.answer_tokens_max.unwrap_or(room)),
-                    ..RequestOptions::default()
-                },
+                options,
                 meta: EnvelopeMeta::default(),
             },
         })
@@ -355,6 +362,8 @@ impl Asking {
         request.envelope.messages.uncached.push(ContextMessage { entry_id: None, message: instruction });
         request.envelope.options.max_output_tokens =
             Some(self.task.answer_tokens_max.unwrap_or(self.task.summary_tokens_max.max(ANSWER_TOKENS_MIN)));
+        let window = self.task.window_tokens;
+        limit_answer(&mut request.envelope.options, self.riding_tokens(ride), window - window / 20);
         request
     }
 
