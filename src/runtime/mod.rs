@@ -19,8 +19,8 @@
 //! - [`outbox`]: what waits for one connection, and its budget
 //! - `readable`: checks that what is stored can be read back
 //! - `steady`: the time that a session's loop is told
-//! - `state_copy`: the copy of a session's state that is stored with its log; `stored_calibration`: what its counter has
-//!   learned, beside that copy
+//! - `state_copy`: the copy of a session's state that is stored with its log
+//! - `stored_calibration`: what a session's counter has learned, stored beside that copy
 //! - `tail`: the newest durable events, for readers that keep up
 
 mod actor;

@@ -1,6 +1,6 @@
 //! Counts over a restart: what was learned from the provider's reports is stored with the session.
 
-use crate::support::{client::Client, server::Server, talk::words};
+use crate::support::{client::Client, json::present, server::Server, talk::words};
 use reseed::{
     provider::scripted::{Reply, Scripted},
     store::sqlite::SqliteStore,
@@ -63,7 +63,7 @@ async fn a_count_that_no_report_holds_for_is_the_same_after_a_restart() {
                 payload["entryId"] = entries["payload"]["items"][place]["entryId"].clone();
             }
             let reply = client.ask(command, payload).await;
-            assert_ne!(reply["type"], "error", "{name}: {reply}");
+            assert_ne!(*present(&reply["type"]), "error", "{name}: {reply}");
         }
         let before = meta(&mut client).await;
         server.service.stop().await;
@@ -81,7 +81,7 @@ async fn a_count_that_no_report_holds_for_is_the_same_after_a_restart() {
 async fn by_pis_rules_a_reported_count_includes_the_system_prompt_and_the_tools_where_they_are() {
     let model = Scripted::answering(|_| Reply::text("It is calm.").usage(3_000, 10));
     let instructions = words(1, 1_500);
-    let settings = [("CONTEXT_ESTIMATOR", "pi"), ("INSTRUCTIONS", instructions.as_str())];
+    let settings = [("CONTEXT_ESTIMATOR", "pi"), ("CONTEXT_WINDOW", "100000"), ("INSTRUCTIONS", instructions.as_str())];
     let server = Server::start(model, &settings).await;
     let (mut client, _) = Client::v2_session(&server.ws()).await;
     let parameters = json!({ "type": "object", "properties": {} });

@@ -45,8 +45,9 @@ impl Fixed {
         };
         let prompt = if fixed.system == 0 { counter.text(system) } else { fixed.system };
         let in_reports = (prompt, tools.iter().map(|tool| counter.tool_in_reports(tool)).sum());
-        let mut mix = Mix::of_text(&counter.scripts(system));
         // By other rules both may be free.
+        let is_free = fixed.system == 0;
+        let mut mix = if is_free { Mix::default() } else { Mix::of_text(&counter.scripts(system)) };
         mix.add_frame(fixed.system.saturating_sub(mix.total()));
         mix.add_tools(fixed.tools);
         Self { mix, in_reports, ..fixed }
