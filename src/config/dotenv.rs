@@ -1,7 +1,7 @@
 //! Reads files like `.env`, as docker compose and dotenv for Node do.
 //!
-//! - `NAME=value`, also with spaces around `=`, with `export` before it, or as `NAME: value`. The last of a name counts,
-//!   as in both of those.
+//! - `NAME=value`, also with spaces around `=`, with `export` before it, or as `NAME: value`. The last line of a name
+//!   counts.
 //! - A value without quotes is the rest of its line, spaces inside included, as far as ` #`, which starts a comment.
 //! - A value in quotes ends at the closing quote and can have several lines. In double quotes `\n`, `\r`, `\t`, `\\`,
 //!   `\"` and `\$` are escapes; in single quotes only `\'`. Only a comment may follow.
