@@ -185,7 +185,8 @@ settings! {
         /// quarter of the window, which is always a limit.
         tool_result_max_tokens: Option<u64> = "", rules::whole("tokens", 100..=100_000_000).optional();
         /// When the tools that search the session's history are offered: `auto` from its first compaction on, if the
-        /// window is at least twenty times as large as they are, which is about 9,000 tokens.
+        /// window is at least twenty times as large as they are, which is about 9,000 tokens. A model that writes calls
+        /// as text is not offered them again until the server restarts.
         history_tools: OfferHistory = "auto", rules::choice();
         /// A JSON file with rules for which calls a person must allow. Unset for the defaults: in the server, what
         /// calls itself read-only runs, the rest is asked about.

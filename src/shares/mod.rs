@@ -273,6 +273,27 @@ pub(crate) fn limit_reached(limit: Limit, most: u64, message: impl Into<String>)
 mod tests {
     use super::*;
 
+    #[test]
+    fn what_is_not_set_for_a_user_is_a_quarter_of_the_total() {
+        let shares = |total: u32, set: Option<u32>| {
+            let settings = LimitSettings {
+                connections_max: total,
+                connections_per_user_max: set,
+                sessions_open_max: total,
+                sessions_open_per_user_max: set,
+                model_requests_max: total,
+                model_requests_per_user_max: set,
+                ..LimitSettings::default()
+            };
+            [settings.connections_per_user(), settings.sessions_open_per_user(), settings.model_requests_per_user()]
+        };
+        for (total, set, expected) in
+            [(10_000, None, 2_500), (50, None, 13), (1, None, 1), (50, Some(40), 40), (50, Some(0), 0), (0, None, 0)]
+        {
+            assert_eq!(shares(total, set), [expected; 3], "{set:?} of {total}");
+        }
+    }
+
     fn shares(mode: LimitsMode, has_several_users: bool) -> Arc<Shares> {
         let settings = LimitSettings {
             connections_per_user_max: Some(3),
