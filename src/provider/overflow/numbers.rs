@@ -117,6 +117,9 @@ pub(super) fn read(text: &str) -> OverflowHint {
         return OverflowHint::default();
     }
     let numbers = numbers(text);
+    if let Some(hint) = difference(text, &numbers) {
+        return hint;
+    }
     let meanings: Vec<Meaning> = (0..numbers.len()).map(|at| meaning(text, &numbers, at)).collect();
     if let ([one, other], [first, second]) = (numbers.as_slice(), meanings.as_slice())
         && one.value != other.value
@@ -133,6 +136,22 @@ pub(super) fn read(text: &str) -> OverflowHint {
         prompt_tokens: first(Meaning::Read).or_else(|| first(Meaning::Sent)),
         window_tokens: first(Meaning::Fits),
     }
+}
+
+/// Reads "2048 > 4096 - 3000", as vLLM writes it: the answer that was asked for does not fit beside what was read.
+fn difference(text: &str, numbers: &[Number]) -> Option<OverflowHint> {
+    let between = |one: &Number, other: &Number| text[one.end..other.begin].trim();
+    let three = numbers.windows(3).find(|three| {
+        between(&three[0], &three[1]) == ">" && matches!(between(&three[1], &three[2]), "-" | "\u{2212}")
+    })?;
+    Some(OverflowHint { prompt_tokens: Some(three[2].value), window_tokens: Some(three[1].value) })
+}
+
+/// Returns true if what stands before a number names the limit of the answer and nothing else.
+fn names_answer(before: &str) -> bool {
+    let names = ["max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens"];
+    let rest = names.iter().filter_map(|name| before.rfind(name).map(|at| &before[at + name.len()..])).next_back();
+    rest.is_some_and(|rest| !["context", "input", "prompt", "and", "+"].iter().any(|word| rest.contains(word)))
 }
 
 /// Returns the numbers of a text that can be counts. One that is a part of a name (`gpt-4`, an id) is none.
@@ -185,6 +204,9 @@ fn meaning(text: &str, numbers: &[Number], at: usize) -> Meaning {
     }
     if at + 1 < numbers.len() && (compares(after) || after.trim() == "+") {
         return Meaning::Sent;
+    }
+    if names_answer(before) {
+        return Meaning::Answer;
     }
     let close = |words: &[&str]| words.iter().filter_map(|word| after.find(word)).min();
     let is_near = |words: &[&str]| close(words).is_some_and(|place| place <= 24);

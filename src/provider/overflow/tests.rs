@@ -64,6 +64,17 @@ fn every_recorded_case_is_judged_alike() {
 
 /// Refusals as servers word them, with the tokens that were sent and those that fit, where they say so.
 const TOO_LARGE: &[(&str, Option<u64>, Option<u64>)] = &[
+    (
+        "'max_tokens' or 'max_completion_tokens' is too large: 2048. This model's maximum context length is 4096 tokens \
+         and your request has 3000 input tokens (2048 > 4096 - 3000).",
+        Some(3000),
+        Some(4096),
+    ),
+    (
+        "max_tokens is too large: 2048. The context window of this model is 4096 tokens and your prompt has 3000.",
+        Some(3000),
+        Some(4096),
+    ),
     ("request (7508 tokens) exceeds the available context size (2048 tokens), try", Some(7508), Some(2048)),
     (
         "This model's maximum context length is 2048 tokens. However, you requested 7515 tokens (7507 in the messages, \
