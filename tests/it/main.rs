@@ -32,6 +32,7 @@ mod migrate;
 mod operating;
 mod original_faults;
 mod outcomes;
+mod played;
 mod poisoned;
 #[cfg(feature = "postgres")]
 mod postgres;
