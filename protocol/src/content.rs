@@ -51,8 +51,8 @@ pub enum Part {
         call_id: CallId,
         /// The tool's name.
         name: String,
-        /// The arguments: the JSON object that the model meant (`{}` if it wrote none), else the text as it wrote it. In
-        /// an envelope, as they are sent: text that is not a JSON object is sent as `{"malformed": TEXT}`.
+        /// The arguments: the JSON object that the model meant (`{}` if it wrote none), else the text as it wrote it.
+        /// In an envelope, as they are sent: text that is not a JSON object is sent as `{"malformed": TEXT}`.
         arguments: String,
     },
     /// The result of a tool.

@@ -180,8 +180,8 @@ struct ErrorBody {
 }
 
 impl ErrorBody {
-    /// Reads `{"error":{…}}`, `{"error":"…"}`, `{"message":…}`, `{"detail":…}`, `{"errors":[…]}`, `[{"error":…}]`, what a
-    /// router passes on in a field of its own, or plain text.
+    /// Reads `{"error":{…}}`, `{"error":"…"}`, `{"message":…}`, `{"detail":…}`, `{"errors":[…]}`, `[{"error":…}]`,
+    /// what a router passes on in a field of its own, or plain text.
     fn read(body: &[u8]) -> Self {
         let root: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
         let root = match &root {

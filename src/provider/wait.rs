@@ -1,4 +1,5 @@
-//! Reads from the body of a refusal how long its server asks to wait. Headers say it too, but not all servers send them.
+//! Reads from the body of a refusal how long its server asks to wait. Headers say it too, but not all servers send
+//! them.
 
 use serde_json::Value;
 

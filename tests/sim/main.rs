@@ -346,8 +346,8 @@ fn whatever_happens_the_promises_hold() {
     }
 }
 
-/// Checks that each injected fault breaks the guarantee beside it. The seed is the first that finds it, tried before the
-/// others: after a change of the world another one may be, and is printed.
+/// Checks that each injected fault breaks the guarantee beside it. The seed is the first that finds it, tried before
+/// the others: after a change of the world another one may be, and is printed.
 fn check_found(faults: &[(Broken, &str, u64)], broken: impl Fn(u64, Broken) -> Vec<(&'static str, String)>) {
     for &(fault, promise, first) in faults {
         let finds = |seed: &u64| broken(*seed, fault).iter().any(|(broken, _)| *broken == promise);

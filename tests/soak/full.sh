@@ -3,7 +3,8 @@
 # after changes of what is named. Some hours on two cores.
 #
 #     tests/soak/full.sh              everything
-#     tests/soak/full.sh core sim     only these: core sim cluster disk kill kill_nodes lossy cuts client retention image
+#     tests/soak/full.sh core sim     only these; all are: core sim cluster disk kill kill_nodes lossy cuts client
+#                                     retention image
 #
 # One line a step with its time; a step that fails prints its end, with the seed that repeats it.
 set -uo pipefail

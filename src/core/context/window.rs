@@ -86,9 +86,9 @@ pub fn told_by_usage(stop_reason: StopReason, usage: ReportedUsage, window_token
 /// The smallest limit of an answer that servers accept: the Responses API refuses less.
 const ANSWER_TOKENS_MIN: u64 = 16;
 
-/// Cuts the limit of an answer to what a request of this many tokens leaves in the window: servers refuse a request that
-/// exceeds the window together with its longest possible answer. Every request passes through here. Without a limit the
-/// server takes what is left.
+/// Cuts the limit of an answer to what a request of this many tokens leaves in the window: servers refuse a request
+/// that exceeds the window together with its longest possible answer. Every request passes through here. Without a
+/// limit the server takes what is left.
 pub fn limit_answer(options: &mut RequestOptions, sent_tokens: u64, window_tokens: u64) {
     let left = window_tokens.saturating_sub(sent_tokens).max(ANSWER_TOKENS_MIN);
     options.max_output_tokens = options.max_output_tokens.map(|asked| asked.min(left));

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 /// Minimum window: no useful model has a smaller one, and no system prompt with a question fits into less.
 pub const WINDOW_TOKENS_MIN: u64 = 512;
 
-/// The window assumed for a model that nothing names: cautious, so that a server with a usual window takes what is sent.
-/// The server may still teach a smaller one.
+/// The window assumed for a model that nothing names: cautious, so that a server with a usual window takes what is
+/// sent. The server may still teach a smaller one.
 const WINDOW_TOKENS_UNKNOWN: u64 = 8_192;
 
 /// The known windows.

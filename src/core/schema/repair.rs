@@ -1,8 +1,8 @@
 //! The repair of tool schemas: whoever offers a tool, model servers take its schema.
 //!
 //! OpenAI and servers that follow it refuse the whole request for one schema whose root is no `object`, lacks
-//! `properties`, or has `anyOf`, `oneOf`, `allOf`, `enum`, `not` or `$ref`; for an array without `items`; and for what is
-//! no JSON Schema 2020-12. Schemas of real tools have all of that. So each has two forms:
+//! `properties`, or has `anyOf`, `oneOf`, `allOf`, `enum`, `not` or `$ref`; for an array without `items`; and for what
+//! is no JSON Schema 2020-12. Schemas of real tools have all of that. So each has two forms:
 //!
 //! - [`sound`]: what arguments are checked against. It means what its author meant, in the words of 2020-12.
 //! - [`flat`]: what is sent. Alternatives at the root become one object, which allows more, never less.

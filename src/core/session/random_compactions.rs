@@ -350,7 +350,7 @@ impl World {
             5 => (good, StopReason::Length),
             6 => (said, StopReason::Stop),
             7 => (format!("{good}\n{}", "- more and more\n".repeat(3_000)), StopReason::Stop),
-            8 => return job.too_large(),
+            8 => return job.too_large(None),
             _ => return if self.rng.bool() { job.out_of_time() } else { job.fall_back("upstream_error") },
         };
         job.take(&Answer::new(vec![Part::Text { text }], stop_reason));

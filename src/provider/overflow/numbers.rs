@@ -3,7 +3,7 @@
 use crate::core::model::OverflowHint;
 
 /// Smallest number that counts: smaller ones are counts of messages, positions and codes.
-const LEAST: u64 = 256;
+const LEAST: u64 = 100;
 /// Largest number that counts: larger ones are times, ids and bytes.
 const MOST: u64 = 100_000_000;
 /// Bytes before and after a number in which its meaning is looked for.
@@ -150,8 +150,8 @@ fn difference(text: &str, numbers: &[Number]) -> Option<OverflowHint> {
 /// Returns true if what stands before a number names the limit of the answer and nothing else.
 fn names_answer(before: &str) -> bool {
     let names = ["max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens"];
-    let rest = names.iter().filter_map(|name| before.rfind(name).map(|at| &before[at + name.len()..])).next_back();
-    rest.is_some_and(|rest| !["context", "input", "prompt", "and", "+"].iter().any(|word| rest.contains(word)))
+    let names_it = names.iter().any(|name| before.contains(name));
+    names_it && !["context", "input", "prompt", " and ", "+"].iter().any(|word| before.contains(word))
 }
 
 /// Returns the numbers of a text that can be counts. One that is a part of a name (`gpt-4`, an id) is none.
@@ -182,8 +182,11 @@ fn numbers(text: &str) -> Vec<Number> {
             || (bytes.get(at) == Some(&b'.') && is_digit(at + 1));
         let is_of_id = text[..begin].trim_end_matches([':', '=', ' ']).ends_with(" id");
         let value = digits.parse().unwrap_or(u64::MAX);
-        // "400 The prompt is…", "<400> …": the status.
-        let is_status = (400..600).contains(&value) && text[..begin].chars().all(|c| !c.is_alphanumeric());
+        // "400 The prompt is…", "<400> …", "error code: 400": the status.
+        let told = text[..begin].trim_end_matches(|c: char| !c.is_alphanumeric());
+        let names_status =
+            told.is_empty() || ["code", "status", "error", "http"].iter().any(|word| told.ends_with(word));
+        let is_status = (400..600).contains(&value) && names_status;
         if !is_status && !is_of_name && !is_of_id && !digits.starts_with('0') && (LEAST..=MOST).contains(&value) {
             found.push(Number { value, begin, end: at });
         }

@@ -1,3 +1,5 @@
+//! Refusals in the words of many servers, and what only looks like one.
+
 use super::*;
 use crate::core::{context::window::told_by_usage, model::ReportedUsage};
 use reseed_protocol::StopReason;

@@ -1,8 +1,8 @@
 //! Messages of servers, mended before they are read: what one server writes wrongly spoils nothing beside it.
 //!
-//! rmcp takes a message as a whole or not at all: for one tool with a schema of `null` it takes no list, for one part of
-//! an unknown type no result. So each tool and each part is read by itself here. What is not MCP's becomes a note for the
-//! model, and everything else stays as it is.
+//! rmcp takes a message as a whole or not at all: for one tool with a schema of `null` it takes no list, for one part
+//! of an unknown type no result. So each tool and each part is read by itself here. What is not MCP's becomes a note
+//! for the model, and everything else stays as it is.
 
 use rmcp::model::{ContentBlock, JsonRpcMessage, ServerJsonRpcMessage, ServerResult, Tool};
 use serde_json::{Map, Value, json};

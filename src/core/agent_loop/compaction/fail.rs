@@ -54,7 +54,7 @@ impl Compacting<'_> {
                 if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
                     self.ws.remember_window(told);
                 }
-                running.job.too_large();
+                running.job.too_large(fault.overflow.window_tokens);
             }
             ErrorCode::UpstreamEmpty => running.job.fall_back("empty"),
             ErrorCode::ContentFiltered => running.job.fall_back("refused"),

@@ -195,7 +195,7 @@ impl Navigation {
         // with that answer if it is a summary, and with an extract otherwise.
         if is_answer || leaving.job.is_completing() {
             if fault.code == ErrorCode::ContextOverflow {
-                leaving.job.too_large();
+                leaving.job.too_large(fault.overflow.window_tokens);
             } else {
                 leaving.job.fall_back(fault.code.as_str());
             }

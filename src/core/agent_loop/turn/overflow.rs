@@ -46,8 +46,8 @@ impl Turn {
     }
 }
 
-/// Returns true if a server refused the whole request, and nothing says for which part of it. If it is large, its size is
-/// a likely cause: it is compacted and sent once more.
+/// Returns true if a server refused the whole request, and nothing says for which part of it. If it is large, its size
+/// is a likely cause: it is compacted and sent once more.
 fn is_unexplained(fault: &ModelFault) -> bool {
     fault.code == ErrorCode::UpstreamRejected
         && matches!(fault.origin.http_status, Some(400 | 413 | 422))

@@ -10,6 +10,7 @@ use crate::core::{
         summary::{self, Form, InPlaceParts, PromptParts},
         text::presentable,
         window::limit_answer,
+        windows::WINDOW_TOKENS_MIN,
     },
     model::{ModelRequest, Purpose},
 };
@@ -367,18 +368,23 @@ impl Asking {
         request
     }
 
-    /// Splits a request that was refused as too large into smaller pieces and starts over. Returns `false` after enough
-    /// attempts.
-    pub(super) fn halve(&mut self) -> bool {
+    /// Splits a request that was refused as too large into smaller pieces, with shorter answers, and starts over. A
+    /// window that the refusal named (`window_tokens`) is taken as it is, and what fits it need not be split. Returns
+    /// `false` after enough attempts.
+    pub(super) fn halve(&mut self, window_tokens: Option<u64>) -> bool {
         if self.halvings == HALVINGS_MAX {
             return false;
         }
         self.halvings += 1;
-        self.tokens_max /= 2;
+        let told = window_tokens.filter(|told| *told < self.task.window_tokens).map(|told| told.max(WINDOW_TOKENS_MIN));
+        // The answer counts, too: strict servers refuse what exceeds the window together with its longest answer.
+        self.task.window_tokens = told.unwrap_or(self.task.window_tokens / 2).max(WINDOW_TOKENS_MIN);
+        self.tokens_max = told.map_or(self.tokens_max / 2, |told| self.tokens_max.min(told));
+        self.task.summary_tokens_max = self.task.summary_tokens_max.min(self.task.window_tokens / 8);
         self.draft = None;
         self.summary.clone_from(&self.first);
         self.chunk();
         // A single piece was refused; a single piece would be refused again.
-        self.total > 1 || self.halve()
+        told.is_some() || self.total > 1 || self.halve(None)
     }
 }

@@ -209,15 +209,16 @@ impl Job {
         self.tried.take()
     }
 
-    /// Handles a request that was refused as too large: asks in smaller pieces, or not again.
-    pub fn too_large(&mut self) {
+    /// Handles a request that was refused as too large, by a server that may have named its window: asks in smaller
+    /// pieces, or not again.
+    pub fn too_large(&mut self, window_tokens: Option<u64>) {
         if let State::Asking(asking, _) = &mut self.at {
             let step = asking.step();
             if asking.settle() {
                 self.tried = asking.is_done().then_some(SummaryAttempt::Summarised);
                 return;
             }
-            if asking.get_off() || asking.halve() {
+            if asking.get_off() || asking.halve(window_tokens) {
                 self.note_failed(step, "context_overflow");
             } else {
                 self.fall_back("context_overflow");

@@ -10,7 +10,8 @@ pub(super) const PIECE_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum bytes of a word that is counted as one. The time for a word grows faster than its length: one mark repeated
 /// over a megabyte would take seconds. Words of languages and programs are shorter. A multiple of every character's
-/// length and of 64, the longest run that tokens of one mark have: a repeated mark makes equal parts, cut between tokens.
+/// length and of 64, the longest run that tokens of one mark have: a repeated mark makes equal parts, cut between
+/// tokens.
 const COUNTED_BYTES_MAX: usize = 3 * 1024;
 
 /// A published vocabulary.
