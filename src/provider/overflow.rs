@@ -1,9 +1,9 @@
 //! Recognises a request that was refused as too large, whatever the server.
 //!
 //! There is no common code for it, and each server has its own sentence, so no sentence is matched. A text means
-//! overflow if it has one of a few codes, or if it speaks of the size of what a model reads (tokens, a context, the length of a
-//! prompt) and says that a limit is exceeded, unless it speaks of something else that is limited: the rate of requests,
-//! pictures, tools, the answer alone. The numbers are read by what stands beside them (`numbers`).
+//! overflow if it has one of a few codes, or if it speaks of the size of what a model reads (tokens, a context, the
+//! length of a prompt) and says that a limit is exceeded, unless it speaks of something else that is limited: the rate
+//! of requests, pictures, tools, the answer alone. The numbers are read by what stands beside them (`numbers`).
 
 mod numbers;
 

@@ -8,7 +8,7 @@
 
 use super::usage::Usage;
 use crate::{
-    core::model::ModelFault,
+    core::{context::arguments::meant_arguments, model::ModelFault},
     provider::{
         fault::{classify, fault},
         upstream::{Assembly, Decoder, Ending, Piece, Position, Progress, Text, is_whole, lax},
@@ -306,7 +306,9 @@ impl ResponsesStream {
             let (name, known) = assembly.call_so_far(*part);
             let same_name = sent.name.as_ref().is_none_or(|sent| sent.as_str() == name);
             let same_id = !id.is_empty() && id == sent.call_id();
-            same_name && (same_id && !(is_whole(known) && known != arguments) || by_content && known == arguments)
+            // What is repeated at the end may be written otherwise: an object twice in a row is one already.
+            let same_meaning = known == arguments || meant_arguments(known) == meant_arguments(arguments);
+            same_name && (same_id && (!is_whole(known) || same_meaning) || by_content && known == arguments)
         };
         self.calls.iter().find(is_it).map(|&(_, part)| part)
     }

@@ -333,7 +333,9 @@ impl Asking {
         let known = self.piece_tokens.map(|tokens| beside(tokens + counter.text(&self.prompt(&[]))));
         let known = known.filter(|beside| *beside >= ANSWER_TOKENS_MAX);
         let beside = known.unwrap_or_else(|| beside(counter.text(&prompt)));
-        let room = beside.clamp(self.task.summary_tokens_max, ANSWER_TOKENS_MAX.max(self.task.summary_tokens_max));
+        // Where a request was refused, its answer may have been what was too much: strict servers count it, too.
+        let most = if self.halvings > 0 { ANSWER_TOKENS_MAX.min(self.tokens_max / 2) } else { ANSWER_TOKENS_MAX };
+        let room = beside.clamp(self.task.summary_tokens_max, most.max(self.task.summary_tokens_max));
         let message = ContextMessage { entry_id: None, message: Arc::new(Message::user(prompt)) };
         let mut options = RequestOptions {
             max_output_tokens: Some(self.task.answer_tokens_max.unwrap_or(room)),
@@ -377,10 +379,14 @@ impl Asking {
         }
         self.halvings += 1;
         let told = window_tokens.filter(|told| *told < self.task.window_tokens).map(|told| told.max(WINDOW_TOKENS_MIN));
-        // The answer counts, too: strict servers refuse what exceeds the window together with its longest answer.
-        self.task.window_tokens = told.unwrap_or(self.task.window_tokens / 2).max(WINDOW_TOKENS_MIN);
-        self.tokens_max = told.map_or(self.tokens_max / 2, |told| self.tokens_max.min(told));
-        self.task.summary_tokens_max = self.task.summary_tokens_max.min(self.task.window_tokens / 8);
+        match told {
+            Some(told) => {
+                self.task.window_tokens = told;
+                self.tokens_max = self.tokens_max.min(told);
+                self.task.summary_tokens_max = self.task.summary_tokens_max.min(summary_tokens_max(told));
+            }
+            None => self.tokens_max /= 2,
+        }
         self.draft = None;
         self.summary.clone_from(&self.first);
         self.chunk();
