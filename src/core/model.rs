@@ -111,7 +111,7 @@ pub struct ModelFault {
     /// True if any text of this answer was shown already.
     pub shown: bool,
     /// What the upstream's operator needs to find the request; for the log only.
-    pub origin: FaultOrigin,
+    pub origin: Box<FaultOrigin>,
 }
 
 /// Identifies a fault at the upstream. Contains numbers and names, never the upstream's text.
@@ -146,7 +146,7 @@ impl ModelFault {
             overflow: OverflowHint::default(),
             refusal: Refusal::default(),
             shown: false,
-            origin: FaultOrigin::default(),
+            origin: Box::default(),
         }
     }
 }

@@ -59,7 +59,8 @@ pub(crate) fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp,
     let is_refused =
         matches!(code, ErrorCode::UpstreamRejected | ErrorCode::UpstreamNotFound | ErrorCode::UpstreamError);
     let refusal = if is_refused { refusal::read(body) } else { Refusal::default() };
-    let origin = FaultOrigin { http_status: status, error_type: error.error_type, request_id: request_id(headers) };
+    let origin =
+        Box::new(FaultOrigin { http_status: status, error_type: error.error_type, request_id: request_id(headers) });
     let retry_after_ms = retry_after_ms(headers, now).or(error.wait_ms);
     ModelFault { overflow: hint, refusal, retry_after_ms, origin, ..fault(code, &note) }
 }
@@ -325,7 +326,7 @@ mod tests {
                 error_type: error_type.map(str::to_owned),
                 request_id: Some("req_8f-1".into()),
             };
-            assert_eq!(found, expected, "{body}");
+            assert_eq!(*found, expected, "{body}");
         }
         let mut headers = HeaderMap::new();
         headers.insert("x-request-id", "several words".parse().unwrap());

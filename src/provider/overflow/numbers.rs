@@ -199,7 +199,8 @@ fn meaning(text: &str, numbers: &[Number], at: usize) -> Meaning {
     let from = at.checked_sub(1).map_or(0, |before| numbers[before].end);
     let until = numbers.get(at + 1).map_or(text.len(), |next| next.begin);
     let before = tail(&text[from..begin]);
-    let after = head(&text[end..until]);
+    // What the next sentence says is not about this number.
+    let after = head(&text[end..until]).split(". ").next().unwrap_or_default();
     // A comparison says more than any word: "5000 + 100 > 4096", "n_keep: 5000 >= n_ctx: 4096".
     let compares = |between: &str| between.contains('>') && !between.contains("=>");
     if at > 0 && compares(before) {

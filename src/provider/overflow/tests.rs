@@ -156,7 +156,8 @@ const TOO_LARGE: &[(&str, Option<u64>, Option<u64>)] = &[
         Some(272_000),
     ),
     (
-        "Request too large for gpt-4o in organization org-1 on tokens per min (TPM): Limit 30000, Requested 45210.",
+        "Request too large for gpt-4o in organization org-1 on tokens per min (TPM): Limit 30000, Requested 45210. The \
+         input or output tokens must be reduced in order to run successfully.",
         Some(45_210),
         Some(30_000),
     ),

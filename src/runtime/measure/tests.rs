@@ -37,7 +37,7 @@ fn a_turn_that_failed_is_one_line_that_names_status_model_type_and_request() {
         error_type: Some("overloaded_error".into()),
         request_id: Some("req_1".into()),
     };
-    let fault = ModelFault { origin, ..ModelFault::new(code, "secret words") };
+    let fault = ModelFault { origin: Box::new(origin), ..ModelFault::new(code, "secret words") };
     let lines = logged(|measure| {
         measure.turn_failed(&fault, "gpt-4.1-mini");
         measure.appended(Timestamp(5), &failed);
@@ -61,7 +61,7 @@ fn a_turn_that_fails_with_its_compaction_names_the_refusal_that_it_was_made_for(
     let committed: Event = serde_json::from_value(event("context_compacted", json!({}))).unwrap();
     let answered: Event = serde_json::from_value(event("entry_appended.answer", json!({}))).unwrap();
     let origin = FaultOrigin { http_status: Some(413), ..FaultOrigin::default() };
-    let fault = ModelFault { origin, ..ModelFault::new(ErrorCode::ContextOverflow, "secret words") };
+    let fault = ModelFault { origin: Box::new(origin), ..ModelFault::new(ErrorCode::ContextOverflow, "secret words") };
     // A fault that was compacted for, or followed by an answer, is not the reason.
     for (meanwhile, status) in [(None, Some(json!(413))), (Some(&committed), None), (Some(&answered), None)] {
         let lines = logged(|measure| {

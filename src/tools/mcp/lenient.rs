@@ -95,7 +95,7 @@ fn mend_answer(fields: &mut Map<String, Value>, is_error: bool) {
     if let Some(tools) = result.get_mut("tools") {
         *tools = self::tools(tools.take());
         // The mark of a last page in some servers.
-        if !result.get("nextCursor").is_some_and(|cursor| cursor.as_str().is_some_and(|cursor| !cursor.is_empty())) {
+        if result.get("nextCursor").and_then(Value::as_str).is_none_or(str::is_empty) {
             result.remove("nextCursor");
         }
     }

@@ -139,7 +139,7 @@ impl Request<'_> {
                     .collect();
                 let calls = |at: usize| self.messages()[at]["tool_calls"].is_array();
                 let starts = roles.first().filter(|(_, user)| !user).map(|(at, _)| *at);
-                let twice = roles.windows(2).find(|two| two[0].1 == two[1].1 && !(calls(two[0].0) && !two[1].1));
+                let twice = roles.windows(2).find(|two| two[0].1 == two[1].1 && (two[1].1 || !calls(two[0].0)));
                 starts.or(twice.map(|two| two[1].0))
             }
             Forbids::UserAfterTool => {
