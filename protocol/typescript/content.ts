@@ -64,8 +64,8 @@ export type Part =
       /** The tool's name. */
       name: string;
       /**
-       * The arguments: the JSON object that the model meant (`{}` if it wrote none), else the text as it wrote it. In
-       * an envelope, as they are sent: text that is not a JSON object is sent as `{"malformed": TEXT}`.
+       * The arguments: the JSON object that the model meant (`{}` if it wrote none), else the text as it wrote it.
+       * In an envelope, as they are sent: text that is not a JSON object is sent as `{"malformed": TEXT}`.
        */
       arguments: string;
     }
