@@ -47,7 +47,6 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
         say(format!("warning     {warning}"));
     }
     let provider = service::provider(settings)?;
-    let model = settings.model.model_name().to_owned();
     let address = match settings.model.provider() {
         ProviderKind::Offline => "built in".to_owned(),
         ProviderKind::OpenAi => {
@@ -55,8 +54,11 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
         }
     };
     say(format!("provider    {} ({address})", provider.name()));
+    let listed = service::model::list(&*provider).await;
+    let settings = &service::model::chosen(settings, &listed)?;
+    let model = settings.model.model_name().to_owned();
     say(format!("model       {model}"));
-    match provider.models().await {
+    match &listed {
         Ok(models) if models.is_empty() => say("models      none listed"),
         Ok(models) => {
             let known = models.iter().any(|listed| listed.id == model);
@@ -65,7 +67,7 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
         }
         Err(fault) => say(format!("models      cannot be listed: {}", fault.message)),
     }
-    let windows = service::windows(settings, &*provider).await;
+    let windows = service::windows(settings, &listed);
     let deployment = service::deployment(settings, windows)?;
     let assumed = match deployment.windows.window(&deployment.model) {
         Some(_) => "",

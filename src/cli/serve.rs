@@ -34,9 +34,15 @@ pub(super) async fn run(mut settings: Settings) -> anyhow::Result<()> {
     settings.shell.shell_binary.get_or_insert_with(|| OWN_BINARY.into());
     let provider = service::provider(&settings)?;
     let store = service::open_store(&settings).await?;
-    let service = service::start(&settings, provider, store).await?;
-    // Listen before announcing the server: whoever knows of it may ask it to stop.
+    // Listen before announcing the server, which may have to wait: whoever knows of it may ask it to stop.
     let mut signals = Signals::listen().context("listen for signals")?;
+    let service = tokio::select! {
+        service = service::start(&settings, provider, store.clone()) => service?,
+        () = signals.stop.received() => {
+            tracing::info!("stopped before the start was complete");
+            return store.close().await.context("close the store");
+        }
+    };
     let has_terminal = stderr().is_terminal();
     super::say(start_line(&settings, &service));
     let reloading = Reloading { log_level, service: &service, first: &settings, last: settings.clone(), has_terminal };

@@ -47,8 +47,9 @@ settings! {
         openai_base_url: Option<String> = "", rules::base_url().optional();
         /// The API to use. `auto` uses Responses with OpenAI and Chat Completions with other servers.
         openai_api: ApiChoice = "auto", rules::choice();
-        /// The model's name; unset for `gpt-4.1-mini`, or `offline` with the built-in model. A session can choose
-        /// another.
+        /// The model's name; unset for `gpt-4.1-mini`, or `offline` with the built-in model. With OPENAI_BASE_URL, unset
+        /// means the only model that the server lists, and a name that it does not list ends the start, unless its
+        /// window is set. A session can choose another.
         model: Option<String> = "", rules::text(256).optional();
         /// Model prices, as `model=input/cached/output` in US dollars per million tokens, such as
         /// `gpt-4.1-mini=0.4/0.1/1.6`; if unset, no cost is reported. A fourth price, as in
@@ -135,7 +136,8 @@ settings! {
         /// client's instructions for a summary are appended to it. At most 16 KiB, and at most a quarter of the window
         /// of the model that summarises.
         summary_instructions_file: Option<PathBuf> = "", rules::path().optional();
-        /// The most output tokens of a request for a summary, including reasoning; unset for what fits into the window.
+        /// The most output tokens of a request for a summary, including reasoning; unset for twice what is wanted, and
+        /// 16,384 if the model reasons first.
         summary_output_tokens: Option<u64> = "", rules::whole("tokens", 256..=WINDOW_TOKENS_MAX).optional();
         /// The time limit of a compaction's model requests; after it, the compaction continues without the model.
         compaction_timeout_secs: u64 = "180", rules::whole("seconds", 1..=DAY_SECS);

@@ -108,6 +108,8 @@ pub struct ModelFault {
     pub overflow: OverflowHint,
     /// The parts of the request that the upstream may have refused.
     pub refusal: Refusal,
+    /// True if the output limit was reached before any text: a model that reasons first may need a higher one.
+    pub ran_out: bool,
     /// True if any text of this answer was shown already.
     pub shown: bool,
     /// What the upstream's operator needs to find the request; for the log only.
@@ -145,6 +147,7 @@ impl ModelFault {
             retry_after_ms: None,
             overflow: OverflowHint::default(),
             refusal: Refusal::default(),
+            ran_out: false,
             shown: false,
             origin: Box::default(),
         }

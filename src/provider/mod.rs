@@ -75,6 +75,23 @@ pub trait Provider: Send + Sync {
 
     /// Lists the models, with their windows where the provider reports them.
     fn models(&self) -> ModelsFuture<'_>;
+
+    /// Returns how many requests the provider works on at a time, as far as it is known by now.
+    fn slots(&self) -> Slots {
+        Slots::Several
+    }
+}
+
+/// How many requests a model server works on at a time. One that works on one at a time makes the next ones wait until
+/// it is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slots {
+    /// One.
+    One,
+    /// More than one.
+    Several,
+    /// It does not say: what happens to requests shows it.
+    Unknown,
 }
 
 /// A model as listed by a provider.

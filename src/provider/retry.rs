@@ -106,7 +106,8 @@ impl<'p> Attempts<'p> {
     }
 }
 
-fn is_transient(code: ErrorCode) -> bool {
+/// Returns true if a failure may be over soon.
+pub(crate) fn is_transient(code: ErrorCode) -> bool {
     matches!(
         code,
         ErrorCode::UpstreamUnreachable

@@ -370,6 +370,7 @@ impl Actor {
                 Effect::Reply { origin, id, reply } => self.effects.reply(asker, origin, id, reply),
                 Effect::Emit(event) => self.effects.emit(&event),
                 Effect::CallModel(call) => self.effects.call_model(*call),
+                Effect::Hurry(request) => self.effects.hurry(request),
                 Effect::CancelModel(request) => {
                     let shown = self.effects.cancel(request);
                     if let Some(agent) = &mut self.agent {

@@ -15,6 +15,7 @@ use super::{
     readable::{check_read_back, readable},
     shared::Shared,
     state_copy::StateCopy,
+    summaries::{self, Heard},
     tools::ToolCalls,
     whole,
 };
@@ -35,8 +36,9 @@ use reseed_protocol::{
     hook::HookCall,
     reply::Reply,
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use tokio::{sync::mpsc, task::AbortHandle};
+use tokio_util::sync::CancellationToken;
 
 pub(super) struct Effects {
     shared: Arc<Shared>,
@@ -82,6 +84,8 @@ struct ProviderCall {
     /// The item it is shown as; `None` if it is not shown.
     item: Option<EntryId>,
     model: String,
+    /// Cancelled once somebody waits for it.
+    hurry: CancellationToken,
     task: AbortHandle,
 }
 
@@ -330,7 +334,7 @@ impl Effects {
 
     /// Sends a request to the model, in a task of its own.
     pub(super) fn call_model(&mut self, call: CallModel) {
-        let CallModel { request, body, shown_as, withheld } = call;
+        let CallModel { request, body, shown_as, withheld, makes_way } = call;
         // What a hook may still change is not shown: clients first see it as the entry that it becomes.
         let shown_as = shown_as.filter(|_| !withheld);
         if let Some((item, turn)) = &shown_as {
@@ -355,6 +359,9 @@ impl Effects {
             term: self.lease.term,
             last_seq: self.feed.seq(),
         };
+        let (slots, session) = (self.shared.slots.clone(), self.lease.session.clone());
+        let hurry = CancellationToken::new();
+        let hurried = hurry.clone();
         let task = tokio::spawn(async move {
             let shown_by = shown.as_ref().map(|shown| (shown.feed.clone(), shown.item.clone()));
             let mut report = OutcomeReport { request, purpose, mailbox, shown_by, done: false };
@@ -375,9 +382,23 @@ impl Effects {
                 report.send(Err(ModelFault::new(ErrorCode::StoreFailed, message))).await;
                 return;
             }
-            let outcome = match &mut shown {
-                Some(shown) => parts.provider.answer(&body, shown).await,
-                None => parts.provider.answer(&body, &mut WithheldAnswer).await,
+            let provider = &*parts.provider;
+            let outcome = match purpose {
+                Purpose::Summary if makes_way => {
+                    summaries::making_way(provider, &body, (&slots, &session), &hurried, &report).await
+                }
+                Purpose::Summary => summaries::summary(provider, &body, slots.summary(session)).await,
+                Purpose::Turn => {
+                    let at_work = slots.turn(session);
+                    let sink: &mut dyn DeltaSink = match &mut shown {
+                        Some(shown) => shown,
+                        None => &mut WithheldAnswer,
+                    };
+                    let mut heard = Heard { sink, at_work: &at_work, has_begun: false };
+                    let outcome = provider.answer(&body, &mut heard).await;
+                    report.tell_waited(at_work.waited()).await;
+                    outcome
+                }
             };
             let outcome = outcome.and_then(readable);
             super::measure::model_answered(&body, &parts.deployment.prices, &outcome);
@@ -387,7 +408,7 @@ impl Effects {
             Purpose::Turn => &mut self.asking,
             Purpose::Summary => &mut self.summarising,
         };
-        *slot = Some(ProviderCall { request, item, model, task: task.abort_handle() });
+        *slot = Some(ProviderCall { request, item, model, hurry, task: task.abort_handle() });
     }
 
     /// Calls a hook of the server's.
@@ -421,6 +442,13 @@ impl Effects {
             && let Some(asking) = self.asking.as_ref().filter(|asking| asking.request == *request)
         {
             self.measure.turn_failed(fault, &asking.model);
+        }
+    }
+
+    /// Notes that somebody waits for this summary: it makes way no more.
+    pub(super) fn hurry(&self, request: RequestId) {
+        if let Some(call) = self.summarising.as_ref().filter(|call| call.request == request) {
+            call.hurry.cancel();
         }
     }
 
@@ -478,7 +506,7 @@ impl DeltaSink for StreamedAnswer {
     }
 }
 
-/// For summaries, and for answers that a hook may change.
+/// For answers that a hook may change.
 struct WithheldAnswer;
 
 impl DeltaSink for WithheldAnswer {
@@ -486,8 +514,8 @@ impl DeltaSink for WithheldAnswer {
 }
 
 /// Reports the outcome of a request to its session, also when the provider panics: a turn must end.
-struct OutcomeReport {
-    request: RequestId,
+pub(super) struct OutcomeReport {
+    pub(super) request: RequestId,
     purpose: Purpose,
     mailbox: mpsc::WeakSender<Box<Message>>,
     /// The feed that shows the answer, and the item; `None` if it is not shown.
@@ -496,6 +524,19 @@ struct OutcomeReport {
 }
 
 impl OutcomeReport {
+    async fn tell_waited(&self, waited: Option<Duration>) {
+        if let Some(waited) = waited {
+            let millis = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+            self.tell(Input::WaitedBehindSummary { millis }).await;
+        }
+    }
+
+    pub(super) async fn tell(&self, input: Input) {
+        if let Some(mailbox) = self.mailbox.upgrade() {
+            let _ = mailbox.send(Box::new(Message::Input(input))).await;
+        }
+    }
+
     async fn send(&mut self, outcome: Result<crate::core::model::Answer, ModelFault>) {
         self.done = true;
         let request = self.request;
@@ -503,9 +544,7 @@ impl OutcomeReport {
             Ok(answer) => Input::Answered { request, answer },
             Err(fault) => self.failed(fault),
         };
-        if let Some(mailbox) = self.mailbox.upgrade() {
-            let _ = mailbox.send(Box::new(Message::Input(input))).await;
-        }
+        self.tell(input).await;
     }
 
     /// Returns the input for a failure, with what was shown of the answer.

@@ -14,6 +14,7 @@ use super::{
     handle::{SessionHandle, stopping},
     load::{leaf, load, stored_copy},
     shared::{Parts, Shared, store_error},
+    slots::Slots,
     stored_shares::StoredBounds,
     watch::{Compactions, Row, Watches},
 };
@@ -122,6 +123,7 @@ impl Registry {
             cluster,
         } = options;
         let shared = Shared {
+            slots: Slots::new(provider.slots()),
             store,
             parts: RwLock::new(Arc::new(Parts::new(provider, hooks, tools, deployment))),
             clock,

@@ -1,6 +1,6 @@
 //! State shared by all session actors, and the conversion of store errors.
 
-use super::{cluster::Keeper, stored_shares::StoredBounds};
+use super::{cluster::Keeper, slots::Slots, stored_shares::StoredBounds};
 use crate::{
     clock::Clock,
     core::{
@@ -45,6 +45,8 @@ pub(super) struct Shared {
     pub(super) calibrations: DashMap<String, Calibration>,
     /// Sessions that are read-only because a record does not read back; at most [`DAMAGED_MAX`].
     pub(super) damaged: DashMap<SessionId, ErrorBody>,
+    /// The requests at the model server.
+    pub(super) slots: Arc<Slots>,
     /// The shares of the users: how much each may take at a time.
     pub(super) shares: Arc<Shares>,
     /// The sessions and bytes that each user may have stored.

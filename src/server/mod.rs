@@ -2,6 +2,7 @@
 //!
 //! - `listen`: accepts connections, and closes them when the server stops; `linger`: makes sure that the last bytes
 //!   arrive
+//! - `closed`: what is answered before sessions can be taken
 //! - `door`: admits connections, and bounds what clients hold before they are known
 //! - `app`: the routes, and the state shared by all connections
 //! - `handshake`: from a request to a connection; `closing`: how it ends
@@ -20,6 +21,7 @@ mod app;
 mod audit;
 pub(crate) mod auth;
 mod bundle;
+mod closed;
 mod closing;
 mod costs;
 mod door;
@@ -44,6 +46,7 @@ mod v2;
 mod web;
 
 pub(crate) use app::{App, AppOptions, Patience};
+pub(crate) use closed::Closed;
 pub(crate) use limits::Limits;
 pub(crate) use listen::{Running, serve};
 pub(crate) use operator::node_item;

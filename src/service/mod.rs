@@ -3,6 +3,7 @@
 //! Programs that embed reseed call [`start`], as `reseed serve` does. [`provider`] and [`open_store`] build what the
 //! settings name; a program can pass its own instead.
 
+pub(crate) mod model;
 pub(crate) mod parts;
 mod reload;
 mod tools;
@@ -123,7 +124,7 @@ impl Service {
 /// Starts a server with these parts.
 ///
 /// # Errors
-/// The address is in use, or the system has no randomness.
+/// The address is in use, it is not clear which model is meant, or the system has no randomness.
 pub async fn start(
     settings: &Settings,
     provider: Arc<dyn Provider>,
@@ -172,8 +173,10 @@ pub async fn start_with_extensions(
         format!("listen on {}:{}; another program may use it, set WS_PORT", listen.host, listen.ws_port)
     })?;
     let port = listener.local_addr().context("read the local address")?.port();
-    let windows = windows(settings, &*provider).await;
-    let deployment = deployment(settings, windows)?;
+    let given = settings;
+    let listed = model::list_once_there(settings, &*provider, &listener).await;
+    let settings = &model::chosen(settings, &listed)?;
+    let deployment = deployment(settings, windows(settings, &listed))?;
     let counter = Counter::for_model(&deployment.model);
     // Loading a tokenizer takes a moment, and so do the tables of the first compaction: in the background, not in a
     // turn.
@@ -238,7 +241,7 @@ pub async fn start_with_extensions(
     }
     let running = serve(listener, app.clone()).context("serve")?;
     let notice = Duration::from_secs(listen.shutdown_notice_secs);
-    let (grace, settings) = (Duration::from_secs(listen.shutdown_grace_secs), settings.clone().into());
+    let (grace, settings) = (Duration::from_secs(listen.shutdown_grace_secs), given.clone().into());
     Ok(Service { running, app, registry, store, server_tools, notice, grace, settings })
 }
 

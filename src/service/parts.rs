@@ -1,5 +1,6 @@
 //! Builds the parts of a server from its settings: provider, windows, webhooks, deployment.
 
+use super::model::{List, is_same};
 use crate::{
     clock::{Clock, SystemClock},
     config::{ContextCutRule, ContextEstimator, ProviderKind, Settings},
@@ -30,9 +31,6 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Most bytes of the file with the approval policy: many times what its rules can have.
 const APPROVALS_BYTES_MAX: u64 = 1024 * 1024;
-
-/// Time limit for the provider's model list at startup; without it the table of known models is used.
-const LIST_TIME: Duration = Duration::from_secs(5);
 
 /// Creates the provider that the settings name.
 ///
@@ -65,30 +63,31 @@ pub fn provider(settings: &Settings) -> anyhow::Result<Arc<dyn Provider>> {
     })
 }
 
-/// Returns the known windows: those in the settings and those in the provider's list. The list is requested even if the
+/// Returns the known windows: those in the settings and those in the provider's list. The list counts even if the
 /// window of the deployment's own model is set: a summariser and the models that sessions choose have their own.
-pub(crate) async fn windows(settings: &Settings, provider: &dyn Provider) -> Windows {
+pub(crate) fn windows(settings: &Settings, listed: &List) -> Windows {
     let own = settings.model.model_name();
-    let is_set = windows_of(settings, Vec::new()).window(own).is_some();
-    let unlisted = |why: String| {
-        if is_set {
-            tracing::info!("{why}");
-        } else {
-            tracing::warn!("{why}");
+    let mut listed: Vec<(String, Option<u64>)> = match listed {
+        Ok(models) => models.iter().map(|model| (model.id.clone(), model.window_tokens)).collect(),
+        Err(fault) => {
+            let why = format!("the model server does not list its models ({}): {}", fault.code, fault.message);
+            if windows_of(settings, Vec::new()).window(own).is_some() {
+                tracing::info!("{why}");
+            } else {
+                tracing::warn!("{why}");
+            }
+            Vec::new()
         }
-        Vec::new()
-    };
-    let mut listed: Vec<(String, Option<u64>)> = match tokio::time::timeout(LIST_TIME, provider.models()).await {
-        Ok(Ok(models)) => models.into_iter().map(|model| (model.id, model.window_tokens)).collect(),
-        Ok(Err(fault)) => {
-            unlisted(format!("the model server does not list its models ({}): {}", fault.code, fault.message))
-        }
-        Err(_) => unlisted(format!("the model server did not list its models within {} s", LIST_TIME.as_secs())),
     };
     if settings.model.provider() == ProviderKind::Offline
         && let Some((_, window)) = listed.first().cloned()
     {
         // It accepts any name and always has its own window.
+        listed.push((own.to_owned(), window));
+    }
+    if !listed.iter().any(|(id, _)| id == own)
+        && let Some((_, window)) = listed.iter().find(|(id, _)| is_same(id, own)).cloned()
+    {
         listed.push((own.to_owned(), window));
     }
     windows_of(settings, listed)

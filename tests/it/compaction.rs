@@ -7,9 +7,11 @@ mod failure;
 mod form;
 mod held;
 mod ladder;
+mod one_slot;
 mod orders;
 mod overflow;
 mod prefix;
+mod rambling;
 mod thresholds;
 
 use crate::support::{

@@ -29,6 +29,7 @@ mod listing;
 mod mcp;
 #[cfg(feature = "postgres")]
 mod migrate;
+mod model_server;
 mod operating;
 mod original_faults;
 mod outcomes;

@@ -65,6 +65,7 @@ fn compacted(context: &Context, tokens: u64, model: &str, counter: Counter) -> a
         counted_by: counter.method(),
         summary_tokens_max: summary_tokens_max(window),
         answer_tokens_max: None,
+        reasons: false,
         earlier: None,
         details: None,
         file_tools: FileTools::default(),

@@ -229,7 +229,11 @@ impl Script {
                         let answer = Box::new(self.hooks[at].clone());
                         inputs.push_back(Input::HookAnswered { call_id: called.call.call_id, answer });
                     }
-                    Effect::CancelHook(_) | Effect::Calibrate { .. } | Effect::ContextCut { .. } | Effect::Emit(_) => {}
+                    Effect::CancelHook(_)
+                    | Effect::Calibrate { .. }
+                    | Effect::ContextCut { .. }
+                    | Effect::Emit(_)
+                    | Effect::Hurry(_) => {}
                     Effect::CallTool(_) | Effect::CancelTool(_) | Effect::ToolsRefused(_) | Effect::CallWritten(_) => {
                         unreachable!("this server has no tools")
                     }

@@ -74,6 +74,16 @@ impl Server {
         Self::of(&settings, provider, store).await
     }
 
+    /// Returns why a server that uses the model server at this address does not start.
+    pub(crate) async fn refusal(base_url: &str, settings: &[(&str, &str)]) -> String {
+        let settings = read(&[&[("OPENAI_BASE_URL", base_url)], settings].concat());
+        let provider = service::provider(&settings).unwrap_or_else(|error| panic!("{error:#}"));
+        match service::start(&settings, provider, Arc::new(MemoryStore::new())).await {
+            Ok(_) => panic!("it starts"),
+            Err(error) => format!("{error:#}"),
+        }
+    }
+
     /// Starts a server with parsed settings.
     pub(crate) async fn of(settings: &Settings, provider: Arc<dyn Provider>, store: Arc<dyn SessionStore>) -> Self {
         let service = service::start(settings, provider, store).await.unwrap_or_else(|error| panic!("{error:#}"));

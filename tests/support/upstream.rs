@@ -10,7 +10,8 @@ mod reply;
 
 pub(crate) use reply::{Finish, Reply, Step};
 
-use reseed::provider::openai::Api;
+use futures_util::FutureExt as _;
+use reseed::provider::{openai::Api, scripted::Gate};
 use serde_json::{Value, json};
 use std::{
     net::SocketAddr,
@@ -32,12 +33,18 @@ pub(crate) struct Setup {
     pub(crate) count: fn(&Value) -> u64,
     /// The response to `GET /models`.
     pub(crate) models: Value,
+    /// The response to llama.cpp's `GET /props`, if the server has it.
+    pub(crate) props: Option<Value>,
+    /// Until it is open, the server loads its model and refuses everything.
+    pub(crate) loading: Option<Gate>,
+    /// True if it works on one request at a time: others wait.
+    pub(crate) has_one_slot: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let models = json!({ "object": "list", "data": [{ "id": "test-model", "object": "model" }] });
-        Self { window_tokens: None, count: check::tokens, models }
+        Self { window_tokens: None, count: check::tokens, models, props: None, loading: None, has_one_slot: false }
     }
 }
 
@@ -119,6 +126,7 @@ struct Shared {
     script: Mutex<Script>,
     seen: Mutex<Seen>,
     counts: watch::Sender<Counts>,
+    slot: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -161,6 +169,7 @@ impl Upstream {
             script: Mutex::new(Box::new(script)),
             seen: Mutex::default(),
             counts: watch::Sender::new(Counts::default()),
+            slot: tokio::sync::Mutex::default(),
         });
         let serving = shared.clone();
         let accepting = tokio::spawn(async move {
@@ -229,7 +238,17 @@ async fn serve(mut socket: TcpStream, shared: Arc<Shared>) {
     let _ = socket.set_nodelay(true);
     while let Some((line, headers, body)) = read_request(&mut socket).await {
         let reply = shared.reply(&line, headers, &body);
-        if let Played::HungUp = play(reply, &mut socket).await {
+        let is_answer = shared.setup.has_one_slot && line.starts_with("POST");
+        let slot = match is_answer {
+            true => tokio::select! {
+                slot = shared.slot.lock() => Some(slot),
+                () = closed(&mut socket) => None,
+            },
+            false => None,
+        };
+        let played = if is_answer && slot.is_none() { Played::HungUp } else { play(reply, &mut socket).await };
+        drop(slot);
+        if let Played::HungUp = played {
             shared.counts.send_modify(|counts| counts.hung_up += 1);
             return;
         }
@@ -267,9 +286,17 @@ async fn read_request(socket: &mut TcpStream) -> Option<(String, Vec<(String, St
 impl Shared {
     /// Chooses the reply, checks and records the request.
     fn reply(&self, line: &str, headers: Vec<(String, String)>, body: &[u8]) -> Vec<Step> {
+        if self.setup.loading.as_ref().is_some_and(|loading| loading.passed().now_or_never().is_none()) {
+            let error = json!({ "code": 503, "message": "Loading model", "type": "unavailable_error" });
+            return Reply::json(503, &json!({ "error": error })).steps(Api::Chat, (0, 0));
+        }
         let api = match line.split(' ').take(2).collect::<Vec<_>>()[..] {
             ["POST", "/v1/chat/completions"] => Api::Chat,
             ["POST", "/v1/responses"] => Api::Responses,
+            ["GET", "/props"] if self.setup.props.is_some() => {
+                let props = self.setup.props.clone().unwrap_or_default();
+                return Reply::json(200, &props).steps(Api::Chat, (0, 0));
+            }
             ["GET", "/v1/models"] => return Reply::json(200, &self.setup.models).steps(Api::Chat, (0, 0)),
             _ => return Reply::error(404, r#"{"detail":"Not Found"}"#).steps(Api::Chat, (0, 0)),
         };

@@ -93,6 +93,22 @@ pub enum Input {
         /// What was shown of the answer.
         shown: Vec<Part>,
     },
+    /// A background summary makes way for users' requests: it is not asked for until they are answered. Its time limit
+    /// stands still.
+    MadeWay {
+        /// The request.
+        request: RequestId,
+    },
+    /// A background summary that made way is asked for now.
+    AskedAgain {
+        /// The request.
+        request: RequestId,
+    },
+    /// The running turn's request waited behind a summary of this session at the model server.
+    WaitedBehindSummary {
+        /// How long.
+        millis: u64,
+    },
     /// A request was stopped, as [`Effect::CancelModel`] asked.
     Cancelled {
         /// The request.
@@ -171,6 +187,8 @@ pub enum Effect {
     Emit(EphemeralEvent),
     /// Send a request to the model.
     CallModel(Box<CallModel>),
+    /// Somebody waits for this summary from now on: it makes way no more.
+    Hurry(RequestId),
     /// Stop a request and report what was shown of its answer ([`Input::Cancelled`]).
     CancelModel(RequestId),
     /// Call a hook. An awaited answer arrives as [`Input::HookAnswered`], or, from a client's hook, as its
@@ -269,4 +287,6 @@ pub struct CallModel {
     pub shown_as: Option<(EntryId, TurnId)>,
     /// True if the answer is shown only once it is complete: a hook may change it first.
     pub withheld: bool,
+    /// True if nobody waits for the answer: the request makes way for those of users.
+    pub makes_way: bool,
 }

@@ -173,6 +173,11 @@ impl AgentLoop {
             (_, Input::Failed { request, fault, .. }) if self.compaction.is_running(request) => {
                 self.compacting().on_summary_fault(&fault)
             }
+            (_, Input::MadeWay { request }) if self.compaction.is_running(request) => self.compaction.makes_way(),
+            (_, Input::AskedAgain { request }) if self.compaction.is_running(request) => {
+                self.compaction.is_asked_again(&self.ws);
+            }
+            (_, Input::WaitedBehindSummary { millis }) => self.compaction.waited_behind(&self.ws, millis),
             (Stage::Leaving, Input::Answered { request, answer }) if self.navigation.asks(request) => {
                 let arrival = self.navigation.on_branch_summary(&mut self.ws, &answer);
                 self.arrive(arrival);
@@ -203,6 +208,7 @@ impl AgentLoop {
             (_, Input::Abandon(error)) => self.on_stop(error, TurnStatus::Cancelled),
             // Stale responses to a cancelled request or to an older loop's request.
             (_, Input::Answered { .. } | Input::Failed { .. } | Input::Cancelled { .. }) => {}
+            (_, Input::MadeWay { .. } | Input::AskedAgain { .. }) => {}
             (_, Input::ToolAnswered { .. }) => {}
         }
     }

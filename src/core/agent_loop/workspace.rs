@@ -179,6 +179,11 @@ impl Workspace {
         self.push(Effect::Emit(event));
     }
 
+    /// Sends a request for a summary to the model; it makes way for users' requests if nobody waits for it.
+    pub(super) fn call_for_summary(&mut self, body: ModelRequest, makes_way: bool) -> RequestId {
+        self.call(body, None, false, makes_way)
+    }
+
     /// Sends a request to the model; its answer is streamed as `shown_as`, or only shown once complete if `withheld`.
     pub(super) fn call_model(
         &mut self,
@@ -186,9 +191,19 @@ impl Workspace {
         shown_as: Option<(EntryId, TurnId)>,
         withheld: bool,
     ) -> RequestId {
+        self.call(body, shown_as, withheld, false)
+    }
+
+    fn call(
+        &mut self,
+        body: ModelRequest,
+        shown_as: Option<(EntryId, TurnId)>,
+        withheld: bool,
+        makes_way: bool,
+    ) -> RequestId {
         let request = RequestId(self.next_request);
         self.next_request += 1;
-        self.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as, withheld })));
+        self.push(Effect::CallModel(Box::new(CallModel { request, body, shown_as, withheld, makes_way })));
         request
     }
 

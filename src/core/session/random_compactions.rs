@@ -290,6 +290,7 @@ impl World {
             counter: self.counter,
             counted_by: self.counter.method(),
             summary_tokens_max,
+            reasons: false,
             answer_tokens_max: None,
             earlier: earlier.as_ref().map(|(_, compaction)| *compaction),
             details: None,

@@ -110,6 +110,7 @@ impl World {
             counter: self.counter,
             counted_by: self.counter.method(),
             summary_tokens_max: summary_tokens_max(WINDOW_TOKENS),
+            reasons: false,
             answer_tokens_max: None,
             earlier: earlier.as_ref(),
             details: earlier.as_ref().and_then(|earlier| earlier.details.clone()),

@@ -66,6 +66,13 @@ impl Connection {
         self.transport.open(sending).await
     }
 
+    /// Returns what llama.cpp's server says about itself, which it does beside `/v1`.
+    pub(super) async fn props(&self) -> Result<Vec<u8>, ModelFault> {
+        let config = self.client.config();
+        let root = config.api_base().trim_end_matches("/v1");
+        self.transport.list(format!("{root}/props"), config.headers()).await
+    }
+
     /// Returns the body of the model list.
     pub(super) async fn list(&self) -> Result<Vec<u8>, ModelFault> {
         let config = self.client.config();

@@ -29,7 +29,7 @@ pub use crate::config::ApiChoice;
 pub use options::{Api, InvalidOptions, OPENAI_BASE_URL, OpenAiOptions};
 
 use super::{
-    AnswerFuture, DeltaSink, ModelsFuture, Provider,
+    AnswerFuture, DeltaSink, ModelsFuture, Provider, Slots,
     fault::fault,
     retry::{Attempts, Failed, RetryPolicy},
     upstream::{Decoder, read_answer},
@@ -48,6 +48,13 @@ use reseed_protocol::{ErrorCode, Part};
 use responses_request::ResponsesRequest;
 use responses_stream::ResponsesStream;
 use serde::Serialize;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+/// Longest wait for what llama.cpp's server says about itself: it answers at once or not at all.
+const PROPS_TIME: Duration = Duration::from_secs(2);
 
 /// A provider for one server.
 #[derive(Debug)]
@@ -58,6 +65,8 @@ pub struct OpenAi {
     adaptations: Adaptations,
     /// Identifies the server in what it gets back, without naming its address.
     server: String,
+    /// The requests that the server works on at a time, if it said so; else 0.
+    slots: AtomicU64,
 }
 
 impl OpenAi {
@@ -70,7 +79,7 @@ impl OpenAi {
         let api = options.api.at(connection.at_openai());
         let adaptations = Adaptations::at(connection.host());
         let server = format!("{:016x}", fingerprint(connection.base_url().as_bytes()));
-        Ok(Self { connection, api, retry: options.retry, adaptations, server })
+        Ok(Self { connection, api, retry: options.retry, adaptations, server, slots: AtomicU64::new(0) })
     }
 
     /// Returns the API it speaks.
@@ -190,8 +199,29 @@ impl Provider for OpenAi {
     fn models(&self) -> ModelsFuture<'_> {
         Box::pin(async move {
             let body = self.connection.list().await?;
-            models::read(&body)
-                .ok_or_else(|| fault(ErrorCode::UpstreamMalformed, "/models did not return a model list"))
+            let mut listed = models::read(&body)
+                .ok_or_else(|| fault(ErrorCode::UpstreamMalformed, "/models did not return a model list"))?;
+            // Its list may give the window that the model was trained with instead of the one that it serves.
+            if models::is_llama_cpp(&body)
+                && let [only] = &mut listed[..]
+                && let Ok(Ok(body)) = tokio::time::timeout(PROPS_TIME, self.connection.props()).await
+            {
+                let props = models::read_props(&body);
+                only.window_tokens = props.window_tokens.or(only.window_tokens);
+                if let Some(slots) = props.slots {
+                    self.slots.store(slots, Ordering::Relaxed);
+                }
+            }
+            Ok(listed)
         })
+    }
+
+    fn slots(&self) -> Slots {
+        match self.slots.load(Ordering::Relaxed) {
+            _ if self.connection.at_openai() => Slots::Several,
+            0 => Slots::Unknown,
+            1 => Slots::One,
+            _ => Slots::Several,
+        }
     }
 }

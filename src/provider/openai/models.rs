@@ -19,6 +19,28 @@ const WINDOW_FIELDS: &[&str] = &[
     "/meta/n_ctx_train", // old llama-server, which only reports the training window
 ];
 
+/// What llama.cpp's server says about itself in `GET /props`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Props {
+    /// The requests that it works on at a time.
+    pub(super) slots: Option<u64>,
+    /// The window of each.
+    pub(super) window_tokens: Option<u64>,
+}
+
+/// Reads `GET /props`.
+pub(super) fn read_props(body: &[u8]) -> Props {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let number = |field: &str| body.pointer(field)?.as_u64().filter(|&n| n > 0);
+    Props { slots: number("/total_slots"), window_tokens: number("/default_generation_settings/n_ctx") }
+}
+
+/// Returns true if a list is of llama.cpp's server.
+pub(super) fn is_llama_cpp(body: &[u8]) -> bool {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    body["data"].as_array().is_some_and(|list| list.iter().any(|model| model["owned_by"] == "llamacpp"))
+}
+
 /// Most models read from a list; the largest known has some hundreds.
 const MODELS_MAX: usize = 10_000;
 
@@ -38,6 +60,24 @@ fn model(entry: &Value) -> Option<ListedModel> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_llama_cpp_says_of_itself_is_read() {
+        for (body, slots, window_tokens) in [
+            (
+                r#"{"default_generation_settings":{"id":0,"n_ctx":3072,"params":{}},"total_slots":1}"#,
+                Some(1),
+                Some(3_072),
+            ),
+            (r#"{"total_slots":4}"#, Some(4), None),
+            (r#"{"total_slots":0,"default_generation_settings":{"n_ctx":0}}"#, None, None),
+            ("<html>", None, None),
+        ] {
+            assert_eq!(read_props(body.as_bytes()), Props { slots, window_tokens }, "{body}");
+        }
+        assert!(is_llama_cpp(br#"{"data":[{"id":"m","owned_by":"llamacpp"}]}"#));
+        assert!(!is_llama_cpp(br#"{"data":[{"id":"m","owned_by":"vllm"}]}"#) && !is_llama_cpp(b"x"));
+    }
 
     #[test]
     fn every_servers_list_is_read() {

@@ -409,7 +409,10 @@ fn nothing_said(ending: Ending) -> ModelFault {
             fault.overflow.prompt_tokens = prompt_tokens;
             fault
         }
-        (StopReason::Length, _) => fault(ErrorCode::UpstreamEmpty, "the output limit was reached before any text"),
+        (StopReason::Length, _) => {
+            let fault = fault(ErrorCode::UpstreamEmpty, "the output limit was reached before any text");
+            ModelFault { ran_out: true, ..fault }
+        }
         _ => fault(ErrorCode::UpstreamEmpty, "it finished without text or calls"),
     }
 }

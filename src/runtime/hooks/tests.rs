@@ -6,7 +6,7 @@ use crate::{
     core::agent_loop::Deployment,
     hooks::{Hook, on},
     provider::scripted::Scripted,
-    runtime::{shared::Parts, stored_shares::StoredBounds},
+    runtime::{shared::Parts, slots::Slots, stored_shares::StoredBounds},
     store::memory::MemoryStore,
     tools::Toolset,
 };
@@ -26,6 +26,7 @@ fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, mpsc::Sender<Box<Message>>, m
     let parts =
         Parts::new(Arc::new(Scripted::new()), Hooks::new(hooks).unwrap(), Toolset::default(), Deployment::default());
     let shared = Shared {
+        slots: Slots::new(crate::provider::Slots::Several),
         shares: Arc::default(),
         stored: StoredBounds::default(),
         store: Arc::new(MemoryStore::new()),

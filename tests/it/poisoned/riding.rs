@@ -68,6 +68,7 @@ fn ridden(history: &Poisoned, answer: &str) -> (ModelRequest, ModelRequest, Opti
         counter,
         counted_by: counter.method(),
         summary_tokens_max: summary_tokens_max(WINDOW_TOKENS),
+        reasons: false,
         answer_tokens_max: None,
         earlier: path[0].compaction(),
         details: None,

@@ -78,7 +78,7 @@ impl Compactor {
             form,
             generation: ws.generation + 1,
             duration_ms: basis.duration_ms(ws.now),
-            paused_ms: waited_since.map_or(0, |since| ws.now.millis_since(since)),
+            paused_ms: self.paused_ms(ws, waited_since),
             summary_usage: usage,
             cached_tokens_lost: before.cached_tokens,
             retained,

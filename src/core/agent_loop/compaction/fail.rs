@@ -3,6 +3,7 @@
 //! | what failed | what follows |
 //! | --- | --- |
 //! | the answer: no usable summary, empty or refused (`on_summary`, `on_summary_fault`) | the next attempt |
+//! | the output limit was reached before any text (`on_summary_fault`) | once: the same with room for reasoning |
 //! | the request was too large (`on_summary_fault`) | the next attempt, in smaller pieces if possible |
 //! | another fault, or the deadline (`on_summary_fault`, `on_compaction_tick`): | |
 //! | – a draft exists, somebody waits, or it is a preview | the next attempt |
@@ -56,6 +57,7 @@ impl Compacting<'_> {
                 }
                 running.job.too_large(fault.overflow.window_tokens);
             }
+            ErrorCode::UpstreamEmpty if fault.ran_out && running.job.leave_room_for_reasoning() => {}
             ErrorCode::UpstreamEmpty => running.job.fall_back("empty"),
             ErrorCode::ContentFiltered => running.job.fall_back("refused"),
             code if running.job.has_draft() => running.job.fall_back(code.as_str()),
@@ -153,7 +155,7 @@ impl Compacting<'_> {
         self.hooks.cancel_compaction_hooks(self.ws);
         if let Some(running) = self.compaction.work.take_running() {
             let background = running.is_in_background();
-            let Running { request, job, purpose, waited_since, source } = running;
+            let Running { request, job, purpose, waited_since, source, .. } = running;
             self.ws.push(Effect::CancelModel(request));
             match purpose {
                 JobPurpose::Preview(caller) => self.ws.reply(&caller, self.ws.ending_or(error.clone())),
@@ -228,7 +230,7 @@ impl Compactor {
             background: spent.background,
             failed_rungs: spent.failed,
             duration_ms: spent.duration_ms,
-            paused_ms: spent.paused_ms,
+            paused_ms: spent.paused_ms.saturating_add(std::mem::take(&mut self.carried.waited_behind_ms)),
             summary_usage: spent.unused,
             error,
         };

@@ -15,6 +15,8 @@ pub(crate) struct CompactionMemory {
     pub(super) breaker: CircuitBreaker,
     /// A previewed compaction that may be applied.
     pub(super) preview: Option<Box<Prepared>>,
+    /// How long turns have waited behind the summary of a compaction that has not ended.
+    pub(super) waited_behind_ms: u64,
 }
 
 /// A compaction that was shown and may be applied.

@@ -134,9 +134,9 @@ impl Compactor {
         self.work.running().and_then(Running::preview_of)
     }
 
-    /// Returns the deadline of the running job.
+    /// Returns the deadline of the running job; none while its request makes way for others.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
-        self.work.running().map(|running| running.job.deadline)
+        self.work.running().filter(|running| !running.makes_way).map(|running| running.job.deadline)
     }
 
     /// Returns true if a compaction was ordered and has not started.

@@ -17,7 +17,7 @@ use crate::{
     session::SessionTree,
 };
 use reseed_protocol::{
-    EntryData, EntryId, ErrorBody, ErrorCode, Message, UsageSource,
+    EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, UsageSource,
     entry::{Compaction, CompactionDetails},
     event::CompactionTrigger,
 };
@@ -218,6 +218,7 @@ impl Workspace {
             counted_by: self.prompt.counter().method(),
             summary_tokens_max: self.summary_tokens_max(),
             answer_tokens_max: summaries.answer_tokens_max,
+            reasons: self.reasons(model),
             earlier: None,
             details: None,
             file_tools: self.deployment.file_tools.clone(),
@@ -281,6 +282,16 @@ impl Workspace {
                 .as_ref()
                 .is_some_and(|usage| usage.source == UsageSource::Reported && usage.cached_tokens > 0);
             cached && message.model.as_ref() == Some(model)
+        })
+    }
+
+    /// Returns true if this model has reasoned in an answer on this path.
+    fn reasons(&self, model: &str) -> bool {
+        self.session.tree.path().iter().rev().filter_map(|node| node.entry.message()).any(|message| {
+            let counted =
+                message.usage.as_ref().and_then(|usage| usage.reasoning_tokens).is_some_and(|tokens| tokens > 0);
+            let shown = || message.content.iter().any(|part| matches!(part, Part::Reasoning { .. }));
+            message.model.as_deref() == Some(model) && (counted || shown())
         })
     }
 

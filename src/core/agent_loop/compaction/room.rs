@@ -1,7 +1,7 @@
 //! Room for a request that would not fit, or that the provider refused as too large.
 
 use crate::agent_loop::compaction::work::{JobPurpose, Need, Source};
-use crate::agent_loop::{compaction::Compacting, compaction::Compactor, workspace::Workspace};
+use crate::agent_loop::{compaction::Compacting, compaction::Compactor, io::Effect, workspace::Workspace};
 use crate::context::{RequestCount, breaker::Permit, compaction::Order, cut::must_stay, structure::Structure};
 use reseed_protocol::{ErrorBody, ErrorCode, event::CompactionTrigger};
 
@@ -64,6 +64,9 @@ impl Compacting<'_> {
         if matches!(running.purpose, JobPurpose::Preview(_)) {
             self.void_running("the conversation needs room now");
             return false;
+        }
+        if running.can_wait() {
+            self.ws.push(Effect::Hurry(running.request));
         }
         running.waited_since.get_or_insert(self.ws.now);
         self.compaction.awaited = true;

@@ -13,7 +13,7 @@ use crate::{
     model::ModelRequest,
 };
 use reseed_protocol::{
-    EntryId,
+    EntryId, Timestamp,
     event::{CompactionProgress, CompactionRung, CompactionStarted, CompactionTrigger, EphemeralEvent},
     reply::RunningCompaction,
 };
@@ -41,7 +41,7 @@ impl Compacting<'_> {
                 background,
             }));
         }
-        let mut running = Running { request: RequestId(0), job, purpose, waited_since: None, source };
+        let mut running = Running { request: RequestId(0), job, purpose, waited_since: None, source, makes_way: false };
         if !running.is_in_background()
             && (self.ws.session.state.turn.is_some() || !self.ws.session.state.queue.is_empty())
         {
@@ -59,7 +59,8 @@ impl Compacting<'_> {
         loop {
             match running.job.advance() {
                 Next::Ask(body) => {
-                    running.request = self.ws.ask_for_summary(&running.job, *body, PHASE);
+                    running.request = self.ws.ask_for_summary(&running.job, *body, PHASE, running.can_wait());
+                    running.makes_way = false;
                     if !running.is_in_background() && !self.ws.is_over() {
                         self.compaction.awaited = true;
                     }
@@ -136,6 +137,35 @@ impl Compactor {
         }
     }
 
+    /// Notes that the running job's request makes way for others: its time limit stands still.
+    pub(crate) fn makes_way(&mut self) {
+        if let Some(running) = self.work.running_mut() {
+            running.makes_way = true;
+        }
+    }
+
+    /// Notes that the running job's request is asked again: its time limit starts anew.
+    pub(crate) fn is_asked_again(&mut self, ws: &Workspace) {
+        if let Some(running) = self.work.running_mut() {
+            running.makes_way = false;
+            running.job.deadline = ws.now.plus_millis(ws.deployment.summaries.timeout_ms);
+        }
+    }
+
+    /// Notes that a turn's request waited behind the summary of the compaction in progress.
+    pub(crate) fn waited_behind(&mut self, ws: &Workspace, millis: u64) {
+        if self.work.running().is_none() && self.work.ready().is_none() && ws.session.held.is_none() {
+            return;
+        }
+        self.carried.waited_behind_ms = self.carried.waited_behind_ms.saturating_add(millis);
+    }
+
+    /// Returns how long users were paused by a compaction that ends now.
+    pub(super) fn paused_ms(&mut self, ws: &Workspace, waited_since: Option<Timestamp>) -> u64 {
+        let waited = waited_since.map_or(0, |since| ws.now.millis_since(since));
+        waited.saturating_add(std::mem::take(&mut self.carried.waited_behind_ms))
+    }
+
     /// Notes that nobody waits for the running job any more.
     pub(crate) fn wait_no_more(&mut self) {
         if let Some(running) = self.work.running_mut() {
@@ -192,8 +222,9 @@ impl Workspace {
         after.saturating_add(least) <= before
     }
 
-    /// Requests a job's next summary and reports its progress.
-    pub(crate) fn ask_for_summary(&mut self, job: &Job, body: ModelRequest, phase: &str) -> RequestId {
+    /// Requests a job's next summary and reports its progress. If nobody waits for it, it makes way for users' requests
+    /// where the model server works on one at a time.
+    pub(crate) fn ask_for_summary(&mut self, job: &Job, body: ModelRequest, phase: &str, makes_way: bool) -> RequestId {
         let (done, total) = job.progress();
         self.emit(EphemeralEvent::CompactionProgress(CompactionProgress {
             job_id: job.order.job_id.clone(),
@@ -201,6 +232,6 @@ impl Workspace {
             done,
             total,
         }));
-        self.call_model(body, None, false)
+        self.call_for_summary(body, makes_way)
     }
 }

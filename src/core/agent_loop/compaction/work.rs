@@ -145,6 +145,8 @@ pub(crate) struct Running {
     pub(crate) waited_since: Option<Timestamp>,
     /// The source that it is made from.
     pub(crate) source: Source,
+    /// True while its request makes way for others.
+    pub(crate) makes_way: bool,
 }
 
 /// A finished compaction.

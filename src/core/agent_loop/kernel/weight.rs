@@ -44,6 +44,7 @@ impl AgentLoop {
             Input::Seeded | Input::Recovered | Input::Go => self.compaction.is_ordered() || is_near(),
             Input::ToolsOffered(_) | Input::ToolAnswered { .. } => is_near(),
             Input::ToolProgressed { .. } => false,
+            Input::MadeWay { .. } | Input::AskedAgain { .. } | Input::WaitedBehindSummary { .. } => false,
             Input::Cancelled { .. } | Input::HooksOffered(_) | Input::HostLeft | Input::AskAgain { .. } => false,
             Input::Reconfigured(_) | Input::Hold(_) | Input::Stop(_) | Input::Abandon(_) => false,
         }

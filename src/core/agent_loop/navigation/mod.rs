@@ -161,7 +161,7 @@ impl Navigation {
     pub(crate) fn leave(&mut self, ws: &mut Workspace, mut leaving: Box<Move>) -> Option<Box<Arrival>> {
         match leaving.job.advance() {
             Next::Ask(body) => {
-                let request = ws.ask_for_summary(&leaving.job, *body, PHASE);
+                let request = ws.ask_for_summary(&leaving.job, *body, PHASE, false);
                 self.leaving = Some((request, leaving));
                 None
             }
@@ -196,7 +196,7 @@ impl Navigation {
         if is_answer || leaving.job.is_completing() {
             if fault.code == ErrorCode::ContextOverflow {
                 leaving.job.too_large(fault.overflow.window_tokens);
-            } else {
+            } else if !(fault.ran_out && leaving.job.leave_room_for_reasoning()) {
                 leaving.job.fall_back(fault.code.as_str());
             }
             return self.leave(ws, leaving);

@@ -190,7 +190,7 @@ impl World {
                 }
                 Effect::CallHook(call) => self.asked(*call),
                 Effect::CancelHook(id) => self.hush(id),
-                Effect::ToolsRefused(_) | Effect::CallWritten(_) | Effect::ContextCut { .. } => {}
+                Effect::ToolsRefused(_) | Effect::CallWritten(_) | Effect::ContextCut { .. } | Effect::Hurry(_) => {}
                 Effect::CallTool(call) => self.tool_started(*call),
                 Effect::CancelTool(id) => self.running.retain(|running| *running != id),
                 Effect::Emit(_) | Effect::Calibrate { .. } => {}

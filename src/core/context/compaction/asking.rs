@@ -35,11 +35,12 @@ const HALVINGS_MAX: u32 = 3;
 /// Minimum and maximum tokens of a summary; in between, an eighth of the window.
 const SUMMARY_TOKENS: (u64, u64) = (256, 4_096);
 
-/// Maximum tokens of an answer that contains a summary: models that reason first do so within it.
-const ANSWER_TOKENS_MAX: u64 = 16_384;
+/// Output tokens per requested word: a word has one to two tokens in most languages, and twice of what is wanted may
+/// come. A model that rambles is cut off there instead of at the deadline.
+const ANSWER_TOKENS_PER_WORD: u64 = 4;
 
-/// Minimum room for an answer in a cached-prefix request, so that a model that reasons first is not cut off.
-const ANSWER_TOKENS_MIN: u64 = 2_048;
+/// Maximum tokens of an answer of a model that reasons first.
+const REASONED_TOKENS_MAX: u64 = 16_384;
 
 /// Maximum tokens that quoting adds to a block: its head, the blank line after it, a note of what was cut.
 const BLOCK_TOKENS: u64 = 16;
@@ -66,7 +67,7 @@ pub(super) struct Task {
     pub(super) window_tokens: u64,
     /// Maximum tokens of the summary.
     pub(super) summary_tokens_max: u64,
-    /// Maximum tokens of the answer, if set.
+    /// Maximum tokens of the answer, if set (`SUMMARY_OUTPUT_TOKENS`).
     pub(super) answer_tokens_max: Option<u64>,
     /// What the summary should focus on.
     pub(super) instructions: Option<String>,
@@ -81,6 +82,8 @@ pub(super) struct Task {
     /// True if the summarised messages end within a turn.
     pub(super) split_turn: bool,
     pub(super) delimiter: String,
+    /// True if the model reasons before it answers, as far as is known: its answers need room for that.
+    pub(super) reasons: bool,
     /// The messages to summarise, oldest first.
     pub(super) messages: Vec<Arc<Message>>,
     /// Their tokens as counted by the same counter; `None` if another one counted them.
@@ -262,6 +265,18 @@ impl Asking {
         u32::try_from((self.task.summary_tokens_max / 2).min(SUMMARY_WORDS_MAX)).unwrap_or(u32::MAX)
     }
 
+    /// Returns the tokens that the model may write.
+    fn answer_tokens_max(&self) -> u64 {
+        match self.task.answer_tokens_max {
+            Some(tokens) => tokens,
+            None if self.task.reasons => REASONED_TOKENS_MAX.max(self.task.summary_tokens_max),
+            // Nothing is known about the length that a prompt of the operator's or a client's asks for.
+            None if matches!(self.task.form(), Form::Replaced(_)) => 2 * self.task.summary_tokens_max,
+            // The headings alone take a tenth of the smallest summary.
+            None => (ANSWER_TOKENS_PER_WORD * u64::from(self.words_max())).max(2 * SUMMARY_TOKENS.0),
+        }
+    }
+
     fn prompt(&self, blocks: &[String]) -> String {
         summary::prompt(PromptParts {
             blocks,
@@ -331,11 +346,12 @@ impl Asking {
         let beside = |said: u64| self.room_beside(counter.text(&system) + said + counter.request_overhead());
         // If the known upper bound leaves room for the longest answer, the prompt is not recounted.
         let known = self.piece_tokens.map(|tokens| beside(tokens + counter.text(&self.prompt(&[]))));
-        let known = known.filter(|beside| *beside >= ANSWER_TOKENS_MAX);
+        let answer = self.answer_tokens_max();
+        let known = known.filter(|beside| *beside >= answer);
         let beside = known.unwrap_or_else(|| beside(counter.text(&prompt)));
         // Where a request was refused, its answer may have been what was too much: strict servers count it, too.
-        let most = if self.halvings > 0 { ANSWER_TOKENS_MAX.min(self.tokens_max / 2) } else { ANSWER_TOKENS_MAX };
-        let room = beside.clamp(self.task.summary_tokens_max, most.max(self.task.summary_tokens_max));
+        let most = if self.halvings > 0 { answer.min(self.tokens_max / 2) } else { answer };
+        let room = most.min(beside).max(self.task.summary_tokens_max.min(answer));
         let message = ContextMessage { entry_id: None, message: Arc::new(Message::user(prompt)) };
         let mut options = RequestOptions {
             max_output_tokens: Some(self.task.answer_tokens_max.unwrap_or(room)),
@@ -363,8 +379,7 @@ impl Asking {
         request.purpose = Purpose::Summary;
         let instruction = Arc::new(Message::user(self.riding(ride)));
         request.envelope.messages.uncached.push(ContextMessage { entry_id: None, message: instruction });
-        request.envelope.options.max_output_tokens =
-            Some(self.task.answer_tokens_max.unwrap_or(self.task.summary_tokens_max.max(ANSWER_TOKENS_MIN)));
+        request.envelope.options.max_output_tokens = Some(self.answer_tokens_max());
         let window = self.task.window_tokens;
         limit_answer(&mut request.envelope.options, self.riding_tokens(ride), window - window / 20);
         request

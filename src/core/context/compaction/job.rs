@@ -226,6 +226,15 @@ impl Job {
         }
     }
 
+    /// Asks for the same once more, with room for the model's reasoning: the output limit left none for a summary.
+    /// Returns `false` if there was such room before.
+    pub fn leave_room_for_reasoning(&mut self) -> bool {
+        match &mut self.at {
+            State::Asking(asking, _) => asking.leave_room_for_reasoning(),
+            _ => false,
+        }
+    }
+
     /// Continues by rule instead of with the model, for this reason.
     pub fn fall_back(&mut self, why: &str) {
         if let State::Asking(asking, _) = &mut self.at

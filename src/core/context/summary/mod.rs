@@ -15,6 +15,7 @@ mod garbage;
 mod kind;
 mod prompt;
 mod prose;
+mod repetition;
 mod retain;
 
 pub use crate::core::context::text::{
@@ -31,6 +32,7 @@ pub use prompt::{
     Form, INSTRUCTIONS_BYTES_MAX, InPlaceParts, InPlaceRequest, PromptParts, QuotedRequest, complete, in_place, prompt,
     read_in_place, read_prompt, system_prompt,
 };
+pub use repetition::{Repetition, before_repetition};
 pub use retain::{RepairBounds, Repaired, repair};
 
 use crate::core::context::text::escape::{TextKind, escape, unescape};

@@ -73,7 +73,7 @@ impl Fault {
             Self::Filtered => fault(ErrorCode::ContentFiltered),
             Self::Longer => Reply::text(summary(&[words(7, 8_000)])),
             Self::Garbage => Reply::text(words(3, 200).chars().rev().collect::<String>()),
-            Self::Repeating => Reply::text(summary(&["and so on and so forth"; 200])),
+            Self::Repeating => Reply::text(format!("{}\n", words(3, 60).chars().rev().collect::<String>()).repeat(20)),
             Self::Copied => Reply::text(summary(&transcript(request))),
             Self::Overflow => fault(ErrorCode::ContextOverflow),
             Self::RateLimited => fault(ErrorCode::UpstreamRateLimited),

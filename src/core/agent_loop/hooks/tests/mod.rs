@@ -195,7 +195,7 @@ impl World {
                         self.open.push_back((call.place, call.call));
                     }
                 }
-                Effect::ToolsRefused(_) | Effect::CallWritten(_) | Effect::ContextCut { .. } => {}
+                Effect::ToolsRefused(_) | Effect::CallWritten(_) | Effect::ContextCut { .. } | Effect::Hurry(_) => {}
                 Effect::CallTool(call) => self.took.push(format!("run {}", call.name)),
                 Effect::CancelTool(_) => self.took.push("stop tool".into()),
                 Effect::CancelHook(id) => {

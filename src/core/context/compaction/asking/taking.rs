@@ -9,13 +9,21 @@ use reseed_protocol::{Part, StopReason, entry::SummaryForm};
 
 impl Asking {
     /// Takes the model's summary of a piece, or of everything with a cached-prefix request. The model is asked once for
-    /// missing sections; after that the answer is taken as it is, if it is a summary.
+    /// missing sections; after that the answer is taken as it is, if it is a summary. Of an answer that repeats itself,
+    /// what precedes the repetition is taken so, and nothing more is asked for.
     ///
     /// # Errors
     /// Why it cannot be used.
     pub(in super::super) fn take(&mut self, answer: &Answer) -> Result<(), Why> {
+        if thought_too_long(answer) && self.leave_room_for_reasoning() {
+            return Ok(());
+        }
         let said = match said(answer) {
-            Ok(said) => said,
+            Ok(Said::Whole(said)) => said,
+            Ok(Said::BeforeRepetition(said)) => {
+                self.completed = true;
+                said
+            }
             Err(why) => return if self.settle() { Ok(()) } else { Err(why) },
         };
         if let Some(draft) = self.draft.take() {
@@ -45,6 +53,13 @@ impl Asking {
             }
             Err(unusable) => Err(why(unusable)),
         }
+    }
+
+    /// Asks for the same once more, with room for the model's reasoning. Returns `false` if there was such room before.
+    pub(in super::super) fn leave_room_for_reasoning(&mut self) -> bool {
+        let may_help = self.task.answer_tokens_max.is_none() && !self.task.reasons;
+        self.task.reasons = true;
+        may_help
     }
 
     /// Returns the text as it is, if it is a summary and not a copy.
@@ -96,20 +111,42 @@ impl Asking {
     }
 }
 
-/// Returns the text of a complete answer.
+/// The text of an answer.
+enum Said {
+    Whole(String),
+    /// The model repeats itself from here on.
+    BeforeRepetition(String),
+}
+
+/// Returns the text of a complete answer, or of one that repeats itself, up to there.
 ///
 /// # Errors
 /// Why there is none, as one word for programs.
-fn said(answer: &Answer) -> Result<String, Why> {
-    let text = |part: &Part| match part {
-        Part::Text { text } => Some(text.clone()),
-        _ => None,
-    };
-    match answer.stop_reason {
-        StopReason::Stop => Ok(answer.parts.iter().filter_map(text).collect()),
-        StopReason::Length => Err("truncated"),
+fn said(answer: &Answer) -> Result<Said, Why> {
+    let mut text = String::new();
+    for part in &answer.parts {
+        if let Part::Text { text: piece } = part {
+            text.push_str(piece);
+        }
+    }
+    let kept = summary::before_repetition(&text).map(str::to_owned);
+    match (answer.stop_reason, kept) {
+        (StopReason::Stop | StopReason::Length, Some(kept)) => Ok(Said::BeforeRepetition(kept)),
+        (StopReason::Stop, None) => Ok(Said::Whole(text)),
+        (StopReason::Length, None) => Err("truncated"),
         _ => Err("malformed"),
     }
+}
+
+/// Returns true if the model reasoned until its output was cut off.
+fn thought_too_long(answer: &Answer) -> bool {
+    let thinks = |part: &Part| match part {
+        Part::Reasoning { .. } => true,
+        Part::Text { text } => text.trim_start().starts_with("<think>"),
+        _ => false,
+    };
+    let counted = answer.usage.and_then(|usage| usage.reasoning_tokens).is_some_and(|tokens| tokens > 0);
+    answer.stop_reason == StopReason::Length && (counted || answer.parts.iter().any(thinks))
 }
 
 /// Returns why a text is not a summary, as one word for programs.

@@ -39,6 +39,8 @@ pub struct Surroundings<'a> {
     pub summary_tokens_max: u64,
     /// Maximum tokens of an answer that contains it, if set.
     pub answer_tokens_max: Option<u64>,
+    /// True if the model reasons before it answers, as far as is known.
+    pub reasons: bool,
     /// The compaction in effect.
     pub earlier: Option<&'a Compaction>,
     /// Files recorded by earlier compactions.
@@ -100,6 +102,7 @@ impl Job {
                 kind => kind,
             },
             split_turn: false,
+            reasons: around.reasons,
             delimiter: around.delimiter,
             messages: Vec::new(),
             messages_tokens: None,

@@ -1,0 +1,309 @@
+//! A model server that works on one request at a time: a summary in the background makes way for a user's request.
+//!
+//! Such a server would let a user wait for the end of a summary that nobody waits for. So the summary is held back
+//! while a turn's request is at the server, and withdrawn when one comes; it is asked for again once the server is
+//! free. A summary that somebody waits for never makes way.
+//!
+//! Whether the server is one of these it says itself ([`Slots`]), or its behaviour shows. If a turn's first word comes
+//! in the middle of a summary, it works on both. If the word comes after the summary, much later than usual, the turn
+//! has waited behind it; that time counts as a pause of the session.
+
+use crate::provider::Slots as Told;
+use reseed_protocol::SessionId;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::{sync::watch, time::Instant};
+
+/// The shortest wait behind a summary that shows something.
+const WAIT_MIN: Duration = Duration::from_secs(1);
+/// How many times longer than usual a turn must have waited when the summary ended.
+const WAIT_TIMES: u32 = 2;
+
+/// The requests at the model server.
+#[derive(Debug)]
+pub(super) struct Slots {
+    state: Mutex<State>,
+    /// True while a server that works on one request at a time is wanted by a user.
+    wanted: watch::Sender<bool>,
+}
+
+#[derive(Debug)]
+struct State {
+    slots: Told,
+    next: u64,
+    turns: BTreeMap<u64, Turn>,
+    summaries: BTreeMap<u64, Summary>,
+    /// The usual time to the first word of a turn, while there is no summary.
+    usual: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct Turn {
+    session: SessionId,
+    since: Instant,
+    /// True once its first word has come.
+    speaks: bool,
+    /// True if a summary was at the server at any time before its first word.
+    met: bool,
+    /// The end of the last summary that it may have waited behind, and whether that was its own session's.
+    behind: Option<(Instant, bool)>,
+    /// The time that it has waited behind a summary of its session.
+    waited: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct Summary {
+    session: SessionId,
+    speaks: bool,
+    /// True if a turn's first word came while it was speaking.
+    spoken_beside: bool,
+}
+
+impl Slots {
+    pub(super) fn new(told: Told) -> Arc<Self> {
+        let state = State { slots: told, next: 0, turns: BTreeMap::new(), summaries: BTreeMap::new(), usual: None };
+        Arc::new(Self { state: Mutex::new(state), wanted: watch::Sender::new(false) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change is complete before the lock is released.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state and tells those who wait for the server.
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let changed = change(&mut state);
+        let wanted = state.slots == Told::One && !state.turns.is_empty();
+        // Within the lock, so that the newest value stays.
+        self.wanted.send_if_modified(|told| std::mem::replace(told, wanted) != wanted);
+        changed
+    }
+
+    /// Notes that a turn's request goes to the server.
+    pub(super) fn turn(self: &Arc<Self>, session: SessionId) -> TurnAtWork {
+        let id = self.change(|state| state.turn(session, Instant::now()));
+        TurnAtWork { slots: self.clone(), id }
+    }
+
+    /// Notes that a request for a summary goes to the server.
+    pub(super) fn summary(self: &Arc<Self>, session: SessionId) -> SummaryAtWork {
+        let id = self.change(|state| state.summary(session));
+        SummaryAtWork { slots: self.clone(), id }
+    }
+
+    /// Returns true if a user wants the server, which works on one request at a time.
+    pub(super) fn is_wanted(&self) -> bool {
+        *self.wanted.borrow()
+    }
+
+    /// Waits until a user wants the server, or no user does.
+    pub(super) async fn until(&self, wanted: bool) {
+        // The sender lives as long as this.
+        let _ = self.wanted.subscribe().wait_for(|now| *now == wanted).await;
+    }
+}
+
+impl State {
+    fn next(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn turn(&mut self, session: SessionId, now: Instant) -> u64 {
+        let (id, met) = (self.next(), !self.summaries.is_empty());
+        self.turns.insert(id, Turn { session, since: now, speaks: false, met, behind: None, waited: None });
+        id
+    }
+
+    fn summary(&mut self, session: SessionId) -> u64 {
+        let id = self.next();
+        self.summaries.insert(id, Summary { session, speaks: false, spoken_beside: false });
+        self.turns.values_mut().filter(|turn| !turn.speaks).for_each(|turn| turn.met = true);
+        id
+    }
+
+    fn summary_speaks(&mut self, id: u64) {
+        let Some(summary) = self.summaries.get_mut(&id) else { return };
+        if summary.spoken_beside && self.slots != Told::Several {
+            tracing::info!("the model server works on several requests at a time");
+            self.slots = Told::Several;
+        }
+        summary.speaks = true;
+    }
+
+    fn summary_ends(&mut self, id: u64, now: Instant) {
+        let Some(summary) = self.summaries.remove(&id) else { return };
+        for turn in self.turns.values_mut().filter(|turn| !turn.speaks) {
+            turn.behind = Some((now, turn.session == summary.session));
+        }
+    }
+
+    fn turn_speaks(&mut self, id: u64, now: Instant) {
+        let Some(turn) = self.turns.get_mut(&id).filter(|turn| !turn.speaks) else { return };
+        turn.speaks = true;
+        for summary in self.summaries.values_mut().filter(|summary| summary.speaks) {
+            summary.spoken_beside = true;
+        }
+        let took = now.duration_since(turn.since);
+        if !turn.met {
+            self.usual = Some(self.usual.map_or(took, |usual| (usual * 3 + took) / 4));
+            return;
+        }
+        let (Some((ended, is_own)), Some(usual)) = (turn.behind, self.usual) else { return };
+        let (waited, after) = (ended.duration_since(turn.since), now.duration_since(ended));
+        let shows = waited >= WAIT_MIN.max(usual * WAIT_TIMES) && after <= waited && self.summaries.is_empty();
+        if !shows || self.slots == Told::Several {
+            return;
+        }
+        turn.waited = is_own.then_some(waited);
+        if self.slots == Told::Unknown {
+            self.slots = Told::One;
+            tracing::warn!(
+                waited_millis = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+                "a user waited behind a summary: the model server works on one request at a time; summaries in the \
+                 background make way from now on"
+            );
+        }
+    }
+}
+
+/// A turn's request at the server; it is gone when this is dropped.
+#[derive(Debug)]
+pub(super) struct TurnAtWork {
+    slots: Arc<Slots>,
+    id: u64,
+}
+
+impl TurnAtWork {
+    /// Notes that a piece of the answer has come.
+    pub(super) fn speaks(&self) {
+        self.slots.change(|state| state.turn_speaks(self.id, Instant::now()));
+    }
+
+    /// Returns the time that it has waited behind a summary of its session.
+    pub(super) fn waited(&self) -> Option<Duration> {
+        self.slots.lock().turns.get(&self.id)?.waited
+    }
+}
+
+impl Drop for TurnAtWork {
+    fn drop(&mut self) {
+        self.slots.change(|state| state.turns.remove(&self.id));
+    }
+}
+
+/// A request for a summary at the server; it is gone when this is dropped.
+#[derive(Debug)]
+pub(super) struct SummaryAtWork {
+    slots: Arc<Slots>,
+    id: u64,
+}
+
+impl SummaryAtWork {
+    /// Notes that a piece of the summary has come.
+    pub(super) fn speaks(&self) {
+        self.slots.change(|state| state.summary_speaks(self.id));
+    }
+}
+
+impl Drop for SummaryAtWork {
+    fn drop(&mut self) {
+        self.slots.change(|state| state.summary_ends(self.id, Instant::now()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(name: &str) -> SessionId {
+        name.parse().unwrap()
+    }
+
+    async fn after(secs: u64) {
+        tokio::time::advance(Duration::from_secs(secs)).await;
+    }
+
+    /// A turn alone that takes this long to its first word.
+    async fn usual(slots: &Arc<Slots>, secs: u64) {
+        let turn = slots.turn(session("a"));
+        after(secs).await;
+        turn.speaks();
+    }
+
+    /// A turn that comes during a summary of another session or its own, which ends after `waits`; its first word comes
+    /// `then` later. Returns what it has waited.
+    async fn behind(slots: &Arc<Slots>, of: &str, waits: u64, then: u64) -> Option<u64> {
+        let summary = slots.summary(session(of));
+        summary.speaks();
+        let turn = slots.turn(session("a"));
+        after(waits).await;
+        drop(summary);
+        after(then).await;
+        turn.speaks();
+        turn.waited().map(|waited| waited.as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_slot_is_learnt_from_a_turn_that_waited_behind_a_summary() {
+        for (name, told, of, usually, waits, then, learnt, paused) in [
+            ("its own", Told::Unknown, "a", Some(3), 180, 4, Told::One, Some(180)),
+            ("another's", Told::Unknown, "b", Some(3), 180, 4, Told::One, None),
+            ("known already", Told::One, "a", Some(3), 180, 4, Told::One, Some(180)),
+            ("not longer than usual", Told::Unknown, "a", Some(3), 5, 1, Told::Unknown, None),
+            ("no word after it either", Told::Unknown, "a", Some(3), 10, 11, Told::Unknown, None),
+            ("nothing is usual yet", Told::Unknown, "a", None, 180, 4, Told::Unknown, None),
+            ("too short to tell", Told::Unknown, "a", Some(0), 0, 1, Told::Unknown, None),
+            ("several are known", Told::Several, "a", Some(3), 180, 4, Told::Several, None),
+        ] {
+            let slots = Slots::new(told);
+            if let Some(usually) = usually {
+                usual(&slots, usually).await;
+            }
+            let waited = behind(&slots, of, waits, then).await;
+            assert_eq!((slots.lock().slots, waited), (learnt, paused), "{name}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn several_slots_are_learnt_from_a_word_in_the_middle_of_a_summary() {
+        for (speaks_before, speaks_after, expected) in
+            [(true, true, Told::Several), (true, false, Told::Unknown), (false, true, Told::Unknown)]
+        {
+            let slots = Slots::new(Told::Unknown);
+            usual(&slots, 1).await;
+            let summary = slots.summary(session("a"));
+            if speaks_before {
+                summary.speaks();
+            }
+            let turn = slots.turn(session("a"));
+            turn.speaks();
+            if speaks_after {
+                summary.speaks();
+            }
+            assert_eq!(slots.lock().slots, expected, "{speaks_before} {speaks_after}");
+            if expected == Told::Several {
+                assert_eq!(behind(&slots, "a", 180, 1).await, None, "that is sure");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_slot_is_wanted_while_a_turn_is_there() {
+        for told in [Told::One, Told::Several, Told::Unknown] {
+            let slots = Slots::new(told);
+            let turns = [slots.turn(session("a")), slots.turn(session("b"))];
+            assert_eq!(slots.is_wanted(), told == Told::One);
+            let [first, second] = turns;
+            drop(first);
+            assert_eq!(slots.is_wanted(), told == Told::One);
+            drop(second);
+            slots.until(false).await;
+            assert!(!slots.is_wanted());
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Asks for summaries, lets them make way for users' requests, and ends those that will not become one.
+//!
+//! A model that repeats itself, or writes far beyond its output limit because its server ignores that, would go on
+//! until the deadline: its answer is cut off there, and the core keeps what precedes the repetition.
+
+use super::{
+    effects::OutcomeReport,
+    slots::{Slots, SummaryAtWork, TurnAtWork},
+};
+use crate::{
+    core::{
+        agent_loop::Input,
+        context::summary::Repetition,
+        model::{Answer, Delta, ModelFault, ModelRequest},
+    },
+    provider::{DeltaSink, Provider},
+};
+use reseed_protocol::{Part, SessionId, StopReason};
+use std::{future::pending, sync::Arc};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// Bytes of text per token of the output limit that no tokenizer exceeds over a whole answer.
+const TOKEN_BYTES_MAX: usize = 16;
+
+/// Reads a summary as it arrives.
+struct Watched<'a> {
+    repetition: Repetition,
+    bytes_max: usize,
+    ends: &'a Notify,
+    at_work: SummaryAtWork,
+}
+
+impl DeltaSink for Watched<'_> {
+    fn delta(&mut self, delta: Delta<'_>) {
+        self.at_work.speaks();
+        let Delta::Text { text, .. } = delta else { return };
+        if self.repetition.push(text) || self.repetition.text().len() > self.bytes_max {
+            self.ends.notify_one();
+        }
+    }
+}
+
+/// Asks for a summary. One that repeats itself comes back as cut off, without usage, and its request is cancelled.
+pub(super) async fn summary(
+    provider: &dyn Provider,
+    request: &ModelRequest,
+    at_work: SummaryAtWork,
+) -> Result<Answer, ModelFault> {
+    let ends = Notify::new();
+    let tokens_max = request.envelope.options.max_output_tokens.and_then(|tokens| usize::try_from(tokens).ok());
+    let bytes_max = tokens_max.map_or(usize::MAX, |tokens| tokens.saturating_mul(TOKEN_BYTES_MAX));
+    let mut watched = Watched { repetition: Repetition::default(), bytes_max, ends: &ends, at_work };
+    let outcome = tokio::select! {
+        biased;
+        outcome = provider.answer(request, &mut watched) => Some(outcome),
+        () = ends.notified() => None,
+    };
+    outcome.unwrap_or_else(|| {
+        tracing::info!(model = request.model, "a summary was ended early: the model repeats itself or does not stop");
+        let parts = vec![Part::Text { text: watched.repetition.text().to_owned() }];
+        Ok(Answer { parts, stop_reason: StopReason::Length, usage: None })
+    })
+}
+
+/// Asks for a summary that nobody waits for. Where the model server works on one request at a time, it is held back or
+/// withdrawn while a user wants the server, until somebody is in a `hurry` for it.
+pub(super) async fn making_way(
+    provider: &dyn Provider,
+    request: &ModelRequest,
+    (slots, session): (&Arc<Slots>, &SessionId),
+    hurry: &CancellationToken,
+    report: &OutcomeReport,
+) -> Result<Answer, ModelFault> {
+    let mut is_wanted = slots.is_wanted();
+    loop {
+        if is_wanted && !hurry.is_cancelled() {
+            report.tell(Input::MadeWay { request: report.request }).await;
+            tokio::select! {
+                () = slots.until(false) => {}
+                () = hurry.cancelled() => {}
+            }
+            report.tell(Input::AskedAgain { request: report.request }).await;
+        }
+        let withdrawn = async {
+            slots.until(true).await;
+            if hurry.is_cancelled() {
+                pending().await
+            }
+        };
+        tokio::select! {
+            biased;
+            outcome = summary(provider, request, slots.summary(session.clone())) => return outcome,
+            () = withdrawn => is_wanted = true,
+        }
+    }
+}
+
+/// Passes on the pieces of a turn's answer, and notes that they come.
+pub(super) struct Heard<'a> {
+    pub(super) sink: &'a mut dyn DeltaSink,
+    pub(super) at_work: &'a TurnAtWork,
+    pub(super) has_begun: bool,
+}
+
+impl DeltaSink for Heard<'_> {
+    fn delta(&mut self, delta: Delta<'_>) {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.at_work.speaks();
+        }
+        self.sink.delta(delta);
+    }
+}
