@@ -59,7 +59,7 @@ pub(super) async fn summary(
     outcome.unwrap_or_else(|| {
         tracing::info!(model = request.model, "a summary was ended early: the model repeats itself or does not stop");
         let parts = vec![Part::Text { text: watched.repetition.text().to_owned() }];
-        Ok(Answer { parts, stop_reason: StopReason::Length, usage: None })
+        Ok(Answer::new(parts, StopReason::Length))
     })
 }
 
