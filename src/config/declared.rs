@@ -47,9 +47,9 @@ settings! {
         openai_base_url: Option<String> = "", rules::base_url().optional();
         /// The API to use. `auto` uses Responses with OpenAI and Chat Completions with other servers.
         openai_api: ApiChoice = "auto", rules::choice();
-        /// The model's name; unset for `gpt-4.1-mini`, or `offline` with the built-in model. With OPENAI_BASE_URL, unset
-        /// means the only model that the server lists, and a name that it does not list ends the start, unless its
-        /// window is set. A session can choose another.
+        /// The model's name; unset for `gpt-4.1-mini`, or `offline` with the built-in model. With OPENAI_BASE_URL,
+        /// unset means the only model that the server lists, and a name that it does not list ends the start, unless
+        /// its window is set. A session can choose another.
         model: Option<String> = "", rules::text(256).optional();
         /// Model prices, as `model=input/cached/output` in US dollars per million tokens, such as
         /// `gpt-4.1-mini=0.4/0.1/1.6`; if unset, no cost is reported. A fourth price, as in

@@ -61,10 +61,11 @@ pub(super) async fn list_once_there(settings: &Settings, provider: &dyn Provider
                 listed => return listed,
             };
             if told_at.is_none_or(|told_at| told_at.elapsed() >= WAIT_LOG_INTERVAL) {
-                let open_at =
-                    listener.local_addr().map_or_else(|_| String::new(), |at| format!(" http://{at} says so."));
+                let open_at = listener
+                    .local_addr()
+                    .map_or_else(|_| String::new(), |at| format!(" http://{at} says so meanwhile."));
                 tracing::warn!(
-                    "waiting for the model server at {}, which is asked for its models every {} s: {}.{open_at} The \
+                    "waiting for the model server at {}, which is asked for its models every {} s: {}{open_at} The \
                      start does not wait if MODEL and CONTEXT_WINDOW are set",
                     address(settings),
                     LOOK_EVERY.as_secs(),

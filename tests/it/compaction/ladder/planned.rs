@@ -71,7 +71,11 @@ impl Fault {
             Self::Truncated => Reply::text(good(request)).stopping(StopReason::Length),
             Self::Refusing => Reply::text("I'm sorry, but I can't help with that."),
             Self::Filtered => fault(ErrorCode::ContentFiltered),
-            Self::Longer => Reply::text(summary(&[words(7, 8_000)])),
+            // Far beyond the limit it would be cut off as endless; within it, it is not smaller than what it replaces.
+            Self::Longer => {
+                let tokens_max = request.envelope.options.max_output_tokens.unwrap();
+                Reply::text(summary(&[words(7, usize::try_from(tokens_max * 3 / 2).unwrap())]))
+            }
             Self::Garbage => Reply::text(words(3, 200).chars().rev().collect::<String>()),
             Self::Repeating => Reply::text(format!("{}\n", words(3, 60).chars().rev().collect::<String>()).repeat(20)),
             Self::Copied => Reply::text(summary(&transcript(request))),
@@ -79,7 +83,7 @@ impl Fault {
             Self::RateLimited => fault(ErrorCode::UpstreamRateLimited),
             Self::Reset => Reply::text("## Goal").then_fault(ModelFault::new(ErrorCode::UpstreamTruncated, "it broke")),
             Self::Broken => fault(ErrorCode::UpstreamError),
-            Self::Endless => Reply::text(words(5, 2_000)).in_pieces(500).held_by(&Gate::new()),
+            Self::Endless => Reply::text(words(5, 100)).in_pieces(50).held_by(&Gate::new()),
             Self::Hanging => Reply::text("").held_by(&Gate::new()),
         }
     }
