@@ -424,6 +424,9 @@ events! {
         usage_ratio: f64,
         /// A sentence for the user.
         message: String,
+        /// The cause, for programs; older servers leave it out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        code: Option<ContextWarningCode>,
     }
 
     /// Payload of `context_updated`.
@@ -493,6 +496,16 @@ macro_rules! words {
 }
 
 words! {
+    /// The cause of a `context_warning`.
+    enum ContextWarningCode {
+        /// The window is nearly full, and the strategy does nothing about it.
+        NearlyFull,
+        /// Nothing tells the window of the chosen model: a default is assumed.
+        WindowUnknown,
+        /// The model's server seems to leave out the beginning of what it is sent.
+        ContextTruncatedUpstream,
+    }
+
     /// The end of a turn.
     enum TurnStatus {
         /// Completed with an answer.

@@ -504,7 +504,12 @@ export interface ContextWarning {
   usageRatio: number;
   /** A sentence for the user. */
   message: string;
+  /** The cause, for programs; older servers leave it out. */
+  code?: ContextWarningCode;
 }
+
+/** The cause of a `context_warning`. */
+export type ContextWarningCode = "nearly_full" | "window_unknown" | "context_truncated_upstream";
 
 /** Payload of `context_updated`. */
 export interface ContextUpdated {

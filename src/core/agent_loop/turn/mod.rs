@@ -38,7 +38,7 @@ use open_calls::OpenCalls;
 use reseed_protocol::{
     CommandId, EntryData, EntryId, Message, Role, Timestamp, TurnId, Usage,
     context::ContextInfo,
-    event::{ContextWarning, EphemeralEvent, Event, TurnStarted, TurnStatus},
+    event::{ContextWarning, ContextWarningCode, EphemeralEvent, Event, TurnStarted, TurnStatus},
     hook::{ContextReason, HookPoint},
     receipt::HookRun,
     reply::{Accepted, Reply},
@@ -193,7 +193,11 @@ impl Turn {
             return;
         }
         let message = info.warning.unwrap_or_default();
-        ws.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio: info.usage_ratio, message }));
+        ws.emit(EphemeralEvent::ContextWarning(ContextWarning {
+            usage_ratio: info.usage_ratio,
+            message,
+            code: Some(ContextWarningCode::NearlyFull),
+        }));
     }
 
     /// Stops the answer in progress. The turn ends with this status once the part shown so far is known.

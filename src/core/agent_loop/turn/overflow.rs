@@ -13,7 +13,7 @@ use crate::{
 };
 use reseed_protocol::{
     ErrorCode, Part,
-    event::{ContextWarning, EphemeralEvent},
+    event::{ContextWarning, ContextWarningCode, EphemeralEvent},
 };
 
 /// Some servers refuse a request that is too large by ending the stream without output. An empty stream counts as such
@@ -68,6 +68,7 @@ impl Workspace {
             self.calibrate(&asked.model, asked.count.basis.report(refused));
         }
         let refused = fault.overflow.prompt_tokens.unwrap_or(asked.count.tokens.min(window));
+        seen.refused(refused);
         self.remember_answered_window(fault.overflow.window_tokens.unwrap_or(refused.saturating_sub(1)), seen);
     }
 
@@ -84,7 +85,7 @@ impl Workspace {
             usage.input_tokens
         );
         let usage_ratio = usage_ratio(usage.input_tokens, window);
-        self.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio, message }));
+        self.warn_of_truncation(usage_ratio, message);
     }
 
     /// Compares the reported size of a request with earlier ones. Returns true if it can be believed. If the server
@@ -99,16 +100,21 @@ impl Workspace {
             ReportVerdict::Cut(tokens) => tokens,
         };
         let message = format!(
-            "context_truncated_upstream: the server of `{}` read {input_tokens} tokens of a request of about {}; it \
+            "the server of `{}` read {input_tokens} tokens of a request of about {}; it \
              seems to leave out the beginning of the conversation. A window of {read_tokens} tokens is assumed from \
              now on; give the server a larger one, or set MODEL_WINDOWS or CONTEXT_WINDOW",
             asked.model, asked.estimate
         );
         let usage_ratio = usage_ratio(asked.estimate, read_tokens);
-        self.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio, message }));
+        self.warn_of_truncation(usage_ratio, message);
         self.push(Effect::ContextCut { model: asked.model.clone(), read_tokens, sent_tokens: asked.estimate });
         self.remember_answered_window(read_tokens, seen);
         false
+    }
+
+    fn warn_of_truncation(&mut self, usage_ratio: f64, message: String) {
+        let code = Some(ContextWarningCode::ContextTruncatedUpstream);
+        self.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio, message, code }));
     }
 
     /// Remembers a window smaller than the one in use, and none smaller than what was answered.
@@ -117,8 +123,21 @@ impl Workspace {
         self.remember_window(tokens.max(seen.window_tokens_min()));
     }
 
+    /// Remembers the window that a refused request for a summary names, and none smaller than what the model's last
+    /// answer read.
+    pub(crate) fn remember_told_window(&mut self, tokens: u64) {
+        let model = &self.session.state.model;
+        let path = self.session.tree.path();
+        let answers = path.iter().rev().filter_map(|node| node.entry.message());
+        let read = answers
+            .filter(|message| message.model.as_ref() == Some(model))
+            .find_map(|message| message.usage.as_ref())
+            .map_or(0, |usage| usage.input_tokens);
+        self.remember_window(tokens.max(read));
+    }
+
     /// Remembers, for this session, a window smaller than the one in use.
-    pub(crate) fn remember_window(&mut self, tokens: u64) {
+    fn remember_window(&mut self, tokens: u64) {
         let tokens = tokens.max(WINDOW_TOKENS_MIN);
         if tokens < self.window_tokens() {
             self.learn(Some(tokens));
