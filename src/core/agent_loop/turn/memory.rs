@@ -92,6 +92,8 @@ pub(crate) struct WindowEvidence {
     answers_since_learnt: u32,
     /// True if the last request was refused as too large although a larger one had been answered.
     is_contradicted: bool,
+    /// True once what an earlier run of this server stored was looked at, or is not to be.
+    has_recalled: bool,
 }
 
 /// What a report of a request's tokens says about the server.
@@ -115,6 +117,21 @@ const SHOWN_PART: u64 = 4;
 const ANSWERS_PER_TRIAL: u32 = 50;
 
 impl WindowEvidence {
+    /// Returns no evidence, also none from earlier runs of this server.
+    pub(crate) fn anew() -> Self {
+        Self { has_recalled: true, ..Self::default() }
+    }
+
+    /// Notes, once, the tokens that the model's last stored answer read: this server may have been started since.
+    pub(crate) fn recall(&mut self, read_tokens: impl FnOnce() -> Option<u64>) {
+        if std::mem::replace(&mut self.has_recalled, true) || self.has_answer() {
+            return;
+        }
+        let tokens = read_tokens().unwrap_or(0);
+        self.read_tokens_max = self.read_tokens_max.max(tokens);
+        self.answered_tokens_max = tokens;
+    }
+
     /// Notes that a request of this token count was answered. Returns the window if this shows it to be smaller than
     /// assumed: a smaller request for the same turn was answered where a larger one ended empty. Once may be chance;
     /// twice means that size was the cause.
@@ -162,7 +179,7 @@ impl WindowEvidence {
     pub(crate) fn refused(&mut self, tokens: u64) {
         let contradicts = tokens <= self.read_tokens_max;
         if contradicts && self.is_contradicted {
-            *self = Self::default();
+            *self = Self::anew();
         }
         self.is_contradicted = contradicts;
     }

@@ -81,7 +81,7 @@ pub(crate) struct OpenRequest {
 #[derive(Debug)]
 pub(crate) struct Asked {
     count: RequestCount,
-    /// Our own estimate of the whole request, made without reports.
+    /// Our own estimate of the text of the whole request, made without reports.
     estimate: u64,
     model: String,
     /// True if nothing of the answer is shown until it is complete.
@@ -125,7 +125,7 @@ impl Turn {
 
     /// Forgets what was learnt about the window after a change of model.
     pub(crate) fn forget_window(&mut self) {
-        self.carried.seen = WindowEvidence::default();
+        self.carried.seen = WindowEvidence::anew();
     }
 
     /// Notes that entries were appended that the meter has not counted.
@@ -230,7 +230,7 @@ impl Turn {
         let request = ws.call_model(body, shown_as, withheld);
         let sent = ws.sent(context, count.tokens, number);
         let (model, guards) = (ws.session.state.model.clone(), ws.roster.guards(&ws.session.state));
-        let estimate = ws.prompt.estimate(context);
+        let estimate = ws.prompt.text_estimate(context);
         let asked = Asked { count, estimate, model, withheld, guards, sent };
         self.asking = Some(OpenRequest { request, item, asked: Box::new(asked), stopped_as: None });
         self.carried.progress(&ws.session.state).before_request = false;

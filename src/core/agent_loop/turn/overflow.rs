@@ -8,7 +8,7 @@ use crate::agent_loop::{
 };
 use crate::{
     context::{window::told_by_usage, windows::WINDOW_TOKENS_MIN},
-    model::{Answer, ModelFault},
+    model::{Answer, ModelFault, OverflowHint},
     need::Refusal,
 };
 use reseed_protocol::{
@@ -29,6 +29,7 @@ impl Turn {
         ws.prompt.request_failed();
         let Some(turn) = ws.session.state.turn.clone() else { return };
         let count = &asked.count;
+        self.carried.seen.recall(|| ws.last_read_tokens());
         let is_kept = ws.keep_shown(item, &asked, shown, None, fault.code);
         let window = ws.window_tokens();
         let overflow = fault.code == ErrorCode::ContextOverflow;
@@ -36,8 +37,11 @@ impl Turn {
         let is_empty = fault.code == ErrorCode::UpstreamEmpty && is_large;
         let is_unexplained =
             is_unexplained(&fault) && count.tokens.saturating_mul(2) > window && self.carried.seen.has_answer();
-        let suspect = self.carried.seen.failed(count.tokens, is_empty || is_unexplained);
-        if overflow {
+        // A server that counts bytes says nothing about its window.
+        let is_in_bytes =
+            overflow && fault.overflow == OverflowHint::default() && fault.origin.http_status == Some(413);
+        let suspect = self.carried.seen.failed(count.tokens, is_empty || is_unexplained || is_in_bytes);
+        if overflow && !is_in_bytes {
             ws.learn_window(&fault, &asked, window, &mut self.carried.seen);
         }
         let may_compact = (overflow || suspect) && !is_kept && ws.manager().is_automatic() && !turn.overflowed;
@@ -126,14 +130,17 @@ impl Workspace {
     /// Remembers the window that a refused request for a summary names, and none smaller than what the model's last
     /// answer read.
     pub(crate) fn remember_told_window(&mut self, tokens: u64) {
+        let read = self.last_read_tokens().unwrap_or(0);
+        self.remember_window(tokens.max(read));
+    }
+
+    /// Returns the tokens that the model's last stored answer read.
+    fn last_read_tokens(&self) -> Option<u64> {
         let model = &self.session.state.model;
         let path = self.session.tree.path();
-        let answers = path.iter().rev().filter_map(|node| node.entry.message());
-        let read = answers
-            .filter(|message| message.model.as_ref() == Some(model))
-            .find_map(|message| message.usage.as_ref())
-            .map_or(0, |usage| usage.input_tokens);
-        self.remember_window(tokens.max(read));
+        let mut answers = path.iter().rev().filter_map(|node| node.entry.message());
+        let answer = answers.find(|message| message.usage.is_some() && message.model.as_ref() == Some(model))?;
+        answer.usage.as_ref().map(|usage| usage.input_tokens)
     }
 
     /// Remembers, for this session, a window smaller than the one in use.
