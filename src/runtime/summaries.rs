@@ -13,19 +13,25 @@ use crate::{
         context::summary::Repetition,
         model::{Answer, Delta, ModelFault, ModelRequest},
     },
-    provider::{DeltaSink, Provider},
+    provider::{DeltaSink, Provider, fault::fault},
 };
-use reseed_protocol::{Part, SessionId, StopReason};
-use std::{future::pending, sync::Arc};
+use reseed_protocol::{ErrorCode, Part, SessionId, StopReason};
+use std::{future::pending, sync::Arc, time::Duration};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Bytes of text per token of the output limit that no tokenizer exceeds over a whole answer.
 const TOKEN_BYTES_MAX: usize = 16;
 
+/// The longest that a summary makes way: where there is always some user at the server, it would never be made, and
+/// the next turn would have to wait for it.
+const MAKES_WAY_MAX: Duration = Duration::from_secs(300);
+
 /// Reads a summary as it arrives.
 struct Watched<'a> {
     repetition: Repetition,
+    /// The same for what the model reasons first.
+    reasoning: Repetition,
     bytes_max: usize,
     ends: &'a Notify,
     at_work: SummaryAtWork,
@@ -34,14 +40,19 @@ struct Watched<'a> {
 impl DeltaSink for Watched<'_> {
     fn delta(&mut self, delta: Delta<'_>) {
         self.at_work.speaks();
-        let Delta::Text { text, .. } = delta else { return };
-        if self.repetition.push(text) || self.repetition.text().len() > self.bytes_max {
+        let only_repeats = match delta {
+            Delta::Text { text, .. } => self.repetition.push(text),
+            Delta::Reasoning { text, .. } => self.reasoning.push(text),
+            _ => return,
+        };
+        if only_repeats || self.repetition.text().len() + self.reasoning.text().len() > self.bytes_max {
             self.ends.notify_one();
         }
     }
 }
 
-/// Asks for a summary. One that repeats itself comes back as cut off, without usage, and its request is cancelled.
+/// Asks for a summary. One that repeats itself comes back as cut off, without usage, and its request is cancelled; if
+/// the model was still reasoning, there is none.
 pub(super) async fn summary(
     provider: &dyn Provider,
     request: &ModelRequest,
@@ -50,7 +61,13 @@ pub(super) async fn summary(
     let ends = Notify::new();
     let tokens_max = request.envelope.options.max_output_tokens.and_then(|tokens| usize::try_from(tokens).ok());
     let bytes_max = tokens_max.map_or(usize::MAX, |tokens| tokens.saturating_mul(TOKEN_BYTES_MAX));
-    let mut watched = Watched { repetition: Repetition::default(), bytes_max, ends: &ends, at_work };
+    let mut watched = Watched {
+        repetition: Repetition::default(),
+        reasoning: Repetition::default(),
+        bytes_max,
+        ends: &ends,
+        at_work,
+    };
     let outcome = tokio::select! {
         biased;
         outcome = provider.answer(request, &mut watched) => Some(outcome),
@@ -58,6 +75,9 @@ pub(super) async fn summary(
     };
     outcome.unwrap_or_else(|| {
         tracing::info!(model = request.model, "a summary was ended early: the model repeats itself or does not stop");
+        if watched.repetition.text().is_empty() {
+            return Err(fault(ErrorCode::UpstreamEmpty, "it repeated itself while reasoning"));
+        }
         let parts = vec![Part::Text { text: watched.repetition.text().to_owned() }];
         Ok(Answer::new(parts, StopReason::Length))
     })
@@ -73,18 +93,21 @@ pub(super) async fn making_way(
     report: &OutcomeReport,
 ) -> Result<Answer, ModelFault> {
     let mut is_wanted = slots.is_wanted();
+    let patience = tokio::time::sleep(MAKES_WAY_MAX);
+    tokio::pin!(patience);
     loop {
-        if is_wanted && !hurry.is_cancelled() {
+        if is_wanted && !hurry.is_cancelled() && !patience.is_elapsed() {
             report.tell(Input::MadeWay { request: report.request }).await;
             tokio::select! {
                 () = slots.until(false) => {}
                 () = hurry.cancelled() => {}
+                () = &mut patience => {}
             }
             report.tell(Input::AskedAgain { request: report.request }).await;
         }
         let withdrawn = async {
             slots.until(true).await;
-            if hurry.is_cancelled() {
+            if hurry.is_cancelled() || patience.is_elapsed() {
                 pending().await
             }
         };

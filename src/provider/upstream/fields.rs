@@ -118,22 +118,30 @@ impl Item {
         Self::Whole(value, fields)
     }
 
-    fn fields(&mut self) -> Option<&mut Fields> {
+    fn is_continued_by(&self, piece: &Fields) -> bool {
         match self {
-            Self::Whole(_, fields) => fields.as_mut(),
-            Self::Continued(fields) => Some(fields),
+            Self::Whole(_, Some(fields)) | Self::Continued(fields) => fields.is_continued_by(piece),
+            Self::Whole(_, None) => false,
+        }
+    }
+
+    fn go_on(&mut self, piece: &Fields) {
+        if let Self::Whole(_, fields) = self {
+            *self = Self::Continued(fields.take().unwrap_or_default());
+        }
+        if let Self::Continued(fields) = self {
+            fields.go_on(piece);
         }
     }
 }
 
 fn continue_list(items: &mut Vec<Item>, piece: Box<RawValue>) {
     let piece = Item::of(piece);
-    let Item::Whole(_, Some(of_piece)) = &piece else { return items.push(piece) };
-    let continued = items.iter_mut().find(|item| item.fields().is_some_and(|fields| fields.is_continued_by(of_piece)));
-    let Some(item) = continued else { return items.push(piece) };
-    let Some(fields) = item.fields() else { return };
-    fields.go_on(of_piece);
-    *item = Item::Continued(std::mem::take(fields));
+    let Item::Whole(_, Some(fields)) = &piece else { return items.push(piece) };
+    match items.iter().position(|item| item.is_continued_by(fields)) {
+        Some(at) => items[at].go_on(fields),
+        None => items.push(piece),
+    }
 }
 
 impl Serialize for Fields {
