@@ -10,7 +10,7 @@
 //! | unset | several, and `gpt-4.1-mini` is one of them | that one, as with OpenAI itself |
 //! | unset | several others, or none | the start ends and names them |
 //! | set | has it | it is taken |
-//! | set | lacks it, and its window is known | it is taken, with a warning: routers and Azure take names that they do not list |
+//! | set | lacks it, and its window is known | it is taken, with a warning: routers take unlisted names |
 //! | set | lacks it | the start ends and names what is listed |
 //! | any | cannot be read | what the settings say is taken, with a warning |
 

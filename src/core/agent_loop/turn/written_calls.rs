@@ -124,10 +124,10 @@ fn names_function(text: &str, is_sent: &dyn Fn(&str) -> bool) -> bool {
         // A mark alone may be an example of a mark: arguments follow in some form.
         is_sent(name) && rest.len() > name.len()
     };
-    let marked = |mark: &&str| text.split(mark).skip(1).take(BLOCKS_MAX).any(begins_with_name);
+    let marked = |mark: &str| text.split(mark).skip(1).take(BLOCKS_MAX).any(begins_with_name);
     let whole = text.trim();
     let listed = whole.strip_prefix('[').filter(|_| whole.ends_with(")]")).and_then(|calls| calls.split_once('('));
-    BEFORE_NAMES.iter().any(|mark| marked(&mark)) || listed.is_some_and(|(name, _)| is_sent(name.trim()))
+    BEFORE_NAMES.iter().any(|mark| marked(mark)) || listed.is_some_and(|(name, _)| is_sent(name.trim()))
 }
 
 #[cfg(test)]
