@@ -335,6 +335,9 @@ impl Effects {
     /// Sends a request to the model, in a task of its own.
     pub(super) fn call_model(&mut self, call: CallModel) {
         let CallModel { request, body, shown_as, withheld, makes_way } = call;
+        // That it waits for the model server is told also of an answer that is withheld.
+        let turn = shown_as.as_ref().map(|(_, turn)| turn.clone());
+        let feed = self.feed.clone();
         // What a hook may still change is not shown: clients first see it as the entry that it becomes.
         let shown_as = shown_as.filter(|_| !withheld);
         if let Some((item, turn)) = &shown_as {
@@ -394,7 +397,8 @@ impl Effects {
                         Some(shown) => shown,
                         None => &mut WithheldAnswer,
                     };
-                    let mut heard = Heard { sink, at_work: &at_work, has_begun: false };
+                    let tells = turn.as_ref().map(|turn| (&*feed, turn));
+                    let mut heard = Heard { sink, at_work: &at_work, tells, has_begun: false };
                     let outcome = provider.answer(&body, &mut heard).await;
                     report.tell_waited(at_work.waited()).await;
                     outcome

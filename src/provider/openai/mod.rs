@@ -160,7 +160,7 @@ impl OpenAi {
                     let present = search.needs;
                     let changes = |needs| self.body(request, needs) != self.body(request, present);
                     if !search.goes_on(&failed, changes) {
-                        attempts.after(failed).await?;
+                        attempts.after(failed, &mut *sink).await?;
                     }
                 }
             }

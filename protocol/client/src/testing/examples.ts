@@ -72,6 +72,7 @@ export const EXAMPLES = {
   "events/queue_item_removed.steered": {"sessionId":"k7m2q9xw4hfatz8n","seq":16,"type":"queue_item_removed","payload":{"commandId":"00000032-5a1c-4d7e-9b30-2f6c8e41d7aa","reason":"steered","turnId":"q5m3c7xt9wbe","entryId":"c5w9t3kz6nvx"}},
   "events/queue_released": {"sessionId":"k7m2q9xw4hfatz8n","seq":17,"type":"queue_released","payload":{"commandId":"00000037-5a1c-4d7e-9b30-2f6c8e41d7aa"}},
   "events/queue_reordered": {"sessionId":"k7m2q9xw4hfatz8n","seq":16,"type":"queue_reordered","payload":{"order":["00000043-5a1c-4d7e-9b30-2f6c8e41d7aa","00000021-5a1c-4d7e-9b30-2f6c8e41d7aa"],"commandId":"00000033-5a1c-4d7e-9b30-2f6c8e41d7aa"}},
+  "events/request_delayed": {"sessionId":"k7m2q9xw4hfatz8n","type":"request_delayed","payload":{"turnId":"q5m3c7xt9wbe","attempt":2,"waitMs":12000,"reason":"upstream_rate_limited"}},
   "events/run_tool.again": {"sessionId":"k7m2q9xw4hfatz8n","type":"run_tool","payload":{"toolCallId":"n9x4w7ck2mze","again":true}},
   "events/run_tool": {"sessionId":"k7m2q9xw4hfatz8n","type":"run_tool","payload":{"toolCallId":"n9x4w7ck2mze"}},
   "events/session_changed": {"type":"session_changed","payload":{"sessionId":"k7m2q9xw4hfatz8n","name":"My ferry leaves at 17:40. When should I start for the harbo…","createdAt":"2026-11-21T09:15:00.100Z","updatedAt":"2026-11-21T09:31:40.902Z","entries":31,"tokenCount":1874,"usageRatio":0.2343,"state":"running","costNanoUsd":1284000}},
