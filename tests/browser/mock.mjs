@@ -373,7 +373,8 @@ export class MockServer {
 
   on_set_instructions({ payload, world, reply }) {
     reply("ok", { asOfSeq: world.seq });
-    world.update({ settings: { ...world.settings, instructions: payload.instructions } });
+    const { instructions: _, ...settings } = world.settings;
+    world.update({ settings: { ...settings, ...payload } });
   }
 
   on_set_options({ payload, world, reply }) {
