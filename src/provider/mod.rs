@@ -10,7 +10,7 @@ pub mod scripted;
 mod upstream;
 mod wait;
 
-use crate::core::model::{Answer, Delta, ModelFault, ModelRequest};
+use crate::core::model::{Answer, Delta, ModelFault, ModelRequest, Takes};
 use reseed_protocol::ErrorCode;
 use std::{future::Future, pin::Pin, time::Duration};
 
@@ -116,4 +116,6 @@ pub struct ListedModel {
     pub id: String,
     /// Its window in tokens, if the list has it (`context_length`, `max_model_len`, `meta.n_ctx` and the like).
     pub window_tokens: Option<u64>,
+    /// What it takes besides text.
+    pub takes: Takes,
 }

@@ -24,6 +24,7 @@ use crate::{
         agent_loop::{Append, CallModel, CallTool, Input, Origin, RequestId},
         context::counter::Calibration,
         model::{Delta, ModelFault, Purpose},
+        need::Need,
         session::{self, fingerprint::fingerprint},
     },
     provider::DeltaSink,
@@ -344,7 +345,7 @@ impl Effects {
             self.feed.begin_item(item, turn);
         }
         let item = shown_as.map(|(item, _)| item);
-        let (parts, mailbox) = (self.shared.parts(), self.mailbox.clone());
+        let (shared, parts, mailbox) = (self.shared.clone(), self.shared.parts(), self.mailbox.clone());
         let mut shown = item.clone().map(|item| {
             let first = self.measure.first_delta();
             StreamedAnswer { feed: self.feed.clone(), item, first }
@@ -404,6 +405,9 @@ impl Effects {
                     outcome
                 }
             };
+            if outcome.as_ref().is_ok_and(|answer| answer.learnt.has(Need::NoImages)) {
+                shared.takes_no_images(&body.model);
+            }
             let outcome = outcome.and_then(readable);
             super::measure::model_answered(&body, &parts.deployment.prices, &outcome);
             report.send(outcome).await;

@@ -210,6 +210,7 @@ impl Provider for OpenAi {
                     Ok(body) => {
                         let props = models::read_props(&body);
                         only.window_tokens = props.window_tokens.or(only.window_tokens);
+                        only.takes = props.takes;
                         if let Some(slots) = props.slots {
                             self.slots.store(slots, Ordering::Relaxed);
                         }
