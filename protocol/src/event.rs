@@ -2,7 +2,7 @@
 //! decoration.
 
 use crate::{
-    CallId, CommandId, Entry, EntryId, ErrorBody, JobId, StopReason, Timestamp, TurnId, Usage,
+    CallId, CommandId, Entry, EntryId, ErrorBody, ErrorCode, JobId, StopReason, Timestamp, TurnId, Usage,
     approval::{Approval, StandingApproval},
     context::{Breakdown, ContextInfo},
     hook::{HookCall, HookOffer, HookPoint},
@@ -65,6 +65,8 @@ messages! {
         ItemDelta(ItemDelta) = "item_delta",
         /// A tool call in the answer, or the answer, is complete. After the answer's own, its entry follows.
         ItemFinished(ItemFinished) = "item_finished",
+        /// The model server refused a request for now, or failed: the request is sent again after a wait.
+        RequestDelayed(RequestDelayed) = "request_delayed",
         /// The answer was aborted: what was shown of it is void.
         ItemAborted(ItemAborted) = "item_aborted",
         /// A tool or a hook reported its progress.
@@ -295,6 +297,20 @@ events! {
         /// The tool call in it that is complete; absent if the whole item is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         part: Option<u32>,
+    }
+
+    /// Payload of `request_delayed`. The wait is over when the answer starts, the turn ends, or another wait begins.
+    #[derive(Eq)]
+    struct RequestDelayed {
+        /// The running turn.
+        turn_id: TurnId,
+        /// The attempt that follows the wait: 2 after the first one has failed.
+        attempt: u32,
+        /// The milliseconds until then.
+        wait_ms: u64,
+        /// Why the last attempt failed: `upstream_rate_limited`, `upstream_overloaded`, `upstream_unreachable`,
+        /// `upstream_error` or `upstream_truncated`.
+        reason: ErrorCode,
     }
 
     /// Payload of `item_aborted`.

@@ -5,6 +5,7 @@
 
 use super::{
     effects::OutcomeReport,
+    feed::Feed,
     slots::{Slots, SummaryAtWork, TurnAtWork},
 };
 use crate::{
@@ -13,9 +14,12 @@ use crate::{
         context::summary::Repetition,
         model::{Answer, Delta, ModelFault, ModelRequest},
     },
-    provider::{DeltaSink, Provider, fault::fault},
+    provider::{Delay, DeltaSink, Provider, fault::fault},
 };
-use reseed_protocol::{ErrorCode, Part, SessionId, StopReason};
+use reseed_protocol::{
+    ErrorCode, Part, SessionId, StopReason, TurnId,
+    event::{EphemeralEvent, RequestDelayed},
+};
 use std::{future::pending, sync::Arc, time::Duration};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -119,10 +123,15 @@ pub(super) async fn making_way(
     }
 }
 
+/// The shortest wait for a model server that clients are told of: a shorter one is over before it is read.
+const DELAY_TOLD_MIN: Duration = Duration::from_secs(1);
+
 /// Passes on the pieces of a turn's answer, and notes that they come.
 pub(super) struct Heard<'a> {
     pub(super) sink: &'a mut dyn DeltaSink,
     pub(super) at_work: &'a TurnAtWork,
+    /// Where waits are told, and of which turn.
+    pub(super) tells: Option<(&'a Feed, &'a TurnId)>,
     pub(super) has_begun: bool,
 }
 
@@ -132,5 +141,18 @@ impl DeltaSink for Heard<'_> {
             self.at_work.speaks();
         }
         self.sink.delta(delta);
+    }
+
+    fn delayed(&mut self, delay: &Delay) {
+        if delay.wait < DELAY_TOLD_MIN {
+            return;
+        }
+        let Some((feed, turn_id)) = self.tells else { return };
+        feed.emit(&EphemeralEvent::RequestDelayed(RequestDelayed {
+            turn_id: turn_id.clone(),
+            attempt: delay.attempt,
+            wait_ms: u64::try_from(delay.wait.as_millis()).unwrap_or(u64::MAX),
+            reason: delay.reason,
+        }));
     }
 }

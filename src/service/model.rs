@@ -189,6 +189,7 @@ fn names(models: &[&ListedModel]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::model::Takes;
 
     fn settings(set: &[(&str, &str)]) -> Settings {
         let own = [("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")];
@@ -197,7 +198,8 @@ mod tests {
     }
 
     fn listed(names: &[&str]) -> List {
-        Ok(names.iter().map(|id| ListedModel { id: (*id).to_owned(), window_tokens: None }).collect())
+        let takes = Takes::default();
+        Ok(names.iter().map(|id| ListedModel { id: (*id).to_owned(), window_tokens: None, takes }).collect())
     }
 
     #[test]

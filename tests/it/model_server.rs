@@ -53,6 +53,19 @@ async fn the_only_model_listed_is_taken_with_its_window() {
 }
 
 #[tokio::test]
+async fn what_the_models_take_is_listed_where_their_server_says_it() {
+    let sees = |id: &str, sees: bool| json!({ "id": id, "max_model_len": 4_096, "capabilities": { "vision": sees, "function_calling": true } });
+    let upstream = listing(&[sees("qwen:latest", true), sees("blind", false), json!({ "id": "mute" })], None).await;
+    let server = Server::facing(&upstream.base_url(), &[("MODEL", "qwen"), ("CONTEXT_WINDOW", "")]).await;
+    let mut client = Client::v2(&server.ws()).await;
+    let listed = client.ask("list_models", json!({})).await["payload"]["items"].clone();
+    let listed = listed.as_array().unwrap();
+    let found: Vec<_> = listed.iter().map(|model| (model["id"].as_str().unwrap(), model["images"].as_bool())).collect();
+    assert_eq!(found, [("qwen", Some(true)), ("qwen:latest", Some(true)), ("blind", Some(false)), ("mute", None)]);
+    assert!(listed[..3].iter().all(|model| model["tools"] == true), "{listed:?}");
+}
+
+#[tokio::test]
 async fn what_the_list_leaves_open_is_asked_for_and_a_wrong_name_is_answered_with_it() {
     let two = [json!({ "id": "qwen", "max_model_len": 4_096 }), json!({ "id": "llama", "max_model_len": 4_096 })];
     let upstream = listing(&two, None).await;

@@ -160,7 +160,7 @@ impl OpenAi {
                     let present = search.needs;
                     let changes = |needs| self.body(request, needs) != self.body(request, present);
                     if !search.goes_on(&failed, changes) {
-                        attempts.after(failed).await?;
+                        attempts.after(failed, &mut *sink).await?;
                     }
                 }
             }
@@ -210,6 +210,7 @@ impl Provider for OpenAi {
                     Ok(body) => {
                         let props = models::read_props(&body);
                         only.window_tokens = props.window_tokens.or(only.window_tokens);
+                        only.takes = props.takes;
                         if let Some(slots) = props.slots {
                             self.slots.store(slots, Ordering::Relaxed);
                         }
