@@ -26,20 +26,26 @@ pub(crate) fn fault(code: ErrorCode, note: &str) -> ModelFault {
 /// Classifies a failed exchange. `status` is the HTTP status, absent for an error inside a stream that started well;
 /// `body` is the response body or the event. Total: any input gets a code.
 ///
-/// The order matters: overflow first, because servers send it with 400, 413 and 500; then words more reliable than the
-/// status (an exhausted quota arrives as 429, like a rate limit); then the status; then less reliable words.
+/// The order matters: first what a model wrote, since the error quotes it; then refusals of who asks and of what was
+/// said, which no other form and no smaller request cures; then overflow, because servers send it with 400, 413 and 500;
+/// then words more reliable than the status (an exhausted quota arrives as 429, like a rate limit); then the status; then
+/// less reliable words.
 #[must_use]
 pub(crate) fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp, body: &[u8]) -> ModelFault {
     let error = ErrorBody::read(body);
     let status = status.or(error.status);
-    let overflow = if refusal::is_of_form(body) { None } else { error.overflow(status) };
+    let of_sample = refusal::is_of_sample(body);
+    let certain = error.means(CERTAIN).or_else(|| error.of_content(status));
+    let is_final =
+        matches!(certain, Some(ErrorCode::UpstreamAuth | ErrorCode::UpstreamQuota | ErrorCode::ContentFiltered));
+    let is_other = of_sample || (is_final && status != Some(429)) || refusal::is_of_form(body);
+    let overflow = if is_other { None } else { error.overflow(status) };
     let code = match (&overflow, status) {
+        _ if of_sample => ErrorCode::UpstreamError,
         (Some(_), _) => ErrorCode::ContextOverflow,
-        (None, _) if error.is_passing() && error.means(CERTAIN) == Some(ErrorCode::UpstreamQuota) => {
-            ErrorCode::UpstreamRateLimited
-        }
-        (None, status) => error
-            .means(CERTAIN)
+        (None, _) if error.is_passing() && certain == Some(ErrorCode::UpstreamQuota) => ErrorCode::UpstreamRateLimited,
+        (None, status) => certain
+            .or_else(|| error.is_timeout(status).then_some(ErrorCode::UpstreamError))
             .or_else(|| status.and_then(by_status))
             .or_else(|| error.means(VAGUE))
             .unwrap_or(ErrorCode::UpstreamError),
@@ -55,10 +61,15 @@ pub(crate) fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp,
     if let Some(window) = hint.window_tokens {
         note.push_str(&format!(", {window} fit"));
     }
-    // Never for credentials, quota, rates or what was said.
-    let is_refused =
-        matches!(code, ErrorCode::UpstreamRejected | ErrorCode::UpstreamNotFound | ErrorCode::UpstreamError);
-    let refusal = if is_refused { refusal::read(body) } else { Refusal::default() };
+    let refusal = match code {
+        _ if of_sample => refusal::of_sample(),
+        ErrorCode::ContextOverflow if error.is_of_bytes(status, hint) => refusal::of_bytes(),
+        // Never for credentials, quota, rates or what was said.
+        ErrorCode::UpstreamRejected | ErrorCode::UpstreamNotFound | ErrorCode::UpstreamError => {
+            refusal::read(body, code)
+        }
+        _ => Refusal::default(),
+    };
     let origin =
         Box::new(FaultOrigin { http_status: status, error_type: error.error_type, request_id: request_id(headers) });
     let retry_after_ms = retry_after_ms(headers, now).or(error.wait_ms);
@@ -93,28 +104,81 @@ const CERTAIN: &[(ErrorCode, &[&str])] = &[
         &[
             "insufficient_quota",
             "exceeded your current quota",
+            "exceeded_current_quota",
             "billing_hard_limit_reached",
             "billing_not_active",
+            "enable billing",
             "insufficient_balance",
             "insufficient balance",
-            "insufficient credits",
-            "credit balance is too low",
+            "insufficient credit",
+            "insufficient fund",
+            "not enough credit",
+            "not enough balance",
+            "out of credit",
+            "credit balance",
+            "recharge",
+            "overdue",
+            "arrearage",
+            "good standing",
+            "余额",
+            "欠费",
+            "充值",
         ],
     ),
     (
         ErrorCode::UpstreamAuth,
         &[
             "invalid_api_key",
+            "api_key_invalid",
             "incorrect api key",
+            "invalid api key",
+            "invalid api-key",
+            "invalidapikey",
+            "api key not valid",
+            "api key is not valid",
+            "api key is invalid",
+            "api key expired",
+            "api key has expired",
+            "api key not found",
+            "missing api key",
+            "no api key",
+            "api key is missing",
+            "api key is required",
+            "provide an api key",
+            "provide a valid api key",
             "authentication_error",
             "authenticationerror",
+            "authentication failed",
+            "authentication fails",
             "invalid_authentication",
+            "invalid authentication",
+            "unauthenticated",
+            "unauthorized",
+            "not authorized",
             "permission_error",
+            "permission_denied",
+            "permission denied",
+            "permissiondenied",
+            "accessdenied",
+            "access_denied",
+            "access denied",
+            "unrecognizedclient",
+            "security token",
+            "expiredtoken",
+            "invalidsignature",
+            "signature does not match",
+            "location is not supported",
+            "unsupported_country",
+            "country, region",
+            "not available in your country",
+            "not available in your region",
+            "account has been suspended",
+            "account has been disabled",
+            "account has been deactivated",
+            "account is suspended",
+            "account is disabled",
+            "account is deactivated",
         ],
-    ),
-    (
-        ErrorCode::ContentFiltered,
-        &["content_filter", "content_policy_violation", "contentpolicyviolation", "responsibleaipolicyviolation"],
     ),
     (
         ErrorCode::UpstreamNotFound,
@@ -135,6 +199,67 @@ const CERTAIN: &[(ErrorCode, &[&str])] = &[
         ErrorCode::UpstreamRateLimited,
         &["rate_limit_exceeded", "rate_limit_error", "too_many_requests", "resource_exhausted", "throttling error"],
     ),
+];
+
+/// Words of refusals of what was said, in the texts and codes of OpenAI, Azure, Anthropic, Mistral, Bedrock, DeepSeek,
+/// DashScope, Doubao and Zhipu. Codes are read without their `_`, and as one word without their capitals.
+const OF_CONTENT: &[&str] = &[
+    "content filter",
+    "contentfilter",
+    "content policy",
+    "contentpolicy",
+    "content management policy",
+    "responsible ai",
+    "responsibleai",
+    "data inspection",
+    "datainspection",
+    "content exists risk",
+    "content risk",
+    "risky content",
+    "sensitive content",
+    "sensitivecontent",
+    "sensitive information",
+    "sensitive word",
+    "sensitivecontentdetected",
+    "inappropriate",
+    "prohibited content",
+    "prohibited use",
+    "harmful",
+    "unsafe content",
+    "offensive",
+    "flagged",
+    "moderation",
+    "moderated",
+    "safety system",
+    "safety filter",
+    "safety polic",
+    "safety guideline",
+    "safety reason",
+    "safety check",
+    "safety setting",
+    "for safety",
+    "usage polic",
+    "use policy",
+    "usage guideline",
+    "violates our",
+    "violating our",
+    "violation of our",
+    "policy violation",
+    "policyviolation",
+    "prompt was blocked",
+    "input was blocked",
+    "content was blocked",
+    "response was blocked",
+    "output blocked by",
+    "guardrail",
+    // Sensitive, unsafe, in violation, improper, harmful, content safety, risk in the content.
+    "敏感",
+    "不安全",
+    "违规",
+    "不当内容",
+    "有害",
+    "内容安全",
+    "内容存在风险",
 ];
 
 /// Words that only tell which side was at fault; used for errors without a status.
@@ -200,6 +325,8 @@ impl ErrorBody {
             other => other.to_string(),
         };
         let message = match error {
+            // What a page says is for people who look at it; the status says what it means.
+            Value::Null if refusal::is_page(body) => String::new(),
             Value::Null => String::from_utf8_lossy(body).into_owned(),
             Value::String(text) => text.clone(),
             error => {
@@ -245,6 +372,26 @@ impl ErrorBody {
             prompt_tokens: self.counts.prompt_tokens.or(hint.prompt_tokens),
             window_tokens: self.counts.window_tokens.or(hint.window_tokens),
         })
+    }
+
+    /// Returns true if the error is one of the size in bytes: by its words, or by its status where they say nothing.
+    fn is_of_bytes(&self, status: Option<u16>, hint: OverflowHint) -> bool {
+        let text = format!("{}\n{}", self.message, self.codes);
+        hint == OverflowHint::default() && !self.bodiless && overflow::is_of_bytes(&text, status == Some(413))
+    }
+
+    /// Returns true if a server gave up waiting. One that could not fetch an image refuses the image.
+    fn is_timeout(&self, status: Option<u16>) -> bool {
+        let is_possible = matches!(status, None | Some(400 | 413 | 422 | 500));
+        is_possible && overflow::is_timeout(&self.words) && !overflow::is_about_media(&self.message)
+    }
+
+    /// Returns the code of a refusal of what was said. Statuses that are about who asks, or how often, are none.
+    fn of_content(&self, status: Option<u16>) -> Option<ErrorCode> {
+        let is_possible = !matches!(status, Some(401 | 402 | 404 | 407 | 429 | 502..=599));
+        let words = self.words.replace(['_', '-'], " ");
+        let is_filtered = OF_CONTENT.iter().any(|word| words.contains(word));
+        (is_possible && is_filtered).then_some(ErrorCode::ContentFiltered)
     }
 
     /// Returns true if the error limits the rate: by the minute, or with a short wait. A quota by the day is used up.
@@ -387,7 +534,114 @@ mod tests {
             ),
             (Some(422), r#"{"detail":[{"loc":["body","model"],"msg":"field required"}]}"#, UpstreamRejected),
             (Some(400), r#"{"error":{"message":"filtered","code":"content_filter"}}"#, ContentFiltered),
+            // credentials and accounts, with the status of a bad request
+            (
+                Some(400),
+                r#"[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID"}]}}]"#,
+                UpstreamAuth,
+            ),
+            (
+                Some(400),
+                r#"[{"error":{"code":400,"message":"User location is not supported for the API use.","status":"FAILED_PRECONDITION"}}]"#,
+                UpstreamAuth,
+            ),
+            (
+                Some(400),
+                r#"{"error":{"message":"litellm.BadRequestError: BedrockException - AccessDeniedException: You don't have access to the model with the specified model ID.","code":"400"}}"#,
+                UpstreamAuth,
+            ),
+            (
+                Some(400),
+                r#"{"error":{"code":"Arrearage","message":"Access denied, please make sure your account is in good standing."}}"#,
+                UpstreamQuota,
+            ),
+            (Some(402), r#"{"error":{"message":"Insufficient Balance","type":"unknown_error"}}"#, UpstreamQuota),
+            (
+                Some(400),
+                r#"{"error":{"message":"Your account org-1 is suspended due to insufficient balance, please recharge your account or check your plan and billing details","type":"exceeded_current_quota_error"}}"#,
+                UpstreamQuota,
+            ),
+            (Some(429), r#"{"error":{"code":"1113","message":"您的账户已欠费，请充值后重试。"}}"#, UpstreamQuota),
+            // what was said
+            (
+                Some(400),
+                r#"{"error":{"message":"Content Exists Risk","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}"#,
+                ContentFiltered,
+            ),
+            (
+                Some(400),
+                r#"{"error":{"code":"data_inspection_failed","message":"Input data may contain inappropriate content.","type":"invalid_request_error"}}"#,
+                ContentFiltered,
+            ),
+            (Some(400), r#"{"error":{"code":"DataInspectionFailed","message":"x"}}"#, ContentFiltered),
+            (
+                Some(400),
+                r#"{"error":{"code":"InputTextSensitiveContentDetected","message":"The request failed because the input text may contain it."}}"#,
+                ContentFiltered,
+            ),
+            (
+                Some(400),
+                r#"{"contentFilter":[{"level":1,"role":"user"}],"error":{"code":"1301","message":"系统检测到输入或生成内容可能包含不安全或敏感内容，请您避免输入易产生敏感内容的提示语，感谢您的配合。"}}"#,
+                ContentFiltered,
+            ),
+            (
+                Some(400),
+                r#"{"error":{"message":"The response was filtered due to the prompt triggering Azure OpenAI's content management policy.","code":"content_filter","status":400,"innererror":{"code":"ResponsibleAIPolicyViolation"}}}"#,
+                ContentFiltered,
+            ),
+            (
+                Some(403),
+                r#"{"error":{"code":403,"message":"m requires moderation on OpenRouter. Your input was flagged for "violence"."}}"#,
+                ContentFiltered,
+            ),
+            (
+                Some(400),
+                r#"{"error":{"message":"Your image was flagged by our safety system","code":"moderation_blocked"}}"#,
+                ContentFiltered,
+            ),
+            (
+                Some(400),
+                r#"{"error":{"type":"invalid_request_error","message":"Output blocked by content filtering policy"}}"#,
+                ContentFiltered,
+            ),
+            (Some(403), r#"{"error":{"message":"blocked by the network policy"}}"#, UpstreamAuth),
+            // what the model wrote is at fault, and not the request
+            (
+                Some(400),
+                r#"{"error":{"message":"Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.","type":"invalid_request_error","code":"tool_use_failed","failed_generation":"<function=look>"}}"#,
+                UpstreamError,
+            ),
+            (
+                None,
+                r#"{"error":{"message":"tool call validation failed: attempted to call tool 'x' which was not in request.tools","type":"invalid_request_error","code":"tool_use_failed","status_code":400}}"#,
+                UpstreamError,
+            ),
+            (
+                Some(500),
+                r#"{"error":{"code":500,"message":"Failed to parse input at pos 12: <tool_call>the context length exceeds 9000 tokens","type":"server_error"}}"#,
+                UpstreamError,
+            ),
+            // a server that gave up waiting
+            (
+                Some(500),
+                r#"{"error":{"message":"do request failed: Post "https://h.example/v1": context deadline exceeded"}}"#,
+                UpstreamError,
+            ),
+            (Some(504), r#"{"error":{"message":"context deadline exceeded"}}"#, UpstreamError),
+            (Some(400), r#"{"error":{"message":"context canceled"}}"#, UpstreamError),
+            (
+                Some(400),
+                r#"{"error":{"message":"Timed out while downloading the image","code":"invalid_image_url"}}"#,
+                UpstreamRejected,
+            ),
+            // the value of an option
+            (
+                Some(400),
+                r#"{"error":{"message":"thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"}}"#,
+                UpstreamRejected,
+            ),
             (Some(500), "Internal Server Error", UpstreamError),
+            (Some(520), "<!doctype html><title>520: unknown error</title><p>content, images, tools</p>", UpstreamError),
             (Some(502), "<html>502 Bad Gateway</html>", UpstreamError),
             (Some(408), "", UpstreamError),
             // overflow, with every status that servers use for it
@@ -484,6 +738,22 @@ mod tests {
         let fault = judged(Some(400), body);
         assert_eq!(fault.overflow, OverflowHint { prompt_tokens: Some(7508), window_tokens: Some(2048) });
         assert!(fault.message.contains("(HTTP 400, 7508 tokens sent, 2048 fit)"), "{}", fault.message);
+    }
+
+    #[test]
+    fn a_size_in_bytes_names_no_window() {
+        for (status, body, of_bytes) in [
+            (Some(413), "<html><title>413 Request Entity Too Large</title><center>nginx/1.29.4</center></html>", true),
+            (Some(413), r#"{"error":{"message":"Payload too large: 12 MB, at most 10485760 bytes"}}"#, true),
+            (Some(413), r#"{"error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#, true),
+            (Some(400), r#"{"error":{"message":"total message size 6127104 exceeds limit 4194304"}}"#, true),
+            (Some(413), r#"{"error":{"message":"Request too large: limit 4000 tokens, requested 5000"}}"#, false),
+            (Some(400), r#"{"error":{"code":"context_length_exceeded","message":"too long"}}"#, false),
+        ] {
+            let fault = judged(status, body);
+            assert_eq!((fault.code, fault.refusal.of_bytes), (ContextOverflow, of_bytes), "{body}");
+            assert!(!of_bytes || fault.overflow == OverflowHint::default(), "{body}");
+        }
     }
 
     #[test]

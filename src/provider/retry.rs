@@ -147,7 +147,11 @@ mod tests {
             ErrorCode::UpstreamTruncated,
         ];
         for &code in ErrorCode::ALL {
-            assert_eq!(POLICY.wait(1, Duration::ZERO, &failed(code, None)).is_some(), retried.contains(&code), "{code}");
+            assert_eq!(
+                POLICY.wait(1, Duration::ZERO, &failed(code, None)).is_some(),
+                retried.contains(&code),
+                "{code}"
+            );
         }
     }
 

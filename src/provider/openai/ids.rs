@@ -22,7 +22,7 @@ const ID_BYTES_MAX: usize = 40;
 const OWN_ID_BYTES_MAX: usize = 64 * 1024;
 
 /// The ids in one request.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Ids(BTreeMap<CallId, String>);
 
 impl Ids {
@@ -157,7 +157,10 @@ mod tests {
         let messages = [first, Cow::Owned(second)];
         for messages in [&messages[..], &messages[1..]] {
             let ids = Ids::of(messages, "here", false);
-            assert_eq!(["b1", "b2", "b3"].map(|call| ids.of_call(&call.parse().unwrap()).to_owned()), ["b1", "new", "b3"]);
+            assert_eq!(
+                ["b1", "b2", "b3"].map(|call| ids.of_call(&call.parse().unwrap()).to_owned()),
+                ["b1", "new", "b3"]
+            );
         }
     }
 }

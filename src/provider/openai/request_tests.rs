@@ -1,6 +1,6 @@
 //! One conversation in both dialects, at OpenAI and elsewhere, compared as a whole.
 
-use super::{chat_request::ChatRequest, options::Api, plan::Plan, responses_request::ResponsesRequest};
+use super::{chat_request::ChatRequest, form::Form, options::Api, plan::Plan, responses_request::ResponsesRequest};
 use crate::core::{
     model::{ModelRequest, Purpose},
     need::{Need, Needs},
@@ -71,7 +71,7 @@ fn chat(request: &ModelRequest, at_openai: bool) -> Value {
 }
 
 fn chat_with(request: &ModelRequest, needs: &[Need]) -> Value {
-    let plan = Plan::new(request, Needs::of(needs), "here", Api::Chat);
+    let plan = Plan::new(request, &Form::of(Needs::of(needs)), "here", Api::Chat);
     serde_json::from_str(&serde_json::to_string(&ChatRequest::new(&plan)).unwrap()).unwrap()
 }
 
@@ -80,7 +80,7 @@ fn responses(request: &ModelRequest, at_openai: bool) -> Value {
 }
 
 fn responses_with(request: &ModelRequest, at_openai: bool, needs: &[Need]) -> Value {
-    let plan = Plan::new(request, Needs::of(needs), "here", Api::Responses);
+    let plan = Plan::new(request, &Form::of(Needs::of(needs)), "here", Api::Responses);
     serde_json::to_value(ResponsesRequest::new(&plan, at_openai)).unwrap()
 }
 
@@ -303,7 +303,7 @@ fn what_came_with_an_answer_goes_back_to_its_server_and_model_only() {
     let answer = Message { payload: Some(Box::new(payload)), ..assistant(vec![thought, call("c")]) };
     let request = said(vec![Message::user("one"), answer, result("c", "sea")]);
     let body = |request: &ModelRequest, server: &str, needs: &[Need]| {
-        let plan = Plan::new(request, Needs::of(needs), server, Api::Chat);
+        let plan = Plan::new(request, &Form::of(Needs::of(needs)), server, Api::Chat);
         serde_json::to_string(&ChatRequest::new(&plan)).unwrap()
     };
     let sent = body(&request, "here", &[]);

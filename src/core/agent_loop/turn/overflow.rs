@@ -46,8 +46,8 @@ impl Turn {
     }
 }
 
-/// Returns true if a server refused the whole request, and nothing says for which part of it. If it is large, its size
-/// is a likely cause: it is compacted and sent once more.
+/// Returns true if a server refused the whole request, and nothing says for which part of it, or what its words seem to
+/// name was changed and cured nothing. If it is large, its size is a likely cause: it is compacted and sent once more.
 fn is_unexplained(fault: &ModelFault) -> bool {
     fault.code == ErrorCode::UpstreamRejected
         && matches!(fault.origin.http_status, Some(400 | 413 | 422))
@@ -58,7 +58,8 @@ impl Workspace {
     /// Learns the window from a refusal as too large. Numbers that the provider reports are used; if it reports no
     /// window, the size of the refused request is the evidence, in the provider's tokens or else in ours.
     fn learn_window(&mut self, fault: &ModelFault, asked: &Asked, window: u64, seen: &mut WindowEvidence) {
-        if asked.model != self.session.state.model {
+        // A size in bytes says nothing about tokens.
+        if asked.model != self.session.state.model || fault.refusal.of_bytes {
             return;
         }
         // The request was refused although by our estimate it fits: it has at least as many tokens as the reported
