@@ -35,7 +35,8 @@ pub(crate) fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp,
     let error = ErrorBody::read(body);
     let status = status.or(error.status);
     let of_sample = refusal::is_of_sample(body);
-    let certain = error.means(CERTAIN).or_else(|| error.of_content(status));
+    let of_key = || error.refuses_key(status).then_some(ErrorCode::UpstreamAuth);
+    let certain = error.means(CERTAIN).or_else(of_key).or_else(|| error.of_content(status));
     let is_final =
         matches!(certain, Some(ErrorCode::UpstreamAuth | ErrorCode::UpstreamQuota | ErrorCode::ContentFiltered));
     let is_other = of_sample || (is_final && status != Some(429)) || refusal::is_of_form(body);
@@ -113,8 +114,13 @@ const CERTAIN: &[(ErrorCode, &[&str])] = &[
             "insufficient credit",
             "insufficient fund",
             "not enough credit",
-            "not enough balance",
+            "enough balance",
             "out of credit",
+            "quota exhausted",
+            "quota has been exhausted",
+            "free quota",
+            "free tier is exhausted",
+            "freetieronly",
             "credit balance",
             "recharge",
             "overdue",
@@ -128,24 +134,6 @@ const CERTAIN: &[(ErrorCode, &[&str])] = &[
     (
         ErrorCode::UpstreamAuth,
         &[
-            "invalid_api_key",
-            "api_key_invalid",
-            "incorrect api key",
-            "invalid api key",
-            "invalid api-key",
-            "invalidapikey",
-            "api key not valid",
-            "api key is not valid",
-            "api key is invalid",
-            "api key expired",
-            "api key has expired",
-            "api key not found",
-            "missing api key",
-            "no api key",
-            "api key is missing",
-            "api key is required",
-            "provide an api key",
-            "provide a valid api key",
             "authentication_error",
             "authenticationerror",
             "authentication failed",
@@ -165,6 +153,9 @@ const CERTAIN: &[(ErrorCode, &[&str])] = &[
             "unrecognizedclient",
             "security token",
             "expiredtoken",
+            "token expired",
+            "token is expired",
+            "token has expired",
             "invalidsignature",
             "signature does not match",
             "location is not supported",
@@ -201,6 +192,26 @@ const CERTAIN: &[(ErrorCode, &[&str])] = &[
     ),
 ];
 
+/// Words near which an API key is refused.
+const BAD_KEY: &[&str] = &[
+    "invalid",
+    "not valid",
+    "incorrect",
+    "expired",
+    "missing",
+    "required",
+    "wrong",
+    "not found",
+    "no ",
+    "unknown",
+    "revoked",
+    "disabled",
+    "provide a",
+    "provide an",
+];
+/// Bytes before and after the word in which they are looked for.
+const KEY_REACH: usize = 32;
+
 /// Words of refusals of what was said, in the texts and codes of OpenAI, Azure, Anthropic, Mistral, Bedrock, DeepSeek,
 /// DashScope, Doubao and Zhipu. Codes are read without their `_`, and as one word without their capitals.
 const OF_CONTENT: &[&str] = &[
@@ -226,6 +237,13 @@ const OF_CONTENT: &[&str] = &[
     "prohibited use",
     "harmful",
     "unsafe content",
+    "forbidden content",
+    "illegal content",
+    "content blocked",
+    "content is blocked",
+    "outputted is blocked",
+    "new sensitive",
+    "high risk",
     "offensive",
     "flagged",
     "moderation",
@@ -241,11 +259,12 @@ const OF_CONTENT: &[&str] = &[
     "usage polic",
     "use policy",
     "usage guideline",
+    "policy violation",
+    "policyviolation",
+    "violates content",
     "violates our",
     "violating our",
     "violation of our",
-    "policy violation",
-    "policyviolation",
     "prompt was blocked",
     "input was blocked",
     "content was blocked",
@@ -384,6 +403,20 @@ impl ErrorBody {
     fn is_timeout(&self, status: Option<u16>) -> bool {
         let is_possible = matches!(status, None | Some(400 | 413 | 422 | 500));
         is_possible && overflow::is_timeout(&self.words) && !overflow::is_about_media(&self.message)
+    }
+
+    /// Returns true if the API key is refused, in whatever words. Tools may have a parameter of that name.
+    fn refuses_key(&self, status: Option<u16>) -> bool {
+        let is_possible = matches!(status, None | Some(400..=404 | 422));
+        let words = self.words.replace(['_', '-'], " ").replace("apikey", "api key");
+        let is_of_tool = ["schema", "properties", "parameters"].iter().any(|word| words.contains(word));
+        is_possible
+            && !is_of_tool
+            && words.match_indices("api key").any(|(at, key)| {
+                let near = |range: &str| BAD_KEY.iter().any(|word| range.contains(word));
+                near(overflow::tail(&words[..at], KEY_REACH))
+                    || near(overflow::head(&words[at + key.len()..], KEY_REACH))
+            })
     }
 
     /// Returns the code of a refusal of what was said. Statuses that are about who asks, or how often, are none.
@@ -603,6 +636,17 @@ mod tests {
                 Some(400),
                 r#"{"error":{"type":"invalid_request_error","message":"Output blocked by content filtering policy"}}"#,
                 ContentFiltered,
+            ),
+            (Some(400), r#"{"error":{"message":"The api_key provided is invalid"}}"#, UpstreamAuth),
+            (
+                Some(400),
+                r#"{"error":{"message":"Invalid schema: tools[0].function.parameters.properties.api_key is invalid"}}"#,
+                UpstreamRejected,
+            ),
+            (
+                Some(429),
+                r#"{"error":{"message":"Rate limit reached for this API key. No more requests now."}}"#,
+                UpstreamRateLimited,
             ),
             (Some(403), r#"{"error":{"message":"blocked by the network policy"}}"#, UpstreamAuth),
             // what the model wrote is at fault, and not the request

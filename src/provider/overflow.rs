@@ -8,6 +8,7 @@
 mod numbers;
 
 use crate::core::model::OverflowHint;
+pub(super) use numbers::{head, tail};
 
 /// What an error text says about the size of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -238,7 +239,7 @@ const BODILESS: &[&str] = &["400 status code (no body)", "413 status code (no bo
 pub(crate) fn judge(text: &str) -> Verdict {
     let text = VALIDATORS.iter().fold(text.trim().to_lowercase(), |text, words| text.replace(words, ""));
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    let numbers = || numbers::read(&text);
+    let numbers = || if is_of_bytes(&text, false) { OverflowHint::default() } else { numbers::read(&text) };
     if has(TIMES_OUT) && !has(CODES) {
         return Verdict::Other;
     }

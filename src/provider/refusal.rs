@@ -92,6 +92,9 @@ pub(super) fn read(body: &[u8], code: ErrorCode) -> Refusal {
             add(&[ShortIds]);
         }
         names_in(text).for_each(&mut add);
+        if names_one_tool(text) {
+            add(&[NoTools]);
+        }
     }
     if said.has(REFUSES) {
         let loose = if is_whole { LOOSE } else { &[] };

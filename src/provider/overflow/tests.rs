@@ -182,6 +182,7 @@ const TOO_LARGE: &[(&str, Option<u64>, Option<u64>)] = &[
     ("too many tokens: the total number of tokens in the prompt cannot exceed 4081", None, Some(4081)),
     ("invalid params, context window exceeds limit (2013)", None, None),
     ("total message size 6127104 exceeds limit 4194304", None, None),
+    ("Payload content length greater than maximum allowed length (1048576)", None, None),
     ("Invalid 'messages[3].content': string too long. Expected a string with maximum length 10485760.", None, None),
     ("Your input is 9001 tokens long, but the maximum for this model is 8192.", Some(9001), Some(8192)),
     ("conversation too long: 9001 tokens (limit 8192)", Some(9001), Some(8192)),

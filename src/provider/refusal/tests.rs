@@ -228,6 +228,8 @@ const OF_REQUEST: &[(Need, Option<u16>, &str)] = &[
     ),
     (NoTools, None, "tools.3.custom.input_schema: JSON schema is invalid, it does not support this draft"),
     (NoTools, None, "Invalid tools: names must be unique"),
+    (NoTools, None, "tools.0.custom.name: String should match pattern '^[a-z]{1,128}$'"),
+    (NoImages, None, "messages.0.content.0.image.source.base64: it appears to be a image/png image"),
     (
         NoLimit,
         None,
@@ -276,6 +278,7 @@ fn what_a_model_wrote_is_told_from_what_it_was_sent() {
         ("Failed to parse input at pos 42: <tool_call>{\"name\":", true),
         ("could not parse the function call: unexpected end of JSON at pos 17", true),
         ("The model generated a malformed answer", true),
+        ("invalid tool call arguments: invalid character 'x' in literal true", true),
         ("this model does not support tool calls", false),
         ("messages[2].tool_calls[0].function.arguments: failed to parse tool call at pos 3", false),
         ("Invalid schema for function 'look'", false),

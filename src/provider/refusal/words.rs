@@ -69,6 +69,7 @@ pub(super) const NAMES: &[(&str, &[Need])] = &[
     ("tool choice", &[NoToolChoice, NoTools]),
     ("image_url", &[NoImages]),
     ("input_image", &[NoImages]),
+    ("image.source", &[NoImages]),
     ("mmproj", &[NoImages]),
     ("reasoning_content", &[NoOwnFields, ReasoningBack]),
     ("reasoning_details", &[NoOwnFields]),
@@ -111,6 +112,7 @@ pub(super) const WORDS: &[(&str, &[Need])] = &[
     ("text only", &[NoImages]),
     ("text-only", &[NoImages]),
     ("tools", &[NoTools]),
+    ("tool name", &[NoTools]),
     ("tool use", &[NoTools]),
     ("tool call", &[NoTools]),
     ("tool_call", &[NoTools]),
@@ -354,8 +356,17 @@ pub(super) const READINGS: &[&str] = &[
     "unexpected end of json",
 ];
 /// What a server quotes of what a model wrote.
-pub(super) const QUOTES: &[&str] =
-    &["raw=", "raw:", "err=", "<tool_call", "<function", "looking for beginning", "at pos"];
+pub(super) const QUOTES: &[&str] = &[
+    "invalid character",
+    "unexpected end of json",
+    "raw=",
+    "raw:",
+    "err=",
+    "<tool_call",
+    "<function",
+    "looking for beginning",
+    "at pos",
+];
 
 /// Words by which a server says that there are too many images.
 pub(super) const MANY_IMAGES: &[&str] = &[
