@@ -396,8 +396,9 @@ payloads! {
 
     /// Payload of `set_instructions`.
     struct SetInstructions {
-        /// The system prompt; empty for none.
-        instructions: String,
+        /// The system prompt; empty for none, absent for the deployment's own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instructions: Option<String>,
     }
 
     /// Payload of `set_options`. Absent fields return to the provider's default.

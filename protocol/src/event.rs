@@ -2,7 +2,7 @@
 //! decoration.
 
 use crate::{
-    CallId, CommandId, Entry, EntryId, ErrorBody, JobId, StopReason, Timestamp, TurnId, Usage,
+    CallId, CommandId, Entry, EntryId, ErrorBody, ErrorCode, JobId, StopReason, Timestamp, TurnId, Usage,
     approval::{Approval, StandingApproval},
     context::{Breakdown, ContextInfo},
     hook::{HookCall, HookOffer, HookPoint},
@@ -65,6 +65,8 @@ messages! {
         ItemDelta(ItemDelta) = "item_delta",
         /// A tool call in the answer, or the answer, is complete. After the answer's own, its entry follows.
         ItemFinished(ItemFinished) = "item_finished",
+        /// The model server refused a request for now, or failed: the request is sent again after a wait.
+        RequestDelayed(RequestDelayed) = "request_delayed",
         /// The answer was aborted: what was shown of it is void.
         ItemAborted(ItemAborted) = "item_aborted",
         /// A tool or a hook reported its progress.
@@ -297,6 +299,20 @@ events! {
         part: Option<u32>,
     }
 
+    /// Payload of `request_delayed`. The wait is over when the answer starts, the turn ends, or another wait begins.
+    #[derive(Eq)]
+    struct RequestDelayed {
+        /// The running turn.
+        turn_id: TurnId,
+        /// The attempt that follows the wait: 2 after the first one has failed.
+        attempt: u32,
+        /// The milliseconds until then.
+        wait_ms: u64,
+        /// Why the last attempt failed: `upstream_rate_limited`, `upstream_overloaded`, `upstream_unreachable`,
+        /// `upstream_error` or `upstream_truncated`.
+        reason: ErrorCode,
+    }
+
     /// Payload of `item_aborted`.
     struct ItemAborted {
         /// The item.
@@ -424,6 +440,9 @@ events! {
         usage_ratio: f64,
         /// A sentence for the user.
         message: String,
+        /// The cause, for programs; older servers leave it out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        code: Option<ContextWarningCode>,
     }
 
     /// Payload of `context_updated`.
@@ -493,6 +512,16 @@ macro_rules! words {
 }
 
 words! {
+    /// The cause of a `context_warning`.
+    enum ContextWarningCode {
+        /// The window is nearly full, and the strategy does nothing about it.
+        NearlyFull,
+        /// Nothing tells the window of the chosen model: a default is assumed.
+        WindowUnknown,
+        /// The model's server seems to leave out the beginning of what it is sent.
+        ContextTruncatedUpstream,
+    }
+
     /// The end of a turn.
     enum TurnStatus {
         /// Completed with an answer.

@@ -40,7 +40,7 @@ export type Command =
   | { type: "unpin_entry"; payload: PinEntry }
   | { type: "set_context_strategy"; payload: SetContextStrategy }
   | { type: "set_model"; payload: SetModel }
-  | { type: "set_instructions"; payload: SetInstructions }
+  | { type: "set_instructions"; payload?: SetInstructions }
   | { type: "list_tools"; payload?: Empty }
   | { type: "set_tools"; payload?: SetTools }
   | { type: "withdraw_approval"; payload: WithdrawApproval }
@@ -534,8 +534,8 @@ export interface SetModel {
 
 /** Payload of `set_instructions`. */
 export interface SetInstructions {
-  /** The system prompt; empty for none. */
-  instructions: string;
+  /** The system prompt; empty for none, absent for the deployment's own. */
+  instructions?: string;
 }
 
 /** Payload of `set_tools`. Absent fields do not change. */

@@ -29,6 +29,11 @@ export interface ContextInfo {
   transcriptLength: number;
   /** The model's window in tokens. */
   maxTokens: number;
+  /**
+   * The window that was learnt from the model's server, if `maxTokens` is that one: it is smaller than what
+   * is configured or listed. `set_model`, also with the same model, forgets it.
+   */
+  learnedWindowTokens?: number;
   /** The strategy: its short name on v2, its class-style name on v1. */
   strategy: string;
   /** A sentence for the user, from 90 % on. */

@@ -6,7 +6,7 @@ import type { SessionRole, Software } from "./commands.js";
 import type { StopReason, Usage } from "./content.js";
 import type { Breakdown, ContextInfo } from "./context.js";
 import type { Entry, SummaryForm } from "./entries.js";
-import type { ErrorBody } from "./errors.js";
+import type { ErrorBody, ErrorCode } from "./errors.js";
 import type { HookCall, HookOffer, HookPoint } from "./hooks.js";
 import type { Pin, QueueItem, SessionItem, SessionSettings } from "./replies.js";
 
@@ -364,6 +364,7 @@ export type EphemeralEvent =
   | { type: "item_started"; payload: ItemStarted }
   | { type: "item_delta"; payload: ItemDelta }
   | { type: "item_finished"; payload: ItemFinished }
+  | { type: "request_delayed"; payload: RequestDelayed }
   | { type: "item_aborted"; payload: ItemAborted }
   | { type: "call_progressed"; payload: CallProgressed }
   | { type: "hook_call"; payload: HookCall }
@@ -422,6 +423,21 @@ export interface ItemFinished {
   itemId: EntryId;
   /** The tool call in it that is complete; absent if the whole item is. */
   part?: number;
+}
+
+/** Payload of `request_delayed`. The wait is over when the answer starts, the turn ends, or another wait begins. */
+export interface RequestDelayed {
+  /** The running turn. */
+  turnId: TurnId;
+  /** The attempt that follows the wait: 2 after the first one has failed. */
+  attempt: number;
+  /** The milliseconds until then. */
+  waitMs: number;
+  /**
+   * Why the last attempt failed: `upstream_rate_limited`, `upstream_overloaded`, `upstream_unreachable`,
+   * `upstream_error` or `upstream_truncated`.
+   */
+  reason: ErrorCode;
 }
 
 /** Payload of `item_aborted`. */
@@ -504,7 +520,12 @@ export interface ContextWarning {
   usageRatio: number;
   /** A sentence for the user. */
   message: string;
+  /** The cause, for programs; older servers leave it out. */
+  code?: ContextWarningCode;
 }
+
+/** The cause of a `context_warning`. */
+export type ContextWarningCode = "nearly_full" | "window_unknown" | "context_truncated_upstream";
 
 /** Payload of `context_updated`. */
 export interface ContextUpdated {

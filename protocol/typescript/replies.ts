@@ -463,9 +463,12 @@ export interface ModelItem {
   windowTokens?: number;
   /** Its price. */
   price?: ModelPrice;
-  /** False if its requests offer no tools: the deployment has switched them off, or the model has refused them. */
+  /**
+   * True if it takes tools, as its server says. False if it does not, if it has refused them, or if the
+   * deployment has switched them off.
+   */
   tools?: boolean;
-  /** True if it takes pictures, false if it has refused them. */
+  /** True if it takes images, as its server says; false if it does not, or has refused them. */
   images?: boolean;
 }
 

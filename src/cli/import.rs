@@ -418,6 +418,7 @@ fn undone_before(session: &SessionId, entry_id: EntryId) -> Event {
         token_count: 0,
         transcript_length: 0,
         max_tokens: 0,
+        learned_window_tokens: None,
         strategy: String::new(),
         warning: None,
         usage_ratio: 0.0,

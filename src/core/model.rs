@@ -94,6 +94,15 @@ impl ReportedUsage {
     }
 }
 
+/// What a model takes besides text. `None` where nobody has said it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Takes {
+    /// Tools.
+    pub tools: Option<bool>,
+    /// Images.
+    pub images: Option<bool>,
+}
+
 /// Why a request failed. The message is ours: upstream bodies can echo keys and prompts and never get this far.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{code}: {message}")]

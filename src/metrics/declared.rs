@@ -158,6 +158,9 @@ metrics! {
         "Requests to the model that wait for a place (MODEL_REQUESTS_MAX, MODEL_REQUESTS_PER_USER_MAX).";
     TURNS_TOTAL = Kind::Counter, "reseed_turns_total" ["status"], Count,
         "Turns ended, by status.";
+    CONTEXT_WARNINGS_TOTAL = Kind::Counter, "reseed_context_warnings_total" ["code"], Count,
+        "Warnings about the context that clients were sent, by cause; at `context_truncated_upstream` the model server \
+        reads less than it is sent.";
     TURN_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_turn_duration_seconds" [], Seconds,
         "Duration of a turn.";
     FIRST_DELTA_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_first_delta_seconds" [], Seconds,

@@ -26,7 +26,7 @@ use crate::core::model::{Purpose, ReportedUsage};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use reseed_protocol::{
     CloseCode, ErrorCode,
-    event::TurnStatus,
+    event::{ContextWarningCode, TurnStatus},
     receipt::{BreakReason, Receipt},
 };
 use std::{sync::OnceLock, thread, time::Duration};
@@ -297,6 +297,16 @@ pub(crate) fn frame_refused(code: ErrorCode) {
 /// equivalent.
 pub(crate) fn command_answered(name: &'static str, outcome: Outcome) {
     COMMANDS_TOTAL.counter([name, outcome.label()]).increment(1);
+}
+
+/// Records a warning about the context.
+pub(crate) fn warned(code: ContextWarningCode) {
+    let label = match code {
+        ContextWarningCode::NearlyFull => "nearly_full",
+        ContextWarningCode::WindowUnknown => "window_unknown",
+        ContextWarningCode::ContextTruncatedUpstream => "context_truncated_upstream",
+    };
+    CONTEXT_WARNINGS_TOTAL.counter([label]).increment(1);
 }
 
 /// Records the end of a turn, `duration` after it started.

@@ -41,6 +41,9 @@ fn values(metric: &str, label: &str) -> Vec<&'static str> {
         ("reseed_tool_calls_total" | "reseed_tool_duration_seconds", "tool") => {
             vec!["shell", "apply_patch", "history_search", "history_read", tools::OF_CLIENT]
         }
+        ("reseed_context_warnings_total", "code") => {
+            vec!["nearly_full", "window_unknown", "context_truncated_upstream"]
+        }
         ("reseed_turns_total", "status") => vec!["completed", "failed", "cancelled", "interrupted"],
         (_, "purpose") => vec!["turn", "summary"],
         ("reseed_held_tokens_unused_total", "kind") => vec!["input", "output"],

@@ -10,8 +10,9 @@ pub mod scripted;
 mod upstream;
 mod wait;
 
-use crate::core::model::{Answer, Delta, ModelFault, ModelRequest};
-use std::{future::Future, pin::Pin};
+use crate::core::model::{Answer, Delta, ModelFault, ModelRequest, Takes};
+use reseed_protocol::ErrorCode;
+use std::{future::Future, pin::Pin, time::Duration};
 
 /// The future that [`Provider::answer`] returns.
 pub type AnswerFuture<'a> = Pin<Box<dyn Future<Output = Result<Answer, ModelFault>> + Send + 'a>>;
@@ -22,6 +23,20 @@ pub type ModelsFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<ListedModel>,
 pub trait DeltaSink: Send {
     /// Receives the next piece.
     fn delta(&mut self, delta: Delta<'_>);
+
+    /// Hears of a wait before the request is sent again; only before the first piece.
+    fn delayed(&mut self, _: &Delay) {}
+}
+
+/// A wait before a request is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delay {
+    /// The attempt that follows it: 2 after the first one has failed.
+    pub attempt: u32,
+    /// How long it takes.
+    pub wait: Duration,
+    /// Why the last attempt failed.
+    pub reason: ErrorCode,
 }
 
 /// A model backend.
@@ -101,4 +116,6 @@ pub struct ListedModel {
     pub id: String,
     /// Its window in tokens, if the list has it (`context_length`, `max_model_len`, `meta.n_ctx` and the like).
     pub window_tokens: Option<u64>,
+    /// What it takes besides text.
+    pub takes: Takes,
 }

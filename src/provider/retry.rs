@@ -6,6 +6,7 @@
 //! overflow, an invalid request), and silence, because a server that sent nothing for minutes may still be working on
 //! the request.
 
+use super::{Delay, DeltaSink};
 use crate::core::model::ModelFault;
 use reseed_protocol::ErrorCode;
 use std::{num::NonZeroU32, time::Duration};
@@ -91,15 +92,16 @@ impl<'p> Attempts<'p> {
         Self { policy, failures: 0, waited: Duration::ZERO }
     }
 
-    /// Records a failed attempt and waits until the next one is due.
+    /// Records a failed attempt, tells of the wait, and waits until the next one is due.
     ///
     /// # Errors
     /// Returns the fault of that attempt if there is to be no other.
-    pub async fn after(&mut self, failed: Failed) -> Result<(), ModelFault> {
+    pub async fn after(&mut self, failed: Failed, sink: &mut dyn DeltaSink) -> Result<(), ModelFault> {
         self.failures += 1;
         match self.policy.wait(self.failures, self.waited, &failed) {
             Some(wait) => {
                 self.waited += wait;
+                sink.delayed(&Delay { attempt: self.failures + 1, wait, reason: failed.fault.code });
                 tokio::time::sleep(wait).await;
                 Ok(())
             }
@@ -123,7 +125,20 @@ pub(crate) fn is_transient(code: ErrorCode) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::model::Delta;
     use tokio::time::Instant;
+
+    /// The attempts and the waits before them, in milliseconds.
+    #[derive(Default)]
+    struct Told(Vec<(u32, u128)>);
+
+    impl DeltaSink for Told {
+        fn delta(&mut self, _: Delta<'_>) {}
+
+        fn delayed(&mut self, delay: &Delay) {
+            self.0.push((delay.attempt, delay.wait.as_millis()));
+        }
+    }
 
     const POLICY: RetryPolicy = RetryPolicy {
         tries_max: TRIES_MAX,
@@ -190,21 +205,22 @@ mod tests {
     async fn attempts_end_with_the_last_ones_fault() {
         let overloaded = failed(ErrorCode::UpstreamOverloaded, None);
         let begun = Failed { begun: true, ..overloaded.clone() };
-        for (failures, more, waited_ms) in [
-            (vec![overloaded.clone(); 4], 3, 500 + 1_000 + 2_000),
-            (vec![overloaded.clone(), begun.clone()], 1, 500),
-            (vec![begun], 0, 0),
-            (vec![failed(ErrorCode::UpstreamAuth, None)], 0, 0),
+        for (failures, waits) in [
+            (vec![overloaded.clone(); 4], vec![(2, 500), (3, 1_000), (4, 2_000)]),
+            (vec![overloaded.clone(), begun.clone()], vec![(2, 500)]),
+            (vec![begun], vec![]),
+            (vec![failed(ErrorCode::UpstreamAuth, None)], vec![]),
         ] {
-            let (mut attempts, start) = (Attempts::new(&POLICY), Instant::now());
+            let (mut attempts, mut told, start) = (Attempts::new(&POLICY), Told::default(), Instant::now());
             let last = failures.last().map(|last| last.fault.clone());
             let mut outcomes = Vec::new();
             for failed in failures {
-                outcomes.push(attempts.after(failed).await);
+                outcomes.push(attempts.after(failed, &mut told).await);
             }
-            assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), more);
+            assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), waits.len());
             assert_eq!(outcomes.pop().and_then(Result::err), last);
-            assert_eq!(start.elapsed(), Duration::from_millis(waited_ms));
+            assert_eq!(start.elapsed().as_millis(), waits.iter().map(|(_, wait)| wait).sum::<u128>());
+            assert_eq!(told.0, waits);
         }
     }
 }

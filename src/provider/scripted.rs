@@ -1,7 +1,7 @@
 //! A provider that answers from a script, in this process. For our tests and those of library users; the server does
 //! not offer it.
 
-use super::{AnswerFuture, DeltaSink, ModelsFuture, Provider};
+use super::{AnswerFuture, Delay, DeltaSink, ModelsFuture, Provider};
 use crate::core::{
     model::{Answer, Delta, ModelFault, ModelRequest, ReportedUsage},
     need::Needs,
@@ -48,6 +48,7 @@ pub struct Reply {
     usage: Option<ReportedUsage>,
     fault: Option<ModelFault>,
     gate: Option<Gate>,
+    delays: Vec<Delay>,
     learnt: Needs,
 }
 
@@ -90,7 +91,8 @@ impl Reply {
     /// Returns an answer of these parts, one delta per part, without reported usage. Tool calls are streamed too.
     #[must_use]
     pub fn parts(parts: Vec<Part>) -> Self {
-        Self { parts, pieces: 1, stop_reason: None, usage: None, fault: None, gate: None, learnt: Needs::default() }
+        let (pieces, delays, learnt) = (1, Vec::new(), Needs::default());
+        Self { parts, pieces, stop_reason: None, usage: None, fault: None, gate: None, delays, learnt }
     }
 
     /// Returns an answer of one text.
@@ -127,6 +129,12 @@ impl Reply {
     #[must_use]
     pub fn then_fault(self, fault: ModelFault) -> Self {
         Self { fault: Some(fault), ..self }
+    }
+
+    /// Tells of these waits before its first delta, without waiting.
+    #[must_use]
+    pub fn delayed(self, delays: &[Delay]) -> Self {
+        Self { delays: delays.to_vec(), ..self }
     }
 
     /// Pauses before its last delta with text, or before its end if it has at most one, until the gate opens.
@@ -237,6 +245,7 @@ impl Provider for Scripted {
 
 /// Sends the reply's texts and calls to the sink; returns true if there were any.
 async fn play(reply: &Reply, sink: &mut dyn DeltaSink) -> bool {
+    reply.delays.iter().for_each(|delay| sink.delayed(delay));
     let mut deltas: Vec<Delta<'_>> = Vec::new();
     for (part, content) in reply.parts.iter().enumerate() {
         match content {

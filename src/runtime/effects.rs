@@ -24,6 +24,7 @@ use crate::{
         agent_loop::{Append, CallModel, CallTool, Input, Origin, RequestId},
         context::counter::Calibration,
         model::{Delta, ModelFault, Purpose},
+        need::Need,
         session::{self, fingerprint::fingerprint},
     },
     provider::DeltaSink,
@@ -335,13 +336,16 @@ impl Effects {
     /// Sends a request to the model, in a task of its own.
     pub(super) fn call_model(&mut self, call: CallModel) {
         let CallModel { request, body, shown_as, withheld, makes_way } = call;
+        // That it waits for the model server is told also of an answer that is withheld.
+        let turn = shown_as.as_ref().map(|(_, turn)| turn.clone());
+        let feed = self.feed.clone();
         // What a hook may still change is not shown: clients first see it as the entry that it becomes.
         let shown_as = shown_as.filter(|_| !withheld);
         if let Some((item, turn)) = &shown_as {
             self.feed.begin_item(item, turn);
         }
         let item = shown_as.map(|(item, _)| item);
-        let (parts, mailbox) = (self.shared.parts(), self.mailbox.clone());
+        let (shared, parts, mailbox) = (self.shared.clone(), self.shared.parts(), self.mailbox.clone());
         let mut shown = item.clone().map(|item| {
             let first = self.measure.first_delta();
             StreamedAnswer { feed: self.feed.clone(), item, first }
@@ -394,12 +398,16 @@ impl Effects {
                         Some(shown) => shown,
                         None => &mut WithheldAnswer,
                     };
-                    let mut heard = Heard { sink, at_work: &at_work, has_begun: false };
+                    let tells = turn.as_ref().map(|turn| (&*feed, turn));
+                    let mut heard = Heard { sink, at_work: &at_work, tells, has_begun: false };
                     let outcome = provider.answer(&body, &mut heard).await;
                     report.tell_waited(at_work.waited()).await;
                     outcome
                 }
             };
+            if outcome.as_ref().is_ok_and(|answer| answer.learnt.has(Need::NoImages)) {
+                shared.takes_no_images(&body.model);
+            }
             let outcome = outcome.and_then(readable);
             super::measure::model_answered(&body, &parts.deployment.prices, &outcome);
             report.send(outcome).await;

@@ -86,6 +86,8 @@ struct Ephemeral {
 enum About {
     /// The size of the context.
     Size,
+    /// The wait for the model server.
+    Delay,
     /// The session's host.
     Host,
     /// A connection of the session.
@@ -96,6 +98,7 @@ impl About {
     fn of(event: &EphemeralEvent) -> Option<Self> {
         match event {
             EphemeralEvent::ContextUpdated(_) => Some(Self::Size),
+            EphemeralEvent::RequestDelayed(_) => Some(Self::Delay),
             EphemeralEvent::HostChanged(_) => Some(Self::Host),
             EphemeralEvent::PresenceChanged(changed) => {
                 Some(Self::Connection(changed.connection.connection_id.clone()))

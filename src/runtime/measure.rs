@@ -21,7 +21,7 @@ use reseed_protocol::{
     context::BreakerReason,
     event::{
         CallOutcome, CompactionFailed, CompactionPrepared, CompactionRung, CompactionTrigger, ContextCompacted,
-        EphemeralEvent, Event, FailedRung,
+        ContextWarning, EphemeralEvent, Event, FailedRung,
     },
     reply::Reply,
 };
@@ -196,8 +196,10 @@ impl Measure {
     }
 
     pub(super) fn emitted(&self, event: &EphemeralEvent) {
-        if let EphemeralEvent::CompactionPrepared(prepared) = event {
-            self.prepared(prepared);
+        match event {
+            EphemeralEvent::CompactionPrepared(prepared) => self.prepared(prepared),
+            EphemeralEvent::ContextWarning(ContextWarning { code: Some(code), .. }) => metrics::warned(*code),
+            _ => {}
         }
     }
 

@@ -118,6 +118,19 @@ impl Shared {
         *parts = Arc::new(with_deployment(&parts, deployment));
     }
 
+    /// Remembers that a model takes no images, for what is listed until the server stops.
+    pub(super) fn takes_no_images(&self, model: &str) {
+        let mut parts = self.parts.write().unwrap_or_else(PoisonError::into_inner);
+        let known = &parts.deployment.models_take;
+        let is_known = known.get(model).is_some_and(|takes| takes.images == Some(false));
+        if is_known || (known.len() >= CALIBRATIONS_MAX && !known.contains_key(model)) {
+            return;
+        }
+        let mut deployment = (*parts.deployment).clone();
+        deployment.models_take.entry(model.to_owned()).or_default().images = Some(false);
+        *parts = Arc::new(with_deployment(&parts, deployment));
+    }
+
     /// Remembers that a model writes calls as text, for all sessions until the server stops.
     pub(super) fn writes_calls(&self, model: &str) {
         let mut parts = self.parts.write().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,8 @@
 //!
 //! Whether the server is one of these it says itself ([`Slots`]), or its behaviour shows. If a turn's first word comes
 //! in the middle of a summary, it works on both. If the word comes after the summary, much later than usual, the turn
-//! has waited behind it; that time counts as a pause of the session.
+//! has waited behind it; that time counts as a pause of the session. Once may be a hard question that took its time;
+//! twice in a row it is a server with one slot.
 
 use crate::provider::Slots as Told;
 use reseed_protocol::SessionId;
@@ -21,6 +22,8 @@ use tokio::{sync::watch, time::Instant};
 const WAIT_MIN: Duration = Duration::from_secs(1);
 /// How many times longer than usual a turn must have waited when the summary ended.
 const WAIT_TIMES: u32 = 2;
+/// The turns in a row that waited behind a summary from which one slot is learnt.
+const WAITS_TO_LEARN: u32 = 2;
 
 /// The requests at the model server.
 #[derive(Debug)]
@@ -38,6 +41,8 @@ struct State {
     summaries: BTreeMap<u64, Summary>,
     /// The usual time to the first word of a turn, while there is no summary.
     usual: Option<Duration>,
+    /// Turns that seem to have waited behind a summary, since the last one that met a summary and did not.
+    waits: u32,
 }
 
 #[derive(Debug)]
@@ -64,7 +69,8 @@ struct Summary {
 
 impl Slots {
     pub(super) fn new(told: Told) -> Arc<Self> {
-        let state = State { slots: told, next: 0, turns: BTreeMap::new(), summaries: BTreeMap::new(), usual: None };
+        let (turns, summaries) = (BTreeMap::new(), BTreeMap::new());
+        let state = State { slots: told, next: 0, turns, summaries, usual: None, waits: 0 };
         Arc::new(Self { state: Mutex::new(state), wanted: watch::Sender::new(false) })
     }
 
@@ -153,14 +159,21 @@ impl State {
             self.usual = Some(self.usual.map_or(took, |usual| (usual * 3 + took) / 4));
             return;
         }
-        let (Some((ended, is_own)), Some(usual)) = (turn.behind, self.usual) else { return };
+        let (Some((ended, is_own)), Some(usual)) = (turn.behind, self.usual) else {
+            self.waits = 0;
+            return;
+        };
         let (waited, after) = (ended.duration_since(turn.since), now.duration_since(ended));
         let shows = waited >= WAIT_MIN.max(usual * WAIT_TIMES) && after <= waited && self.summaries.is_empty();
         if !shows || self.slots == Told::Several {
+            self.waits = 0;
             return;
         }
-        turn.waited = is_own.then_some(waited);
-        if self.slots == Told::Unknown {
+        self.waits += 1;
+        if self.slots == Told::One || self.waits >= WAITS_TO_LEARN {
+            turn.waited = is_own.then_some(waited);
+        }
+        if self.slots == Told::Unknown && self.waits >= WAITS_TO_LEARN {
             self.slots = Told::One;
             tracing::warn!(
                 waited_millis = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
@@ -249,22 +262,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_slot_is_learnt_from_a_turn_that_waited_behind_a_summary() {
-        for (name, told, of, usually, waits, then, learnt, paused) in [
-            ("its own", Told::Unknown, "a", Some(3), 180, 4, Told::One, Some(180)),
-            ("another's", Told::Unknown, "b", Some(3), 180, 4, Told::One, None),
-            ("known already", Told::One, "a", Some(3), 180, 4, Told::One, Some(180)),
-            ("not longer than usual", Told::Unknown, "a", Some(3), 5, 1, Told::Unknown, None),
-            ("no word after it either", Told::Unknown, "a", Some(3), 10, 11, Told::Unknown, None),
-            ("nothing is usual yet", Told::Unknown, "a", None, 180, 4, Told::Unknown, None),
-            ("too short to tell", Told::Unknown, "a", Some(0), 0, 1, Told::Unknown, None),
-            ("several are known", Told::Several, "a", Some(3), 180, 4, Told::Several, None),
+    async fn one_slot_is_learnt_from_two_turns_that_waited_behind_a_summary() {
+        for (name, told, of, usually, waits, learnt, paused) in [
+            ("its own", Told::Unknown, "a", Some(3), &[(180, 4), (180, 4)][..], Told::One, Some(180)),
+            ("another's", Told::Unknown, "b", Some(3), &[(180, 4), (90, 4)], Told::One, None),
+            ("known already", Told::One, "a", Some(3), &[(180, 4)], Told::One, Some(180)),
+            ("once may be chance", Told::Unknown, "a", Some(3), &[(180, 4)], Told::Unknown, None),
+            ("not in a row", Told::Unknown, "a", Some(3), &[(180, 4), (5, 1), (180, 4)], Told::Unknown, None),
+            ("not longer than usual", Told::Unknown, "a", Some(3), &[(5, 1); 3], Told::Unknown, None),
+            ("no word after it either", Told::Unknown, "a", Some(3), &[(10, 11); 3], Told::Unknown, None),
+            ("nothing is usual yet", Told::Unknown, "a", None, &[(180, 4); 3], Told::Unknown, None),
+            ("too short to tell", Told::Unknown, "a", Some(0), &[(0, 1); 3], Told::Unknown, None),
+            ("several are known", Told::Several, "a", Some(3), &[(180, 4); 3], Told::Several, None),
         ] {
             let slots = Slots::new(told);
             if let Some(usually) = usually {
                 usual(&slots, usually).await;
             }
-            let waited = behind(&slots, of, waits, then).await;
+            let mut waited = None;
+            for &(waits, then) in waits {
+                waited = behind(&slots, of, waits, then).await;
+            }
             assert_eq!((slots.lock().slots, waited), (learnt, paused), "{name}");
         }
     }

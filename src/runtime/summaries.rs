@@ -5,6 +5,7 @@
 
 use super::{
     effects::OutcomeReport,
+    feed::Feed,
     slots::{Slots, SummaryAtWork, TurnAtWork},
 };
 use crate::{
@@ -13,19 +14,28 @@ use crate::{
         context::summary::Repetition,
         model::{Answer, Delta, ModelFault, ModelRequest},
     },
-    provider::{DeltaSink, Provider},
+    provider::{Delay, DeltaSink, Provider, fault::fault},
 };
-use reseed_protocol::{Part, SessionId, StopReason};
-use std::{future::pending, sync::Arc};
+use reseed_protocol::{
+    ErrorCode, Part, SessionId, StopReason, TurnId,
+    event::{EphemeralEvent, RequestDelayed},
+};
+use std::{future::pending, sync::Arc, time::Duration};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Bytes of text per token of the output limit that no tokenizer exceeds over a whole answer.
 const TOKEN_BYTES_MAX: usize = 16;
 
+/// The longest that a summary makes way: where there is always some user at the server, it would never be made, and
+/// the next turn would have to wait for it.
+const MAKES_WAY_MAX: Duration = Duration::from_secs(300);
+
 /// Reads a summary as it arrives.
 struct Watched<'a> {
     repetition: Repetition,
+    /// The same for what the model reasons first.
+    reasoning: Repetition,
     bytes_max: usize,
     ends: &'a Notify,
     at_work: SummaryAtWork,
@@ -34,14 +44,19 @@ struct Watched<'a> {
 impl DeltaSink for Watched<'_> {
     fn delta(&mut self, delta: Delta<'_>) {
         self.at_work.speaks();
-        let Delta::Text { text, .. } = delta else { return };
-        if self.repetition.push(text) || self.repetition.text().len() > self.bytes_max {
+        let only_repeats = match delta {
+            Delta::Text { text, .. } => self.repetition.push(text),
+            Delta::Reasoning { text, .. } => self.reasoning.push(text),
+            _ => return,
+        };
+        if only_repeats || self.repetition.text().len() + self.reasoning.text().len() > self.bytes_max {
             self.ends.notify_one();
         }
     }
 }
 
-/// Asks for a summary. One that repeats itself comes back as cut off, without usage, and its request is cancelled.
+/// Asks for a summary. One that repeats itself comes back as cut off, without usage, and its request is cancelled; if
+/// the model was still reasoning, there is none.
 pub(super) async fn summary(
     provider: &dyn Provider,
     request: &ModelRequest,
@@ -50,7 +65,13 @@ pub(super) async fn summary(
     let ends = Notify::new();
     let tokens_max = request.envelope.options.max_output_tokens.and_then(|tokens| usize::try_from(tokens).ok());
     let bytes_max = tokens_max.map_or(usize::MAX, |tokens| tokens.saturating_mul(TOKEN_BYTES_MAX));
-    let mut watched = Watched { repetition: Repetition::default(), bytes_max, ends: &ends, at_work };
+    let mut watched = Watched {
+        repetition: Repetition::default(),
+        reasoning: Repetition::default(),
+        bytes_max,
+        ends: &ends,
+        at_work,
+    };
     let outcome = tokio::select! {
         biased;
         outcome = provider.answer(request, &mut watched) => Some(outcome),
@@ -58,6 +79,9 @@ pub(super) async fn summary(
     };
     outcome.unwrap_or_else(|| {
         tracing::info!(model = request.model, "a summary was ended early: the model repeats itself or does not stop");
+        if watched.repetition.text().is_empty() {
+            return Err(fault(ErrorCode::UpstreamEmpty, "it repeated itself while reasoning"));
+        }
         let parts = vec![Part::Text { text: watched.repetition.text().to_owned() }];
         Ok(Answer::new(parts, StopReason::Length))
     })
@@ -73,18 +97,21 @@ pub(super) async fn making_way(
     report: &OutcomeReport,
 ) -> Result<Answer, ModelFault> {
     let mut is_wanted = slots.is_wanted();
+    let patience = tokio::time::sleep(MAKES_WAY_MAX);
+    tokio::pin!(patience);
     loop {
-        if is_wanted && !hurry.is_cancelled() {
+        if is_wanted && !hurry.is_cancelled() && !patience.is_elapsed() {
             report.tell(Input::MadeWay { request: report.request }).await;
             tokio::select! {
                 () = slots.until(false) => {}
                 () = hurry.cancelled() => {}
+                () = &mut patience => {}
             }
             report.tell(Input::AskedAgain { request: report.request }).await;
         }
         let withdrawn = async {
             slots.until(true).await;
-            if hurry.is_cancelled() {
+            if hurry.is_cancelled() || patience.is_elapsed() {
                 pending().await
             }
         };
@@ -96,10 +123,15 @@ pub(super) async fn making_way(
     }
 }
 
+/// The shortest wait for a model server that clients are told of: a shorter one is over before it is read.
+const DELAY_TOLD_MIN: Duration = Duration::from_secs(1);
+
 /// Passes on the pieces of a turn's answer, and notes that they come.
 pub(super) struct Heard<'a> {
     pub(super) sink: &'a mut dyn DeltaSink,
     pub(super) at_work: &'a TurnAtWork,
+    /// Where waits are told, and of which turn.
+    pub(super) tells: Option<(&'a Feed, &'a TurnId)>,
     pub(super) has_begun: bool,
 }
 
@@ -109,5 +141,18 @@ impl DeltaSink for Heard<'_> {
             self.at_work.speaks();
         }
         self.sink.delta(delta);
+    }
+
+    fn delayed(&mut self, delay: &Delay) {
+        if delay.wait < DELAY_TOLD_MIN {
+            return;
+        }
+        let Some((feed, turn_id)) = self.tells else { return };
+        feed.emit(&EphemeralEvent::RequestDelayed(RequestDelayed {
+            turn_id: turn_id.clone(),
+            attempt: delay.attempt,
+            wait_ms: u64::try_from(delay.wait.as_millis()).unwrap_or(u64::MAX),
+            reason: delay.reason,
+        }));
     }
 }

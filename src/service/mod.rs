@@ -9,7 +9,7 @@ mod reload;
 mod tools;
 
 pub use parts::provider;
-pub(crate) use parts::{deployment, deployment_of, mcp_file, webhooks, windows, windows_of};
+pub(crate) use parts::{deployment, deployment_of, mcp_file, models_take, webhooks, windows, windows_of};
 pub use reload::Reloaded;
 pub(crate) use reload::provider_with_key_of;
 
@@ -176,7 +176,8 @@ pub async fn start_with_extensions(
     let given = settings;
     let listed = model::list_once_there(settings, &*provider, &listener).await;
     let settings = &model::chosen(settings, &listed)?;
-    let deployment = deployment(settings, windows(settings, &listed))?;
+    let mut deployment = deployment(settings, windows(settings, &listed))?;
+    deployment.models_take = models_take(settings, &listed);
     let counter = Counter::for_model(&deployment.model);
     // Loading a tokenizer takes a moment, and so do the tables of the first compaction: in the background, not in a
     // turn.

@@ -10,13 +10,13 @@
 //! | unset | several, and `gpt-4.1-mini` is one of them | that one, as with OpenAI itself |
 //! | unset | several others, or none | the start ends and names them |
 //! | set | has it | it is taken |
-//! | set | lacks it, and its window is set | it is taken, with a warning: routers take names that they do not list |
+//! | set | lacks it, and its window is known | it is taken, with a warning: routers take unlisted names |
 //! | set | lacks it | the start ends and names what is listed |
 //! | any | cannot be read | what the settings say is taken, with a warning |
 
 use crate::{
     config::{ProviderKind, Settings},
-    core::model::ModelFault,
+    core::{context::windows::Windows, model::ModelFault},
     provider::{ListedModel, Provider, fault::fault, openai::OPENAI_BASE_URL, retry::is_transient},
     server::Closed,
 };
@@ -128,7 +128,7 @@ pub(crate) fn chosen(settings: &Settings, listed: &List) -> anyhow::Result<Setti
         let unlisted =
             format!("{variable} is `{name}`, which the model server at {at} does not list; it lists {}", names(&all));
         anyhow::ensure!(
-            variable != "MODEL" || has_window(&settings, name),
+            variable != "MODEL" || has_window(&settings, name) || is_known(name),
             "{unlisted}. If it takes names that it does not list, set CONTEXT_WINDOW"
         );
         tracing::warn!("{unlisted}");
@@ -145,6 +145,11 @@ fn must_be_asked(settings: &Settings) -> bool {
 /// Returns true if the settings give the window of MODEL.
 fn has_window(settings: &Settings, model: &str) -> bool {
     settings.context.context_window.is_some() || settings.context.model_windows.contains_key(model)
+}
+
+/// Returns true if the table of known models has the window of this one.
+fn is_known(model: &str) -> bool {
+    Windows::new(None, Vec::new()).window(model).is_some()
 }
 
 /// Returns true if the model server is not OpenAI itself, whose models are known.
@@ -184,6 +189,7 @@ fn names(models: &[&ListedModel]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::model::Takes;
 
     fn settings(set: &[(&str, &str)]) -> Settings {
         let own = [("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")];
@@ -192,7 +198,8 @@ mod tests {
     }
 
     fn listed(names: &[&str]) -> List {
-        Ok(names.iter().map(|id| ListedModel { id: (*id).to_owned(), window_tokens: None }).collect())
+        let takes = Takes::default();
+        Ok(names.iter().map(|id| ListedModel { id: (*id).to_owned(), window_tokens: None, takes }).collect())
     }
 
     #[test]
@@ -216,6 +223,7 @@ mod tests {
                     "MODEL is `smoll`, which the model server at http://127.0.0.1:9/v1 does not list; it lists `qwen3:8b`, `smol`",
                 ),
             ),
+            (&[("MODEL", "gpt-4o")], any, Ok("gpt-4o")),
             (&[("MODEL", "smoll"), ("CONTEXT_WINDOW", "4096")], any, Ok("smoll")),
             (&[("MODEL", "smoll"), ("MODEL_WINDOWS", "smoll=4096")], any, Ok("smoll")),
             (&[("MODEL", "smoll"), ("MODEL_WINDOWS", "smol=4096")], any, Err("it lists")),

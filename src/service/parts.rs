@@ -15,6 +15,7 @@ use crate::{
             summary::{FileTools, INSTRUCTIONS_BYTES_MAX},
             windows::Windows,
         },
+        model::Takes,
     },
     hooks::webhook::{self, Webhook},
     pi,
@@ -27,7 +28,11 @@ use crate::{
 };
 use anyhow::Context as _;
 use reseed_protocol::{approval::ApprovalPolicy, command::SummaryKind};
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// Most bytes of the file with the approval policy: many times what its rules can have.
 const APPROVALS_BYTES_MAX: u64 = 1024 * 1024;
@@ -91,6 +96,16 @@ pub(crate) fn windows(settings: &Settings, listed: &List) -> Windows {
         listed.push((own.to_owned(), window));
     }
     windows_of(settings, listed)
+}
+
+/// Returns what each listed model takes besides text, and the deployment's own under its own name.
+pub(crate) fn models_take(settings: &Settings, listed: &List) -> BTreeMap<String, Takes> {
+    let listed = listed.as_deref().unwrap_or_default();
+    let own = settings.model.model_name();
+    let is_offline = settings.model.provider() == ProviderKind::Offline;
+    let same = listed.iter().find(|model| is_offline || is_same(&model.id, own));
+    let own = same.map(|model| (own.to_owned(), model.takes));
+    own.into_iter().chain(listed.iter().map(|model| (model.id.clone(), model.takes))).collect()
 }
 
 /// Returns the windows in the settings, which override this list from the provider.
@@ -225,6 +240,7 @@ pub(crate) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
         tool_parallel_max: tools.tool_parallel_max as usize,
         tool_result_tokens_max: tools.tool_result_max_tokens,
         turn_timeout_ms: (turns.turn_timeout_secs > 0).then(|| turns.turn_timeout_secs * 1000),
+        models_take: BTreeMap::new(),
         tools_are_off: !tools.tools.is_on(),
         models_without_tools: BTreeSet::new(),
         models_writing_calls: BTreeSet::new(),

@@ -50,6 +50,18 @@ test("a long message is one line, a long column its two ends", () => {
   assert.deepEqual([cut.length, cut[ROWS_MAX / 2], cut.at(-1).text], [ROWS_MAX + 1, { skipped: 7 }, String(ROWS_MAX + 6)]);
 });
 
+test("a summary is shown without its marks and what introduces it", () => {
+  const isSummary = () => true;
+  for (const [text, expected] of [
+    ["This is a record, not a request.\n\n<summary>\n## Goal\nFeed #1 first\n\n### Done\n- none\n</summary>", "Goal: Feed #1 first Done: - none"],
+    ["## Goal\nx", "Goal: x"],
+    ["plain", "plain"],
+  ]) {
+    const [row] = difference([{ entryId: "s", message: { role: "user", content: [{ type: "text", text }] } }], { rung: "extract", keptEntryIds: [] }, { ...NONE, isSummary }).now;
+    assert.deepEqual([row.who, row.text], ["summary", expected]);
+  }
+});
+
 test("how a compaction went, in words", () => {
   assert.deepEqual(toldFacts({ rung: "clear_tool_results" }), ["How: old tool results were cut to their beginning"]);
   assert.equal(failedText({ rung: "model_summary", reason: "upstream_overloaded" }), "a summary by the model (upstream_overloaded)");

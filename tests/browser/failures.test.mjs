@@ -45,6 +45,25 @@ test("what the client itself says has words for people, once", () => {
   assert.deepEqual([isTold(lost, false), isTold(lost, true), isTold(new client.SessionEnded("deleted"), true)], [true, false, true]);
 });
 
+onPage("a wait for the model's server counts down, is spoken once, and is gone when the answer begins", {}, async ({ page, server }) => {
+  const spoken = await page.evaluateHandle(() => {
+    const said = [];
+    new MutationObserver(() => said.push(document.querySelector("#announcer").textContent)).observe(document.querySelector("#announcer"), { childList: true });
+    return said;
+  });
+  await say(page, "it is crowded, held");
+  const seconds = async () => Number(/^The model’s provider is getting too many requests\. Trying again in (\d+) s…$/.exec(await page.innerText("#tail .delayed"))[1]);
+  await page.waitForSelector("#tail .delayed");
+  const first = await seconds();
+  assert.ok(first <= 60);
+  await page.waitForFunction((before) => !document.querySelector("#tail .delayed").textContent.includes(` ${before} s`), first);
+  assert.ok(await seconds() < first);
+  assert.deepEqual(await spoken.jsonValue(), ["The model’s provider is getting too many requests. Trying again in 60 seconds."]);
+  server.release();
+  await page.waitForSelector("#tail .delayed", { state: "detached" });
+  await settled(page, 1);
+});
+
 onPage("a failure stays in the chat after the next question, and after a reload", {}, async ({ page }) => {
   await say(page, "please fail");
   await page.waitForSelector("[data-ended=failed]");

@@ -373,7 +373,8 @@ export class MockServer {
 
   on_set_instructions({ payload, world, reply }) {
     reply("ok", { asOfSeq: world.seq });
-    world.update({ settings: { ...world.settings, instructions: payload.instructions } });
+    const { instructions: _, ...settings } = world.settings;
+    world.update({ settings: { ...settings, ...payload } });
   }
 
   on_set_options({ payload, world, reply }) {
@@ -431,6 +432,10 @@ export class MockServer {
     if (/\btool\b/.test(text)) await this.tool(world);
     if (/\bapprove\b/.test(text) && !(await askingTool(this, world, text))) return this.next(world);
     this.deliverSteered(world);
+    if (/\bcrowded\b/.test(text)) {
+      world.ephemeral("request_delayed", { turnId: world.turn.turnId, attempt: 2, waitMs: 60_000, reason: "upstream_rate_limited" });
+      await this.hold(world);
+    }
     const item = world.startItem();
     if (/\bthink\b/.test(text)) {
       for (const word of "The user wants me to think first, so I do.".split(/(?<= )/)) {

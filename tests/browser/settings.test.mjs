@@ -36,6 +36,38 @@ onPage("the start screen names the model, and another is chosen before the first
   assert.deepEqual(await page.locator(".chat-settings .field").evaluateAll((fields) => fields.map((field) => field.value)), ["other", "Be brief.", "0.3", "200"]);
 });
 
+onPage("the instructions return to the server's own, and an empty text that was set says that there are none", {}, async ({ page, server }) => {
+  await say(page, "hello");
+  await settled(page, 1);
+  const [world] = server.worlds.values();
+  const own = page.locator(".chat-settings .label-row button");
+  const open = async (value, placeholder, isOwn) => {
+    await page.click("#settings-open");
+    const field = page.locator("#chat-instructions");
+    assert.deepEqual([await field.inputValue(), await field.getAttribute("placeholder"), await own.isHidden()], [value, placeholder, isOwn]);
+  };
+  const use = async (expected) => {
+    await page.click(".chat-settings [type=submit]");
+    await page.waitForSelector(".chat-settings", { state: "detached" });
+    assert.deepEqual(world.settings, expected);
+  };
+  await open("", "Those of the server", true);
+  await page.fill("#chat-instructions", "Be brief.");
+  assert.ok(await own.isVisible());
+  await use({ instructions: "Be brief." });
+  await open("Be brief.", "None", false);
+  await own.click();
+  assert.deepEqual(await faultsOf(page), []);
+  await use({});
+  world.update({ settings: { instructions: "" } });
+  await open("", "None", false);
+  await use({ instructions: "" });
+  await open("", "None", false);
+  await own.click();
+  await use({});
+  await open("", "Those of the server", true);
+});
+
 onPage("commands set the model and the strategy of a chat that is still empty", {}, async ({ page, server }) => {
   await say(page, "/strategy manual");
   await page.waitForFunction(() => location.hash !== "");

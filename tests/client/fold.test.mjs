@@ -10,10 +10,10 @@ const STEPS = 90;
 const WORDS = ["so ", "the ", "seed 🌱 ", "grows\n", "**not** ", "über ", "日本 ", "1. "];
 
 /**
- * What a reader sees. Left out: how far a compaction is, void answers, counts that move while a turn is running, the
- * host, and what is known of other branches.
+ * What a reader sees. Left out: how far a compaction is, waits for the model server, void answers, counts that move
+ * while a turn is running, the host, and what is known of other branches.
  */
-function view({ contextInfo, compaction, items, pending, warning, entries, path, host, ...rest }) {
+function view({ contextInfo, compaction, items, pending, warning, delayed, entries, path, host, ...rest }) {
   const { tokenCount, breakdown, compactions } = contextInfo;
   return {
     ...rest,
@@ -72,6 +72,7 @@ function step(world, random) {
     () => world.join({ connectionId: pick(["c1", "c2", "c3"]), role: pick(["writer", "observer"]), ...(random() < 0.5 ? { offers: true } : {}) }),
     () => world.part(pick(["c1", "c2", "c3"])),
     () => world.ephemeral("context_warning", { usageRatio: 0.91, message: "nearly full" }),
+    () => world.ephemeral("request_delayed", { turnId: world.turn?.turnId ?? "t", attempt: 2, waitMs: 12000, reason: "upstream_overloaded" }),
   ];
   if (world.tree.size > 0) {
     const entryId = pick([...world.tree.keys()]);
@@ -273,6 +274,31 @@ test("an answer that only began before the reader left is named by the resume, a
   const { opened, frames } = world.after(resume);
   assert.deepEqual(frames.map(({ type }) => type), ["item_aborted"]);
   assert.deepEqual(frames.reduce(apply, reopened(state, opened)).items, []);
+});
+
+test("a wait for the model server lasts until the answer starts, or the turn is over", () => {
+  const wait = { attempt: 2, waitMs: 12000, reason: "upstream_rate_limited" };
+  for (const [end, ends] of Object.entries({
+    "the answer starts": (world) => world.startItem(),
+    "a whole answer": (world) => world.append({ type: "message", role: "assistant", content: [] }),
+    "a failure": (world) => world.finishTurn("failed", { code: "upstream_overloaded", message: "busy", retriable: true }),
+    "a resume": null,
+  })) {
+    const frames = [];
+    const world = new World({ emit: (frame) => frames.push(frame) });
+    const first = fromOpened(world.snapshot());
+    world.say("question", world.id("c"));
+    world.startTurn();
+    world.ephemeral("request_delayed", { turnId: "another", ...wait });
+    const before = frames.reduce(apply, first);
+    assert.equal(before.delayed, null);
+    const { turnId } = world.turn;
+    const delayed = apply(before, { sessionId: world.sessionId, type: "request_delayed", payload: { turnId, ...wait } });
+    assert.deepEqual(delayed.delayed, { turnId, ...wait });
+    ends?.(world);
+    const after = ends ? frames.reduce(apply, delayed) : reopened(delayed, world.after(resumePoint(delayed)).opened);
+    assert.equal(after.delayed, null, end);
+  }
 });
 
 test("a compaction is undone, and a preview's steps are nobody's", () => {

@@ -1,4 +1,7 @@
-/** Renewing and revoking what was granted, on the real server. `package.test.mjs` runs README.md's own back and front end. */
+/**
+ * Renewing and revoking what was granted, on the real server. `package.test.mjs` runs README.md's own back and front
+ * end.
+ */
 
 import assert from "node:assert/strict";
 import { once } from "node:events";

@@ -53,6 +53,19 @@ async fn the_only_model_listed_is_taken_with_its_window() {
 }
 
 #[tokio::test]
+async fn what_the_models_take_is_listed_where_their_server_says_it() {
+    let sees = |id: &str, sees: bool| json!({ "id": id, "max_model_len": 4_096, "capabilities": { "vision": sees, "function_calling": true } });
+    let upstream = listing(&[sees("qwen:latest", true), sees("blind", false), json!({ "id": "mute" })], None).await;
+    let server = Server::facing(&upstream.base_url(), &[("MODEL", "qwen"), ("CONTEXT_WINDOW", "")]).await;
+    let mut client = Client::v2(&server.ws()).await;
+    let listed = client.ask("list_models", json!({})).await["payload"]["items"].clone();
+    let listed = listed.as_array().unwrap();
+    let found: Vec<_> = listed.iter().map(|model| (model["id"].as_str().unwrap(), model["images"].as_bool())).collect();
+    assert_eq!(found, [("qwen", Some(true)), ("qwen:latest", Some(true)), ("blind", Some(false)), ("mute", None)]);
+    assert!(listed[..3].iter().all(|model| model["tools"] == true), "{listed:?}");
+}
+
+#[tokio::test]
 async fn what_the_list_leaves_open_is_asked_for_and_a_wrong_name_is_answered_with_it() {
     let two = [json!({ "id": "qwen", "max_model_len": 4_096 }), json!({ "id": "llama", "max_model_len": 4_096 })];
     let upstream = listing(&two, None).await;
@@ -83,9 +96,17 @@ async fn what_the_list_leaves_open_is_asked_for_and_a_wrong_name_is_answered_wit
 
 #[tokio::test]
 async fn a_server_that_loads_its_model_is_waited_for_and_whoever_comes_is_told() {
+    let qwen = json!({ "data": [{ "id": "qwen", "max_model_len": 4_096 }] });
+    let llama = json!({ "data": [{ "id": "smol.gguf", "owned_by": "llamacpp", "meta": null }] });
+    let props = json!({ "total_slots": 1, "default_generation_settings": { "n_ctx": 4_096 } });
+    for (models, props) in [(qwen, None), (llama, Some(props))] {
+        waited_for(models, props).await;
+    }
+}
+
+async fn waited_for(models: Value, props: Option<Value>) {
     let loaded = Gate::new();
-    let models = json!({ "data": [{ "id": "qwen", "max_model_len": 4_096 }] });
-    let setup = Setup { models, loading: Some(loaded.clone()), ..Setup::default() };
+    let setup = Setup { models, props, loading: Some(loaded.clone()), ..Setup::default() };
     let upstream = Upstream::start_with(setup, |_| Reply::text("Hello.")).await;
     let folder = tempfile::tempdir().unwrap();
     let (path, base_url) = (folder.path().to_owned(), upstream.base_url());
@@ -113,7 +134,8 @@ async fn a_server_that_loads_its_model_is_waited_for_and_whoever_comes_is_told()
     let server = starting.await.unwrap();
     assert_eq!(server.address, address, "it is the same door");
     assert_eq!(http::get(&address, "/readyz").await.status, 200);
-    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    assert_eq!(opened["contextInfo"]["maxTokens"], 4_096);
     assert_eq!(client.turn("Hello?").await["status"], "completed");
     server.stop().await;
 }

@@ -264,8 +264,10 @@ async fn a_turn_that_takes_too_long_fails_and_what_ran_is_cancelled() {
 async fn a_model_that_was_found_to_take_no_tools_is_never_offered_any_again() {
     let (model, seen) = (Scripted::new(), Arc::new(Seen::default()));
     let server = start(&model, vec![tool("peek", true, &seen)], &[]).await;
-    model.push(Reply::text("Hello.").having_learnt(Needs::of(&[Need::NoTools])));
+    model.push(Reply::text("Hello.").having_learnt(Needs::of(&[Need::NoTools, Need::NoImages])));
     let (mut client, _) = Client::v2_session(&server.ws()).await;
+    let listed = client.ask("list_models", json!({})).await["payload"]["items"][0].clone();
+    assert_eq!((listed.get("tools"), listed.get("images")), (None, None));
     ask(&mut client, "Hello!").await;
     assert_eq!(finished(&mut client).await["status"], "completed");
     model.push(Reply::text("Hello again."));
@@ -278,4 +280,6 @@ async fn a_model_that_was_found_to_take_no_tools_is_never_offered_any_again() {
     assert_eq!(finished(&mut other).await["status"], "completed");
     let offered: Vec<usize> = model.requests().iter().map(|request| request.envelope.tools.len()).collect();
     assert_eq!(offered, [1, 0, 0]);
+    let listed = client.ask("list_models", json!({})).await["payload"]["items"][0].clone();
+    assert_eq!((&listed["tools"], &listed["images"]), (&json!(false), &json!(false)));
 }

@@ -1,8 +1,13 @@
 //! Turns over v2: streaming, queue, cancel, retry, tools.
 
 use crate::support::{client::Client, server::Server};
-use reseed::provider::scripted::{Gate, Reply, Scripted};
+use reseed::provider::{
+    Delay,
+    scripted::{Gate, Reply, Scripted},
+};
+use reseed_protocol::ErrorCode;
 use serde_json::json;
+use std::time::Duration;
 
 #[tokio::test]
 async fn a_turn_streams_and_ends_once() {
@@ -35,6 +40,31 @@ async fn a_turn_streams_and_ends_once() {
     assert_eq!(said, ["Hi", "Hello there, friend!"]);
     assert_eq!(client.seen.iter().filter(|frame| frame["type"] == "turn_finished").count(), 1);
     assert_eq!(model.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_wait_for_the_model_server_is_told_if_it_is_worth_it() {
+    let (model, gate) = (Scripted::new(), Gate::new());
+    let reason = ErrorCode::UpstreamRateLimited;
+    let delay = |attempt, millis| Delay { attempt, wait: Duration::from_millis(millis), reason };
+    let server = Server::start(model.clone(), &[]).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    // Also of an answer that is not shown before a hook has looked at it.
+    for hooks in [json!([]), json!([{ "point": "message" }])] {
+        client.ask("register_hooks", json!({ "hooks": hooks })).await;
+        model.push(Reply::text("at last").delayed(&[delay(2, 999), delay(3, 12_000)]).held_by(&gate));
+        client.send("user_input", json!({ "input": "Hi" })).await;
+        if hooks != json!([]) {
+            let call = client.event("hook_call").await["payload"]["hookCallId"].clone();
+            client.ask("hook_result", json!({ "hookCallId": call })).await;
+        }
+        let turn_id = client.event("turn_started").await["payload"]["turnId"].clone();
+        let told = client.event("request_delayed").await["payload"].clone();
+        let expected = json!({ "turnId": turn_id, "attempt": 3, "waitMs": 12_000, "reason": "upstream_rate_limited" });
+        assert_eq!(told, expected);
+        client.send("cancel_turn", json!({})).await;
+        client.event("turn_finished").await;
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 #
 #     tests/soak/full.sh              everything
 #     tests/soak/full.sh core sim     only these; all are: core sim cluster disk kill kill_nodes lossy cuts client
-#                                     retention image
+#                                     retention docs image
 #
 # One line a step with its time; a step that fails prints its end, with the seed that repeats it.
 set -uo pipefail
@@ -24,9 +24,10 @@ declare -A steps=(
     [cuts]='CUTS=all cargo test --locked --test it surviving::cuts'
     [client]='CUTS=10000 tests/client/run'
     [retention]='cargo test --locked --test it retention:: -- --ignored'
+    [docs]='RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps'
     [image]='docker/build.sh "$logs/image" dist && "$logs/image/reseed" --version'
 )
-order=(core sim cluster disk kill kill_nodes lossy cuts client retention image)
+order=(core sim cluster disk kill kill_nodes lossy cuts client retention docs image)
 
 failed=0
 for name in "${@:-${order[@]}}"; do

@@ -286,7 +286,10 @@ async fn read_request(socket: &mut TcpStream) -> Option<(String, Vec<(String, St
 impl Shared {
     /// Chooses the reply, checks and records the request.
     fn reply(&self, line: &str, headers: Vec<(String, String)>, body: &[u8]) -> Vec<Step> {
-        if self.setup.loading.as_ref().is_some_and(|loading| loading.passed().now_or_never().is_none()) {
+        // llama.cpp's server lists its model also while it loads it.
+        let is_list = self.setup.props.is_some() && line.starts_with("GET /v1/models");
+        let is_loading = self.setup.loading.as_ref().is_some_and(|loading| loading.passed().now_or_never().is_none());
+        if is_loading && !is_list {
             let error = json!({ "code": 503, "message": "Loading model", "type": "unavailable_error" });
             return Reply::json(503, &json!({ "error": error })).steps(Api::Chat, (0, 0));
         }

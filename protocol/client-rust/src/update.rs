@@ -115,6 +115,7 @@ impl Update {
     pub(crate) fn is_transient(&self) -> bool {
         use EphemeralEvent::{
             CallProgressed, CompactionProgress, ContextUpdated, ItemDelta, ItemFinished, ItemStarted, PresenceChanged,
+            RequestDelayed,
         };
         let Self::Event { event: SessionEvent::Ephemeral(event), .. } = self else { return false };
         matches!(
@@ -126,6 +127,7 @@ impl Update {
                 | CompactionProgress(_)
                 | ContextUpdated(_)
                 | PresenceChanged(_)
+                | RequestDelayed(_)
         )
     }
 

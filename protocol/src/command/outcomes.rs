@@ -75,6 +75,7 @@ impl Work {
         match self {
             Self::Turn => &[
                 "turn_started",
+                "request_delayed",
                 "item_started",
                 "item_delta",
                 "item_finished",

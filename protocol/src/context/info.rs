@@ -16,6 +16,10 @@ macro_rules! context_info {
             pub transcript_length: u64,
             /// The model's window in tokens.
             pub max_tokens: u64,
+            /// The window that was learnt from the model's server, if `maxTokens` is that one: it is smaller than what
+            /// is configured or listed. `set_model`, also with the same model, forgets it.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub learned_window_tokens: Option<u64>,
             /// The strategy: its short name on v2, its class-style name on v1.
             pub strategy: String,
             /// A sentence for the user, from 90 % on.

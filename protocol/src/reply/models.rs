@@ -23,10 +23,11 @@ replies! {
         /// Its price.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         price: Option<ModelPrice>,
-        /// False if its requests offer no tools: the deployment has switched them off, or the model has refused them.
+        /// True if it takes tools, as its server says. False if it does not, if it has refused them, or if the
+        /// deployment has switched them off.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tools: Option<bool>,
-        /// True if it takes pictures, false if it has refused them.
+        /// True if it takes images, as its server says; false if it does not, or has refused them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         images: Option<bool>,
     }

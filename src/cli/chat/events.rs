@@ -196,6 +196,7 @@ impl Dialogue {
     /// Handles an ephemeral event.
     pub(super) fn on_ephemeral(&mut self, event: &EphemeralEvent) {
         match event {
+            EphemeralEvent::RequestDelayed(delayed) => self.line(&self.screen.delayed(delayed)),
             EphemeralEvent::ItemStarted(started) if self.last_entry.as_ref() == Some(&started.item_id) => {}
             EphemeralEvent::ItemStarted(started) => match &started.name {
                 // Its arguments come with its entry.

@@ -5,11 +5,11 @@
 use super::{branches::text_of, calls::told, keeping::how, lines::HELP};
 use crate::cli::terminal::clean;
 use reseed_protocol::{
-    Entry, EntryData, ErrorBody, Part, Role, StopReason,
+    Entry, EntryData, ErrorBody, ErrorCode, Part, Role, StopReason,
     context::{ContextInfo, CountSource},
     event::{
-        CompactionFailed, CompactionPrepared, CompactionRung, CompactionTrigger, ContextCompacted, TurnFinished,
-        TurnStatus,
+        CompactionFailed, CompactionPrepared, CompactionRung, CompactionTrigger, ContextCompacted, RequestDelayed,
+        TurnFinished, TurnStatus,
     },
     reply::{QueueItem, SessionItem, SessionOpened, SessionState},
 };
@@ -75,6 +75,16 @@ impl Screen {
     /// Something to look at.
     pub(super) fn warning(self, text: &str) -> String {
         self.ink(Ink::Yellow, &clean(text))
+    }
+
+    /// A wait before the model server is asked again.
+    pub(super) fn delayed(self, delayed: &RequestDelayed) -> String {
+        let why = match delayed.reason {
+            ErrorCode::UpstreamRateLimited | ErrorCode::UpstreamOverloaded => "is busy",
+            ErrorCode::UpstreamUnreachable => "cannot be reached",
+            _ => "failed",
+        };
+        self.note(&format!("the model server {why}; trying again in {} s", delayed.wait_ms.div_ceil(1_000)))
     }
 
     /// What went wrong.

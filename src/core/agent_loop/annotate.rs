@@ -8,7 +8,7 @@ use reseed_protocol::{
     EntryData, ErrorBody,
     command::{AppendCustom, SetLabel, SetModel},
     entry::{Custom, Label, ModelChange, SessionInfo, ThinkingLevelChange},
-    event::{ContextWarning, EphemeralEvent, Event},
+    event::{ContextWarning, ContextWarningCode, EphemeralEvent, Event},
     reply::{Done, Reply},
 };
 
@@ -29,7 +29,11 @@ impl Workspace {
         {
             let tokens = self.count(&self.context()).tokens;
             let usage_ratio = usage_ratio(tokens, self.deployment.windows.tokens(&set.model));
-            self.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio, message }));
+            self.emit(EphemeralEvent::ContextWarning(ContextWarning {
+                usage_ratio,
+                message,
+                code: Some(ContextWarningCode::WindowUnknown),
+            }));
         }
         let mut settings = self.session.state.settings.clone();
         let mut records = Vec::new();

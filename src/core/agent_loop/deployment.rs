@@ -10,16 +10,18 @@ use crate::{
         factory::Strategies,
         strategy::Options,
         text::files::FileTools,
+        window::base_model,
         windows::Windows,
     },
     hook::HookSpec,
+    model::Takes,
     prices::Prices,
 };
 use reseed_protocol::{
     ErrorBody, ErrorCode,
     reply::{ModelItem, ModelPrice, Models},
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most models that are listed: the largest provider has some 400.
 const MODELS_MAX: usize = 1_000;
@@ -72,6 +74,8 @@ pub struct Deployment {
     pub turn_timeout_ms: Option<u64>,
     /// True if no request offers any tool.
     pub tools_are_off: bool,
+    /// What each model takes besides text, as the provider's list says or as it has shown.
+    pub models_take: BTreeMap<String, Takes>,
     /// Models that have refused requests because they offered tools: theirs offer none.
     pub models_without_tools: BTreeSet<String>,
     /// Models that have written calls as text: theirs do not offer the tools that search the history.
@@ -117,6 +121,7 @@ impl Default for Deployment {
             tool_result_tokens_max: None,
             turn_timeout_ms: None,
             tools_are_off: false,
+            models_take: BTreeMap::new(),
             models_without_tools: BTreeSet::new(),
             models_writing_calls: BTreeSet::new(),
             server_tools: Tools::default(),
@@ -154,6 +159,9 @@ impl Deployment {
     fn model_item(&self, model: &str) -> ModelItem {
         // Prices are kept in picodollars for each token.
         let nano = |pico: u64| pico.saturating_mul(1_000);
+        let takes = self.models_take.get(model).or_else(|| self.models_take.get(base_model(model)?));
+        let takes = takes.copied().unwrap_or_default();
+        let has_no_tools = self.tools_are_off || self.models_without_tools.contains(model);
         ModelItem {
             id: model.to_owned(),
             window_tokens: self.windows.window(model).map(|window| window.tokens),
@@ -163,8 +171,8 @@ impl Deployment {
                 cache_write_nano_usd: nano(price.written),
                 output_nano_usd: nano(price.output),
             }),
-            tools: (self.tools_are_off || self.models_without_tools.contains(model)).then_some(false),
-            images: None,
+            tools: if has_no_tools { Some(false) } else { takes.tools },
+            images: takes.images,
         }
     }
 

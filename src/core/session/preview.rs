@@ -47,6 +47,29 @@ pub fn kind(entry: &Entry) -> &'static str {
     }
 }
 
+/// A line of a summary, without its marks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SummaryLine<'a> {
+    /// A heading.
+    Heading(&'a str),
+    /// Any other text.
+    Text(&'a str),
+    /// A tag around the summary.
+    Tag,
+}
+
+/// Reads a line of a summary.
+#[must_use]
+pub fn summary_line(line: &str) -> SummaryLine<'_> {
+    let line = line.trim();
+    let heading = line.trim_start_matches('#').trim();
+    match line {
+        "<summary>" | "</summary>" => SummaryLine::Tag,
+        _ if heading.len() < line.len() && !heading.is_empty() => SummaryLine::Heading(heading),
+        _ => SummaryLine::Text(line),
+    }
+}
+
 /// A preview in progress.
 #[derive(Default)]
 struct PreviewLine {
@@ -92,14 +115,15 @@ impl PreviewLine {
 
     /// Appends a summary: a heading as `Goal:`, and no tags around the text.
     fn summary(&mut self, summary: &str) {
-        for line in summary.lines().map(str::trim) {
-            let heading = line.trim_start_matches('#').trim();
-            if heading.len() < line.len() && !heading.is_empty() {
-                self.text(heading);
-                self.space = false;
-                self.text(":");
-            } else if !matches!(line, "<summary>" | "</summary>") {
-                self.text(line);
+        for line in summary.lines() {
+            match summary_line(line) {
+                SummaryLine::Heading(heading) => {
+                    self.text(heading);
+                    self.space = false;
+                    self.text(":");
+                }
+                SummaryLine::Text(text) => self.text(text),
+                SummaryLine::Tag => {}
             }
         }
     }

@@ -14,7 +14,7 @@ mod reply;
 mod summarise;
 mod tool_call;
 
-use crate::core::model::{Answer, Delta, ModelFault, ModelRequest, OverflowHint, Purpose, ReportedUsage};
+use crate::core::model::{Answer, Delta, ModelFault, ModelRequest, OverflowHint, Purpose, ReportedUsage, Takes};
 use crate::provider::{AnswerFuture, DeltaSink, ListedModel, ModelsFuture, Provider};
 use count::{part_tokens, piece_tokens, pieces, request_tokens};
 use reply::{Reply, Sizes, reply};
@@ -108,7 +108,8 @@ impl Provider for Offline {
     }
 
     fn models(&self) -> ModelsFuture<'_> {
-        let model = ListedModel { id: MODEL.to_owned(), window_tokens: Some(self.options.window_tokens) };
+        let takes = Takes { tools: Some(true), images: Some(false) };
+        let model = ListedModel { id: MODEL.to_owned(), window_tokens: Some(self.options.window_tokens), takes };
         Box::pin(std::future::ready(Ok(vec![model])))
     }
 }

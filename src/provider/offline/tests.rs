@@ -232,7 +232,8 @@ async fn words_come_one_by_one_and_dropping_stops_them() {
 #[tokio::test]
 async fn it_lists_itself_with_its_window() {
     let listed = model(2_000).models().await.unwrap();
-    assert_eq!(listed, [ListedModel { id: "offline".into(), window_tokens: Some(2_000) }]);
+    let takes = Takes { tools: Some(true), images: Some(false) };
+    assert_eq!(listed, [ListedModel { id: "offline".into(), window_tokens: Some(2_000), takes }]);
 }
 
 /// Compacts these messages as the server does: serialise, request a summary, check it, seed.

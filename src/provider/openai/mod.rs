@@ -32,7 +32,7 @@ pub use options::{Api, InvalidOptions, OPENAI_BASE_URL, OpenAiOptions};
 use super::{
     AnswerFuture, DeltaSink, ModelsFuture, Provider, Slots,
     fault::fault,
-    retry::{Attempts, Failed, RetryPolicy},
+    retry::{Attempts, Failed, RetryPolicy, is_transient},
     upstream::{Decoder, read_answer},
 };
 use crate::core::{
@@ -167,7 +167,7 @@ impl OpenAi {
                     let changes =
                         |form: &Form| self.body(request, form) != *sent.get_or_init(|| self.body(request, &present));
                     if !search.goes_on(&mut failed, request, changes) {
-                        attempts.after(failed).await?;
+                        attempts.after(failed, &mut *sink).await?;
                     }
                 }
             }
@@ -211,12 +211,20 @@ impl Provider for OpenAi {
             // Its list may give the window that the model was trained with instead of the one that it serves.
             if models::is_llama_cpp(&body)
                 && let [only] = &mut listed[..]
-                && let Ok(Ok(body)) = tokio::time::timeout(PROPS_TIME, self.connection.props()).await
+                && let Ok(props) = tokio::time::timeout(PROPS_TIME, self.connection.props()).await
             {
-                let props = models::read_props(&body);
-                only.window_tokens = props.window_tokens.or(only.window_tokens);
-                if let Some(slots) = props.slots {
-                    self.slots.store(slots, Ordering::Relaxed);
+                match props {
+                    Ok(body) => {
+                        let props = models::read_props(&body);
+                        only.window_tokens = props.window_tokens.or(only.window_tokens);
+                        only.takes = props.takes;
+                        if let Some(slots) = props.slots {
+                            self.slots.store(slots, Ordering::Relaxed);
+                        }
+                    }
+                    // It lists its model while it still loads it, and answers everything else with 503.
+                    Err(fault) if is_transient(fault.code) => return Err(fault),
+                    Err(_) => {}
                 }
             }
             Ok(listed)

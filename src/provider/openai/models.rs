@@ -1,6 +1,6 @@
 //! Reads `GET /models`, which every server fills differently, for the names and, where present, the windows.
 
-use crate::provider::ListedModel;
+use crate::{core::model::Takes, provider::ListedModel};
 use serde_json::Value;
 
 /// Fields in which servers report a model's window, most reliable first: the running server's setting before the
@@ -19,6 +19,22 @@ const WINDOW_FIELDS: &[&str] = &[
     "/meta/n_ctx_train", // old llama-server, which only reports the training window
 ];
 
+/// Where servers say whether a model takes tools: a boolean, or a list that has the word.
+const TOOLS: &[(&str, &str)] = &[
+    ("/supported_parameters", "tools"),            // OpenRouter
+    ("/capabilities/function_calling", ""),        // Mistral
+    ("/supports_tools", ""),                       // Fireworks
+    ("/model_info/supports_function_calling", ""), // LiteLLM
+];
+
+/// The same about images.
+const IMAGES: &[(&str, &str)] = &[
+    ("/architecture/input_modalities", "image"), // OpenRouter
+    ("/capabilities/vision", ""),                // Mistral
+    ("/supports_image_input", ""),               // Fireworks
+    ("/model_info/supports_vision", ""),         // LiteLLM
+];
+
 /// What llama.cpp's server says about itself in `GET /props`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Props {
@@ -26,13 +42,18 @@ pub(super) struct Props {
     pub(super) slots: Option<u64>,
     /// The window of each.
     pub(super) window_tokens: Option<u64>,
+    /// What its model takes. A template without tools is no refusal: the server then describes them in words.
+    pub(super) takes: Takes,
 }
 
 /// Reads `GET /props`.
 pub(super) fn read_props(body: &[u8]) -> Props {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let number = |field: &str| body.pointer(field)?.as_u64().filter(|&n| n > 0);
-    Props { slots: number("/total_slots"), window_tokens: number("/default_generation_settings/n_ctx") }
+    let is = |field: &str| body.pointer(field)?.as_bool();
+    let takes =
+        Takes { tools: is("/chat_template_caps/supports_tools").filter(|&is| is), images: is("/modalities/vision") };
+    Props { slots: number("/total_slots"), window_tokens: number("/default_generation_settings/n_ctx"), takes }
 }
 
 /// Returns true if a list is of llama.cpp's server.
@@ -54,7 +75,25 @@ pub(super) fn read(body: &[u8]) -> Option<Vec<ListedModel>> {
 fn model(entry: &Value) -> Option<ListedModel> {
     let id = ["id", "name", "model"].into_iter().find_map(|name| entry[name].as_str())?;
     let window_tokens = WINDOW_FIELDS.iter().find_map(|field| entry.pointer(field)?.as_u64().filter(|&n| n > 0));
-    Some(ListedModel { id: id.to_owned(), window_tokens })
+    Some(ListedModel { id: id.to_owned(), window_tokens, takes: takes(entry) })
+}
+
+fn takes(entry: &Value) -> Takes {
+    let said = |places: &[(&str, &str)]| {
+        places.iter().find_map(|&(field, word)| match entry.pointer(field)? {
+            Value::Bool(is) => Some(*is),
+            Value::Array(all) if !all.is_empty() => Some(all.iter().any(|one| one == word)),
+            _ => None,
+        })
+    };
+    // LM Studio has a type for models that see. It describes tools in words to models that were not trained for them.
+    let sees = match entry["type"].as_str() {
+        Some("vlm") => Some(true),
+        Some("llm") => Some(false),
+        _ => None,
+    };
+    let is_trained = entry["capabilities"].as_array().is_some_and(|all| all.iter().any(|one| one == "tool_use"));
+    Takes { tools: said(TOOLS).or(is_trained.then_some(true)), images: said(IMAGES).or(sees) }
 }
 
 #[cfg(test)]
@@ -63,17 +102,31 @@ mod tests {
 
     #[test]
     fn what_llama_cpp_says_of_itself_is_read() {
-        for (body, slots, window_tokens) in [
+        let none = (None, None);
+        for (body, slots, window_tokens, (tools, images)) in [
             (
                 r#"{"default_generation_settings":{"id":0,"n_ctx":3072,"params":{}},"total_slots":1}"#,
                 Some(1),
                 Some(3_072),
+                none,
             ),
-            (r#"{"total_slots":4}"#, Some(4), None),
-            (r#"{"total_slots":0,"default_generation_settings":{"n_ctx":0}}"#, None, None),
-            ("<html>", None, None),
+            (
+                r#"{"total_slots":4,"modalities":{"vision":true,"audio":false},"chat_template_caps":{"supports_tools":true}}"#,
+                Some(4),
+                None,
+                (Some(true), Some(true)),
+            ),
+            (
+                r#"{"modalities":{"vision":false},"chat_template_caps":{"supports_tools":false}}"#,
+                None,
+                None,
+                (None, Some(false)),
+            ),
+            (r#"{"total_slots":0,"default_generation_settings":{"n_ctx":0}}"#, None, None, none),
+            ("<html>", None, None, none),
         ] {
-            assert_eq!(read_props(body.as_bytes()), Props { slots, window_tokens }, "{body}");
+            let takes = Takes { tools, images };
+            assert_eq!(read_props(body.as_bytes()), Props { slots, window_tokens, takes }, "{body}");
         }
         assert!(is_llama_cpp(br#"{"data":[{"id":"m","owned_by":"llamacpp"}]}"#));
         assert!(!is_llama_cpp(br#"{"data":[{"id":"m","owned_by":"vllm"}]}"#) && !is_llama_cpp(b"x"));
@@ -99,9 +152,46 @@ mod tests {
             (r#"{"detail":"Not Found"}"#, None),
             ("<html>", None),
         ] {
-            let listed = |(id, window_tokens): (&str, _)| ListedModel { id: id.to_owned(), window_tokens };
-            let expected: Option<Vec<_>> = expected.map(|list| list.into_iter().map(listed).collect());
-            assert_eq!(read(body.as_bytes()), expected, "{body}");
+            let expected: Option<Vec<_>> = expected.map(|list| {
+                let listed = |(id, tokens): (&str, _)| (id.to_owned(), tokens);
+                list.into_iter().map(listed).collect()
+            });
+            let found: Option<Vec<_>> = read(body.as_bytes())
+                .map(|list| list.into_iter().map(|model| (model.id, model.window_tokens)).collect());
+            assert_eq!(found, expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn what_a_model_takes_is_read_where_its_server_says_it() {
+        for (server, entry, tools, images) in [
+            (
+                "OpenRouter",
+                r#""architecture":{"input_modalities":["text","image"]},"supported_parameters":["max_tokens","tools"]"#,
+                Some(true),
+                Some(true),
+            ),
+            (
+                "OpenRouter",
+                r#""architecture":{"input_modalities":["text"]},"supported_parameters":["max_tokens"]"#,
+                Some(false),
+                Some(false),
+            ),
+            (
+                "Mistral",
+                r#""capabilities":{"completion_chat":true,"function_calling":true,"vision":false}"#,
+                Some(true),
+                Some(false),
+            ),
+            ("Fireworks", r#""supports_tools":false,"supports_image_input":true"#, Some(false), Some(true)),
+            ("LiteLLM", r#""model_info":{"supports_function_calling":true,"supports_vision":null}"#, Some(true), None),
+            ("LM Studio", r#""type":"vlm","capabilities":["tool_use"]"#, Some(true), Some(true)),
+            ("LM Studio", r#""type":"llm","capabilities":[]"#, None, Some(false)),
+            ("Together", r#""type":"chat""#, None, None),
+            ("another", r#""architecture":{"input_modalities":[]},"capabilities":"all""#, None, None),
+        ] {
+            let list = read(format!(r#"{{"data":[{{"id":"m",{entry}}}]}}"#).as_bytes()).unwrap();
+            assert_eq!(list[0].takes, Takes { tools, images }, "{server}: {entry}");
         }
     }
 }

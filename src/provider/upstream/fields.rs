@@ -3,7 +3,7 @@
 //! A field that comes in pieces is put together as clients of the streamed form do: texts are joined, lists are
 //! continued, and an item of a list continues the one with its `index` and `type`.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
 /// Fields of a list's item that come whole, in one of its pieces or in each.
@@ -11,7 +11,23 @@ const WHOLE: &[&str] = &["type", "id", "index", "format", "signature"];
 
 /// Named JSON values in the order in which they came.
 #[derive(Debug, Default)]
-pub(crate) struct Fields(Vec<(String, Box<RawValue>)>);
+pub(crate) struct Fields(Vec<(String, Field)>);
+
+/// A value. What came in one piece stays as it was written; of more pieces, each costs its own length only.
+#[derive(Debug)]
+enum Field {
+    Whole(Box<RawValue>),
+    Text(String),
+    List(Vec<Item>),
+}
+
+/// An item of a list that is continued.
+#[derive(Debug)]
+enum Item {
+    /// It came in one piece; its fields are read once, if it is an object with an index.
+    Whole(Box<RawValue>, Option<Fields>),
+    Continued(Fields),
+}
 
 impl Fields {
     /// Adds a field, or the next piece of it. Nulls say nothing.
@@ -20,8 +36,8 @@ impl Fields {
             return;
         }
         match self.0.iter_mut().find(|(known, _)| known == name) {
-            Some((_, value)) => *value = continued(value, piece),
-            None => self.0.push((name.to_owned(), piece.to_owned())),
+            Some((_, field)) => field.add(piece),
+            None => self.0.push((name.to_owned(), Field::Whole(piece.to_owned()))),
         }
     }
 
@@ -29,12 +45,12 @@ impl Fields {
     pub(crate) fn put_text(&mut self, name: &str, text: &str) {
         let Ok(value) = to_raw_value(text) else { return };
         self.0.retain(|(known, _)| known != name);
-        self.0.push((name.to_owned(), value));
+        self.0.push((name.to_owned(), Field::Whole(value)));
     }
 
     /// Returns the fields as the JSON text of an object; `None` if there are none.
     pub(crate) fn into_json(self) -> Option<String> {
-        (!self.0.is_empty()).then(|| self.object())
+        (!self.0.is_empty()).then(|| serde_json::to_string(&self).expect("names and values are an object"))
     }
 
     fn read(object: &str) -> Option<Self> {
@@ -50,23 +66,106 @@ impl Fields {
         Self::read(object).unwrap_or_default()
     }
 
-    /// Iterates over the fields.
+    /// Iterates over the fields that came in one piece: all of those that were read from an object.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), &**value))
+        self.0.iter().filter_map(|(name, field)| match field {
+            Field::Whole(value) => Some((name.as_str(), &**value)),
+            Field::Text(_) | Field::List(_) => None,
+        })
     }
 
     fn get(&self, name: &str) -> Option<&str> {
         self.iter().find(|(known, _)| *known == name).map(|(_, value)| value.get())
     }
 
-    fn object(&self) -> String {
-        struct Object<'a>(&'a Fields);
-        impl Serialize for Object<'_> {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_map(self.0.iter())
+    fn is_continued_by(&self, piece: &Self) -> bool {
+        let same = |name: &str| self.get(name) == piece.get(name);
+        same("index") && (same("type") || piece.get("type").is_none())
+    }
+
+    fn go_on(&mut self, piece: &Self) {
+        for (name, value) in piece.iter() {
+            match self.0.iter_mut().find(|(known, _)| known == name) {
+                Some((_, field)) if WHOLE.contains(&name) && value.get() != "null" => {
+                    *field = Field::Whole(value.to_owned());
+                }
+                _ => self.add(name, value),
             }
         }
-        serde_json::to_string(&Object(self)).expect("names and raw JSON are an object")
+    }
+}
+
+impl Field {
+    fn add(&mut self, piece: &RawValue) {
+        if let Self::Whole(value) = self {
+            *self = match (text(value), list(value)) {
+                (Some(text), _) => Self::Text(text),
+                (_, Some(items)) => Self::List(items.into_iter().map(Item::of).collect()),
+                _ => return *self = Self::Whole(piece.to_owned()),
+            };
+        }
+        match (&mut *self, text(piece), list(piece)) {
+            (Self::Text(before), Some(after), _) => before.push_str(&after),
+            (Self::List(items), _, Some(pieces)) => pieces.into_iter().for_each(|piece| continue_list(items, piece)),
+            _ => *self = Self::Whole(piece.to_owned()),
+        }
+    }
+}
+
+impl Item {
+    fn of(value: Box<RawValue>) -> Self {
+        let fields = Fields::read(value.get()).filter(|fields| fields.get("index").is_some());
+        Self::Whole(value, fields)
+    }
+
+    fn is_continued_by(&self, piece: &Fields) -> bool {
+        match self {
+            Self::Whole(_, Some(fields)) | Self::Continued(fields) => fields.is_continued_by(piece),
+            Self::Whole(_, None) => false,
+        }
+    }
+
+    fn go_on(&mut self, piece: &Fields) {
+        if let Self::Whole(_, fields) = self {
+            *self = Self::Continued(fields.take().unwrap_or_default());
+        }
+        if let Self::Continued(fields) = self {
+            fields.go_on(piece);
+        }
+    }
+}
+
+fn continue_list(items: &mut Vec<Item>, piece: Box<RawValue>) {
+    let piece = Item::of(piece);
+    let Item::Whole(_, Some(fields)) = &piece else { return items.push(piece) };
+    match items.iter().position(|item| item.is_continued_by(fields)) {
+        Some(at) => items[at].go_on(fields),
+        None => items.push(piece),
+    }
+}
+
+impl Serialize for Fields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, field)| (name, field)))
+    }
+}
+
+impl Serialize for Field {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Whole(value) => value.serialize(serializer),
+            Self::Text(text) => text.serialize(serializer),
+            Self::List(items) => items.serialize(serializer),
+        }
+    }
+}
+
+impl Serialize for Item {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Whole(value, _) => value.serialize(serializer),
+            Self::Continued(fields) => fields.serialize(serializer),
+        }
     }
 }
 
@@ -82,54 +181,10 @@ impl<'de> serde::de::Visitor<'de> for Reader<'_> {
 
     fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
-            self.0.0.push((name, value));
+            self.0.0.push((name, Field::Whole(value)));
         }
         Ok(())
     }
-}
-
-/// Returns a value with its next piece.
-fn continued(value: &RawValue, piece: &RawValue) -> Box<RawValue> {
-    let joined = match (text(value), text(piece), list(value), list(piece)) {
-        (Some(before), Some(after), ..) => to_raw_value(&(before + &after)),
-        (.., Some(before), Some(after)) => to_raw_value(&continued_list(before, after)),
-        _ => return piece.to_owned(),
-    };
-    joined.unwrap_or_else(|_| piece.to_owned())
-}
-
-fn continued_list(mut items: Vec<Box<RawValue>>, pieces: Vec<Box<RawValue>>) -> Vec<Box<RawValue>> {
-    for piece in pieces {
-        let place = Fields::read(piece.get()).and_then(|fields| {
-            fields.get("index")?;
-            items.iter().position(|item| Fields::read(item.get()).is_some_and(|item| item.is_continued_by(&fields)))
-        });
-        match place {
-            Some(at) => items[at] = continued_item(&items[at], &piece),
-            None => items.push(piece),
-        }
-    }
-    items
-}
-
-impl Fields {
-    fn is_continued_by(&self, piece: &Self) -> bool {
-        let same = |name: &str| self.get(name) == piece.get(name);
-        same("index") && (same("type") || piece.get("type").is_none())
-    }
-}
-
-fn continued_item(item: &RawValue, piece: &RawValue) -> Box<RawValue> {
-    let (Some(mut fields), Some(pieces)) = (Fields::read(item.get()), Fields::read(piece.get())) else {
-        return piece.to_owned();
-    };
-    for (name, value) in pieces.iter() {
-        match fields.0.iter_mut().find(|(known, _)| known == name) {
-            Some((_, kept)) if WHOLE.contains(&name) && value.get() != "null" => *kept = value.to_owned(),
-            _ => fields.add(name, value),
-        }
-    }
-    RawValue::from_string(fields.object()).unwrap_or_else(|_| piece.to_owned())
 }
 
 fn text(value: &RawValue) -> Option<String> {

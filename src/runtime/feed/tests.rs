@@ -155,7 +155,7 @@ fn the_end_of_an_answer_without_an_entry_is_not_lost_among_decoration() {
     feed.delta(&item, Delta::Text { part: 0, text: "one" });
     assert_eq!(read(&feed, &mut cursor), ["item_started", "0@0 one"]);
     feed.emit(&EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason: "interrupted".to_owned() }));
-    let warning = ContextWarning { usage_ratio: 0.75, message: "nearly full".to_owned() };
+    let warning = ContextWarning { usage_ratio: 0.75, message: "nearly full".to_owned(), code: None };
     for _ in 0..3 * EPHEMERAL_EVENTS_MAX {
         feed.emit(&EphemeralEvent::ContextWarning(warning.clone()));
     }
@@ -295,7 +295,11 @@ fn readers_share_one_serialisation_of_each_event_and_of_each_range_of_text() {
     let mut readers = vec![feed.join().0; 100];
     publish(&feed, &["a"], None);
     assert_eq!(serialisations(&feed, &mut readers), 1, "a durable event");
-    feed.emit(&EphemeralEvent::ContextWarning(ContextWarning { usage_ratio: 0.75, message: "full".to_owned() }));
+    feed.emit(&EphemeralEvent::ContextWarning(ContextWarning {
+        usage_ratio: 0.75,
+        message: "full".to_owned(),
+        code: None,
+    }));
     assert_eq!(serialisations(&feed, &mut readers), 1, "an ephemeral event");
     let (item, turn) = ids();
     feed.begin_item(&item, &turn);

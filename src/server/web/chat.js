@@ -13,9 +13,9 @@
 
 import { ApprovalCard } from "./approvals.js";
 import { CompactionRow, compactionLine, heldLine } from "./compaction.js";
-import { byId, el } from "./dom.js";
+import { byId, el, pulse } from "./dom.js";
 import { messageEditor } from "./edit.js";
-import { endedRow, openQuestion, traceRow, tracesOf } from "./endings.js";
+import { delayRow, endedRow, openQuestion, traceRow, tracesOf } from "./endings.js";
 import { Follow } from "./follow.js";
 import { ItemView, cost, entryRow, hasRow, userMessage } from "./message.js";
 import { keepSelection, patch } from "./patch.js";
@@ -340,7 +340,9 @@ export class ChatView {
     const approvals = snapshot?.approvals ?? [];
     const parked = approvals.length > 0 && snapshot?.pending.length === 0;
     const quiet = snapshot?.turn && !parked && !isHeldUp(snapshot) && !snapshot.items.some((item) => !item.aborted && item.parts.length > 0);
-    if (quiet) keep("activity", snapshot.pending, () => activity(snapshot.pending));
+    const delayed = snapshot?.delayed;
+    if (quiet && delayed) keep("delayed", delayed, () => delayRow(delayed));
+    else if (quiet) keep("activity", snapshot.pending, () => activity(snapshot.pending));
     const asking = new Map(approvals.map((approval) =>
       [approval.approvalId, this.cards.get(approval.approvalId) ?? new ApprovalCard(app, approval, this.actions.write)]));
     const fresh = [...asking.values()].filter((card) => !this.cards.has(card.approval.approvalId));
@@ -461,9 +463,8 @@ function lostRow(view, item) {
  * @param {Snapshot["pending"]} pending
  */
 function activity(pending) {
-  const dots = el("span", { class: "pulse", "aria-hidden": "true" }, el("i"), el("i"), el("i"));
   const names = pending.map((call) => (call.message ? `${call.name} (${call.message})` : call.name)).join(", ");
-  return el("li", { class: "activity" }, dots, el("span", {}, names ? `Waiting for ${names}` : "Working…"));
+  return el("li", { class: "activity" }, pulse(), el("span", {}, names ? `Waiting for ${names}` : "Working…"));
 }
 
 /**

@@ -10,6 +10,7 @@ import { el, icon, number, span } from "./dom.js";
 import { markdown } from "./markdown.js";
 import { changeText, toldFacts } from "./report.js";
 import { inEffect } from "./snapshot.js";
+import { untagged } from "./tree.js";
 
 /** @type {Record<string, string>} */
 const TRIGGERS = {
@@ -32,7 +33,7 @@ export class CompactionRow {
     this.shown = [];
     this.facts = el("div", { class: "facts" });
     this.foot = el("div", { class: "undo-row" });
-    const inside = el("div", { class: "inside" }, this.facts, entry.summary === "" ? null : markdown(entry.summary));
+    const inside = el("div", { class: "inside" }, this.facts, entry.summary === "" ? null : markdown(untagged(entry.summary)));
     this.node = el("li", { class: "compaction", "data-entry": entry.entryId },
       el("details", {}, el("summary", {}, headline(entry)), inside), this.foot);
   }

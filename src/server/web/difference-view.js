@@ -5,6 +5,7 @@ import { el, icon, number, styled } from "./dom.js";
 import { markdown } from "./markdown.js";
 import { changeText, toldFacts } from "./report.js";
 import { inEffect, pinOf } from "./snapshot.js";
+import { untagged } from "./tree.js";
 
 /**
  * @typedef {import("./difference.js").Row} Row
@@ -83,7 +84,7 @@ function bars(before, after) {
  */
 function column(title, summary, rows) {
   const first = summary !== "" && el("li", { class: "new" },
-    el("span", { class: "who" }, "New summary", el("span", { class: "fate" }, "new")), el("div", { class: "text" }, markdown(summary)));
+    el("span", { class: "who" }, "New summary", el("span", { class: "fate" }, "new")), el("div", { class: "text" }, markdown(untagged(summary))));
   return el("section", { class: "side", "aria-label": title },
     el("h4", {}, title),
     el("ol", { tabindex: 0, "aria-label": title }, first, ...rows.map(rowView)));

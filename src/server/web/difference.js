@@ -16,6 +16,8 @@
  * @typedef {{ skipped: number }} Gap Messages that are not shown, since there are so many.
  */
 
+import { unmarked } from "./tree.js";
+
 /** Characters of a message that stand for it. */
 const ROW_CHARS = 160;
 /** Rows of a column; of more, those at both ends are shown. */
@@ -48,7 +50,7 @@ export function difference(messages, preview, { isSummary, isPinned, cleared }) 
       fate = !stays ? "goes" : shortened.has(entryId) ? "shortened" : "stays";
     }
     const pinned = entryId !== undefined && isPinned(entryId);
-    now.push({ who: summary ? "summary" : message.role, text: inShort(message.content), fate, pinned });
+    now.push({ who: summary ? "summary" : message.role, text: inShort(message.content, summary), fate, pinned });
   }
   return { now, then: now.filter((row) => row.fate !== "goes") };
 }
@@ -67,11 +69,12 @@ export function ends(rows) {
 /**
  * A message on one line.
  * @param {Part[]} content
+ * @param {boolean} isSummary whether it is a summary: then what introduces that to the model is left out
  */
-function inShort(content) {
+function inShort(content, isSummary) {
   const words = content.map((part) => {
     switch (part.type) {
-      case "text": return part.text.slice(0, 4 * ROW_CHARS);
+      case "text": return isSummary ? summaryOf(part.text) : part.text.slice(0, 4 * ROW_CHARS);
       case "image": return "[picture]";
       case "reasoning": return "";
       case "tool_call": return `[calls ${part.name}]`;
@@ -81,4 +84,13 @@ function inShort(content) {
   });
   const line = words.join(" ").replace(/\s+/g, " ").trim();
   return line.length > ROW_CHARS ? `${line.slice(0, ROW_CHARS)}…` : line;
+}
+
+/**
+ * The beginning of the summary in a message.
+ * @param {string} text
+ */
+function summaryOf(text) {
+  const begin = /^<summary>$/m.exec(text)?.index ?? 0;
+  return unmarked(text.slice(begin, begin + 4 * ROW_CHARS));
 }

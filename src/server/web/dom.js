@@ -49,6 +49,11 @@ export function byId(id, type) {
   return element;
 }
 
+/** Dots that say that something is going on, beside words that say what. */
+export function pulse() {
+  return el("span", { class: "pulse", "aria-hidden": "true" }, el("i"), el("i"), el("i"));
+}
+
 /** Paths of the icons, drawn on 24 by 24. */
 const ICONS = {
   branch: "M6 4v16M6 14c0-5 12-2 12-8M6 20.5a1 1 0 1 0 0-.1M18 5.5a1 1 0 1 0 0-.1",

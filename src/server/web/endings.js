@@ -11,8 +11,8 @@
  * @property {boolean} isTurn whether an answer failed, rather than a compaction
  */
 
-import { el } from "./dom.js";
-import { explain, explainEnd } from "./errors.js";
+import { el, pulse } from "./dom.js";
+import { explain, explainDelay, explainEnd } from "./errors.js";
 import { detailsOf } from "./toasts.js";
 
 /**
@@ -25,6 +25,23 @@ export function endedRow({ status, error }, retry) {
   return el("li", { class: `ended ${status}`, "data-ended": status },
     el("div", { class: "said", role: "alert" }, el("span", {}, text), detailsOf(details)),
     retry && el("button", { type: "button", class: "button small", onclick: retry }, "Try again"));
+}
+
+/**
+ * That the model's server is asked again after a wait, with the seconds that are left.
+ * @param {NonNullable<Snapshot["delayed"]>} delayed as it has just arrived
+ */
+export function delayRow({ reason, waitMs }) {
+  const until = performance.now() + waitMs;
+  const left = el("span", {});
+  const row = el("li", { class: "activity delayed" }, pulse(), el("span", {}, `${explainDelay(reason)} `, left));
+  const show = () => {
+    const seconds = Math.ceil((until - performance.now()) / 1000);
+    left.textContent = seconds > 0 ? `Trying again in ${seconds} s…` : "Trying again…";
+  };
+  show();
+  const timer = setInterval(() => (row.isConnected ? show() : clearInterval(timer)), 1000);
+  return row;
 }
 
 /**

@@ -124,6 +124,16 @@ export function explain({ code, message, retriable, retryAfterMs }) {
 }
 
 /**
+ * Why the model's server is asked again.
+ * @param {string} reason an error code
+ */
+export function explainDelay(reason) {
+  // One that broke off before its first word has failed, for a reader.
+  const [what] = WORDS[reason === "upstream_truncated" ? "upstream_error" : reason] ?? WORDS.upstream_error;
+  return what;
+}
+
+/**
  * What an answer that did not come says in the chat.
  * @param {string} status
  * @param {Refusal} [error]

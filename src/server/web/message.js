@@ -18,6 +18,7 @@ import { el, number } from "./dom.js";
 import { MarkdownView, markdown } from "./markdown.js";
 import { callLine, resultLine } from "./tool-calls.js";
 import { transformLine } from "./transform.js";
+import { untagged } from "./tree.js";
 
 /** Characters of a tool call's arguments that are seen before it is unfolded. */
 const PREVIEW_CHARS = 80;
@@ -61,7 +62,7 @@ export function entryRow(entry, calls, preview) {
       return entry.role === "tool" ? toolResults(entry, calls) : userMessage(entry.content, entry.entryId);
     case "custom_message": return entry.display ? customMessage(entry) : null;
     case "branch_summary":
-      return el("li", { class: "message", "data-entry": entry.entryId }, fold("", [`Summary of the branch that was left${entry.hook ? `, with the hook “${entry.hook}”` : ""}`], markdown(entry.summary)));
+      return el("li", { class: "message", "data-entry": entry.entryId }, fold("", [`Summary of the branch that was left${entry.hook ? `, with the hook “${entry.hook}”` : ""}`], markdown(untagged(entry.summary))));
     case "context_transform": return transform(entry);
     case "model_change": return note(entry, `The model is ${entry.model} from here on.`);
     case "thinking_level_change":

@@ -1,6 +1,6 @@
 /** What events mean for a person: what is said in a notice, and what a screen reader says. */
 
-import { explain } from "./errors.js";
+import { explain, explainDelay } from "./errors.js";
 import { failedText } from "./report.js";
 
 export class Notices {
@@ -40,6 +40,12 @@ export class Notices {
         // What it means for the turn, if anything, stands in the chat.
         const { hook, error } = event.payload;
         onNotice({ kind: "info", details: `${hook}, ${error.code}: ${error.message}`, message: `The extension “${hook}” failed.` });
+        break;
+      }
+      case "request_delayed": {
+        // Once, and not every second.
+        const { reason, waitMs } = event.payload;
+        onAnnounce(`${explainDelay(reason)} Trying again in ${Math.ceil(waitMs / 1000)} seconds.`);
         break;
       }
       case "compaction_started":

@@ -38,7 +38,7 @@ export class SettingsDialog {
     this.model = snapshot?.model ?? models?.model ?? "";
     const settings = snapshot?.settings;
     this.before = {
-      instructions: settings?.instructions ?? "",
+      instructions: settings?.instructions,
       temperature: settings?.temperature,
       maxOutputTokens: settings?.maxOutputTokens,
     };
@@ -50,8 +50,15 @@ export class SettingsDialog {
       : el("input", { class: "field", id: "chat-model", name: "model", list: "chat-models", autocomplete: "off", required: true, spellcheck: false });
     this.choice.value = this.model;
     this.facts = el("p", { class: "hint" });
-    this.instructions = el("textarea", { class: "field", id: "chat-instructions", name: "instructions", rows: 5, placeholder: "Those of the server" });
-    this.instructions.value = this.before.instructions;
+    this.instructions = el("textarea", { class: "field", id: "chat-instructions", name: "instructions", rows: 5 });
+    this.instructions.value = this.before.instructions ?? "";
+    /** Whether the server's own instructions hold. */
+    this.hasServers = this.before.instructions === undefined;
+    this.useServers = el("button", { type: "button", class: "button quiet small", disabled: app.readOnly, onclick: () => {
+      this.instructions.value = "";
+      this.instructions.focus();
+      this.showInstructions(true);
+    } }, "Use the server’s own");
     this.temperature = el("input", { class: "field", id: "chat-temperature", name: "temperature", type: "number", min: 0, max: 2, step: "any", placeholder: "default" });
     this.temperature.value = String(this.before.temperature ?? "");
     this.limit = el("input", { class: "field", id: "chat-limit", name: "maxOutputTokens", type: "number", min: 1, step: 1, placeholder: "default" });
@@ -61,7 +68,7 @@ export class SettingsDialog {
     const form = el("form", {},
       el("label", { for: "chat-model" }, "Model"), this.choice,
       el("datalist", { id: "chat-models" }, ...names.map((name) => el("option", { value: name }))), this.facts,
-      el("label", { for: "chat-instructions" }, "Instructions"), this.instructions,
+      el("div", { class: "label-row" }, el("label", { for: "chat-instructions" }, "Instructions"), this.useServers), this.instructions,
       el("div", { class: "setting-fields" },
         el("label", { for: "chat-temperature", title: "0 for the most predictable answers, up to 2" }, "Temperature"), this.temperature,
         el("label", { for: "chat-limit", title: "Tokens that an answer may have" }, "Longest answer, in tokens"), this.limit),
@@ -71,6 +78,7 @@ export class SettingsDialog {
     this.dialog = el("dialog", { class: "chat-settings", "aria-labelledby": "chat-settings-title" },
       el("h2", { id: "chat-settings-title" }, "Model and instructions"), form);
     this.choice.addEventListener("input", () => this.showFacts());
+    this.instructions.addEventListener("input", () => this.showInstructions(this.instructions.value.trim() === ""));
     form.addEventListener("input", () => (this.said.hidden = true));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -83,7 +91,15 @@ export class SettingsDialog {
     this.dialog.addEventListener("close", () => this.dialog.remove());
     this.dialog.showModal();
     this.showFacts();
+    this.showInstructions(this.hasServers);
     this.choice.focus();
+  }
+
+  /** @param {boolean} hasServers whether an empty field stands for the server's own */
+  showInstructions(hasServers) {
+    this.hasServers = hasServers;
+    this.instructions.placeholder = hasServers ? "Those of the server" : "None";
+    this.useServers.hidden = hasServers;
   }
 
   showFacts() {
@@ -95,7 +111,7 @@ export class SettingsDialog {
   async submit() {
     const { app, before } = this;
     const model = this.choice.value.trim();
-    const instructions = this.instructions.value.trim();
+    const instructions = this.hasServers ? undefined : this.instructions.value.trim();
     const value = (/** @type {HTMLInputElement} */ field) => (field.value === "" ? undefined : Number(field.value));
     const options = { temperature: value(this.temperature), maxOutputTokens: value(this.limit) };
     this.save.disabled = true;

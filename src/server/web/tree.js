@@ -293,12 +293,29 @@ function textOf(entry) {
     case "message":
     case "custom_message": return entry.content.map(partText).join(" ");
     case "compaction":
-    case "branch_summary": return entry.summary;
+    case "branch_summary": return unmarked(entry.summary);
     case "label": return entry.label ?? "";
     case "session_info": return entry.name;
     case "model_change": return entry.model;
     default: return "";
   }
+}
+
+/**
+ * A summary without its marks, for one line of it: headings as `Goal:`, and no tags around the text, as the server's
+ * previews have them.
+ * @param {string} summary
+ */
+export function unmarked(summary) {
+  return untagged(summary).replace(/^[ \t]*#+[ \t]*([^\s#].*?)[ \t]*$/gm, "$1:");
+}
+
+/**
+ * A summary without the tags that a model may have put around it.
+ * @param {string} summary
+ */
+export function untagged(summary) {
+  return summary.replace(/^[ \t]*<\/?summary>[ \t]*$\n?/gm, "");
 }
 
 /** @param {import("reseed-protocol").Part} part */

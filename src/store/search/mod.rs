@@ -17,8 +17,9 @@ pub use query::{Query, TERMS_MAX};
 pub(super) use scan::{CALL_STEPS_MAX, scan};
 pub(super) use words::spaced;
 
+use crate::core::session::preview::{SummaryLine, summary_line};
 use reseed_protocol::{EntryId, SessionId, Timestamp, reply::HitRole};
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 /// Most hits of a search.
 pub const HITS_MAX: u32 = 100;
@@ -105,7 +106,7 @@ impl SearchQuery {
             entry: document.entry.clone(),
             timestamp: document.timestamp,
             role: document.role,
-            snippet: snippet(&document.text, first),
+            snippet: snippet(&document.text, first, document.role == HitRole::Summary),
         };
         Some((hit, found))
     }
@@ -160,8 +161,8 @@ pub(super) fn rank<T>(hits: &mut [(T, Vec<bool>)], terms: usize, newest: impl Fn
     });
 }
 
-/// Returns the text around a place in it, on one line.
-fn snippet(text: &str, place: Range<usize>) -> String {
+/// Returns the text around a place in it, on one line; that of a summary without its marks.
+fn snippet(text: &str, place: Range<usize>, is_summary: bool) -> String {
     let before = text[..place.start].char_indices().rev().take(SNIPPET_BEFORE).last();
     let start = before.map_or(place.start, |(at, _)| at);
     let end = text[start..].char_indices().nth(SNIPPET_CHARS - 2).map_or(text.len(), |(at, _)| start + at);
@@ -170,7 +171,9 @@ fn snippet(text: &str, place: Range<usize>) -> String {
         snippet.push('…');
     }
     let mut was_space = false;
-    for c in text[start..end].chars() {
+    let shown = &text[start..end];
+    let shown = if is_summary { Cow::Owned(unmarked(shown)) } else { Cow::Borrowed(shown) };
+    for c in shown.chars() {
         let is_space = c.is_whitespace() || c.is_control();
         if !is_space {
             snippet.push(c);
@@ -185,16 +188,37 @@ fn snippet(text: &str, place: Range<usize>) -> String {
     snippet
 }
 
+/// Returns a part of a summary with headings as `Goal:`, and without tags around it.
+fn unmarked(summary: &str) -> String {
+    let mut lines = String::with_capacity(summary.len());
+    for line in summary.lines() {
+        match summary_line(line) {
+            SummaryLine::Heading(heading) => lines.extend([heading, ":\n"]),
+            SummaryLine::Text(text) => lines.extend([text, "\n"]),
+            SummaryLine::Tag => {}
+        }
+    }
+    lines.truncate(lines.trim_end().len());
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::snippet;
 
     #[test]
     fn a_snippet_is_bounded_and_ends_between_characters() {
-        assert_eq!(snippet("a short\n\ttext", 2..7), "a short text");
+        assert_eq!(snippet("a short\n\ttext", 2..7, false), "a short text");
         let long = format!("{} needle {}", "é".repeat(500), "🦀".repeat(500));
-        let found = snippet(&long, 1001..1007);
+        let found = snippet(&long, 1001..1007, false);
         assert!(found.starts_with("…é") && found.ends_with("🦀…") && found.contains(" needle "), "{found}");
         assert!(found.chars().count() <= 300);
+    }
+
+    #[test]
+    fn the_snippet_of_a_summary_has_no_marks() {
+        let summary = "<summary>\n## Goal\nFeed #1.\n\n### Done\n- none\n</summary>";
+        assert_eq!(snippet(summary, 18..22, true), "Goal: Feed #1. Done: - none");
+        assert_eq!(snippet(summary, 18..22, false), summary.split_whitespace().collect::<Vec<_>>().join(" "));
     }
 }

@@ -123,7 +123,7 @@ const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
     ),
     (Said, "set_model", r#"{"model":""}"#, "invalid_field", "model"),
     (Said, "set_model", r#"{"model":"test","reasoningEffort":" "}"#, "invalid_field", "reasoningEffort"),
-    (Said, "set_instructions", r#"{"instructions":null}"#, "invalid_field", "instructions"),
+    (Said, "set_instructions", r#"{"instructions":7}"#, "invalid_field", "instructions"),
     (Said, "get_context", r#"{"format":"pdf"}"#, "invalid_field", "format"),
     (Said, "start_compaction", r#"{"previewed":"p"}"#, "unknown_field", "previewed"),
     (Said, "start_compaction", r#"{"previewId":"p"}"#, "preview_not_found", "previewId"),

@@ -55,6 +55,7 @@ async fn the_context_told_is_the_request_that_is_sent() {
         ("set_context_strategy", json!({ "strategy": "manual" })),
         ("start_compaction", json!({ "instructions": "ships" })),
         ("set_instructions", json!({ "instructions": "" })),
+        ("set_instructions", json!({})),
         ("register_tools", json!({ "tools": [] })),
     ];
     for (change, payload) in changes {

@@ -5,14 +5,14 @@ use crate::support::{
     client::Client,
     server::Server,
     talk::{facts, is_summary, summaries, summary, talker, text_of, words},
-    upstream::{self, Upstream},
+    upstream::{self, Asked, Upstream},
 };
 use reseed::{
     core::model::{ModelFault, ModelRequest, OverflowHint, Purpose},
     provider::scripted::{Gate, Reply, Scripted},
 };
 use reseed_protocol::ErrorCode;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
@@ -89,6 +89,84 @@ async fn an_answer_that_filled_the_window_is_kept_and_teaches_it() {
     assert!(reasons.contains(&json!("length")), "what was written is kept as cut off: {reasons:?}");
     assert_eq!(full.load(Ordering::SeqCst), 1, "then requests fit: {reasons:?}");
     assert!(info(&mut client).await["maxTokens"].as_u64().unwrap() < 2_500);
+}
+
+/// A model server that answers turns with this delta, and reports what `read` says of each request.
+async fn reading(delta: Value, read: fn(&Asked) -> u64) -> Upstream {
+    Upstream::start(move |asked| {
+        if is_summary(asked) {
+            return upstream::Reply::text(summary(&["none"]));
+        }
+        let choice = json!({ "delta": delta, "finish_reason": "stop" });
+        let usage = json!({ "prompt_tokens": read(asked), "completion_tokens": 2 });
+        upstream::Reply::Stream(format!("data: {}\n\n", json!({ "choices": [choice], "usage": usage })), Vec::new())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_server_that_cuts_silently_is_told_of_and_its_window_is_learnt() {
+    let upstream = reading(json!({ "content": "Noted." }), |asked| asked.tokens.min(1_500)).await;
+    let settings = [("SUMMARY_REQUEST", "quoted"), ("OPENAI_API", "chat"), TOO_LARGE[0]];
+    let server = Server::facing(&upstream.base_url(), &settings).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    for turn in 0..10 {
+        assert_eq!(client.turn(&words(turn, 250)).await["status"], "completed");
+    }
+    let warnings = client.seen.iter().filter(|frame| frame["type"] == "context_warning");
+    let codes: Vec<_> = warnings.map(|frame| frame["payload"]["code"].clone()).collect();
+    assert_eq!(codes, ["context_truncated_upstream"]);
+    let learnt = info(&mut client).await;
+    assert_eq!((&learnt["maxTokens"], &learnt["learnedWindowTokens"]), (&json!(1_500), &json!(1_500)));
+    assert!(upstream.requests().last().unwrap().tokens <= 1_500, "it is sent no more than it reads");
+    // Choosing the same model again forgets what was learnt.
+    client.ask("set_model", json!({ "model": "test" })).await;
+    let anew = info(&mut client).await;
+    assert_eq!((&anew["maxTokens"], &anew["learnedWindowTokens"]), (&json!(6_000), &Value::Null));
+}
+
+#[tokio::test]
+async fn a_template_that_leaves_out_earlier_reasoning_is_no_silent_cut() {
+    let delta = json!({ "reasoning_content": words(1, 600), "content": "Noted." });
+    let upstream = reading(delta, |asked| {
+        let texts = asked.body["messages"].as_array().unwrap().iter().map(|message| message["content"].as_str());
+        texts.map(|text| 8 + text.map_or(0, |text| text.len() as u64 / 5)).sum()
+    })
+    .await;
+    let settings = [("SUMMARY_REQUEST", "quoted"), ("OPENAI_API", "chat"), ("CONTEXT_WINDOW", "30000")];
+    let server = Server::facing(&upstream.base_url(), &settings).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    for turn in 0..10 {
+        assert_eq!(client.turn(&words(turn, 60)).await["status"], "completed");
+    }
+    assert!(upstream.requests().last().unwrap().body.to_string().contains("reasoning_content"), "it goes back");
+    assert!(!client.seen.iter().any(|frame| frame["type"] == "context_warning"));
+    assert_eq!(info(&mut client).await["learnedWindowTokens"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_refusal_that_no_change_cures_is_tried_as_one_of_size() {
+    let refusals = [
+        (400, r#"{"error":{"code":"invalid_parameter","message":"请求 content 超出限制"}}"#),
+        (422, r#"{"error":{"message":"invalid role or content"}}"#),
+        (413, "<html><title>413 Request Entity Too Large</title></html>"),
+    ];
+    for (status, body) in refusals {
+        let upstream = Upstream::start(move |asked| match asked.tokens {
+            _ if is_summary(asked) => upstream::Reply::text(summary(&["none"])),
+            3_500.. => upstream::Reply::error(status, body),
+            _ => upstream::Reply::text("Noted."),
+        })
+        .await;
+        let settings = [("SUMMARY_REQUEST", "quoted"), ("OPENAI_API", "chat"), TOO_LARGE[0]];
+        let server = Server::facing(&upstream.base_url(), &settings).await;
+        let (mut client, _) = Client::v2_session(&server.ws()).await;
+        for turn in 0..14 {
+            assert_eq!(client.turn(&words(turn, 250)).await["status"], "completed", "{body}: turn {turn}");
+        }
+        assert!(client.seen.iter().any(|frame| frame["type"] == "context_compacted"), "{body}");
+        assert_eq!(info(&mut client).await["learnedWindowTokens"], Value::Null, "{body}");
+    }
 }
 
 #[tokio::test]

@@ -251,7 +251,7 @@ impl Provider for Panicking {
 }
 
 #[tokio::test]
-async fn an_answer_of_a_provider_that_breaks_down_is_void() {
+async fn the_answer_of_a_provider_that_breaks_down_is_ended() {
     let server = Server::start(Panicking, &[]).await;
     let mut client = Folder::new("owner-0000000000", json!({}));
     client.connect(&server.ws()).await;

@@ -2,10 +2,10 @@
 
 use super::{Call, Snapshot, Turn, context::remember};
 use reseed_protocol::{
-    EntryData,
+    EntryData, Role,
     event::{
-        CallProgressed, CallResolved, EntryAppended, EphemeralEvent, Event, PresenceChanged, SessionUpdated, ToolCall,
-        TurnFinished, TurnStarted, TurnStatus,
+        CallProgressed, CallResolved, EntryAppended, EphemeralEvent, Event, PresenceChanged, RequestDelayed,
+        SessionUpdated, ToolCall, TurnFinished, TurnStarted, TurnStatus,
     },
     reply::{EndedTurn, UnansweredTurn},
 };
@@ -73,7 +73,11 @@ impl Snapshot {
     /// Applies an ephemeral event.
     pub fn apply_ephemeral(&mut self, event: &EphemeralEvent) {
         match event {
-            EphemeralEvent::ItemStarted(started) => self.item_started(started),
+            EphemeralEvent::RequestDelayed(delayed) => self.request_delayed(delayed),
+            EphemeralEvent::ItemStarted(started) => {
+                self.delayed = None;
+                self.item_started(started);
+            }
             EphemeralEvent::ItemDelta(delta) => self.item_delta(delta),
             EphemeralEvent::ItemFinished(finished) => self.item_finished(finished),
             EphemeralEvent::ItemAborted(aborted) => self.item_aborted(aborted),
@@ -104,6 +108,10 @@ impl Snapshot {
         if let EntryData::SessionInfo(info) = &entry.data {
             self.name.clone_from(&info.name);
         }
+        // An answer that was not streamed, because a hook looked at it first.
+        if matches!(&entry.data, EntryData::Message(message) if message.role == Role::Assistant) {
+            self.delayed = None;
+        }
         self.items.retain(|item| *item.item_id() != entry.entry_id);
         let is_next = entry.parent_id == self.leaf_id;
         let fresh = self.entries.add(Arc::new(entry.clone())).cloned();
@@ -114,6 +122,12 @@ impl Snapshot {
         }
     }
 
+    /// It may come after the events that end the wait: they are durable.
+    fn request_delayed(&mut self, delayed: &RequestDelayed) {
+        let is_running = self.turn.as_ref().is_some_and(|turn| turn.turn_id == delayed.turn_id);
+        self.delayed = is_running.then(|| delayed.clone());
+    }
+
     fn turn_started(&mut self, started: &TurnStarted) {
         self.turn = Some(Turn { turn_id: started.turn_id.clone() });
         self.last_turn = None;
@@ -121,6 +135,7 @@ impl Snapshot {
 
     fn turn_finished(&mut self, finished: &TurnFinished) {
         self.turn = None;
+        self.delayed = None;
         self.items.retain(|item| item.aborted().is_some() || item.turn_id() != Some(&finished.turn_id));
         self.pending.retain(|call| call.turn_id != finished.turn_id);
         self.approvals.retain(|approval| approval.turn_id != finished.turn_id);
@@ -199,7 +214,7 @@ mod tests {
     use super::super::fixture::{Told, entry, id, opened, snapshot};
     use super::*;
     use reseed_protocol::tagged::Unknown;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn a_durable_event_is_the_next_was_seen_or_leaves_a_gap() {
@@ -318,6 +333,35 @@ mod tests {
         assert!(told.snapshot.pending[0].deadline < told.snapshot.pending[1].deadline);
         told.durable("call_resolved", json!({"toolCallId": "c2", "outcome": "answered"}));
         assert_eq!(told.snapshot.pending.len(), 1);
+    }
+
+    #[test]
+    fn a_delay_lasts_until_the_answer_starts_or_the_turn_is_over() {
+        let turn = |number: &str| json!({"turnId": number, "commandIds": [], "generation": 1});
+        let wait =
+            |number: &str| json!({"turnId": number, "attempt": 2, "waitMs": 12000, "reason": "upstream_overloaded"});
+        let started = json!({"itemId": "a1", "turnId": "t9", "kind": "message"});
+        let answer = json!({"entry": {
+            "entryId": "a1", "parentId": null, "timestamp": "2026-11-21T09:16:00Z", "type": "message",
+            "role": "assistant", "content": [],
+        }});
+        let info = serde_json::to_value(&snapshot().context_info).unwrap();
+        let finished = json!({"turnId": "t9", "status": "failed", "contextInfo": info});
+        let ends: [(&str, fn(&mut Told, &str, Value), Value); 3] = [
+            ("item_started", Told::ephemeral, started),
+            ("entry_appended", Told::durable, answer),
+            ("turn_finished", Told::durable, finished),
+        ];
+        for (kind, tell, payload) in ends {
+            let mut told = Told::by(snapshot());
+            told.durable("turn_started", turn("t9"));
+            told.ephemeral("request_delayed", wait("t8"));
+            assert_eq!(told.snapshot.delayed, None);
+            told.ephemeral("request_delayed", wait("t9"));
+            assert_eq!(told.snapshot.delayed.as_ref().map(|delayed| delayed.wait_ms), Some(12_000));
+            tell(&mut told, kind, payload);
+            assert_eq!(told.snapshot.delayed, None, "{kind}");
+        }
     }
 
     #[test]

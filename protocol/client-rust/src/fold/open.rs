@@ -31,6 +31,7 @@ impl Snapshot {
             entries,
             leaf_id: opened.leaf_id,
             turn: opened.turn.as_ref().map(|turn| Turn { turn_id: turn.turn_id.clone() }),
+            delayed: None,
             items: running_items(opened.turn),
             last_turn: opened.last_turn,
             unanswered_turns: opened.unanswered_turns,
@@ -60,6 +61,7 @@ impl Snapshot {
             return Resumed::Snapshot;
         }
         self.role = opened.role;
+        self.delayed = None;
         self.resumed_compaction(opened.compaction);
         self.resumed_calls(opened.pending);
         self.held = opened.held;

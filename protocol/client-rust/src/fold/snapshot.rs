@@ -6,7 +6,7 @@ use reseed_protocol::{
     approval::{Approval, StandingApproval},
     command::SessionRole,
     context::ContextInfo,
-    event::{CompactionPrepared, CompactionTrigger, Host, Participant, ToolCall, ToolPlace},
+    event::{CompactionPrepared, CompactionTrigger, Host, Participant, RequestDelayed, ToolCall, ToolPlace},
     reply::{
         EndedTurn, FailedCompaction, PendingCall, Pin, QueueItem, RunningCompaction, SessionSettings, SessionState,
         UnansweredTurn,
@@ -53,6 +53,8 @@ pub struct Snapshot {
     pub leaf_id: Option<EntryId>,
     /// The running turn.
     pub turn: Option<Turn>,
+    /// The wait before the turn's request is sent to the model server again, until the answer starts.
+    pub delayed: Option<RequestDelayed>,
     /// Answers that are being written, and void ones until the next turn begins.
     pub items: Vec<Item>,
     /// The last turn, if it ended without an answer and nothing was said since: what `retry_turn` would retry.

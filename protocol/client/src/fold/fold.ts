@@ -86,8 +86,11 @@ function changed(now: SessionSnapshot, event: EventFrame): Change {
       return { queue: changeQueue(now.queue, event) };
     case "session_updated":
       return sessionUpdated(now, event.payload);
+    case "request_delayed":
+      // It may come after the events that end the wait: they are durable.
+      return { delayed: now.turn?.turnId === event.payload.turnId ? event.payload : null };
     case "item_started":
-      return itemStarted(now, event.payload);
+      return { ...waited(now), ...itemStarted(now, event.payload) };
     case "item_delta":
       return itemDelta(now, event.payload);
     case "item_finished":
@@ -125,6 +128,8 @@ function entryAppended(now: SessionSnapshot, entry: Entry): Change {
   const entries = now.entries.with([entry]);
   const settled = now.items.some((item) => item.itemId === entry.entryId);
   return {
+    // An answer that was not streamed, because a hook looked at it first, ends the wait as well.
+    ...(entry.type === "message" && entry.role === "assistant" ? waited(now) : {}),
     entries,
     leafId: entry.entryId,
     path: Path.to(entries, entry.entryId, now.path.top),
@@ -133,10 +138,16 @@ function entryAppended(now: SessionSnapshot, entry: Entry): Change {
   };
 }
 
+/** The model server has answered: there is nothing to wait for any more. */
+function waited({ delayed }: SessionSnapshot): Change {
+  return delayed ? { delayed: null } : {};
+}
+
 function turnFinished(now: SessionSnapshot, { turnId, status, error, contextInfo }: TurnFinished): Change {
   const ended = status === "completed" ? null : { turnId, status, ...(error ? { error } : {}) };
   return {
     turn: null,
+    ...waited(now),
     items: now.items.filter((item) => item.aborted || item.turnId !== turnId),
     pending: now.pending.filter((call) => call.turnId !== turnId),
     approvals: now.approvals.filter((approval) => approval.turnId !== turnId),

@@ -29,6 +29,7 @@ export function fromOpened(opened: SessionOpened): SessionSnapshot {
     path: Path.to(entries, leafId, opened.more === false ? (opened.entries?.[0]?.entryId ?? null) : null),
     leafId,
     turn: turn ? { turnId: turn.turnId } : null,
+    delayed: null,
     items: turn?.items.map((item) => itemOf(item, turn.turnId)) ?? [],
     lastTurn: opened.lastTurn ?? null,
     unansweredTurns: (opened.unansweredTurns ?? []).map((turn) => ({ ...turn, leafId: placeOf(turn.leafId) })),
@@ -57,6 +58,7 @@ export function reopened(known: SessionSnapshot | null, opened: SessionOpened): 
   const next = {
     ...known,
     role: opened.role,
+    delayed: null,
     compaction: resumedCompaction(known.compaction, opened),
     held: opened.held ?? null,
     host: opened.host ?? null,

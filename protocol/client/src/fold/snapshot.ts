@@ -19,6 +19,7 @@ import type {
   Pin,
   LeafId,
   QueueItem,
+  RequestDelayed,
   SessionId,
   SessionRole,
   RunningPart,
@@ -64,6 +65,8 @@ export interface SessionSnapshot {
   readonly leafId: LeafId;
   /** The running turn; `null` if there is none. */
   readonly turn: Turn | null;
+  /** The wait before the turn's request is sent to the model server again, until the answer starts; `null` if none. */
+  readonly delayed: RequestDelayed | null;
   /** Answers that are being written, and void ones until the next turn begins. */
   readonly items: readonly Item[];
   /** The last turn, if it ended without an answer and nothing was said since: what `retryTurn` would retry. */

@@ -184,9 +184,9 @@ export abstract class SessionCommands {
     return this.ask("set_model", reasoningEffort === undefined ? { model } : { model, reasoningEffort });
   }
 
-  /** Sets the system prompt; empty for none. */
-  setInstructions(instructions: string): Promise<Done> {
-    return this.ask("set_instructions", { instructions });
+  /** Sets the system prompt; empty for none, absent for the server's own. */
+  setInstructions(instructions?: string): Promise<Done> {
+    return this.ask("set_instructions", instructions === undefined ? {} : { instructions });
   }
 
   /** Sets both options; what is absent goes back to the default. */

@@ -2,7 +2,11 @@
 
 use super::*;
 use reseed_client::incoming::{Body, Incoming};
-use reseed_protocol::{ErrorCode, event::Event, reply::Reply};
+use reseed_protocol::{
+    ErrorCode,
+    event::{EphemeralEvent, Event},
+    reply::Reply,
+};
 
 const PLAIN: Screen = Screen { color: false };
 
@@ -22,6 +26,7 @@ fn shown(screen: Screen, path: &str) -> String {
         }
         Body::Event(_, Event::ContextCompacted(event)) => screen.compacted(&event),
         Body::Event(_, Event::EntryAppended(event)) => screen.entry(&event.entry).unwrap_or_default(),
+        Body::Ephemeral(EphemeralEvent::RequestDelayed(delayed)) => screen.delayed(&delayed),
         other => panic!("{path} is not shown by the screen: {other:?}"),
     }
 }
@@ -41,6 +46,7 @@ fn each_example_is_shown_as_plain_text() {
             "error: the model's server answered 503; retry later (upstream_overloaded); /retry asks again\n\
              [#..................|.....] 2.9 % 233 / 8,000 tokens",
         ),
+        ("events/request_delayed.json", "the model server is busy; trying again in 12 s"),
         (
             "events/context_compacted.json",
             "context compacted: 5,312 -> 1,874 tokens (asked for, summarised by the model, 0.6 s)",

@@ -53,7 +53,7 @@ impl Compacting<'_> {
             ErrorCode::ContextOverflow => {
                 let own = *running.job.model() == *self.ws.session.state.model;
                 if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
-                    self.ws.remember_window(told);
+                    self.ws.remember_told_window(told);
                 }
                 running.job.too_large(fault.overflow.window_tokens);
             }

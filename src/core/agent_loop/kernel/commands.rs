@@ -77,13 +77,15 @@ impl AgentLoop {
                 self.reseed_soon();
             }),
             SessionCommand::SetOptions(set) => self.ws.on_set_options(&caller, &set),
-            SessionCommand::SetInstructions(set) if !self.ws.fits_as_system_prompt(&set.instructions) => {
+            SessionCommand::SetInstructions(set)
+                if set.instructions.as_ref().is_some_and(|text| !self.ws.fits_as_system_prompt(text)) =>
+            {
                 let message = "the instructions take more than half of the model's window; shorten them".to_owned();
                 Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("instructions"))
             }
             SessionCommand::SetInstructions(set) => {
                 let mut settings = self.ws.session.state.settings.clone();
-                settings.instructions = Some(set.instructions);
+                settings.instructions = set.instructions;
                 self.ws.update(&caller, Vec::new(), |updated| updated.settings = Some(settings));
                 self.ws.refresh_fixed();
                 Ok(())

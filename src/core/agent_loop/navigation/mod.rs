@@ -187,7 +187,7 @@ impl Navigation {
         let (_, mut leaving) = self.leaving.take()?;
         let own = *leaving.job.model() == *ws.session.state.model;
         if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
-            ws.remember_window(told);
+            ws.remember_told_window(told);
         }
         let is_answer =
             matches!(fault.code, ErrorCode::ContextOverflow | ErrorCode::UpstreamEmpty | ErrorCode::ContentFiltered);

@@ -12,6 +12,12 @@ impl Workspace {
             token_count: count.tokens,
             transcript_length: count.messages,
             max_tokens: window,
+            learned_window_tokens: self
+                .session
+                .state
+                .settings
+                .learned_window_tokens
+                .filter(|learned| *learned == window),
             strategy: self.manager().name().to_owned(),
             warning: warning(count.tokens, window, compact_at_tokens),
             usage_ratio: usage_ratio(count.tokens, window),

@@ -175,6 +175,14 @@ impl Prompt {
         self.compiled.fixed.total() + messages.map(|counted| counted.tokens.total()).sum::<u64>()
     }
 
+    /// Returns the estimated tokens of the text of a request with this context, without counting it again. Reasoning
+    /// is left out, because many models' templates leave out that of earlier turns, and images, which cost from 64 to
+    /// some thousands of tokens.
+    pub(crate) fn text_estimate(&self, context: &Context) -> u64 {
+        let messages = context.messages.iter().chain(&context.uncached);
+        self.compiled.fixed.total() + messages.map(|counted| counted.tokens.text).sum::<u64>()
+    }
+
     /// Converts the model's tokens to estimated tokens, the unit of message counts.
     pub(crate) fn in_estimates(&self, tokens: u64) -> u64 {
         self.calibration.in_estimates(tokens)

@@ -17,7 +17,7 @@ use crate::context::{
 };
 use crate::tool::ToolPlace;
 use reseed_protocol::{
-    EntryId,
+    EntryId, Part, Role,
     context::{ContextEnvelope, EnvelopeMeta},
     reply::{self, SessionTool},
 };
@@ -195,6 +195,15 @@ impl Workspace {
         self.push(Effect::ToolsRefused(model.clone()));
         self.prompt.carried.refused_tools = Some(model);
         self.adopt_tools();
+    }
+
+    /// Returns true if the user's last message names this tool.
+    pub(crate) fn was_named(&self, tool: &str) -> bool {
+        let path = self.session.tree.path();
+        let mut messages = path.iter().rev().filter_map(|node| node.entry.message());
+        let said = messages.find(|message| message.role == Role::User);
+        let mut parts = said.iter().flat_map(|message| &message.content);
+        parts.any(|part| matches!(part, Part::Text { text } if text.contains(tool)))
     }
 
     /// Offers no tools that search the history to this model from the next turn on: it writes calls as text, which

@@ -84,7 +84,7 @@ impl World {
                 let model = format!("test-{}", self.rng.u8(..3));
                 self.command(Command::SetModel(SetModel { model, reasoning_effort: None }));
             }
-            88..90 => self.command(Command::SetInstructions(SetInstructions { instructions: "Be kind.".into() })),
+            88..90 => self.command(Command::SetInstructions(SetInstructions { instructions: Some("Be kind.".into()) })),
             90 if self.rng.u8(..4) == 0 => self.reconfigure(),
             90 => self.register_tools(),
             91 => self.register_hooks(),

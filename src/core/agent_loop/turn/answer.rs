@@ -40,7 +40,7 @@ impl Turn {
         ws.review_window(&mut self.carried.seen);
         ws.warn_of_cut(&answer, &asked.model);
         let message = ws.answer_message(&answer, &asked);
-        if written_calls::has_call(&message, &asked.sent.tools) {
+        if written_calls::has_call(&message, &asked.sent.tools, |tool| ws.was_named(tool)) {
             ws.go_on_without_history(&asked.model);
         }
         ws.prompt.request_answered(answer.usage.map(|reported| reported.input_tokens));

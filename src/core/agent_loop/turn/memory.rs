@@ -90,6 +90,10 @@ pub(crate) struct WindowEvidence {
     flat_reports: u32,
     /// Answers since the window was learnt, or last tried larger.
     answers_since_learnt: u32,
+    /// True if the last request was refused as too large although a larger one had been answered.
+    is_contradicted: bool,
+    /// True once what an earlier run of this server stored was looked at, or is not to be.
+    has_recalled: bool,
 }
 
 /// What a report of a request's tokens says about the server.
@@ -113,11 +117,27 @@ const SHOWN_PART: u64 = 4;
 const ANSWERS_PER_TRIAL: u32 = 50;
 
 impl WindowEvidence {
+    /// Returns no evidence, also none from earlier runs of this server.
+    pub(crate) fn anew() -> Self {
+        Self { has_recalled: true, ..Self::default() }
+    }
+
+    /// Notes, once, the tokens that the model's last stored answer read: this server may have been started since.
+    pub(crate) fn recall(&mut self, read_tokens: impl FnOnce() -> Option<u64>) {
+        if std::mem::replace(&mut self.has_recalled, true) || self.has_answer() {
+            return;
+        }
+        let tokens = read_tokens().unwrap_or(0);
+        self.read_tokens_max = self.read_tokens_max.max(tokens);
+        self.answered_tokens_max = tokens;
+    }
+
     /// Notes that a request of this token count was answered. Returns the window if this shows it to be smaller than
     /// assumed: a smaller request for the same turn was answered where a larger one ended empty. Once may be chance;
     /// twice means that size was the cause.
     pub(crate) fn answered(&mut self, tokens: u64) -> Option<u64> {
         self.answered_tokens_max = self.answered_tokens_max.max(tokens);
+        self.is_contradicted = false;
         let empty = self.empty_tokens.take().filter(|empty| tokens < *empty)?;
         let earlier = self.too_large_tokens.replace(empty)?;
         Some(empty.max(earlier).saturating_sub(1))
@@ -151,6 +171,17 @@ impl WindowEvidence {
         self.flat_reports = 0;
         self.anchor = here;
         ReportVerdict::Cut(self.read_tokens_max)
+    }
+
+    /// Notes that a request of this many tokens was refused as too large. If a larger one was answered before, that may
+    /// be a mistake of the server's; if it happens twice without an answer in between, the server was started again
+    /// with a smaller window, and what was answered before says nothing more.
+    pub(crate) fn refused(&mut self, tokens: u64) {
+        let contradicts = tokens <= self.read_tokens_max;
+        if contradicts && self.is_contradicted {
+            *self = Self::anew();
+        }
+        self.is_contradicted = contradicts;
     }
 
     /// Returns the most tokens that were answered: no window is smaller.
@@ -223,6 +254,29 @@ mod tests {
             let mut seen = WindowEvidence::default();
             let found: Vec<_> = reports.iter().map(|&(estimate, report)| seen.reported(estimate, report)).collect();
             assert_eq!(found, expected, "{reports:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_answered_bounds_a_window_until_two_smaller_requests_are_refused() {
+        for (steps, bound) in [
+            // What was refused; 0 for an answer of a small request.
+            (&[9_500][..], 9_000),
+            (&[5_000], 9_000),
+            (&[5_000, 0, 5_000], 9_000),
+            (&[9_500, 5_000], 9_000),
+            (&[5_000, 4_000], 0),
+        ] {
+            let mut seen = WindowEvidence::default();
+            let _ = seen.reported(8_000, 9_000);
+            for &tokens in steps {
+                if tokens == 0 {
+                    let _ = seen.answered(1_000);
+                } else {
+                    seen.refused(tokens);
+                }
+            }
+            assert_eq!(seen.window_tokens_min(), bound, "{steps:?}");
         }
     }
 

@@ -38,7 +38,7 @@ use open_calls::OpenCalls;
 use reseed_protocol::{
     CommandId, EntryData, EntryId, Message, Role, Timestamp, TurnId, Usage,
     context::ContextInfo,
-    event::{ContextWarning, EphemeralEvent, Event, TurnStarted, TurnStatus},
+    event::{ContextWarning, ContextWarningCode, EphemeralEvent, Event, TurnStarted, TurnStatus},
     hook::{ContextReason, HookPoint},
     receipt::HookRun,
     reply::{Accepted, Reply},
@@ -81,7 +81,7 @@ pub(crate) struct OpenRequest {
 #[derive(Debug)]
 pub(crate) struct Asked {
     count: RequestCount,
-    /// Our own estimate of the whole request, made without reports.
+    /// Our own estimate of the text of the whole request, made without reports.
     estimate: u64,
     model: String,
     /// True if nothing of the answer is shown until it is complete.
@@ -125,7 +125,7 @@ impl Turn {
 
     /// Forgets what was learnt about the window after a change of model.
     pub(crate) fn forget_window(&mut self) {
-        self.carried.seen = WindowEvidence::default();
+        self.carried.seen = WindowEvidence::anew();
     }
 
     /// Notes that entries were appended that the meter has not counted.
@@ -193,7 +193,11 @@ impl Turn {
             return;
         }
         let message = info.warning.unwrap_or_default();
-        ws.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio: info.usage_ratio, message }));
+        ws.emit(EphemeralEvent::ContextWarning(ContextWarning {
+            usage_ratio: info.usage_ratio,
+            message,
+            code: Some(ContextWarningCode::NearlyFull),
+        }));
     }
 
     /// Stops the answer in progress. The turn ends with this status once the part shown so far is known.
@@ -226,7 +230,7 @@ impl Turn {
         let request = ws.call_model(body, shown_as, withheld);
         let sent = ws.sent(context, count.tokens, number);
         let (model, guards) = (ws.session.state.model.clone(), ws.roster.guards(&ws.session.state));
-        let estimate = ws.prompt.estimate(context);
+        let estimate = ws.prompt.text_estimate(context);
         let asked = Asked { count, estimate, model, withheld, guards, sent };
         self.asking = Some(OpenRequest { request, item, asked: Box::new(asked), stopped_as: None });
         self.carried.progress(&ws.session.state).before_request = false;

@@ -8,12 +8,12 @@ use crate::agent_loop::{
 };
 use crate::{
     context::{window::told_by_usage, windows::WINDOW_TOKENS_MIN},
-    model::{Answer, ModelFault},
+    model::{Answer, ModelFault, OverflowHint},
     need::Refusal,
 };
 use reseed_protocol::{
     ErrorCode, Part,
-    event::{ContextWarning, EphemeralEvent},
+    event::{ContextWarning, ContextWarningCode, EphemeralEvent},
 };
 
 /// Some servers refuse a request that is too large by ending the stream without output. An empty stream counts as such
@@ -29,6 +29,7 @@ impl Turn {
         ws.prompt.request_failed();
         let Some(turn) = ws.session.state.turn.clone() else { return };
         let count = &asked.count;
+        self.carried.seen.recall(|| ws.last_read_tokens());
         let is_kept = ws.keep_shown(item, &asked, shown, None, fault.code);
         let window = ws.window_tokens();
         let overflow = fault.code == ErrorCode::ContextOverflow;
@@ -36,8 +37,11 @@ impl Turn {
         let is_empty = fault.code == ErrorCode::UpstreamEmpty && is_large;
         let is_unexplained =
             is_unexplained(&fault) && count.tokens.saturating_mul(2) > window && self.carried.seen.has_answer();
-        let suspect = self.carried.seen.failed(count.tokens, is_empty || is_unexplained);
-        if overflow {
+        // A server that counts bytes says nothing about its window.
+        let is_by_status = fault.overflow == OverflowHint::default() && fault.origin.http_status == Some(413);
+        let is_in_bytes = overflow && (fault.refusal.of_bytes || is_by_status);
+        let suspect = self.carried.seen.failed(count.tokens, is_empty || is_unexplained || is_in_bytes);
+        if overflow && !is_in_bytes {
             ws.learn_window(&fault, &asked, window, &mut self.carried.seen);
         }
         let may_compact = (overflow || suspect) && !is_kept && ws.manager().is_automatic() && !turn.overflowed;
@@ -58,8 +62,7 @@ impl Workspace {
     /// Learns the window from a refusal as too large. Numbers that the provider reports are used; if it reports no
     /// window, the size of the refused request is the evidence, in the provider's tokens or else in ours.
     fn learn_window(&mut self, fault: &ModelFault, asked: &Asked, window: u64, seen: &mut WindowEvidence) {
-        // A size in bytes says nothing about tokens.
-        if asked.model != self.session.state.model || fault.refusal.of_bytes {
+        if asked.model != self.session.state.model {
             return;
         }
         // The request was refused although by our estimate it fits: it has at least as many tokens as the reported
@@ -69,6 +72,7 @@ impl Workspace {
             self.calibrate(&asked.model, asked.count.basis.report(refused));
         }
         let refused = fault.overflow.prompt_tokens.unwrap_or(asked.count.tokens.min(window));
+        seen.refused(refused);
         self.remember_answered_window(fault.overflow.window_tokens.unwrap_or(refused.saturating_sub(1)), seen);
     }
 
@@ -85,7 +89,7 @@ impl Workspace {
             usage.input_tokens
         );
         let usage_ratio = usage_ratio(usage.input_tokens, window);
-        self.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio, message }));
+        self.warn_of_truncation(usage_ratio, message);
     }
 
     /// Compares the reported size of a request with earlier ones. Returns true if it can be believed. If the server
@@ -100,16 +104,21 @@ impl Workspace {
             ReportVerdict::Cut(tokens) => tokens,
         };
         let message = format!(
-            "context_truncated_upstream: the server of `{}` read {input_tokens} tokens of a request of about {}; it \
+            "the server of `{}` read {input_tokens} tokens of a request of about {}; it \
              seems to leave out the beginning of the conversation. A window of {read_tokens} tokens is assumed from \
              now on; give the server a larger one, or set MODEL_WINDOWS or CONTEXT_WINDOW",
             asked.model, asked.estimate
         );
         let usage_ratio = usage_ratio(asked.estimate, read_tokens);
-        self.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio, message }));
+        self.warn_of_truncation(usage_ratio, message);
         self.push(Effect::ContextCut { model: asked.model.clone(), read_tokens, sent_tokens: asked.estimate });
         self.remember_answered_window(read_tokens, seen);
         false
+    }
+
+    fn warn_of_truncation(&mut self, usage_ratio: f64, message: String) {
+        let code = Some(ContextWarningCode::ContextTruncatedUpstream);
+        self.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio, message, code }));
     }
 
     /// Remembers a window smaller than the one in use, and none smaller than what was answered.
@@ -118,8 +127,24 @@ impl Workspace {
         self.remember_window(tokens.max(seen.window_tokens_min()));
     }
 
+    /// Remembers the window that a refused request for a summary names, and none smaller than what the model's last
+    /// answer read.
+    pub(crate) fn remember_told_window(&mut self, tokens: u64) {
+        let read = self.last_read_tokens().unwrap_or(0);
+        self.remember_window(tokens.max(read));
+    }
+
+    /// Returns the tokens that the model's last stored answer read.
+    fn last_read_tokens(&self) -> Option<u64> {
+        let model = &self.session.state.model;
+        let path = self.session.tree.path();
+        let mut answers = path.iter().rev().filter_map(|node| node.entry.message());
+        let answer = answers.find(|message| message.usage.is_some() && message.model.as_ref() == Some(model))?;
+        answer.usage.as_ref().map(|usage| usage.input_tokens)
+    }
+
     /// Remembers, for this session, a window smaller than the one in use.
-    pub(crate) fn remember_window(&mut self, tokens: u64) {
+    fn remember_window(&mut self, tokens: u64) {
         let tokens = tokens.max(WINDOW_TOKENS_MIN);
         if tokens < self.window_tokens() {
             self.learn(Some(tokens));

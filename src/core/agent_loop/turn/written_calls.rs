@@ -1,7 +1,9 @@
 //! Calls that a model writes as text instead of making them: blocks of JSON that name a tool.
 //!
 //! Models that were not trained for tools do so with whatever is offered to them. Such a text is never made a call: it
-//! may be an example, or what the user asked for. It only says that offering more tools to this model is of no use.
+//! may be an example, or what the user asked for. It only says that offering more tools to this model is of no use. A
+//! tool that the user's message names says nothing: the text may be what was asked for, and what is learnt holds for
+//! other users too.
 
 use crate::agent_loop::tools::SentTools;
 use reseed_protocol::{Message, Part};
@@ -25,6 +27,20 @@ const MARKS: [(&str, &str); 8] = [
     ("[TOOL_CALLS]", "</s>"),
 ];
 
+/// Marks that stand right before a tool's name: `<function=name>`, `[TOOL_CALLS]name[ARGS]`, `to=functions.name`.
+const BEFORE_NAMES: [&str; 10] = [
+    "<function=",
+    "<function name=",
+    "<invoke name=",
+    "<tool_call>",
+    "<|tool_call>call:",
+    "<|python_tag|>",
+    "<｜tool▁call▁begin｜>",
+    "<｜tool▁sep｜>",
+    "[TOOL_CALLS]",
+    "to=functions.",
+];
+
 /// The fields with a tool's name, and those with its arguments.
 const NAMES: [&str; 6] = ["name", "tool", "tool_name", "function", "function_name", "action"];
 const ARGUMENTS: [&str; 7] =
@@ -33,14 +49,14 @@ const ARGUMENTS: [&str; 7] =
 /// The fields in which calls are wrapped.
 const WRAPPERS: [&str; 5] = ["tool_calls", "tool_call", "function_call", "function", "calls"];
 
-/// Returns true if an answer makes no call, and writes one of a tool that was sent.
-pub(super) fn has_call(message: &Message, sent: &SentTools) -> bool {
+/// Returns true if an answer makes no call, and writes one of a tool that was sent and that the user did not name.
+pub(super) fn has_call(message: &Message, sent: &SentTools, was_named: impl Fn(&str) -> bool) -> bool {
     let makes_calls = message.content.iter().any(|part| matches!(part, Part::ToolCall { .. }));
     let texts = message.content.iter().filter_map(|part| match part {
         Part::Text { text } if text.len() <= TEXT_BYTES_MAX => Some(text.as_str()),
         _ => None,
     });
-    !makes_calls && texts.into_iter().any(|text| writes_call(text, &|name| sent.has(name)))
+    !makes_calls && texts.into_iter().any(|text| writes_call(text, &|name| sent.has(name) && !was_named(name)))
 }
 
 fn writes_call(text: &str, is_sent: &dyn Fn(&str) -> bool) -> bool {
@@ -99,12 +115,19 @@ fn is_arguments(value: &Value) -> bool {
     value.is_object() || value.as_str().is_some_and(|text| text.trim_start().starts_with('{'))
 }
 
-/// Returns true for the form `<function=name>` of some models.
+/// Returns true if the name of a tool follows one of the marks, or if the text is a list of calls as in Python.
 fn names_function(text: &str, is_sent: &dyn Fn(&str) -> bool) -> bool {
-    text.split("<function=").skip(1).take(BLOCKS_MAX).any(|rest| {
-        let name = rest.split(['>', '\n']).next().unwrap_or_default();
-        is_sent(name.trim().trim_matches('"'))
-    })
+    let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    let begins_with_name = |rest: &str| {
+        let rest = rest.trim_start_matches(['"', '\'', ' ', '\n']);
+        let name = rest.split(|c| !is_name(c)).next().unwrap_or_default();
+        // A mark alone may be an example of a mark: arguments follow in some form.
+        is_sent(name) && rest.len() > name.len()
+    };
+    let marked = |mark: &str| text.split(mark).skip(1).take(BLOCKS_MAX).any(begins_with_name);
+    let whole = text.trim();
+    let listed = whole.strip_prefix('[').filter(|_| whole.ends_with(")]")).and_then(|calls| calls.split_once('('));
+    BEFORE_NAMES.iter().any(|mark| marked(mark)) || listed.is_some_and(|(name, _)| is_sent(name.trim()))
 }
 
 #[cfg(test)]
@@ -126,6 +149,15 @@ mod tests {
             (r#"{"weather": {"at": "sea"}}"#, true),
             ("{\"name\": \"weather\", \"arguments\": {}}\n{\"name\": \"weather\", \"arguments\": {}}", true),
             ("<function=weather>{\"at\": \"sea\"}</function>", true),
+            ("[TOOL_CALLS]weather[ARGS]{\"at\": \"sea\"}", true),
+            ("<tool_call>weather\n<arg_key>at</arg_key>\n<arg_value>sea</arg_value>\n</tool_call>", true),
+            ("<invoke name=\"weather\">\n<parameter name=\"at\">sea</parameter>", true),
+            ("<｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n{\"at\": \"sea\"}\n```", true),
+            ("<|start|>assistant<|channel|>commentary to=functions.weather <|message|>{\"at\": \"sea\"}", true),
+            ("<|python_tag|>weather.call(at=\"sea\")", true),
+            ("[weather(at=\"sea\"), history_search(query=\"boat\")]", true),
+            ("[Weather](https://example.org/(a))", false),
+            ("The mark is <tool_call>weather", false),
             // Somebody's data.
             (r#"{"name": "weather", "unit": "celsius"}"#, false),
             (r#"{"name": "Ada", "arguments": {"for": 1, "against": 2}}"#, false),

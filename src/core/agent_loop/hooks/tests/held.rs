@@ -214,7 +214,7 @@ fn only_what_it_rests_on_drops_it() {
             world.command(Command::RenameSession(RenameSession { name: "A name".into() }));
         }),
         ("instructions", true, Vec::new(), &|world| {
-            world.command(Command::SetInstructions(SetInstructions { instructions: "Be kind.".into() }));
+            world.command(Command::SetInstructions(SetInstructions { instructions: Some("Be kind.".into()) }));
         }),
         ("options", true, Vec::new(), &|world| {
             let set = SetOptions { temperature: Some(0.5), max_output_tokens: Some(100) };
