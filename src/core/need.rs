@@ -153,12 +153,16 @@ fn bit(need: Need) -> u32 {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Refusal {
     /// What may cure it, the likeliest first.
-    pub needs: Vec<Need>,
-    /// It is about what this request holds (a damaged image, the schema of a tool), not about what the model takes:
-    /// nothing is learnt of it.
-    pub of_request: bool,
-    /// It refuses what was said: asking in another way is not for us.
-    pub of_content: bool,
+    pub needs: Box<[Need]>,
+    /// Those that are about what this request holds (a damaged image, the schema of a tool, the value of an option),
+    /// not about what the model takes. They are not learnt for others.
+    pub of_request: Needs,
+    /// The most images in one request, if there were too many.
+    pub images_max: Option<u16>,
+    /// The server could not read what its model wrote: the request is not at fault.
+    pub of_sample: bool,
+    /// The body has too many bytes, which says nothing about tokens.
+    pub of_bytes: bool,
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 mod numbers;
 
 use crate::core::model::OverflowHint;
+pub(super) use numbers::{head, tail};
 
 /// What an error text says about the size of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,8 +160,76 @@ const ELSEWHERE: &[&str] = &[
     "budget",
 ];
 
-/// Words for the limit of an answer. A text that has them and nothing of what is read is about that limit alone.
-const ANSWERS: &[&str] = &["max_tokens", "max_completion_tokens", "max_output_tokens", "output", "completion"];
+/// Names of options that count tokens, and words for the answer: limits of these are not limits of what is read. A text
+/// that has them and nothing of what is read is about them alone.
+const ANSWERS: &[&str] = &[
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "max_thinking_tokens",
+    "min_tokens",
+    "budget_tokens",
+    "token_budget",
+    "token budget",
+    "tokens budget",
+    "thinking_budget",
+    "thinkingbudget",
+    "thinking budget",
+    "reasoning_tokens",
+    "reasoning tokens",
+    "thinking tokens",
+    "output",
+    "completion",
+];
+
+/// Words of servers that gave up waiting, or whose client did. Programs in Go call the request's time its context.
+const TIMES_OUT: &[&str] = &[
+    "deadline exceeded",
+    "deadline_exceeded",
+    "deadlineexceeded",
+    "context cancel",
+    "context was cancel",
+    "context has been cancel",
+    "context done",
+    "operation was cancel",
+    "timed out",
+    "request timeout",
+    "gateway timeout",
+    "upstream timeout",
+    "timeout exceeded",
+];
+
+/// Where "context" is not what a model reads: a schema's place, options, words that begin alike.
+const OTHER_CONTEXTS: &[&str] = &["context=", "context_management", "contextual", "ssl context", "tls context"];
+
+/// What validators say of any value, whose `Input` is not what a model reads.
+const VALIDATORS: &[&str] =
+    &["input should be greater than", "input should be less than", "input should be a ", "input should be '"];
+
+/// Words for the size of a body or a text, as servers and proxies in front of them measure it.
+const BYTES: &[&str] = &[
+    "byte",
+    "kb",
+    "mb",
+    "gb",
+    "kib",
+    "mib",
+    "megabyte",
+    "character",
+    "string too long",
+    "payload",
+    "entity",
+    "body",
+    "message size",
+    "message larger",
+    "content-length",
+    "content length",
+    "upload",
+    "client_max_body_size",
+];
+
+/// Words for the size of what a model reads.
+const TOKENS: &[&str] = &["token", "context", "n_ctx", "prompt", "sequence", "conversation", "history", "input is"];
 
 /// Cerebras refuses without a body; clients that keep only a text represent that like this.
 const BODILESS: &[&str] = &["400 status code (no body)", "413 status code (no body)", "400 (no body)", "413 (no body)"];
@@ -168,9 +237,12 @@ const BODILESS: &[&str] = &["400 status code (no body)", "413 status code (no bo
 /// Judges an error text: the message of a refusal, or its codes.
 #[must_use]
 pub(crate) fn judge(text: &str) -> Verdict {
-    let text = text.trim().to_lowercase();
+    let text = VALIDATORS.iter().fold(text.trim().to_lowercase(), |text, words| text.replace(words, ""));
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    let numbers = || numbers::read(&text);
+    let numbers = || if is_of_bytes(&text, false) { OverflowHint::default() } else { numbers::read(&text) };
+    if has(TIMES_OUT) && !has(CODES) {
+        return Verdict::Other;
+    }
     if has(THROTTLES) {
         // A request that is by itself above what a minute allows is never let through, however long one waits.
         let hint = numbers();
@@ -199,7 +271,7 @@ pub fn detect(text: &str) -> Option<OverflowHint> {
 /// Returns true if a text that names a limit means the one of what a model reads.
 fn is_about_what_is_read(text: &str) -> bool {
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    if text.contains("context") && !text.contains("context_management") {
+    if OTHER_CONTEXTS.iter().fold(text.to_owned(), |text, other| text.replace(other, "")).contains("context") {
         return true;
     }
     let tokens = text.contains("token");
@@ -226,6 +298,28 @@ pub(crate) fn is_about_media(text: &str) -> bool {
     let text = text.to_lowercase();
     !text.contains("token")
         && ["image", "picture", "audio", "video", "attachment"].iter().any(|word| text.contains(word))
+}
+
+/// Returns true if a refusal as too large measures bytes or characters, which say nothing about a window.
+/// `by_status`: its status means the size of a body.
+#[must_use]
+pub(crate) fn is_of_bytes(text: &str, by_status: bool) -> bool {
+    let text = text.to_lowercase();
+    let names_bytes = |word: &&str| {
+        // A unit stands behind a number or alone; as a part of a longer word it is none.
+        text.match_indices(*word)
+            .any(|(at, _)| word.len() > 3 || !text[..at].ends_with(|c: char| c.is_alphabetic() || c == '_'))
+    };
+    // A number of more than a million without a unit is one of bytes.
+    let is_huge = text.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > 6);
+    !TOKENS.iter().any(|word| text.contains(word)) && (by_status || is_huge || BYTES.iter().any(names_bytes))
+}
+
+/// Returns true if a server gave up waiting.
+#[must_use]
+pub(crate) fn is_timeout(text: &str) -> bool {
+    let text = text.to_lowercase();
+    TIMES_OUT.iter().any(|word| text.contains(word))
 }
 
 /// Returns a text without the names of the answer's limit, whose parts would be taken for words of their own.

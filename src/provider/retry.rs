@@ -13,9 +13,9 @@ use std::{num::NonZeroU32, time::Duration};
 
 /// Most attempts for a request, including the first.
 pub const TRIES_MAX: NonZeroU32 = NonZeroU32::new(4).expect("4 is not 0");
-/// The longest wait that an upstream can request. Someone waiting for the first word does not want to wait longer;
-/// beyond it the fault is returned at once, including the requested wait.
-pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+/// The longest that one request waits because its upstream asks for it, all its waits together. Most limits are by the
+/// minute, and some add a little to it; beyond, the fault is returned at once, including the requested wait.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(90);
 /// The upper bound of the first wait; it doubles with each failure.
 pub const BACKOFF_BASE: Duration = Duration::from_millis(500);
 /// The upper bound of a wait that the upstream did not request.
@@ -30,7 +30,7 @@ pub struct RetryPolicy {
     pub backoff_base: Duration,
     /// Upper bound of every wait.
     pub backoff_max: Duration,
-    /// The longest wait that an upstream can request.
+    /// The longest that a request waits because its upstream asks for it, all its waits together.
     pub retry_after_max: Duration,
     /// Returns a number from 0 to 1, drawn for each wait. Waits are spread over their whole range, so that clients that
     /// failed together do not retry together.
@@ -59,10 +59,10 @@ pub struct Failed {
 }
 
 impl RetryPolicy {
-    /// Returns how long to wait before the next attempt, after `failures` failed attempts, the last one being `failed`;
-    /// `None` to give up.
+    /// Returns how long to wait before the next attempt, after `failures` failed attempts, the last one being `failed`,
+    /// and after this long a wait; `None` to give up.
     #[must_use]
-    pub fn wait(&self, failures: u32, failed: &Failed) -> Option<Duration> {
+    pub fn wait(&self, failures: u32, waited: Duration, failed: &Failed) -> Option<Duration> {
         if failed.begun || failures >= self.tries_max.get() || !is_transient(failed.fault.code) {
             return None;
         }
@@ -70,7 +70,7 @@ impl RetryPolicy {
         let doubled = self.backoff_base.saturating_mul(1 << failures.saturating_sub(1).min(16));
         let spread = doubled.min(self.backoff_max).mul_f64((self.jitter)().clamp(0.0, 1.0));
         match failed.fault.retry_after_ms.map(Duration::from_millis) {
-            Some(retry_after) if retry_after > self.retry_after_max => None,
+            Some(retry_after) if retry_after > self.retry_after_max.saturating_sub(waited) => None,
             Some(retry_after) => Some(retry_after + spread),
             None => Some(spread),
         }
@@ -82,13 +82,14 @@ impl RetryPolicy {
 pub struct Attempts<'p> {
     policy: &'p RetryPolicy,
     failures: u32,
+    waited: Duration,
 }
 
 impl<'p> Attempts<'p> {
     /// Starts with no attempts made.
     #[must_use]
     pub fn new(policy: &'p RetryPolicy) -> Self {
-        Self { policy, failures: 0 }
+        Self { policy, failures: 0, waited: Duration::ZERO }
     }
 
     /// Records a failed attempt, tells of the wait, and waits until the next one is due.
@@ -97,8 +98,9 @@ impl<'p> Attempts<'p> {
     /// Returns the fault of that attempt if there is to be no other.
     pub async fn after(&mut self, failed: Failed, sink: &mut dyn DeltaSink) -> Result<(), ModelFault> {
         self.failures += 1;
-        match self.policy.wait(self.failures, &failed) {
+        match self.policy.wait(self.failures, self.waited, &failed) {
             Some(wait) => {
+                self.waited += wait;
                 sink.delayed(&Delay { attempt: self.failures + 1, wait, reason: failed.fault.code });
                 tokio::time::sleep(wait).await;
                 Ok(())
@@ -160,7 +162,11 @@ mod tests {
             ErrorCode::UpstreamTruncated,
         ];
         for &code in ErrorCode::ALL {
-            assert_eq!(POLICY.wait(1, &failed(code, None)).is_some(), retried.contains(&code), "{code}");
+            assert_eq!(
+                POLICY.wait(1, Duration::ZERO, &failed(code, None)).is_some(),
+                retried.contains(&code),
+                "{code}"
+            );
         }
     }
 
@@ -168,7 +174,7 @@ mod tests {
     fn waits_double_up_to_their_bound_and_are_spread() {
         let wait = |failures, jitter: fn() -> f64| {
             let policy = RetryPolicy { jitter, tries_max: NonZeroU32::MAX, ..POLICY };
-            policy.wait(failures, &failed(ErrorCode::UpstreamError, None)).unwrap().as_millis()
+            policy.wait(failures, Duration::ZERO, &failed(ErrorCode::UpstreamError, None)).unwrap().as_millis()
         };
         let full: Vec<u128> = [1, 2, 3, 5, 6, 40].into_iter().map(|n| wait(n, || 1.0)).collect();
         assert_eq!(full, [500, 1_000, 2_000, 8_000, 8_000, 8_000]);
@@ -178,9 +184,20 @@ mod tests {
 
     #[test]
     fn the_upstreams_wish_is_honoured_up_to_its_bound() {
-        for (retry_after, expected) in [(0, Some(500)), (5_000, Some(5_500)), (30_000, Some(30_500)), (30_001, None)] {
-            let wait = POLICY.wait(1, &failed(ErrorCode::UpstreamRateLimited, Some(retry_after)));
-            assert_eq!(wait, expected.map(Duration::from_millis), "{retry_after}");
+        for (waited, retry_after, expected) in [
+            (0, 0, Some(500)),
+            (0, 5_000, Some(5_500)),
+            (0, 37_000, Some(37_500)),
+            (0, 90_000, Some(90_500)),
+            (0, 90_001, None),
+            // All waits of a request count.
+            (45_500, 44_500, Some(45_000)),
+            (45_500, 45_000, None),
+            (120_000, 0, Some(500)),
+        ] {
+            let limited = failed(ErrorCode::UpstreamRateLimited, Some(retry_after));
+            let wait = POLICY.wait(1, Duration::from_millis(waited), &limited);
+            assert_eq!(wait, expected.map(Duration::from_millis), "{waited} {retry_after}");
         }
     }
 

@@ -1,14 +1,21 @@
 //! What each model of a server needs: known from the server's address or the model's name, or learnt from refusals.
 //!
 //! A server that refuses a part of a request is asked once more without it, or with it in another form. What helped
-//! holds for that model until the settings change; it is kept in memory, so after a restart one request is refused
-//! again. The words of a refusal only say what may help ([`Refusal`]): the candidates are tried one after another, and
-//! one that did not help is taken back. Never tried again: refusals of credentials, quota, rates, size, and of what was
-//! said.
+//! holds for that model until the settings change, if it is about what the model takes; if it is about what one request
+//! holds, for that session. It is kept in memory, so after a restart one request is refused again. The words of a
+//! refusal only say what may help ([`Refusal`]): the candidates are tried one after another, and one that did not help
+//! is taken back. Never tried again: refusals of credentials, quota, rates, size in tokens, and of what was said.
+//!
+//! Invariant: something is only learnt from a request that was answered.
 
+#[cfg(test)]
+pub(super) mod tests;
+
+use super::form::{Change, Form, Pictures, picture_key, session_key};
 use crate::{
     core::{
-        model::ModelFault,
+        fingerprint::{chained, fingerprint, fingerprint_of},
+        model::{ModelFault, ModelRequest},
         need::{
             Need::{self, Alternate, Apart, NewLimit, NoImages, NoOwnFields, NoSealed, NoTools, ShortIds},
             Needs, Refusal,
@@ -16,21 +23,27 @@ use crate::{
     },
     provider::retry::Failed,
 };
-use reseed_protocol::ErrorCode;
+use reseed_protocol::{ErrorCode, Part};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Mutex, PoisonError},
 };
 
 /// Most requests that are sent again for one answer, because of refusals: a server may name one part at a time.
 const TRIES_MAX: u32 = 8;
-/// Most of them without a word that says what was refused.
-const BLIND_TRIES_MAX: u32 = 3;
+/// Most of them without a word that says what was refused: one for each thing in [`BLIND`].
+const BLIND_TRIES_MAX: u32 = 6;
 /// Most models of which something is kept; beyond, refusals are worked around each time.
 const MODELS_MAX: usize = 1024;
+/// Most things that are kept of sessions, a few bytes each; beyond, the oldest is forgotten, and is refused once more.
+const KEPT_MAX: usize = 16 * 1024;
+/// How often a request is asked again in the same form if its server failed, before a part of it is suspected.
+const SAME_FORM_TRIES: u32 = 1;
+/// How often if its server could not read what its model wrote, which is often another thing the next time.
+const SAMPLE_TRIES: u32 = 2;
 
 /// What is tried if a refusal names nothing: what a session may hold that its model does not take, and that would keep
-/// it from ever going on.
+/// it from ever going on. Images and tools that are new since the last answer come first.
 const BLIND: [Need; 6] = [Apart, Alternate, NoOwnFields, NoSealed, NoImages, NoTools];
 
 /// How a server or a model is recognised.
@@ -58,12 +71,36 @@ pub(super) const KNOWN: &[(&str, Known, &[Need])] = &[
 pub(super) struct Adaptations {
     host: String,
     learnt: Mutex<BTreeMap<String, Needs>>,
+    /// What helped single sessions.
+    kept: Mutex<Kept>,
+    /// The tools that models were answered with.
+    accepted: Mutex<Kept>,
+}
+
+/// A set of keys that forgets the oldest ones.
+#[derive(Debug, Default)]
+struct Kept {
+    known: BTreeSet<u64>,
+    order: VecDeque<u64>,
+}
+
+impl Kept {
+    fn insert(&mut self, key: u64) {
+        if self.known.insert(key) {
+            self.order.push_back(key);
+        }
+        if self.order.len() > KEPT_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
 }
 
 impl Adaptations {
     /// Knows of a server what its host's name tells.
     pub(super) fn at(host: &str) -> Self {
-        Self { host: host.to_lowercase(), learnt: Mutex::default() }
+        Self { host: host.to_lowercase(), ..Self::default() }
     }
 
     /// Returns what is known of a model by name.
@@ -84,15 +121,39 @@ impl Adaptations {
     }
 
     /// Begins a request to a model.
-    pub(super) fn begin(&self, model: &str) -> Search {
-        let learnt = self.learnt(model);
-        let needs = self.known(model).and(learnt);
-        Search { needs, learnt, ..Search::default() }
+    pub(super) fn begin(&self, request: &ModelRequest) -> Search {
+        let known = self.known(&request.model);
+        let scope = Scope::of(request);
+        let mut form = Form::of(known.and(self.learnt(&request.model)));
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if !kept.known.is_empty() {
+            let needs = Need::ALL.iter().filter(|need| kept.known.contains(&scope.need(**need, request)));
+            form.needs = needs.fold(form.needs, |needs, need| needs.with(*need));
+            let parts = request.messages().flat_map(|message| &message.message.content);
+            let keys = parts.filter_map(|part| match part {
+                Part::Image { url, .. } => Some(picture_key(url)),
+                _ => None,
+            });
+            form.hidden = keys.filter(|key| kept.known.contains(&scope.picture(*key))).collect();
+        }
+        let accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        let tools = (!request.envelope.tools.is_empty()).then(|| scope.tools(request));
+        let has_new_tools = tools.is_some_and(|tools| !accepted.known.contains(&tools));
+        Search { form, known, scope, tools, has_new_tools, ..Search::default() }
     }
 
-    /// Keeps what a request showed, and names what is new in the log.
-    pub(super) fn keep(&self, model: &str, found: Needs) {
-        if found.is_empty() {
+    /// Keeps what a request showed, and names in the log what is new of it.
+    pub(super) fn keep(&self, model: &str, search: &Search) {
+        if let Some(tools) = search.tools.filter(|_| search.is_settled && !search.form.needs.has(NoTools)) {
+            self.accepted.lock().unwrap_or_else(PoisonError::into_inner).insert(tools);
+        }
+        if !search.kept.is_empty() {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            search.kept.iter().for_each(|key| kept.insert(*key));
+            let parts = search.kept_parts();
+            tracing::warn!(model, parts, "a part of a request was refused; its session goes on without it");
+        }
+        if search.found.is_empty() {
             return;
         }
         let mut learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,7 +161,7 @@ impl Adaptations {
             return;
         }
         let known = learnt.entry(model.to_owned()).or_default();
-        for need in found.iter().filter(|need| !known.has(*need)) {
+        for need in search.found.iter().filter(|need| !known.has(*need)) {
             tracing::warn!(
                 model,
                 part = need.name(),
@@ -108,7 +169,42 @@ impl Adaptations {
                 need.what()
             );
         }
-        *known = known.and(found);
+        *known = known.and(search.found);
+    }
+}
+
+/// What keys of kept things begin with: the model and the session, so that nothing is kept for others.
+#[derive(Debug, Clone, Copy, Default)]
+struct Scope {
+    model: u64,
+    session: u64,
+}
+
+impl Scope {
+    fn of(request: &ModelRequest) -> Self {
+        Self { model: fingerprint(request.model.as_bytes()), session: session_key(request) }
+    }
+
+    /// Returns the key of a need. Another value of the option that it leaves out is another matter.
+    fn need(self, need: Need, request: &ModelRequest) -> u64 {
+        let options = &request.envelope.options;
+        let value = match need {
+            Need::NewLimit | Need::OldLimit | Need::NoLimit => options.max_output_tokens.unwrap_or(0),
+            Need::NoTemperature => options.temperature.unwrap_or(0.0).to_bits(),
+            Need::NoEffort => options.reasoning_effort.as_deref().map_or(0, |effort| fingerprint(effort.as_bytes())),
+            NoTools => fingerprint_of(&request.envelope.tools),
+            _ => 0,
+        };
+        chained([self.model, self.session, 0, fingerprint(need.name().as_bytes()), value])
+    }
+
+    fn picture(self, key: u64) -> u64 {
+        chained([self.model, self.session, 1, key])
+    }
+
+    /// Returns the key of the tools that a request offers, whatever its session.
+    fn tools(self, request: &ModelRequest) -> u64 {
+        chained([self.model, fingerprint_of(&request.envelope.tools)])
     }
 }
 
@@ -116,56 +212,127 @@ impl Adaptations {
 #[derive(Debug, Default)]
 pub(super) struct Search {
     /// The form that is sent.
-    pub(super) needs: Needs,
-    /// What was learnt before this request.
-    learnt: Needs,
-    /// The form before the last change.
-    before: Needs,
-    /// The last change, and the refusal that it was for.
-    last: Option<(Need, Refusal)>,
-    tried: Vec<Need>,
-    /// What helped, and will help the next request too.
-    found: Needs,
+    pub(super) form: Form,
+    /// What is known of the model without refusals.
+    known: Needs,
+    scope: Scope,
+    /// The key of the tools that are offered.
+    tools: Option<u64>,
+    /// True if no request with these tools was answered.
+    has_new_tools: bool,
+    /// The last change, the form before it, and the refusal that it was for.
+    last: Option<(Change, Form, Refusal)>,
+    /// The last refusal that may pass by itself, and how often it came in a row.
+    repeated: Option<(Refusal, u32)>,
+    tried: Vec<Change>,
+    /// The changes after which the server refused something else.
+    helped: Vec<(Change, Refusal)>,
     tries: u32,
+    is_settled: bool,
+    /// What helped, and will help every request to the model.
+    found: Needs,
+    /// The keys of what helped, and will help this session.
+    kept: Vec<u64>,
+    kept_names: BTreeSet<&'static str>,
 }
 
 impl Search {
-    /// Takes a failure, and returns true if the request is to be sent again in another form. `changes` tells if a set
-    /// of needs gives another request than the present one.
-    pub(super) fn goes_on(&mut self, failed: &Failed, changes: impl Fn(Needs) -> bool) -> bool {
-        let refusal = &failed.fault.refusal;
-        if !is_refusal(&failed.fault) {
-            // The server took it; what else failed is no matter of form.
-            self.settle();
+    /// Takes a failure, and returns true if the request is to be sent again in another form. `changes` tells if a form
+    /// gives another request than the present one. A refusal that nothing cured loses its needs: its words did not say
+    /// what was wrong.
+    pub(super) fn goes_on(
+        &mut self,
+        failed: &mut Failed,
+        request: &ModelRequest,
+        changes: impl Fn(&Form) -> bool,
+    ) -> bool {
+        if failed.begun {
+            self.settle(request);
             return false;
         }
+        let fault = &mut failed.fault;
+        if !is_refusal(fault) || fault.shown {
+            return false;
+        }
+        let refusal = fault.refusal.clone();
+        let same_form_tries = match fault.code {
+            _ if refusal.of_sample => SAMPLE_TRIES,
+            ErrorCode::UpstreamError => SAME_FORM_TRIES,
+            _ => 0,
+        };
+        if same_form_tries > 0 {
+            let before = self.repeated.take().filter(|(earlier, _)| is_same(earlier, &refusal));
+            let times = before.map_or(1, |(_, times)| times + 1);
+            self.repeated = Some((refusal.clone(), times));
+            if times <= same_form_tries {
+                return false;
+            }
+        }
         match self.last.take() {
-            Some((_, earlier)) if earlier == *refusal => self.needs = self.before,
-            Some((need, earlier)) => self.helped(need, &earlier),
+            Some((_, before, earlier)) if is_same(&earlier, &refusal) => self.form = before,
+            Some((change, _, earlier)) => self.helped.push((change, earlier)),
             None => {}
         }
-        let is_blind = refusal.needs.is_empty();
-        let tries_max = if is_blind { BLIND_TRIES_MAX } else { TRIES_MAX };
-        let candidates = if is_blind { &BLIND[..] } else { &refusal.needs };
-        let next = candidates
-            .iter()
-            .copied()
-            .find(|need| !self.tried.contains(need) && !self.needs.has(*need) && changes(self.needs.with(*need)));
-        let Some(need) = next.filter(|_| self.tries < tries_max && !failed.fault.shown && !refusal.of_content) else {
+        let tries_max = if refusal.needs.is_empty() { BLIND_TRIES_MAX } else { TRIES_MAX };
+        let next = self.candidates(&refusal, request).into_iter().find(|change| {
+            let form = self.form.with(change);
+            !self.tried.contains(change) && form != self.form && changes(&form)
+        });
+        let Some(change) = next.filter(|_| self.tries < tries_max) else {
+            if fault.code == ErrorCode::UpstreamRejected {
+                fault.refusal = Refusal::default();
+            }
             return false;
         };
         self.tries += 1;
-        self.tried.push(need);
-        self.before = self.needs;
-        self.needs = self.needs.with(need);
-        self.last = Some((need, refusal.clone()));
+        self.tried.push(change.clone());
+        let changed = self.form.with(&change);
+        let before = std::mem::replace(&mut self.form, changed);
+        self.last = Some((change, before, refusal));
         true
     }
 
+    /// Returns what may cure a refusal, the likeliest first.
+    fn candidates(&self, refusal: &Refusal, request: &ModelRequest) -> Vec<Change> {
+        let is_blind = refusal.needs.is_empty();
+        let pictures = Pictures::of(request);
+        if refusal.of_bytes && !pictures.are_most {
+            return Vec::new();
+        }
+        let mut needs = if is_blind { BLIND.to_vec() } else { refusal.needs.to_vec() };
+        if is_blind {
+            let is_new = |need: &Need| match need {
+                NoImages => pictures.has_new(),
+                NoTools => self.has_new_tools,
+                _ => false,
+            };
+            needs.sort_by_key(|need| !is_new(need));
+        }
+        let changes = needs.into_iter().flat_map(|need| match need {
+            NoImages if is_blind || refusal.of_request.has(NoImages) => pictures.suspects(refusal.images_max),
+            need => vec![Change::Need(need)],
+        });
+        changes.collect()
+    }
+
     /// Ends the search: the server took the request.
-    pub(super) fn settle(&mut self) {
-        if let Some((need, refusal)) = self.last.take() {
-            self.helped(need, &refusal);
+    pub(super) fn settle(&mut self, request: &ModelRequest) {
+        self.is_settled = true;
+        self.helped.extend(self.last.take().map(|(change, _, refusal)| (change, refusal)));
+        for (change, refusal) in std::mem::take(&mut self.helped) {
+            match change {
+                Change::Need(need) if is_lasting(need, &refusal, request) => self.found = self.found.with(need),
+                // What its model wrote this time says nothing about the next request.
+                _ if refusal.of_sample => {}
+                Change::Need(need) => {
+                    self.kept.push(self.scope.need(need, request));
+                    self.kept_names.insert(need.name());
+                }
+                Change::Hide(pictures) => {
+                    self.kept.extend(pictures.into_iter().map(|key| self.scope.picture(key)));
+                    self.kept_names.insert(NoImages.name());
+                }
+            }
         }
     }
 
@@ -174,20 +341,29 @@ impl Search {
         self.found
     }
 
-    /// Returns what was changed because of refusals.
-    pub(super) fn changed(&self) -> Needs {
-        let changed = self.needs.iter().filter(|need| self.learnt.has(*need) || self.tried.contains(need));
-        changed.fold(Needs::default(), Needs::with)
+    /// Returns which of the changes that a request shows were made because of refusals.
+    pub(super) fn adapted(&self, shown: Needs) -> Needs {
+        shown.iter().filter(|need| !self.known.has(*need)).fold(Needs::default(), Needs::with)
     }
 
-    fn helped(&mut self, need: Need, refusal: &Refusal) {
-        // If the refusal did not name them, the request may have been taken for another reason: one damaged image, one
-        // message that the server does not want to come last.
-        let is_guess = refusal.needs.is_empty() && matches!(need, Apart | NoImages | NoTools);
-        if !is_guess && !refusal.of_request {
-            self.found = self.found.with(need);
-        }
+    fn kept_parts(&self) -> String {
+        self.kept_names.iter().copied().collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Returns true if what helped says what the model takes, and not what was wrong with one request.
+fn is_lasting(need: Need, refusal: &Refusal, request: &ModelRequest) -> bool {
+    // If the refusal did not name them, the request may have been taken for another reason: one message that the server
+    // does not want to come last, the definition of a tool.
+    let is_guess = refusal.needs.is_empty() && matches!(need, Apart | NoImages | NoTools);
+    // Calls of the history without tools on offer are refused by servers that take tools.
+    let is_of_history = need == NoTools && request.envelope.tools.is_empty();
+    !is_guess && !is_of_history && !refusal.of_request.has(need)
+}
+
+/// Returns true if two refusals are about the same, though they order their words otherwise.
+fn is_same(one: &Refusal, other: &Refusal) -> bool {
+    one.needs.first() == other.needs.first() || Needs::of(&one.needs) == Needs::of(&other.needs)
 }
 
 /// Returns true for a refusal of the request's form.
@@ -195,133 +371,7 @@ fn is_refusal(fault: &ModelFault) -> bool {
     match fault.code {
         ErrorCode::UpstreamRejected => true,
         ErrorCode::UpstreamNotFound | ErrorCode::UpstreamError => !fault.refusal.needs.is_empty(),
+        ErrorCode::ContextOverflow => fault.refusal.of_bytes,
         _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::core::need::Need::{NoLimit, OldLimit};
-
-    fn failed(code: ErrorCode, needs: &[Need]) -> Failed {
-        let refusal = Refusal { needs: needs.to_vec(), ..Refusal::default() };
-        Failed { fault: ModelFault { refusal, ..ModelFault::new(code, "x") }, begun: false }
-    }
-
-    /// Plays a server that refuses `bad` needs' parts one at a time and names `named` each time.
-    fn played(bad: &[Need], named: impl Fn(Need) -> Vec<Need>) -> (Option<Needs>, Needs, u32) {
-        let adaptations = Adaptations::at("h.example");
-        let mut search = adaptations.begin("m");
-        let taken = loop {
-            let Some(refused) = bad.iter().find(|need| !search.needs.has(**need)) else {
-                search.settle();
-                break Some(search.needs);
-            };
-            if !search.goes_on(&failed(ErrorCode::UpstreamRejected, &named(*refused)), |_| true) {
-                break None;
-            }
-        };
-        adaptations.keep("m", search.found());
-        (taken, adaptations.learnt("m"), search.tries)
-    }
-
-    #[test]
-    fn candidates_are_tried_in_turn_and_only_what_helps_is_kept() {
-        let both = Needs::of(&[NewLimit, ShortIds]);
-        for (bad, named, expected, tries) in [
-            (&[NewLimit, ShortIds][..], None, Some(both), 2),
-            // The first candidate does not help, and is taken back.
-            (&[ShortIds], Some(&[NoSealed, ShortIds][..]), Some(Needs::of(&[ShortIds])), 2),
-            (&[ShortIds], Some(&[NoSealed]), None, 1),
-            // Nothing is named: what a session may hold is tried.
-            (&[NoOwnFields], Some(&[]), Some(Needs::of(&[NoOwnFields])), 3),
-            (&[ShortIds], Some(&[]), None, 3),
-            // Neither name of the output limit is taken.
-            (&[NoLimit], Some(&[OldLimit, NewLimit, NoLimit]), Some(Needs::of(&[NoLimit])), 3),
-        ] {
-            let played = played(bad, |need| named.map_or(vec![need], <[Need]>::to_vec));
-            assert_eq!((played.0, played.2), (expected, tries), "{bad:?} {named:?}");
-            assert_eq!(played.1, expected.unwrap_or_default(), "{bad:?} {named:?}");
-        }
-    }
-
-    #[test]
-    fn nothing_is_tried_for_other_failures_nor_learnt_of_what_one_request_holds() {
-        for code in [
-            ErrorCode::UpstreamAuth,
-            ErrorCode::UpstreamQuota,
-            ErrorCode::UpstreamRateLimited,
-            ErrorCode::ContentFiltered,
-            ErrorCode::ContextOverflow,
-        ] {
-            assert!(!Search::default().goes_on(&failed(code, &[NoImages]), |_| true), "{code}");
-        }
-        let mut of_content = failed(ErrorCode::UpstreamRejected, &[NoImages]);
-        of_content.fault.refusal.of_content = true;
-        assert!(!Search::default().goes_on(&of_content, |_| true));
-        assert!(!Search::default().goes_on(&failed(ErrorCode::UpstreamRejected, &[NoImages]), |_| false));
-        let mut damaged = failed(ErrorCode::UpstreamRejected, &[NoImages]);
-        damaged.fault.refusal.of_request = true;
-        let mut search = Search::default();
-        assert!(search.goes_on(&damaged, |_| true));
-        search.settle();
-        assert_eq!((search.found(), search.changed()), (Needs::default(), Needs::of(&[NoImages])));
-    }
-
-    /// The table of the README, printed from what is known and from the refusals that are recognised.
-    fn table() -> String {
-        let mut rows = vec![["server", "what it needs", "how it is recognised"].map(str::to_owned)];
-        let names = |needs: &[Need]| needs.iter().map(|need| format!("`{need}`")).collect::<Vec<_>>().join(", ");
-        for (server, known, needs) in KNOWN {
-            let how = match known {
-                Known::Host(end) => format!("by address: `{end}`"),
-                Known::Model(parts) => format!("by the model's name: {}", parts.join(", ")),
-            };
-            rows.push([(*server).to_owned(), names(needs), how]);
-        }
-        let mut refused: Vec<(&str, Vec<Need>)> = Vec::new();
-        for &(server, need, _) in crate::provider::refusal::tests::EXAMPLES {
-            match refused.iter_mut().find(|(known, _)| *known == server) {
-                Some((_, needs)) if needs.contains(&need) => {}
-                Some((_, needs)) => needs.push(need),
-                None => refused.push((server, vec![need])),
-            }
-        }
-        rows.extend(
-            refused.iter().map(|(server, needs)| [(*server).to_owned(), names(needs), "by what it refused".into()]),
-        );
-        rows.insert(1, ["---"; 3].map(str::to_owned));
-        let mut text: String = rows.iter().map(|row| format!("| {} |\n", row.join(" | "))).collect();
-        text.push_str("\n| name | what is done |\n| --- | --- |\n");
-        text.extend(Need::ALL.iter().map(|need| format!("| `{need}` | {} |\n", need.what())));
-        text
-    }
-
-    #[test]
-    fn the_tables_of_the_readme_are_those_of_the_code() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/provider/README.md");
-        let (from, to) = ("<!-- printed by `UPDATE=1 cargo test --lib provider::openai::adapt` -->\n", "<!-- end -->");
-        let committed = std::fs::read_to_string(file).unwrap();
-        let (head, rest) = committed.split_once(from).unwrap();
-        let (_, tail) = rest.split_once(to).unwrap();
-        let printed = format!("{head}{from}{}{to}{tail}", table());
-        if std::env::var_os("UPDATE").is_some() {
-            std::fs::write(file, printed).unwrap();
-        } else {
-            assert!(
-                committed == printed,
-                "{file} is out of date: run UPDATE=1 cargo test --lib provider::openai::adapt"
-            );
-        }
-    }
-
-    #[test]
-    fn known_servers_and_models_need_no_refusal() {
-        let needs = |host: &str, model: &str| Adaptations::at(host).begin(model).needs;
-        assert_eq!(needs("api.openai.com", "gpt-5"), Needs::of(&[NewLimit]));
-        assert_eq!(needs("x.openai.azure.com", "d"), Needs::of(&[NewLimit]));
-        assert_eq!(needs("localhost", "mistralai/Devstral-Small"), Needs::of(&[ShortIds, Alternate]));
-        assert!(needs("localhost", "qwen3").is_empty());
     }
 }

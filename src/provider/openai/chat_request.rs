@@ -133,21 +133,21 @@ struct ToolFunction<'a> {
 impl<'a> ChatRequest<'a> {
     /// Builds the body.
     pub(super) fn new(plan: &'a Plan<'a>) -> Self {
-        let (envelope, needs) = (&plan.request.envelope, plan.needs);
+        let envelope = &plan.request.envelope;
         let system = plan.system.as_deref().map(|content| ChatMessage::System { content });
         let mut messages: Vec<ChatMessage<'a>> = system.into_iter().collect();
         for message in &plan.messages {
             write(message, plan, &mut messages);
         }
         let limit = plan.output_limit();
-        let is_new = needs.has(Need::NewLimit);
+        let is_new = limit.is_some() && !plan.does(Need::OldLimit) && plan.does(Need::NewLimit);
         Self {
             model: &plan.request.model,
             messages,
             tools: if plan.has_tools() { envelope.tools.iter().map(tool).collect() } else { Vec::new() },
             tool_choice: forbids_calls(plan),
             stream: true,
-            stream_options: (!needs.has(Need::NoStreamOptions)).then_some(StreamOptions { include_usage: true }),
+            stream_options: (!plan.does(Need::NoStreamOptions)).then_some(StreamOptions { include_usage: true }),
             temperature: plan.temperature(),
             max_tokens: limit.filter(|_| !is_new),
             max_completion_tokens: limit.filter(|_| is_new),
@@ -181,8 +181,8 @@ fn write<'a>(message: &'a Message, plan: &'a Plan<'a>, messages: &mut Vec<ChatMe
             if text.is_some() || !tool_calls.is_empty() {
                 let content = match text {
                     Some(text) => Some(Some(text)),
-                    None if plan.needs.has(Need::EmptyContent) => Some(Some(Cow::Borrowed(""))),
-                    None if plan.needs.has(Need::NullContent) => Some(None),
+                    None if plan.does(Need::EmptyContent) => Some(Some(Cow::Borrowed(""))),
+                    None if plan.does(Need::NullContent) => Some(None),
                     None => None,
                 };
                 messages.push(ChatMessage::Assistant { content, tool_calls, own: own_of(message, plan) });
@@ -212,7 +212,7 @@ fn own_of(message: &Message, plan: &Plan<'_>) -> Own {
     let field = own.and_then(|own| own.reasoning.as_deref()).filter(|_| !thought.is_empty());
     if let Some(field) = field {
         fields.put_text(field, &thought);
-    } else if plan.needs.has(Need::ReasoningBack) && message.tool_calls().next().is_some() {
+    } else if message.tool_calls().next().is_some() && plan.does(Need::ReasoningBack) {
         fields.put_text("reasoning_content", NO_REASONING);
     }
     Own(fields)
@@ -222,7 +222,7 @@ fn own_of(message: &Message, plan: &Plan<'_>) -> Own {
 fn own_of_call(message: &Message, id: &CallId, plan: &Plan<'_>) -> Own {
     let own = plan.own(message).and_then(|own| own.calls.iter().find(|call| call.call_id == *id));
     let fields = own.and_then(|own| own.fields.as_deref()).map(Fields::of).unwrap_or_default();
-    if plan.needs.has(Need::Signature) && fields.iter().next().is_none() {
+    if fields.iter().next().is_none() && plan.does(Need::Signature) {
         return Own(Fields::of(UNSIGNED));
     }
     Own(fields)

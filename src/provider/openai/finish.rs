@@ -38,24 +38,26 @@ const WORDS: &[(StopReason, &[&str])] = &[
     ),
     (StopReason::Length, &["length", "max_tokens", "max_output_tokens", "max_completion_tokens", "token_limit"]),
     (StopReason::ToolCalls, &["tool_calls", "tool_call", "tool_use", "function_call", "function_calls"]),
-    // OpenAI, Anthropic, Gemini, GLM, Bedrock
-    (
-        StopReason::ContentFilter,
-        &[
-            "content_filter",
-            "content_filtered",
-            "refusal",
-            "safety",
-            "recitation",
-            "blocklist",
-            "prohibited_content",
-            "spii",
-            "language",
-            "image_safety",
-            "sensitive",
-            "guardrail_intervened",
-        ],
-    ),
+    // Gemini: a language that it does not support. The other reasons of filters have parts in common: `FILTERS`.
+    (StopReason::ContentFilter, &["language", "spii"]),
+];
+
+/// Parts of words that tell of a filter, at OpenAI, Anthropic, Gemini, GLM, Bedrock: `content_filter: RECITATION`,
+/// `image_prohibited_content`, `guardrail_intervened` and the like.
+const FILTERS: &[&str] = &[
+    "content_filter",
+    "contentfilter",
+    "refus",
+    "safety",
+    "recitation",
+    "blocklist",
+    "blocked",
+    "prohibit",
+    "sensitive",
+    "guardrail",
+    "moderat",
+    "flagged",
+    "policy",
 ];
 
 /// What servers say when the window was full: Anthropic and z.ai, Mistral, others.
@@ -88,6 +90,9 @@ pub(super) fn finish(word: &str) -> Result<Finish, ModelFault> {
     if let Some(&(stop_reason, _)) = WORDS.iter().find(|(_, words)| words.contains(&known.as_str())) {
         return Ok(Finish { stop_reason, is_full: false });
     }
+    if FILTERS.iter().any(|filter| known.contains(filter)) {
+        return Ok(Finish { stop_reason: StopReason::ContentFilter, is_full: false });
+    }
     if FAILURES.iter().any(|failure| known.contains(failure)) {
         return Err(fault(ErrorCode::UpstreamError, "the server ended the answer with an error"));
     }
@@ -106,7 +111,21 @@ mod tests {
             (&["length", "MAX_TOKENS", "max-output-tokens"], Some((StopReason::Length, false))),
             (&["model_context_window_exceeded", "model_length"], Some((StopReason::Length, true))),
             (&["tool_calls", "function_call", "tool_use"], Some((StopReason::ToolCalls, false))),
-            (&["content_filter", "SAFETY", "sensitive", "refusal"], Some((StopReason::ContentFilter, false))),
+            (
+                &[
+                    "content_filter",
+                    "SAFETY",
+                    "sensitive",
+                    "refusal",
+                    "content_filter: RECITATION",
+                    "content_filter: PROHIBITED_CONTENT",
+                    "image_prohibited_content",
+                    "IMAGE_RECITATION",
+                    "image_safety",
+                    "blocked_by_policy",
+                ],
+                Some((StopReason::ContentFilter, false)),
+            ),
             (
                 &[
                     "error",

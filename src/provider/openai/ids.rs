@@ -1,11 +1,12 @@
 //! Ids of calls as a server gets them.
 //!
-//! A server gets its own ids back. A call that another server made, or whose id came twice or never, has ours, which
-//! every server takes but those that want nine letters and digits: these get ids derived from it. So ids are mapped one
-//! to one, and the same in each request of a session, whatever was said before.
+//! A server gets its own ids back as they are. A call that another server made, or whose id came twice or never, has
+//! ours, which every server takes but those that want nine letters and digits: these get ids derived from it. So ids
+//! are mapped one to one, and the same in each request of a session, whatever was said before: an id that the request
+//! of an answer had already is not kept with the answer ([`forget_known`]).
 
 use crate::core::fingerprint::fingerprint;
-use reseed_protocol::{CallId, Message};
+use reseed_protocol::{CallId, Message, Payload};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -14,11 +15,14 @@ use std::{
 /// The length that Mistral's servers and templates want.
 const SHORT_CHARS: usize = 9;
 
-/// The longest id that any server takes.
-const ID_BYTES_MAX: usize = 64;
+/// The longest id that every server takes of a call that it did not make.
+const ID_BYTES_MAX: usize = 40;
+/// The longest id that goes back to the server that gave it. LiteLLM puts Gemini's signature of a call into its id,
+/// which has several KiB; far beyond that, something else is wrong.
+const OWN_ID_BYTES_MAX: usize = 64 * 1024;
 
 /// The ids in one request.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Ids(BTreeMap<CallId, String>);
 
 impl Ids {
@@ -30,11 +34,12 @@ impl Ids {
             let payload = message.payload.as_deref().filter(|payload| payload.server == server);
             for (call, ..) in message.tool_calls() {
                 let calls = payload.into_iter().flat_map(|payload| &payload.calls);
-                let own = calls.filter(|own| own.call_id == *call).map(|own| own.id.clone());
+                let own = calls.filter(|own| own.call_id == *call).map(|own| (own.id.clone(), OWN_ID_BYTES_MAX));
                 let ours = std::iter::once(call.as_str().to_owned());
-                let derived = (0_u64..).map(|salt| shortened(call, salt));
-                let fits = |id: &String| (1..=ID_BYTES_MAX).contains(&id.len()) && (!short || is_short(id));
-                let id = own.chain(ours).chain(derived).find(|id| fits(id) && !taken.contains(id));
+                let mapped = ours.chain((0_u64..).map(|salt| shortened(call, salt))).map(|id| (id, ID_BYTES_MAX));
+                let fits = |id: &str, max| (1..=max).contains(&id.len()) && (!short || is_short(id));
+                let mut ids_of_call = own.chain(mapped).filter(|(id, max)| fits(id, *max)).map(|(id, _)| id);
+                let id = ids_of_call.find(|id| !taken.contains(id));
                 let id = id.expect("the numbers do not end");
                 taken.insert(id.clone());
                 ids.entry(call.clone()).or_insert(id);
@@ -46,6 +51,21 @@ impl Ids {
     /// Returns the id of a call; ours if the request has no such call.
     pub(super) fn of_call<'i>(&'i self, call: &'i CallId) -> &'i str {
         self.0.get(call).map_or(call.as_str(), String::as_str)
+    }
+}
+
+/// Forgets the ids of an answer's calls that the server had given before, to calls of this request or of the answer:
+/// they are sent as ours, also when a compaction has left out the calls that had them first.
+pub(super) fn forget_known<'m>(answer: &mut Payload, messages: impl Iterator<Item = &'m Message>) {
+    let before = messages.filter_map(|message| message.payload.as_deref());
+    let before = before.filter(|payload| payload.server == answer.server);
+    let known: BTreeSet<&str> = before.flat_map(|payload| &payload.calls).map(|call| call.id.as_str()).collect();
+    for at in 0..answer.calls.len() {
+        let (earlier, rest) = answer.calls.split_at_mut(at);
+        let call = &mut rest[0];
+        if known.contains(call.id.as_str()) || earlier.iter().any(|earlier| earlier.id == call.id) {
+            call.id.clear();
+        }
     }
 }
 
@@ -108,5 +128,39 @@ mod tests {
         // What was said before does not change them.
         let later = Ids::of(&messages[1..], "here", true);
         assert_eq!(later.of_call(&"b1".parse().unwrap()), short[4]);
+    }
+
+    #[test]
+    fn a_long_id_goes_back_to_its_server_alone() {
+        let signed = format!("call_1__thought__{}", "c2ln".repeat(2_000));
+        let foreign = "f".repeat(41);
+        let messages = [answer("here", &[("a1", signed.as_str())]), answer("there", &[(foreign.as_str(), "b")])];
+        let of = |server: &str, call: &str| {
+            let ids = Ids::of(&messages, server, false);
+            ids.of_call(&call.parse().unwrap()).to_owned()
+        };
+        assert_eq!(of("here", "a1"), signed);
+        assert_eq!(of("there", "a1"), "a1");
+        let mapped = of("here", &foreign);
+        assert!(is_short(&mapped), "{mapped}");
+        assert_eq!(of("elsewhere", &foreign), mapped);
+    }
+
+    #[test]
+    fn an_id_that_comes_again_is_mapped_alike_with_and_without_the_first() {
+        let first = answer("here", &[("a1", "same"), ("a2", "other")]);
+        let second = answer("here", &[("b1", "same"), ("b2", "new"), ("b3", "new")]);
+        let mut payload = second.payload.as_deref().unwrap().clone();
+        forget_known(&mut payload, [&*first].into_iter());
+        let mut second = second.into_owned();
+        second.payload = Some(Box::new(payload));
+        let messages = [first, Cow::Owned(second)];
+        for messages in [&messages[..], &messages[1..]] {
+            let ids = Ids::of(messages, "here", false);
+            assert_eq!(
+                ["b1", "b2", "b3"].map(|call| ids.of_call(&call.parse().unwrap()).to_owned()),
+                ["b1", "new", "b3"]
+            );
+        }
     }
 }

@@ -10,6 +10,7 @@ mod chat_request;
 mod chat_stream;
 mod connection;
 mod finish;
+mod form;
 mod ids;
 mod models;
 mod options;
@@ -43,12 +44,15 @@ use adapt::{Adaptations, Search};
 use chat_request::ChatRequest;
 use chat_stream::ChatStream;
 use connection::Connection;
+use form::Form;
+use ids::forget_known;
 use plan::Plan;
 use reseed_protocol::{ErrorCode, Part};
 use responses_request::ResponsesRequest;
 use responses_stream::ResponsesStream;
 use serde::Serialize;
 use std::{
+    cell::OnceCell,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
@@ -94,10 +98,15 @@ impl OpenAi {
         self.connection.base_url()
     }
 
-    /// Makes one attempt.
-    async fn attempt(&self, request: &ModelRequest, needs: Needs, sink: &mut dyn DeltaSink) -> Result<Answer, Failed> {
-        let plan = self.plan(request, needs);
-        match self.api {
+    /// Makes one attempt. Also returns the needs that changed what was sent.
+    async fn attempt(
+        &self,
+        request: &ModelRequest,
+        form: &Form,
+        sink: &mut dyn DeltaSink,
+    ) -> Result<(Answer, Needs), Failed> {
+        let plan = self.plan(request, form);
+        let answer = match self.api {
             Api::Chat => {
                 let offered = request.envelope.tools.iter().map(|tool| tool.name.clone()).collect();
                 self.exchange(&ChatRequest::new(&plan), ChatStream::new(offered), sink).await
@@ -106,16 +115,17 @@ impl OpenAi {
                 let body = ResponsesRequest::new(&plan, self.connection.at_openai());
                 self.exchange(&body, ResponsesStream::default(), sink).await
             }
-        }
+        };
+        answer.map(|answer| (answer, plan.shown()))
     }
 
-    fn plan<'a>(&'a self, request: &'a ModelRequest, needs: Needs) -> Plan<'a> {
-        Plan::new(request, needs, &self.server, self.api)
+    fn plan<'a>(&'a self, request: &'a ModelRequest, form: &Form) -> Plan<'a> {
+        Plan::new(request, form, &self.server, self.api)
     }
 
-    /// Returns the bytes of a request, to tell if a need changes it.
-    fn body(&self, request: &ModelRequest, needs: Needs) -> Vec<u8> {
-        let plan = self.plan(request, needs);
+    /// Returns the bytes of a request, to tell if a form changes it.
+    fn body(&self, request: &ModelRequest, form: &Form) -> Vec<u8> {
+        let plan = self.plan(request, form);
         let body = match self.api {
             Api::Chat => serde_json::to_vec(&ChatRequest::new(&plan)),
             Api::Responses => serde_json::to_vec(&ResponsesRequest::new(&plan, self.connection.at_openai())),
@@ -123,21 +133,17 @@ impl OpenAi {
         body.unwrap_or_default()
     }
 
-    /// Adds to an answer where it came from, and what was done to get it.
-    fn completed(&self, mut answer: Answer, request: &ModelRequest, search: &Search) -> Answer {
+    /// Adds to an answer where it came from, and what was done to get it. `shown`: the needs that changed its request.
+    fn completed(&self, mut answer: Answer, request: &ModelRequest, search: &Search, shown: Needs) -> Answer {
         let is_sealed = |part: &Part| matches!(part, Part::Reasoning { payload: Some(_), .. });
         if answer.payload.is_none() && answer.parts.iter().any(is_sealed) {
             answer.payload = Some(Box::default());
         }
         if let Some(payload) = &mut answer.payload {
             payload.server.clone_from(&self.server);
+            forget_known(payload, request.messages().map(|message| &*message.message));
         }
-        let changed = search.changed();
-        if !changed.is_empty() {
-            let sent = self.body(request, search.needs);
-            let shows = |need: &_| self.body(request, search.needs.without(*need)) != sent;
-            answer.adapted = changed.iter().filter(shows).fold(Needs::default(), Needs::with);
-        }
+        answer.adapted = search.adapted(shown);
         answer.learnt = search.found();
         answer
     }
@@ -151,15 +157,16 @@ impl OpenAi {
     ) -> Result<Answer, ModelFault> {
         let mut attempts = Attempts::new(&self.retry);
         loop {
-            match self.attempt(request, search.needs, &mut *sink).await {
-                Ok(answer) => {
-                    search.settle();
-                    return Ok(self.completed(answer, request, search));
+            match self.attempt(request, &search.form, &mut *sink).await {
+                Ok((answer, shown)) => {
+                    search.settle(request);
+                    return Ok(self.completed(answer, request, search, shown));
                 }
-                Err(failed) => {
-                    let present = search.needs;
-                    let changes = |needs| self.body(request, needs) != self.body(request, present);
-                    if !search.goes_on(&failed, changes) {
+                Err(mut failed) => {
+                    let (present, sent) = (search.form.clone(), OnceCell::new());
+                    let changes =
+                        |form: &Form| self.body(request, form) != *sent.get_or_init(|| self.body(request, &present));
+                    if !search.goes_on(&mut failed, request, changes) {
                         attempts.after(failed, &mut *sink).await?;
                     }
                 }
@@ -189,9 +196,9 @@ impl Provider for OpenAi {
     /// and so does one that sends only a `finish_reason` (LiteLLM in front of it).
     fn answer<'a>(&'a self, request: &'a ModelRequest, sink: &'a mut dyn DeltaSink) -> AnswerFuture<'a> {
         Box::pin(async move {
-            let mut search = self.adaptations.begin(&request.model);
+            let mut search = self.adaptations.begin(request);
             let answer = self.answered(request, &mut search, sink).await;
-            self.adaptations.keep(&request.model, search.found());
+            self.adaptations.keep(&request.model, &search);
             answer
         })
     }

@@ -25,5 +25,5 @@ pub(super) fn joined_text(parts: &[Part]) -> Option<Cow<'_, str>> {
 /// provider's cache is used, is to be written and not to call any.
 pub(super) fn forbids_calls(plan: &Plan<'_>) -> Option<&'static str> {
     let is_forbidden = plan.request.purpose == Purpose::Summary && plan.has_tools();
-    (is_forbidden && !plan.needs.has(Need::NoToolChoice)).then_some("none")
+    (is_forbidden && !plan.does(Need::NoToolChoice)).then_some("none")
 }

@@ -4,18 +4,20 @@
 //! result says something. What only some servers need is done where the model's [`Needs`] ask for it. Both writers
 //! write what stands here, so that no rule is in either.
 
-use super::{ids::Ids, options::Api};
+use super::{form::Form, ids::Ids, options::Api};
 use crate::core::{
     model::ModelRequest,
     need::{Need, Needs},
 };
 use reseed_protocol::{Message, Part, Payload, Role};
-use std::borrow::Cow;
+use std::{borrow::Cow, cell::Cell};
 
 /// Stands for a result that says nothing.
 const NO_OUTPUT: &str = "(no output)";
 /// Stands for an image that the model cannot see.
 const NO_IMAGE: &str = "[An image was here. It is left out because this model takes no images.]";
+/// Stands for an image that its server refused.
+const REFUSED_IMAGE: &str = "[An image was here. It is left out because the model's server refused it.]";
 /// Introduces images of tool results, where only the user can send images.
 const IMAGES_OF_RESULTS: &str = "These images belong to the tool results above.";
 /// The answer between a result and the user, where one must be.
@@ -27,7 +29,9 @@ const NO_QUESTION: &str = "(The conversation goes on.)";
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     pub(super) request: &'a ModelRequest,
-    pub(super) needs: Needs,
+    needs: Needs,
+    /// The needs that changed something.
+    shown: Cell<Needs>,
     pub(super) system: Option<Cow<'a, str>>,
     pub(super) messages: Vec<Cow<'a, Message>>,
     pub(super) ids: Ids,
@@ -36,11 +40,13 @@ pub(super) struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     /// Plans a request for a server, named as in [`Payload::server`].
-    pub(super) fn new(request: &'a ModelRequest, needs: Needs, server: &'a str, api: Api) -> Self {
+    pub(super) fn new(request: &'a ModelRequest, form: &Form, server: &'a str, api: Api) -> Self {
+        let needs = form.needs;
+        let mut shown = Needs::default();
         let mut messages: Vec<Cow<'a, Message>> =
-            request.messages().filter_map(|message| said(&message.message, needs)).collect();
+            request.messages().filter_map(|message| said(&message.message, form, &mut shown)).collect();
         if needs.has(Need::OneCall) {
-            messages = one_call_each(messages);
+            messages = one_call_each(messages, &mut shown);
         }
         if api == Api::Chat {
             messages = images_after_results(messages);
@@ -51,44 +57,66 @@ impl<'a> Plan<'a> {
         {
             let first = Message::user(text);
             messages.insert(0, Cow::Owned(first));
+            shown = shown.with(Need::NoSystem);
         }
-        let messages = in_turns(messages, needs);
+        let messages = in_turns(messages, needs, &mut shown);
         let ids = Ids::of(&messages, server, needs.has(Need::ShortIds));
-        Self { request, needs, system, messages, ids, server }
+        if needs.has(Need::ShortIds) && ids != Ids::of(&messages, server, false) {
+            shown = shown.with(Need::ShortIds);
+        }
+        Self { request, needs, shown: Cell::new(shown), system, messages, ids, server }
+    }
+
+    /// Returns true if the model has a need. To be asked only where the need changes what is sent: it is noted.
+    pub(super) fn does(&self, need: Need) -> bool {
+        if self.needs.has(need) {
+            self.shown.set(self.shown.get().with(need));
+        }
+        self.needs.has(need)
+    }
+
+    /// Returns the needs that changed something, once the request is written.
+    pub(super) fn shown(&self) -> Needs {
+        self.shown.get()
     }
 
     /// Returns what goes back to this server with a message: it came with it, from the same model.
     pub(super) fn own<'m>(&self, message: &'m Message) -> Option<&'m Payload> {
         let is_own = |payload: &&Payload| payload.server == self.server;
         let is_of_model = message.model.as_deref() == Some(self.request.model.as_str());
-        message.payload.as_deref().filter(is_own).filter(|_| is_of_model && !self.needs.has(Need::NoOwnFields))
+        let says = |own: &Payload| {
+            own.fields.is_some() || own.reasoning.is_some() || own.calls.iter().any(|call| call.fields.is_some())
+        };
+        let own = message.payload.as_deref().filter(is_own).filter(|_| is_of_model)?;
+        (says(own) && !self.does(Need::NoOwnFields)).then_some(own)
     }
 
     /// Returns true if sealed reasoning of this message can be read by the requested model.
     pub(super) fn can_unseal(&self, message: &Message) -> bool {
         let is_of_model = message.model.as_deref().is_none_or(|sealed_by| sealed_by == self.request.model);
         let is_own = message.payload.as_deref().is_none_or(|payload| payload.server == self.server);
-        is_of_model && is_own && !self.needs.has(Need::NoSealed)
+        let is_sealed = |part: &Part| matches!(part, Part::Reasoning { payload: Some(_), .. });
+        is_of_model && is_own && message.content.iter().any(is_sealed) && !self.does(Need::NoSealed)
     }
 
     /// Returns the output limit, if it is sent.
     pub(super) fn output_limit(&self) -> Option<u64> {
-        self.request.envelope.options.max_output_tokens.filter(|_| !self.needs.has(Need::NoLimit))
+        self.request.envelope.options.max_output_tokens.filter(|_| !self.does(Need::NoLimit))
     }
 
     /// Returns the temperature, if it is sent.
     pub(super) fn temperature(&self) -> Option<f64> {
-        self.request.envelope.options.temperature.filter(|_| !self.needs.has(Need::NoTemperature))
+        self.request.envelope.options.temperature.filter(|_| !self.does(Need::NoTemperature))
     }
 
     /// Returns the reasoning effort, if it is sent.
     pub(super) fn effort(&self) -> Option<&'a str> {
-        self.request.envelope.options.reasoning_effort.as_deref().filter(|_| !self.needs.has(Need::NoEffort))
+        self.request.envelope.options.reasoning_effort.as_deref().filter(|_| !self.does(Need::NoEffort))
     }
 
     /// Returns true if tools are sent.
     pub(super) fn has_tools(&self) -> bool {
-        !self.request.envelope.tools.is_empty() && !self.needs.has(Need::NoTools)
+        !self.request.envelope.tools.is_empty() && !self.does(Need::NoTools)
     }
 }
 
@@ -101,15 +129,16 @@ fn text(text: impl Into<String>) -> Part {
 }
 
 /// Returns a message without what its model does not take; `None` if nothing is left.
-fn said(message: &Message, needs: Needs) -> Option<Cow<'_, Message>> {
+fn said<'m>(message: &'m Message, form: &Form, shown: &mut Needs) -> Option<Cow<'m, Message>> {
     // Reasoning alone says nothing, and the reasoning of a call must not be sent without it.
     if message.content.iter().all(|part| matches!(part, Part::Reasoning { .. })) {
         return None;
     }
-    let (blind, toolless) = (needs.has(Need::NoImages), needs.has(Need::NoTools));
+    let toolless = form.needs.has(Need::NoTools);
+    let no_image = if form.needs.has(Need::NoImages) { NO_IMAGE } else { REFUSED_IMAGE };
     let stays = |part: &Part| match part {
         Part::Text { text } => !is_blank(text),
-        Part::Image { .. } => !blind,
+        Part::Image { url, .. } => !form.hides(url),
         Part::ToolCall { .. } => !toolless,
         Part::ToolResult { output, .. } => !toolless && !is_blank(output),
         Part::Reasoning { .. } => true,
@@ -123,15 +152,20 @@ fn said(message: &Message, needs: Needs) -> Option<Cow<'_, Message>> {
         match part {
             part if stays(part) => changed.content.push(part.clone()),
             Part::Text { .. } | Part::Reasoning { .. } => {}
-            Part::Image { .. } => match changed.content.last_mut() {
-                Some(Part::ToolResult { output, .. }) => *output = format!("{output}\n{NO_IMAGE}"),
-                _ => changed.content.push(text(NO_IMAGE)),
-            },
+            Part::Image { .. } => {
+                *shown = shown.with(Need::NoImages);
+                match changed.content.last_mut() {
+                    Some(Part::ToolResult { output, .. }) => *output = format!("{output}\n{no_image}"),
+                    _ => changed.content.push(text(no_image)),
+                }
+            }
             Part::ToolCall { name, arguments, .. } => {
+                *shown = shown.with(Need::NoTools);
                 changed.content.push(text(format!("(I called the tool `{name}` with {arguments}.)")));
             }
             Part::ToolResult { call_id, output, is_error } => {
                 let output = if is_blank(output) { NO_OUTPUT } else { output };
+                *shown = if toolless { shown.with(Need::NoTools) } else { *shown };
                 changed.content.push(match toolless {
                     true => text(format!("(The tool answered: {output})")),
                     false => {
@@ -150,15 +184,16 @@ fn said(message: &Message, needs: Needs) -> Option<Cow<'_, Message>> {
 }
 
 /// Splits answers that make several calls: each call is followed by its result.
-fn one_call_each(messages: Vec<Cow<'_, Message>>) -> Vec<Cow<'_, Message>> {
-    let mut split: Vec<Cow<'_, Message>> = Vec::with_capacity(messages.len());
+fn one_call_each<'m>(messages: Vec<Cow<'m, Message>>, shown: &mut Needs) -> Vec<Cow<'m, Message>> {
+    let mut split: Vec<Cow<'m, Message>> = Vec::with_capacity(messages.len());
     let mut messages = messages.into_iter().peekable();
     while let Some(message) = messages.next() {
         if message.tool_calls().count() < 2 {
             split.push(message);
             continue;
         }
-        let mut results: Vec<Cow<'_, Message>> = Vec::new();
+        *shown = shown.with(Need::OneCall);
+        let mut results: Vec<Cow<'m, Message>> = Vec::new();
         while let Some(result) = messages.next_if(|next| next.role == Role::Tool) {
             results.push(result);
         }
@@ -205,9 +240,9 @@ fn images_after_results(messages: Vec<Cow<'_, Message>>) -> Vec<Cow<'_, Message>
 }
 
 /// Joins consecutive messages of the user; where they must alternate, also puts in what is missing between them.
-fn in_turns(messages: Vec<Cow<'_, Message>>, needs: Needs) -> Vec<Cow<'_, Message>> {
+fn in_turns<'m>(messages: Vec<Cow<'m, Message>>, needs: Needs, shown: &mut Needs) -> Vec<Cow<'m, Message>> {
     let alternate = needs.has(Need::Alternate);
-    let mut turns: Vec<Cow<'_, Message>> = Vec::with_capacity(messages.len());
+    let mut turns: Vec<Cow<'m, Message>> = Vec::with_capacity(messages.len());
     for message in messages {
         let before = turns.last().map(|before| before.role);
         let is_plain = |message: &Message| message.tool_calls().next().is_none();
@@ -216,13 +251,16 @@ fn in_turns(messages: Vec<Cow<'_, Message>>, needs: Needs) -> Vec<Cow<'_, Messag
             (Some(Role::Assistant), Role::Assistant)
                 if alternate && turns.last().is_some_and(|m| is_plain(m)) && is_plain(&message) =>
             {
+                *shown = shown.with(Need::Alternate);
                 append(&mut turns, message);
             }
             (Some(before), Role::User) if before == Role::User || (before == Role::Tool && alternate) => {
+                *shown = shown.with(if before == Role::User { Need::Apart } else { Need::Alternate });
                 turns.push(Cow::Owned(Message::new(Role::Assistant, vec![text(NO_ANSWER_YET)])));
                 turns.push(message);
             }
             (None, Role::Assistant) if alternate => {
+                *shown = shown.with(Need::Alternate);
                 turns.push(Cow::Owned(Message::user(NO_QUESTION)));
                 turns.push(message);
             }

@@ -1,6 +1,6 @@
 //! One conversation in both dialects, at OpenAI and elsewhere, compared as a whole.
 
-use super::{chat_request::ChatRequest, options::Api, plan::Plan, responses_request::ResponsesRequest};
+use super::{chat_request::ChatRequest, form::Form, options::Api, plan::Plan, responses_request::ResponsesRequest};
 use crate::core::{
     model::{ModelRequest, Purpose},
     need::{Need, Needs},
@@ -71,7 +71,7 @@ fn chat(request: &ModelRequest, at_openai: bool) -> Value {
 }
 
 fn chat_with(request: &ModelRequest, needs: &[Need]) -> Value {
-    let plan = Plan::new(request, Needs::of(needs), "here", Api::Chat);
+    let plan = Plan::new(request, &Form::of(Needs::of(needs)), "here", Api::Chat);
     serde_json::from_str(&serde_json::to_string(&ChatRequest::new(&plan)).unwrap()).unwrap()
 }
 
@@ -80,7 +80,7 @@ fn responses(request: &ModelRequest, at_openai: bool) -> Value {
 }
 
 fn responses_with(request: &ModelRequest, at_openai: bool, needs: &[Need]) -> Value {
-    let plan = Plan::new(request, Needs::of(needs), "here", Api::Responses);
+    let plan = Plan::new(request, &Form::of(Needs::of(needs)), "here", Api::Responses);
     serde_json::to_value(ResponsesRequest::new(&plan, at_openai)).unwrap()
 }
 
@@ -291,6 +291,47 @@ fn each_need_changes_what_it_names() {
 }
 
 #[test]
+fn the_needs_that_changed_a_request_are_those_without_which_it_is_another() {
+    let mut mixed = request();
+    mixed.envelope.messages.cached.extend(
+        said(vec![
+            Message::user("and"),
+            Message::user("then"),
+            assistant(vec![call("a"), call("b")]),
+            result("a", ""),
+            result("b", "sky"),
+            Message::user("so"),
+            assistant(vec![text("yes")]),
+            assistant(vec![text("no")]),
+        ])
+        .envelope
+        .messages
+        .cached,
+    );
+    let summary = ModelRequest { purpose: Purpose::Summary, ..request() };
+    for request in [request(), bare(), mixed, summary] {
+        for need in Need::ALL {
+            let (with, without) = (Form::of(Needs::of(&[*need])), Form::default());
+            let chat = |form: &Form| {
+                let plan = Plan::new(&request, form, "here", Api::Chat);
+                (serde_json::to_string(&ChatRequest::new(&plan)).unwrap(), plan.shown())
+            };
+            let responses = |form: &Form| {
+                let plan = Plan::new(&request, form, "here", Api::Responses);
+                (serde_json::to_string(&ResponsesRequest::new(&plan, true)).unwrap(), plan.shown())
+            };
+            for (api, (changed, shown), (plain, _)) in
+                [("chat", chat(&with), chat(&without)), ("responses", responses(&with), responses(&without))]
+            {
+                // `max_tokens` is the name without any need, too.
+                let is_expected = changed != plain || (*need == Need::OldLimit && shown.has(*need));
+                assert_eq!(shown.has(*need), is_expected, "{need} {api}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_came_with_an_answer_goes_back_to_its_server_and_model_only() {
     let extra = r#"{"extra_content":{"google":{"thought_signature":"c2ln","n":1.50}}}"#;
     let payload = Payload {
@@ -303,7 +344,7 @@ fn what_came_with_an_answer_goes_back_to_its_server_and_model_only() {
     let answer = Message { payload: Some(Box::new(payload)), ..assistant(vec![thought, call("c")]) };
     let request = said(vec![Message::user("one"), answer, result("c", "sea")]);
     let body = |request: &ModelRequest, server: &str, needs: &[Need]| {
-        let plan = Plan::new(request, Needs::of(needs), server, Api::Chat);
+        let plan = Plan::new(request, &Form::of(Needs::of(needs)), server, Api::Chat);
         serde_json::to_string(&ChatRequest::new(&plan)).unwrap()
     };
     let sent = body(&request, "here", &[]);

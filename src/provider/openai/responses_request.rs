@@ -97,12 +97,12 @@ impl<'a> ResponsesRequest<'a> {
     /// Builds the body. `at_openai`: asks OpenAI not to store anything and to encrypt reasoning so that it can be sent
     /// back. Other servers need not know these fields.
     pub(super) fn new(plan: &'a Plan<'a>, at_openai: bool) -> Self {
-        let (envelope, needs) = (&plan.request.envelope, plan.needs);
+        let envelope = &plan.request.envelope;
         let mut input = Vec::new();
         for message in &plan.messages {
             write(message, plan, &mut input);
         }
-        let strict = (!needs.has(Need::NoStrict)).then_some(false);
+        let strict = (plan.has_tools() && !plan.does(Need::NoStrict)).then_some(false);
         let tool = |tool: &'a ToolDefinition| Tool {
             r#type: "function",
             name: &tool.name,
@@ -110,7 +110,7 @@ impl<'a> ResponsesRequest<'a> {
             parameters: &tool.parameters,
             strict,
         };
-        let seals = at_openai && !needs.has(Need::NoSealed);
+        let seals = at_openai && !plan.does(Need::NoSealed);
         Self {
             model: &plan.request.model,
             instructions: plan.system.as_deref(),

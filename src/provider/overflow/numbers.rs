@@ -198,9 +198,9 @@ fn meaning(text: &str, numbers: &[Number], at: usize) -> Meaning {
     let Number { begin, end, .. } = numbers[at];
     let from = at.checked_sub(1).map_or(0, |before| numbers[before].end);
     let until = numbers.get(at + 1).map_or(text.len(), |next| next.begin);
-    let before = tail(&text[from..begin]);
+    let before = tail(&text[from..begin], REACH);
     // What the next sentence says is not about this number.
-    let after = head(&text[end..until]).split(". ").next().unwrap_or_default();
+    let after = head(&text[end..until], REACH).split(". ").next().unwrap_or_default();
     // A comparison says more than any word: "5000 + 100 > 4096", "n_keep: 5000 >= n_ctx: 4096".
     let compares = |between: &str| between.contains('>') && !between.contains("=>");
     if at > 0 && compares(before) {
@@ -233,15 +233,15 @@ fn meaning(text: &str, numbers: &[Number], at: usize) -> Meaning {
     }
 }
 
-/// Returns the end of a text, of a few words.
-fn tail(text: &str) -> &str {
-    let from = text.len().saturating_sub(REACH);
+/// Returns the end of a text, of about this many bytes.
+pub(in crate::provider) fn tail(text: &str, bytes: usize) -> &str {
+    let from = text.len().saturating_sub(bytes);
     let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
     &text[from..]
 }
 
-/// Returns the beginning of a text, of a few words.
-fn head(text: &str) -> &str {
-    let until = (0..=REACH.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+/// Returns the beginning of a text, of about this many bytes.
+pub(in crate::provider) fn head(text: &str, bytes: usize) -> &str {
+    let until = (0..=bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     &text[..until]
 }

@@ -182,6 +182,7 @@ const TOO_LARGE: &[(&str, Option<u64>, Option<u64>)] = &[
     ("too many tokens: the total number of tokens in the prompt cannot exceed 4081", None, Some(4081)),
     ("invalid params, context window exceeds limit (2013)", None, None),
     ("total message size 6127104 exceeds limit 4194304", None, None),
+    ("Payload content length greater than maximum allowed length (1048576)", None, None),
     ("Invalid 'messages[3].content': string too long. Expected a string with maximum length 10485760.", None, None),
     ("Your input is 9001 tokens long, but the maximum for this model is 8192.", Some(9001), Some(8192)),
     ("conversation too long: 9001 tokens (limit 8192)", Some(9001), Some(8192)),
@@ -245,7 +246,40 @@ const NOT_TOO_LARGE: &[(&str, Verdict)] = &[
     ("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", Verdict::Other),
     ("Your request exceeds your monthly budget.", Verdict::Throttled),
     ("", Verdict::Other),
+    // A server that gave up waiting.
+    ("do request failed: Post \"https://h.example/v1\": context deadline exceeded", Verdict::Other),
+    ("context canceled", Verdict::Other),
+    ("rpc error: code = DeadlineExceeded desc = context deadline exceeded while reading 9000 tokens", Verdict::Other),
+    // The value of an option, in tokens.
+    ("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024", Verdict::Other),
+    ("thinking_budget 512 must be at most 24576 tokens", Verdict::Other),
+    ("the thinking budget of 40000 tokens exceeds the maximum of 32768", Verdict::Other),
+    ("min_tokens must be less than or equal to max_tokens=16", Verdict::Other),
+    ("Invalid schema for function 'look': In context=('properties', 'a'), 'maximum' must be a number", Verdict::Other),
 ];
+
+/// Refusals of a size, by a status that means it or not, and whether it is one of bytes.
+const OF_BYTES: &[(&str, bool, bool)] = &[
+    ("413 Request Entity Too Large", true, true),
+    ("Payload Too Large", false, true),
+    ("the request body of 12 MB is larger than the limit of 10MB", false, true),
+    ("Request exceeds the maximum allowed number of bytes", true, true),
+    ("total message size 6127104 exceeds limit 4194304", false, true),
+    ("grpc: received message larger than max (6127104 vs. 4194304)", false, true),
+    ("string too long. Expected a string with maximum length 10485760", false, true),
+    ("Request body too large for gpt-4o model. Max size: 8000 tokens.", true, false),
+    ("Prompt exceeds max length", true, false),
+    ("context_length_exceeded", true, false),
+    ("the request exceeds its limit", true, true),
+    ("the request exceeds its limit", false, false),
+];
+
+#[test]
+fn a_size_in_bytes_is_told_from_one_in_tokens() {
+    for (text, by_status, expected) in OF_BYTES {
+        assert_eq!(is_of_bytes(text, *by_status), *expected, "{text}");
+    }
+}
 
 #[test]
 fn a_refusal_as_too_large_is_recognised_with_its_numbers() {

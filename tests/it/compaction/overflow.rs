@@ -145,6 +145,31 @@ async fn a_template_that_leaves_out_earlier_reasoning_is_no_silent_cut() {
 }
 
 #[tokio::test]
+async fn a_refusal_that_no_change_cures_is_tried_as_one_of_size() {
+    let refusals = [
+        (400, r#"{"error":{"code":"invalid_parameter","message":"请求 content 超出限制"}}"#),
+        (422, r#"{"error":{"message":"invalid role or content"}}"#),
+        (413, "<html><title>413 Request Entity Too Large</title></html>"),
+    ];
+    for (status, body) in refusals {
+        let upstream = Upstream::start(move |asked| match asked.tokens {
+            _ if is_summary(asked) => upstream::Reply::text(summary(&["none"])),
+            3_500.. => upstream::Reply::error(status, body),
+            _ => upstream::Reply::text("Noted."),
+        })
+        .await;
+        let settings = [("SUMMARY_REQUEST", "quoted"), ("OPENAI_API", "chat"), TOO_LARGE[0]];
+        let server = Server::facing(&upstream.base_url(), &settings).await;
+        let (mut client, _) = Client::v2_session(&server.ws()).await;
+        for turn in 0..14 {
+            assert_eq!(client.turn(&words(turn, 250)).await["status"], "completed", "{body}: turn {turn}");
+        }
+        assert!(client.seen.iter().any(|frame| frame["type"] == "context_compacted"), "{body}");
+        assert_eq!(info(&mut client).await["learnedWindowTokens"], Value::Null, "{body}");
+    }
+}
+
+#[tokio::test]
 async fn a_second_refusal_ends_the_turn() {
     let model = Scripted::answering(|request| match request.purpose {
         Purpose::Summary => Reply::text(summary(&["none"])),

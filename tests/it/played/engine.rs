@@ -112,6 +112,7 @@ pub(crate) struct Refusal {
     pub(crate) place: String,
     pub(crate) model: String,
     pub(crate) rule: Forbids,
+    pub(crate) status: u16,
     pub(crate) restarts: usize,
 }
 
@@ -172,7 +173,8 @@ impl Played {
                     log.overflows += 1;
                 } else {
                     let (place, restarts) = (log.place.clone(), log.restarts);
-                    log.refused.push(Refusal { place, model, rule: rule.forbids, restarts });
+                    let status = rule.status;
+                    log.refused.push(Refusal { place, model, rule: rule.forbids, status, restarts });
                 }
                 let limit = &asked.body["max_tokens"];
                 let limit = if limit.is_null() { &asked.body["max_completion_tokens"] } else { limit };

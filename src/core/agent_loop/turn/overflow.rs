@@ -38,8 +38,8 @@ impl Turn {
         let is_unexplained =
             is_unexplained(&fault) && count.tokens.saturating_mul(2) > window && self.carried.seen.has_answer();
         // A server that counts bytes says nothing about its window.
-        let is_in_bytes =
-            overflow && fault.overflow == OverflowHint::default() && fault.origin.http_status == Some(413);
+        let is_by_status = fault.overflow == OverflowHint::default() && fault.origin.http_status == Some(413);
+        let is_in_bytes = overflow && (fault.refusal.of_bytes || is_by_status);
         let suspect = self.carried.seen.failed(count.tokens, is_empty || is_unexplained || is_in_bytes);
         if overflow && !is_in_bytes {
             ws.learn_window(&fault, &asked, window, &mut self.carried.seen);
@@ -50,8 +50,8 @@ impl Turn {
     }
 }
 
-/// Returns true if a server refused the whole request, and nothing says for which part of it. If it is large, its size
-/// is a likely cause: it is compacted and sent once more.
+/// Returns true if a server refused the whole request, and nothing says for which part of it, or what its words seem to
+/// name was changed and cured nothing. If it is large, its size is a likely cause: it is compacted and sent once more.
 fn is_unexplained(fault: &ModelFault) -> bool {
     fault.code == ErrorCode::UpstreamRejected
         && matches!(fault.origin.http_status, Some(400 | 413 | 422))

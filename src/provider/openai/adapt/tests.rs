@@ -1,0 +1,304 @@
+//! Searches, played without a server; the tables of the README.
+
+use super::*;
+use crate::core::{
+    model::Purpose,
+    need::Need::{NoEffort, NoLimit, NoTemperature, OldLimit, OneCall},
+};
+use reseed_protocol::{
+    Message, Role,
+    context::{
+        ContextEnvelope, ContextMessage, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPrompt, ToolDefinition,
+    },
+};
+use std::sync::Arc;
+
+/// A request with these messages, to the model `m`.
+pub(in crate::provider::openai) fn asking(messages: Vec<Message>) -> ModelRequest {
+    let message = |message| ContextMessage { entry_id: None, message: Arc::new(message) };
+    ModelRequest {
+        model: "m".into(),
+        envelope: ContextEnvelope {
+            system: SystemPrompt::default(),
+            tools: Vec::new(),
+            messages: EnvelopeMessages { cached: messages.into_iter().map(message).collect(), uncached: Vec::new() },
+            options: RequestOptions { max_output_tokens: Some(64), ..RequestOptions::default() },
+            meta: EnvelopeMeta::default(),
+        },
+        purpose: Purpose::Turn,
+    }
+}
+
+fn picture(name: &str) -> Part {
+    Part::Image { url: format!("data:image/png;base64,{name}"), detail: None }
+}
+
+/// A request with an image and tools that no answer followed.
+fn rich() -> ModelRequest {
+    let mut rich = asking(vec![Message::new(Role::User, vec![picture("a")])]);
+    rich.envelope.tools =
+        vec![ToolDefinition { name: "look".into(), description: String::new(), parameters: serde_json::json!({}) }];
+    rich
+}
+
+fn refused(needs: &[Need]) -> Refusal {
+    Refusal { needs: needs.into(), ..Refusal::default() }
+}
+
+fn of_request(need: Need) -> Refusal {
+    Refusal { of_request: Needs::of(&[need]), ..refused(&[need]) }
+}
+
+fn failed(code: ErrorCode, refusal: Refusal) -> Failed {
+    Failed { fault: ModelFault { refusal, ..ModelFault::new(code, "x") }, begun: false }
+}
+
+/// Tells a search of a refusal, and returns true if it changes the request.
+fn tell(search: &mut Search, request: &ModelRequest, refusal: Refusal) -> bool {
+    search.goes_on(&mut failed(ErrorCode::UpstreamRejected, refusal), request, |_| true)
+}
+
+/// Plays a server that refuses `bad` needs' parts one at a time and names `named` each time.
+fn played(bad: &[Need], named: impl Fn(Need) -> Vec<Need>) -> (Option<Needs>, Needs, u32) {
+    let (adaptations, request) = (Adaptations::at("h.example"), asking(Vec::new()));
+    let mut search = adaptations.begin(&request);
+    let taken = loop {
+        let Some(refused_need) = bad.iter().find(|need| !search.form.needs.has(**need)) else {
+            search.settle(&request);
+            break Some(search.form.needs);
+        };
+        if !tell(&mut search, &request, refused(&named(*refused_need))) {
+            break None;
+        }
+    };
+    adaptations.keep("m", &search);
+    (taken, adaptations.learnt("m"), search.tries)
+}
+
+#[test]
+fn candidates_are_tried_in_turn_and_only_what_helps_is_kept() {
+    let both = Needs::of(&[NewLimit, ShortIds]);
+    for (bad, named, expected, tries) in [
+        (&[NewLimit, ShortIds][..], None, Some(both), 2),
+        // The first candidate does not help, and is taken back.
+        (&[ShortIds], Some(&[NoSealed, ShortIds][..]), Some(Needs::of(&[ShortIds])), 2),
+        (&[ShortIds], Some(&[NoSealed]), None, 1),
+        // Nothing is named: what a session may hold is tried.
+        (&[NoOwnFields], Some(&[]), Some(Needs::of(&[NoOwnFields])), 3),
+        (&[NoSealed], Some(&[]), Some(Needs::of(&[NoSealed])), 4),
+        (&[ShortIds], Some(&[]), None, 5),
+        // Neither name of the output limit is taken.
+        (&[NoLimit], Some(&[OldLimit, NewLimit, NoLimit]), Some(Needs::of(&[NoLimit])), 3),
+    ] {
+        let played = played(bad, |need| named.map_or(vec![need], <[Need]>::to_vec));
+        assert_eq!((played.0, played.2), (expected, tries), "{bad:?} {named:?}");
+        assert_eq!(played.1, expected.unwrap_or_default(), "{bad:?} {named:?}");
+    }
+}
+
+#[test]
+fn nothing_is_tried_for_other_failures() {
+    let request = rich();
+    for code in [
+        ErrorCode::UpstreamAuth,
+        ErrorCode::UpstreamQuota,
+        ErrorCode::UpstreamRateLimited,
+        ErrorCode::ContentFiltered,
+        ErrorCode::ContextOverflow,
+    ] {
+        let mut failed = failed(code, refused(&[NoImages]));
+        assert!(!Search::default().goes_on(&mut failed, &request, |_| true), "{code}");
+    }
+    let mut rejected = failed(ErrorCode::UpstreamRejected, refused(&[NoImages]));
+    assert!(!Search::default().goes_on(&mut rejected, &request, |_| false));
+    assert_eq!(rejected.fault.refusal, Refusal::default(), "its words did not say what was wrong");
+}
+
+#[test]
+fn only_an_answer_shows_that_a_form_was_taken() {
+    let (adaptations, request) = (Adaptations::at("h.example"), asking(Vec::new()));
+    for code in [
+        ErrorCode::UpstreamRateLimited,
+        ErrorCode::UpstreamOverloaded,
+        ErrorCode::UpstreamTimeout,
+        ErrorCode::UpstreamUnreachable,
+        ErrorCode::ContextOverflow,
+    ] {
+        let mut search = adaptations.begin(&request);
+        assert!(tell(&mut search, &request, refused(&[NoSealed, ShortIds])));
+        let mut other = failed(code, Refusal::default());
+        assert!(!search.goes_on(&mut other, &request, |_| true), "{code}");
+        assert!(search.found().is_empty(), "{code}");
+        // The same refusal again: it did not help.
+        assert!(tell(&mut search, &request, refused(&[NoSealed, ShortIds])), "{code}");
+        search.settle(&request);
+        assert_eq!(search.found(), Needs::of(&[ShortIds]), "{code}");
+    }
+    let mut search = adaptations.begin(&request);
+    assert!(tell(&mut search, &request, refused(&[NoSealed])));
+    let mut broke = Failed { begun: true, ..failed(ErrorCode::UpstreamTruncated, Refusal::default()) };
+    assert!(!search.goes_on(&mut broke, &request, |_| true));
+    assert_eq!(search.found(), Needs::of(&[NoSealed]), "an answer had begun");
+}
+
+#[test]
+fn a_refusal_in_another_order_is_the_same() {
+    let request = asking(Vec::new());
+    let mut search = Adaptations::at("h.example").begin(&request);
+    assert!(tell(&mut search, &request, refused(&[NoEffort, OneCall])));
+    assert!(tell(&mut search, &request, refused(&[OneCall, NoEffort])));
+    search.settle(&request);
+    assert_eq!(search.found(), Needs::of(&[OneCall]));
+}
+
+#[test]
+fn what_is_wrong_with_one_request_is_kept_for_its_session_alone() {
+    let adaptations = Adaptations::at("h.example");
+    let request = rich();
+    for need in [NoLimit, NoTemperature, NoTools, NoSealed] {
+        let mut search = adaptations.begin(&request);
+        assert!(tell(&mut search, &request, of_request(need)));
+        search.settle(&request);
+        assert!(search.found().is_empty());
+        adaptations.keep("m", &search);
+    }
+    let mut search = adaptations.begin(&request);
+    assert!(tell(&mut search, &request, of_request(NoImages)));
+    search.settle(&request);
+    adaptations.keep("m", &search);
+    let kept = adaptations.begin(&request).form;
+    assert_eq!(kept.needs, Needs::of(&[NoLimit, NoTemperature, NoTools, NoSealed]));
+    assert!(kept.hides("data:image/png;base64,a") && !kept.hides("data:image/png;base64,b"));
+    // Another value, another session.
+    let mut other = request.clone();
+    other.envelope.options.max_output_tokens = Some(32);
+    assert!(!adaptations.begin(&other).form.needs.has(NoLimit));
+    let other = asking(vec![Message::new(Role::User, vec![picture("b"), picture("a")])]);
+    assert_eq!(adaptations.begin(&other).form, Form::default());
+}
+
+#[test]
+fn a_refusal_without_words_is_first_about_what_is_new() {
+    let adaptations = Adaptations::at("h.example");
+    let first = |request: &ModelRequest| {
+        let mut search = adaptations.begin(request);
+        let mut tried = Vec::new();
+        while tell(&mut search, request, Refusal::default()) {
+            tried.push(match search.tried.last() {
+                Some(Change::Need(need)) => need.name(),
+                _ => "images",
+            });
+        }
+        tried
+    };
+    let request = rich();
+    assert_eq!(first(&request), ["images", "tools", "user_messages", "roles", "own_fields", "encrypted_reasoning"]);
+    let mut answered = adaptations.begin(&request);
+    answered.settle(&request);
+    adaptations.keep("m", &answered);
+    assert_eq!(first(&request)[..2], ["images", "user_messages"]);
+    let said = Message { model: Some("m".into()), ..Message::new(Role::Assistant, Vec::new()) };
+    let later = asking(vec![Message::new(Role::User, vec![picture("a")]), said]);
+    assert_eq!(first(&later)[4..], ["images", "tools"]);
+}
+
+#[test]
+fn what_a_model_wrote_is_asked_again_before_tools_are_left_out() {
+    let (adaptations, request) = (Adaptations::at("h.example"), rich());
+    let of_sample = || Refusal { of_sample: true, ..of_request(NoTools) };
+    let mut search = adaptations.begin(&request);
+    let mut goes_on = || search.goes_on(&mut failed(ErrorCode::UpstreamError, of_sample()), &request, |_| true);
+    assert_eq!([goes_on(), goes_on(), goes_on()], [false, false, true]);
+    search.settle(&request);
+    assert!(search.form.needs.has(NoTools) && search.found().is_empty());
+    adaptations.keep("m", &search);
+    assert!(adaptations.begin(&request).form.needs.is_empty(), "the next request has tools");
+}
+
+#[test]
+fn a_server_that_fails_is_asked_again_before_a_part_is_suspected() {
+    let request = rich();
+    let mut search = Adaptations::at("h.example").begin(&request);
+    let mut goes_on =
+        |need| search.goes_on(&mut failed(ErrorCode::UpstreamError, refused(&[need])), &request, |_| true);
+    assert_eq!([goes_on(NoTools), goes_on(OneCall), goes_on(OneCall)], [false, false, true]);
+}
+
+#[test]
+fn of_too_many_bytes_images_are_left_out_where_they_are_most() {
+    let too_large = || {
+        let refusal = Refusal { of_bytes: true, images_max: Some(1), ..of_request(NoImages) };
+        failed(ErrorCode::ContextOverflow, refusal)
+    };
+    let mut request = asking(vec![Message::new(Role::User, vec![picture("a"), picture("b")])]);
+    let mut search = Search::default();
+    assert!(search.goes_on(&mut too_large(), &request, |_| true));
+    assert!(search.form.hides("data:image/png;base64,a") && !search.form.hides("data:image/png;base64,b"));
+    request.envelope.system.compiled = "x".repeat(1_000);
+    assert!(!Search::default().goes_on(&mut too_large(), &request, |_| true));
+}
+
+#[test]
+fn calls_of_a_history_without_tools_teach_nothing() {
+    let request = asking(Vec::new());
+    let mut search = Adaptations::at("h.example").begin(&request);
+    assert!(tell(&mut search, &request, refused(&[NoTools])));
+    search.settle(&request);
+    assert!(search.found().is_empty());
+}
+
+/// The table of the README, printed from what is known and from the refusals that are recognised.
+fn table() -> String {
+    let mut rows = vec![["server", "what it needs", "how it is recognised"].map(str::to_owned)];
+    let names = |needs: &[Need]| needs.iter().map(|need| format!("`{need}`")).collect::<Vec<_>>().join(", ");
+    for (server, known, needs) in KNOWN {
+        let how = match known {
+            Known::Host(end) => format!("by address: `{end}`"),
+            Known::Model(parts) => format!("by the model's name: {}", parts.join(", ")),
+        };
+        rows.push([(*server).to_owned(), names(needs), how]);
+    }
+    let mut refused: Vec<(&str, Vec<Need>)> = Vec::new();
+    for &(server, need, _) in crate::provider::refusal::tests::EXAMPLES {
+        match refused.iter_mut().find(|(known, _)| *known == server) {
+            Some((_, needs)) if needs.contains(&need) => {}
+            Some((_, needs)) => needs.push(need),
+            None => refused.push((server, vec![need])),
+        }
+    }
+    rows.extend(
+        refused.iter().map(|(server, needs)| [(*server).to_owned(), names(needs), "by what it refused".into()]),
+    );
+    rows.insert(1, ["---"; 3].map(str::to_owned));
+    let mut text: String = rows.iter().map(|row| format!("| {} |\n", row.join(" | "))).collect();
+    text.push_str("\n| name | what is done |\n| --- | --- |\n");
+    text.extend(Need::ALL.iter().map(|need| format!("| `{need}` | {} |\n", need.what())));
+    text
+}
+
+#[test]
+fn the_tables_of_the_readme_are_those_of_the_code() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/provider/README.md");
+    let (from, to) = ("<!-- printed by `UPDATE=1 cargo test --lib provider::openai::adapt` -->\n", "<!-- end -->");
+    let committed = std::fs::read_to_string(file).unwrap();
+    let (head, rest) = committed.split_once(from).unwrap();
+    let (_, tail) = rest.split_once(to).unwrap();
+    let printed = format!("{head}{from}{}{to}{tail}", table());
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(file, printed).unwrap();
+    } else {
+        assert!(committed == printed, "{file} is out of date: run UPDATE=1 cargo test --lib provider::openai::adapt");
+    }
+}
+
+#[test]
+fn known_servers_and_models_need_no_refusal() {
+    let needs = |host: &str, model: &str| {
+        let request = ModelRequest { model: model.into(), ..asking(Vec::new()) };
+        Adaptations::at(host).begin(&request).form.needs
+    };
+    assert_eq!(needs("api.openai.com", "gpt-5"), Needs::of(&[NewLimit]));
+    assert_eq!(needs("x.openai.azure.com", "d"), Needs::of(&[NewLimit]));
+    assert_eq!(needs("localhost", "mistralai/Devstral-Small"), Needs::of(&[ShortIds, Alternate]));
+    assert!(needs("localhost", "qwen3").is_empty());
+}
