@@ -32,9 +32,9 @@ pub(crate) fn fault(code: ErrorCode, note: &str) -> ModelFault {
 /// `body` is the response body or the event. Total: any input gets a code.
 ///
 /// The order matters: first what a model wrote, since the error quotes it; then refusals of who asks and of what was
-/// said, which no other form and no smaller request cures; then overflow, because servers send it with 400, 413 and 500;
-/// then words more reliable than the status (an exhausted quota arrives as 429, like a rate limit); then the status; then
-/// less reliable words.
+/// said, which no other form and no smaller request cures; then overflow, because servers send it with 400, 413 and
+/// 500; then words more reliable than the status (an exhausted quota arrives as 429, like a rate limit); then the
+/// status; then less reliable words.
 #[must_use]
 pub(crate) fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp, body: &[u8]) -> ModelFault {
     let error = ErrorBody::read(body);

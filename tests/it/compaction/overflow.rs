@@ -165,7 +165,9 @@ async fn a_refusal_that_no_change_cures_is_tried_as_one_of_size() {
             assert_eq!(client.turn(&words(turn, 250)).await["status"], "completed", "{body}: turn {turn}");
         }
         assert!(client.seen.iter().any(|frame| frame["type"] == "context_compacted"), "{body}");
-        assert_eq!(info(&mut client).await["learnedWindowTokens"], Value::Null, "{body}");
+        // Only what was answered when it was smaller, twice, teaches a window.
+        let learnt = info(&mut client).await["learnedWindowTokens"].as_u64();
+        assert!(learnt.is_none_or(|tokens| tokens > 3_000), "{body}: {learnt:?}");
     }
 }
 
