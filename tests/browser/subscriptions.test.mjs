@@ -196,6 +196,9 @@ onPage("what is written in a chat stays in that chat, also while another one is 
   await page.waitForFunction(() => !document.querySelector("#connection-line").hidden || document.querySelectorAll("#log .assistant").length === 2);
   await page.evaluate((id) => (location.hash = `#session=${id}`), apples.sessionId);
   await page.waitForFunction(() => document.querySelector("#log .user")?.innerText.includes("apples"));
+  // The answer goes on while another chat is looked at; one message more would be the input, sent twice.
+  await page.evaluate((id) => (location.hash = `#session=${id}`), pears.sessionId);
+  await settled(page, 2);
   assert.equal(apples.entries.length, 2);
   assert.equal(pears.entries.length, 4);
 });

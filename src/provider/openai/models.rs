@@ -3,37 +3,52 @@
 use crate::{core::model::Takes, provider::ListedModel};
 use serde_json::Value;
 
-/// Fields in which servers report a model's window, most reliable first: the running server's setting before the
-/// model's maximum.
-const WINDOW_FIELDS: &[&str] = &[
-    "/meta/n_ctx",                  // llama-server
-    "/loaded_context_length",       // LM Studio
-    "/top_provider/context_length", // OpenRouter: the endpoint's, which may be smaller than the model's
-    "/max_model_len",               // vLLM, SGLang
-    "/context_length",              // OpenRouter, Together
-    "/context_window",              // Groq
-    "/max_context_length",          // Mistral, LM Studio
-    "/max_input_tokens",            // LiteLLM
-    "/model_info/max_input_tokens", // LiteLLM
-    "/limits/max_context_window_tokens",
-    "/meta/n_ctx_train", // old llama-server, which only reports the training window
+/// Fields in which servers report a model's window, most reliable first, since the running server's setting comes before
+/// the model's maximum; and the servers that have them.
+const WINDOW_FIELDS: &[(&str, &str)] = &[
+    ("/meta/n_ctx", "llama.cpp"),
+    ("/loaded_context_length", "LM Studio"),
+    // The endpoint's, which may be smaller than the model's.
+    ("/top_provider/context_length", "OpenRouter"),
+    ("/max_model_len", "vLLM, SGLang"),
+    ("/context_length", "OpenRouter, Together"),
+    ("/context_window", "Groq"),
+    ("/max_context_length", "Mistral, LM Studio"),
+    ("/max_input_tokens", "LiteLLM"),
+    ("/model_info/max_input_tokens", "LiteLLM"),
+    ("/limits/max_context_window_tokens", "routers"),
+    // Old versions only report the window that the model was trained with.
+    ("/meta/n_ctx_train", "llama.cpp"),
 ];
 
-/// Where servers say whether a model takes tools: a boolean, or a list that has the word.
-const TOOLS: &[(&str, &str)] = &[
-    ("/supported_parameters", "tools"),            // OpenRouter
-    ("/capabilities/function_calling", ""),        // Mistral
-    ("/supports_tools", ""),                       // Fireworks
-    ("/model_info/supports_function_calling", ""), // LiteLLM
+/// Where servers say whether a model takes tools: a boolean, or a list that has the word; and these servers.
+const TOOLS: &[(&str, &str, &str)] = &[
+    ("/supported_parameters", "tools", "OpenRouter"),
+    ("/capabilities/function_calling", "", "Mistral"),
+    ("/supports_tools", "", "Fireworks"),
+    ("/model_info/supports_function_calling", "", "LiteLLM"),
 ];
 
 /// The same about images.
-const IMAGES: &[(&str, &str)] = &[
-    ("/architecture/input_modalities", "image"), // OpenRouter
-    ("/capabilities/vision", ""),                // Mistral
-    ("/supports_image_input", ""),               // Fireworks
-    ("/model_info/supports_vision", ""),         // LiteLLM
+const IMAGES: &[(&str, &str, &str)] = &[
+    ("/architecture/input_modalities", "image", "OpenRouter"),
+    ("/capabilities/vision", "", "Mistral"),
+    ("/supports_image_input", "", "Fireworks"),
+    ("/model_info/supports_vision", "", "LiteLLM"),
 ];
+
+/// Returns the rows of the README's table for what servers tell in `/models`: server, what it needs, how it is known.
+#[cfg(test)]
+pub(super) fn rows() -> Vec<[String; 3]> {
+    let row = |server: &str, what: &str, field: &str| {
+        [server.to_owned(), what.to_owned(), format!("by `/models`: `{}`", field[1..].replace('/', "."))]
+    };
+    let windows = WINDOW_FIELDS.iter().map(|(field, server)| row(server, "requests within its window", field));
+    let tools = TOOLS.iter().map(|(field, _, server)| row(server, "tools, or none", field));
+    let images = IMAGES.iter().map(|(field, _, server)| row(server, "images, or none", field));
+    let slots = row("llama.cpp", "summaries that make way on one slot (`/props`)", "/owned_by");
+    windows.chain(tools).chain(images).chain([slots]).collect()
+}
 
 /// What llama.cpp's server says about itself in `GET /props`.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -74,13 +89,13 @@ pub(super) fn read(body: &[u8]) -> Option<Vec<ListedModel>> {
 
 fn model(entry: &Value) -> Option<ListedModel> {
     let id = ["id", "name", "model"].into_iter().find_map(|name| entry[name].as_str())?;
-    let window_tokens = WINDOW_FIELDS.iter().find_map(|field| entry.pointer(field)?.as_u64().filter(|&n| n > 0));
+    let window_tokens = WINDOW_FIELDS.iter().find_map(|(field, _)| entry.pointer(field)?.as_u64().filter(|&n| n > 0));
     Some(ListedModel { id: id.to_owned(), window_tokens, takes: takes(entry) })
 }
 
 fn takes(entry: &Value) -> Takes {
-    let said = |places: &[(&str, &str)]| {
-        places.iter().find_map(|&(field, word)| match entry.pointer(field)? {
+    let said = |places: &[(&str, &str, &str)]| {
+        places.iter().find_map(|&(field, word, _)| match entry.pointer(field)? {
             Value::Bool(is) => Some(*is),
             Value::Array(all) if !all.is_empty() => Some(all.iter().any(|one| one == word)),
             _ => None,

@@ -31,7 +31,7 @@ type Samples = BTreeMap<String, f64>;
 const HAPPENS_AT: usize = 60;
 
 /// The alerts that have a test below, in `cluster.rs`, or where a standby takes over (`tests/it/cluster/failover.rs`).
-const TESTED: [&str; 14] = [
+const TESTED: [&str; 15] = [
     "ReseedDown",
     "ReseedStoreFailing",
     "ReseedStoreSlow",
@@ -45,6 +45,7 @@ const TESTED: [&str; 14] = [
     "ReseedCompactionsPauseUsers",
     "ReseedSummariesByRule",
     "ReseedSummariesForget",
+    "ReseedTruncatedUpstream",
     "ReseedCacheGivenUp",
 ];
 
@@ -184,6 +185,27 @@ async fn a_store_that_cannot_write() {
     let after = samples(&server.address).await;
     assert!(after[r#"reseed_store_commits_total{outcome="failed"}"#] >= 1.0);
     fires("ReseedStoreFailing", 2, &before, &after);
+}
+
+#[tokio::test]
+async fn a_model_server_that_cuts_what_it_is_sent() {
+    if !has_promtool() {
+        return;
+    }
+    let upstream = Upstream::start(|asked| {
+        let choice = json!({ "delta": { "content": "Noted." }, "finish_reason": "stop" });
+        let usage = json!({ "prompt_tokens": asked.tokens.min(1_500), "completion_tokens": 2 });
+        Reply::Stream(format!("data: {}\n\n", json!({ "choices": [choice], "usage": usage })), Vec::new())
+    })
+    .await;
+    let folder = folder();
+    let server = server(&folder, &upstream, "30000", &[("OPENAI_API", "chat")]).await;
+    let before = samples(&server.address).await;
+    let (mut client, _) = Client::v2_session(&server.ws()).await;
+    while !client.seen.iter().any(|frame| frame["type"] == "context_warning") {
+        assert_eq!(client.turn(&words(1, 300)).await["status"], "completed");
+    }
+    fires("ReseedTruncatedUpstream", 1, &before, &samples(&server.address).await);
 }
 
 #[tokio::test]

@@ -347,7 +347,8 @@ mod tests {
         }});
         let info = serde_json::to_value(&snapshot().context_info).unwrap();
         let finished = json!({"turnId": "t9", "status": "failed", "contextInfo": info});
-        let ends: [(&str, fn(&mut Told, &str, Value), Value); 3] = [
+        type Tell = fn(&mut Told, &str, Value);
+        let ends: [(&str, Tell, Value); 3] = [
             ("item_started", Told::ephemeral, started),
             ("entry_appended", Told::durable, answer),
             ("turn_finished", Told::durable, finished),

@@ -258,6 +258,7 @@ fn table() -> String {
         };
         rows.push([(*server).to_owned(), names(needs), how]);
     }
+    rows.extend(super::super::models::rows());
     let mut refused: Vec<(&str, Vec<Need>)> = Vec::new();
     for &(server, need, _) in crate::provider::refusal::tests::EXAMPLES {
         match refused.iter_mut().find(|(known, _)| *known == server) {
