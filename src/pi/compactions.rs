@@ -188,6 +188,9 @@ fn what_of_a_patch_is_not_applied_is_told() {
     let replace = json!({ "op": "messages_cached_replace", "scope": "cached", WHY: "r", "messages": [
         { "role": "user", "content": "x", "timestamp": 5 }, { "entryId": "a2" }] });
     let whole = ["u1", "a1", "u2", "a2"];
+    let mut elsewhere = apply("S", 0);
+    elsewhere.as_object_mut().unwrap().remove("firstKeptMessageIndex");
+    elsewhere["firstKeptEntryId"] = json!("t");
     let table: Vec<(Vec<Value>, Vec<&str>, &str)> = vec![
         (vec![transform("t", "a2", json!([part, apply("S", 2)]))], vec!["[S]", "u2", "a2"], "not system_part_set"),
         (vec![transform("t", "a2", json!([unreasoned]))], whole.to_vec(), "cannot be applied"),
@@ -198,6 +201,7 @@ fn what_of_a_patch_is_not_applied_is_told() {
             vec!["[S]", "a2"],
             "leaves out 1 messages",
         ),
+        (vec![transform("t", "a2", json!([elsewhere]))], vec!["[S]"], "is not among them"),
     ];
     for (lines, expected, told) in table {
         let read = read(&[four(), lines.clone()].concat());

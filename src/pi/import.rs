@@ -179,12 +179,16 @@ impl Importer {
         let mut compaction = Compaction::default();
         for op in ops {
             let from = match op.kept {
-                FirstKept::At(at) => at.min(messages.len()),
-                FirstKept::Entry(kept) => {
-                    let at = messages.iter().position(|id| kept.is_some() && *id == kept);
-                    at.unwrap_or(messages.len())
-                }
+                FirstKept::At(at) => Some(at.min(messages.len())),
+                FirstKept::Entry(None) => Some(messages.len()),
+                FirstKept::Entry(kept) => messages.iter().position(|id| *id == kept),
             };
+            let from = from.unwrap_or_else(|| {
+                let text =
+                    "its compaction keeps messages from an entry on that is not among them: it keeps none".to_owned();
+                self.notes.push(Note { line: number, text });
+                messages.len()
+            });
             messages.drain(..from);
             // Only an entry can be named as the first one that is kept.
             let left_out = messages.iter().take_while(|id| id.is_none()).count();
