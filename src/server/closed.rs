@@ -65,7 +65,9 @@ impl Closed {
 
 async fn refuse(State(closed): State<Closed>) -> Response {
     let reason = closed.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, RETRY_SECS.to_string())], reason + "\n").into_response()
+    // A browser asks again by itself.
+    let again = [(header::RETRY_AFTER, RETRY_SECS.to_string()), (header::REFRESH, RETRY_SECS.to_string())];
+    (StatusCode::SERVICE_UNAVAILABLE, again, reason + "\n").into_response()
 }
 
 async fn serve(stream: TcpStream, router: Router) -> hyper::Result<()> {

@@ -69,11 +69,11 @@ pub(super) async fn list_once_there(settings: &Settings, provider: &dyn Provider
                      start does not wait if MODEL and CONTEXT_WINDOW are set",
                     address(settings),
                     LOOK_EVERY.as_secs(),
-                    fault.message
+                    absence(&fault)
                 );
                 told_at = Some(Instant::now());
             }
-            closed.because(format!("waiting for the model server: {}", fault.message));
+            closed.because(format!("waiting for the model server: {}", absence(&fault)));
             tokio::time::sleep(LOOK_EVERY).await;
             listed = list(provider).await;
             if listed.is_ok() {
@@ -84,6 +84,15 @@ pub(super) async fn list_once_there(settings: &Settings, provider: &dyn Provider
     tokio::select! {
         listed = waiting => listed,
         never = closed.answer(listener) => match never {},
+    }
+}
+
+/// Says why a server is waited for.
+fn absence(fault: &ModelFault) -> &str {
+    match fault.code {
+        // llama.cpp, vLLM and LM Studio answer so until their model is loaded.
+        ErrorCode::UpstreamOverloaded => "It is there and not ready: it still loads its model, or is overloaded.",
+        _ => &fault.message,
     }
 }
 

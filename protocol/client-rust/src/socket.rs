@@ -251,12 +251,23 @@ fn provide_tls() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
+/// Most characters of a refusal's body that are told.
+const REASON_CHARS_MAX: usize = 300;
+
 /// Returns why there is no connection.
 fn refused(address: &Address, error: Error) -> Lost {
     match error {
         Error::Http(response) => {
             let status = response.status();
-            let text = format!("{address} answered {status}");
+            // A server that is not ready says why in a line.
+            let body = response.body().as_deref().map(String::from_utf8_lossy).unwrap_or_default();
+            let why: String = body.lines().next().unwrap_or_default().chars().take(REASON_CHARS_MAX).collect();
+            let why = if status == 503 && !why.starts_with('<') && !why.is_empty() {
+                format!(": {why}")
+            } else {
+                String::new()
+            };
+            let text = format!("{address} answered {status}{why}");
             // Too slow, too early, too much: another attempt may be better.
             let for_now = status.is_server_error() || [408, 425, 429].contains(&status.as_u16());
             if for_now { Lost::Broken(text) } else { Lost::Refused(text) }

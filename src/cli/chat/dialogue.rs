@@ -246,7 +246,8 @@ impl Dialogue {
         self.connected = false;
         self.attempts += 1;
         self.reached_once |= reached;
-        if !self.reached_once && matches!(lost, Lost::Broken(_)) {
+        let is_there = matches!(lost, Lost::Broken(why) if why.contains(" answered "));
+        if !self.reached_once && !is_there && matches!(lost, Lost::Broken(_)) {
             let cure = "start the server with `reseed serve`, or name another one: `reseed chat URL`";
             self.out.push(Step::Fail(format!("{lost}; {cure}")));
         } else if !self.reached_once || self.attempts > ATTEMPTS_MAX {
@@ -377,7 +378,10 @@ impl Dialogue {
             Line::Nothing => {}
             Line::Help => self.line(&self.screen.help()),
             Line::Quit => self.out.push(Step::Quit),
-            Line::Wrong(what) => self.line(&self.screen.warning(&what)),
+            Line::Wrong(what) => {
+                self.has_failed = true;
+                self.line(&self.screen.warning(&what));
+            }
             Line::Sessions => {
                 let list = ListSessions { cursor: None, limit: None, search: None, watch: None };
                 self.ask(Asked::Other, Command::ListSessions(list));

@@ -32,6 +32,8 @@ pub(super) struct Rows {
     /// Columns that it takes; 0 where the text ended its line.
     columns: usize,
     cursor: Cursor,
+    /// True if the row before this one was full: a space that comes next only parts two words.
+    is_continued: bool,
     /// Columns of the terminal when the last text was written.
     width: usize,
 }
@@ -61,6 +63,7 @@ impl Rows {
         if self.columns >= self.width {
             // A full row goes on in the next one.
             self.end_row();
+            self.is_continued = true;
         }
         if is_open { "\n".to_owned() } else { String::new() }
     }
@@ -117,7 +120,8 @@ impl Rows {
 
     /// Adds text to the row, and to what is to be written.
     fn add(&mut self, text: &str, out: &mut String) {
-        let mut rest = text;
+        let is_continued = !text.is_empty() && std::mem::take(&mut self.is_continued);
+        let mut rest = text.strip_prefix(' ').filter(|_| is_continued).unwrap_or(text);
         while let Some(c) = rest.chars().next() {
             let (piece, columns) = match c {
                 '\x1b' => {
@@ -246,6 +250,9 @@ mod tests {
             assert_eq!(rows.above(text, WIDTH), format!("{text}\n"));
             assert_eq!(rows.above("x", WIDTH), then, "{text:?}");
         }
+        let mut rows = Rows::default();
+        rows.above("0123456789", WIDTH);
+        assert_eq!(rows.above(" x y", WIDTH), "x y\n", "the space only parts two words");
     }
 
     #[test]

@@ -50,9 +50,10 @@ export function delayRow({ reason, waitMs }) {
  * @param {number} times
  * @param {(() => void) | null} again asks the question once more, if it still has no answer
  */
-export function traceRow({ text, details }, times, again) {
+export function traceRow({ text, past, details }, times, again) {
+  const said = again ? text : past ?? text;
   return el("li", { class: "trace", "data-trace": true },
-    el("span", {}, times > 1 ? `${text} (${times} times)` : text), detailsOf(details),
+    el("span", {}, times > 1 ? `${said} (${times} times)` : said), detailsOf(details),
     again && el("button", { type: "button", class: "button small", onclick: again }, "Try again"));
 }
 

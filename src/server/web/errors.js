@@ -4,6 +4,7 @@
  *
  * @typedef {object} Explained
  * @property {string} text what happened, and what to do
+ * @property {string} [past] the same once there is nothing to try again
  * @property {string} [details] for those who want to know more
  *
  * @typedef {{ code: string, message: string, retriable?: boolean, retryAfterMs?: number }} Refusal
@@ -120,7 +121,8 @@ export function explain({ code, message, retriable, retryAfterMs }) {
   const [what, todo] = WORDS[code] ?? ["That did not work.", retriable ? AGAIN : ""];
   const seconds = retryAfterMs ? Math.ceil(retryAfterMs / 1000) : 0;
   const wait = seconds > 1 ? `The server asks to wait ${seconds} s.` : "";
-  return { text: [what, todo, wait].filter(Boolean).join(" "), details: `${code}: ${message}` };
+  const text = [what, todo, wait].filter(Boolean).join(" ");
+  return { text, past: /try again/i.test(todo) ? what : text, details: `${code}: ${message}` };
 }
 
 /**
@@ -143,5 +145,5 @@ export function explainEnd(status, error) {
   if (error) return explain(error);
   if (status === "cancelled") return { text: "This answer was stopped." };
   if (status === "interrupted") return explain({ code: "interrupted", message: "the server stopped", retriable: true });
-  return { text: "There was no answer. Try again." };
+  return { text: "There was no answer. Try again.", past: "There was no answer." };
 }

@@ -158,8 +158,8 @@ function renderBlock(block, budget) {
   budget.left -= 1;
   switch (block.type) {
     case "paragraph": return el("p", {}, inline(block.text, budget));
-    // The page's own headings are h1 and h2.
-    case "heading": return el(/** @type {"h3"} */ (`h${Math.min(6, block.level + 2)}`), {}, inline(block.text, budget));
+    // The page's own headings are h1 and h2. Most texts begin with a heading of the second level.
+    case "heading": return el(/** @type {"h3"} */ (`h${Math.min(6, Math.max(3, block.level + 1))}`), {}, inline(block.text, budget));
     case "code": return codeBlock(block.language, block.text, budget);
     case "math": return el("div", { class: "math", tabindex: 0, role: "math", "aria-label": block.text }, block.text);
     case "rule": return el("hr");
