@@ -179,7 +179,7 @@ impl ErrorBody {
         // Google names the period of a quota among the details.
         let details = text(&error["details"]);
         let codes = format!("{code}\n{kinds}\n{details}").to_lowercase();
-        let words = format!("{codes}\n{}", message.to_lowercase());
+        let words = format!("{codes}\n{}", without_quoted_names(&message.to_lowercase()));
         Self { words, error_type, message, status, codes, counts, wait_ms, bodiless: body.trim_ascii().is_empty() }
     }
 
@@ -198,7 +198,11 @@ impl ErrorBody {
             Verdict::Other if status == Some(413) && !overflow::is_about_media(&self.message) => {
                 OverflowHint::default()
             }
-            Verdict::Other if is_possible && status != Some(429) => overflow::detect(&self.codes)?,
+            Verdict::Other if is_possible && status != Some(429) => {
+                // OpenAI has this type beside every code, `string_above_max_length` of a description among them.
+                let codes = ["invalid_request_error", "bad_request", "badrequest"];
+                overflow::detect(&codes.iter().fold(self.codes.clone(), |left, code| left.replace(code, "")))?
+            }
             Verdict::Other => return None,
         };
         Some(OverflowHint {
@@ -210,7 +214,10 @@ impl ErrorBody {
     /// Returns true if the error is one of the size in bytes: by its words, or by its status where they say nothing.
     fn is_of_bytes(&self, status: Option<u16>, hint: OverflowHint) -> bool {
         let text = format!("{}\n{}", self.message, self.codes);
-        hint == OverflowHint::default() && !self.bodiless && overflow::is_of_bytes(&text, status == Some(413))
+        let is_by_status = status == Some(413);
+        hint == OverflowHint::default()
+            && (!self.bodiless || is_by_status)
+            && overflow::is_of_bytes(&text, is_by_status)
     }
 
     /// Returns true if a server gave up waiting. One that could not fetch an image refuses the image.
@@ -251,6 +258,30 @@ impl ErrorBody {
     fn means(&self, table: &[(ErrorCode, &[&str])]) -> Option<ErrorCode> {
         table.iter().find(|(_, words)| words.iter().any(|word| self.words.contains(word))).map(|&(code, _)| code)
     }
+}
+
+/// Returns a message about tools without the names that it quotes: a tool may be called `list_overdue_invoices`.
+fn without_quoted_names(message: &str) -> String {
+    let is_about_tools = ["function", "tool", "schema"].iter().any(|word| message.contains(word));
+    if !is_about_tools {
+        return message.to_owned();
+    }
+    let is_name = |text: &str| {
+        !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '[' | ']'))
+    };
+    let mut left = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some(at) = rest.find(['\'', '`', '"']) {
+        let (before, quoted) = rest.split_at(at);
+        let (mark, inside) = quoted.split_at(1);
+        left.push_str(before);
+        left.push_str(mark);
+        rest = match inside.split_once(mark) {
+            Some((name, after)) if is_name(name) => after,
+            _ => inside,
+        };
+    }
+    left + rest
 }
 
 /// Returns the message of the error that a router passes on, often as JSON in a text.

@@ -27,7 +27,7 @@ use reseed_protocol::ErrorCode;
 use said::Said;
 use words::{
     CALLS, LACKING, LOOSE, MALFORMED, MANY_IMAGES, NAMES, NONE_TAKEN, OF_IMAGE, OF_SAMPLE, OF_TOOL, ONE_TOO_MANY,
-    OTHER_VALUE, OUTPUTS, QUOTES, READINGS, REFUSES, UNKNOWN_OPTION, WORDS, WRONG_TYPE,
+    OTHER_VALUE, OUTPUTS, QUOTES, READINGS, REFUSES, SAYS_SO, UNKNOWN_OPTION, WORDS, WRONG_TYPE,
 };
 
 /// Largest number that can be one of images.
@@ -111,7 +111,11 @@ pub(super) fn read(body: &[u8], code: ErrorCode) -> Refusal {
         needs.insert(0, ReasoningBack);
     }
     let of_request = needs.iter().copied().filter(|need| is_of_request(*need, &said, names_type));
-    let of_request = of_request.fold(Needs::default(), Needs::with);
+    let mut of_request = of_request.fold(Needs::default(), Needs::with);
+    // A server in trouble may name anything: what passes with its trouble is not learnt for others.
+    if code == ErrorCode::UpstreamError && !said.has(SAYS_SO) {
+        of_request = Needs::of(&needs);
+    }
     let is_limit = |need: &Need| matches!(need, NewLimit | OldLimit | NoLimit);
     if of_request.iter().any(|need| is_limit(&need))
         && let Some(at) = needs.iter().position(is_limit)

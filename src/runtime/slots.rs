@@ -36,6 +36,8 @@ pub(super) struct Slots {
 #[derive(Debug)]
 struct State {
     slots: Told,
+    /// True if the server itself said so, which nothing that is observed changes.
+    is_told: bool,
     next: u64,
     turns: BTreeMap<u64, Turn>,
     summaries: BTreeMap<u64, Summary>,
@@ -51,6 +53,8 @@ struct Turn {
     since: Instant,
     /// True once its first word has come.
     speaks: bool,
+    /// True if it waited because the server asked for that: its time says nothing about summaries.
+    delayed: bool,
     /// True if a summary was at the server at any time before its first word.
     met: bool,
     /// The end of the last summary that it may have waited behind, and whether that was its own session's.
@@ -70,7 +74,8 @@ struct Summary {
 impl Slots {
     pub(super) fn new(told: Told) -> Arc<Self> {
         let (turns, summaries) = (BTreeMap::new(), BTreeMap::new());
-        let state = State { slots: told, next: 0, turns, summaries, usual: None, waits: 0 };
+        let state =
+            State { slots: told, is_told: told != Told::Unknown, next: 0, turns, summaries, usual: None, waits: 0 };
         Arc::new(Self { state: Mutex::new(state), wanted: watch::Sender::new(false) })
     }
 
@@ -121,7 +126,8 @@ impl State {
 
     fn turn(&mut self, session: SessionId, now: Instant) -> u64 {
         let (id, met) = (self.next(), !self.summaries.is_empty());
-        self.turns.insert(id, Turn { session, since: now, speaks: false, met, behind: None, waited: None });
+        self.turns
+            .insert(id, Turn { session, since: now, speaks: false, delayed: false, met, behind: None, waited: None });
         id
     }
 
@@ -134,7 +140,7 @@ impl State {
 
     fn summary_speaks(&mut self, id: u64) {
         let Some(summary) = self.summaries.get_mut(&id) else { return };
-        if summary.spoken_beside && self.slots != Told::Several {
+        if summary.spoken_beside && !self.is_told && self.slots != Told::Several {
             tracing::info!("the model server works on several requests at a time");
             self.slots = Told::Several;
         }
@@ -151,6 +157,9 @@ impl State {
     fn turn_speaks(&mut self, id: u64, now: Instant) {
         let Some(turn) = self.turns.get_mut(&id).filter(|turn| !turn.speaks) else { return };
         turn.speaks = true;
+        if turn.delayed {
+            return;
+        }
         for summary in self.summaries.values_mut().filter(|summary| summary.speaks) {
             summary.spoken_beside = true;
         }
@@ -195,6 +204,15 @@ impl TurnAtWork {
     /// Notes that a piece of the answer has come.
     pub(super) fn speaks(&self) {
         self.slots.change(|state| state.turn_speaks(self.id, Instant::now()));
+    }
+
+    /// Notes that the server refused the request for now, and that it is sent again later.
+    pub(super) fn delayed(&self) {
+        self.slots.change(|state| {
+            if let Some(turn) = state.turns.get_mut(&self.id) {
+                turn.delayed = true;
+            }
+        });
     }
 
     /// Returns the time that it has waited behind a summary of its session.
@@ -284,6 +302,22 @@ mod tests {
                 waited = behind(&slots, of, waits, then).await;
             }
             assert_eq!((slots.lock().slots, waited), (learnt, paused), "{name}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_was_asked_to_wait_shows_nothing() {
+        let slots = Slots::new(Told::Unknown);
+        usual(&slots, 2).await;
+        for _ in 0..3 {
+            let summary = slots.summary(session("a"));
+            let turn = slots.turn(session("a"));
+            turn.delayed();
+            after(20).await;
+            drop(summary);
+            after(11).await;
+            turn.speaks();
+            assert_eq!((slots.lock().slots, turn.waited()), (Told::Unknown, None));
         }
     }
 

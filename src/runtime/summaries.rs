@@ -21,13 +21,13 @@ use reseed_protocol::{
     event::{EphemeralEvent, RequestDelayed},
 };
 use std::{future::pending, sync::Arc, time::Duration};
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 /// Bytes of text per token of the output limit that no tokenizer exceeds over a whole answer.
 const TOKEN_BYTES_MAX: usize = 16;
 
-/// The longest that a summary makes way: where there is always some user at the server, it would never be made, and
+/// The longest that a summary makes way, all its waits together: where there is always some user at the server, it would never be made, and
 /// the next turn would have to wait for it.
 const MAKES_WAY_MAX: Duration = Duration::from_secs(300);
 
@@ -67,7 +67,7 @@ pub(super) async fn summary(
     let bytes_max = tokens_max.map_or(usize::MAX, |tokens| tokens.saturating_mul(TOKEN_BYTES_MAX));
     let mut watched = Watched {
         repetition: Repetition::default(),
-        reasoning: Repetition::default(),
+        reasoning: Repetition::of_reasoning(),
         bytes_max,
         ends: &ends,
         at_work,
@@ -97,21 +97,22 @@ pub(super) async fn making_way(
     report: &OutcomeReport,
 ) -> Result<Answer, ModelFault> {
     let mut is_wanted = slots.is_wanted();
-    let patience = tokio::time::sleep(MAKES_WAY_MAX);
-    tokio::pin!(patience);
+    let mut patience = MAKES_WAY_MAX;
     loop {
-        if is_wanted && !hurry.is_cancelled() && !patience.is_elapsed() {
+        if is_wanted && !hurry.is_cancelled() && !patience.is_zero() {
             report.tell(Input::MadeWay { request: report.request }).await;
+            let since = Instant::now();
             tokio::select! {
                 () = slots.until(false) => {}
                 () = hurry.cancelled() => {}
-                () = &mut patience => {}
+                () = tokio::time::sleep(patience) => {}
             }
+            patience = patience.saturating_sub(since.elapsed());
             report.tell(Input::AskedAgain { request: report.request }).await;
         }
         let withdrawn = async {
             slots.until(true).await;
-            if hurry.is_cancelled() || patience.is_elapsed() {
+            if hurry.is_cancelled() || patience.is_zero() {
                 pending().await
             }
         };
@@ -144,6 +145,7 @@ impl DeltaSink for Heard<'_> {
     }
 
     fn delayed(&mut self, delay: &Delay) {
+        self.at_work.delayed();
         if delay.wait < DELAY_TOLD_MIN {
             return;
         }

@@ -99,7 +99,7 @@ onPage("a failure that was tried again stays, several of a kind as one line", {}
   await page.waitForSelector("[data-trace]:has-text('(2 times)')");
   await page.click("[data-ended] button");
   await settled(page, 2);
-  await page.waitForSelector("[data-trace]:has-text('overloaded. Wait a moment, then try again. (3 times)')");
+  await page.waitForSelector("[data-trace]:has-text('overloaded. (3 times)')");
   assert.equal(await page.locator("[data-trace]").count(), 1);
 });
 

@@ -20,7 +20,7 @@ onPage("an answer streams in, and a reload shows the same", {}, async ({ page, s
   const shown = await conversation(page);
   assert.equal(shown.length, 6);
   assert.match(shown[5], /reached the output limit/);
-  assert.deepEqual(await page.locator("#log h4, #log th, #log ol > li").evaluateAll((all) => all.map((node) => node.firstChild.textContent)), ["A plan", "Read the ", "Write fold.js", "Look at it", "kind", "tokens"]);
+  assert.deepEqual(await page.locator("#log h3, #log th, #log ol > li").evaluateAll((all) => all.map((node) => node.firstChild.textContent)), ["A plan", "Read the ", "Write fold.js", "Look at it", "kind", "tokens"]);
   assert.equal(await page.locator("#log a").getAttribute("rel"), "noopener noreferrer");
   await page.reload();
   await page.waitForFunction(() => document.querySelectorAll("#log > li").length === 6);

@@ -104,6 +104,10 @@ enum Heard<'a> {
     Other,
 }
 
+/// How often, and how many times, a server that is not ready is asked again.
+const READY_EVERY: Duration = Duration::from_millis(100);
+const READY_TRIES: u32 = 100;
+
 impl Client {
     /// Connects and sends nothing.
     pub(crate) async fn connect(process: &Process, speaks: Speaks, reading: Reading) -> anyhow::Result<Self> {
@@ -130,7 +134,15 @@ impl Client {
 
     /// Connects, says hello and opens a session, a new one if none is named.
     pub(crate) async fn session(process: &Process, session: Option<&str>) -> anyhow::Result<Self> {
-        let mut client = Self::connect(process, Speaks::V2, Reading::default()).await?;
+        // One that shares a database serves nothing while its lease is late, as on a busy machine.
+        let mut tries = 0;
+        let mut client = loop {
+            match Self::connect(process, Speaks::V2, Reading::default()).await {
+                Err(error) if tries < READY_TRIES && format!("{error:#}").contains(" 503 ") => tries += 1,
+                connected => break connected?,
+            }
+            tokio::time::sleep(READY_EVERY).await;
+        };
         client.hello().await?;
         client.open(session).await?;
         Ok(client)

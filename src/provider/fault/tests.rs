@@ -66,6 +66,26 @@ fn every_dialect_gets_its_code() {
         ),
         (Some(429), "", UpstreamRateLimited),
         (
+            Some(400),
+            r#"{"error":{"message":"Invalid 'tools[0].function.description': string too long. Expected a string with maximum length 1024, but got a string with length 1600 instead.","type":"invalid_request_error","param":"tools[0].function.description","code":"string_above_max_length"}}"#,
+            UpstreamRejected,
+        ),
+        (
+            Some(400),
+            r#"{"error":{"message":"Invalid 'messages[3].tool_calls[0].id': string too long. Expected a string with maximum length 40, but got a string with length 300 instead.","type":"invalid_request_error","param":"messages[3].tool_calls[0].id","code":"string_above_max_length"}}"#,
+            UpstreamRejected,
+        ),
+        (
+            Some(400),
+            r#"{"error":{"message":"Invalid schema for function 'list_overdue_invoices': 'object' is not of type 'array'","type":"invalid_request_error"}}"#,
+            UpstreamRejected,
+        ),
+        (
+            Some(400),
+            r#"{"error":{"message":"Invalid schema for function `get_flagged_posts`: no type","type":"invalid_request_error"}}"#,
+            UpstreamRejected,
+        ),
+        (
             Some(429),
             r#"{"error":{"message":"No deployments available","type":"all_deployments_in_cooldown","code":"429"}}"#,
             UpstreamOverloaded,
@@ -313,6 +333,7 @@ fn an_overflow_tells_its_numbers() {
 fn a_size_in_bytes_names_no_window() {
     for (status, body, of_bytes) in [
         (Some(413), "<html><title>413 Request Entity Too Large</title><center>nginx/1.29.4</center></html>", true),
+        (Some(413), "", true),
         (Some(413), r#"{"error":{"message":"Payload too large: 12 MB, at most 10485760 bytes"}}"#, true),
         (Some(413), r#"{"error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#, true),
         (Some(400), r#"{"error":{"message":"total message size 6127104 exceeds limit 4194304"}}"#, true),

@@ -355,7 +355,7 @@ impl Search {
 fn is_lasting(need: Need, refusal: &Refusal, request: &ModelRequest) -> bool {
     // If the refusal did not name them, the request may have been taken for another reason: one message that the server
     // does not want to come last, the definition of a tool.
-    let is_guess = refusal.needs.is_empty() && matches!(need, Apart | NoImages | NoTools);
+    let is_guess = refusal.needs.is_empty() && need != Alternate;
     // Calls of the history without tools on offer are refused by servers that take tools.
     let is_of_history = need == NoTools && request.envelope.tools.is_empty();
     !is_guess && !is_of_history && !refusal.of_request.has(need)

@@ -26,15 +26,18 @@ const OWN_ID_BYTES_MAX: usize = 64 * 1024;
 pub(super) struct Ids(BTreeMap<CallId, String>);
 
 impl Ids {
-    /// Chooses the ids of these messages' calls for a server, `short` if it wants nine letters and digits.
-    pub(super) fn of(messages: &[Cow<'_, Message>], server: &str, short: bool) -> Self {
+    /// Chooses the ids of these messages' calls for a model of a server, `short` if it wants nine letters and digits. An
+    /// id that carries a signature is for the model that signed it; another one behind the same router may refuse it.
+    pub(super) fn of(messages: &[Cow<'_, Message>], (server, model): (&str, &str), short: bool) -> Self {
         let mut taken = BTreeSet::new();
         let mut ids = BTreeMap::new();
         for message in messages {
             let payload = message.payload.as_deref().filter(|payload| payload.server == server);
+            let is_its = message.model.as_deref().is_none_or(|by| by == model);
+            let own_max = if is_its { OWN_ID_BYTES_MAX } else { ID_BYTES_MAX };
             for (call, ..) in message.tool_calls() {
                 let calls = payload.into_iter().flat_map(|payload| &payload.calls);
-                let own = calls.filter(|own| own.call_id == *call).map(|own| (own.id.clone(), OWN_ID_BYTES_MAX));
+                let own = calls.filter(|own| own.call_id == *call).map(|own| (own.id.clone(), own_max));
                 let ours = std::iter::once(call.as_str().to_owned());
                 let mapped = ours.chain((0_u64..).map(|salt| shortened(call, salt))).map(|id| (id, ID_BYTES_MAX));
                 let fits = |id: &str, max| (1..=max).contains(&id.len()) && (!short || is_short(id));
@@ -116,7 +119,7 @@ mod tests {
             answer("there", &[("b1", "toolu_0123456789")]),
         ];
         let ids = |server: &str, short| {
-            let ids = Ids::of(&messages, server, short);
+            let ids = Ids::of(&messages, (server, "m"), short);
             ["a1", "a2", "a3", "a4", "b1"].map(|call| ids.of_call(&call.parse().unwrap()).to_owned())
         };
         assert_eq!(ids("here", false), ["D681PevKs", "call:2", "a3", "a4", "b1"]);
@@ -126,7 +129,7 @@ mod tests {
         assert!(short.iter().all(|id| is_short(id)), "{short:?}");
         assert_eq!(BTreeSet::from(short.clone()).len(), short.len());
         // What was said before does not change them.
-        let later = Ids::of(&messages[1..], "here", true);
+        let later = Ids::of(&messages[1..], ("here", "m"), true);
         assert_eq!(later.of_call(&"b1".parse().unwrap()), short[4]);
     }
 
@@ -134,13 +137,20 @@ mod tests {
     fn a_long_id_goes_back_to_its_server_alone() {
         let signed = format!("call_1__thought__{}", "c2ln".repeat(2_000));
         let foreign = "f".repeat(41);
-        let messages = [answer("here", &[("a1", signed.as_str())]), answer("there", &[(foreign.as_str(), "b")])];
+        let mut other = answer("here", &[("a2", signed.as_str())]).into_owned();
+        other.model = Some("another".into());
+        let messages = [
+            answer("here", &[("a1", signed.as_str())]),
+            answer("there", &[(foreign.as_str(), "b")]),
+            Cow::Owned(other),
+        ];
         let of = |server: &str, call: &str| {
-            let ids = Ids::of(&messages, server, false);
+            let ids = Ids::of(&messages, (server, "m"), false);
             ids.of_call(&call.parse().unwrap()).to_owned()
         };
         assert_eq!(of("here", "a1"), signed);
         assert_eq!(of("there", "a1"), "a1");
+        assert_eq!(of("here", "a2"), "a2", "another model behind the same router signed it");
         let mapped = of("here", &foreign);
         assert!(is_short(&mapped), "{mapped}");
         assert_eq!(of("elsewhere", &foreign), mapped);
@@ -156,7 +166,7 @@ mod tests {
         second.payload = Some(Box::new(payload));
         let messages = [first, Cow::Owned(second)];
         for messages in [&messages[..], &messages[1..]] {
-            let ids = Ids::of(messages, "here", false);
+            let ids = Ids::of(messages, ("here", "m"), false);
             assert_eq!(
                 ["b1", "b2", "b3"].map(|call| ids.of_call(&call.parse().unwrap()).to_owned()),
                 ["b1", "new", "b3"]

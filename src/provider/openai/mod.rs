@@ -32,7 +32,7 @@ pub use options::{Api, InvalidOptions, OPENAI_BASE_URL, OpenAiOptions};
 use super::{
     AnswerFuture, DeltaSink, ModelsFuture, Provider, Slots,
     fault::fault,
-    retry::{Attempts, Failed, RetryPolicy, is_transient},
+    retry::{Attempts, Failed, RetryPolicy},
     upstream::{Decoder, read_answer},
 };
 use crate::core::{
@@ -223,7 +223,7 @@ impl Provider for OpenAi {
                         }
                     }
                     // It lists its model while it still loads it, and answers everything else with 503.
-                    Err(fault) if is_transient(fault.code) => return Err(fault),
+                    Err(fault) if fault.code == ErrorCode::UpstreamOverloaded => return Err(fault),
                     Err(_) => {}
                 }
             }

@@ -3,8 +3,8 @@
 use crate::{core::model::Takes, provider::ListedModel};
 use serde_json::Value;
 
-/// Fields in which servers report a model's window, most reliable first, since the running server's setting comes before
-/// the model's maximum; and the servers that have them.
+/// Fields in which servers report a model's window, and these servers. The most reliable come first: the running
+/// server's setting before the model's maximum.
 const WINDOW_FIELDS: &[(&str, &str)] = &[
     ("/meta/n_ctx", "llama.cpp"),
     ("/loaded_context_length", "LM Studio"),

@@ -60,8 +60,8 @@ impl<'a> Plan<'a> {
             shown = shown.with(Need::NoSystem);
         }
         let messages = in_turns(messages, needs, &mut shown);
-        let ids = Ids::of(&messages, server, needs.has(Need::ShortIds));
-        if needs.has(Need::ShortIds) && ids != Ids::of(&messages, server, false) {
+        let ids = Ids::of(&messages, (server, request.model.as_str()), needs.has(Need::ShortIds));
+        if needs.has(Need::ShortIds) && ids != Ids::of(&messages, (server, request.model.as_str()), false) {
             shown = shown.with(Need::ShortIds);
         }
         Self { request, needs, shown: Cell::new(shown), system, messages, ids, server }

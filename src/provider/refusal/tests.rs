@@ -299,4 +299,13 @@ fn a_server_that_fails_refuses_only_what_it_names_in_json() {
         assert_eq!(*failed(body), [], "{body}");
     }
     assert_eq!(*failed(r#"{"error":{"message":"tools param requires --jinja flag"}}"#), [NoTools]);
+    // What passes with a server's trouble is learnt for nobody else.
+    for (body, is_of_request) in [
+        (r#"{"error":{"message":"tools param requires --jinja flag"}}"#, false),
+        (r#"{"error":{"message":"this model does not support tools"}}"#, false),
+        (r#"{"error":{"message":"Unexpected error while handling tool calls"}}"#, true),
+    ] {
+        let refusal = read(body.as_bytes(), ErrorCode::UpstreamError);
+        assert_eq!(refusal.of_request.has(NoTools), is_of_request, "{body}");
+    }
 }

@@ -256,6 +256,10 @@ pub(super) const NONE_TAKEN: &[&str] = &[
     "disabled",
 ];
 
+/// Words with which a server that answers 5xx says what its model takes: llama.cpp, vLLM and Ollama do.
+pub(super) const SAYS_SO: &[&str] =
+    &["not support", "n't support", "unsupported", "--jinja", "tool-call-parser", "mmproj", "not implemented"];
+
 /// Words about an image itself.
 pub(super) const OF_IMAGE: &[&str] = &[
     "format",

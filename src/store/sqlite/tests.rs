@@ -118,6 +118,8 @@ async fn once_the_file_is_overwritten_nothing_more_is_written_to_it() {
     fs::File::options().write(true).open(&path).unwrap().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
     assert_eq!(store.check_writable().await, Ok(()));
     store.append(&lease, 5, append_of(["b"])).await.unwrap();
+    // Otherwise what is written behind the append may find the file half overwritten before anybody asks.
+    store.indexed().await;
 
     fs::write(&path, fs::read(&backup).unwrap()).unwrap();
     let unready = store.check_writable().await.unwrap_err();

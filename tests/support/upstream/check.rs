@@ -125,7 +125,8 @@ fn wrong_call(call: &Value) -> Option<&'static str> {
         Some("has a name that no server accepts")
     } else if !serde_json::from_str::<Value>(arguments).is_ok_and(|arguments| arguments.is_object()) {
         Some("has arguments that are no JSON object")
-    } else if id.is_empty() || id.len() > 64 {
+    } else if id.is_empty() || id.len() > 64 * 1024 {
+        // Its own go back to a server whatever their length; those of others have 40 characters at most.
         Some("has an id that no server accepts")
     } else {
         None

@@ -40,7 +40,7 @@ impl Turn {
         // A server that counts bytes says nothing about its window.
         let is_by_status = fault.overflow == OverflowHint::default() && fault.origin.http_status == Some(413);
         let is_in_bytes = overflow && (fault.refusal.of_bytes || is_by_status);
-        let suspect = self.carried.seen.failed(count.tokens, is_empty || is_unexplained || is_in_bytes);
+        let suspect = self.carried.seen.failed(count.tokens, is_empty || is_unexplained);
         if overflow && !is_in_bytes {
             ws.learn_window(&fault, &asked, window, &mut self.carried.seen);
         }

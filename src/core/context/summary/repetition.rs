@@ -25,6 +25,8 @@ pub struct Repetition {
     /// The pieces so far.
     said: HashSet<String>,
     run: Run,
+    /// How many times longer than [`RUN`] a run must be, less one.
+    patience: usize,
     /// The length of the unended piece when it was last searched for a circle, and where that begins for the second
     /// time.
     searched: usize,
@@ -40,6 +42,12 @@ struct Run {
 }
 
 impl Repetition {
+    /// Watches what a model reasons before its answer: it quotes and drafts there, so that only a long run is a loop.
+    #[must_use]
+    pub fn of_reasoning() -> Self {
+        Self { patience: 9, ..Self::default() }
+    }
+
     /// Reads what has arrived. Returns true if the model only repeats itself by now.
     pub fn push(&mut self, arrived: &str) -> bool {
         self.text.push_str(arrived);
@@ -68,7 +76,9 @@ impl Repetition {
 
     /// Returns where the text that only repeats begins.
     fn begins_at(&self) -> Option<usize> {
-        let run = Some(self.run.begin).filter(|_| self.run.pieces >= RUN.0 && self.run.letters >= RUN.1);
+        let times = 1 + self.patience;
+        let is_long = self.run.pieces >= RUN.0 * times && self.run.letters >= RUN.1 * times;
+        let run = Some(self.run.begin).filter(|_| is_long);
         self.circle_at.or(run)
     }
 
@@ -158,6 +168,16 @@ mod tests {
     /// Returns an answer of as many lines as asked for.
     fn lines(count: usize, line: impl Fn(usize) -> String) -> String {
         (0..count).map(|n| line(n) + "\n").collect()
+    }
+
+    #[test]
+    fn a_draft_in_the_reasoning_is_no_loop() {
+        let draft: String =
+            (0..12).map(|n| format!("- The harbour has berth {n} for boats that come in winter.\n")).collect();
+        let text = format!("Draft:\n{draft}Check and finalise:\n{draft}");
+        assert!(Repetition::default().push(&text), "a summary that says all of it twice is cut off");
+        assert!(!Repetition::of_reasoning().push(&text));
+        assert!(Repetition::of_reasoning().push(&format!("Draft:\n{}", draft.repeat(20))));
     }
 
     #[test]
