@@ -317,7 +317,8 @@ mod tests {
             drop(summary);
             after(11).await;
             turn.speaks();
-            assert_eq!((slots.lock().slots, turn.waited()), (Told::Unknown, None));
+            let waited = turn.waited();
+            assert_eq!((slots.lock().slots, waited), (Told::Unknown, None));
         }
     }
 
