@@ -26,8 +26,9 @@ const OWN_ID_BYTES_MAX: usize = 64 * 1024;
 pub(super) struct Ids(BTreeMap<CallId, String>);
 
 impl Ids {
-    /// Chooses the ids of these messages' calls for a model of a server, `short` if it wants nine letters and digits. An
-    /// id that carries a signature is for the model that signed it; another one behind the same router may refuse it.
+    /// Chooses the ids of these messages' calls for a model of a server, `short` if it wants nine letters and digits.
+    /// An id that carries a signature is for the model that signed it: another one behind the same router may refuse
+    /// it.
     pub(super) fn of(messages: &[Cow<'_, Message>], (server, model): (&str, &str), short: bool) -> Self {
         let mut taken = BTreeSet::new();
         let mut ids = BTreeMap::new();

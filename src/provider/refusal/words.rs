@@ -258,7 +258,7 @@ pub(super) const NONE_TAKEN: &[&str] = &[
 
 /// Words with which a server that answers 5xx says what its model takes: llama.cpp, vLLM and Ollama do.
 pub(super) const SAYS_SO: &[&str] =
-    &["not support", "n't support", "unsupported", "--jinja", "tool-call-parser", "mmproj", "not implemented"];
+    &["not support", "n't support", "unsupported", "only support", "--jinja", "tool-call-parser", "mmproj"];
 
 /// Words about an image itself.
 pub(super) const OF_IMAGE: &[&str] = &[
