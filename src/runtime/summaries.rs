@@ -27,8 +27,8 @@ use tokio_util::sync::CancellationToken;
 /// Bytes of text per token of the output limit that no tokenizer exceeds over a whole answer.
 const TOKEN_BYTES_MAX: usize = 16;
 
-/// The longest that a summary makes way, all its waits together: where there is always some user at the server, it would
-/// never be made, and the next turn would have to wait for it.
+/// The longest that a summary makes way, all its waits together. Where there is always some user at the server, it
+/// would never be made, and the next turn would have to wait for it.
 const MAKES_WAY_MAX: Duration = Duration::from_secs(300);
 
 /// Reads a summary as it arrives.
