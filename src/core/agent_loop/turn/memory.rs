@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn what_was_answered_bounds_a_window_until_two_smaller_requests_are_refused() {
         for (steps, bound) in [
-            // What was refused; 0 for an answer of a small request.
+            // The tokens of each refused request; 0 stands for a small one that was answered.
             (&[9_500][..], 9_000),
             (&[5_000], 9_000),
             (&[5_000, 0, 5_000], 9_000),

@@ -25,7 +25,7 @@ pub struct Repetition {
     /// The pieces so far.
     said: HashSet<String>,
     run: Run,
-    /// How many times longer than [`RUN`] a run must be, less one.
+    /// A run ends the answer if it is this many times longer than [`RUN`], plus one.
     patience: usize,
     /// The length of the unended piece when it was last searched for a circle, and where that begins for the second
     /// time.
