@@ -15,7 +15,7 @@ use super::{
 };
 use crate::core::{
     agent_loop::OfferHistory,
-    context::{compaction::SummaryRequest, factory::Strategies},
+    compaction::{SummaryRequest, factory::Strategies},
     hook::HOOK_TIMEOUT_MS_MAX,
     prices::Prices,
 };

@@ -41,7 +41,7 @@ pub use values::{
 
 pub use fingerprints::Fingerprints;
 
-use crate::core::context::factory::Strategies;
+use crate::core::compaction::factory::Strategies;
 use declare::Declared;
 use declared::{Given, declared};
 use dotenv::Dotenv;

@@ -9,7 +9,7 @@ use super::{
     values::{Choice, NamedToken, Origin, ServiceToken, UserAndGroup, file_tool},
 };
 use crate::core::{
-    context::factory::Strategies,
+    compaction::factory::Strategies,
     prices::{Price, Prices},
 };
 use ipnet::IpNet;

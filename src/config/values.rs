@@ -4,7 +4,7 @@ use super::{
     rules::is_token,
     scopes::{Scope, Scopes},
 };
-use crate::core::{agent_loop::OfferHistory, context::compaction::SummaryRequest};
+use crate::core::{agent_loop::OfferHistory, compaction::SummaryRequest};
 use reseed_protocol::{command::SummaryKind, entry::SummaryForm};
 use secrecy::SecretString;
 use std::{collections::BTreeMap, fmt, sync::Arc};

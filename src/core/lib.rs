@@ -1,7 +1,9 @@
 //! What the server decides. Pure: no async, no clock, no randomness, no files; time and ids come in as arguments.
 //!
 //! - [`session`]: the tree of entries, and the session state folded from the log
-//! - [`context`]: what the model sees of it, counted against the window and compacted when full
+//! - [`context`]: what the model sees of it, counted against the window
+//! - [`compaction`]: when and how the context is shortened: strategies, cuts, summaries, and their machine
+//! - [`text`]: words, sentences and sections; how a text is cleaned, masked, escaped and clipped
 //! - [`agent_loop`]: one total function from inputs to effects
 //! - [`fingerprint`], [`usage`]: a stable hash, and sums of usage
 //! - [`tool`], [`approval`]: tools, and which of their calls a person must allow
@@ -13,6 +15,7 @@
 
 pub mod agent_loop;
 pub mod approval;
+pub mod compaction;
 pub mod context;
 pub mod fingerprint;
 pub mod hook;
@@ -23,6 +26,7 @@ mod schema;
 #[cfg(test)]
 mod seeds;
 pub mod session;
+pub mod text;
 pub mod tool;
 pub mod usage;
 

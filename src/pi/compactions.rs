@@ -6,7 +6,8 @@ use super::{
     read::{Item, Reader},
 };
 use reseed_core::{
-    context::{build_context, counter::Counter, summary::unseed},
+    context::seed::unseed,
+    context::{build_context, counter::Counter},
     session::{IdSource, Node},
 };
 use reseed_protocol::{Entry, EntryData, Timestamp};

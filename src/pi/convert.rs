@@ -4,7 +4,7 @@
 //! it beside the entry.
 
 use super::json::{Json, Object};
-use reseed_core::{context::summary, session::fingerprint::fingerprint};
+use reseed_core::{context::seed, session::fingerprint::fingerprint};
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp, Usage, UsageSource,
     entry::{
@@ -130,7 +130,7 @@ pub(super) fn message(message: &Json) -> Option<EntryData> {
         }
         "custom" => Some(EntryData::CustomMessage(custom_message(fields)?)),
         "branchSummary" | "compactionSummary" => {
-            said(vec![Part::Text { text: summary::seed_text(fields.text("summary")?) }])
+            said(vec![Part::Text { text: seed::seed_text(fields.text("summary")?) }])
         }
         _ => Some(EntryData::Custom(Custom { custom_type: MESSAGE.to_owned(), data: Some(message.to_value()) })),
     }

@@ -9,7 +9,7 @@ use super::{
     prepare,
 };
 use reseed_core::{
-    context::{
+    compaction::{
         cut::cut_entries,
         cut_rules::{CutRules, Ordered},
         strategy::FallbackStep,

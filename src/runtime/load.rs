@@ -3,7 +3,8 @@
 use super::{blocking, stored_calibration::StoredCalibration};
 use crate::{
     core::{
-        context::{compaction::Held, counter::Counter},
+        compaction::Held,
+        context::counter::Counter,
         session::{HeldAt, Queued, QueuedAt, Session, SessionState, SessionTree, StoredState, tree::PathReader},
     },
     store::{EntriesPage, EntryQuery, Error, Part, SessionHead, SessionStore, StoredRecord},

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     core::{
         agent_loop::Input,
-        context::summary::Repetition,
+        compaction::summary::Repetition,
         model::{Answer, Delta, ModelFault, ModelRequest},
     },
     provider::{Delay, DeltaSink, Provider, fault::fault},

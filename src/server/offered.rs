@@ -3,7 +3,7 @@
 //! The committed file lists the built-in strategies and the default settings, for the page's own tests. A server puts
 //! its own list in the file's place: the deployment's settings, and the strategies of a program that embeds it.
 
-use crate::core::context::{
+use crate::core::compaction::{
     factory::{Offered, Strategies},
     strategy::Options,
 };

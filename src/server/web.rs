@@ -219,7 +219,7 @@ fn is_known(request: &HeaderMap, etag: &HeaderValue) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::context::{factory::Strategies, strategies::truncate::Truncate, strategy::Options};
+    use crate::core::compaction::{factory::Strategies, strategies::truncate::Truncate, strategy::Options};
     use std::io::Read as _;
 
     /// Files that are not bundled: the page itself, and types for the compiler that checks the page.

@@ -17,11 +17,7 @@ use self::tools::ServerTools;
 use crate::{
     clock::SystemClock,
     config::{ProviderKind, Settings},
-    core::{
-        agent_loop::Deployment,
-        context::{counter::Counter, summary},
-        session::IdSource,
-    },
+    core::{agent_loop::Deployment, compaction::summary, context::counter::Counter, session::IdSource},
     hooks::{Hook, Hooks},
     metrics,
     provider::Provider,

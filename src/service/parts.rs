@@ -7,14 +7,13 @@ use crate::{
     core::{
         agent_loop::{Deployment, HistoryTools, INSTRUCTIONS_WINDOW_PART, Summaries, Tools},
         approval::Policy,
-        context::{
-            compaction::Writing,
-            counter::Counter,
+        compaction::{
+            Writing,
             cut_rules::ByStrategy,
             strategy::Options,
             summary::{FileTools, INSTRUCTIONS_BYTES_MAX},
-            windows::Windows,
         },
+        context::{counter::Counter, windows::Windows},
         model::Takes,
     },
     hooks::webhook::{self, Webhook},

@@ -9,7 +9,7 @@
 use anyhow::Context as _;
 use reseed::{
     config::Settings,
-    core::context::{
+    core::compaction::{
         ContextManager,
         cut::{cut_units, must_stay},
         factory::{NotAdded, Strategies},

@@ -22,7 +22,7 @@ use crate::support::{
 };
 use reseed::{
     core::{
-        context::summary::read_prompt,
+        compaction::summary::read_prompt,
         model::{ModelRequest, Purpose},
     },
     provider::scripted::{Gate, Reply, Scripted},

@@ -5,10 +5,11 @@
 
 mod riding;
 
-use reseed::core::context::{
+use reseed::core::compaction::{
     serialize,
     summary::{self, Form, InPlaceParts, PromptParts, RepairBounds},
 };
+use reseed::core::context::seed;
 use reseed_protocol::{CallId, Message, Part, Role, command::SummaryKind};
 use serde::Deserialize;
 
@@ -222,7 +223,7 @@ fn what_was_quoted_reads_back_as_it_was() {
 #[test]
 fn none_ends_its_record() {
     for history in histories() {
-        for record in [summary::seed_text(&history.text), summary::branch_text(&history.text)] {
+        for record in [seed::seed_text(&history.text), seed::branch_text(&history.text)] {
             let (head, rest) = record.split_once(RECORD_BEGINS).unwrap();
             let body = rest.strip_suffix(RECORD_ENDS).unwrap();
             assert!(head.contains("record of what"), "{head}");
@@ -230,10 +231,10 @@ fn none_ends_its_record() {
                 assert_harmless(body, &history.name);
             }
             assert_eq!(record.matches("</summary>").count(), 1, "{}", history.name);
-            let unseeded = summary::unseed(&record).unwrap();
+            let unseeded = seed::unseed(&record).unwrap();
             assert_eq!(unseeded, summary::clean(&history.text).trim(), "{}", history.name);
             // And once more: what was seeded, merged and seeded again is the same record.
-            assert_eq!(summary::seed_text(&unseeded), summary::seed_text(&history.text), "{}", history.name);
+            assert_eq!(seed::seed_text(&unseeded), seed::seed_text(&history.text), "{}", history.name);
         }
     }
 }
@@ -289,7 +290,7 @@ fn a_summary_that_repeats_them_has_no_sections_of_theirs() {
         let again = summary::Sections::parse(&repaired.text);
         assert_eq!(again.lines(summary::Slot::Goal), ["- boat"], "{}: {}", history.name, repaired.text);
         assert_harmless(
-            summary::seed_text(&repaired.text).split_once(RECORD_BEGINS).unwrap().1.strip_suffix(RECORD_ENDS).unwrap(),
+            seed::seed_text(&repaired.text).split_once(RECORD_BEGINS).unwrap().1.strip_suffix(RECORD_ENDS).unwrap(),
             &history.name,
         );
     }

@@ -1,6 +1,6 @@
 //! What a model can still answer after ten and more compactions, with the tools that search the history and without
 //! them: the conversation of the retention table (`src/core/session/retention.rs`), held with a real server.
-//! The table is in `src/core/context/summary/README.md`.
+//! The table is in `src/core/compaction/summary/README.md`.
 //!
 //! At the end, each fact is asked for on a branch of its own, so that no question sees another one. The model is a
 //! script: it answers from what it sees, and searches for the rest with the words around what it is asked for.
@@ -11,7 +11,7 @@ mod talk;
 use crate::support::{client::Client, json::present, polling::PATIENCE, server::Server, talk::text_of};
 use reseed::{
     core::{
-        context::{extract::extract, summary::read_prompt},
+        compaction::{extract::extract, summary::read_prompt},
         model::{ModelRequest, Purpose},
     },
     provider::scripted::{Reply, Scripted},
@@ -246,7 +246,7 @@ async fn every_fact_is_reachable_with_the_tools_that_search_the_history() {
 
 /// Compares the table with the one in the README.
 fn check_readme(table: &str) {
-    let path = Path::new("src/core/context/summary/README.md");
+    let path = Path::new("src/core/compaction/summary/README.md");
     let committed = fs::read_to_string(path).unwrap();
     let (head, rest) = committed.split_once(BEGIN).unwrap();
     let (_, tail) = rest.split_once(END).unwrap();

@@ -23,8 +23,8 @@ fn the_example_is_printed_from_the_declaration() {
 fn the_documents_hold_the_tables() {
     let tables = [
         ("src/config/README.md", "settings", internals::settings_table()),
-        ("src/core/context/README.md", "strategies", strategies::strategies_table()),
-        ("src/core/context/README.md", "strategy settings", strategies::settings_table()),
+        ("src/core/compaction/README.md", "strategies", strategies::strategies_table()),
+        ("src/core/compaction/README.md", "strategy settings", strategies::settings_table()),
     ];
     for (file, name, table) in tables {
         let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));

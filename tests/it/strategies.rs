@@ -10,11 +10,11 @@ use crate::support::{
 use reseed::{
     config::Settings,
     core::{
-        context::{
+        compaction::{
             factory::{Offered, Strategies},
             strategy::Options,
-            windows::Windows,
         },
+        context::windows::Windows,
         model::Purpose,
     },
     internals,

@@ -3,15 +3,15 @@
 use crate::figures::{Figures, Goal, median, ms};
 use anyhow::bail;
 use reseed::core::{
-    context::{
-        Context, build_context,
-        compaction::{Job, Next, Order, Surroundings, Writing, summary_tokens_max},
-        counter::Counter,
+    compaction::{
+        Job, Next, Order, Surroundings, Writing,
         cut::{Keep, find_cut},
         strategy::FallbackStep,
         structure::Structure,
         summary::FileTools,
+        summary_tokens_max,
     },
+    context::{Context, build_context, counter::Counter},
     model::Answer,
     prices::Prices,
     session::Node,

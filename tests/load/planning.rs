@@ -5,15 +5,17 @@
 use crate::figures::{Figures, Goal, median, median_of, ms};
 use anyhow::anyhow;
 use reseed::core::{
-    context::{
-        build_context,
-        compaction::summary_tokens_max,
-        count::{Fixed, Freshness, count},
-        counter::{Calibration, Counter},
+    compaction::{
         cut::Keep,
         factory::Strategies,
         strategy::{Options, Planning},
         structure::Structure,
+        summary_tokens_max,
+    },
+    context::{
+        build_context,
+        count::{Fixed, Freshness, count},
+        counter::{Calibration, Counter},
     },
     session::{Node, SessionTree},
 };

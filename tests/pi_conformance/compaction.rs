@@ -11,7 +11,8 @@ use crate::{
 };
 use reseed::{
     core::{
-        context::{build_context, summary::read_prompt},
+        compaction::summary::read_prompt,
+        context::build_context,
         hook::HookFault,
         model::{ModelFault, ModelRequest, OverflowHint, Purpose},
     },

@@ -7,11 +7,11 @@ use crate::{
     deviations,
 };
 use reseed::core::{
+    context::seed::unseed,
     context::{
         Context, build_context,
         counter::Counter,
         patch::{Applied, Around, Boundary, CarriedOps, PatchRefused, read},
-        summary::unseed,
     },
     session::Node,
 };

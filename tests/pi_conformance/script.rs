@@ -4,7 +4,8 @@ use crate::data::Session;
 use reseed::{
     core::{
         agent_loop::{AgentLoop, Deployment, Effect, Input, Origin, RequestId, Seed, Summaries},
-        context::{compaction::SummaryRequest, counter::Calibration, strategy::Options, windows::Windows},
+        compaction::{SummaryRequest, strategy::Options},
+        context::{counter::Calibration, windows::Windows},
         hook::{HookFault, HookSpec},
         model::{Answer, ModelFault, ModelRequest, ReportedUsage},
         session::{

@@ -5,7 +5,7 @@ use crate::history::Trace;
 use fastrand::Rng;
 use reseed::{
     core::{
-        context::summary::unseed,
+        context::seed::unseed,
         hook::{HookFault, HookSpec},
     },
     hooks::{Hook, Hooks, on},

@@ -9,7 +9,7 @@ use crate::{
 use fastrand::Rng;
 use reseed::{
     core::{
-        context::summary::SECTIONS,
+        compaction::summary::SECTIONS,
         model::{Answer, Delta, ModelFault, ModelRequest, OverflowHint, Purpose, ReportedUsage},
     },
     provider::{AnswerFuture, DeltaSink, ModelsFuture, Provider},

@@ -21,7 +21,8 @@ use reseed::{
     config::LimitSettings,
     core::{
         agent_loop::{Deployment, Summaries},
-        context::{strategy::Options, windows::Windows},
+        compaction::strategy::Options,
+        context::windows::Windows,
         session::IdSource,
     },
     internals::{Clock, Registry, RegistryOptions, settle_forks},

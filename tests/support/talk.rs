@@ -3,7 +3,7 @@
 use super::upstream;
 use reseed::{
     core::{
-        context::summary::{read_in_place, read_prompt},
+        compaction::summary::{read_in_place, read_prompt},
         model::{ModelRequest, Purpose},
     },
     provider::scripted::{Reply, Scripted},

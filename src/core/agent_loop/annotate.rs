@@ -17,7 +17,7 @@ const DEFAULT_LEVEL: &str = "default";
 
 impl Workspace {
     /// Sets the model and its reasoning effort. Returns true if it is another model.
-    pub(super) fn on_set_model(&mut self, caller: &Caller, set: SetModel) -> Result<bool, ErrorBody> {
+    pub(crate) fn on_set_model(&mut self, caller: &Caller, set: SetModel) -> Result<bool, ErrorBody> {
         for (field, text) in [("model", Some(&set.model)), ("reasoningEffort", set.reasoning_effort.as_ref())] {
             if let Some(text) = text {
                 check_word(field, text)?;
@@ -60,13 +60,13 @@ impl Workspace {
     }
 
     /// Labels an entry; the caller has checked that it exists.
-    pub(super) fn on_set_label(&mut self, caller: &Caller, set: SetLabel) -> Result<(), ErrorBody> {
+    pub(crate) fn on_set_label(&mut self, caller: &Caller, set: SetLabel) -> Result<(), ErrorBody> {
         let label = set.label.map(|label| check_name("label", &label)).transpose()?;
         self.annotate(caller, EntryData::Label(Label { target_id: set.entry_id, label }));
         Ok(())
     }
 
-    pub(super) fn on_append_custom(&mut self, caller: &Caller, custom: AppendCustom) -> Result<(), ErrorBody> {
+    pub(crate) fn on_append_custom(&mut self, caller: &Caller, custom: AppendCustom) -> Result<(), ErrorBody> {
         check_custom_type(&custom.custom_type)?;
         let AppendCustom { custom_type, data } = custom;
         // An absent field and `null` are stored alike.
@@ -84,7 +84,7 @@ impl Workspace {
         self.append(vec![event], vec![caller.mark(reply)]);
     }
 
-    pub(super) fn on_rename(&mut self, caller: &Caller, name: &str) -> Result<(), ErrorBody> {
+    pub(crate) fn on_rename(&mut self, caller: &Caller, name: &str) -> Result<(), ErrorBody> {
         let name = check_name("name", name)?;
         let entry = self.record(caller, EntryData::SessionInfo(SessionInfo { name: name.clone() }));
         self.update(caller, vec![entry], |updated| updated.name = Some(name));

@@ -1,6 +1,6 @@
 //! Checks of what clients and hooks write: names, custom messages, and summaries with their instructions.
 
-use crate::{context::summary::INSTRUCTIONS_BYTES_MAX, hook::HookFault, session::input};
+use crate::{compaction::summary::INSTRUCTIONS_BYTES_MAX, hook::HookFault, session::input};
 use reseed_protocol::{
     ErrorBody, ErrorCode, Part,
     command::{Input, InputContent, InputItem},
@@ -19,10 +19,10 @@ const DETAILS_BYTES_MAX: usize = 64 * 1024;
 const SUMMARY_BYTES_MAX: usize = 256 * 1024;
 
 /// Error for a hook whose message has a different role.
-pub(super) const ANOTHER_ROLE: &str = "its message has another role; the role stays";
+pub(crate) const ANOTHER_ROLE: &str = "its message has another role; the role stays";
 
 /// Validates a name and returns it trimmed.
-pub(super) fn check_name(field: &str, name: &str) -> Result<String, ErrorBody> {
+pub(crate) fn check_name(field: &str, name: &str) -> Result<String, ErrorBody> {
     let name = name.trim();
     if name.chars().any(char::is_control) {
         let message = format!("a {field} has no control characters");
@@ -39,7 +39,7 @@ pub(super) fn check_name(field: &str, name: &str) -> Result<String, ErrorBody> {
 ///
 /// # Errors
 /// `invalid_field`, with the size and the limit.
-pub(super) fn check_details(details: Option<&serde_json::Value>) -> Result<(), ErrorBody> {
+pub(crate) fn check_details(details: Option<&serde_json::Value>) -> Result<(), ErrorBody> {
     let bytes = details.map_or(0, |details| details.to_string().len());
     if bytes > DETAILS_BYTES_MAX {
         let message = format!("`details` has {bytes} bytes; at most {DETAILS_BYTES_MAX} are allowed");
@@ -48,11 +48,11 @@ pub(super) fn check_details(details: Option<&serde_json::Value>) -> Result<(), E
     Ok(())
 }
 
-pub(super) fn check_custom_type(custom_type: &str) -> Result<(), ErrorBody> {
+pub(crate) fn check_custom_type(custom_type: &str) -> Result<(), ErrorBody> {
     check_word("customType", custom_type)
 }
 
-pub(super) fn check_word(field: &str, text: &str) -> Result<(), ErrorBody> {
+pub(crate) fn check_word(field: &str, text: &str) -> Result<(), ErrorBody> {
     if text.trim().is_empty() || text.chars().count() > WORD_CHARS_MAX || text.chars().any(char::is_control) {
         let message = format!("`{field}` must have 1 to {WORD_CHARS_MAX} characters, none of them a control character");
         return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(field));
@@ -61,7 +61,7 @@ pub(super) fn check_word(field: &str, text: &str) -> Result<(), ErrorBody> {
 }
 
 /// Checks that instructions that replace the server's own are not blank.
-pub(super) fn check_replaced(instructions: Option<&str>, replace: Option<bool>) -> Result<(), ErrorBody> {
+pub(crate) fn check_replaced(instructions: Option<&str>, replace: Option<bool>) -> Result<(), ErrorBody> {
     if replace == Some(true) && instructions.is_none_or(|text| text.trim().is_empty()) {
         let message = "replaceInstructions is true, and there are no instructions to take the place of ours";
         return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("instructions"));
@@ -70,7 +70,7 @@ pub(super) fn check_replaced(instructions: Option<&str>, replace: Option<bool>) 
 }
 
 /// Checks the form and size of a hook's summary and of what comes with it.
-pub(super) fn check_summary(
+pub(crate) fn check_summary(
     summary: Option<&str>,
     details: Option<&serde_json::Value>,
     instructions: Option<&str>,
@@ -91,18 +91,18 @@ pub(super) fn check_summary(
     }
 }
 
-pub(super) fn custom_parts(content: InputContent) -> Result<Vec<Part>, ErrorBody> {
+pub(crate) fn custom_parts(content: InputContent) -> Result<Vec<Part>, ErrorBody> {
     let item = InputItem { kind: None, id: None, status: None, role: "user".to_owned(), content };
     input::parts(Input::Items(vec![item])).map_err(|error| error.with_field("content"))
 }
 
 /// Converts a refused answer to a hook failure.
-pub(super) fn refused(error: ErrorBody) -> HookFault {
+pub(crate) fn refused(error: ErrorBody) -> HookFault {
     HookFault::failed(error.message)
 }
 
 /// Returns the error for what a failed hook has ended.
-pub(super) fn hook_error(hook: &str, point: &str, fault: &HookFault) -> ErrorBody {
+pub(crate) fn hook_error(hook: &str, point: &str, fault: &HookFault) -> ErrorBody {
     let message = format!("the hook `{hook}` at `{point}` failed: {}", fault.message);
     ErrorBody::new(fault.code, message).with_details(serde_json::json!({ "hook": hook, "point": point }))
 }

@@ -3,19 +3,21 @@
 use crate::{
     agent_loop::tools::Tools,
     approval::Policy,
-    context::{
-        compaction::{SummaryRequest, Writing},
-        counter::{Counter, CounterOf},
+    compaction::{
+        SummaryRequest, Writing,
         cut_rules::{ByStrategy, CutRules},
         factory::Strategies,
         strategy::Options,
-        text::files::FileTools,
+    },
+    context::{
+        counter::{Counter, CounterOf},
         window::base_model,
         windows::Windows,
     },
     hook::HookSpec,
     model::Takes,
     prices::Prices,
+    text::files::FileTools,
 };
 use reseed_protocol::{
     ErrorBody, ErrorCode,

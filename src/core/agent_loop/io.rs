@@ -39,20 +39,20 @@ impl Origin {
 
 /// A command's sender, id and content hash, from which its mark is made.
 #[derive(Debug, Clone)]
-pub(super) struct Caller {
-    pub(super) origin: Origin,
-    pub(super) id: CommandId,
-    pub(super) fingerprint: u64,
+pub(crate) struct Caller {
+    pub(crate) origin: Origin,
+    pub(crate) id: CommandId,
+    pub(crate) fingerprint: u64,
 }
 
 impl Caller {
     /// Returns the caller with a fingerprint that reveals nothing of the content, for commands that hooks have changed
     /// or whose content is not kept. It is the same for every command of this type.
-    pub(super) fn without_content(&self, command: &str) -> Self {
+    pub(crate) fn without_content(&self, command: &str) -> Self {
         Self { fingerprint: withheld(command), ..self.clone() }
     }
 
-    pub(super) fn mark(&self, reply: Reply) -> Mark {
+    pub(crate) fn mark(&self, reply: Reply) -> Mark {
         Mark { origin: self.origin, id: self.id.clone(), fingerprint: self.fingerprint, reply }
     }
 }

@@ -22,11 +22,11 @@ struct Ended {
 
 /// The newest calls that are over.
 #[derive(Debug, Default)]
-pub(super) struct EndedCalls(VecDeque<Ended>);
+pub(crate) struct EndedCalls(VecDeque<Ended>);
 
 impl EndedCalls {
     /// Notes how a call ended, and the fingerprint of the answer that it took.
-    pub(super) fn note(&mut self, call: CallId, outcome: CallOutcome, answer: Option<u64>) {
+    pub(crate) fn note(&mut self, call: CallId, outcome: CallOutcome, answer: Option<u64>) {
         if self.0.len() >= ENDED_MAX {
             self.0.pop_front();
         }
@@ -34,13 +34,13 @@ impl EndedCalls {
     }
 
     /// Returns how a call ended, and the fingerprint of its answer, if it is remembered.
-    pub(super) fn get(&self, call: &CallId) -> Option<(CallOutcome, Option<u64>)> {
+    pub(crate) fn get(&self, call: &CallId) -> Option<(CallOutcome, Option<u64>)> {
         let ended = self.0.iter().rev().find(|ended| ended.call == *call)?;
         Some((ended.outcome, ended.answer))
     }
 
     /// Returns the error for what a client says about a hook call that does not wait for it.
-    pub(super) fn late_for_hook(&self, call: &CallId) -> ErrorBody {
+    pub(crate) fn late_for_hook(&self, call: &CallId) -> ErrorBody {
         match self.get(call) {
             Some((outcome, _)) => Callee::Hook.too_late(call, Some(outcome)),
             None => Callee::Hook.unknown(call),
@@ -50,7 +50,7 @@ impl EndedCalls {
 
 /// The kind of a call.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Callee {
+pub(crate) enum Callee {
     Tool,
     Hook,
     Approval,
@@ -75,13 +75,13 @@ impl Callee {
     }
 
     /// Returns the error for a call that this session does not know.
-    pub(super) fn unknown(self, call: &CallId) -> ErrorBody {
+    pub(crate) fn unknown(self, call: &CallId) -> ErrorBody {
         let message = format!("no {} `{call}` is pending", self.name());
         ErrorBody::new(ErrorCode::UnknownCall, message).with_field(self.field())
     }
 
     /// Returns the error for a call that is over, or whose answer hooks are inspecting (`None`).
-    pub(super) fn too_late(self, call: &CallId, outcome: Option<CallOutcome>) -> ErrorBody {
+    pub(crate) fn too_late(self, call: &CallId, outcome: Option<CallOutcome>) -> ErrorBody {
         let (name, field) = (self.name(), self.field());
         let how = match outcome {
             Some(CallOutcome::Answered | CallOutcome::Failed) | None => "was answered already",

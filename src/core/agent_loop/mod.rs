@@ -20,32 +20,31 @@
 //!   them; `snapshot`, `stage`, `late`, `deadline`, `records`, `checks`
 
 mod annotate;
-mod checks;
-mod compaction;
+pub(crate) mod checks;
 mod deadline;
-mod deployment;
-mod hooks;
+pub(crate) mod deployment;
+pub(crate) mod hooks;
 pub mod io;
 mod kernel;
-mod late;
-mod navigation;
-mod prompt;
-mod records;
+pub(crate) mod late;
+pub(crate) mod navigation;
+pub(crate) mod prompt;
+pub(crate) mod records;
 mod seed;
-mod snapshot;
+pub(crate) mod snapshot;
 mod stage;
-mod step;
-mod subject;
-mod tools;
+pub(crate) mod step;
+pub(crate) mod subject;
+pub(crate) mod tools;
 mod turn;
-mod workspace;
+pub(crate) mod workspace;
 
 #[cfg(test)]
 mod random_orders;
 #[cfg(test)]
 mod random_scripts;
 
-pub use compaction::{
+pub use crate::compaction::machine::{
     instructions::INSTRUCTIONS_WINDOW_PART,
     keep::{PINS_MAX, pins_without, undo_target},
     preview::PREVIEW_MILLIS,
@@ -57,7 +56,7 @@ pub use seed::Seed;
 pub use snapshot::Snapshot;
 pub use tools::{SERVER_TOOLS_MAX, TOOLS_MAX, Tools, check_offers, check_server_tools};
 
-use compaction::{Compacting, Compactor};
+use crate::compaction::machine::{Compacting, Compactor};
 use hooks::Hooks;
 use io::Caller;
 use navigation::Navigation;

@@ -6,14 +6,11 @@
 
 use super::{AgentLoop, Deployment, Effect, Input, Origin, RequestId, Seed};
 use crate::{
+    compaction::{extract::extract, factory::Strategies, strategy::Options, structure::Structure},
     context::{
         Context,
         build::build_context,
         counter::{Calibration, Counter},
-        extract::extract,
-        factory::Strategies,
-        strategy::Options,
-        structure::Structure,
         windows::Windows,
     },
     model::{Answer, ModelFault},
@@ -257,7 +254,7 @@ struct Parted {
 
 fn parted(context: &Context, compaction: &Compaction) -> Parted {
     let structure = Structure::of(context);
-    let stays = crate::context::cut::must_stay(context, &structure);
+    let stays = crate::compaction::cut::must_stay(context, &structure);
     let kept: HashSet<&EntryId> = compaction.kept_entry_ids.iter().collect();
     let id = |at: usize| context.messages[at].entry_id.as_ref();
     let units = &structure.units;

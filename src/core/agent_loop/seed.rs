@@ -1,8 +1,14 @@
 //! The seed of a loop.
 
-use crate::agent_loop::{
-    compaction::memory::CompactionMemory, deployment::Deployment, hooks::chain::InputChains, hooks::roster::Roster,
-    late::EndedCalls, prompt::PromptMemory, turn::memory::TurnMemory,
+use crate::{
+    agent_loop::{
+        deployment::Deployment,
+        hooks::{chain::InputChains, roster::Roster},
+        late::EndedCalls,
+        prompt::PromptMemory,
+        turn::memory::TurnMemory,
+    },
+    compaction::machine::memory::CompactionMemory,
 };
 use crate::{
     context::counter::Calibration,
@@ -23,13 +29,13 @@ pub struct Seed {
     pub next_request: u64,
     /// True if no turn may start: the server is stopping, or nobody is connected.
     pub holding: bool,
-    pub(super) ids: IdSource,
-    pub(super) prompt: PromptMemory,
-    pub(super) roster: Roster,
-    pub(super) ended: EndedCalls,
-    pub(super) turn: TurnMemory,
-    pub(super) compaction: CompactionMemory,
-    pub(super) hooks: InputChains,
+    pub(crate) ids: IdSource,
+    pub(crate) prompt: PromptMemory,
+    pub(crate) roster: Roster,
+    pub(crate) ended: EndedCalls,
+    pub(crate) turn: TurnMemory,
+    pub(crate) compaction: CompactionMemory,
+    pub(crate) hooks: InputChains,
 }
 
 impl Seed {

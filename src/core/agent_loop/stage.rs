@@ -5,7 +5,7 @@
 
 /// A loop's current activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     /// Nothing is running.
     Idle,
     /// The model is answering.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// Something that should happen next.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Handle an input from outside the loop.
     Input(Box<Input>),
     /// Handle a command: the input's, or one that waited in line.
@@ -82,33 +82,33 @@ pub(super) enum Step {
 
 impl Step {
     /// Returns the step that ends the running turn with this error.
-    pub(super) fn fail_turn(error: ErrorBody) -> Self {
+    pub(crate) fn fail_turn(error: ErrorBody) -> Self {
         Self::EndTurn(Box::new(TurnEnd { status: TurnStatus::Failed, finish_reason: None, error: Some(error) }))
     }
 
     /// Returns the step that ends the running turn after its answer.
-    pub(super) fn complete_turn(reason: StopReason) -> Self {
+    pub(crate) fn complete_turn(reason: StopReason) -> Self {
         Self::EndTurn(Box::new(TurnEnd { status: TurnStatus::Completed, finish_reason: Some(reason), error: None }))
     }
 
     /// Returns the step that ends the running turn early: as `cancelled`, `interrupted`, or `failed` if it took too
     /// long.
-    pub(super) fn stop_turn(status: TurnStatus) -> Self {
+    pub(crate) fn stop_turn(status: TurnStatus) -> Self {
         Self::EndTurn(Box::new(TurnEnd::stopped(status)))
     }
 }
 
 /// How a turn ends.
 #[derive(Debug)]
-pub(super) struct TurnEnd {
-    pub(super) status: TurnStatus,
-    pub(super) finish_reason: Option<StopReason>,
-    pub(super) error: Option<ErrorBody>,
+pub(crate) struct TurnEnd {
+    pub(crate) status: TurnStatus,
+    pub(crate) finish_reason: Option<StopReason>,
+    pub(crate) error: Option<ErrorBody>,
 }
 
 impl TurnEnd {
     /// Returns the end of a turn that is `cancelled`, `interrupted`, or `failed` because it took too long.
-    pub(super) fn stopped(status: TurnStatus) -> Self {
+    pub(crate) fn stopped(status: TurnStatus) -> Self {
         let error = match status {
             TurnStatus::Interrupted => {
                 let message = "the server stopped in the middle of the turn; send retry_turn";
@@ -127,18 +127,18 @@ impl TurnEnd {
 
 /// The next request with its token count.
 #[derive(Debug)]
-pub(super) struct PreparedRequest {
-    pub(super) context: Arc<Context>,
-    pub(super) count: RequestCount,
+pub(crate) struct PreparedRequest {
+    pub(crate) context: Arc<Context>,
+    pub(crate) count: RequestCount,
     /// True if it is above the trigger: the held compaction is then committed if nothing better could be made.
-    pub(super) is_due: bool,
+    pub(crate) is_due: bool,
 }
 
 /// A request of the turn that failed.
 #[derive(Debug)]
-pub(super) struct FailedRequest {
-    pub(super) count: RequestCount,
-    pub(super) fault: ModelFault,
+pub(crate) struct FailedRequest {
+    pub(crate) count: RequestCount,
+    pub(crate) fault: ModelFault,
     /// True if a compaction may help: the request may have been too large, and it is the turn's first such one.
-    pub(super) may_compact: bool,
+    pub(crate) may_compact: bool,
 }

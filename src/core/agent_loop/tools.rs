@@ -132,7 +132,7 @@ impl Tools {
 
     /// Returns the tools that a session offers: the server's, then the client's, without those that are switched off. A
     /// client's tool replaces one of the server's with the same name.
-    pub(super) fn offered(server: &[&Self], client: &Self, off: &[String]) -> Self {
+    pub(crate) fn offered(server: &[&Self], client: &Self, off: &[String]) -> Self {
         let is_on = |offer: &&Arc<Offer>| !off.contains(&offer.offer.name);
         let server = server.iter().flat_map(|tools| tools.offers.iter()).filter(|offer| !client.has(&offer.offer.name));
         Self::of(server.chain(client.offers.iter()).filter(is_on).cloned().collect())
@@ -194,7 +194,7 @@ impl Tools {
     }
 
     /// Returns these definitions as the tools that a request sends.
-    pub(super) fn sent(&self, definitions: &[ToolDefinition]) -> SentTools {
+    pub(crate) fn sent(&self, definitions: &[ToolDefinition]) -> SentTools {
         let is_whole_offer = *self.definitions == definitions;
         SentTools(if is_whole_offer { self.definitions.clone() } else { Arc::new(definitions.to_vec()) })
     }

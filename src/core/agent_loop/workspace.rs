@@ -4,13 +4,24 @@
 //! and steps. Appending an event changes the session and emits the write in one call, so the two never differ.
 
 use crate::agent_loop::io::{Append, CallModel, Caller, Effect, Mark, RequestId};
-use crate::agent_loop::{
-    compaction::memory::CompactionMemory, deployment::Deployment, hooks::chain::InputChains, hooks::roster::Roster,
-    hooks::roster::begins_work, late::EndedCalls, prompt::Prompt, records::done, records::session_updated, seed::Seed,
-    step::Step, turn::memory::TurnMemory,
+use crate::{
+    agent_loop::{
+        deployment::Deployment,
+        hooks::{
+            chain::InputChains,
+            roster::{Roster, begins_work},
+        },
+        late::EndedCalls,
+        prompt::Prompt,
+        records::{done, session_updated},
+        seed::Seed,
+        step::Step,
+        turn::memory::TurnMemory,
+    },
+    compaction::machine::memory::CompactionMemory,
 };
 use crate::{
-    context::{ContextManager, strategies::threshold::Threshold, strategy::Options},
+    compaction::{ContextManager, strategies::threshold::Threshold, strategy::Options},
     model::ModelRequest,
     session::{IdSource, Session},
 };
@@ -25,16 +36,16 @@ use std::{str::FromStr, sync::Arc};
 
 /// The state that all machines share.
 #[derive(Debug)]
-pub(super) struct Workspace {
-    pub(super) generation: u64,
-    pub(super) deployment: Arc<Deployment>,
-    pub(super) session: Session,
-    pub(super) prompt: Prompt,
-    pub(super) roster: Roster,
+pub(crate) struct Workspace {
+    pub(crate) generation: u64,
+    pub(crate) deployment: Arc<Deployment>,
+    pub(crate) session: Session,
+    pub(crate) prompt: Prompt,
+    pub(crate) roster: Roster,
     /// Calls that are over: what late answers to them are compared with.
-    pub(super) ended: EndedCalls,
+    pub(crate) ended: EndedCalls,
     /// The time of the current input.
-    pub(super) now: Timestamp,
+    pub(crate) now: Timestamp,
     /// The session's strategy, built from its settings.
     manager: Box<dyn ContextManager>,
     ids: IdSource,
@@ -55,7 +66,7 @@ pub(super) struct Workspace {
 
 impl Workspace {
     /// Builds the workspace of a loop from the parts of its seed that belong to no machine.
-    pub(super) fn seeded(generation: u64, seed: Seed) -> Self {
+    pub(crate) fn seeded(generation: u64, seed: Seed) -> Self {
         let Seed { mut session, deployment, calibration, next_request, holding, ids, prompt, roster, ended, .. } = seed;
         let counter = deployment.counter(&session.state.model);
         let mut this = Self {
@@ -84,7 +95,7 @@ impl Workspace {
 
     /// Returns the seed of the next loop, with what the machines hand to it. The path is counted again if the next
     /// loop's model uses a different counter.
-    pub(super) fn into_seed(self, turn: TurnMemory, compaction: CompactionMemory, hooks: InputChains) -> Seed {
+    pub(crate) fn into_seed(self, turn: TurnMemory, compaction: CompactionMemory, hooks: InputChains) -> Seed {
         let Self { mut session, deployment, next_request, ids, prompt, roster, ended, holding, .. } = self;
         let counter = deployment.counter(&session.state.model);
         if counter.method() != prompt.counter().method() {
@@ -108,12 +119,12 @@ impl Workspace {
     }
 
     /// Returns the session's strategy.
-    pub(super) fn manager(&self) -> &dyn ContextManager {
+    pub(crate) fn manager(&self) -> &dyn ContextManager {
         &*self.manager
     }
 
     /// Rebuilds the strategy from the settings. Must be called when they change, or the maximum answer length does.
-    pub(super) fn refresh_manager(&mut self) {
+    pub(crate) fn refresh_manager(&mut self) {
         let (state, options) = (&self.session.state, self.strategy_options());
         let made =
             self.deployment.strategies.make(&state.strategy, state.settings.strategy_settings.as_ref(), &options);
@@ -122,20 +133,20 @@ impl Workspace {
     }
 
     /// Recompiles everything sent before the messages. Must be called when the instructions change.
-    pub(super) fn refresh_fixed(&mut self) {
+    pub(crate) fn refresh_fixed(&mut self) {
         let own = self.session.state.settings.instructions.as_deref();
         self.prompt.refresh(own.unwrap_or(&self.deployment.instructions), self.session.tree.carried());
     }
 
     /// Returns the default strategy settings, for a session that has none of its own.
-    pub(super) fn strategy_options(&self) -> Options {
+    pub(crate) fn strategy_options(&self) -> Options {
         let asked = self.session.tree.carried().options(&self.options()).max_output_tokens;
         let max_output_tokens = self.deployment.output_tokens(asked);
         Options { max_output_tokens, ..self.deployment.options.clone() }
     }
 
     /// Returns the request options before any patch.
-    pub(super) fn options(&self) -> RequestOptions {
+    pub(crate) fn options(&self) -> RequestOptions {
         let settings = &self.session.state.settings;
         RequestOptions {
             temperature: settings.temperature,
@@ -145,47 +156,47 @@ impl Workspace {
     }
 
     /// Returns a new id.
-    pub(super) fn new_id<T: FromStr<Err = InvalidId>>(&mut self) -> T {
+    pub(crate) fn new_id<T: FromStr<Err = InvalidId>>(&mut self) -> T {
         self.ids.next_id()
     }
 
     /// Returns a new id as text.
-    pub(super) fn new_text(&mut self) -> String {
+    pub(crate) fn new_text(&mut self) -> String {
         self.ids.next_text()
     }
 
     /// Queues a step behind those that the current step has queued.
-    pub(super) fn then(&mut self, step: Step) {
+    pub(crate) fn then(&mut self, step: Step) {
         self.next.push(step);
     }
 
     /// Takes the steps that the current step has queued, in order.
-    pub(super) fn take_steps(&mut self) -> impl DoubleEndedIterator<Item = Step> {
+    pub(crate) fn take_steps(&mut self) -> impl DoubleEndedIterator<Item = Step> {
         self.next.drain(..)
     }
 
     /// Frees the room for steps, which an idle session does not need.
-    pub(super) fn free_steps(&mut self) {
+    pub(crate) fn free_steps(&mut self) {
         self.next = Vec::new();
     }
 
     /// Adds an effect of the current input.
-    pub(super) fn push(&mut self, effect: Effect) {
+    pub(crate) fn push(&mut self, effect: Effect) {
         self.out.push(effect);
     }
 
     /// Publishes a transient event.
-    pub(super) fn emit(&mut self, event: EphemeralEvent) {
+    pub(crate) fn emit(&mut self, event: EphemeralEvent) {
         self.push(Effect::Emit(event));
     }
 
     /// Sends a request for a summary to the model; it makes way for users' requests if nobody waits for it.
-    pub(super) fn call_for_summary(&mut self, body: ModelRequest, makes_way: bool) -> RequestId {
+    pub(crate) fn call_for_summary(&mut self, body: ModelRequest, makes_way: bool) -> RequestId {
         self.call(body, None, false, makes_way)
     }
 
     /// Sends a request to the model; its answer is streamed as `shown_as`, or only shown once complete if `withheld`.
-    pub(super) fn call_model(
+    pub(crate) fn call_model(
         &mut self,
         body: ModelRequest,
         shown_as: Option<(EntryId, TurnId)>,
@@ -208,48 +219,48 @@ impl Workspace {
     }
 
     /// Ends the current input. Returns its effects, in order.
-    pub(super) fn take_effects(&mut self) -> Vec<Effect> {
+    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
         self.ending = None;
         std::mem::take(&mut self.out)
     }
 
     /// Lets no turn start.
-    pub(super) fn hold(&mut self) {
+    pub(crate) fn hold(&mut self) {
         self.holding = true;
     }
 
     /// Lets turns start again.
-    pub(super) fn resume(&mut self) {
+    pub(crate) fn resume(&mut self) {
         self.holding = false;
     }
 
     /// Returns true if no turn may start.
-    pub(super) fn is_holding(&self) -> bool {
+    pub(crate) fn is_holding(&self) -> bool {
         self.holding
     }
 
     /// Notes that the model or strategy has changed: this loop ends at the next request.
-    pub(super) fn require_reseed(&mut self) {
+    pub(crate) fn require_reseed(&mut self) {
         self.reseed_due = true;
     }
 
     /// Returns true if this loop ends at the next request.
-    pub(super) fn is_reseed_due(&self) -> bool {
+    pub(crate) fn is_reseed_due(&self) -> bool {
         self.reseed_due
     }
 
     /// Sets the error for every command that is no longer waited for, until the current input is over.
-    pub(super) fn refuse_pending_with(&mut self, error: Box<ErrorBody>) {
+    pub(crate) fn refuse_pending_with(&mut self, error: Box<ErrorBody>) {
         self.ending = Some(error);
     }
 
     /// Returns the reply to a command that is no longer waited for: why the session is stopping, or this error.
-    pub(super) fn ending_or(&self, error: ErrorBody) -> Reply {
+    pub(crate) fn ending_or(&self, error: ErrorBody) -> Reply {
         Reply::Error(self.ending.as_deref().cloned().unwrap_or(error))
     }
 
     /// Applies events to the session and emits them as one durable step.
-    pub(super) fn append(&mut self, mut events: Vec<Event>, marks: Vec<Mark>) {
+    pub(crate) fn append(&mut self, mut events: Vec<Event>, marks: Vec<Mark>) {
         if begins_work(&events) {
             self.roster.forget_what_is_done(&self.session.state);
             events.extend(self.roster.to_keep(&self.session.state));
@@ -271,24 +282,24 @@ impl Workspace {
     }
 
     /// Replies to a command that wrote nothing.
-    pub(super) fn reply(&mut self, caller: &Caller, reply: Reply) {
+    pub(crate) fn reply(&mut self, caller: &Caller, reply: Reply) {
         self.out.push(Effect::Reply { origin: caller.origin, id: caller.id.clone(), reply });
     }
 
     /// Answers a copy of an answer that was taken.
-    pub(super) fn reply_duplicate(&mut self, caller: &Caller) {
+    pub(crate) fn reply_duplicate(&mut self, caller: &Caller) {
         let as_of_seq = Some(self.session.state.seq);
         self.reply(caller, Reply::Ok(Done { as_of_seq, duplicate: Some(true), ..Done::default() }));
     }
 
     /// Remembers a command that writes no event, and replies `ok`.
-    pub(super) fn remember(&mut self, caller: &Caller) {
+    pub(crate) fn remember(&mut self, caller: &Caller) {
         let mark = caller.mark(done(Some(self.session.state.seq)));
         self.append(Vec::new(), vec![mark]);
     }
 
     /// Appends entries and a session update in one step, and replies `ok`.
-    pub(super) fn update(&mut self, caller: &Caller, entries: Vec<Event>, change: impl FnOnce(&mut SessionUpdated)) {
+    pub(crate) fn update(&mut self, caller: &Caller, entries: Vec<Event>, change: impl FnOnce(&mut SessionUpdated)) {
         let mark = caller.mark(done(Some(self.session.state.seq)));
         let mut events = entries;
         events.push(session_updated(|updated| {
@@ -299,18 +310,18 @@ impl Workspace {
     }
 
     /// Ends this loop: the next one is seeded and continues.
-    pub(super) fn hand_over(&mut self) {
+    pub(crate) fn hand_over(&mut self) {
         self.out.push(Effect::Reseed);
         self.is_over = true;
     }
 
     /// Returns true once the next loop is being seeded.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
     /// Returns an entry whose parent is the leaf.
-    pub(super) fn entry(&self, entry_id: EntryId, data: EntryData) -> Entry {
+    pub(crate) fn entry(&self, entry_id: EntryId, data: EntryData) -> Entry {
         Entry { entry_id, parent_id: self.session.state.leaf.clone(), timestamp: self.now, imported: None, data }
     }
 }

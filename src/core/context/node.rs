@@ -5,10 +5,10 @@ use crate::core::{
         area::Area,
         counter::{Counter, MessageTokens},
         patch::StoredPatch,
-        summary,
-        text::clip::prefix,
+        seed,
     },
     fingerprint::message_fingerprint,
+    text::clip::prefix,
 };
 use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role,
@@ -146,12 +146,12 @@ pub fn message_of(entry: &Entry) -> Option<Arc<Message>> {
     match &entry.data {
         EntryData::Message(message) => Some(message.clone()),
         EntryData::Compaction(compaction) if !compaction.summary.is_empty() => {
-            let text = if compaction.history_tools { summary::searchable_seed_text } else { summary::seed_text };
+            let text = if compaction.history_tools { seed::searchable_seed_text } else { seed::seed_text };
             Some(Arc::new(Message::user(text(&compaction.summary))))
         }
         EntryData::CustomMessage(custom) => Some(Arc::new(Message::new(Role::User, custom.content.clone()))),
         EntryData::BranchSummary(branch) if !branch.summary.is_empty() => {
-            Some(Arc::new(Message::user(summary::branch_text(&branch.summary))))
+            Some(Arc::new(Message::user(seed::branch_text(&branch.summary))))
         }
         _ => None,
     }

@@ -4,8 +4,8 @@ use super::{
     counter::Counter,
     messages::{Context, Kind},
     node::Node,
-    summary,
 };
+use crate::context::seed;
 use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role, Timestamp,
     entry::{Compaction, CustomMessage, Kept},
@@ -138,7 +138,7 @@ pub(crate) fn printed(context: &Context) -> Vec<String> {
             let id = counted.entry_id.as_ref().map_or("-", |id| id.as_str());
             let text = counted.message.text();
             if counted.kind == Kind::Summary {
-                return format!("{id} summary {}", summary::unseed(&text).as_deref().unwrap_or("?").trim());
+                return format!("{id} summary {}", seed::unseed(&text).as_deref().unwrap_or("?").trim());
             }
             let said: Vec<String> = counted
                 .message

@@ -2,11 +2,13 @@
 //! effect on system prompt, tools and options, and on the messages that it keeps.
 
 use super::tree::SessionTree;
-use crate::core::context::{
+use crate::core::{
     compaction::told_by,
-    messages::{Context, Counted, Kind},
-    node::{Node, without_results},
-    patch::list::{Fate, fates},
+    context::{
+        messages::{Context, Counted, Kind},
+        node::{Node, without_results},
+        patch::list::{Fate, fates},
+    },
 };
 use reseed_protocol::{
     EntryId, Message,

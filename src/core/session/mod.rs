@@ -32,9 +32,9 @@ pub use lookup::{Destination, Lookup};
 pub use state::{HeldAt, OpenTurn, Queued, QueuedAt, SessionState, StoredState, Strategy};
 pub use tree::SessionTree;
 
-use crate::core::context::{
+use crate::core::{
     compaction::Held,
-    counter::{Calibration, Counter},
+    context::counter::{Calibration, Counter},
 };
 use reseed_protocol::{EntryData, SessionId, Timestamp, event::Event};
 use std::sync::Arc;

@@ -9,21 +9,24 @@ mod talk;
 
 use super::{Session, SessionTree, tree::PathReader};
 use crate::core::{
-    context::{
-        build::build_context,
-        compaction::{Job, Next, Order, Outcome, Surroundings, Writing, summary_tokens_max},
-        counter::Counter,
+    compaction::{
+        Job, Next, Order, Outcome, Surroundings, Writing,
         cut::{Keep, cut_from, cut_units, must_stay, turns_cut},
-        envelope::{Compiled, envelope},
         extract::extract,
         factory::Strategies,
-        messages::{Context, Counted, Kind},
         strategy::{ContextManager, FallbackStep, Options, Planning},
         structure::Structure,
-        text::files::FileTools,
+        summary_tokens_max,
+    },
+    context::{
+        build::build_context,
+        counter::Counter,
+        envelope::{Compiled, envelope},
+        messages::{Context, Counted, Kind},
     },
     model::{Answer, ModelRequest, Purpose},
     prices::Prices,
+    text::files::FileTools,
 };
 use fastrand::Rng;
 use reseed_protocol::{

@@ -7,14 +7,15 @@ mod checks;
 mod ops;
 
 use super::{Session, SessionTree, carry::carried_patch, tree::PathReader};
-use crate::core::context::{
-    counter::Counter,
-    cut::cut_from,
-    messages::{Context, Kind},
-    node::Node,
-    patch::{Applied, Around, Boundary, PatchRefused},
-    structure::Structure,
-    testing::printed,
+use crate::core::{
+    compaction::{cut::cut_from, structure::Structure},
+    context::{
+        counter::Counter,
+        messages::{Context, Kind},
+        node::Node,
+        patch::{Applied, Around, Boundary, PatchRefused},
+        testing::printed,
+    },
 };
 use fastrand::Rng;
 use reseed_protocol::{

@@ -1,6 +1,6 @@
 //! What ten and more compactions preserve: a conversation of 300 turns with 200 planted facts in a window of 16,000
 //! tokens, through every strategy, with a summariser that selects sentences by rule and with one that forgets half of
-//! what it should keep. The table is in `src/core/context/summary/README.md`.
+//! what it should keep. The table is in `src/core/compaction/summary/README.md`.
 //!
 //! Everything derives from a fixed seed: the table is the same on every machine.
 
@@ -9,21 +9,20 @@ mod talk;
 
 use super::SessionTree;
 use crate::core::{
-    context::{
-        build::build_context,
-        compaction::{Job, Next, Order, Outcome, Surroundings, Writing, summary_tokens_max},
-        counter::Counter,
+    compaction::{
+        Job, Next, Order, Outcome, Surroundings, Writing,
         cut::Keep,
         extract::extract,
         factory::Strategies,
-        node::Node,
         strategy::{ContextManager, Options, Planning, share},
         structure::Structure,
         summary::read_prompt,
-        text::files::FileTools,
+        summary_tokens_max,
     },
+    context::{build::build_context, counter::Counter, node::Node},
     model::{Answer, ModelRequest},
     prices::Prices,
+    text::files::FileTools,
 };
 use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp, entry::Compaction, event::CompactionTrigger,
@@ -304,7 +303,7 @@ fn between(begin: &str, end: &str, table: &str) {
     // Two tables may be written at the same time.
     static README: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _alone = README.lock().unwrap();
-    let path = Path::new("context/summary/README.md");
+    let path = Path::new("compaction/summary/README.md");
     let committed = fs::read_to_string(path).unwrap();
     let (head, rest) = committed.split_once(begin).unwrap();
     let (_, tail) = rest.split_once(end).unwrap();

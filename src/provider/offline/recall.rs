@@ -4,12 +4,13 @@
 //! own answers, or it would quote itself.
 
 use crate::core::{
-    context::{
+    compaction::{
         extract::{
             ASSISTANT, Listed, TOOL, USER, Words, is_question, is_told, is_unspaced, names_oneself, sentences, subject,
         },
-        summary::{Sections, Slot, item_text, strip_files, unseed},
+        summary::{Sections, Slot, item_text, strip_files},
     },
+    context::seed::unseed,
     model::ModelRequest,
 };
 use reseed_protocol::{Part, Role};

@@ -8,11 +8,11 @@ use super::{
     tool_call::{Call, asked_for, unknown_tool},
 };
 use crate::core::{
-    context::{
+    compaction::{
         extract::{Listed, Words, is_question, is_told, sentences},
         serialize::{clip, prefix},
-        summary::unseed,
     },
+    context::seed::unseed,
     model::ModelRequest,
 };
 use reseed_protocol::{Message, Part, Role};

@@ -3,10 +3,11 @@
 
 use super::count::tokens;
 use crate::core::{
-    context::{
+    compaction::{
         extract::extract,
-        summary::{SKELETON_CHARS, read_in_place, read_prompt, unseed},
+        summary::{SKELETON_CHARS, read_in_place, read_prompt},
     },
+    context::seed::unseed,
     model::ModelRequest,
 };
 use reseed_protocol::{Message, Role};

@@ -1,10 +1,11 @@
 //! Tests of the offline model as the runtime sees it.
 
 use super::*;
-use crate::core::context::{
+use crate::core::compaction::{
     serialize,
     summary::{self, Form, PromptParts},
 };
+use crate::core::context::seed;
 use futures_util::FutureExt;
 use reseed_protocol::{
     Message, Role,
@@ -139,7 +140,7 @@ fn what_is_added_for_one_request_is_known_and_is_not_what_the_user_says() {
 #[test]
 fn what_the_system_prompt_and_the_summary_say_is_known() {
     let mut asked = request(&[
-        Message::user(summary::seed_text("## Critical Context\n- The server runs on port 8443")),
+        Message::user(seed::seed_text("## Critical Context\n- The server runs on port 8443")),
         Message::user("Which port does my server run on?"),
     ]);
     assert_eq!(text(&ask(8_000, &asked)), "The summary of our earlier conversation says: The server runs on port 8443");
@@ -255,7 +256,7 @@ fn compacted(messages: &[Message], previous: Option<&str>, words_max: u32) -> (S
     let answer = ask(16_000, &asked);
     assert_eq!(answer.stop_reason, StopReason::Stop);
     let summary = summary::check(text(&answer)).unwrap();
-    let seed = Message::user(summary::seed_text(&summary));
+    let seed = Message::user(seed::seed_text(&summary));
     (summary, seed)
 }
 
@@ -318,7 +319,7 @@ fn a_summary_keeps_within_its_limit() {
 #[test]
 fn a_summary_that_rides_on_the_conversation_merges_the_one_before() {
     let mut asked = request(&[
-        Message::user(summary::seed_text("## Critical Context\n- The boat is called Argo")),
+        Message::user(seed::seed_text("## Critical Context\n- The boat is called Argo")),
         Message::user("My cat is called Miso."),
         Message::user("Summarise the conversation."),
     ]);
@@ -342,7 +343,7 @@ fn a_summary_in_place_leaves_out_what_is_kept() {
         words_max: 200,
     });
     let mut asked = request(&[
-        Message::user(summary::seed_text("## Critical Context\n- The boat is called Argo")),
+        Message::user(seed::seed_text("## Critical Context\n- The boat is called Argo")),
         Message::user("My cat is called Miso."),
         kept.clone(),
         assistant("Nice."),

@@ -6,7 +6,7 @@ use crate::support::{
     talk::{facts, summary, text_of, words},
 };
 use reseed::{
-    core::{context::summary::read_prompt, model::Purpose},
+    core::{compaction::summary::read_prompt, model::Purpose},
     provider::scripted::{Gate, Reply, Scripted},
 };
 use serde_json::json;

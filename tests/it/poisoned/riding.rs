@@ -3,15 +3,19 @@
 
 use super::{Poisoned, RECORD_BEGINS, RECORD_ENDS, assert_harmless, histories, messages, text};
 use reseed::core::{
-    context::{
-        build_context,
-        compaction::{Job, Next, Order, Outcome, Surroundings, Writing, summary_tokens_max},
-        counter::Counter,
+    compaction::{
+        Job, Next, Order, Outcome, Surroundings, Writing,
         cut::{Keep, find_cut},
-        envelope::{Compiled, envelope},
         strategy::FallbackStep,
         structure::Structure,
         summary::{self, FileTools},
+        summary_tokens_max,
+    },
+    context::{
+        build_context,
+        counter::Counter,
+        envelope::{Compiled, envelope},
+        seed,
     },
     model::{Answer, ModelRequest, Purpose},
     prices::Prices,
@@ -129,7 +133,7 @@ fn what_the_model_repeats_stays_within_its_record() {
         let made = outcome.unwrap_or_else(|| panic!("{name}: nothing is offered")).summary;
         let goal = summary::Sections::parse(&made).lines(summary::Slot::Goal).to_vec();
         assert!(goal.iter().all(|line| line.trim_start_matches("- ").starts_with("boat")), "{name}: {made}");
-        let record = summary::seed_text(&made);
+        let record = seed::seed_text(&made);
         let body = record.split_once(RECORD_BEGINS).unwrap().1.strip_suffix(RECORD_ENDS).unwrap();
         assert_harmless(body, name);
         assert_eq!(record.matches("</summary>").count(), 1, "{name}: {record}");

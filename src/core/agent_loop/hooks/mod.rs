@@ -18,10 +18,10 @@
 //! Without registered hooks none of this runs, and no value is built for it.
 
 mod asked;
-pub(super) mod chain;
-pub(super) mod input;
+pub(crate) mod chain;
+pub(crate) mod input;
 mod request;
-pub(super) mod roster;
+pub(crate) mod roster;
 
 use crate::agent_loop::hooks::chain::{Chain, InLine, InputChains, Open};
 use crate::agent_loop::io::{CallHook, Caller, Effect};
@@ -42,7 +42,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 /// The hook chains in progress.
 #[derive(Debug, Default)]
-pub(super) struct Hooks {
+pub(crate) struct Hooks {
     /// One that the turn or the session waits for, one for the running compaction, one for an input, and one for each
     /// tool answer being inspected.
     chains: Vec<Chain>,
@@ -52,22 +52,22 @@ pub(super) struct Hooks {
 
 impl Hooks {
     /// Returns true if no hook's answer is pending.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.chains.is_empty()
     }
 
     /// Returns true if the turn or the session waits for a chain.
-    pub(super) fn are_awaited(&self) -> bool {
+    pub(crate) fn are_awaited(&self) -> bool {
         self.chains.iter().any(|chain| chain.subject.is_awaited())
     }
 
     /// Returns true if hooks are inspecting the running compaction.
-    pub(super) fn looks_at_compaction(&self) -> bool {
+    pub(crate) fn looks_at_compaction(&self) -> bool {
         self.chains.iter().any(|chain| matches!(chain.subject, Subject::Compaction(_)))
     }
 
     /// Returns the move that hooks are inspecting.
-    pub(super) fn proposed_move(&self) -> Option<&ProposedMove> {
+    pub(crate) fn proposed_move(&self) -> Option<&ProposedMove> {
         self.chains.iter().find_map(|chain| match &chain.subject {
             Subject::Navigation(proposed) => Some(&**proposed),
             _ => None,
@@ -75,7 +75,7 @@ impl Hooks {
     }
 
     /// Returns the senders of commands that wait for hooks or in line. They are answered after later ones.
-    pub(super) fn callers(&mut self) -> impl Iterator<Item = &mut Caller> {
+    pub(crate) fn callers(&mut self) -> impl Iterator<Item = &mut Caller> {
         let asked = self.chains.iter_mut().filter_map(|chain| match &mut chain.subject {
             Subject::Navigation(proposed) => Some(&mut proposed.caller),
             Subject::Result(result) => result.caller.as_mut(),
@@ -85,21 +85,21 @@ impl Hooks {
         asked.chain(self.line.iter_mut().map(|waiting| &mut waiting.caller))
     }
 
-    pub(super) fn new(carried: InputChains) -> Self {
+    pub(crate) fn new(carried: InputChains) -> Self {
         Self { chains: carried.asked.into_iter().collect(), line: carried.line }
     }
 
-    pub(super) fn into_carried(self) -> InputChains {
+    pub(crate) fn into_carried(self) -> InputChains {
         InputChains { asked: self.chains.into_iter().find(Chain::is_of_input), line: self.line }
     }
 
     /// Waits for the answer to this chain's open call.
-    pub(super) fn wait_for(&mut self, chain: Chain) {
+    pub(crate) fn wait_for(&mut self, chain: Chain) {
         self.chains.push(chain);
     }
 
     /// Takes the chain that waited for this answer or failure. Returns `None` if none did, or if its client may return.
-    pub(super) fn hear(
+    pub(crate) fn hear(
         &mut self,
         ws: &mut Workspace,
         call_id: &CallId,
@@ -140,7 +140,7 @@ impl Hooks {
     ///
     /// # Errors
     /// `unknown_call`; `too_late`.
-    pub(super) fn on_result(
+    pub(crate) fn on_result(
         &self,
         ws: &mut Workspace,
         caller: &Caller,
@@ -164,7 +164,7 @@ impl Hooks {
     }
 
     /// Returns the pending calls to client hooks that the connected client could answer.
-    pub(super) fn open_client_calls(&self, ws: &Workspace) -> Vec<HookCall> {
+    pub(crate) fn open_client_calls(&self, ws: &Workspace) -> Vec<HookCall> {
         let of_client = self.chains.iter().filter(|chain| chain.open.place == HookPlace::Client);
         let of_client = of_client.filter(|chain| !chain.has_left(&ws.roster));
         of_client
@@ -173,17 +173,17 @@ impl Hooks {
     }
 
     /// Returns true if a pending hook's client is away.
-    pub(super) fn waits_for_client(&self) -> bool {
+    pub(crate) fn waits_for_client(&self) -> bool {
         self.chains.iter().any(|chain| chain.open.away_since.is_some())
     }
 
     /// Returns true if an answer to this call is still awaited.
-    pub(super) fn waits_for_hook(&self, call_id: &CallId) -> bool {
+    pub(crate) fn waits_for_hook(&self, call_id: &CallId) -> bool {
         self.chains.iter().any(|chain| chain.open.call.call_id == *call_id)
     }
 
     /// Replaces the hooks that the host offers.
-    pub(super) fn on_hooks_offered(&mut self, ws: &mut Workspace, hooks: Arc<[HookSpec]>) {
+    pub(crate) fn on_hooks_offered(&mut self, ws: &mut Workspace, hooks: Arc<[HookSpec]>) {
         // Calls in progress continue: the new hooks are called from the next chain on.
         ws.roster.offer(hooks);
         ws.keep_hooks_of_work();
@@ -198,7 +198,7 @@ impl Hooks {
     /// Sends pending calls to the connected client again, under their ids: all of them, or those whose client was away.
     /// A client that offers a hook takes over the calls of an absent client for it; calls of hooks that it does not
     /// offer are not sent to it.
-    pub(super) fn ask_again(&mut self, ws: &mut Workspace, only_away: bool) {
+    pub(crate) fn ask_again(&mut self, ws: &mut Workspace, only_away: bool) {
         for chain in &mut self.chains {
             let open = &mut chain.open;
             let is_offered = ws.roster.is_offered(&open.spec);
@@ -215,7 +215,7 @@ impl Hooks {
 
     /// Handles progress of a client hook: restarts its time limit, up to its hard cap. Returns `None` if no call has
     /// this id.
-    pub(super) fn on_hook_progress(&mut self, ws: &mut Workspace, call_id: &CallId) -> Option<Timestamp> {
+    pub(crate) fn on_hook_progress(&mut self, ws: &mut Workspace, call_id: &CallId) -> Option<Timestamp> {
         let of_client = |chain: &&mut Chain| chain.open.place == HookPlace::Client;
         let chain = self.chains.iter_mut().filter(of_client).find(|chain| chain.call_id() == *call_id)?;
         // Progress shows that the client is back.
@@ -225,12 +225,12 @@ impl Hooks {
     }
 
     /// Returns the earliest deadline of a pending hook.
-    pub(super) fn next_hook_deadline(&self) -> Option<Timestamp> {
+    pub(crate) fn next_hook_deadline(&self) -> Option<Timestamp> {
         self.chains.iter().map(|chain| chain.open.due()).min()
     }
 
     /// Fails the hooks whose deadline has passed.
-    pub(super) fn on_hook_tick(&mut self, ws: &mut Workspace) {
+    pub(crate) fn on_hook_tick(&mut self, ws: &mut Workspace) {
         let over = |chain: &&Chain| chain.open.due() <= ws.now;
         let told = |chain: &Chain| (chain.call_id(), chain.open.is_sent, chain.open.late());
         let over: Vec<(CallId, bool, HookFault)> = self.chains.iter().filter(over).map(told).collect();
@@ -240,7 +240,7 @@ impl Hooks {
     }
 
     /// Cancels the chains whose subject matches, and returns their subjects.
-    pub(super) fn cancel_hooks(&mut self, ws: &mut Workspace, is_such: impl Fn(&Subject) -> bool) -> Vec<Subject> {
+    pub(crate) fn cancel_hooks(&mut self, ws: &mut Workspace, is_such: impl Fn(&Subject) -> bool) -> Vec<Subject> {
         let (gone, rest) = std::mem::take(&mut self.chains).into_iter().partition(|chain| is_such(&chain.subject));
         self.chains = rest;
         let gone: Vec<Chain> = gone;
@@ -256,12 +256,12 @@ impl Hooks {
     }
 
     /// Cancels the hooks of the running compaction, which ends.
-    pub(super) fn cancel_compaction_hooks(&mut self, ws: &mut Workspace) {
+    pub(crate) fn cancel_compaction_hooks(&mut self, ws: &mut Workspace) {
         let _ = self.cancel_hooks(ws, |subject| matches!(subject, Subject::Compaction(_)));
     }
 
     /// Returns the fingerprint of the answer to this call that hooks are inspecting, as the tool gave it.
-    pub(super) fn inspected_answer(&self, call: &CallId) -> Option<u64> {
+    pub(crate) fn inspected_answer(&self, call: &CallId) -> Option<u64> {
         self.chains.iter().find_map(|chain| match &chain.subject {
             Subject::Result(result) if result.call.call_id == *call => Some(result.sent),
             _ => None,
@@ -269,7 +269,7 @@ impl Hooks {
     }
 
     /// Returns the commands whose tool answers hooks are inspecting.
-    pub(super) fn results_looked_at(&self) -> impl Iterator<Item = &CommandId> {
+    pub(crate) fn results_looked_at(&self) -> impl Iterator<Item = &CommandId> {
         self.chains.iter().filter_map(|chain| match &chain.subject {
             Subject::Result(result) => result.caller.as_ref().map(|caller| &caller.id),
             _ => None,
@@ -277,7 +277,7 @@ impl Hooks {
     }
 
     /// Drops the answers that hooks are still inspecting when the turn ends, and returns their senders with the calls.
-    pub(super) fn drop_looked_at(&mut self, ws: &mut Workspace) -> Vec<(Caller, CallId)> {
+    pub(crate) fn drop_looked_at(&mut self, ws: &mut Workspace) -> Vec<(Caller, CallId)> {
         let dropped = self.cancel_hooks(ws, |subject| matches!(subject, Subject::Result(_)));
         let caller = |subject| match subject {
             Subject::Result(result) => {
@@ -290,7 +290,7 @@ impl Hooks {
     }
 
     /// Cancels the hooks that the turn or the session is waiting for.
-    pub(super) fn cancel_awaited(&mut self, ws: &mut Workspace) {
+    pub(crate) fn cancel_awaited(&mut self, ws: &mut Workspace) {
         for subject in self.cancel_hooks(ws, Subject::is_awaited) {
             match subject {
                 Subject::Calls(calls) => ws.drop_uncalled(*calls),
@@ -304,7 +304,7 @@ impl Hooks {
 
 impl Workspace {
     /// Notifies the observing hooks.
-    pub(super) fn tell_hooks(&mut self, subject: &Subject, event: &HookEvent) {
+    pub(crate) fn tell_hooks(&mut self, subject: &Subject, event: &HookEvent) {
         let (point, reason) = subject.point();
         let observers = self.all_hooks().filter(|(_, spec)| spec.observe && spec.is_asked(point, reason));
         let observers: Vec<(HookPlace, HookSpec)> = observers.map(|(place, spec)| (place, spec.clone())).collect();
@@ -313,7 +313,7 @@ impl Workspace {
         }
     }
 
-    pub(super) fn call_hook(
+    pub(crate) fn call_hook(
         &mut self,
         subject: &Subject,
         event: HookEvent,
@@ -338,7 +338,7 @@ impl Workspace {
         (call, deadline)
     }
 
-    pub(super) fn report_hook(&mut self, open: &Open, fault: &HookFault) {
+    pub(crate) fn report_hook(&mut self, open: &Open, fault: &HookFault) {
         self.emit(EphemeralEvent::HookFailed(HookFailed {
             hook: open.spec.name.clone(),
             point: open.spec.point,

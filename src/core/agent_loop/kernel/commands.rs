@@ -8,9 +8,11 @@
 //! of its own because it may take long (`kernel/weight.rs`), or waiting behind an input that hooks inspect
 //! (`waits_in_line`).
 
-use crate::agent_loop::{
-    AgentLoop, compaction::fail::cancelled, io::Caller, records::done, stage::Stage, step::Step,
-    subject::navigation::Ask, workspace::Workspace,
+use crate::{
+    agent_loop::{
+        AgentLoop, io::Caller, records::done, stage::Stage, step::Step, subject::navigation::Ask, workspace::Workspace,
+    },
+    compaction::machine::fail::cancelled,
 };
 use crate::{
     context::window::TOKENS_MAX,

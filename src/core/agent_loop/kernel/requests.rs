@@ -1,8 +1,8 @@
 //! The next request of a turn: the turn asks for it, and the compaction machine says if there is room.
 
 use crate::agent_loop::step::{FailedRequest, PreparedRequest, Step};
-use crate::agent_loop::{AgentLoop, compaction::work::Need};
-use crate::context::Decision;
+use crate::compaction::Decision;
+use crate::{agent_loop::AgentLoop, compaction::machine::work::Need};
 use reseed_protocol::{ErrorBody, ErrorCode};
 
 impl AgentLoop {

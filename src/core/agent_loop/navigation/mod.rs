@@ -16,10 +16,7 @@ use crate::agent_loop::{
     records::appended, records::session_updated, step::Step, subject::input::Said, workspace::Workspace,
 };
 use crate::{
-    context::{
-        branch,
-        compaction::{Job, Next, Order, Outcome},
-    },
+    compaction::{Job, Next, Order, Outcome, branch},
     model::{Answer, ModelFault},
     session::{Destination, input::name_from},
 };

@@ -1,9 +1,8 @@
 //! The limits that the window sets to what may be added: a system prompt, a patch, an input, a tool's output.
 
 use crate::agent_loop::workspace::Workspace;
-use crate::context::{
-    Context,
-    counter::Mix,
+use crate::{
+    context::{Context, counter::Mix},
     text::clip::{clip, head_and_tail},
 };
 use reseed_protocol::{Cut, ErrorBody, ErrorCode, Message, Part, Role, content::utf16_len};

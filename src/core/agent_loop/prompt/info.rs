@@ -1,7 +1,7 @@
 //! The meter and the context report, both derived from one count.
 
 use crate::agent_loop::workspace::Workspace;
-use crate::context::{RequestCount, strategies::manual::WARN_PERCENT};
+use crate::{compaction::strategies::manual::WARN_PERCENT, context::RequestCount};
 use reseed_protocol::context::{Breaker, ContextInfo};
 
 impl Workspace {

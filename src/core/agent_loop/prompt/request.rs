@@ -6,16 +6,18 @@ use crate::agent_loop::{
     tools::Tools,
     workspace::Workspace,
 };
-use crate::context::{
-    Context, RequestCount,
-    count::{Freshness, count, sent_key},
-    counter::Report,
-    envelope::{Compiled, envelope, tokens_by_part},
-    prefix::PlannedRequest,
-    summary::{searchable_seed_text, seed_text},
-    window::limit_answer,
-};
 use crate::tool::ToolPlace;
+use crate::{
+    context::seed::{searchable_seed_text, seed_text},
+    context::{
+        Context, RequestCount,
+        count::{Freshness, count, sent_key},
+        counter::Report,
+        envelope::{Compiled, envelope, tokens_by_part},
+        prefix::PlannedRequest,
+        window::limit_answer,
+    },
+};
 use reseed_protocol::{
     EntryId, Part, Role,
     context::{ContextEnvelope, EnvelopeMeta},

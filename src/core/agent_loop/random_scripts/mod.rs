@@ -10,10 +10,9 @@ mod tools;
 
 use super::{AgentLoop, CallHook, Deployment, Effect, Input, Origin, RequestId, Seed};
 use crate::{
+    compaction::{Held, strategy::Options},
     context::{
-        compaction::Held,
         counter::{Calibration, Counter},
-        strategy::Options,
         windows::Windows,
     },
     hook::HookSpec,
@@ -384,7 +383,7 @@ impl World {
 }
 
 fn summary() -> String {
-    crate::context::summary::SECTIONS.iter().map(|section| format!("## {section}\n- x\n")).collect()
+    crate::compaction::summary::SECTIONS.iter().map(|section| format!("## {section}\n- x\n")).collect()
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::{World, summary};
 use crate::{
     agent_loop::{Input, RequestId, check_offers, pins_without, undo_target},
-    context::factory::Strategies,
+    compaction::factory::Strategies,
     model::{Answer, ModelFault, OverflowHint, Purpose, ReportedUsage},
     session::{Lookup, lookup::landing},
 };

@@ -1,7 +1,7 @@
 //! A compaction, before it is made: hooks may cancel it, supply a summary, or choose another model.
 
 use crate::{
-    context::{compaction::HookSupply, cut::Cut},
+    compaction::{HookSupply, cut::Cut},
     hook::HookFault,
 };
 use reseed_protocol::hook::HookAnswer;

@@ -2,12 +2,12 @@
 //!
 //! A subject is a value. It knows neither the session nor a machine, so that a step can carry it between them.
 
-pub(super) mod answer;
-pub(super) mod compaction;
-pub(super) mod input;
-pub(super) mod navigation;
-pub(super) mod request;
-pub(super) mod result;
+pub(crate) mod answer;
+pub(crate) mod compaction;
+pub(crate) mod input;
+pub(crate) mod navigation;
+pub(crate) mod request;
+pub(crate) mod result;
 
 use crate::hook::HookFault;
 use reseed_protocol::hook::{ContextReason, HookAnswer, HookPoint};
@@ -18,7 +18,7 @@ const ERROR_CHARS_MAX: usize = 500;
 /// The subject of a hook chain, as the earlier hooks left it.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a session has one or two at a time, and the largest is the usual one")]
-pub(super) enum Subject {
+pub(crate) enum Subject {
     Input(Box<input::ProposedInput>),
     Start(Box<request::Start>),
     BeforeRequest,
@@ -32,7 +32,7 @@ pub(super) enum Subject {
 }
 
 impl Subject {
-    pub(super) fn point(&self) -> (HookPoint, Option<ContextReason>) {
+    pub(crate) fn point(&self) -> (HookPoint, Option<ContextReason>) {
         match self {
             Self::Start(_) => (HookPoint::BeforeAgentStart, None),
             Self::Input(_) | Self::Answer(_) => (HookPoint::Message, None),
@@ -48,7 +48,7 @@ impl Subject {
     }
 
     /// Returns the hook point and its reason as text.
-    pub(super) fn event(&self) -> &'static str {
+    pub(crate) fn event(&self) -> &'static str {
         match self {
             Self::Start(_) => "before_agent_start",
             Self::Input(_) | Self::Answer(_) => "message",
@@ -64,7 +64,7 @@ impl Subject {
     }
 
     /// Returns true if the turn or the session waits for this chain.
-    pub(super) fn is_awaited(&self) -> bool {
+    pub(crate) fn is_awaited(&self) -> bool {
         match self {
             Self::Result(_) | Self::Compaction(_) => false,
             Self::Input(offered) => offered.holds,
@@ -73,17 +73,17 @@ impl Subject {
     }
 
     /// Returns true if it is part of the running turn, if one is running.
-    pub(super) fn is_of_turn(&self) -> bool {
+    pub(crate) fn is_of_turn(&self) -> bool {
         !matches!(self, Self::Input(_))
     }
 
     /// Returns true if its hooks belong to a request.
-    pub(super) fn is_of_request(&self) -> bool {
+    pub(crate) fn is_of_request(&self) -> bool {
         !matches!(self, Self::Input(_) | Self::Compaction(_) | Self::Navigation(_))
     }
 
     /// Returns true if no further answer can change anything.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         match self {
             Self::Calls(calls) => calls.is_blocked(),
             Self::Compaction(decision) => decision.is_cancelled(),
@@ -94,7 +94,7 @@ impl Subject {
 }
 
 /// Checks that the answer has only the fields that its point allows and does not report an error.
-pub(super) fn check_answer(subject: &Subject, answer: &HookAnswer) -> Result<(), HookFault> {
+pub(crate) fn check_answer(subject: &Subject, answer: &HookAnswer) -> Result<(), HookFault> {
     if let Some(error) = &answer.error {
         if matches!(subject.point().0, HookPoint::Message | HookPoint::ToolResult) {
             // The error text may contain what the hook was meant to remove.

@@ -1,6 +1,9 @@
 //! The context meter: how full the window is, reported while a turn runs.
 
-use crate::agent_loop::{compaction::Compactor, turn::Turn, workspace::Workspace};
+use crate::{
+    agent_loop::{turn::Turn, workspace::Workspace},
+    compaction::machine::Compactor,
+};
 use reseed_protocol::{
     Timestamp,
     event::{ContextUpdated, EphemeralEvent},

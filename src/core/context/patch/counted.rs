@@ -1,11 +1,11 @@
 //! Patches prepared for replay: their messages are counted once, when the patch is read.
 
 use super::read::bare;
+use crate::core::context::seed;
 use crate::core::{
     context::{
         counter::{Counter, MessageTokens},
         messages::{Counted, Kind},
-        summary,
     },
     fingerprint::message_fingerprint,
 };
@@ -130,7 +130,7 @@ impl MessageOp {
             }
             PatchOp::CompactionApply { summary, first_kept_entry_id, kept_entry_ids, .. } => Self::Compact {
                 summary: (!summary.is_empty())
-                    .then(|| CountedMessage::new(Message::user(summary::seed_text(&summary)), counter)),
+                    .then(|| CountedMessage::new(Message::user(seed::seed_text(&summary)), counter)),
                 first_kept: first_kept_entry_id,
                 kept: kept_entry_ids,
             },

@@ -1,9 +1,9 @@
 //! What compactions preserve of conversations of each kind: code, debugging, research, people. Each conversation states
 //! what its kind must keep, each fact once; the kind is recognised from the content. The table is in
-//! `src/core/context/summary/README.md`.
+//! `src/core/compaction/summary/README.md`.
 
 use super::{Dice, Summariser, World, between, honest, lossy, world};
-use crate::core::context::{build::build_context, summary::recognise};
+use crate::core::{compaction::summary::recognise, context::build::build_context};
 use reseed_protocol::{CallId, Part, Role, command::SummaryKind};
 use std::fmt::Write as _;
 

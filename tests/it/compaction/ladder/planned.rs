@@ -3,7 +3,7 @@
 use crate::support::talk::{facts, summary, text_of, words};
 use reseed::{
     core::{
-        context::summary::read_prompt,
+        compaction::summary::read_prompt,
         model::{ModelFault, ModelRequest, Purpose},
     },
     provider::scripted::{Gate, Reply, Scripted},

@@ -281,7 +281,7 @@ fn a_hook_is_told_the_conversation_as_text() {
     world.compact();
     let HookEvent::BeforeCompaction(told) = &world.question().event else { panic!("another question") };
     let said = told.messages.iter().chain(&told.turn_prefix);
-    let blocks: Vec<String> = said.flat_map(|said| crate::context::serialize::blocks(&said.message)).collect();
+    let blocks: Vec<String> = said.flat_map(|said| crate::compaction::serialize::blocks(&said.message)).collect();
     assert!(blocks.len() > 2);
     assert_eq!(told.conversation, blocks.join("\n\n"));
     assert_eq!(told.leaf_id, world.agent.session().state.leaf);

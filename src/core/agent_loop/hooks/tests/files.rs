@@ -1,7 +1,7 @@
 //! Files named by tool calls, carried through repeated compactions and branch summaries.
 
 use super::*;
-use crate::context::text::files::FileTools;
+use crate::text::files::FileTools;
 use reseed_protocol::{
     EntryId,
     command::{Navigate, NavigatePosition, StartCompaction},

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     agent_loop::Summaries,
-    context::compaction::{Held, SummaryRequest},
+    compaction::{Held, SummaryRequest},
 };
 use reseed_protocol::{
     EntryId,

@@ -144,7 +144,7 @@ impl World {
     }
 
     pub(super) fn summary_piece(&mut self, request: RequestId) {
-        let sections = crate::context::summary::SECTIONS.iter();
+        let sections = crate::compaction::summary::SECTIONS.iter();
         let text = sections.map(|section| format!("## {section}\n- x\n")).collect();
         let answer = Answer::new(vec![Part::Text { text }], StopReason::Stop);
         self.tell(Input::Answered { request, answer });

@@ -34,7 +34,7 @@ impl World {
     /// Answers the summary request with this text in each section, for so many input tokens.
     fn paid_summary(&mut self, text: &str, input_tokens: u64) -> &mut Self {
         let request = self.summarising.take().expect("the model is asked for a summary");
-        let sections = crate::context::summary::SECTIONS.iter();
+        let sections = crate::compaction::summary::SECTIONS.iter();
         let text = sections.map(|section| format!("## {section}\n- {text}\n")).collect();
         let usage = Some(crate::model::ReportedUsage { input_tokens, ..crate::model::ReportedUsage::default() });
         let answer = Answer { usage, ..Answer::new(vec![Part::Text { text }], StopReason::Stop) };

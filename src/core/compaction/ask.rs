@@ -1,0 +1,409 @@
+//! Asks the model for a summary, piece by piece if one request cannot hold everything.
+
+mod take;
+
+use crate::core::{
+    compaction::{
+        extract::extract,
+        serialize::{Bounds, blocks_within, read},
+        summary::{self, Form, InPlaceParts, PromptParts},
+    },
+    context::{counter::Counter, window::limit_answer, windows::WINDOW_TOKENS_MIN},
+    model::{ModelRequest, Purpose},
+    text::presentable,
+};
+use reseed_protocol::{
+    Message, Part, Role,
+    command::SummaryKind,
+    context::{
+        ContextEnvelope, ContextMessage, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPart, SystemPrompt,
+    },
+    entry::SummaryForm,
+    event::CompactionRung,
+};
+use std::{collections::VecDeque, sync::Arc};
+
+/// Maximum requests per compaction. What exceeds them is extracted by rule first, so that a compaction always ends.
+const CHUNKS_MAX: usize = 24;
+
+/// How often a request that was refused as too large is split into smaller pieces: in half each time, so that a window
+/// that is overstated eightfold is found.
+const HALVINGS_MAX: u32 = 3;
+
+/// Minimum and maximum tokens of a summary; in between, an eighth of the window.
+const SUMMARY_TOKENS: (u64, u64) = (256, 4_096);
+
+/// Output tokens per requested word: a word has one to two tokens in most languages, and twice of what is wanted may
+/// come. A model that rambles is cut off there instead of at the deadline.
+const ANSWER_TOKENS_PER_WORD: u64 = 4;
+
+/// Maximum tokens of an answer of a model that reasons first.
+const REASONED_TOKENS_MAX: u64 = 16_384;
+
+/// Maximum tokens that quoting adds to a block: its head, the blank line after it, a note of what was cut.
+const BLOCK_TOKENS: u64 = 16;
+
+/// Maximum words requested, however large the window: longer summaries are read less carefully.
+const SUMMARY_WORDS_MAX: u64 = 1_200;
+
+/// Characters of an extract per token of its budget: few enough that scripts with one token per character usually fit;
+/// checked again when the result is counted.
+pub(super) const EXTRACT_CHARS_PER_TOKEN: u64 = 3;
+
+/// Returns the maximum tokens of a summary for this window.
+#[must_use]
+pub fn summary_tokens_max(window_tokens: u64) -> u64 {
+    (window_tokens / 8).clamp(SUMMARY_TOKENS.0, SUMMARY_TOKENS.1)
+}
+
+/// The model that summarises, and the messages that it summarises.
+#[derive(Debug, Clone)]
+pub(super) struct Task {
+    pub(super) model: String,
+    pub(super) counter: Counter,
+    /// The summariser's window in estimated tokens: if the model counts more than we do, it holds fewer of ours.
+    pub(super) window_tokens: u64,
+    /// Maximum tokens of the summary.
+    pub(super) summary_tokens_max: u64,
+    /// Maximum tokens of the answer, if set (`SUMMARY_OUTPUT_TOKENS`).
+    pub(super) answer_tokens_max: Option<u64>,
+    /// What the summary should focus on.
+    pub(super) instructions: Option<String>,
+    /// The requested form, if no prompt replaces the server's own.
+    pub(super) form: SummaryForm,
+    /// A prompt that replaces the server's own.
+    pub(super) prompt: Option<Arc<str>>,
+    /// The kind of conversation.
+    pub(super) kind: SummaryKind,
+    /// True if that prompt is a client's: the form that it asks for is unknown.
+    pub(super) is_clients: bool,
+    /// True if the summarised messages end within a turn.
+    pub(super) split_turn: bool,
+    pub(super) delimiter: String,
+    /// True if the model reasons before it answers, as far as is known: its answers need room for that.
+    pub(super) reasons: bool,
+    /// The messages to summarise, oldest first.
+    pub(super) messages: Vec<Arc<Message>>,
+    /// Their tokens as counted by the same counter; `None` if another one counted them.
+    pub(super) messages_tokens: Option<u64>,
+}
+
+impl Task {
+    fn form(&self) -> Form<'_> {
+        match (&self.prompt, self.form) {
+            (Some(prompt), _) => Form::Replaced(prompt),
+            (None, SummaryForm::Sections) => Form::Sections,
+            (None, SummaryForm::Free) => Form::Free,
+        }
+    }
+
+    /// Summarises by rule.
+    pub(super) fn extract(&self, messages: &[&Message], previous: Option<&str>, tokens_max: u64) -> String {
+        let chars_max = usize::try_from(tokens_max.min(2_048) * EXTRACT_CHARS_PER_TOKEN).unwrap_or(usize::MAX);
+        extract(messages, previous, self.instructions.as_deref(), chars_max)
+    }
+}
+
+/// The conversation whose request a cached-prefix summary request extends.
+#[derive(Debug, Clone)]
+pub(super) struct Ride {
+    /// What the conversation would send.
+    pub(super) conversation: ModelRequest,
+    /// How many of its last messages are not summarised, and the first of them.
+    pub(super) kept_messages: usize,
+    pub(super) first_kept: Option<Arc<Message>>,
+}
+
+/// Why an answer is not a summary, as one word for programs.
+pub(super) type Why = &'static str;
+
+/// An answer with missing sections that the model is asked to add.
+#[derive(Debug, Clone)]
+struct IncompleteAnswer {
+    said: String,
+    lacking: Vec<&'static str>,
+    /// The fallback if nothing better comes: the text as it is, if that is a summary.
+    text: Result<String, Why>,
+}
+
+/// A summary in progress.
+#[derive(Debug, Clone)]
+pub struct Asking {
+    pub(super) task: Task,
+    /// The summary so far: the previous one, then with each piece merged in.
+    pub(super) summary: Option<String>,
+    /// The form of the newest answer.
+    pub(super) form: SummaryForm,
+    draft: Option<IncompleteAnswer>,
+    /// True once the model was asked for missing sections: that costs a request and is done once.
+    completed: bool,
+    first: Option<String>,
+    chunks: VecDeque<Vec<String>>,
+    total: usize,
+    halvings: u32,
+    tokens_max: u64,
+    /// Upper bound of the tokens, if everything is one piece and was not recounted.
+    piece_tokens: Option<u64>,
+    ride: Option<Ride>,
+}
+
+impl Asking {
+    /// Prepares the requests for a summary of the task's messages, merged into the previous one.
+    pub(super) fn stage(task: Task, previous: Option<String>, ride: Option<Ride>) -> Self {
+        let tokens_max = task.window_tokens;
+        let mut this = Self {
+            task,
+            summary: previous.clone(),
+            form: SummaryForm::default(),
+            draft: None,
+            completed: false,
+            first: previous,
+            chunks: VecDeque::new(),
+            total: 0,
+            halvings: 0,
+            tokens_max,
+            piece_tokens: None,
+            ride: None,
+        };
+        this.chunk();
+        this.ride = ride.filter(|ride| this.has_room(ride));
+        this
+    }
+
+    /// Returns true if the conversation, the instruction and an answer fit the window together.
+    fn has_room(&self, ride: &Ride) -> bool {
+        let window = self.task.window_tokens;
+        self.total > 0 && self.riding_tokens(ride) + self.task.summary_tokens_max <= window - window / 20
+    }
+
+    /// Returns the tokens of a cached-prefix request.
+    fn riding_tokens(&self, ride: &Ride) -> u64 {
+        // Counted when it was built, unless the count was not needed.
+        let counted = Some(ride.conversation.envelope.meta.tokens).filter(|tokens| *tokens > 0);
+        let conversation = counted.unwrap_or_else(|| self.count(&ride.conversation));
+        conversation + self.task.counter.text(&self.riding(ride))
+    }
+
+    fn count(&self, request: &ModelRequest) -> u64 {
+        let counter = self.task.counter;
+        request.messages().map(|sent| counter.message(&sent.message).total()).sum::<u64>()
+            + counter.system(&request.envelope.system.compiled)
+            + request.envelope.tools.iter().map(|tool| counter.tool(tool)).sum::<u64>()
+    }
+
+    fn riding(&self, ride: &Ride) -> String {
+        summary::in_place(InPlaceParts {
+            kept_messages: ride.kept_messages,
+            first_kept: ride.first_kept.as_deref(),
+            instructions: self.task.instructions.as_deref(),
+            form: self.task.form(),
+            kind: self.task.kind,
+            split_turn: self.task.split_turn,
+            words_max: self.words_max(),
+        })
+    }
+
+    /// Falls back from the cached-prefix request to one of its own. Returns `false` if it already is.
+    pub(super) fn get_off(&mut self) -> bool {
+        self.draft = None;
+        self.ride.take().is_some()
+    }
+
+    /// Packs the conversation into pieces that fit the window together with the prompt, the summary so far and the
+    /// answer. Ten percent are reserved for estimation errors.
+    fn chunk(&mut self) {
+        let counter = self.task.counter;
+        let window_tokens = self.tokens_max;
+        let fixed =
+            counter.text(summary::system_prompt()) + counter.text(&self.prompt(&[])) + counter.request_overhead();
+        let room = (window_tokens - window_tokens / 10)
+            .saturating_sub(fixed)
+            .saturating_sub(2 * self.task.summary_tokens_max)
+            .max(window_tokens / 8);
+        let bounds = Bounds::for_window(window_tokens);
+        let mut chunk = Vec::new();
+        let mut used = 0;
+        self.chunks.clear();
+        let blocks: Vec<String> =
+            self.task.messages.iter().flat_map(|message| blocks_within(message, &bounds)).collect();
+        // What was counted before and fits with room to spare is not recounted: quoting adds a head per block, and an
+        // occasional backslash.
+        let most = self.task.messages_tokens.map(|tokens| tokens + tokens / 10 + BLOCK_TOKENS * blocks.len() as u64);
+        self.piece_tokens = most.filter(|most| *most <= room && !blocks.is_empty());
+        if self.piece_tokens.is_some() {
+            self.chunks.push_back(blocks);
+            self.total = 1;
+            return;
+        }
+        for block in blocks {
+            let tokens = counter.text(&block) + 2;
+            if used + tokens > room && !chunk.is_empty() {
+                self.chunks.push_back(std::mem::take(&mut chunk));
+                used = 0;
+            }
+            used += tokens;
+            chunk.push(block);
+        }
+        if !chunk.is_empty() {
+            self.chunks.push_back(chunk);
+        }
+        if self.chunks.len() > CHUNKS_MAX {
+            // Too long for the model to read in bounded time: extract the oldest part by rule into the summary.
+            let excess = self.chunks.len() - CHUNKS_MAX;
+            let blocks: Vec<String> = self.chunks.drain(..excess).flatten().collect();
+            let old = read(&blocks.join("\n\n"));
+            let old: Vec<&Message> = old.iter().collect();
+            let extract = self.task.extract(&old, self.summary.as_deref(), self.task.summary_tokens_max);
+            self.summary = Some(presentable(&extract).into_owned());
+        }
+        self.total = self.chunks.len();
+    }
+
+    fn words_max(&self) -> u32 {
+        u32::try_from((self.task.summary_tokens_max / 2).min(SUMMARY_WORDS_MAX)).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the tokens that the model may write.
+    fn answer_tokens_max(&self) -> u64 {
+        match self.task.answer_tokens_max {
+            Some(tokens) => tokens,
+            None if self.task.reasons => REASONED_TOKENS_MAX.max(self.task.summary_tokens_max),
+            // Nothing is known about the length that a prompt of the operator's or a client's asks for.
+            None if matches!(self.task.form(), Form::Replaced(_)) => 2 * self.task.summary_tokens_max,
+            // The headings alone take a tenth of the smallest summary.
+            None => (ANSWER_TOKENS_PER_WORD * u64::from(self.words_max())).max(2 * SUMMARY_TOKENS.0),
+        }
+    }
+
+    fn prompt(&self, blocks: &[String]) -> String {
+        summary::prompt(PromptParts {
+            blocks,
+            previous: self.summary.as_deref(),
+            instructions: self.task.instructions.as_deref(),
+            form: self.task.form(),
+            kind: self.task.kind,
+            split_turn: self.task.split_turn,
+            delimiter: &self.task.delimiter,
+            words_max: self.words_max(),
+        })
+    }
+
+    /// Returns true if every piece is summarised.
+    pub(super) fn is_done(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// Returns the number of summarised pieces, and of all pieces.
+    pub(super) fn progress(&self) -> (u64, u64) {
+        ((self.total - self.chunks.len()) as u64, self.total as u64)
+    }
+
+    pub(super) fn step(&self) -> CompactionRung {
+        if self.total > 1 && self.ride.is_none() {
+            CompactionRung::ChunkedSummary
+        } else {
+            CompactionRung::ModelSummary
+        }
+    }
+
+    /// Returns the next request: for the sections that the last answer lacks, otherwise for the next piece; `None` once
+    /// everything is summarised.
+    pub(super) fn next_request(&self) -> Option<ModelRequest> {
+        let request = self.piece_request()?;
+        match &self.draft {
+            Some(draft) => Some(self.with_draft(request, &draft.said, &draft.lacking)),
+            None => Some(request),
+        }
+    }
+
+    /// Appends the model's answer and what it lacks to the request, so that the provider's cache is used.
+    fn with_draft(&self, mut request: ModelRequest, said: &str, lacking: &[&str]) -> ModelRequest {
+        let answered = Message::new(Role::Assistant, vec![Part::Text { text: said.to_owned() }]);
+        let asked = Message::user(summary::complete(lacking, self.words_max()));
+        let messages = &mut request.envelope.messages.uncached;
+        messages.extend([answered, asked].map(|message| ContextMessage { entry_id: None, message: Arc::new(message) }));
+        let beside = self.room_beside(self.count(&request) + self.task.counter.request_overhead());
+        let options = &mut request.envelope.options;
+        limit_answer(options, 0, beside);
+        request
+    }
+
+    /// Returns the tokens left in the window besides what is sent, with a tenth reserved for estimation errors.
+    fn room_beside(&self, sent_tokens: u64) -> u64 {
+        (self.task.window_tokens - self.task.window_tokens / 10).saturating_sub(sent_tokens)
+    }
+
+    fn piece_request(&self) -> Option<ModelRequest> {
+        let chunk = self.chunks.front()?;
+        if let Some(ride) = &self.ride {
+            return Some(self.riding_request(ride));
+        }
+        let prompt = self.prompt(chunk);
+        let counter = self.task.counter;
+        let system = summary::system_prompt().to_owned();
+        let beside = |said: u64| self.room_beside(counter.text(&system) + said + counter.request_overhead());
+        // If the known upper bound leaves room for the longest answer, the prompt is not recounted.
+        let known = self.piece_tokens.map(|tokens| beside(tokens + counter.text(&self.prompt(&[]))));
+        let answer = self.answer_tokens_max();
+        let known = known.filter(|beside| *beside >= answer);
+        let beside = known.unwrap_or_else(|| beside(counter.text(&prompt)));
+        // Where a request was refused, its answer may have been what was too much: strict servers count it, too.
+        let most = if self.halvings > 0 { answer.min(self.tokens_max / 2) } else { answer };
+        let room = most.min(beside).max(self.task.summary_tokens_max.min(answer));
+        let message = ContextMessage { entry_id: None, message: Arc::new(Message::user(prompt)) };
+        let mut options = RequestOptions {
+            max_output_tokens: Some(self.task.answer_tokens_max.unwrap_or(room)),
+            ..RequestOptions::default()
+        };
+        limit_answer(&mut options, 0, beside);
+        Some(ModelRequest {
+            model: self.task.model.clone(),
+            purpose: Purpose::Summary,
+            envelope: ContextEnvelope {
+                system: SystemPrompt {
+                    parts: vec![SystemPart { name: "summary".to_owned(), text: system.clone() }],
+                    compiled: system,
+                },
+                tools: Vec::new(),
+                messages: EnvelopeMessages { cached: Vec::new(), uncached: vec![message] },
+                options,
+                meta: EnvelopeMeta::default(),
+            },
+        })
+    }
+
+    fn riding_request(&self, ride: &Ride) -> ModelRequest {
+        let mut request = ride.conversation.clone();
+        request.purpose = Purpose::Summary;
+        let instruction = Arc::new(Message::user(self.riding(ride)));
+        request.envelope.messages.uncached.push(ContextMessage { entry_id: None, message: instruction });
+        request.envelope.options.max_output_tokens = Some(self.answer_tokens_max());
+        let window = self.task.window_tokens;
+        limit_answer(&mut request.envelope.options, self.riding_tokens(ride), window - window / 20);
+        request
+    }
+
+    /// Splits a request that was refused as too large into smaller pieces, with shorter answers, and starts over. A
+    /// window that the refusal named (`window_tokens`) is taken as it is, and what fits it need not be split. Returns
+    /// `false` after enough attempts.
+    pub(super) fn halve(&mut self, window_tokens: Option<u64>) -> bool {
+        if self.halvings == HALVINGS_MAX {
+            return false;
+        }
+        self.halvings += 1;
+        let told = window_tokens.filter(|told| *told < self.task.window_tokens).map(|told| told.max(WINDOW_TOKENS_MIN));
+        match told {
+            Some(told) => {
+                self.task.window_tokens = told;
+                self.tokens_max = self.tokens_max.min(told);
+                self.task.summary_tokens_max = self.task.summary_tokens_max.min(summary_tokens_max(told));
+            }
+            None => self.tokens_max /= 2,
+        }
+        self.draft = None;
+        self.summary.clone_from(&self.first);
+        self.chunk();
+        // A single piece was refused; a single piece would be refused again.
+        told.is_some() || self.total > 1 || self.halve(None)
+    }
+}

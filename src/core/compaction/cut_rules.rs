@@ -1,0 +1,97 @@
+//! Cut rules: what a compaction that was ordered may do, step by step.
+
+use crate::core::{
+    compaction::{
+        cut::{Keep, summary_cut},
+        strategy::{ContextManager, FallbackStep, Planning, share},
+        structure::Structure,
+    },
+    context::{Context, counter::Calibration, node::Node},
+};
+use reseed_protocol::event::CompactionTrigger;
+use std::sync::Arc;
+
+/// A compaction that is to be planned.
+#[derive(Debug, Clone, Copy)]
+pub struct Ordered<'a> {
+    /// The strategy that plans it.
+    pub manager: &'a dyn ContextManager,
+    /// True if the order named the strategy.
+    pub names_strategy: bool,
+    /// The trigger.
+    pub trigger: CompactionTrigger,
+    /// True if the existing summary is to be made again from the original messages.
+    pub is_rebuild: bool,
+    /// The path, from the root or the last compaction to the leaf.
+    pub path: &'a [Arc<Node>],
+    /// What the model sees of it.
+    pub context: &'a Context,
+    /// The count of the next request.
+    pub tokens: u64,
+    /// The model's window.
+    pub window_tokens: u64,
+    /// The window to plan for: smaller than the model's if the provider refused a request as too large.
+    pub planned_window_tokens: u64,
+    /// Estimated tokens of system prompt and tools.
+    pub fixed_tokens: u64,
+    /// Estimated tokens that the summary may take.
+    pub summary_tokens: u64,
+    /// Converts the model's tokens to estimated ones, the unit of cuts.
+    pub calibration: &'a Calibration,
+}
+
+/// The rules by which a deployment's compactions cut.
+pub trait CutRules: std::fmt::Debug + Send + Sync {
+    /// Returns their name. It is part of what a held compaction is stored with, so it never changes.
+    fn name(&self) -> &'static str;
+
+    /// Returns the fallback steps by which a compaction could make room now; none if there is nothing to gain.
+    fn steps(&self, ordered: &Ordered<'_>) -> Vec<FallbackStep>;
+}
+
+/// Ours: the strategy's steps, as far as the order allows them.
+#[derive(Debug)]
+pub struct ByStrategy;
+
+impl CutRules for ByStrategy {
+    fn name(&self) -> &'static str {
+        "Own"
+    }
+
+    fn steps(&self, ordered: &Ordered<'_>) -> Vec<FallbackStep> {
+        let Ordered { manager, context, calibration, summary_tokens, .. } = *ordered;
+        let window = ordered.planned_window_tokens;
+        let structure = Structure::of(context);
+        let target_tokens =
+            calibration.in_estimates(manager.target_tokens(window)).saturating_sub(ordered.fixed_tokens);
+        let keep = Keep {
+            tokens: calibration.in_estimates(manager.keep_tokens(window)),
+            tokens_max: target_tokens.saturating_sub(summary_tokens),
+        };
+        let planning = Planning { context, structure: &structure, keep, target_tokens, summary_tokens };
+        let mut steps = manager.steps(&planning);
+        // With a low threshold a compaction may be due although there is room: then nothing is truncated.
+        let has_room = ordered.trigger == CompactionTrigger::Threshold
+            && manager.summarises()
+            && ordered.tokens <= share(window, manager.options().target);
+        if planning.meets_target() || has_room {
+            // Nothing below the target is dropped without a summary, even if a custom strategy says so.
+            steps.retain(|step| !matches!(step, FallbackStep::Truncate(_)));
+        }
+        if ordered.trigger == CompactionTrigger::Manual && manager.summarises() {
+            // A compaction ordered by a person is a summary, nothing less. If `tool_results` is named, that is done.
+            steps.retain(|step| match step {
+                FallbackStep::Summarise(_) => true,
+                FallbackStep::Clear { any_gain, .. } => ordered.names_strategy && *any_gain,
+                FallbackStep::Truncate(_) => false,
+            });
+        }
+        if ordered.is_rebuild {
+            steps.retain(|step| matches!(step, FallbackStep::Summarise(_)));
+            if steps.is_empty() {
+                steps.extend(summary_cut(context, &structure).map(FallbackStep::Summarise));
+            }
+        }
+        steps
+    }
+}

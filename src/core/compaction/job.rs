@@ -1,0 +1,355 @@
+//! The fallback chain of one compaction.
+
+mod hooked;
+mod outcomes;
+mod sources;
+pub(super) mod stage;
+
+use super::{
+    given::{HookRequests, HookSupply},
+    held::{Basis, Held},
+    order::{Order, Outcome},
+    raw::Raw,
+};
+use crate::core::compaction::ask::{Asking, Task};
+use crate::core::context::seed;
+use crate::core::{
+    compaction::{cut::Cut, strategy::FallbackStep},
+    context::counter::Method,
+    model::{Answer, ModelRequest},
+    prices::Prices,
+    text::files::FileTools,
+    usage::add_usage,
+};
+use reseed_protocol::{
+    EntryId, Message, Timestamp, Usage, UsageSource,
+    entry::{Compaction, CompactionDetails, SummaryForm},
+    event::{CompactionRung, FailedRung},
+};
+use std::{
+    borrow::Cow,
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
+
+/// What a job wants next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// Ask the model.
+    Ask(Box<ModelRequest>),
+    /// Consider this outcome: take it, or reject it with [`Job::refuse`].
+    Offer(Box<Outcome>),
+    /// No step is left.
+    Exhausted,
+}
+
+/// A compaction in progress.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// The order for it.
+    pub order: Order,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// When waiting for the model ends.
+    pub deadline: Timestamp,
+    /// The compaction in effect in the context that was read.
+    pub base: Option<EntryId>,
+    steps: VecDeque<FallbackStep>,
+    /// The messages of the context with their original content and their entries.
+    messages: Vec<(Option<EntryId>, Arc<Message>)>,
+    /// The first entry after the summary and the ones kept one by one: the start of a tail that keeps everything.
+    begins: Option<EntryId>,
+    /// Indexes of messages whose original content is longer than what the context counted: their results were cleared.
+    cleared: HashSet<usize>,
+    /// The method by which the context was counted.
+    context_method: Method,
+    earlier: Option<Compaction>,
+    noted: Option<CompactionDetails>,
+    file_tools: FileTools,
+    task: Task,
+    asks_model: bool,
+    restored_tokens_max: u64,
+    conversation: Option<ModelRequest>,
+    rules: Vec<String>,
+    /// The history from which the summary is rebuilt, if it is.
+    raw: Option<Arc<Raw>>,
+    at: State,
+    failed: Vec<FailedRung>,
+    best: Option<(u64, Box<Outcome>)>,
+    usage: Option<Usage>,
+    /// True if the usage of any answer is unknown.
+    unreported: bool,
+    /// The result of asking the model, until it is read.
+    tried: Option<SummaryAttempt>,
+    prices: Prices,
+    /// What hooks supply.
+    given: HookSupply,
+}
+
+/// The result of asking the model for a summary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SummaryAttempt {
+    /// It wrote one.
+    Summarised,
+    /// It wrote no usable one: the job continues by rule.
+    Failed,
+}
+
+/// The maximum length of a summary by rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// As long as the model's.
+    Full,
+    /// Half of what it replaces: the full one saved too little.
+    Half,
+}
+
+/// The position of a job in the fallback chain.
+#[derive(Debug, Clone)]
+enum State {
+    /// Between two steps.
+    Between,
+    /// The model is summarising what this cut removes.
+    Asking(Box<Asking>, Cut),
+    /// Next: summarise by rule what this cut removes, merged into this text.
+    ByRule(Cut, Option<String>, Extent),
+    /// An outcome is being considered, with the shorter one to try after it.
+    Offered(CompactionRung, Option<(Cut, Option<String>, Extent)>),
+}
+
+impl Job {
+    /// Returns the model that summarises.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        &self.task.model
+    }
+
+    /// Returns the number of summarised pieces, and of all pieces.
+    #[must_use]
+    pub fn progress(&self) -> (u64, u64) {
+        match &self.at {
+            State::Asking(asking, _) => asking.progress(),
+            _ => (0, 1),
+        }
+    }
+
+    /// Returns what the job wants next.
+    #[must_use]
+    pub fn advance(&mut self) -> Next {
+        loop {
+            match std::mem::replace(&mut self.at, State::Between) {
+                State::Between => match self.steps.pop_front().map(|step| (self.given_summary(&step), step)) {
+                    None => return Next::Exhausted,
+                    Some((Some(outcome), _)) => return Next::Offer(Box::new(outcome)),
+                    Some((None, FallbackStep::Clear { results, any_gain })) => {
+                        self.at = State::Offered(CompactionRung::ClearToolResults, None);
+                        return Next::Offer(Box::new(self.clearing(&results, any_gain)));
+                    }
+                    Some((None, FallbackStep::Truncate(cut))) => {
+                        self.at = State::Offered(CompactionRung::Truncate, None);
+                        return Next::Offer(Box::new(self.truncated(&cut)));
+                    }
+                    Some((None, FallbackStep::Summarise(cut))) => {
+                        let previous = self.previous(&cut);
+                        if !self.asks_model {
+                            self.at = State::ByRule(cut, previous, Extent::Full);
+                            continue;
+                        }
+                        let split_turn = cut.turn_prefix.is_some();
+                        let messages = self.taken_out(&cut);
+                        let messages_tokens = self.counted(&cut);
+                        let task = Task { messages, messages_tokens, split_turn, ..self.task.clone() };
+                        let ride = self.ride(&cut);
+                        self.at = State::Asking(Box::new(Asking::stage(task, previous, ride)), cut);
+                    }
+                },
+                State::Asking(asking, cut) => {
+                    if let Some(request) = asking.next_request() {
+                        self.at = State::Asking(asking, cut);
+                        return Next::Ask(Box::new(request));
+                    }
+                    let step = asking.step();
+                    let text = asking.summary.clone().unwrap_or_default();
+                    let outcome = Outcome { form: Some(asking.form), ..self.summarised(&cut, &text, step) };
+                    self.at = State::Offered(step, Some((cut, asking.summary, Extent::Full)));
+                    return Next::Offer(Box::new(outcome));
+                }
+                State::ByRule(cut, previous, extent) => {
+                    let text = self.extract(&cut, previous.as_deref(), extent);
+                    let form = Some(SummaryForm::Sections);
+                    let outcome = Outcome { form, ..self.summarised(&cut, &text, CompactionRung::Extract) };
+                    let shorter = (extent == Extent::Full).then_some((cut, previous, Extent::Half));
+                    self.at = State::Offered(CompactionRung::Extract, shorter);
+                    return Next::Offer(Box::new(outcome));
+                }
+                // Calling advance again without refuse discards the offer.
+                State::Offered(..) => {}
+            }
+        }
+    }
+
+    /// Takes the model's answer to the last request. After an unusable one (cut off, empty, a refusal) the draft is
+    /// used, or a request of its own is made, or everything is extracted by rule, so that a model that cannot summarise
+    /// does not stop the conversation.
+    pub fn take(&mut self, answer: &Answer) {
+        match answer.usage {
+            Some(reported) => {
+                let usage = self.prices.priced(&self.task.model, reported.usage(UsageSource::Reported));
+                self.usage = Some(add_usage(self.usage.take(), &usage));
+            }
+            None => self.unreported = true,
+        }
+        let State::Asking(asking, _) = &mut self.at else { return };
+        match asking.take(answer) {
+            Err(why) => self.fall_back(why),
+            Ok(()) if asking.is_done() => self.tried = Some(SummaryAttempt::Summarised),
+            Ok(()) => {}
+        }
+    }
+
+    /// Returns the result of asking the model, once.
+    pub fn tried(&mut self) -> Option<SummaryAttempt> {
+        self.tried.take()
+    }
+
+    /// Handles a request that was refused as too large, by a server that may have named its window: asks in smaller
+    /// pieces, or not again.
+    pub fn too_large(&mut self, window_tokens: Option<u64>) {
+        if let State::Asking(asking, _) = &mut self.at {
+            let step = asking.step();
+            if asking.settle() {
+                self.tried = asking.is_done().then_some(SummaryAttempt::Summarised);
+                return;
+            }
+            if asking.get_off() || asking.halve(window_tokens) {
+                self.note_failed(step, "context_overflow");
+            } else {
+                self.fall_back("context_overflow");
+            }
+        }
+    }
+
+    /// Asks for the same once more, with room for the model's reasoning: the output limit left none for a summary.
+    /// Returns `false` if there was such room before.
+    pub fn leave_room_for_reasoning(&mut self) -> bool {
+        match &mut self.at {
+            State::Asking(asking, _) => asking.leave_room_for_reasoning(),
+            _ => false,
+        }
+    }
+
+    /// Continues by rule instead of with the model, for this reason.
+    pub fn fall_back(&mut self, why: &str) {
+        if let State::Asking(asking, _) = &mut self.at
+            && asking.settle()
+            && (self.asks_model || asking.next_request().is_none())
+        {
+            // The model's first text is a summary even without the sections that it was asked to add.
+            self.tried = asking.is_done().then_some(SummaryAttempt::Summarised);
+            return;
+        }
+        if let State::Asking(asking, _) = &mut self.at
+            && self.asks_model
+            && asking.get_off()
+        {
+            // What failed within the conversation may work in a request of its own.
+            self.note_failed(CompactionRung::ModelSummary, why);
+            return;
+        }
+        if let State::Asking(asking, cut) = std::mem::replace(&mut self.at, State::Between) {
+            self.note_failed(asking.step(), why);
+            self.tried = Some(SummaryAttempt::Failed);
+            let previous = self.previous(&cut);
+            self.at = State::ByRule(cut, previous, Extent::Full);
+        }
+    }
+
+    /// Returns true if the model has answered, with a summary or not, and is only being asked for missing sections.
+    #[must_use]
+    pub fn is_completing(&self) -> bool {
+        matches!(&self.at, State::Asking(asking, _) if asking.is_completing())
+    }
+
+    /// Returns true if the model has written a summary, and is only being asked for missing sections.
+    #[must_use]
+    pub fn has_draft(&self) -> bool {
+        matches!(&self.at, State::Asking(asking, _) if asking.has_draft())
+    }
+
+    /// Stops asking the model: time is up.
+    pub fn out_of_time(&mut self) {
+        self.asks_model = false;
+        self.fall_back("timeout");
+    }
+
+    /// Rejects an offered outcome that would leave this many tokens.
+    pub fn refuse(&mut self, outcome: Box<Outcome>, why: &str, tokens: u64) {
+        let State::Offered(step, summary) = std::mem::replace(&mut self.at, State::Between) else { return };
+        self.note_failed(step, why);
+        if self.best.as_ref().is_none_or(|(least, _)| tokens < *least) {
+            self.best = Some((tokens, outcome));
+        }
+        if let Some((cut, text, extent)) = summary {
+            self.at = State::ByRule(cut, text, extent);
+        }
+    }
+
+    /// Returns the smallest rejected outcome with the tokens it would leave, listing all failed steps.
+    #[must_use]
+    pub fn best(&mut self) -> Option<(u64, Box<Outcome>)> {
+        let (tokens, mut outcome) = self.best.take()?;
+        outcome.failed = self.failed.clone();
+        outcome.failed.retain(|failed| failed.rung != outcome.rung);
+        Some((tokens, outcome))
+    }
+
+    /// Returns the newest entry that was read.
+    #[must_use]
+    pub fn last_read(&self) -> Option<&EntryId> {
+        self.messages.iter().rev().find_map(|(id, _)| id.as_ref())
+    }
+
+    /// Starts with the cost of a held compaction whose summary this one absorbs. That summary is in no provider's
+    /// cache.
+    pub fn merge(&mut self, held: &Held) {
+        self.usage.clone_from(&held.outcome.usage);
+        self.conversation = None;
+    }
+
+    /// Returns what applying the outcome needs.
+    #[must_use]
+    pub fn basis(&self) -> Basis {
+        Basis {
+            order: self.order.clone(),
+            started_at: self.started_at,
+            ended_at: None,
+            base: self.base.clone(),
+            last_read: self.last_read().cloned(),
+            failed: self.failed.clone(),
+            is_rebuild: self.is_rebuild(),
+            wishes: self.given.wishes.clone(),
+        }
+    }
+
+    /// Returns the steps that failed or saved too little so far.
+    #[must_use]
+    pub fn failed(&self) -> &[FailedRung] {
+        &self.failed
+    }
+
+    fn note_failed(&mut self, step: CompactionRung, why: &str) {
+        self.failed.push(FailedRung { rung: step, reason: why.to_owned() });
+    }
+
+    /// Returns true if it rebuilds the summary: it replaces the existing one and need not save anything.
+    #[must_use]
+    pub fn is_rebuild(&self) -> bool {
+        self.raw.is_some()
+    }
+}
+
+/// Returns a summary message's text without the text around it; a summary from a patch has none.
+pub(crate) fn told_by(message: &Message) -> String {
+    let text = message.text();
+    seed::unseed(&text).map(Cow::into_owned).unwrap_or(text)
+}

@@ -1,0 +1,190 @@
+//! Committing a compaction: one appended entry, if what the compaction has read is still in effect. The entry replaces
+//! exactly what was read and keeps everything appended since.
+
+use crate::{
+    agent_loop::{records::appended, workspace::Workspace},
+    compaction::machine::{Compactor, fail::unused, work::Ready},
+};
+use crate::{
+    compaction::{Basis, Outcome},
+    context::{RequestCount, build::remaining, node::Node},
+    session::{SessionTree, carry::carried_patch},
+};
+use reseed_protocol::{
+    Entry, EntryData, EntryId, ErrorBody, ErrorCode, Role,
+    entry::Compaction,
+    event::{BreakdownChange, ContextCompacted, Event},
+};
+use std::sync::Arc;
+
+impl Compactor {
+    /// Appends the compaction's single entry and ends this loop.
+    ///
+    /// # Errors
+    /// The reason for the failure; the clients were notified.
+    pub(crate) fn commit(&mut self, ws: &mut Workspace, ready: Ready) -> Result<(), ErrorBody> {
+        let Ready { basis, mut outcome, background, waited_since, merged } = ready;
+        if !ws.still_holds(&basis, &outcome) {
+            let message = "what the compaction had read is no longer what the model sees";
+            let error = ErrorBody::new(ErrorCode::CompactionVoid, message);
+            self.compaction_failed(ws, &basis.order, ws.spent(&basis, background, waited_since), error.clone());
+            return Err(error);
+        }
+        ws.keep_what_came(&basis, &mut outcome);
+        // Counted now: instructions, tools, settings and messages may have changed since the job started.
+        let before = ws.count(&ws.context());
+        let entry_id: EntryId = ws.new_id();
+        let (entry, after) = ws.would_be(&basis, &outcome, &entry_id, before.tokens);
+        let is_enough = ws.saves_enough(&basis, before.tokens, after.tokens);
+        if after.tokens >= before.tokens && !(basis.is_rebuild && is_enough) {
+            let message = format!(
+                "the summary would not be smaller than what it replaces: {} tokens before, {} after",
+                before.tokens, after.tokens
+            );
+            let error = ErrorBody::new(ErrorCode::NothingToCompact, message);
+            self.compaction_failed(ws, &basis.order, ws.spent(&basis, background, waited_since), error.clone());
+            return Err(error);
+        }
+        self.carried.breaker.gained(is_enough, after.tokens, ws.window_tokens());
+        if is_enough {
+            // Below this count another compaction could not save enough, even with a threshold of 0, where every
+            // request is above it.
+            let least_gain = crate::compaction::strategy::share(after.tokens, ws.manager().options().min_gain);
+            self.carried.breaker.settle(after.tokens.saturating_add(least_gain));
+        }
+        let turn_id = ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to one decimal")]
+        let reduction_percent = before.tokens.saturating_sub(after.tokens) as f64 * 100.0 / before.tokens as f64;
+        let Outcome { summary, form, rung, failed, first_kept, kept, cleared, usage, retained, .. } = *outcome;
+        let compacted = ContextCompacted {
+            tokens_before: before.tokens,
+            tokens_after: after.tokens,
+            reduction_percent: (reduction_percent * 10.0).round() / 10.0,
+            strategy: basis.order.strategy.unwrap_or(ws.manager().name()).to_owned(),
+            job_id: basis.order.job_id.clone(),
+            command_id: basis.order.command_id.clone(),
+            entry_id,
+            first_kept_entry_id: first_kept,
+            kept_entry_ids: kept,
+            cleared_entry_ids: cleared,
+            trigger: basis.order.trigger,
+            background,
+            rung,
+            failed_rungs: failed,
+            summary,
+            form,
+            generation: ws.generation + 1,
+            duration_ms: basis.duration_ms(ws.now),
+            paused_ms: self.paused_ms(ws, waited_since),
+            summary_usage: usage,
+            cached_tokens_lost: before.cached_tokens,
+            retained,
+            compact_at_tokens: ws.manager().compact_at_tokens(ws.window_tokens()),
+            breakdown: BreakdownChange { before: before.breakdown, after: after.breakdown },
+        };
+        let command_id = basis.order.command_id.clone();
+        let passed_over = ws.session.held.clone().filter(|held| held.job_id != basis.order.job_id && !merged);
+        let events = vec![appended(entry, turn_id, command_id), Event::ContextCompacted(Box::new(compacted))];
+        ws.append(events, Vec::new());
+        if let Some(held) = passed_over {
+            self.tell_dropped(ws, &held, unused("another one was committed"));
+        }
+        ws.hand_over();
+        Ok(())
+    }
+}
+
+impl Workspace {
+    /// Returns true if what a job has read still precedes everything appended since.
+    pub(crate) fn still_holds(&self, basis: &Basis, outcome: &Outcome) -> bool {
+        let path = self.session.tree.path();
+        let has = |id: &EntryId| path.iter().any(|node| node.id() == id);
+        self.compaction_in_effect().map(|(id, _)| id) == basis.base.as_ref()
+            && outcome.first_kept.iter().chain(&outcome.kept).chain(&basis.last_read).all(has)
+            && !self.parts_call_and_result(basis, outcome)
+    }
+
+    /// Returns true if calls that were open when the job read them, and that it removes, got results since: the summary
+    /// has no results for them, and the model would never see them.
+    fn parts_call_and_result(&self, basis: &Basis, outcome: &Outcome) -> bool {
+        let path = self.session.tree.path();
+        let place = |id: &EntryId| path.iter().position(|node| node.id() == id);
+        let Some(read) = basis.last_read.as_ref().and_then(place) else { return false };
+        let said = |node: &Arc<Node>, role: Role| node.message.as_ref().is_some_and(|message| message.role == role);
+        let since = path[read + 1..].iter().take_while(|node| !said(node, Role::Assistant));
+        if !since.into_iter().any(|node| said(node, Role::Tool)) {
+            return false;
+        }
+        let Some(calls) = path[..=read].iter().rposition(|node| said(node, Role::Assistant)) else { return false };
+        let in_tail = outcome.first_kept.as_ref().and_then(place).is_some_and(|first| first <= calls);
+        !in_tail && !path[calls].pinned && !outcome.kept.contains(path[calls].id())
+    }
+
+    /// Keeps what was appended and pinned while the job was running.
+    pub(crate) fn keep_what_came(&self, basis: &Basis, outcome: &mut Outcome) {
+        let path = self.session.tree.path();
+        if outcome.first_kept.is_none() {
+            // Nothing that was read stays in the tail: it starts with what was appended since.
+            let read = basis.last_read.as_ref().and_then(|last| path.iter().rposition(|node| node.id() == last));
+            outcome.first_kept = read.and_then(|at| path.get(at + 1)).map(|node| node.id().clone());
+        }
+        let first = outcome.first_kept.as_ref();
+        let tail = first.and_then(|first| path.iter().position(|node| node.id() == first)).unwrap_or(path.len());
+        let stays = |node: &&Arc<Node>| node.message.is_some() && (node.pinned || outcome.kept.contains(node.id()));
+        outcome.kept = path[..tail].iter().filter(stays).map(|node| node.id().clone()).collect();
+    }
+
+    /// Returns the compaction's entry and the token count of the pending request with it.
+    pub(crate) fn would_be(
+        &self,
+        basis: &Basis,
+        outcome: &Outcome,
+        entry_id: &EntryId,
+        tokens_before: u64,
+    ) -> (Entry, RequestCount) {
+        let mut compaction = Compaction {
+            summary: outcome.summary.clone(),
+            first_kept_entry_id: outcome.first_kept.clone(),
+            kept_entry_ids: outcome.kept.clone(),
+            cleared_entry_ids: outcome.cleared.clone(),
+            tokens_before: self.tokens_before(tokens_before),
+            tokens_after: None,
+            trigger: Some(basis.order.trigger),
+            duration_ms: Some(basis.duration_ms(self.now)),
+            details: Some(outcome.details.clone()),
+            carried_patch: Vec::new(),
+            form: outcome.form,
+            constraints: outcome.constraints.clone(),
+            hook: outcome.hook.clone(),
+            hook_details: outcome.hook_details.clone(),
+            rung: Some(outcome.rung),
+            failed_rungs: outcome.failed.clone(),
+            retained: outcome.retained,
+            summary_usage: outcome.usage.clone(),
+            history_tools: self.searches_once_compacted(),
+        };
+        let entry = |compaction| self.entry(entry_id.clone(), EntryData::Compaction(compaction));
+        let mut tree = self.with_compaction(entry(compaction.clone()), &outcome.cleared);
+        compaction.carried_patch = carried_patch(&self.session.tree, &tree, &compaction);
+        if !compaction.carried_patch.is_empty() {
+            tree = self.with_compaction(entry(compaction.clone()), &outcome.cleared);
+        }
+        let after = self.count_compacted(&tree.context());
+        compaction.tokens_after = Some(after.tokens);
+        (entry(compaction), after)
+    }
+
+    /// Returns the tree with this compaction applied.
+    pub(crate) fn with_compaction(&self, entry: Entry, cleared: &[EntryId]) -> SessionTree {
+        let mut tree = self.session.tree.clone();
+        tree.append(Arc::new(Node::counted(entry, self.prompt.counter())));
+        tree.clear(cleared, self.prompt.counter());
+        tree
+    }
+
+    /// Returns the entry's `tokens_before`.
+    fn tokens_before(&self, counted: u64) -> u64 {
+        let remaining = remaining(self.session.tree.path());
+        self.prompt.counter().tokens_before(counted, &mut remaining.into_iter().map(|(_, node)| &node.entry))
+    }
+}

@@ -1,0 +1,310 @@
+//! Decides what follows when a summary, or a whole compaction, fails.
+//!
+//! | what failed | what follows |
+//! | --- | --- |
+//! | the answer: no usable summary, empty or refused (`on_summary`, `on_summary_fault`) | the next attempt |
+//! | the output limit was reached before any text (`on_summary_fault`) | once: the same with room for reasoning |
+//! | the request was too large (`on_summary_fault`) | the next attempt, in smaller pieces if possible |
+//! | another fault, or the deadline (`on_summary_fault`, `on_compaction_tick`): | |
+//! | – a draft exists, somebody waits, or it is a preview | the next attempt |
+//! | – otherwise | the job ends and can be tried again later |
+//! | every step of the chain (`chain_is_used_up`) | the best rejected outcome is used, if it saves enough |
+//! | the use of an outcome (`commit`, `hold`: what it had read has changed, or it saves nothing) | the job ends |
+//! | a required hook (`compaction_not_inspected` in `hooks`) | the job ends |
+//!
+//! [`Job`] chooses the next attempt (`take`, `too_large`, `fall_back`): the draft, which is an answer that lacks
+//! sections and passes as a summary; then a request of its own if the failed one was part of the conversation; then an
+//! extract by rule. After the deadline nothing more is requested. An outcome that saves too little is refused
+//! (`advance` in `running`), and the chain goes on: a shorter extract, then the strategy's next step.
+//!
+//! A job that ends (`Compactor::fail`), was stopped, or has read what the model no longer sees (`end_running`) leaves
+//! the context unchanged. All clients learn the reason and the cost; of a preview, only the client that asked for it
+//! learns the reason. The circuit breaker counts summaries that failed, and compactions that gained too little. A turn
+//! that waits continues in `continue_without`: it sends its request if that still fits, and fails otherwise.
+//!
+//! The summary of an abandoned branch is `navigation`'s (`on_branch_summary_fault`, `cancel_move`). After an unusable
+//! answer, or a request that was too large, or once the model has answered at all, the move goes on: with a smaller
+//! request, the draft or an extract. After any other fault, or if it is cancelled, the session stays where it is.
+
+use crate::compaction::machine::work::{Advanced, JobPurpose, Running, Source, Spent};
+use crate::{
+    agent_loop::{io::Effect, step::Step, workspace::Workspace},
+    compaction::machine::{Compacting, Compactor},
+};
+use crate::{
+    compaction::{Basis, Held, Job, Order, SummaryAttempt},
+    model::{Answer, ModelFault},
+};
+use reseed_protocol::{
+    ErrorBody, ErrorCode, JobId, Timestamp,
+    event::{CompactionFailed, CompactionRung, CompactionTrigger, Event, FailedRung},
+    reply::Reply,
+};
+
+impl Compacting<'_> {
+    /// Handles the model's answer to a summary request. If it is unusable, the job makes the next attempt.
+    pub(crate) fn on_summary(&mut self, answer: &Answer) {
+        let Some(mut running) = self.compaction.work.take_running() else { return };
+        running.job.take(answer);
+        self.advance_or_continue(running);
+    }
+
+    /// Handles a failed summary request: the job makes the next attempt, or ends and can be tried again later.
+    pub(crate) fn on_summary_fault(&mut self, fault: &ModelFault) {
+        let Some(mut running) = self.compaction.work.take_running() else { return };
+        match fault.code {
+            ErrorCode::ContextOverflow => {
+                let own = *running.job.model() == *self.ws.session.state.model;
+                if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
+                    self.ws.remember_told_window(told);
+                }
+                running.job.too_large(fault.overflow.window_tokens);
+            }
+            ErrorCode::UpstreamEmpty if fault.ran_out && running.job.leave_room_for_reasoning() => {}
+            ErrorCode::UpstreamEmpty => running.job.fall_back("empty"),
+            ErrorCode::ContentFiltered => running.job.fall_back("refused"),
+            code if running.job.has_draft() => running.job.fall_back(code.as_str()),
+            code if running.can_wait() => {
+                self.compaction.carried.breaker.failed(self.ws.now);
+                let mut error = ErrorBody::new(code, fault.message.clone());
+                error.retry_after_ms = fault.retry_after_ms;
+                self.compaction.fail(self.ws, running, error);
+                return;
+            }
+            code => running.job.fall_back(code.as_str()),
+        }
+        self.advance_or_continue(running);
+    }
+
+    /// Stops asking the model if the running job's deadline has passed: the job takes its draft, makes the next
+    /// attempt, or ends and can be tried again later.
+    pub(crate) fn on_compaction_tick(&mut self) {
+        let deadline = self.compaction.deadline().filter(|_| !self.hooks.looks_at_compaction());
+        if deadline.is_none_or(|deadline| deadline > self.ws.now) {
+            return;
+        }
+        let Some(mut running) = self.compaction.work.take_running() else { return };
+        self.ws.push(Effect::CancelModel(running.request));
+        if running.can_wait() && !running.job.has_draft() {
+            self.compaction.carried.breaker.failed(self.ws.now);
+            let message = format!(
+                "the summary was not made within {} ms; see COMPACTION_TIMEOUT_SECS",
+                self.ws.deployment.summaries.timeout_ms
+            );
+            self.compaction.fail(self.ws, running, ErrorBody::new(ErrorCode::UpstreamTimeout, message));
+            return;
+        }
+        running.job.out_of_time();
+        self.advance_or_continue(running);
+    }
+
+    /// Uses the best rejected outcome once no step of the chain is left: the largest saving is better than none. Fails
+    /// the job if it does not save enough. `before` is the context's current token count.
+    pub(crate) fn chain_is_used_up(&mut self, mut running: Running, before: u64) -> Advanced {
+        let best = running.job.best();
+        match best.filter(|(tokens, _)| self.ws.saves_enough(&running.job.basis(), before, *tokens)) {
+            Some((_, outcome)) => self.made(running, outcome),
+            None => {
+                let error = gains_nothing(before, running.job.failed());
+                self.compaction.note_futile(self.ws, &running, before);
+                self.compaction.fail(self.ws, running, error)
+            }
+        }
+    }
+
+    /// Reports the attempt to the circuit breaker and advances the job; continues without it if it fails.
+    fn advance_or_continue(&mut self, mut running: Running) {
+        self.compaction.note_tried(self.ws, &mut running.job);
+        let advanced = self.advance(running);
+        self.continue_if_failed(advanced);
+    }
+
+    /// Continues without the compaction if the job has failed and the session waits for it.
+    pub(crate) fn continue_if_failed(&mut self, advanced: Advanced) {
+        if let Advanced::Failed(trigger, error) = advanced
+            && self.is_waited_for()
+        {
+            self.ws.then(Step::WithoutCompaction(trigger, error));
+        }
+    }
+
+    /// Continues without the compaction: a waiting turn continues if its request still fits. A request that the
+    /// provider refused is not sent again unchanged: its turn fails.
+    pub(crate) fn continue_without(&mut self, trigger: CompactionTrigger, error: ErrorBody) {
+        if self.ws.session.state.turn.is_some() {
+            if trigger == CompactionTrigger::Overflow {
+                self.ws.then(Step::fail_turn(overflow_stays(error)));
+                return;
+            }
+            self.compaction.gave_up = true;
+        }
+        self.ws.then(Step::Proceed);
+    }
+
+    /// Stops the running job or drops its outcome, for a client or because the turn ends. The context is unchanged.
+    /// Returns the job's trigger.
+    pub(crate) fn cancel_running(&mut self) -> Option<CompactionTrigger> {
+        self.end_running(&cancelled())
+    }
+
+    /// Voids the running job or its outcome: what it has read is no longer what the model sees.
+    pub(crate) fn void_running(&mut self, why: &str) {
+        let message = format!("what the compaction had read is no longer what the model sees: {why}");
+        self.end_running(&ErrorBody::new(ErrorCode::CompactionVoid, message));
+    }
+
+    fn end_running(&mut self, error: &ErrorBody) -> Option<CompactionTrigger> {
+        self.compaction.release();
+        self.hooks.cancel_compaction_hooks(self.ws);
+        if let Some(running) = self.compaction.work.take_running() {
+            let background = running.is_in_background();
+            let Running { request, job, purpose, waited_since, source, .. } = running;
+            self.ws.push(Effect::CancelModel(request));
+            match purpose {
+                JobPurpose::Preview(caller) => self.ws.reply(&caller, self.ws.ending_or(error.clone())),
+                JobPurpose::Commit { .. } => {
+                    let spent = self.ws.spent(&job.basis(), background, waited_since);
+                    self.compaction.compaction_failed(self.ws, &job.order, spent, error.clone());
+                }
+            }
+            if source != Source::Seen && error.code == ErrorCode::CompactionCancelled {
+                self.ws.keep_held_as_it_is();
+            }
+            return Some(job.order.trigger);
+        }
+        let ready = self.compaction.work.take_ready()?;
+        if error.code == ErrorCode::CompactionVoid && self.ws.is_held(&ready.basis.order.job_id) {
+            // It stays held and may still be committed; `check_held` decides if it can.
+            return Some(ready.basis.order.trigger);
+        }
+        let spent = self.ws.spent(&ready.basis, ready.background, ready.waited_since);
+        self.compaction.compaction_failed(self.ws, &ready.basis.order, spent, error.clone());
+        Some(ready.basis.order.trigger)
+    }
+}
+
+impl Compactor {
+    /// Reports a summary attempt's outcome to the circuit breaker.
+    pub(crate) fn note_tried(&mut self, ws: &mut Workspace, job: &mut Job) {
+        match job.tried() {
+            Some(SummaryAttempt::Failed) => self.carried.breaker.failed(ws.now),
+            Some(SummaryAttempt::Summarised) => self.carried.breaker.summarised(),
+            None => {}
+        }
+    }
+
+    /// Ends the job without an outcome. A preview's client gets the error as its reply; nothing else waits for it.
+    pub(crate) fn fail(&mut self, ws: &mut Workspace, running: Running, error: ErrorBody) -> Advanced {
+        let background = running.is_in_background();
+        let Running { job, purpose, waited_since, source, .. } = running;
+        if let JobPurpose::Preview(caller) = purpose {
+            ws.reply(&caller, Reply::Error(error));
+            return Advanced::Over;
+        }
+        // Not tried again before the turn is over.
+        self.gave_up |= ws.session.state.turn.is_some();
+        self.compaction_failed(ws, &job.order, ws.spent(&job.basis(), background, waited_since), error.clone());
+        if source != Source::Seen {
+            ws.keep_held_as_it_is();
+        }
+        Advanced::Failed(job.order.trigger, error)
+    }
+
+    /// Tells the circuit breaker that an automatic compaction gained too little.
+    pub(crate) fn note_futile(&mut self, ws: &mut Workspace, running: &Running, tokens: u64) {
+        if matches!(running.purpose, JobPurpose::Commit { .. })
+            && running.job.order.trigger != CompactionTrigger::Manual
+        {
+            self.carried.breaker.gained(false, tokens, ws.window_tokens());
+        }
+    }
+
+    /// Records and reports a failed compaction. Drops the held compaction and the preview of the same job: a compaction
+    /// reported as failed must never be committed.
+    pub(crate) fn compaction_failed(&mut self, ws: &mut Workspace, order: &Order, mut spent: Spent, error: ErrorBody) {
+        if ws.is_held(&order.job_id) {
+            spent.unused = ws.session.held.as_ref().and_then(|held| held.outcome.usage.clone());
+        }
+        let _ = self.carried.preview.take_if(|prepared| *prepared.id() == order.job_id);
+        let failed = CompactionFailed {
+            job_id: order.job_id.clone(),
+            command_id: order.command_id.clone(),
+            trigger: Some(order.trigger),
+            background: spent.background,
+            failed_rungs: spent.failed,
+            duration_ms: spent.duration_ms,
+            paused_ms: spent.paused_ms.saturating_add(std::mem::take(&mut self.carried.waited_behind_ms)),
+            summary_usage: spent.unused,
+            error,
+        };
+        ws.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
+    }
+
+    /// Reports that a held compaction is dropped unused.
+    pub(crate) fn tell_dropped(&mut self, ws: &mut Workspace, held: &Held, error: ErrorBody) {
+        let basis = held.basis();
+        let spent = Spent { unused: held.outcome.usage.clone(), ..ws.spent(&basis, true, None) };
+        self.compaction_failed(ws, &basis.order, spent, error);
+    }
+
+    /// Reports that a held compaction with an unreadable record is dropped.
+    pub(crate) fn tell_unreadable(&mut self, ws: &mut Workspace, job_id: JobId, error: ErrorBody) {
+        let order = Order::automatic(job_id, ws.manager().trigger());
+        let spent = Spent { background: true, ..Spent::default() };
+        self.compaction_failed(ws, &order, spent, error);
+    }
+
+    /// Cancels an ordered compaction before it starts.
+    pub(crate) fn cancel_ordered(&mut self, ws: &mut Workspace) {
+        if let Some(order) = self.work.take_ordered() {
+            self.compaction_failed(ws, &order, Spent::default(), cancelled());
+        }
+    }
+}
+
+impl Workspace {
+    /// Returns what a compaction has cost so far.
+    pub(crate) fn spent(&self, basis: &Basis, background: bool, waited_since: Option<Timestamp>) -> Spent {
+        Spent {
+            background,
+            duration_ms: basis.duration_ms(self.now),
+            paused_ms: waited_since.map_or(0, |since| self.now.millis_since(since)),
+            failed: basis.failed.clone(),
+            unused: None,
+        }
+    }
+}
+
+/// Returns the error for a held compaction that is dropped unused.
+pub(crate) fn unused(why: &str) -> ErrorBody {
+    let message = format!("the prepared compaction was discarded: {why}; the context is unchanged");
+    ErrorBody::new(ErrorCode::CompactionVoid, message)
+}
+
+pub(crate) fn cancelled() -> ErrorBody {
+    ErrorBody::new(ErrorCode::CompactionCancelled, "the compaction was cancelled; the context is unchanged")
+}
+
+/// Returns the error for a compaction that saves nothing, in plain words; the details list the failed steps.
+pub(crate) fn gains_nothing(tokens: u64, failed: &[FailedRung]) -> ErrorBody {
+    // A step that saves too little is not the model's fault.
+    let is_fault = |failed: &&FailedRung| !matches!(&*failed.reason, "not_smaller" | "too_little");
+    let model_failed = failed
+        .iter()
+        .filter(is_fault)
+        .any(|failed| matches!(failed.rung, CompactionRung::ModelSummary | CompactionRung::ChunkedSummary));
+    let why = if model_failed {
+        "the model did not give a usable summary, and shortening without the model would not reduce them"
+    } else {
+        "a summary would not reduce them"
+    };
+    let message = format!("the conversation has about {tokens} tokens, and {why}; nothing was changed");
+    let details = serde_json::json!({ "tokens": tokens, "failedRungs": failed });
+    ErrorBody::new(ErrorCode::NothingToCompact, message).with_details(details)
+}
+
+/// Returns the turn's error after the provider refused its request as too large and the compaction failed too.
+fn overflow_stays(error: ErrorBody) -> ErrorBody {
+    let message = format!("the request does not fit into the model's window, and compacting failed: {}", error.message);
+    ErrorBody { message, ..error }
+}

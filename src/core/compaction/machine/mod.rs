@@ -1,0 +1,225 @@
+//! The compaction machine: decides when to compact, runs the job, holds the outcome until it is due, and commits it.
+//!
+//! Inputs: the model's summary or its failure; the commands `start_compaction`, `preview_compaction`,
+//! `cancel_compaction`, `undo_compaction`, `pin_entry` and `unpin_entry`; a turn that needs room; an event that voids
+//! what a job has read; the decision of `before_compaction` hooks; the steps `PrepareIdle`, `WithoutCompaction`,
+//! `CheckHeld` and `CompactionTick`.
+//!
+//! Outputs: the effects that call the model and cancel the call, and `Reseed` after a commit; the compaction as an
+//! entry, the held compaction in the session's state, `compaction_failed`, progress and previews; the steps `Ask` (the
+//! hooks), `WithoutCompaction`, `EndTurn` and `Proceed`.
+//!
+//! - `plan`: when and how to compact
+//! - `running`: a running compaction, in the background or waited for; `work`: the one in progress, as a value
+//! - `room`: room for a request that would not fit
+//! - `held`: holding a finished compaction until it is due; `commit`: appending it
+//! - `fail`: what follows when a summary, or a whole compaction, fails
+//! - `preview`: showing one before it is committed; `keep`: pins, and undoing a compaction
+//! - `instructions`: what summaries should focus on; `hooks`: hooks before a compaction
+//! - `memory`: what the next loop inherits
+
+pub(crate) mod commit;
+pub(crate) mod fail;
+pub(crate) mod held;
+pub(crate) mod hooks;
+pub(crate) mod instructions;
+pub(crate) mod keep;
+pub(crate) mod memory;
+pub(crate) mod plan;
+pub(crate) mod preview;
+pub(crate) mod room;
+pub(crate) mod running;
+pub(crate) mod work;
+
+use crate::{
+    agent_loop::{hooks::Hooks, step::Step, workspace::Workspace},
+    compaction::machine::work::{Ready, Running},
+};
+use crate::{compaction::Order, context::RequestCount};
+use memory::CompactionMemory;
+use reseed_protocol::{
+    CommandId, EntryId, JobId, Timestamp,
+    context::{Breaker, BreakerReason, ContextInfo},
+};
+use work::Work;
+
+/// The compaction in progress, and what was learnt from earlier ones.
+#[derive(Debug)]
+pub(crate) struct Compactor {
+    carried: CompactionMemory,
+    work: Work,
+    /// True if a compaction failed in this turn. It is not tried again before the turn is over, so that a summary that
+    /// always fails is not requested before every round of tools.
+    gave_up: bool,
+    /// True while the session waits for the running job.
+    awaited: bool,
+}
+
+/// The compaction machine at work, with what it reaches besides itself.
+#[derive(Debug)]
+pub(crate) struct Compacting<'a> {
+    pub(crate) compaction: &'a mut Compactor,
+    pub(crate) ws: &'a mut Workspace,
+    /// The hooks that inspect the running compaction are cancelled with it.
+    pub(crate) hooks: &'a mut Hooks,
+    /// True if the session waits for no other machine.
+    pub(crate) is_free: bool,
+}
+
+impl Compacting<'_> {
+    /// Returns true if the session waits for the running job.
+    fn is_waited_for(&self) -> bool {
+        self.compaction.awaited && !self.ws.is_over()
+    }
+
+    /// Returns true if nothing is running, apart from a compaction in the background.
+    fn is_idle(&self) -> bool {
+        self.is_free && !self.compaction.awaited && !self.ws.is_over()
+    }
+
+    /// Proceeds unless something is under way: what is under way proceeds once it is over.
+    fn proceed_if_idle(&mut self) {
+        if self.is_idle() {
+            self.ws.then(Step::Proceed);
+        }
+    }
+}
+
+impl Compactor {
+    pub(crate) fn new(mut carried: CompactionMemory) -> Self {
+        Self { work: Work::of(carried.ordered.take()), carried, gave_up: false, awaited: false }
+    }
+
+    /// Returns what the next loop inherits.
+    pub(crate) fn into_carried(mut self) -> CompactionMemory {
+        self.carried.ordered = self.work.take_ordered();
+        self.carried
+    }
+
+    /// Returns true if a job is running, waited for or not.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.work.running().is_some()
+    }
+
+    /// Returns true while the session waits for the running job.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited
+    }
+
+    /// Notes that the session waits for the running job no more.
+    pub(crate) fn release(&mut self) {
+        self.awaited = false;
+    }
+
+    /// Returns the running, ordered or ready job.
+    pub(crate) fn job_id(&self) -> Option<&JobId> {
+        match (self.work.running(), self.work.ordered()) {
+            (Some(running), _) => Some(&running.job.order.job_id),
+            (None, Some(order)) => Some(&order.job_id),
+            (None, None) => self.work.ready().map(|ready| &ready.basis.order.job_id),
+        }
+    }
+
+    /// Returns the job that a client's own compaction must not replace: one that was requested or that somebody waits
+    /// for.
+    pub(crate) fn blocking_job(&self) -> Option<&JobId> {
+        match self.work.running() {
+            Some(running) if running.is_in_background() && running.waited_since.is_none() => None,
+            Some(running) => Some(&running.job.order.job_id),
+            None => self.work.ordered().map(|order| &order.job_id),
+        }
+    }
+
+    /// Returns the command that requested the running job as a preview.
+    pub(crate) fn preview_of(&self) -> Option<CommandId> {
+        self.work.running().and_then(Running::preview_of)
+    }
+
+    /// Returns the deadline of the running job; none while its request makes way for others.
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+        self.work.running().filter(|running| !running.makes_way).map(|running| running.job.deadline)
+    }
+
+    /// Returns true if a compaction was ordered and has not started.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.work.ordered().is_some()
+    }
+
+    /// Returns the id of the preview that may be applied.
+    #[cfg(test)]
+    pub(crate) fn preview_id(&self) -> Option<&reseed_protocol::JobId> {
+        self.carried.preview.as_ref().map(|preview| preview.id())
+    }
+
+    /// Returns true if a compaction failed in this turn.
+    pub(crate) fn gave_up(&self) -> bool {
+        self.gave_up
+    }
+
+    /// Resets the failure flag at the end of a turn: the next one may compact again.
+    pub(crate) fn turn_over(&mut self) {
+        self.gave_up = false;
+    }
+
+    /// Notes that a person or a hook declined a compaction at this token count.
+    pub(crate) fn declined(&mut self, tokens: u64) {
+        self.carried.breaker.declined(tokens);
+    }
+
+    /// Drops a ready compaction if it is the held one: whoever ordered it in the running turn finds it still held.
+    pub(crate) fn leave_held(&mut self, ws: &Workspace) {
+        self.work.take_ready_if(|ready| ws.is_held(&ready.basis.order.job_id));
+    }
+
+    /// Returns true if the running job was started in the background.
+    pub(crate) fn is_in_background(&self) -> bool {
+        self.work.running().is_some_and(Running::is_in_background)
+    }
+
+    /// Takes the compaction that waits for a point between two requests.
+    pub(crate) fn take_ready(&mut self) -> Option<Ready> {
+        self.work.take_ready()
+    }
+
+    /// Takes the ordered compaction.
+    pub(crate) fn take_ordered(&mut self) -> Option<Order> {
+        self.work.take_ordered()
+    }
+
+    /// Drops the preview if its last entry is one that `is_read` names.
+    pub(crate) fn drop_preview_if(&mut self, is_read: impl Fn(Option<&EntryId>) -> bool) {
+        let _ = self.carried.preview.take_if(|preview| is_read(preview.basis().last_read.as_ref()));
+    }
+
+    /// Returns true if the last entry of the compaction in progress is one that `is_read` names.
+    pub(crate) fn has_read(&self, is_read: impl Fn(Option<&EntryId>) -> bool) -> bool {
+        let at_work = self.work.running().map(|running| running.job.last_read());
+        at_work.or(self.work.ready().map(|ready| ready.basis.last_read.as_ref())).is_some_and(is_read)
+    }
+
+    /// Returns the state of the circuit breaker for a request of this token count.
+    pub(crate) fn breaker(&self, ws: &Workspace, tokens: u64) -> Option<Breaker> {
+        self.carried.breaker.state(ws.now, tokens, ws.session.state.rest_tokens)
+    }
+
+    /// Returns how full the window is, counted over the next request.
+    pub(crate) fn context_info(&self, ws: &Workspace) -> ContextInfo {
+        let count = ws.count(&ws.context());
+        self.context_info_of(ws, &count, ws.window_tokens())
+    }
+
+    /// Returns how full the window is, with this count of the next request.
+    pub(crate) fn context_info_of(&self, ws: &Workspace, count: &RequestCount, window: u64) -> ContextInfo {
+        ws.context_info_of(count, window, self.breaker(ws, count.tokens))
+    }
+
+    /// Resets the circuit breaker after a change of strategy.
+    pub(crate) fn reset_breaker(&mut self) {
+        self.carried.breaker.reset();
+    }
+
+    /// Returns why the circuit breaker is open, if it is.
+    pub(crate) fn tripped(&self) -> Option<BreakerReason> {
+        self.carried.breaker.tripped()
+    }
+}

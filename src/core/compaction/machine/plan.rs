@@ -1,0 +1,331 @@
+//! Planning: when and how to compact, by the strategy, the circuit breaker and the window.
+
+use crate::compaction::machine::work::{JobPurpose, Need, Source};
+use crate::{agent_loop::workspace::Workspace, compaction::machine::Compacting};
+use crate::{
+    compaction::{
+        Decision, Job, Order, SummaryRequest, Surroundings, Writing,
+        breaker::Permit,
+        cut::Cut,
+        cut_rules::Ordered,
+        strategy::{ContextManager, FallbackStep},
+        summary_tokens_max,
+    },
+    context::{Context, RequestCount, counter::Counter, node::Node},
+    model::{ModelRequest, Purpose},
+    session::SessionTree,
+};
+use reseed_protocol::{
+    EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, UsageSource,
+    entry::{Compaction, CompactionDetails},
+    event::CompactionTrigger,
+};
+use std::sync::Arc;
+
+impl Compacting<'_> {
+    /// Prepares a compaction before a request that is near the trigger or above it (`is_due`), unless one is in
+    /// progress, the breaker is open, or the held one is good enough.
+    pub(crate) fn prepare(&mut self, count: &RequestCount, is_due: bool) {
+        if self.compaction.work.running().is_some()
+            || self.compaction.work.ready().is_some()
+            || self.compaction.work.ordered().is_some()
+            || self.ws.is_holding()
+            || self.compaction.gave_up
+        {
+            return;
+        }
+        let rest = self.ws.session.state.rest_tokens;
+        if self.compaction.carried.breaker.permit(self.ws.now, count.tokens, rest, false) != Permit::Full {
+            return;
+        }
+        let Some(source) = self.source(is_due) else { return };
+        let order = Order::automatic(self.ws.new_id(), self.ws.manager().trigger());
+        // If nothing can be cut yet, there is nothing to prepare.
+        let _ = self.start_job(order, JobPurpose::Commit { background: true }, true, source);
+    }
+
+    /// Prepares a compaction while nothing is running, as the user reads or types. Commits the held one if the next
+    /// request is already above the trigger.
+    pub(crate) fn prepare_idle(&mut self) {
+        if !self.is_idle() || self.ws.session.state.turn.is_some() {
+            return;
+        }
+        if self.ws.manager().options().background >= 1.0 {
+            return;
+        }
+        let count = self.ws.count(&self.ws.context());
+        match self.ws.manager().before_request(&count, self.ws.window_tokens()) {
+            Decision::Ready | Decision::Warn => {}
+            Decision::Prepare => self.prepare(&count, false),
+            Decision::Due | Decision::Compact => {
+                if !self.commit_held(Need::Due) {
+                    self.prepare(&count, true);
+                }
+            }
+        }
+    }
+
+    /// Stages a compaction and takes its first step.
+    ///
+    /// # Errors
+    /// `nothing_to_compact`, `unknown_strategy`: nothing has changed.
+    pub(crate) fn start_job(
+        &mut self,
+        order: Order,
+        purpose: JobPurpose,
+        asks_model: bool,
+        source: Source,
+    ) -> Result<(), ErrorBody> {
+        let merging = source == Source::Held;
+        let with_held = if merging { self.ws.with_held() } else { None };
+        let tree = with_held.as_ref().unwrap_or(&self.ws.session.tree);
+        let context = tree.context();
+        let mut steps = self.ws.steps(tree, &context, &order)?;
+        if merging {
+            steps.retain(|step| matches!(step, FallbackStep::Summarise(_)));
+        }
+        if steps.is_empty() {
+            if source != Source::Seen {
+                self.ws.keep_held_as_it_is();
+            }
+            return Err(self.ws.nothing_to_compact(&order));
+        }
+        let path = tree.path().to_vec();
+        let mut job = self.ws.stage_job(order, &path, &context, steps, asks_model);
+        if let Some(held) = self.ws.session.held.as_ref().filter(|_| merging) {
+            job.merge(held);
+        }
+        let _ = self.begin(Box::new(job), purpose, source);
+        Ok(())
+    }
+}
+
+impl Workspace {
+    /// Returns the refusal of an order that no step of its strategy could carry out, with the strategy's reason.
+    pub(crate) fn nothing_to_compact(&self, order: &Order) -> ErrorBody {
+        let tokens = self.count(&self.context()).tokens;
+        let other = self.ordered_strategy(order).ok().flatten();
+        let manager: &dyn ContextManager = other.as_deref().unwrap_or(self.manager());
+        let (name, target) = (manager.name(), manager.target_tokens(self.window_tokens()));
+        let why = if manager.summarises() {
+            "too few of them are older than the last turn".to_owned()
+        } else if tokens <= target {
+            format!("the strategy `{name}` removes nothing from a request within its target of {target}")
+        } else {
+            format!("the strategy `{name}` may remove none of them")
+        };
+        let message = format!("the next request has about {tokens} tokens, and {why}");
+        ErrorBody::new(ErrorCode::NothingToCompact, message)
+    }
+
+    /// Checks that an order has something to do.
+    ///
+    /// # Errors
+    /// `nothing_to_compact`, `unknown_strategy`.
+    pub(crate) fn check_worth(&self, order: &Order) -> Result<(), ErrorBody> {
+        let steps = self.steps(&self.session.tree, &self.context(), order)?;
+        if steps.is_empty() { Err(self.nothing_to_compact(order)) } else { Ok(()) }
+    }
+
+    /// Returns the strategy that an order names for itself.
+    ///
+    /// # Errors
+    /// `unknown_strategy`.
+    fn ordered_strategy(&self, order: &Order) -> Result<Option<Box<dyn ContextManager>>, ErrorBody> {
+        let settings = self.session.state.settings.strategy_settings.as_ref();
+        let make = |name| self.deployment.strategies.make(name, settings, &self.strategy_options());
+        order.strategy.map(make).transpose()
+    }
+
+    /// Returns the fallback steps by which a compaction could make room now; none if there is nothing to gain.
+    ///
+    /// # Errors
+    /// `unknown_strategy`.
+    pub(crate) fn steps(
+        &self,
+        tree: &SessionTree,
+        context: &Context,
+        order: &Order,
+    ) -> Result<Vec<FallbackStep>, ErrorBody> {
+        let other = self.ordered_strategy(order)?;
+        let manager: &dyn ContextManager = other.as_deref().unwrap_or(self.manager());
+        let tokens = self.count(context).tokens;
+        Ok(self.deployment.cut_rules.steps(&Ordered {
+            manager,
+            names_strategy: order.strategy.is_some(),
+            trigger: order.trigger,
+            is_rebuild: order.rebuild.is_some(),
+            path: tree.path(),
+            context,
+            tokens,
+            window_tokens: self.window_tokens(),
+            planned_window_tokens: self.planning_window(order.trigger, || tokens),
+            fixed_tokens: self.prompt.fixed().total(),
+            summary_tokens: self.summary_tokens_max() + self.restored_tokens_max(),
+            calibration: self.prompt.calibration(),
+        }))
+    }
+
+    /// Returns the window that a compaction is planned for. A request that the provider refused as too large, or that
+    /// ended without output, was the whole window by itself, whatever we count.
+    pub(crate) fn planning_window(&self, trigger: CompactionTrigger, tokens: impl FnOnce() -> u64) -> u64 {
+        let window = self.window_tokens();
+        if trigger == CompactionTrigger::Overflow { window.min(tokens().max(1)) } else { window }
+    }
+
+    /// Stages the summary of a branch that the session leaves.
+    pub(crate) fn branch_job(&mut self, order: Order, context: &Context, cut: Cut, files: CompactionDetails) -> Job {
+        let summariser = self.summariser();
+        let delimiter = self.new_text();
+        let around = Surroundings { details: Some(files), ..self.surroundings(&summariser, delimiter) };
+        Job::stage(order, None, context, |_| None, vec![FallbackStep::Summarise(cut)], around)
+    }
+
+    fn stage_job(
+        &mut self,
+        order: Order,
+        path: &[Arc<Node>],
+        context: &Context,
+        steps: Vec<FallbackStep>,
+        asks_model: bool,
+    ) -> Job {
+        let delimiter = self.new_text();
+        let summariser = self.summariser();
+        let base = self.compaction_in_effect().map(|(id, _)| id.clone());
+        let said = |node: &Arc<Node>| node.entry.shared_message().cloned();
+        let originals =
+            |id: &EntryId| -> Option<Arc<Message>> { path.iter().find(|node| node.id() == id).and_then(said) };
+        let around = Surroundings {
+            earlier: compaction_in(path).map(|(_, compaction)| compaction),
+            details: Some(noted_in(path)),
+            asks_model,
+            conversation: self.conversation(context),
+            ..self.surroundings(&summariser, delimiter)
+        };
+        Job::stage(order, base, context, originals, steps, around)
+    }
+
+    /// Returns the surroundings that all jobs of this session share: nothing was compacted before, and the model is
+    /// asked for the summary.
+    fn surroundings<'a>(&self, summariser: &'a (String, u64, Counter), delimiter: String) -> Surroundings<'a> {
+        let (model, window_tokens, counter) = summariser;
+        let summaries = &self.deployment.summaries;
+        Surroundings {
+            model,
+            window_tokens: *window_tokens,
+            counter: *counter,
+            counted_by: self.prompt.counter().method(),
+            summary_tokens_max: self.summary_tokens_max(),
+            answer_tokens_max: summaries.answer_tokens_max,
+            reasons: self.reasons(model),
+            earlier: None,
+            details: None,
+            file_tools: self.deployment.file_tools.clone(),
+            now: self.now,
+            deadline: self.now.plus_millis(summaries.timeout_ms),
+            delimiter,
+            asks_model: true,
+            restored_tokens_max: self.restored_tokens_max(),
+            conversation: None,
+            prices: self.deployment.prices.clone(),
+            writing: self.writing(),
+            rules: self.prompt.rules(),
+        }
+    }
+
+    /// Returns the summarising model, its window in estimated tokens, and its counter.
+    pub(crate) fn summariser(&self) -> (String, u64, Counter) {
+        let own = &self.session.state.model;
+        match self.deployment.summaries.model.as_ref().filter(|model| *model != own) {
+            Some(model) => {
+                let counter = self.deployment.counter(model);
+                (model.clone(), self.deployment.windows.tokens(model), counter)
+            }
+            None => (own.clone(), self.prompt.in_estimates(self.window_tokens()), *self.prompt.counter()),
+        }
+    }
+
+    /// Returns the maximum tokens of a summary, in estimated tokens.
+    fn summary_tokens_max(&self) -> u64 {
+        let (_, summariser_window, _) = self.summariser();
+        self.prompt.in_estimates(summary_tokens_max(self.window_tokens().min(summariser_window)))
+    }
+
+    /// Returns the maximum tokens of the facts restored into a summary: a tenth of a compaction's target.
+    fn restored_tokens_max(&self) -> u64 {
+        self.prompt.in_estimates(self.manager().target_tokens(self.window_tokens()) / 10)
+    }
+
+    /// Returns the conversation's own request, if its model summarises as a continuation of it.
+    fn conversation(&self, context: &Context) -> Option<ModelRequest> {
+        let summaries = &self.deployment.summaries;
+        let own = summaries.model.as_ref().is_none_or(|model| *model == self.session.state.model);
+        let rides = match summaries.request {
+            SummaryRequest::Auto => self.was_cached(),
+            SummaryRequest::CachedPrefix => true,
+            SummaryRequest::Quoted => false,
+        };
+        (own && rides).then(|| ModelRequest {
+            model: self.session.state.model.clone(),
+            envelope: self.envelope(context, self.prompt.estimate(context), 0),
+            purpose: Purpose::Turn,
+        })
+    }
+
+    /// Returns true if the provider reported tokens from its cache for an answer of the session's model on this path.
+    fn was_cached(&self) -> bool {
+        let model = &self.session.state.model;
+        self.session.tree.path().iter().rev().filter_map(|node| node.entry.message()).any(|message| {
+            let cached = message
+                .usage
+                .as_ref()
+                .is_some_and(|usage| usage.source == UsageSource::Reported && usage.cached_tokens > 0);
+            cached && message.model.as_ref() == Some(model)
+        })
+    }
+
+    /// Returns true if this model has reasoned in an answer on this path.
+    fn reasons(&self, model: &str) -> bool {
+        self.session.tree.path().iter().rev().filter_map(|node| node.entry.message()).any(|message| {
+            let counted =
+                message.usage.as_ref().and_then(|usage| usage.reasoning_tokens).is_some_and(|tokens| tokens > 0);
+            let shown = || message.content.iter().any(|part| matches!(part, Part::Reasoning { .. }));
+            message.model.as_deref() == Some(model) && (counted || shown())
+        })
+    }
+
+    /// Returns how this session's summaries are written.
+    pub(crate) fn writing(&self) -> Writing {
+        Writing { kind: self.manager().options().summary_kind, ..self.deployment.summaries.writing.clone() }
+    }
+
+    /// Returns the compaction that decides what the model sees.
+    pub(crate) fn compaction_in_effect(&self) -> Option<(&EntryId, &Compaction)> {
+        compaction_in(self.session.tree.path())
+    }
+}
+
+/// Returns the compaction that decides what the model sees of this path.
+fn compaction_in(path: &[Arc<Node>]) -> Option<(&EntryId, &Compaction)> {
+    path.iter().rev().find_map(|node| node.compaction().map(|compaction| (node.id(), compaction)))
+}
+
+/// Returns the files noted by the newest compaction of a path and by the branch summaries since.
+fn noted_in(path: &[Arc<Node>]) -> CompactionDetails {
+    let mut noted = CompactionDetails::default();
+    for node in path.iter().rev() {
+        let is_compaction = matches!(node.entry.data, EntryData::Compaction(_));
+        if is_compaction && node.undone {
+            continue;
+        }
+        if let Some(details) = node.entry.data.details() {
+            noted.read_files.extend_from_slice(&details.read_files);
+            noted.modified_files.extend_from_slice(&details.modified_files);
+        }
+        // It includes what earlier compactions noted.
+        if is_compaction {
+            break;
+        }
+    }
+    noted
+}

@@ -1,0 +1,238 @@
+//! A compaction job going down its fallback chain, in the background or waited for.
+//!
+//! One job runs at a time. A background job's outcome is committed at the next point between two requests. What
+//! follows when a step of the chain fails, or the whole chain, is in `fail`.
+
+use crate::compaction::machine::work::{Advanced, JobPurpose, PHASE, Ready, Running, Source, Spent};
+use crate::{
+    agent_loop::{io::RequestId, workspace::Workspace},
+    compaction::machine::{Compacting, Compactor},
+};
+use crate::{
+    compaction::{Basis, Job, Next, Order, Outcome},
+    context::RequestCount,
+    model::ModelRequest,
+};
+use reseed_protocol::{
+    EntryId, Timestamp,
+    event::{CompactionProgress, CompactionRung, CompactionStarted, CompactionTrigger, EphemeralEvent},
+    reply::RunningCompaction,
+};
+
+impl Compacting<'_> {
+    /// Starts the compaction that a client ordered. Returns false if nothing is left to do; the client is notified.
+    pub(crate) fn start_ordered(&mut self, order: Order) -> bool {
+        self.void_running("a compaction that was asked for takes its place");
+        let source = self.source_of(&order);
+        match self.start_job(order.clone(), JobPurpose::Commit { background: false }, true, source) {
+            Ok(()) => self.is_held_up(),
+            Err(error) => {
+                self.compaction.compaction_failed(self.ws, &order, Spent::default(), error);
+                false
+            }
+        }
+    }
+
+    /// Starts a prepared job.
+    pub(crate) fn begin(&mut self, job: Box<Job>, purpose: JobPurpose, source: Source) -> Advanced {
+        if let JobPurpose::Commit { background } = purpose {
+            self.ws.emit(EphemeralEvent::CompactionStarted(CompactionStarted {
+                job_id: job.order.job_id.clone(),
+                trigger: job.order.trigger,
+                background,
+            }));
+        }
+        let mut running = Running { request: RequestId(0), job, purpose, waited_since: None, source, makes_way: false };
+        if !running.is_in_background()
+            && (self.ws.session.state.turn.is_some() || !self.ws.session.state.queue.is_empty())
+        {
+            running.waited_since = Some(self.ws.now);
+        }
+        match self.before_compaction(running) {
+            Some(running) => self.advance(running),
+            None => Advanced::Asked,
+        }
+    }
+
+    /// Advances a job as far as possible without the model.
+    pub(crate) fn advance(&mut self, mut running: Running) -> Advanced {
+        let before = self.ws.count(&self.ws.context());
+        loop {
+            match running.job.advance() {
+                Next::Ask(body) => {
+                    running.request = self.ws.ask_for_summary(&running.job, *body, PHASE, running.can_wait());
+                    running.makes_way = false;
+                    if !running.is_in_background() && !self.ws.is_over() {
+                        self.compaction.awaited = true;
+                    }
+                    self.compaction.work.run(running);
+                    return Advanced::Asked;
+                }
+                Next::Offer(outcome) => match self.ws.judge(&running.job.basis(), &outcome, &before) {
+                    Ok(()) => return self.made(running, outcome),
+                    Err((why, tokens)) => running.job.refuse(outcome, why, tokens),
+                },
+                Next::Exhausted => return self.chain_is_used_up(running, before.tokens),
+            }
+        }
+    }
+
+    /// Uses a job's outcome: shows, holds or commits it.
+    pub(crate) fn made(&mut self, running: Running, outcome: Box<Outcome>) -> Advanced {
+        let background = running.is_in_background();
+        let Running { job, purpose, waited_since, source, .. } = running;
+        let (basis, merges) = (job.basis(), source == Source::Held);
+        if let JobPurpose::Preview(caller) = purpose {
+            self.compaction.show_preview(self.ws, &caller, basis, outcome, merges);
+            return Advanced::Over;
+        }
+        let trigger = basis.order.trigger;
+        if background && !self.is_waited_for() {
+            // Also true for a compaction made from scratch that replaces a held one.
+            let remade = source != Source::Seen || self.ws.session.held.is_some();
+            let outcome = if merges { outcome } else { self.ws.paid_for_both(outcome) };
+            return match self.hold(basis, outcome, remade) {
+                Ok(()) => Advanced::Over,
+                Err(error) => Advanced::Failed(trigger, error),
+            };
+        }
+        let ready = Ready { basis, outcome, background, waited_since, merged: merges };
+        if !self.is_free || self.ws.is_over() {
+            self.compaction.work.wait(ready);
+            return Advanced::Over;
+        }
+        match self.compaction.commit(self.ws, ready) {
+            Ok(()) => Advanced::Over,
+            Err(error) => Advanced::Failed(trigger, error),
+        }
+    }
+}
+
+impl Compactor {
+    /// Returns the running or ordered compaction for a client that joins. Previews are private to their client.
+    pub(crate) fn shown_compaction(&self) -> Option<RunningCompaction> {
+        let of = |order: &Order, phase: &str, background| RunningCompaction {
+            job_id: order.job_id.clone(),
+            phase: phase.to_owned(),
+            background,
+        };
+        if let Some(running) = self.work.running() {
+            let background = !self.awaited;
+            let is_shown = matches!(running.purpose, JobPurpose::Commit { .. });
+            return is_shown.then(|| of(&running.job.order, PHASE, background));
+        }
+        if let Some(ready) = self.work.ready() {
+            return Some(of(&ready.basis.order, "ready", true));
+        }
+        self.work.ordered().map(|order| of(order, "ordered", false))
+    }
+
+    pub(crate) fn is_running(&self, request: RequestId) -> bool {
+        self.work.running().is_some_and(|running| running.request == request)
+    }
+
+    /// Marks the running job as needed by a request that the provider refused: if the job fails, so does the turn.
+    pub(crate) fn overflowed(&mut self) {
+        if let Some(running) = self.work.running_mut() {
+            running.job.order.trigger = CompactionTrigger::Overflow;
+        }
+    }
+
+    /// Notes that the running job's request makes way for others: its time limit stands still.
+    pub(crate) fn makes_way(&mut self) {
+        if let Some(running) = self.work.running_mut() {
+            running.makes_way = true;
+        }
+    }
+
+    /// Notes that the running job's request is asked again: its time limit starts anew.
+    pub(crate) fn is_asked_again(&mut self, ws: &Workspace) {
+        if let Some(running) = self.work.running_mut() {
+            running.makes_way = false;
+            running.job.deadline = ws.now.plus_millis(ws.deployment.summaries.timeout_ms);
+        }
+    }
+
+    /// Notes that a turn's request waited behind the summary of the compaction in progress.
+    pub(crate) fn waited_behind(&mut self, ws: &Workspace, millis: u64) {
+        if self.work.running().is_none() && self.work.ready().is_none() && ws.session.held.is_none() {
+            return;
+        }
+        self.carried.waited_behind_ms = self.carried.waited_behind_ms.saturating_add(millis);
+    }
+
+    /// Returns how long users were paused by a compaction that ends now.
+    pub(crate) fn paused_ms(&mut self, ws: &Workspace, waited_since: Option<Timestamp>) -> u64 {
+        let waited = waited_since.map_or(0, |since| ws.now.millis_since(since));
+        waited.saturating_add(std::mem::take(&mut self.carried.waited_behind_ms))
+    }
+
+    /// Notes that nobody waits for the running job any more.
+    pub(crate) fn wait_no_more(&mut self) {
+        if let Some(running) = self.work.running_mut() {
+            running.waited_since = None;
+        }
+    }
+
+    /// Notes that queued input waits for the running job.
+    pub(crate) fn waits_from_now(&mut self, ws: &mut Workspace) {
+        if let Some(running) = self.work.running_mut().filter(|_| self.awaited) {
+            running.waited_since.get_or_insert(ws.now);
+        }
+    }
+}
+
+impl Workspace {
+    /// Checks that an outcome is good enough; otherwise returns the reason and the tokens that it would leave.
+    fn judge(&self, basis: &Basis, outcome: &Outcome, before: &RequestCount) -> Result<(), (&'static str, u64)> {
+        let entry = "preview".parse::<EntryId>().expect("a word is an id");
+        let after = self.would_be(basis, outcome, &entry, before.tokens).1.tokens;
+        if outcome.rung == CompactionRung::HookSummary {
+            // A hook's summary is final: it is refused only if it saves nothing.
+            return if after < before.tokens { Ok(()) } else { Err(("not_smaller", after)) };
+        }
+        if !self.saves_enough(basis, before.tokens, after) {
+            let why = if after >= before.tokens { "not_smaller" } else { "too_little" };
+            return Err((why, after));
+        }
+        let window = self.planning_window(basis.order.trigger, || before.tokens);
+        if outcome.any_gain || basis.order.trigger == CompactionTrigger::Manual || self.reaches(outcome, after, window)
+        {
+            return Ok(());
+        }
+        Err(("too_little", after))
+    }
+
+    /// Returns true if an outcome that leaves `after` tokens reaches the target, or the most that its cut allows.
+    pub(crate) fn reaches(&self, outcome: &Outcome, after: u64, window_tokens: u64) -> bool {
+        let target = self.manager().target_tokens(window_tokens);
+        let fixed = self.prompt.fixed().total() + self.added_once_compacted();
+        let least = self.prompt.in_tokens(fixed + outcome.allowed_tokens);
+        outcome.allowed_tokens > 0 && after <= least || after <= target
+    }
+
+    /// Returns true if the saving reaches the minimum. A rebuilt summary may save nothing, but it may enlarge the
+    /// context only up to the target.
+    pub(crate) fn saves_enough(&self, basis: &Basis, before: u64, after: u64) -> bool {
+        let fits = || after <= before.max(self.manager().target_tokens(self.window_tokens()));
+        self.is_gain(before, after) || basis.is_rebuild && fits()
+    }
+
+    fn is_gain(&self, before: u64, after: u64) -> bool {
+        let least = crate::compaction::strategy::share(before, self.manager().options().min_gain).max(1);
+        after.saturating_add(least) <= before
+    }
+
+    /// Requests a job's next summary and reports its progress. If nobody waits for it, it makes way for users' requests
+    /// where the model server works on one at a time.
+    pub(crate) fn ask_for_summary(&mut self, job: &Job, body: ModelRequest, phase: &str, makes_way: bool) -> RequestId {
+        let (done, total) = job.progress();
+        self.emit(EphemeralEvent::CompactionProgress(CompactionProgress {
+            job_id: job.order.job_id.clone(),
+            phase: phase.to_owned(),
+            done,
+            total,
+        }));
+        self.call_for_summary(body, makes_way)
+    }
+}

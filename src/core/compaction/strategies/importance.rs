@@ -1,0 +1,140 @@
+//! `importance`: removes what matters least first, wherever it is.
+
+mod score;
+
+use crate::core::compaction::{
+    ContextManager,
+    cut::{Cut, cut_units, find_cut, last_turn_cut, must_stay},
+    strategy::{FallbackStep, Options, Planning, Setting},
+};
+use score::scores;
+use std::cmp::Reverse;
+
+/// Maximum older units kept one by one: the compaction's entry names each, and opening the session looks each up.
+const KEPT_UNITS_MAX: usize = 100;
+
+/// Keeps the newest messages up to the budget, then the most important older ones while the target has room. What is
+/// removed is summarised, or dropped if `summarise` is off.
+#[derive(Debug, Clone)]
+pub struct Importance {
+    options: Options,
+}
+
+impl Importance {
+    /// Creates the strategy with these settings.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self { options }
+    }
+}
+
+impl ContextManager for Importance {
+    fn name(&self) -> &'static str {
+        "importance"
+    }
+
+    fn about(&self) -> &'static str {
+        "Removes what matters least first, wherever it is."
+    }
+
+    fn reads(&self) -> &'static [Setting] {
+        &[
+            Setting::Threshold,
+            Setting::Target,
+            Setting::Summarise,
+            Setting::KeepRecentTokens,
+            Setting::Background,
+            Setting::SummaryKind,
+            Setting::MinGain,
+            Setting::ReserveTokens,
+        ]
+    }
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn summarises(&self) -> bool {
+        self.options.summarise
+    }
+
+    fn steps(&self, planning: &Planning<'_>) -> Vec<FallbackStep> {
+        let (context, structure) = (planning.context, planning.structure);
+        let (first, last) = if self.options.summarise {
+            // If everything fits, a requested summary covers what other strategies would summarise.
+            let scores = scores(context, structure);
+            let kept = choose(planning, &scores, planning.keep.tokens, planning.keep.tokens_max).kept;
+            let cut = cut_units(context, structure, &kept)
+                .or_else(|| find_cut(context, structure, planning.keep))
+                .or_else(|| last_turn_cut(context, structure));
+            (cut.map(FallbackStep::Summarise), planning.oldest_out().map(FallbackStep::Truncate))
+        } else {
+            let cut = if planning.meets_target() { None } else { least_important(planning) };
+            (cut.map(FallbackStep::Truncate), None)
+        };
+        first.into_iter().chain(last).collect()
+    }
+}
+
+/// Drops what matters least until the target is met.
+fn least_important(planning: &Planning<'_>) -> Option<Cut> {
+    let Planning { context, structure, keep, .. } = *planning;
+    let scores = scores(context, structure);
+    let tokens_max = planning.room_without_summary();
+    let mut tail_tokens_max = keep.tokens;
+    loop {
+        let chosen = choose(planning, &scores, tail_tokens_max, tokens_max);
+        // If more single units would fit than may be named, the tail grows into the remaining room.
+        if !chosen.is_capped || tail_tokens_max >= tokens_max {
+            return cut_units(context, structure, &chosen.kept);
+        }
+        tail_tokens_max = tail_tokens_max.saturating_mul(2).max(tail_tokens_max + chosen.room);
+    }
+}
+
+/// The units that stay, one flag each.
+struct Chosen {
+    kept: Vec<bool>,
+    /// Unused tokens of the budget.
+    room: u64,
+    /// True if more units would fit than may be kept one by one.
+    is_capped: bool,
+}
+
+/// Keeps a tail of about `tail_tokens_max`, then the most important older units.
+fn choose(planning: &Planning<'_>, scores: &[i64], tail_tokens_max: u64, tokens_max: u64) -> Chosen {
+    let Planning { context, structure, .. } = *planning;
+    let units = &structure.units;
+    let mut kept = must_stay(context, structure);
+    let stays: u64 = units.iter().zip(&kept).filter(|(_, stays)| **stays).map(|(unit, _)| unit.tokens).sum();
+    let mut room = tokens_max.saturating_sub(stays);
+    // The newest messages belong together, whatever they say.
+    let mut tail = units.len();
+    let mut tail_tokens = 0;
+    for at in (0..units.len()).rev() {
+        let cost = if kept[at] { 0 } else { units[at].tokens };
+        tail_tokens += units[at].tokens;
+        if cost > room || tail_tokens > tail_tokens_max {
+            break;
+        }
+        room -= cost;
+        kept[at] = true;
+        tail = at;
+    }
+    let mut older: Vec<usize> = (0..tail).filter(|at| !kept[*at]).collect();
+    // Among equals the newer one.
+    older.sort_unstable_by_key(|at| Reverse((scores[*at], *at)));
+    let mut chosen = 0;
+    for at in older {
+        if units[at].tokens > room {
+            continue;
+        }
+        if chosen == KEPT_UNITS_MAX {
+            return Chosen { kept, room, is_capped: true };
+        }
+        room -= units[at].tokens;
+        kept[at] = true;
+        chosen += 1;
+    }
+    Chosen { kept, room, is_capped: false }
+}
