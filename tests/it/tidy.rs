@@ -372,18 +372,6 @@ fn each_rule_catches_what_it_is_for_and_nothing_else() {
             "#[cfg(test)]\nmod tests { use crate::session::Node; }\nuse crate::sessions;",
             0,
         ),
-        (
-            core_rooms,
-            "src/core/compaction/extract/a.rs",
-            "use crate::core::context::{summary::Sections, text::Words};",
-            1,
-        ),
-        (
-            core_rooms,
-            "src/core/compaction/summary/a.rs",
-            "use crate::core::context::{extract::extract, text::Words};",
-            0,
-        ),
         (core_rooms, "src/core/compaction/a.rs", "use crate::core::{agent_loop::Step, context::Context};", 1),
         (core_rooms, "src/core/compaction/machine/a.rs", "use crate::agent_loop::{step::Step, kernel::b};", 1),
         (core_rooms, "src/core/session/a.rs", "use super::tree::Node; use crate::core::context::Context;", 0),
