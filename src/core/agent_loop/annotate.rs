@@ -3,7 +3,7 @@
 //! Each becomes the new leaf, like any other entry. None of them is sent to the model.
 
 use crate::agent_loop::checks::{check_custom_type, check_name, check_word};
-use crate::agent_loop::{io::Caller, prompt::info::usage_ratio, records::appended, workspace::Workspace};
+use crate::agent_loop::{io::Caller, ledger::Ledger, prompt::info::usage_ratio, records::appended};
 use reseed_protocol::{
     EntryData, ErrorBody,
     command::{AppendCustom, SetLabel, SetModel},
@@ -15,7 +15,7 @@ use reseed_protocol::{
 /// The reasoning level recorded when the choice is left to the provider.
 const DEFAULT_LEVEL: &str = "default";
 
-impl Workspace {
+impl Ledger {
     /// Sets the model and its reasoning effort. Returns true if it is another model.
     pub(crate) fn on_set_model(&mut self, caller: &Caller, set: SetModel) -> Result<bool, ErrorBody> {
         for (field, text) in [("model", Some(&set.model)), ("reasoningEffort", set.reasoning_effort.as_ref())] {

@@ -13,7 +13,7 @@
 //! - this file: the kernel. It holds the machines and handles one input after another. `kernel`: what concerns several
 //!   machines, such as commands and the end of a turn
 //! - `turn`, `compaction`, `hooks`, `navigation`: the machines, each in a folder of its own
-//! - `workspace`: the state that the machines share; `annotate`: labels, data and settings that clients write
+//! - `ledger`: the state that the machines share; `annotate`: labels, data and settings that clients write
 //! - `prompt`: the content of the next request and its token count
 //! - `step`: what a machine wants to happen next; `subject`: what hooks are asked about; `seed`: what one loop hands to
 //!   the next; `io`: inputs and effects; `tools`: the tools that a request offers, and how calls are checked against
@@ -27,9 +27,11 @@ pub(crate) mod hooks;
 pub mod io;
 mod kernel;
 pub(crate) mod late;
+pub(crate) mod ledger;
 pub(crate) mod navigation;
 pub(crate) mod prompt;
 pub(crate) mod records;
+pub(crate) mod roster;
 mod seed;
 pub(crate) mod snapshot;
 mod stage;
@@ -37,7 +39,6 @@ pub(crate) mod step;
 pub(crate) mod subject;
 pub(crate) mod tools;
 mod turn;
-pub(crate) mod workspace;
 
 #[cfg(test)]
 mod random_orders;
@@ -59,12 +60,13 @@ pub use tools::{SERVER_TOOLS_MAX, TOOLS_MAX, Tools, check_offers, check_server_t
 use crate::compaction::machine::{Compacting, Compactor};
 use hooks::Hooks;
 use io::Caller;
+use ledger::Ledger;
 use navigation::Navigation;
 use records::session_updated;
+use roster::Roster;
 use stage::Stage;
 use step::Step;
 use turn::Turn;
-use workspace::Workspace;
 
 use crate::session::{Session, SessionState};
 use reseed_protocol::{CallId, Timestamp, event::TurnStatus};
@@ -72,7 +74,8 @@ use reseed_protocol::{CallId, Timestamp, event::TurnStatus};
 /// The loop. See the module documentation.
 #[derive(Debug)]
 pub struct AgentLoop {
-    ws: Workspace,
+    ledger: Ledger,
+    roster: Roster,
     turn: Turn,
     compaction: Compactor,
     hooks: Hooks,
@@ -88,34 +91,40 @@ impl AgentLoop {
             compaction: Compactor::new(std::mem::take(&mut seed.compaction)),
             hooks: Hooks::new(std::mem::take(&mut seed.hooks)),
             navigation: Navigation::default(),
-            ws: Workspace::seeded(generation, seed),
+            roster: std::mem::take(&mut seed.roster),
+            ledger: Ledger::seeded(generation, seed),
         }
     }
 
     /// Returns the seed of the next loop. A change of model changes the counter, so the path is counted again.
     #[must_use]
     pub fn into_seed(self) -> Seed {
-        self.ws.into_seed(self.turn.into_carried(), self.compaction.into_carried(), self.hooks.into_carried())
+        self.ledger.into_seed(
+            self.roster,
+            self.turn.into_carried(),
+            self.compaction.into_carried(),
+            self.hooks.into_carried(),
+        )
     }
 
     /// Takes one input to completion and returns the effects to execute, in order.
     #[must_use]
     pub fn handle(&mut self, now: Timestamp, input: Input) -> Vec<Effect> {
-        self.ws.now = now;
+        self.ledger.now = now;
         // The last one is taken first. What follows from a step is taken before the steps that were queued earlier.
         let mut agenda = vec![Step::CheckHeld, Step::Input(Box::new(input))];
         while let Some(step) = agenda.pop() {
             match step {
                 Step::Input(input) => self.on_input(*input),
                 Step::Command(caller, command) => self.on_command(caller, *command, None),
-                Step::NextInLine => self.hooks.next_in_line(&mut self.ws),
+                Step::NextInLine => self.hooks.next_in_line(&mut self.ledger),
                 Step::AfterInput => self.after_input(),
 
                 Step::Proceed => self.proceed(),
                 Step::Request => self.request(),
                 Step::RequestFailed(failed) => self.on_request_failed(*failed),
                 Step::SendPrepared(prepared) => self.send_prepared(*prepared),
-                Step::Send(context) => self.turn.send(&mut self.ws, &context),
+                Step::Send(context) => self.turn.send(&mut self.ledger, &self.roster, &context),
                 Step::EndTurn(end) => self.finish_turn(*end),
                 Step::Reseed => self.reseed(),
 
@@ -129,18 +138,18 @@ impl AgentLoop {
                 Step::CheckHeld => self.compacting().check_held(),
 
                 Step::CompactionTick => self.compacting().on_compaction_tick(),
-                Step::ToolsTick => self.turn.on_tools_tick(&mut self.ws),
+                Step::ToolsTick => self.turn.on_tools_tick(&mut self.ledger),
             }
-            self.hooks.note_waiting(&mut self.ws);
-            agenda.extend(self.ws.take_steps().rev());
+            self.hooks.note_waiting(&mut self.roster);
+            agenda.extend(self.ledger.take_steps().rev());
         }
-        self.turn.keep_time(&self.ws);
-        self.turn.tell_meter(&mut self.ws, &self.compaction);
-        self.ws.roster.forget_what_is_done(&self.ws.session.state);
+        self.turn.keep_time(&self.ledger);
+        self.turn.tell_meter(&mut self.ledger, &self.compaction);
+        self.roster.forget_what_is_done(&self.ledger.session.state);
         if self.is_idle() {
-            self.ws.free_steps();
+            self.ledger.free_steps();
         }
-        self.ws.take_effects()
+        self.ledger.take_effects()
     }
 
     /// Passes an input to the machine that waits for it.
@@ -148,9 +157,9 @@ impl AgentLoop {
         match (self.stage(), input) {
             (Stage::Done, _) => {}
             (_, Input::Seeded) => {
-                self.ws.then(Step::Proceed);
-                self.ws.then(Step::PrepareIdle);
-                self.ws.then(Step::NextInLine);
+                self.ledger.then(Step::Proceed);
+                self.ledger.then(Step::PrepareIdle);
+                self.ledger.then(Step::NextInLine);
             }
             (_, Input::Recovered) => self.recover(),
             (_, Input::Command { origin, id, fingerprint, command, lookup }) => {
@@ -158,13 +167,13 @@ impl AgentLoop {
                 self.on_command(Caller { origin, id, fingerprint }, *command, lookup);
             }
             (Stage::Asking, Input::Answered { request, answer }) if self.turn.asks(request) => {
-                self.turn.on_answer(&mut self.ws, answer);
+                self.turn.on_answer(&mut self.ledger, &self.roster, answer);
             }
             (Stage::Asking, Input::Failed { request, fault, shown }) if self.turn.asks(request) => {
-                self.turn.on_fault(&mut self.ws, fault, shown);
+                self.turn.on_fault(&mut self.ledger, fault, shown);
             }
             (Stage::Stopping, Input::Cancelled { request, shown }) if self.turn.asks(request) => {
-                self.turn.on_stopped(&mut self.ws, shown);
+                self.turn.on_stopped(&mut self.ledger, shown);
             }
             (_, Input::Answered { request, answer }) if self.compaction.is_running(request) => {
                 self.compacting().on_summary(&answer)
@@ -174,33 +183,35 @@ impl AgentLoop {
             }
             (_, Input::MadeWay { request }) if self.compaction.is_running(request) => self.compaction.makes_way(),
             (_, Input::AskedAgain { request }) if self.compaction.is_running(request) => {
-                self.compaction.is_asked_again(&self.ws);
+                self.compaction.is_asked_again(&self.ledger);
             }
-            (_, Input::WaitedBehindSummary { millis }) => self.compaction.waited_behind(&self.ws, millis),
+            (_, Input::WaitedBehindSummary { millis }) => self.compaction.waited_behind(&self.ledger, millis),
             (Stage::Leaving, Input::Answered { request, answer }) if self.navigation.asks(request) => {
-                let arrival = self.navigation.on_branch_summary(&mut self.ws, &answer);
+                let arrival = self.navigation.on_branch_summary(&mut self.ledger, &answer);
                 self.arrive(arrival);
             }
             (Stage::Leaving, Input::Failed { request, fault, .. }) if self.navigation.asks(request) => {
-                let arrival = self.navigation.on_branch_summary_fault(&mut self.ws, &fault);
+                let arrival = self.navigation.on_branch_summary_fault(&mut self.ledger, &fault);
                 self.arrive(arrival);
             }
             (_, Input::HookAnswered { call_id, answer }) => self.on_hook_answer(&call_id, *answer),
-            (_, Input::HostLeft) => self.ws.roster.host_left(&self.ws.session.state),
-            (_, Input::AskAgain { only_away }) => self.hooks.ask_again(&mut self.ws, only_away),
-            (_, Input::Reconfigured(deployment)) => self.ws.deployment = deployment,
-            (_, Input::ToolsOffered(tools)) => self.ws.offer_tools(tools),
+            (_, Input::HostLeft) => self.roster.host_left(&self.ledger.session.state),
+            (_, Input::AskAgain { only_away }) => self.hooks.ask_again(&mut self.ledger, &self.roster, only_away),
+            (_, Input::Reconfigured(deployment)) => self.ledger.deployment = deployment,
+            (_, Input::ToolsOffered(tools)) => self.ledger.offer_tools(tools),
             (Stage::AwaitingTools, Input::ToolAnswered { call_id, output }) => {
-                self.turn.on_server_result(&mut self.ws, &call_id, output);
+                if let Some(answer) = self.turn.on_server_result(&self.ledger, &call_id, output) {
+                    self.turn.take_answer(&mut self.ledger, &self.roster, answer);
+                }
             }
             (_, Input::ToolProgressed { call_id, message }) => {
-                self.turn.on_server_progress(&mut self.ws, &call_id, message);
+                self.turn.on_server_progress(&mut self.ledger, &call_id, message);
             }
-            (_, Input::HooksOffered(hooks)) => self.hooks.on_hooks_offered(&mut self.ws, hooks),
+            (_, Input::HooksOffered(hooks)) => self.hooks.on_hooks_offered(&mut self.ledger, &mut self.roster, hooks),
             (_, Input::Tick) => self.on_tick(),
             (_, Input::Hold(error)) => self.on_hold(&error),
             (_, Input::Go) => {
-                self.ws.resume();
+                self.ledger.resume();
                 self.proceed_if_idle();
             }
             (_, Input::Stop(error)) => self.on_stop(error, TurnStatus::Interrupted),
@@ -216,7 +227,7 @@ impl AgentLoop {
     ///
     /// Invariant: the session waits for one machine at a time.
     fn stage(&self) -> Stage {
-        if self.ws.is_over() {
+        if self.ledger.is_over() {
             return Stage::Done;
         }
         let waits_for = [
@@ -232,40 +243,40 @@ impl AgentLoop {
     /// Handles a session that was created or read from the store: appends a new session's initial settings, and
     /// interrupts a turn that was running.
     fn recover(&mut self) {
-        if self.ws.session.state.seq == 0 {
-            let SessionState { model, strategy, settings, .. } = (*self.ws.session.state).clone();
+        if self.ledger.session.state.seq == 0 {
+            let SessionState { model, strategy, settings, .. } = (*self.ledger.session.state).clone();
             let founding = session_updated(|updated| {
                 updated.model = Some(model);
                 updated.strategy = Some(strategy);
                 updated.settings = Some(settings);
-                updated.generation = Some(self.ws.generation);
+                updated.generation = Some(self.ledger.generation);
             });
-            self.ws.append(vec![founding], Vec::new());
+            self.ledger.append(vec![founding], Vec::new());
         }
-        self.ws.roster.owe_what_was_kept(&self.ws.session.state);
-        if self.ws.session.state.turn.is_some() {
-            self.ws.drop_unmade_calls();
-            if !self.turn.park(&mut self.ws) {
-                self.ws.then(Step::stop_turn(TurnStatus::Interrupted));
+        self.roster.owe_what_was_kept(&self.ledger.session.state);
+        if self.ledger.session.state.turn.is_some() {
+            self.ledger.drop_unmade_calls();
+            if !self.turn.park(&mut self.ledger) {
+                self.ledger.then(Step::stop_turn(TurnStatus::Interrupted));
             }
         } else {
-            self.ws.then(Step::Proceed);
+            self.ledger.then(Step::Proceed);
         }
     }
 
     /// Returns the compaction machine with what it reaches besides itself.
     fn compacting(&mut self) -> Compacting<'_> {
         let is_free = self.turn.stage().is_none() && !self.hooks.are_awaited() && !self.navigation.is_leaving();
-        let Self { ws, compaction, hooks, .. } = self;
-        Compacting { compaction, ws, hooks, is_free }
+        let Self { ledger, roster, compaction, hooks, .. } = self;
+        Compacting { compaction, ledger, roster, hooks, is_free }
     }
 
     /// Returns when [`Input::Tick`] is due, if ever.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        let tools = self.turn.next_deadline(&self.ws);
+        let tools = self.turn.next_deadline(&self.ledger);
         let compaction = self.compaction.deadline().filter(|_| !self.hooks.looks_at_compaction());
-        let turn = self.turn.over_at(&self.ws);
+        let turn = self.turn.over_at(&self.ledger);
         [tools, compaction, turn, self.hooks.next_hook_deadline()].into_iter().flatten().min()
     }
 
@@ -273,19 +284,19 @@ impl AgentLoop {
     /// seeded with the path read from the store.
     #[must_use]
     pub fn has_stale_path(&self) -> bool {
-        self.navigation.was_pinned_before_move() && self.ws.is_over()
+        self.navigation.was_pinned_before_move() && self.ledger.is_over()
     }
 
     /// Returns the session as this loop knows it.
     #[must_use]
     pub fn session(&self) -> &Session {
-        &self.ws.session
+        &self.ledger.session
     }
 
     /// Returns how many times the session's loop was seeded.
     #[must_use]
     pub fn generation(&self) -> u64 {
-        self.ws.generation
+        self.ledger.generation
     }
 
     /// Returns true if nothing is running or queued: the session may leave memory.
@@ -298,7 +309,7 @@ impl AgentLoop {
     /// memory: the turn goes on when somebody answers.
     #[must_use]
     pub fn is_parked(&self) -> bool {
-        self.turn.is_parked(&self.ws) && !self.compaction.is_at_work() && self.hooks.is_quiet()
+        self.turn.is_parked(&self.ledger) && !self.compaction.is_at_work() && self.hooks.is_quiet()
     }
 
     /// Returns true if this call runs: a sequential one waits until the one before it is over.
@@ -310,38 +321,39 @@ impl AgentLoop {
     /// Returns the tools that requests offer.
     #[must_use]
     pub fn tools(&self) -> &Tools {
-        self.ws.prompt.tools()
+        self.ledger.prompt.tools()
     }
 
     /// Returns true if new input cannot start a turn at once. A background compaction does not prevent it.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        let waits = self.ws.session.state.queue.iter().any(|item| item.after.is_none()) && !self.ws.is_holding();
-        self.stage() != Stage::Idle || self.ws.session.state.turn.is_some() || waits || self.hooks.looks_at_input()
+        let waits =
+            self.ledger.session.state.queue.iter().any(|item| item.after.is_none()) && !self.ledger.is_holding();
+        self.stage() != Stage::Idle || self.ledger.session.state.turn.is_some() || waits || self.hooks.looks_at_input()
     }
 
     /// Handles a clock tick.
     fn on_tick(&mut self) {
-        if self.turn.over_at(&self.ws).is_some_and(|at| at <= self.ws.now) {
+        if self.turn.over_at(&self.ledger).is_some_and(|at| at <= self.ledger.now) {
             self.stop_turn(TurnStatus::Failed);
             return;
         }
-        self.hooks.on_hook_tick(&mut self.ws);
-        self.ws.then(Step::CompactionTick);
-        self.ws.then(Step::ToolsTick);
+        self.hooks.on_hook_tick(&mut self.ledger);
+        self.ledger.then(Step::CompactionTick);
+        self.ledger.then(Step::ToolsTick);
     }
 
     /// Proceeds unless something is under way: what is under way proceeds once it is over.
     fn proceed_if_idle(&mut self) {
         if self.stage() == Stage::Idle {
-            self.ws.then(Step::Proceed);
+            self.ledger.then(Step::Proceed);
         }
     }
 
     /// Continues after an input was accepted, refused or withdrawn.
     fn after_input(&mut self) {
         self.proceed_if_idle();
-        self.ws.then(Step::NextInLine);
+        self.ledger.then(Step::NextInLine);
     }
 
     /// Takes what the tree calls for: a ready or ordered compaction, the next request, or the next input.
@@ -349,7 +361,7 @@ impl AgentLoop {
         self.compaction.release();
         self.turn.tools_are_over();
         if let Some(ready) = self.compaction.take_ready()
-            && self.compaction.commit(&mut self.ws, ready).is_ok()
+            && self.compaction.commit(&mut self.ledger, ready).is_ok()
         {
             return;
         }
@@ -358,29 +370,29 @@ impl AgentLoop {
         {
             return;
         }
-        if self.ws.is_reseed_due() {
-            self.ws.then(Step::Reseed);
+        if self.ledger.is_reseed_due() {
+            self.ledger.then(Step::Reseed);
             return;
         }
-        if self.ws.session.state.turn.is_some() {
-            self.ws.deliver_steered();
-            self.ws.then(Step::Request);
+        if self.ledger.session.state.turn.is_some() {
+            self.ledger.deliver_steered();
+            self.ledger.then(Step::Request);
             return;
         }
-        if self.ws.is_holding() {
+        if self.ledger.is_holding() {
             return;
         }
-        self.ws.deliver_custom();
-        if !self.ws.session.state.queue.is_empty() {
-            self.ws.start_queued();
+        self.ledger.deliver_custom();
+        if !self.ledger.session.state.queue.is_empty() {
+            self.ledger.start_queued(&mut self.roster);
         }
     }
 
     /// Ends this loop; the next one continues.
     fn reseed(&mut self) {
         self.compacting().void_running("another model or strategy was chosen");
-        let generation = Some(self.ws.generation + 1);
-        self.ws.append(vec![records::session_updated(|updated| updated.generation = generation)], Vec::new());
-        self.ws.hand_over();
+        let generation = Some(self.ledger.generation + 1);
+        self.ledger.append(vec![records::session_updated(|updated| updated.generation = generation)], Vec::new());
+        self.ledger.hand_over();
     }
 }

@@ -217,14 +217,14 @@ impl World {
     }
 
     fn context(&self) -> Context {
-        build_context(self.agent.ws.session.tree.path())
+        build_context(self.agent.ledger.session.tree.path())
     }
 
     fn target(&self, strategy: Option<&str>) -> u64 {
-        let deployment = &self.agent.ws.deployment;
-        let name = strategy.unwrap_or(&self.agent.ws.session.state.strategy);
+        let deployment = &self.agent.ledger.deployment;
+        let name = strategy.unwrap_or(&self.agent.ledger.session.state.strategy);
         let manager = deployment.strategies.make(name, None, &deployment.options).unwrap();
-        manager.target_tokens(self.agent.ws.window_tokens())
+        manager.target_tokens(self.agent.ledger.window_tokens())
     }
 }
 

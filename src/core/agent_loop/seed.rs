@@ -2,10 +2,7 @@
 
 use crate::{
     agent_loop::{
-        deployment::Deployment,
-        hooks::{chain::InputChains, roster::Roster},
-        late::EndedCalls,
-        prompt::PromptMemory,
+        deployment::Deployment, hooks::chain::InputChains, late::EndedCalls, prompt::PromptMemory, roster::Roster,
         turn::memory::TurnMemory,
     },
     compaction::machine::memory::CompactionMemory,

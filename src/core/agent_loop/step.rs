@@ -1,7 +1,7 @@
 //! Steps: what should happen next in a loop, once the current step is over.
 //!
 //! A machine does not start another one's work by calling it. It queues the step that should follow
-//! (`Workspace::then`), and the kernel takes the queued steps in that order, each to completion with everything that
+//! (`Ledger::then`), and the kernel takes the queued steps in that order, each to completion with everything that
 //! follows from it.
 
 use crate::agent_loop::{io::Caller, io::Input, subject::Subject};

@@ -1,11 +1,11 @@
 //! A chain: one subject on its way through the hooks of a point, one after the other.
 
-use crate::agent_loop::{deadline::Deadline, hooks::roster::Roster, io::Caller, late::EndedCalls, subject::Subject};
+use crate::agent_loop::{deadline::Deadline, io::Caller, late::EndedCalls, roster::Roster, subject::Subject};
 use crate::hook::{HookFault, HookPlace, HookSpec};
 use reseed_protocol::{
     CallId, CommandId, ErrorCode, Timestamp,
     command::Command,
-    event::CallOutcome,
+    event::{CallOutcome, EphemeralEvent, HookFailed},
     hook::HookCall,
     receipt::{HookOutcome, HookRun},
 };
@@ -80,6 +80,16 @@ impl Open {
             outcome,
             duration_ms: now.millis_since(self.asked_at),
             code,
+        })
+    }
+
+    /// Returns the event that tells clients of the failure.
+    pub(crate) fn failed(&self, fault: &HookFault) -> EphemeralEvent {
+        EphemeralEvent::HookFailed(HookFailed {
+            hook: self.spec.name.clone(),
+            point: self.spec.point,
+            turn_id: self.call.turn_id.clone(),
+            error: fault.error(),
         })
     }
 

@@ -7,7 +7,7 @@
 
 use crate::agent_loop::{
     checks::ANOTHER_ROLE, checks::refused, hooks::Hooks, hooks::chain::Chain, hooks::chain::InLine, io::Caller,
-    step::Step, subject::Subject, subject::input::ProposedInput, workspace::Workspace,
+    ledger::Ledger, roster::Roster, step::Step, subject::Subject, subject::input::ProposedInput,
 };
 use crate::{hook::HookFault, model::is_picture_address};
 use reseed_protocol::{CommandId, ErrorBody, ErrorCode, Part, Role, command::Command, hook::HookAnswer, reply::Reply};
@@ -36,9 +36,9 @@ impl Hooks {
     }
 
     /// Updates the roster with the inputs that are not accepted yet.
-    pub(crate) fn note_waiting(&mut self, ws: &mut Workspace) {
+    pub(crate) fn note_waiting(&self, roster: &mut Roster) {
         let waiting = self.inputs_waiting().cloned().collect();
-        ws.roster.note_waiting(waiting);
+        roster.note_waiting(waiting);
     }
 
     /// Returns the commands of the input being inspected and of those in line behind it.
@@ -48,40 +48,40 @@ impl Hooks {
     }
 
     /// Continues with the commands in line, up to the next one that hooks inspect.
-    pub(crate) fn next_in_line(&mut self, ws: &mut Workspace) {
-        if ws.is_over() || self.looks_at_input() {
+    pub(crate) fn next_in_line(&mut self, ledger: &mut Ledger) {
+        if ledger.is_over() || self.looks_at_input() {
             return;
         }
         let Some(InLine { caller, command }) = self.line.pop_front() else { return };
-        ws.then(Step::Command(caller, Box::new(command)));
-        ws.then(Step::NextInLine);
+        ledger.then(Step::Command(caller, Box::new(command)));
+        ledger.then(Step::NextInLine);
     }
 
     /// Withdraws the input that hooks are inspecting, for the user. The next one in line follows.
-    pub(crate) fn withdraw_input(&mut self, ws: &mut Workspace) {
-        for subject in self.cancel_hooks(ws, |subject| matches!(subject, Subject::Input(_))) {
+    pub(crate) fn withdraw_input(&mut self, ledger: &mut Ledger) {
+        for subject in self.cancel_hooks(ledger, |subject| matches!(subject, Subject::Input(_))) {
             if let Subject::Input(offered) = subject {
                 let message = "cancel_turn withdrew the input while hooks were inspecting it; nothing of it is stored";
-                ws.refuse_input(&offered, ErrorBody::new(ErrorCode::InputCancelled, message));
+                ledger.refuse_input(&offered, ErrorBody::new(ErrorCode::InputCancelled, message));
             }
         }
     }
 
     /// Refuses the input being inspected and everything in line with this error.
-    pub(crate) fn refuse_inputs(&mut self, ws: &mut Workspace, error: &ErrorBody) {
+    pub(crate) fn refuse_inputs(&mut self, ledger: &mut Ledger, error: &ErrorBody) {
         let line = std::mem::take(&mut self.line);
         for waiting in line {
-            ws.reply(&waiting.caller, Reply::Error(error.clone()));
+            ledger.reply(&waiting.caller, Reply::Error(error.clone()));
         }
-        for subject in self.cancel_hooks(ws, |subject| matches!(subject, Subject::Input(_))) {
+        for subject in self.cancel_hooks(ledger, |subject| matches!(subject, Subject::Input(_))) {
             if let Subject::Input(offered) = subject {
-                ws.reply(&offered.caller, Reply::Error(error.clone()));
+                ledger.reply(&offered.caller, Reply::Error(error.clone()));
             }
         }
     }
 }
 
-impl Workspace {
+impl Ledger {
     pub(crate) fn take_input_answer(&self, offered: &mut ProposedInput, answer: HookAnswer) -> Result<bool, HookFault> {
         let Some(message) = answer.message else { return Ok(false) };
         if message.role != Role::User {

@@ -13,21 +13,19 @@
 //!
 //! - `chain`: a subject on its way; `input`: the line of inputs behind the one that hooks inspect
 //! - `request`: the start of a turn, the envelope before and after a request
-//! - `asked`: which hooks are asked; `roster`: including those owed to work started under hooks whose client is gone
+//!
+//! Which hooks are asked is in `roster`.
 //!
 //! Without registered hooks none of this runs, and no value is built for it.
 
-mod asked;
 pub(crate) mod chain;
 pub(crate) mod input;
 mod request;
-pub(crate) mod roster;
 
-use crate::agent_loop::hooks::chain::{Chain, InLine, InputChains, Open};
+use crate::agent_loop::hooks::chain::{Chain, InLine, InputChains};
 use crate::agent_loop::io::{CallHook, Caller, Effect};
 use crate::agent_loop::{
-    deadline::Deadline, records::done, step::Step, subject::Subject, subject::navigation::ProposedMove,
-    workspace::Workspace,
+    ledger::Ledger, records::done, roster::Roster, step::Step, subject::Subject, subject::navigation::ProposedMove,
 };
 use crate::{
     fingerprint::fingerprint_of,
@@ -35,8 +33,8 @@ use crate::{
 };
 use reseed_protocol::{
     CallId, CommandId, ErrorBody, ErrorCode, Timestamp,
-    event::{CallOutcome, EphemeralEvent, HookFailed},
-    hook::{HookAnswer, HookCall, HookEvent, HookResult},
+    event::CallOutcome,
+    hook::{HookAnswer, HookCall, HookResult},
 };
 use std::{collections::VecDeque, sync::Arc};
 
@@ -101,7 +99,7 @@ impl Hooks {
     /// Takes the chain that waited for this answer or failure. Returns `None` if none did, or if its client may return.
     pub(crate) fn hear(
         &mut self,
-        ws: &mut Workspace,
+        ledger: &mut Ledger,
         call_id: &CallId,
         answer: Result<HookAnswer, HookFault>,
     ) -> Option<(Chain, Result<HookAnswer, HookFault>)> {
@@ -119,8 +117,8 @@ impl Hooks {
         {
             let open = &mut self.chains[at].open;
             if open.spec.required {
-                open.leaves(ws.now);
-                if ws.now < open.due() {
+                open.leaves(ledger.now);
+                if ledger.now < open.due() {
                     // The client may return and is then asked again.
                     return None;
                 }
@@ -131,7 +129,7 @@ impl Hooks {
             let is_late = fault.code == ErrorCode::HookTimeout;
             chain
                 .open
-                .note_unanswered(&mut ws.ended, if is_late { CallOutcome::TimedOut } else { CallOutcome::Dropped });
+                .note_unanswered(&mut ledger.ended, if is_late { CallOutcome::TimedOut } else { CallOutcome::Dropped });
         }
         Some((chain, answer))
     }
@@ -142,31 +140,32 @@ impl Hooks {
     /// `unknown_call`; `too_late`.
     pub(crate) fn on_result(
         &self,
-        ws: &mut Workspace,
+        ledger: &mut Ledger,
+        roster: &Roster,
         caller: &Caller,
         result: HookResult,
     ) -> Result<Option<(CallId, HookAnswer)>, ErrorBody> {
         let sent = fingerprint_of(&result);
         let (call_id, answer) = result.into_answer();
         let is_open = self.chains.iter().any(|chain| {
-            chain.call_id() == call_id && chain.open.place == HookPlace::Client && !chain.has_left(&ws.roster)
+            chain.call_id() == call_id && chain.open.place == HookPlace::Client && !chain.has_left(roster)
         });
         if !is_open {
-            if ws.ended.get(&call_id).is_some_and(|(_, answer)| answer == Some(sent)) {
-                ws.reply_duplicate(caller);
+            if ledger.ended.get(&call_id).is_some_and(|(_, answer)| answer == Some(sent)) {
+                ledger.reply_duplicate(caller);
                 return Ok(None);
             }
-            return Err(ws.ended.late_for_hook(&call_id));
+            return Err(ledger.ended.late_for_hook(&call_id));
         }
-        ws.ended.note(call_id.clone(), CallOutcome::Answered, Some(sent));
-        ws.reply(caller, done(None));
+        ledger.ended.note(call_id.clone(), CallOutcome::Answered, Some(sent));
+        ledger.reply(caller, done(None));
         Ok(Some((call_id, answer)))
     }
 
     /// Returns the pending calls to client hooks that the connected client could answer.
-    pub(crate) fn open_client_calls(&self, ws: &Workspace) -> Vec<HookCall> {
+    pub(crate) fn open_client_calls(&self, roster: &Roster) -> Vec<HookCall> {
         let of_client = self.chains.iter().filter(|chain| chain.open.place == HookPlace::Client);
-        let of_client = of_client.filter(|chain| !chain.has_left(&ws.roster));
+        let of_client = of_client.filter(|chain| !chain.has_left(roster));
         of_client
             .map(|chain| HookCall { deadline: Some(chain.open.deadline.at), ..(*chain.open.call).clone() })
             .collect()
@@ -183,44 +182,43 @@ impl Hooks {
     }
 
     /// Replaces the hooks that the host offers.
-    pub(crate) fn on_hooks_offered(&mut self, ws: &mut Workspace, hooks: Arc<[HookSpec]>) {
+    pub(crate) fn on_hooks_offered(&mut self, ledger: &mut Ledger, roster: &mut Roster, hooks: Arc<[HookSpec]>) {
         // Calls in progress continue: the new hooks are called from the next chain on.
-        ws.roster.offer(hooks);
-        ws.keep_hooks_of_work();
-        let gone: Vec<CallId> =
-            self.chains.iter().filter(|chain| chain.has_left(&ws.roster)).map(Chain::call_id).collect();
+        roster.offer(hooks);
+        roster.keep_for_work(ledger);
+        let gone: Vec<CallId> = self.chains.iter().filter(|chain| chain.has_left(roster)).map(Chain::call_id).collect();
         for call_id in gone {
             let fault = HookFault::unavailable("its client no longer offers it");
-            ws.then(Step::HookLate { call_id, is_sent: false, fault });
+            ledger.then(Step::HookLate { call_id, is_sent: false, fault });
         }
     }
 
     /// Sends pending calls to the connected client again, under their ids: all of them, or those whose client was away.
     /// A client that offers a hook takes over the calls of an absent client for it; calls of hooks that it does not
     /// offer are not sent to it.
-    pub(crate) fn ask_again(&mut self, ws: &mut Workspace, only_away: bool) {
+    pub(crate) fn ask_again(&mut self, ledger: &mut Ledger, roster: &Roster, only_away: bool) {
         for chain in &mut self.chains {
             let open = &mut chain.open;
-            let is_offered = ws.roster.is_offered(&open.spec);
+            let is_offered = roster.is_offered(&open.spec);
             if open.place != HookPlace::Client || !is_offered || (only_away && open.away_since.is_none()) {
                 continue;
             }
-            open.returns(ws.now);
+            open.returns(ledger.now);
             open.is_sent = true;
             let call = HookCall { deadline: Some(open.deadline.at), ..(*open.call).clone() };
             let place = HookPlace::Client;
-            ws.push(Effect::CallHook(Box::new(CallHook { place, call, awaited: true })));
+            ledger.push(Effect::CallHook(Box::new(CallHook { place, call, awaited: true })));
         }
     }
 
     /// Handles progress of a client hook: restarts its time limit, up to its hard cap. Returns `None` if no call has
     /// this id.
-    pub(crate) fn on_hook_progress(&mut self, ws: &mut Workspace, call_id: &CallId) -> Option<Timestamp> {
+    pub(crate) fn on_hook_progress(&mut self, ledger: &mut Ledger, call_id: &CallId) -> Option<Timestamp> {
         let of_client = |chain: &&mut Chain| chain.open.place == HookPlace::Client;
         let chain = self.chains.iter_mut().filter(of_client).find(|chain| chain.call_id() == *call_id)?;
         // Progress shows that the client is back.
-        chain.open.returns(ws.now);
-        chain.open.deadline = chain.open.deadline.moved(ws.now);
+        chain.open.returns(ledger.now);
+        chain.open.deadline = chain.open.deadline.moved(ledger.now);
         Some(chain.open.deadline.at)
     }
 
@@ -230,34 +228,34 @@ impl Hooks {
     }
 
     /// Fails the hooks whose deadline has passed.
-    pub(crate) fn on_hook_tick(&mut self, ws: &mut Workspace) {
-        let over = |chain: &&Chain| chain.open.due() <= ws.now;
+    pub(crate) fn on_hook_tick(&mut self, ledger: &mut Ledger) {
+        let over = |chain: &&Chain| chain.open.due() <= ledger.now;
         let told = |chain: &Chain| (chain.call_id(), chain.open.is_sent, chain.open.late());
         let over: Vec<(CallId, bool, HookFault)> = self.chains.iter().filter(over).map(told).collect();
         for (call_id, is_sent, fault) in over {
-            ws.then(Step::HookLate { call_id, is_sent, fault });
+            ledger.then(Step::HookLate { call_id, is_sent, fault });
         }
     }
 
     /// Cancels the chains whose subject matches, and returns their subjects.
-    pub(crate) fn cancel_hooks(&mut self, ws: &mut Workspace, is_such: impl Fn(&Subject) -> bool) -> Vec<Subject> {
+    pub(crate) fn cancel_hooks(&mut self, ledger: &mut Ledger, is_such: impl Fn(&Subject) -> bool) -> Vec<Subject> {
         let (gone, rest) = std::mem::take(&mut self.chains).into_iter().partition(|chain| is_such(&chain.subject));
         self.chains = rest;
         let gone: Vec<Chain> = gone;
         gone.into_iter()
             .map(|chain| {
                 if chain.open.is_sent {
-                    ws.push(Effect::CancelHook(chain.call_id()));
+                    ledger.push(Effect::CancelHook(chain.call_id()));
                 }
-                chain.open.note_unanswered(&mut ws.ended, CallOutcome::Dropped);
+                chain.open.note_unanswered(&mut ledger.ended, CallOutcome::Dropped);
                 chain.subject
             })
             .collect()
     }
 
     /// Cancels the hooks of the running compaction, which ends.
-    pub(crate) fn cancel_compaction_hooks(&mut self, ws: &mut Workspace) {
-        let _ = self.cancel_hooks(ws, |subject| matches!(subject, Subject::Compaction(_)));
+    pub(crate) fn cancel_compaction_hooks(&mut self, ledger: &mut Ledger) {
+        let _ = self.cancel_hooks(ledger, |subject| matches!(subject, Subject::Compaction(_)));
     }
 
     /// Returns the fingerprint of the answer to this call that hooks are inspecting, as the tool gave it.
@@ -277,8 +275,8 @@ impl Hooks {
     }
 
     /// Drops the answers that hooks are still inspecting when the turn ends, and returns their senders with the calls.
-    pub(crate) fn drop_looked_at(&mut self, ws: &mut Workspace) -> Vec<(Caller, CallId)> {
-        let dropped = self.cancel_hooks(ws, |subject| matches!(subject, Subject::Result(_)));
+    pub(crate) fn drop_looked_at(&mut self, ledger: &mut Ledger) -> Vec<(Caller, CallId)> {
+        let dropped = self.cancel_hooks(ledger, |subject| matches!(subject, Subject::Result(_)));
         let caller = |subject| match subject {
             Subject::Result(result) => {
                 let (caller, call) = (result.caller, result.call);
@@ -290,61 +288,15 @@ impl Hooks {
     }
 
     /// Cancels the hooks that the turn or the session is waiting for.
-    pub(crate) fn cancel_awaited(&mut self, ws: &mut Workspace) {
-        for subject in self.cancel_hooks(ws, Subject::is_awaited) {
+    pub(crate) fn cancel_awaited(&mut self, ledger: &mut Ledger) {
+        for subject in self.cancel_hooks(ledger, Subject::is_awaited) {
             match subject {
-                Subject::Calls(calls) => ws.drop_uncalled(*calls),
-                Subject::Navigation(proposed) => ws.stay_here(&proposed),
-                Subject::Input(offered) => ws.refuse_unseen(&offered.caller),
+                Subject::Calls(calls) => ledger.drop_uncalled(*calls),
+                Subject::Navigation(proposed) => ledger.stay_here(&proposed),
+                Subject::Input(offered) => ledger.refuse_unseen(&offered.caller),
                 _ => {}
             }
         }
-    }
-}
-
-impl Workspace {
-    /// Notifies the observing hooks.
-    pub(crate) fn tell_hooks(&mut self, subject: &Subject, event: &HookEvent) {
-        let (point, reason) = subject.point();
-        let observers = self.all_hooks().filter(|(_, spec)| spec.observe && spec.is_asked(point, reason));
-        let observers: Vec<(HookPlace, HookSpec)> = observers.map(|(place, spec)| (place, spec.clone())).collect();
-        for (place, spec) in observers {
-            let _ = self.call_hook(subject, event.clone(), place, &spec, false);
-        }
-    }
-
-    pub(crate) fn call_hook(
-        &mut self,
-        subject: &Subject,
-        event: HookEvent,
-        place: HookPlace,
-        spec: &HookSpec,
-        is_gone: bool,
-    ) -> (HookCall, Deadline) {
-        let timeout_ms = spec.timeout_ms.unwrap_or(self.deployment.hook_timeout_ms);
-        let deadline = Deadline::after(self.now, timeout_ms);
-        let turn = self.session.state.turn.clone();
-        let call = HookCall {
-            call_id: self.new_id(),
-            hook: spec.name.clone(),
-            session_id: self.session.id.clone(),
-            turn_id: turn.filter(|_| subject.is_of_turn()).map(|turn| turn.turn_id.clone()),
-            deadline: (!spec.observe).then_some(deadline.at),
-            event,
-        };
-        if !is_gone {
-            self.push(Effect::CallHook(Box::new(CallHook { place, call: call.clone(), awaited: !spec.observe })));
-        }
-        (call, deadline)
-    }
-
-    pub(crate) fn report_hook(&mut self, open: &Open, fault: &HookFault) {
-        self.emit(EphemeralEvent::HookFailed(HookFailed {
-            hook: open.spec.name.clone(),
-            point: open.spec.point,
-            turn_id: open.call.turn_id.clone(),
-            error: fault.error(),
-        }));
     }
 }
 

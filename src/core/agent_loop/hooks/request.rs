@@ -1,8 +1,8 @@
 //! Hooks around a request: at the start of its turn, and on the envelope before and after.
 
 use crate::agent_loop::checks::{check_custom_type, custom_parts, refused};
-use crate::agent_loop::subject::request::{Ended, Overlay, Start};
-use crate::agent_loop::{records::appended, step::Step, subject::Subject, workspace::Workspace};
+use crate::agent_loop::subject::request::{Overlay, Start};
+use crate::agent_loop::{ledger::Ledger, records::appended, step::Step};
 use crate::{
     context::{
         Context,
@@ -11,10 +11,10 @@ use crate::{
     hook::HookFault,
 };
 use reseed_protocol::{
-    EntryData, EntryId, ErrorBody, ErrorCode, Role, StopReason,
+    EntryData, EntryId, ErrorBody, ErrorCode,
     entry::{Custom, CustomMessage, Kept},
     event::Event,
-    hook::{ContextReason, HookAnswer, HookEvent, HookPoint},
+    hook::HookAnswer,
     patch::{ContextTransform, EphemeralChange, PATCH_VERSION},
 };
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const ENTRY_BYTES_MAX: usize = 64 * 1024;
 /// Maximum bytes of a patch's display for people: a card in a chat.
 const DISPLAY_BYTES_MAX: usize = 64 * 1024;
 
-impl Workspace {
+impl Ledger {
     /// Returns the context as the answer's patch changes it, and the entry of the patch, which applies to every later
     /// request on this branch. Returns `None` if it changes nothing.
     pub(crate) fn take_transform(
@@ -63,7 +63,7 @@ impl Workspace {
             patch: applied.ops,
             display: answer.display,
         };
-        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let turn_id = self.turn_id();
         let id = self.new_id();
         let entry = self.entry(id, EntryData::ContextTransform(Box::new(Kept::Known(transform))));
         Ok(Some((context, appended(entry, turn_id, None))))
@@ -81,7 +81,7 @@ impl Workspace {
         }
         let Overlay { context, changes, base: _ } = overlay;
         self.prompt.keep_added(&changes, &self.context());
-        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let turn_id = self.turn_id();
         let names: Vec<String> = changes.iter().map(|change| change.transformer_name.clone()).collect();
         let mut parent = self.session.state.leaf.clone();
         let events: Vec<Event> = changes
@@ -113,58 +113,6 @@ impl Workspace {
             return;
         }
         self.then(Step::Send(Arc::new(context)));
-    }
-
-    /// Asks the hooks that add to this request alone. Returns true if the request now waits for them.
-    pub(crate) fn before_sending(&mut self, context: &Context) -> bool {
-        let asks = self.has_hooks(HookPoint::Context, Some(ContextReason::Ephemeral));
-        if asks {
-            let overlay = Overlay { context: context.clone(), changes: Vec::new(), base: self.context() };
-            self.then(Step::Ask(Subject::Ephemeral(Box::new(overlay))));
-        } else {
-            self.prompt.forget_added();
-        }
-        asks
-    }
-
-    /// Asks the hooks at the end of a turn. Returns true if the end now waits for them.
-    pub(crate) fn before_the_end(&mut self, finish_reason: StopReason) -> bool {
-        let asks = self.has_hooks(HookPoint::Context, Some(ContextReason::TurnEnd));
-        if asks {
-            self.then(Step::Ask(Subject::TurnEnd(Ended { finish_reason })));
-        }
-        asks
-    }
-
-    pub(crate) fn start_subject(&self) -> Start {
-        let said = self.trailing_input().next_back();
-        let input = said.and_then(|id| {
-            let node = self.session.tree.path().iter().rev().find(|node| *node.id() == id)?;
-            node.message.as_ref().map(|message| message.content.clone())
-        });
-        Start {
-            system_prompt: self.prompt.system_prompt(),
-            input: input.unwrap_or_default(),
-            prompt_by: None,
-            adds: Vec::new(),
-        }
-    }
-
-    /// Returns the user messages since the model's last answer, oldest first.
-    fn trailing_input(&self) -> impl DoubleEndedIterator<Item = EntryId> {
-        let path = self.session.tree.path();
-        let answered = |role: Role| role == Role::Assistant;
-        let since = path.iter().rposition(|node| node.message.as_ref().is_some_and(|message| answered(message.role)));
-        let said = path[since.map_or(0, |at| at + 1)..].iter();
-        let said: Vec<EntryId> = said
-            .filter(|node| node.entry.message().is_some_and(|message| message.role == Role::User))
-            .map(|node| node.id().clone())
-            .collect();
-        said.into_iter()
-    }
-
-    pub(crate) fn context_event(&self, reason: ContextReason, context: &Context) -> HookEvent {
-        HookEvent::Context { reason, envelope: Box::new(self.shown_envelope(context)) }
     }
 
     pub(crate) fn take_start(&mut self, start: &mut Start, hook: &str, answer: HookAnswer) -> Result<bool, HookFault> {
@@ -207,7 +155,7 @@ impl Workspace {
 
     /// Starts the turn as its hooks changed it.
     pub(crate) fn start_as_changed(&mut self, start: Start) {
-        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let turn_id = self.turn_id();
         let mut parent = self.session.state.leaf.clone();
         let mut events = Vec::with_capacity(start.adds.len());
         for data in start.adds {

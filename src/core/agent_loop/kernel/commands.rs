@@ -10,7 +10,8 @@
 
 use crate::{
     agent_loop::{
-        AgentLoop, io::Caller, records::done, stage::Stage, step::Step, subject::navigation::Ask, workspace::Workspace,
+        AgentLoop, io::Caller, ledger::Ledger, records::done, stage::Stage, step::Step, subject::navigation::Ask,
+        turn::Turn,
     },
     compaction::machine::fail::cancelled,
 };
@@ -36,22 +37,22 @@ impl AgentLoop {
         let command = match self.waits_in_line(&caller, command) {
             Ok(None) => return,
             Ok(Some(command)) => command,
-            Err(error) => return self.ws.reply(&caller, Reply::Error(error)),
+            Err(error) => return self.ledger.reply(&caller, Reply::Error(error)),
         };
         let name = command.name();
         let Routed::Session(command) = command.route() else {
             let error = ErrorBody::new(ErrorCode::Internal, format!("`{name}` is not a session command"));
-            return self.ws.reply(&caller, Reply::Error(error));
+            return self.ledger.reply(&caller, Reply::Error(error));
         };
         let refused = match command {
             SessionCommand::UserInput(input) => self.on_user_input(&caller, input, lookup),
             SessionCommand::EditQueue(edit) => {
                 let is_moving = self.meant_for().is_some();
-                self.ws.on_edit_queue(&caller, edit, is_moving).map(|()| self.proceed_if_idle())
+                self.ledger.on_edit_queue(&caller, edit, is_moving).map(|()| self.proceed_if_idle())
             }
             SessionCommand::Navigate(navigate) => self.on_navigate(&caller, navigate, lookup),
-            SessionCommand::SetLabel(set) => self.ws.on_set_label(&caller, set),
-            SessionCommand::AppendCustom(custom) => self.ws.on_append_custom(&caller, custom),
+            SessionCommand::SetLabel(set) => self.ledger.on_set_label(&caller, set),
+            SessionCommand::AppendCustom(custom) => self.ledger.on_append_custom(&caller, custom),
             SessionCommand::AppendCustomMessage(message) => self.on_append_custom_message(&caller, message),
             SessionCommand::CancelTurn(cancel) => self.on_cancel_turn(&caller, &cancel),
             SessionCommand::RetryTurn(retry) => self.on_retry_turn(&caller, &retry),
@@ -66,60 +67,64 @@ impl AgentLoop {
                 Err(self.busy("a compaction is taken back when the session is idle"))
             }
             SessionCommand::UndoCompaction(undo) => self.compacting().on_undo_compaction(&caller, &undo, lookup),
-            SessionCommand::PinEntry(pin) => self.ws.on_pin_entry(&caller, &pin, lookup).map(|()| {
+            SessionCommand::PinEntry(pin) => self.ledger.on_pin_entry(&caller, &pin, lookup).map(|()| {
                 // An input that hooks look at may be meant for another branch, whose path was read with it.
                 self.navigation.pinned(self.leaving_by().is_some() || self.hooks.looks_at_input());
             }),
-            SessionCommand::UnpinEntry(pin) => self.ws.on_unpin_entry(&caller, &pin),
+            SessionCommand::UnpinEntry(pin) => self.ledger.on_unpin_entry(&caller, &pin),
             SessionCommand::SetContextStrategy(set) => self.on_set_strategy(&caller, set),
-            SessionCommand::SetModel(set) => self.ws.on_set_model(&caller, set).map(|is_other| {
+            SessionCommand::SetModel(set) => self.ledger.on_set_model(&caller, set).map(|is_other| {
                 if is_other {
                     self.turn.forget_window();
                 }
                 self.reseed_soon();
             }),
-            SessionCommand::SetOptions(set) => self.ws.on_set_options(&caller, &set),
+            SessionCommand::SetOptions(set) => self.ledger.on_set_options(&caller, &set),
             SessionCommand::SetInstructions(set)
-                if set.instructions.as_ref().is_some_and(|text| !self.ws.fits_as_system_prompt(text)) =>
+                if set.instructions.as_ref().is_some_and(|text| !self.ledger.fits_as_system_prompt(text)) =>
             {
                 let message = "the instructions take more than half of the model's window; shorten them".to_owned();
                 Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("instructions"))
             }
             SessionCommand::SetInstructions(set) => {
-                let mut settings = self.ws.session.state.settings.clone();
+                let mut settings = self.ledger.session.state.settings.clone();
                 settings.instructions = set.instructions;
-                self.ws.update(&caller, Vec::new(), |updated| updated.settings = Some(settings));
-                self.ws.refresh_fixed();
+                self.ledger.update(&caller, Vec::new(), |updated| updated.settings = Some(settings));
+                self.ledger.refresh_fixed();
                 Ok(())
             }
-            SessionCommand::RenameSession(rename) => self.ws.on_rename(&caller, &rename.name),
+            SessionCommand::RenameSession(rename) => self.ledger.on_rename(&caller, &rename.name),
             SessionCommand::GetContextInfo(_) => {
-                let info = Box::new(self.compaction.context_info(&self.ws));
-                self.ws.reply(&caller, Reply::ContextInfo(info));
+                let info = Box::new(self.compaction.context_info(&self.ledger));
+                self.ledger.reply(&caller, Reply::ContextInfo(info));
                 Ok(())
             }
             SessionCommand::GetContext(get) => self.next_request(&get).map(|context| {
-                self.ws.reply(&caller, Reply::Context(Box::new(context)));
+                self.ledger.reply(&caller, Reply::Context(Box::new(context)));
             }),
             SessionCommand::HookResult(result) => self.on_hook_result(&caller, *result),
             SessionCommand::ToolResult(result) => {
                 let inspected = self.hooks.inspected_answer(&result.call_id);
-                self.turn.on_tool_result(&mut self.ws, &caller, result, inspected, lookup)
+                self.turn.on_tool_result(&mut self.ledger, &caller, result, inspected, lookup).map(|answer| {
+                    if let Some(answer) = answer {
+                        self.turn.take_answer(&mut self.ledger, &self.roster, answer);
+                    }
+                })
             }
             SessionCommand::CallProgress(progress) => self.on_call_progress(&caller, progress, lookup),
             SessionCommand::ApprovalResponse(response) => {
-                self.turn.on_approval(&mut self.ws, &caller, response, lookup)
+                self.turn.on_approval(&mut self.ledger, &caller, response, lookup)
             }
             SessionCommand::ListTools(_) => {
-                let tools = self.ws.listed_tools();
-                self.ws.reply(&caller, Reply::Tools(tools));
+                let tools = self.ledger.listed_tools();
+                self.ledger.reply(&caller, Reply::Tools(tools));
                 Ok(())
             }
-            SessionCommand::SetTools(set) => self.ws.on_set_tools(&caller, set),
-            SessionCommand::WithdrawApproval(withdraw) => self.ws.on_withdraw_approval(&caller, &withdraw),
+            SessionCommand::SetTools(set) => self.ledger.on_set_tools(&caller, set),
+            SessionCommand::WithdrawApproval(withdraw) => self.ledger.on_withdraw_approval(&caller, &withdraw),
         };
         if let Err(error) = refused {
-            self.ws.reply(&caller, Reply::Error(error));
+            self.ledger.reply(&caller, Reply::Error(error));
         }
     }
 
@@ -137,16 +142,16 @@ impl AgentLoop {
             waiting.origin = caller.origin;
             return true;
         }
-        self.ws.reply(caller, Reply::Error(ErrorBody::id_reused(&caller.id)));
+        self.ledger.reply(caller, Reply::Error(ErrorBody::id_reused(&caller.id)));
         true
     }
 
     fn on_cancel_turn(&mut self, caller: &Caller, cancel: &CancelTurn) -> Result<(), ErrorBody> {
-        let running = self.ws.session.state.turn.as_ref().map(|turn| &turn.turn_id);
+        let running = self.ledger.session.state.turn.as_ref().map(|turn| &turn.turn_id);
         match (running, &cancel.turn_id) {
             (None, None) if self.hooks.looks_at_input() => {
-                self.ws.remember(caller);
-                self.hooks.withdraw_input(&mut self.ws);
+                self.ledger.remember(caller);
+                self.hooks.withdraw_input(&mut self.ledger);
                 return Ok(());
             }
             (None, _) => return Err(ErrorBody::new(ErrorCode::NoTurn, "no turn is running")),
@@ -156,7 +161,7 @@ impl AgentLoop {
             }
             _ => {}
         }
-        self.ws.remember(caller);
+        self.ledger.remember(caller);
         self.stop_turn(TurnStatus::Cancelled);
         Ok(())
     }
@@ -166,7 +171,7 @@ impl AgentLoop {
         if self.is_busy() {
             return Err(self.busy("a turn can be retried only when the session is idle"));
         }
-        let last = self.ws.session.state.last_turn.as_ref().map(|last| &last.turn_id);
+        let last = self.ledger.session.state.last_turn.as_ref().map(|last| &last.turn_id);
         if let Some(asked) = retry.turn_id.as_ref().filter(|asked| Some(*asked) != last) {
             let message = match last {
                 Some(last) => format!("turn `{asked}` is not the last one, `{last}` is"),
@@ -174,22 +179,22 @@ impl AgentLoop {
             };
             return Err(ErrorBody::new(ErrorCode::NothingToRetry, message).with_field("turnId"));
         }
-        let said = self.ws.session.tree.path().iter().rev().find(|node| node.message.is_some());
+        let said = self.ledger.session.tree.path().iter().rev().find(|node| node.message.is_some());
         let said = said.and_then(|node| node.entry.message().map(|message| (node, message)));
         let unanswered = said.is_some_and(|(_, message)| message.role == Role::User || message.incomplete);
         if last.is_none() && !unanswered {
             let message = "the last turn ended with an answer, or there is none; move to a question to ask it again";
             return Err(ErrorBody::new(ErrorCode::NothingToRetry, message));
         }
-        let as_of_seq = self.ws.session.state.seq;
+        let as_of_seq = self.ledger.session.state.seq;
         // The text shown before a cancel stays in the tree, on a branch of its own.
         let incomplete = said.filter(|(_, message)| message.incomplete).map(|(node, _)| node.entry.parent_id.clone());
         let answered = said.and_then(|(_, message)| whole_answer(message));
-        let turn_id: reseed_protocol::TurnId = self.ws.new_id();
+        let turn_id: reseed_protocol::TurnId = self.ledger.new_id();
         if let Some(Some(parent)) = incomplete {
-            let left = self.ws.session.tree.path().iter().rev().take_while(|node| *node.id() != parent);
+            let left = self.ledger.session.tree.path().iter().rev().take_while(|node| *node.id() != parent);
             let destination = Destination {
-                tree: self.ws.session.tree.upto(&parent).unwrap_or_default(),
+                tree: self.ledger.session.tree.upto(&parent).unwrap_or_default(),
                 left: left.map(|node| node.entry.clone()).collect(),
                 common: Some(parent.clone()),
                 leaf: Some(parent.clone()),
@@ -208,11 +213,12 @@ impl AgentLoop {
         let accepted =
             Accepted { entry_id: None, turn_id: Some(turn_id.clone()), queued: false, as_of_seq, duplicate: None };
         let mark = caller.mark(Reply::Accepted(accepted));
-        let started = self.ws.turn_started(turn_id, vec![caller.id.clone()]);
-        self.ws.append(vec![started], vec![mark]);
+        let started = self.ledger.turn_started(turn_id, vec![caller.id.clone()]);
+        let hooks = self.roster.to_keep(&self.ledger.session.state);
+        self.ledger.append_work(vec![started], hooks, vec![mark]);
         match answered {
-            Some(stop_reason) => self.turn.answered(&mut self.ws, stop_reason),
-            None => self.ws.then(Step::Proceed),
+            Some(stop_reason) => Turn::answered(&mut self.ledger, &self.roster, stop_reason),
+            None => self.ledger.then(Step::Proceed),
         }
         Ok(())
     }
@@ -220,21 +226,21 @@ impl AgentLoop {
     fn on_cancel_compaction(&mut self, caller: &Caller, cancel: &CancelCompaction) -> Result<(), ErrorBody> {
         if cancel.job_id.is_none() && self.running_job().is_none() && self.hooks.proposed_move().is_some() {
             // A move that waits for hooks has no job yet.
-            self.ws.remember(caller);
-            self.hooks.cancel_awaited(&mut self.ws);
-            self.ws.then(Step::Proceed);
+            self.ledger.remember(caller);
+            self.hooks.cancel_awaited(&mut self.ledger);
+            self.ledger.then(Step::Proceed);
             return Ok(());
         }
         // A held compaction is cancelled by its id at any time, or without an id if nothing is running. A job that
         // builds on it is cancelled with it.
-        let held = self.ws.session.state.held.as_ref().map(|held| &held.job_id);
+        let held = self.ledger.session.state.held.as_ref().map(|held| &held.job_id);
         let is_meant = match &cancel.job_id {
             Some(asked) => held == Some(asked),
             None => held.is_some() && self.running_job().is_none(),
         };
         if is_meant {
-            self.ws.remember(caller);
-            let tokens = self.compaction.context_info(&self.ws).token_count;
+            self.ledger.remember(caller);
+            let tokens = self.compaction.context_info(&self.ledger).token_count;
             self.compaction.declined(tokens);
             self.compacting().drop_held(cancelled());
             return Ok(());
@@ -246,22 +252,22 @@ impl AgentLoop {
             let message = format!("compaction `{asked}` is not running, `{running}` is");
             return Err(ErrorBody::new(ErrorCode::NoCompaction, message).with_field("jobId"));
         }
-        self.ws.remember(caller);
-        let tokens = self.compaction.context_info(&self.ws).token_count;
+        self.ledger.remember(caller);
+        let tokens = self.compaction.context_info(&self.ledger).token_count;
         self.compaction.declined(tokens);
         match self.stage() {
             Stage::Compacting => {
                 if let Some(trigger) = self.compacting().cancel_running() {
-                    self.ws.then(Step::WithoutCompaction(trigger, cancelled()));
+                    self.ledger.then(Step::WithoutCompaction(trigger, cancelled()));
                 }
             }
             Stage::Leaving => {
-                self.navigation.cancel_move(&mut self.ws);
-                self.ws.then(Step::Proceed);
+                self.navigation.cancel_move(&mut self.ledger);
+                self.ledger.then(Step::Proceed);
             }
             _ => {
                 if self.compacting().cancel_running().is_none() {
-                    self.compaction.cancel_ordered(&mut self.ws);
+                    self.compaction.cancel_ordered(&mut self.ledger);
                 }
             }
         }
@@ -280,11 +286,12 @@ impl AgentLoop {
     ) -> Result<(), ErrorBody> {
         let CallProgress { tool_call_id, hook_call_id, message } = progress;
         let deadline = match (&tool_call_id, &hook_call_id) {
-            (None, Some(call)) => {
-                self.hooks.on_hook_progress(&mut self.ws, call).ok_or_else(|| self.ws.ended.late_for_hook(call))?
-            }
+            (None, Some(call)) => self
+                .hooks
+                .on_hook_progress(&mut self.ledger, call)
+                .ok_or_else(|| self.ledger.ended.late_for_hook(call))?,
             (Some(call), None) => {
-                self.turn.on_tool_progress(&self.ws, call).ok_or_else(|| self.ws.late_progress(call, lookup))?
+                self.turn.on_tool_progress(&self.ledger, call).ok_or_else(|| self.ledger.late_progress(call, lookup))?
             }
             (None, None) => {
                 let message = "`call_progress` names the call that is at work: give `toolCallId` or `hookCallId`";
@@ -295,9 +302,9 @@ impl AgentLoop {
                 return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("hookCallId"));
             }
         };
-        self.ws.reply(caller, done(None));
+        self.ledger.reply(caller, done(None));
         let event = CallProgressed { tool_call_id, hook_call_id, message, deadline };
-        self.ws.emit(EphemeralEvent::CallProgressed(event));
+        self.ledger.emit(EphemeralEvent::CallProgressed(event));
         Ok(())
     }
 
@@ -323,17 +330,17 @@ impl AgentLoop {
 
     /// Ends this loop now if it is idle, otherwise at the next request.
     pub(super) fn reseed_soon(&mut self) {
-        self.ws.require_reseed();
+        self.ledger.require_reseed();
         self.proceed_if_idle();
     }
 
     fn on_set_strategy(&mut self, caller: &Caller, set: SetContextStrategy) -> Result<(), ErrorBody> {
-        let strategies = &self.ws.deployment.strategies;
+        let strategies = &self.ledger.deployment.strategies;
         let name = strategies.resolve(&set.strategy, "strategy")?.to_owned();
-        strategies.make(&name, set.settings.as_ref(), &self.ws.strategy_options())?;
-        let mut settings = self.ws.session.state.settings.clone();
+        strategies.make(&name, set.settings.as_ref(), &self.ledger.strategy_options())?;
+        let mut settings = self.ledger.session.state.settings.clone();
         settings.strategy_settings = set.settings;
-        self.ws.update(caller, Vec::new(), |updated| {
+        self.ledger.update(caller, Vec::new(), |updated| {
             updated.strategy = Some(name);
             updated.settings = Some(settings);
         });
@@ -344,7 +351,7 @@ impl AgentLoop {
     }
 }
 
-impl Workspace {
+impl Ledger {
     fn on_set_options(&mut self, caller: &Caller, set: &SetOptions) -> Result<(), ErrorBody> {
         if let Some(temperature) = set.temperature.filter(|temperature| !(0.0..=2.0).contains(temperature)) {
             let message = format!("the temperature must be 0 to 2, not {temperature}");

@@ -14,9 +14,10 @@
 //! that has read what it changes.
 
 use crate::agent_loop::{
-    AgentLoop, checks::hook_error, hooks::chain::Chain, hooks::chain::Open, io::Caller, io::Effect, step::Step,
-    subject::Subject, subject::check_answer,
+    AgentLoop, checks::hook_error, hooks::chain::Chain, hooks::chain::Open, io::Caller, io::Effect, roster::call_hook,
+    roster::has_lost, step::Step, subject::Subject, subject::check_answer,
 };
+use crate::context::Context;
 use crate::hook::{HookFault, HookPlace, HookSpec};
 use reseed_protocol::{
     CallId, ErrorBody, ErrorCode,
@@ -33,14 +34,16 @@ impl AgentLoop {
         let is_asked = |(_, spec): &(HookPlace, &HookSpec)| spec.is_asked(point, reason);
         let owned = |(place, spec): (HookPlace, &HookSpec)| (place, spec.clone());
         let rest = match &subject {
-            Subject::Input(offered) => self.ws.hooks_on_input(&offered.caller.id).filter(is_asked).map(owned).collect(),
-            _ => self.ws.all_hooks().filter(is_asked).map(owned).collect(),
+            Subject::Input(offered) => {
+                self.roster.of_input(&self.ledger, &offered.caller.id).filter(is_asked).map(owned).collect()
+            }
+            _ => self.roster.of_turn(&self.ledger).filter(is_asked).map(owned).collect(),
         };
         self.ask_next(subject, rest);
     }
 
     pub(super) fn on_hook_result(&mut self, caller: &Caller, result: HookResult) -> Result<(), ErrorBody> {
-        if let Some((call_id, answer)) = self.hooks.on_result(&mut self.ws, caller, result)? {
+        if let Some((call_id, answer)) = self.hooks.on_result(&mut self.ledger, &self.roster, caller, result)? {
             self.on_hook_answer(&call_id, Ok(answer));
         }
         Ok(())
@@ -49,7 +52,7 @@ impl AgentLoop {
     /// Cancels a hook call that is no longer waited for.
     pub(in crate::agent_loop) fn on_hook_late(&mut self, call_id: CallId, is_sent: bool, fault: HookFault) {
         if is_sent {
-            self.ws.push(Effect::CancelHook(call_id.clone()));
+            self.ledger.push(Effect::CancelHook(call_id.clone()));
         }
         self.on_hook_answer(&call_id, Err(fault));
     }
@@ -59,43 +62,48 @@ impl AgentLoop {
         match subject {
             Subject::Start(start) => start.event(),
             Subject::Input(offered) => offered.event(),
-            Subject::BeforeRequest => self.ws.context_event(ContextReason::BeforeRequest, &self.ws.context()),
-            Subject::Ephemeral(overlay) => self.ws.context_event(ContextReason::Ephemeral, &overlay.context),
-            Subject::TurnEnd(_) => self.ws.context_event(ContextReason::TurnEnd, &self.ws.context()),
+            Subject::BeforeRequest => self.context_event(ContextReason::BeforeRequest, &self.ledger.context()),
+            Subject::Ephemeral(overlay) => self.context_event(ContextReason::Ephemeral, &overlay.context),
+            Subject::TurnEnd(_) => self.context_event(ContextReason::TurnEnd, &self.ledger.context()),
             Subject::Answer(whole) => whole.event(),
             Subject::Calls(calls) => calls.event(),
             Subject::Result(result) => result.event(),
-            Subject::Compaction(decision) => self.compaction.compaction_event(&self.ws, decision),
-            Subject::Navigation(proposed) => proposed.event(self.ws.session.state.leaf.clone()),
+            Subject::Compaction(decision) => self.compaction.compaction_event(&self.ledger, decision),
+            Subject::Navigation(proposed) => proposed.event(self.ledger.session.state.leaf.clone()),
         }
     }
 
+    fn context_event(&self, reason: ContextReason, context: &Context) -> HookEvent {
+        HookEvent::Context { reason, envelope: Box::new(self.ledger.shown_envelope(context)) }
+    }
+
     fn note_run(&mut self, subject: &Subject, open: &Open, outcome: HookOutcome, code: Option<ErrorCode>) {
-        if let Some(run) = open.run(subject, self.ws.now, outcome, code) {
-            self.turn.hook_ran(&self.ws.session.state, run);
+        if let Some(run) = open.run(subject, self.ledger.now, outcome, code) {
+            self.turn.hook_ran(&self.ledger.session.state, run);
         }
     }
 
     /// Asks the next hook; once none is left, the subject continues.
     fn ask_next(&mut self, subject: Subject, mut rest: VecDeque<(HookPlace, HookSpec)>) {
         while let Some((place, spec)) = rest.pop_front() {
-            if self.ws.has_lost(place, &spec) {
+            if has_lost(&self.ledger, place, &spec) {
                 continue;
             }
             // No client offers this hook now: a required hook is waited for, any other one is skipped.
-            let is_gone = self.ws.roster.is_gone(place, &spec);
+            let is_gone = self.roster.is_gone(place, &spec);
             if is_gone && spec.observe {
                 continue;
             }
             let event = self.hook_event(&subject);
-            let (call, deadline) = self.ws.call_hook(&subject, event, place, &spec, is_gone);
+            let (call, deadline) = call_hook(&mut self.ledger, &subject, event, place, &spec, is_gone);
             if spec.observe {
                 continue;
             }
-            let away_since = is_gone.then_some(self.ws.now);
-            let away_left_ms = self.ws.deployment.hook_away_ms;
+            let away_since = is_gone.then_some(self.ledger.now);
+            let away_left_ms = self.ledger.deployment.hook_away_ms;
             let (call, is_sent) = (Box::new(call), !is_gone);
-            let open = Open { call, place, spec, is_sent, asked_at: self.ws.now, deadline, away_since, away_left_ms };
+            let open =
+                Open { call, place, spec, is_sent, asked_at: self.ledger.now, deadline, away_since, away_left_ms };
             if is_gone && !open.spec.required {
                 self.note_run(&subject, &open, HookOutcome::Skipped, None);
                 continue;
@@ -103,12 +111,12 @@ impl AgentLoop {
             self.hooks.wait_for(Chain { subject, rest, open });
             return;
         }
-        self.ws.then(Step::AfterHooks(subject));
+        self.ledger.then(Step::AfterHooks(subject));
     }
 
     /// Handles a hook's answer or failure.
     pub(in crate::agent_loop) fn on_hook_answer(&mut self, call_id: &CallId, answer: Result<HookAnswer, HookFault>) {
-        let Some((chain, answer)) = self.hooks.hear(&mut self.ws, call_id, answer) else { return };
+        let Some((chain, answer)) = self.hooks.hear(&mut self.ledger, call_id, answer) else { return };
         let Chain { mut subject, rest, open } = chain;
         let is_skipped =
             !open.spec.required && matches!(&answer, Err(fault) if fault.code == ErrorCode::HookUnavailable);
@@ -131,10 +139,10 @@ impl AgentLoop {
             }
             Err(fault) => {
                 self.note_run(&subject, &open, HookOutcome::Failed, Some(fault.code));
-                self.ws.report_hook(&open, &fault);
+                self.ledger.emit(open.failed(&fault));
                 if open.spec.required {
                     let hook = open.spec.name.clone();
-                    self.ws.then(Step::HookFailed { subject, hook, fault });
+                    self.ledger.then(Step::HookFailed { subject, hook, fault });
                 } else {
                     self.ask_next(subject, rest);
                 }
@@ -145,21 +153,23 @@ impl AgentLoop {
     /// Applies an answer to the subject. Returns true if that changed anything.
     fn take_answer(&mut self, subject: &mut Subject, open: &Open, answer: HookAnswer) -> Result<bool, HookFault> {
         match subject {
-            Subject::Start(start) => self.ws.take_start(start, &open.spec.name, answer),
-            Subject::Input(offered) => self.ws.take_input_answer(offered, answer),
+            Subject::Start(start) => self.ledger.take_start(start, &open.spec.name, answer),
+            Subject::Input(offered) => self.ledger.take_input_answer(offered, answer),
             Subject::BeforeRequest | Subject::TurnEnd(_) => {
                 let is_sent_next = matches!(subject, Subject::BeforeRequest);
-                let transform = self.ws.take_transform(&open.spec.name, answer, is_sent_next)?;
+                let transform = self.ledger.take_transform(&open.spec.name, answer, is_sent_next)?;
                 let Some((patched, entry)) = transform else { return Ok(false) };
                 self.compacting().void_what_read(&patched);
-                self.ws.append(vec![entry], Vec::new());
+                self.ledger.append(vec![entry], Vec::new());
                 Ok(true)
             }
-            Subject::Ephemeral(overlay) => self.ws.take_overlay(overlay, &open.spec.name, answer),
+            Subject::Ephemeral(overlay) => self.ledger.take_overlay(overlay, &open.spec.name, answer),
             Subject::Answer(whole) => whole.take(answer),
-            Subject::Calls(calls) => calls.take(answer, self.ws.prompt.tools()),
+            Subject::Calls(calls) => calls.take(answer, self.ledger.prompt.tools()),
             Subject::Result(result) => result.take(answer),
-            Subject::Compaction(decision) => self.compaction.take_decision(&self.ws, decision, &open.spec.name, answer),
+            Subject::Compaction(decision) => {
+                self.compaction.take_decision(&self.ledger, decision, &open.spec.name, answer)
+            }
             Subject::Navigation(proposed) => proposed.take(&open.spec.name, answer),
         }
     }
@@ -168,26 +178,26 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn after_hooks(&mut self, subject: Subject) {
         match subject {
             // Appends the entries that hooks added, sets the turn's system prompt, and prepares the request.
-            Subject::Start(start) => self.ws.start_as_changed(*start),
+            Subject::Start(start) => self.ledger.start_as_changed(*start),
             // Starts a turn on the input or queues it, appends or queues a custom message, or refuses either with an
             // error. Then the next command in line is handled.
             Subject::Input(offered) => self.accept_input(*offered),
             // Prepares the request: hooks' patches were appended when they were answered.
-            Subject::BeforeRequest => self.ws.then(Step::Proceed),
+            Subject::BeforeRequest => self.ledger.then(Step::Proceed),
             // Appends what was added for this request alone and sends it, or fails the turn if it no longer fits. If
             // the context has changed meanwhile, drops the additions and prepares the request again.
-            Subject::Ephemeral(overlay) => self.ws.send_with_additions(*overlay),
+            Subject::Ephemeral(overlay) => self.ledger.send_with_additions(*overlay),
             // Ends the turn as completed.
-            Subject::TurnEnd(ended) => self.ws.then(Step::complete_turn(ended.finish_reason)),
+            Subject::TurnEnd(ended) => self.ledger.then(Step::complete_turn(ended.finish_reason)),
             // Appends the answer. Then asks the `tool_call` hooks about its calls or makes them; without calls, asks
             // the hooks of the turn's end or ends the turn. Too many rounds of calls fail the turn.
-            Subject::Answer(whole) => self.turn.append_answer(&mut self.ws, *whole),
+            Subject::Answer(whole) => self.turn.append_answer(&mut self.ledger, &self.roster, *whole),
             // Asks about the answer's next call. After the last one, sends the allowed calls to the client, and tells
             // the model why the others are not made.
-            Subject::Calls(calls) => self.turn.ask_about_next_call(&mut self.ws, *calls),
+            Subject::Calls(calls) => self.turn.ask_about_next_call(&mut self.ledger, &self.roster, *calls),
             // After the `tool_result` hooks, asks the `message` hooks. Then appends the result, and prepares the next
             // request once every call has its result.
-            Subject::Result(result) => self.turn.pass_result_on(&mut self.ws, *result),
+            Subject::Result(result) => self.turn.pass_result_on(&mut self.ledger, &self.roster, *result),
             // Makes the compaction as the hooks changed it, or ends it as cancelled.
             Subject::Compaction(decision) => self.compacting().compact_as_decided(decision),
             // Moves, requests the summary of the abandoned branch first, or refuses the move with an error.
@@ -201,36 +211,36 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn hook_failed(&mut self, subject: Subject, hook: &str, fault: &HookFault) {
         let error = hook_error(hook, subject.event(), fault);
         match subject {
-            Subject::Input(offered) => self.ws.refuse_input(&offered, error),
+            Subject::Input(offered) => self.ledger.refuse_input(&offered, error),
             // An answer that nobody has seen is discarded with its turn.
             Subject::Start(_)
             | Subject::BeforeRequest
             | Subject::Ephemeral(_)
             | Subject::TurnEnd(_)
-            | Subject::Answer(_) => self.ws.then(Step::fail_turn(error)),
+            | Subject::Answer(_) => self.ledger.then(Step::fail_turn(error)),
             Subject::Calls(calls) if fault.code == ErrorCode::HookUnavailable => {
-                self.ws.drop_uncalled(*calls);
-                self.ws.then(Step::fail_turn(error));
+                self.ledger.drop_uncalled(*calls);
+                self.ledger.then(Step::fail_turn(error));
             }
             Subject::Calls(mut calls) => {
                 // The model may continue without this one call.
                 calls.block(format!("Not called: the hook `{hook}` failed."));
-                self.turn.ask_about_next_call(&mut self.ws, *calls);
+                self.turn.ask_about_next_call(&mut self.ledger, &self.roster, *calls);
             }
             Subject::Result(result) => {
                 // The command was accepted, but its content is not kept. The tool has answered, so its call is not
                 // withdrawn.
                 if let Some(caller) = &result.caller {
-                    self.ws.remember(&caller.without_content("tool_result"));
+                    self.ledger.remember(&caller.without_content("tool_result"));
                 }
                 let why = format!("The tool answered, but the hook `{hook}` failed: its answer is not kept.");
-                self.turn.drop_result(&mut self.ws, &result.call, why);
-                self.ws.then(Step::fail_turn(error));
+                self.turn.drop_result(&mut self.ledger, &result.call, why);
+                self.ledger.then(Step::fail_turn(error));
             }
             Subject::Compaction(_) => self.compacting().compaction_not_inspected(error),
             Subject::Navigation(proposed) => {
-                self.ws.reply(&proposed.caller, Reply::Error(error));
-                self.ws.then(Step::Proceed);
+                self.ledger.reply(&proposed.caller, Reply::Error(error));
+                self.ledger.then(Step::Proceed);
             }
         }
     }

@@ -22,13 +22,13 @@ impl AgentLoop {
         lookup: Option<Lookup>,
     ) -> Result<(), ErrorBody> {
         let parts = input::parts(command.input)?;
-        self.ws.check_input_fits(&parts)?;
+        self.ledger.check_input_fits(&parts)?;
         let summarize = command.summarize == Some(true);
         if summarize && command.parent_id.is_none() {
             let message = "`summarize` is for input that continues elsewhere; send `parentId` with it";
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("summarize"));
         }
-        self.ws.wanted(command.instructions.clone(), command.replace_instructions)?;
+        self.ledger.wanted(command.instructions.clone(), command.replace_instructions)?;
         let how = InputOptions {
             parent_id: command.parent_id,
             when_busy: command.when_busy,
@@ -38,8 +38,8 @@ impl AgentLoop {
             instructions: command.instructions,
             replace_instructions: command.replace_instructions,
         };
-        if !self.ws.has_input_hooks(&caller.id) {
-            let said = Said { entry_id: self.ws.new_id(), parts };
+        if !self.roster.inspects_input(&self.ledger, &caller.id) {
+            let said = Said { entry_id: self.ledger.new_id(), parts };
             return self.take_input(caller, said, how);
         }
         // Input that will be refused anyway is not sent to hooks.
@@ -51,7 +51,7 @@ impl AgentLoop {
     /// Checks that an input may start a turn now or wait for one.
     fn check_input(&self, how: &InputOptions) -> Result<(), ErrorBody> {
         if let Some(expected) = &how.if_leaf {
-            self.ws.check_leaf(expected.as_ref())?;
+            self.ledger.check_leaf(expected.as_ref())?;
         }
         if !self.keeps_waiting() {
             return Ok(());
@@ -69,10 +69,10 @@ impl AgentLoop {
     /// they go to the model with it.
     fn keeps_waiting(&self) -> bool {
         let waits = |item: &Queued| item.after.is_none() && item.custom.is_none();
-        let is_at_rest = self.stage() == Stage::Idle && self.ws.session.state.turn.is_none();
+        let is_at_rest = self.stage() == Stage::Idle && self.ledger.session.state.turn.is_none();
         !is_at_rest
             || self.hooks.looks_at_input()
-            || (!self.ws.is_holding() && self.ws.session.state.queue.iter().any(waits))
+            || (!self.ledger.is_holding() && self.ledger.session.state.queue.iter().any(waits))
     }
 
     /// Starts a turn on an input that its hooks have passed, or queues it.
@@ -80,11 +80,11 @@ impl AgentLoop {
         self.check_input(&how)?;
         if !self.keeps_waiting() {
             let Some(destination) = how.destination.take() else {
-                self.ws.start_turn(caller.clone(), said);
+                self.ledger.start_turn(&mut self.roster, caller.clone(), said);
                 return Ok(());
             };
             let navigate = how.navigate(destination.leaf.clone());
-            let turn_id = self.ws.new_id();
+            let turn_id = self.ledger.new_id();
             return self.move_and_ask(caller, navigate, destination, Ask { turn_id, said: Some(said) });
         }
         let steer = how.when_busy == Some(WhenBusy::Steer);
@@ -97,7 +97,7 @@ impl AgentLoop {
             after: self.meant_for(),
             entry_id: Some(entry_id),
         };
-        let as_of_seq = self.ws.session.state.seq;
+        let as_of_seq = self.ledger.session.state.seq;
         let reply =
             Reply::Accepted(Accepted { entry_id: None, turn_id: None, queued: true, as_of_seq, duplicate: None });
         self.enqueue(caller, item, reply)
@@ -105,18 +105,18 @@ impl AgentLoop {
 
     /// Returns the error for a command that cannot run now, with what would help.
     pub(super) fn busy(&self, what: &str) -> ErrorBody {
-        if self.ws.session.state.turn.is_none()
+        if self.ledger.session.state.turn.is_none()
             && let Some(job) = self.running_job()
         {
             let message = format!("{what}; job `{job}` is running: wait for it, or send cancel_compaction");
             let error = ErrorBody::new(ErrorCode::CompactionRunning, message);
             return error.with_details(serde_json::json!({ "jobId": job }));
         }
-        if self.ws.session.state.turn.is_none() && self.hooks.looks_at_input() {
+        if self.ledger.session.state.turn.is_none() && self.hooks.looks_at_input() {
             let message = format!("{what}; hooks look at an input: wait for its answer");
             return ErrorBody::new(ErrorCode::TurnRunning, message);
         }
-        if self.ws.session.state.turn.is_none() && self.hooks.proposed_move().is_some() {
+        if self.ledger.session.state.turn.is_none() && self.hooks.proposed_move().is_some() {
             let message = format!("{what}; hooks look at a move of the session: wait for its answer");
             return ErrorBody::new(ErrorCode::TurnRunning, message);
         }
@@ -125,8 +125,8 @@ impl AgentLoop {
     }
 
     fn enqueue(&mut self, caller: &Caller, item: QueueItem, reply: Reply) -> Result<(), ErrorBody> {
-        self.ws.enqueue(caller, item, reply)?;
-        self.compaction.waits_from_now(&mut self.ws);
+        self.ledger.enqueue(&mut self.roster, caller, item, reply)?;
+        self.compaction.waits_from_now(&mut self.ledger);
         Ok(())
     }
 
@@ -140,11 +140,11 @@ impl AgentLoop {
         check_custom_type(&message.custom_type)?;
         check_details(message.details.as_ref())?;
         let parts = custom_parts(message.content.clone())?;
-        self.ws.check_input_fits(&parts).map_err(|error| error.with_field("content"))?;
+        self.ledger.check_input_fits(&parts).map_err(|error| error.with_field("content"))?;
         let AppendCustomMessage { custom_type, display, details, content: _ } = message;
-        let custom = QueuedCustom { entry_id: self.ws.new_id(), custom_type, display, details };
+        let custom = QueuedCustom { entry_id: self.ledger.new_id(), custom_type, display, details };
         // Hooks are not called for messages that hooks add: a hook would wait for itself.
-        if caller.origin == Origin::HOOK || !self.ws.has_input_hooks(&caller.id) {
+        if caller.origin == Origin::HOOK || !self.roster.inspects_input(&self.ledger, &caller.id) {
             return self.take_custom_message(caller, parts, custom);
         }
         self.look_at_input(caller, parts, InputKind::Custom(Box::new(custom)));
@@ -158,7 +158,7 @@ impl AgentLoop {
         parts: Vec<Part>,
         custom: QueuedCustom,
     ) -> Result<(), ErrorBody> {
-        let as_of_seq = Some(self.ws.session.state.seq);
+        let as_of_seq = Some(self.ledger.session.state.seq);
         let reply = Reply::Ok(Done { entry_id: Some(custom.entry_id.clone()), as_of_seq, ..Done::default() });
         let after = self.meant_for();
         let item = QueueItem {
@@ -172,8 +172,8 @@ impl AgentLoop {
         if self.is_busy() {
             return self.enqueue(caller, item, reply);
         }
-        let entry = self.ws.delivered(item, None, self.ws.session.state.leaf.clone());
-        self.ws.append(vec![Event::EntryAppended(Box::new(entry))], vec![caller.mark(reply)]);
+        let entry = self.ledger.delivered(item, None, self.ledger.session.state.leaf.clone());
+        self.ledger.append(vec![Event::EntryAppended(Box::new(entry))], vec![caller.mark(reply)]);
         Ok(())
     }
 
@@ -203,25 +203,25 @@ impl AgentLoop {
     /// Starts the hooks' inspection of an input.
     fn look_at_input(&mut self, caller: &Caller, parts: Vec<Part>, what: InputKind) {
         let entry_id = match &what {
-            InputKind::Said(_) => self.ws.new_id(),
+            InputKind::Said(_) => self.ledger.new_id(),
             InputKind::Custom(custom) => custom.entry_id.clone(),
         };
         let holds = self.stage() == Stage::Idle;
         let offered = ProposedInput { caller: caller.clone(), entry_id, parts, what, holds };
-        self.ws.then(Step::Ask(Subject::Input(Box::new(offered))));
+        self.ledger.then(Step::Ask(Subject::Input(Box::new(offered))));
     }
 
     /// Accepts an input as its hooks changed it.
     pub(super) fn accept_input(&mut self, offered: ProposedInput) {
         let ProposedInput { caller, entry_id, parts, what, holds: _ } = offered;
-        let taken = match (self.ws.is_holding(), what) {
+        let taken = match (self.ledger.is_holding(), what) {
             (true, _) => Err(stopping()),
             (false, InputKind::Said(how)) => self.take_input(&caller, Said { entry_id, parts }, *how),
             (false, InputKind::Custom(custom)) => self.take_custom_message(&caller, parts, *custom),
         };
         if let Err(error) = taken {
-            self.ws.reply(&caller, Reply::Error(error));
+            self.ledger.reply(&caller, Reply::Error(error));
         }
-        self.ws.then(Step::AfterInput);
+        self.ledger.then(Step::AfterInput);
     }
 }

@@ -29,7 +29,7 @@ impl AgentLoop {
             _ => navigate.entry_id.clone(),
         };
         let proposed = ProposedMove::new(caller.clone(), navigate, to, target, label);
-        self.ws.wanted(proposed.navigate.instructions.clone(), proposed.navigate.replace_instructions)?;
+        self.ledger.wanted(proposed.navigate.instructions.clone(), proposed.navigate.replace_instructions)?;
         self.propose_move(proposed)
     }
 
@@ -49,7 +49,7 @@ impl AgentLoop {
     /// Asks the hooks before a move, or moves at once if there are none.
     fn propose_move(&mut self, proposed: ProposedMove) -> Result<(), ErrorBody> {
         if self.asks_before_navigate() {
-            self.ws.then(Step::Ask(Subject::Navigation(Box::new(proposed))));
+            self.ledger.then(Step::Ask(Subject::Navigation(Box::new(proposed))));
             return Ok(());
         }
         self.go(proposed)
@@ -57,11 +57,11 @@ impl AgentLoop {
 
     /// Moves, or has the abandoned branch summarised first.
     fn go(&mut self, proposed: ProposedMove) -> Result<(), ErrorBody> {
-        let arrival = match self.navigation.plan(&mut self.ws, proposed)? {
+        let arrival = match self.navigation.plan(&mut self.ledger, proposed)? {
             Onward::Arrive(arrival) => Some(arrival),
             Onward::Summarise(leaving) => {
                 self.compacting().void_running("the session is moving to another place");
-                self.navigation.leave(&mut self.ws, leaving)
+                self.navigation.leave(&mut self.ledger, leaving)
             }
         };
         self.arrive(arrival);
@@ -72,7 +72,7 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn arrive(&mut self, arrival: Option<Box<Arrival>>) {
         if let Some(arrival) = arrival {
             self.compacting().void_running("the session moved to another place");
-            self.navigation.arrive(&mut self.ws, *arrival);
+            self.navigation.arrive(&mut self.ledger, &mut self.roster, *arrival);
         }
     }
 
@@ -87,8 +87,8 @@ impl AgentLoop {
             None => self.go(proposed),
         };
         if let Err(error) = gone {
-            self.ws.reply(&caller, Reply::Error(error));
-            self.ws.then(Step::Proceed);
+            self.ledger.reply(&caller, Reply::Error(error));
+            self.ledger.then(Step::Proceed);
         }
     }
 
@@ -116,6 +116,6 @@ impl AgentLoop {
     /// requested.
     #[must_use]
     pub fn asks_before_navigate(&self) -> bool {
-        self.ws.has_hooks(HookPoint::BeforeNavigate, None)
+        self.roster.has_hooks(&self.ledger, HookPoint::BeforeNavigate, None)
     }
 }

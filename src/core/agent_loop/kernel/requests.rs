@@ -1,26 +1,31 @@
 //! The next request of a turn: the turn asks for it, and the compaction machine says if there is room.
 
 use crate::agent_loop::step::{FailedRequest, PreparedRequest, Step};
+use crate::agent_loop::subject::{Subject, request::Overlay};
 use crate::compaction::Decision;
+use crate::context::Context;
 use crate::{agent_loop::AgentLoop, compaction::machine::work::Need};
-use reseed_protocol::{ErrorBody, ErrorCode};
+use reseed_protocol::{
+    ErrorBody, ErrorCode,
+    hook::{ContextReason, HookPoint},
+};
 
 impl AgentLoop {
     /// Prepares the next request of the running turn, or makes room for it first.
     pub(in crate::agent_loop) fn request(&mut self) {
-        let Some(turn) = self.ws.session.state.turn.clone() else { return };
-        if self.turn.before_request(&mut self.ws) {
+        let Some(turn) = self.ledger.session.state.turn.clone() else { return };
+        if self.turn.before_request(&mut self.ledger, &self.roster) {
             return;
         }
-        let context = self.ws.context();
-        let count = self.ws.count(&context);
-        let window = self.ws.window_tokens();
+        let context = self.ledger.context();
+        let count = self.ledger.count(&context);
+        let window = self.ledger.window_tokens();
         let mut is_due = false;
-        match self.ws.manager().before_request(&count, window) {
+        match self.ledger.manager().before_request(&count, window) {
             Decision::Ready => {}
             Decision::Warn => {
-                let info = self.compaction.context_info_of(&self.ws, &count, window);
-                self.turn.warn(&mut self.ws, info);
+                let info = self.compaction.context_info_of(&self.ledger, &count, window);
+                self.turn.warn(&mut self.ledger, info);
             }
             Decision::Prepare => self.compacting().prepare(&count, false),
             Decision::Due => {
@@ -40,11 +45,11 @@ impl AgentLoop {
                 }
             }
         }
-        self.ws.then(Step::SendPrepared(Box::new(PreparedRequest { context, count, is_due })));
+        self.ledger.then(Step::SendPrepared(Box::new(PreparedRequest { context, count, is_due })));
     }
 
-    /// Sends the prepared request of the running turn, unless a compaction was started for it. Ends the turn if the
-    /// request does not fit the window.
+    /// Sends the prepared request of the running turn, once hooks have added to it, unless a compaction was started for
+    /// it. Ends the turn if the request does not fit the window.
     pub(in crate::agent_loop) fn send_prepared(&mut self, prepared: PreparedRequest) {
         let PreparedRequest { context, count, is_due } = prepared;
         // A held compaction that cannot be prepared again is committed as it is.
@@ -53,15 +58,20 @@ impl AgentLoop {
         {
             return;
         }
-        let window = self.ws.window_tokens();
+        let window = self.ledger.window_tokens();
         if count.tokens.saturating_sub(count.error_bound_tokens) > window {
-            let error = self.compaction.does_not_fit(&self.ws, &count, window);
-            self.ws.then(Step::fail_turn(error));
+            let error = self.compaction.does_not_fit(&self.ledger, &count, window);
+            self.ledger.then(Step::fail_turn(error));
             return;
         }
-        if !self.ws.before_sending(&context) {
-            self.ws.then(Step::Send(context));
+        if self.roster.has_hooks(&self.ledger, HookPoint::Context, Some(ContextReason::Ephemeral)) {
+            let base = self.ledger.context();
+            let overlay = Overlay { context: Context::clone(&context), changes: Vec::new(), base };
+            self.ledger.then(Step::Ask(Subject::Ephemeral(Box::new(overlay))));
+            return;
         }
+        self.ledger.prompt.forget_added();
+        self.ledger.then(Step::Send(context));
     }
 
     /// Makes room for a request that failed because it was too large; otherwise ends the turn.
@@ -71,11 +81,11 @@ impl AgentLoop {
             return;
         }
         let mut error = if fault.code == ErrorCode::ContextOverflow {
-            self.compaction.does_not_fit(&self.ws, &count, self.ws.window_tokens())
+            self.compaction.does_not_fit(&self.ledger, &count, self.ledger.window_tokens())
         } else {
             ErrorBody::new(fault.code, fault.message)
         };
         error.retry_after_ms = fault.retry_after_ms;
-        self.ws.then(Step::fail_turn(error));
+        self.ledger.then(Step::fail_turn(error));
     }
 }

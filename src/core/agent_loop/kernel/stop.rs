@@ -13,29 +13,29 @@ impl AgentLoop {
     /// Stops accepting work. Accepted work may finish; pending inputs are refused at once instead of waiting for their
     /// hooks.
     pub(in crate::agent_loop) fn on_hold(&mut self, error: &ErrorBody) {
-        self.ws.hold();
+        self.ledger.hold();
         let held_by_input = self.stage() == Stage::Hooking;
-        self.hooks.refuse_inputs(&mut self.ws, error);
+        self.hooks.refuse_inputs(&mut self.ledger, error);
         if held_by_input && self.stage() == Stage::Idle {
-            self.ws.then(Step::Proceed);
+            self.ledger.then(Step::Proceed);
         }
     }
 
     /// Stops everything that the session is doing. The running turn ends with this status.
     pub(in crate::agent_loop) fn on_stop(&mut self, error: Box<ErrorBody>, status: TurnStatus) {
-        self.ws.hold();
-        self.hooks.refuse_inputs(&mut self.ws, &error);
-        self.ws.refuse_pending_with(error);
-        self.compaction.cancel_ordered(&mut self.ws);
-        self.compaction.leave_held(&self.ws);
+        self.ledger.hold();
+        self.hooks.refuse_inputs(&mut self.ledger, &error);
+        self.ledger.refuse_pending_with(error);
+        self.compaction.cancel_ordered(&mut self.ledger);
+        self.compaction.leave_held(&self.ledger);
         if self.stage() != Stage::Compacting {
             self.compacting().cancel_running();
         }
         // A turn that waits for a person's approval goes on waiting, also while the server is down.
-        if self.stage() == Stage::AwaitingTools && !self.ws.session.state.approvals.is_empty() {
+        if self.stage() == Stage::AwaitingTools && !self.ledger.session.state.approvals.is_empty() {
             // What hooks are inspecting is lost with the calls that run.
-            let late = self.hooks.drop_looked_at(&mut self.ws);
-            self.turn.park(&mut self.ws);
+            let late = self.hooks.drop_looked_at(&mut self.ledger);
+            self.turn.park(&mut self.ledger);
             self.tell_late(late);
             return;
         }
@@ -45,27 +45,27 @@ impl AgentLoop {
     /// Stops whatever the running turn is doing. `Failed` says that it took too long.
     pub(in crate::agent_loop) fn stop_turn(&mut self, status: TurnStatus) {
         match self.stage() {
-            Stage::Asking => self.turn.stop_asking(&mut self.ws, status),
+            Stage::Asking => self.turn.stop_asking(&mut self.ledger, status),
             Stage::Compacting => {
                 self.compaction.release();
                 // A client that cancels a turn leaves a background compaction running; the turn no longer waits for it.
-                let is_clients = status == TurnStatus::Cancelled && !self.ws.is_holding();
+                let is_clients = status == TurnStatus::Cancelled && !self.ledger.is_holding();
                 if is_clients && self.compaction.is_in_background() {
                     self.compaction.wait_no_more();
                 } else {
                     self.compacting().cancel_running();
                 }
-                if self.ws.session.state.turn.is_some() {
-                    self.ws.then(Step::stop_turn(status));
+                if self.ledger.session.state.turn.is_some() {
+                    self.ledger.then(Step::stop_turn(status));
                 }
             }
             Stage::Hooking => {
-                self.hooks.cancel_awaited(&mut self.ws);
-                let is_in_turn = self.ws.session.state.turn.is_some();
-                self.ws.then(if is_in_turn { Step::stop_turn(status) } else { Step::Proceed });
+                self.hooks.cancel_awaited(&mut self.ledger);
+                let is_in_turn = self.ledger.session.state.turn.is_some();
+                self.ledger.then(if is_in_turn { Step::stop_turn(status) } else { Step::Proceed });
             }
-            Stage::AwaitingTools => self.ws.then(Step::stop_turn(status)),
-            Stage::Leaving => self.navigation.cancel_move(&mut self.ws),
+            Stage::AwaitingTools => self.ledger.then(Step::stop_turn(status)),
+            Stage::Leaving => self.navigation.cancel_move(&mut self.ledger),
             Stage::Idle | Stage::Stopping | Stage::Done => {}
         }
     }
@@ -74,7 +74,7 @@ impl AgentLoop {
     fn tell_late(&mut self, late: Vec<(Caller, CallId)>) {
         for (caller, call) in late {
             let error = Callee::Tool.too_late(&call, Some(CallOutcome::Dropped));
-            self.ws.reply(&caller, Reply::Error(error));
+            self.ledger.reply(&caller, Reply::Error(error));
         }
     }
 
@@ -82,22 +82,22 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn finish_turn(&mut self, end: TurnEnd) {
         let TurnEnd { status, finish_reason, error } = end;
         self.compaction.release();
-        let Some(turn) = self.ws.session.state.turn.clone() else { return };
+        let Some(turn) = self.ledger.session.state.turn.clone() else { return };
         self.compaction.turn_over();
-        let withdrawn: Vec<PendingCall> = self.ws.session.state.pending.clone();
+        let withdrawn: Vec<PendingCall> = self.ledger.session.state.pending.clone();
         // A tool whose result hooks are inspecting has answered, so its client is not notified.
         let withdrawn: Vec<PendingCall> =
             withdrawn.into_iter().filter(|call| self.hooks.inspected_answer(&call.call_id).is_none()).collect();
-        let late = self.hooks.drop_looked_at(&mut self.ws);
+        let late = self.hooks.drop_looked_at(&mut self.ledger);
         let is_interrupted = status == TurnStatus::Interrupted;
-        let dropped = self.turn.drop_calls(&mut self.ws, &turn.turn_id, is_interrupted);
+        let dropped = self.turn.drop_calls(&mut self.ledger, &turn.turn_id, is_interrupted);
         if !dropped.is_empty() {
-            self.ws.append(dropped, Vec::new());
+            self.ledger.append(dropped, Vec::new());
         }
-        withdrawn.into_iter().for_each(|call| self.ws.withdraw(call, CallOutcome::Dropped));
+        withdrawn.into_iter().for_each(|call| self.ledger.withdraw(call, CallOutcome::Dropped));
         self.tell_late(late);
-        let withheld_usage = self.turn.take_withheld_usage(&self.ws.session.state);
-        let usage = turn_usage(&self.ws.session.state.turn);
+        let withheld_usage = self.turn.take_withheld_usage(&self.ledger.session.state);
+        let usage = turn_usage(&self.ledger.session.state.turn);
         let usage = match &withheld_usage {
             Some(withheld) => Some(add_usage(usage, withheld)),
             None => usage,
@@ -109,12 +109,12 @@ impl AgentLoop {
             error,
             usage,
             withheld_usage,
-            context_info: self.compaction.context_info(&self.ws),
+            context_info: self.compaction.context_info(&self.ledger),
         }));
-        self.ws.append(vec![event], Vec::new());
-        self.ws.drop_turn_prompt();
-        self.ws.then(Step::Proceed);
-        self.ws.then(Step::PrepareIdle);
+        self.ledger.append(vec![event], Vec::new());
+        self.ledger.drop_turn_prompt();
+        self.ledger.then(Step::Proceed);
+        self.ledger.then(Step::PrepareIdle);
     }
 }
 

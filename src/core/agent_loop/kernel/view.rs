@@ -13,21 +13,21 @@ impl AgentLoop {
     /// Returns how full the window is, counted over the next request.
     #[must_use]
     pub fn context_info(&self) -> ContextInfo {
-        self.compaction.context_info(&self.ws)
+        self.compaction.context_info(&self.ledger)
     }
 
     /// Returns why automatic compaction is suspended, until a compaction saves enough again. This is for operators, who
     /// look at many sessions and not at the cost of one session's next request.
     #[must_use]
     pub fn tripped(&self) -> Option<BreakerReason> {
-        self.compaction.tripped().or(self.ws.session.state.rest_tokens.map(|_| BreakerReason::Undone))
+        self.compaction.tripped().or(self.ledger.session.state.rest_tokens.map(|_| BreakerReason::Undone))
     }
 
     /// Returns the session's activity.
     #[must_use]
     pub fn doing(&self) -> SessionState {
         let compacts = matches!(self.stage(), Stage::Compacting | Stage::Leaving) || self.compaction.is_ordered();
-        match self.ws.session.state.turn {
+        match self.ledger.session.state.turn {
             Some(_) => SessionState::Running,
             None if compacts => SessionState::Compacting,
             None => SessionState::Idle,
@@ -37,7 +37,7 @@ impl AgentLoop {
     /// Returns the session's state.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let state = &self.ws.session.state;
+        let state = &self.ledger.session.state;
         let compaction = match self.navigation.job_id() {
             Some(job_id) => Some(RunningCompaction {
                 job_id: job_id.clone(),
@@ -50,18 +50,18 @@ impl AgentLoop {
             seq: state.seq,
             leaf: state.leaf.clone(),
             state: self.doing(),
-            generation: self.ws.generation,
+            generation: self.ledger.generation,
             name: state.name.clone(),
             model: state.model.clone(),
             strategy: state.strategy.clone(),
             settings: state.settings.clone(),
-            context_info: self.compaction.context_info(&self.ws),
+            context_info: self.compaction.context_info(&self.ledger),
             turn: state.turn.as_ref().map(|turn| turn.turn_id.clone()),
             last_turn: state.last_turn.clone(),
             unanswered_turns: state.unanswered_turns.clone(),
             failed_compactions: state.failed_compactions.clone(),
             compaction,
-            held: self.ws.shown_held(),
+            held: self.ledger.shown_held(),
             queue: state.queue.iter().map(|queued| queued.item().clone()).collect(),
             pending: state.pending.clone(),
             approvals: state.approvals.clone(),
@@ -78,7 +78,7 @@ impl AgentLoop {
     /// # Errors
     /// `invalid_field`: the context is too large to show in the requested format.
     pub fn next_request(&self, get: &GetContext) -> Result<Context, ErrorBody> {
-        self.ws.next_request(get, matches!(self.stage(), Stage::Asking | Stage::Stopping))
+        self.ledger.next_request(get, matches!(self.stage(), Stage::Asking | Stage::Stopping))
     }
 
     /// Returns the commands that may be answered after later ones: a preview, a move that waits for a summary or for
@@ -92,13 +92,13 @@ impl AgentLoop {
     /// Returns the pending calls to client hooks that the connected client could answer.
     #[must_use]
     pub fn open_client_calls(&self) -> Vec<HookCall> {
-        self.hooks.open_client_calls(&self.ws)
+        self.hooks.open_client_calls(&self.roster)
     }
 
     /// Returns true if pending work needs a client's required hooks.
     #[must_use]
     pub fn needs_its_client(&self) -> bool {
-        self.ws.roster.needs_its_client(&self.ws.session.state)
+        self.roster.needs_its_client(&self.ledger.session.state)
     }
 
     /// Returns true if a pending hook's client is away.

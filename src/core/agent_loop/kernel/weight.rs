@@ -20,14 +20,15 @@ impl AgentLoop {
         if calls_with_large_arguments(input) {
             return true;
         }
-        let tokens: u64 = self.ws.session.tree.path().iter().map(|node| node.tokens.total()).sum();
+        let tokens: u64 = self.ledger.session.tree.path().iter().map(|node| node.tokens.total()).sum();
         if tokens < LONG_TOKENS {
             return false;
         }
         let is_near = || {
-            let window = self.ws.window_tokens();
-            let due = self.ws.manager().prepare_at_tokens(window).or(self.ws.manager().compact_at_tokens(window));
-            due.is_some_and(|due| self.ws.prompt.in_tokens(tokens + self.ws.prompt.fixed().total()) >= due)
+            let window = self.ledger.window_tokens();
+            let due =
+                self.ledger.manager().prepare_at_tokens(window).or(self.ledger.manager().compact_at_tokens(window));
+            due.is_some_and(|due| self.ledger.prompt.in_tokens(tokens + self.ledger.prompt.fixed().total()) >= due)
         };
         match input {
             Input::Answered { request, .. } | Input::Failed { request, .. } => {

@@ -13,7 +13,7 @@
 use crate::agent_loop::io::{Caller, Effect, RequestId};
 use crate::agent_loop::subject::navigation::{Ask, BranchGiven, ProposedMove};
 use crate::agent_loop::{
-    records::appended, records::session_updated, step::Step, subject::input::Said, workspace::Workspace,
+    ledger::Ledger, records::appended, records::session_updated, roster::Roster, step::Step, subject::input::Said,
 };
 use crate::{
     compaction::{Job, Next, Order, Outcome, branch},
@@ -123,11 +123,11 @@ impl Navigation {
     ///
     /// # Errors
     /// `missing_field`, `invalid_field`: the instructions or the label cannot be used.
-    pub(crate) fn plan(&self, ws: &mut Workspace, proposed: ProposedMove) -> Result<Onward, ErrorBody> {
+    pub(crate) fn plan(&self, ledger: &mut Ledger, proposed: ProposedMove) -> Result<Onward, ErrorBody> {
         let ProposedMove { caller, navigate, mut to, target, label, given, ask, .. } = proposed;
-        let (instructions, free_form) = ws.wanted(navigate.instructions, navigate.replace_instructions)?;
+        let (instructions, free_form) = ledger.wanted(navigate.instructions, navigate.replace_instructions)?;
         if let Some(given) = given {
-            let details = branch::files(&to.left, &ws.deployment.file_tools);
+            let details = branch::files(&to.left, &ledger.deployment.file_tools);
             let summary = Some(BranchText::given(given, details));
             return Ok(Onward::Arrive(Box::new(Arrival { caller, to, target, label, ask, summary })));
         }
@@ -135,7 +135,7 @@ impl Navigation {
             return Arrival { caller, to, target, label, ask, summary: None }.unsummarised();
         }
         let order = Order {
-            job_id: ws.new_id(),
+            job_id: ledger.new_id(),
             trigger: CompactionTrigger::Manual,
             command_id: Some(caller.id.clone()),
             free_form,
@@ -143,22 +143,22 @@ impl Navigation {
             strategy: None,
             rebuild: None,
         };
-        let window = ws.window_tokens();
-        let budget = ws.prompt.in_estimates(window.saturating_sub(ws.manager().reserved_tokens(window)));
+        let window = ledger.window_tokens();
+        let budget = ledger.prompt.in_estimates(window.saturating_sub(ledger.manager().reserved_tokens(window)));
         let left = std::mem::take(&mut to.left);
-        let Some((context, cut)) = branch::to_summarise(&left, budget, ws.prompt.counter()) else {
+        let Some((context, cut)) = branch::to_summarise(&left, budget, ledger.prompt.counter()) else {
             return Arrival { caller, to, target, label, ask, summary: None }.unsummarised();
         };
-        let job = ws.branch_job(order, &context, cut, branch::files(&left, &ws.deployment.file_tools));
+        let job = ledger.branch_job(order, &context, cut, branch::files(&left, &ledger.deployment.file_tools));
         let arrival = Box::new(Arrival { caller, to, target, label, ask, summary: None });
         Ok(Onward::Summarise(Box::new(Move { job, arrival })))
     }
 
     /// Requests the next summary of the abandoned branch. Returns the arrival once the summary is complete.
-    pub(crate) fn leave(&mut self, ws: &mut Workspace, mut leaving: Box<Move>) -> Option<Box<Arrival>> {
+    pub(crate) fn leave(&mut self, ledger: &mut Ledger, mut leaving: Box<Move>) -> Option<Box<Arrival>> {
         match leaving.job.advance() {
             Next::Ask(body) => {
-                let request = ws.ask_for_summary(&leaving.job, *body, PHASE, false);
+                let request = ledger.ask_for_summary(&leaving.job, *body, PHASE, false);
                 self.leaving = Some((request, leaving));
                 None
             }
@@ -172,19 +172,19 @@ impl Navigation {
     }
 
     /// Handles the model's answer to a request for the branch summary. Returns the arrival once that is complete.
-    pub(crate) fn on_branch_summary(&mut self, ws: &mut Workspace, answer: &Answer) -> Option<Box<Arrival>> {
+    pub(crate) fn on_branch_summary(&mut self, ledger: &mut Ledger, answer: &Answer) -> Option<Box<Arrival>> {
         let (_, mut leaving) = self.leaving.take()?;
         leaving.job.take(answer);
-        self.leave(ws, leaving)
+        self.leave(ledger, leaving)
     }
 
     /// Handles a failed request for the branch summary: goes on with a smaller request, the answer so far or an
     /// extract, or refuses the move.
-    pub(crate) fn on_branch_summary_fault(&mut self, ws: &mut Workspace, fault: &ModelFault) -> Option<Box<Arrival>> {
+    pub(crate) fn on_branch_summary_fault(&mut self, ledger: &mut Ledger, fault: &ModelFault) -> Option<Box<Arrival>> {
         let (_, mut leaving) = self.leaving.take()?;
-        let own = *leaving.job.model() == *ws.session.state.model;
+        let own = *leaving.job.model() == *ledger.session.state.model;
         if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
-            ws.remember_told_window(told);
+            ledger.remember_told_window(told);
         }
         let is_answer =
             matches!(fault.code, ErrorCode::ContextOverflow | ErrorCode::UpstreamEmpty | ErrorCode::ContentFiltered);
@@ -196,24 +196,24 @@ impl Navigation {
             } else if !(fault.ran_out && leaving.job.leave_room_for_reasoning()) {
                 leaving.job.fall_back(fault.code.as_str());
             }
-            return self.leave(ws, leaving);
+            return self.leave(ledger, leaving);
         }
         let message = format!("the branch could not be summarised, and nothing has moved: {}", fault.message);
         let mut error = ErrorBody::new(fault.code, message);
         error.retry_after_ms = fault.retry_after_ms;
-        ws.stay(&leaving, error);
-        ws.then(Step::Proceed);
+        ledger.stay(&leaving, error);
+        ledger.then(Step::Proceed);
         None
     }
 
     /// Appends the move in one step, with the turn that starts there, and ends this loop.
-    pub(crate) fn arrive(&self, ws: &mut Workspace, arrival: Arrival) {
+    pub(crate) fn arrive(&self, ledger: &mut Ledger, roster: &mut Roster, arrival: Arrival) {
         let Arrival { caller, to, target, label, ask, summary } = arrival;
-        let as_of_seq = ws.session.state.seq;
-        let left_leaf_id = ws.session.state.leaf.clone();
+        let as_of_seq = ledger.session.state.seq;
+        let left_leaf_id = ledger.session.state.leaf.clone();
         let Destination { leaf, tree, input, .. } = to;
-        let (generation, command_id) = (ws.generation + 1, Some(caller.id.clone()));
-        let unnamed = ask.as_ref().and_then(|ask| ask.said.as_ref()).filter(|_| ws.session.state.name.is_empty());
+        let (generation, command_id) = (ledger.generation + 1, Some(caller.id.clone()));
+        let unnamed = ask.as_ref().and_then(|ask| ask.said.as_ref()).filter(|_| ledger.session.state.name.is_empty());
         let name = unnamed.map(|said| name_from(&said.parts)).filter(|name| !name.is_empty());
         let moved = session_updated(|updated| {
             updated.leaf_id = Some(leaf.clone());
@@ -223,9 +223,9 @@ impl Navigation {
         });
         let mut events = vec![moved];
         let mut parent = leaf.clone();
-        let mut hang = |ws: &mut Workspace, data: EntryData| {
-            let id = ws.new_id();
-            let mut entry = ws.entry(id, data);
+        let mut hang = |ledger: &mut Ledger, data: EntryData| {
+            let id = ledger.new_id();
+            let mut entry = ledger.entry(id, data);
             entry.parent_id = parent.replace(entry.entry_id.clone());
             let id = entry.entry_id.clone();
             events.push(appended(entry, None, command_id.clone()));
@@ -242,19 +242,20 @@ impl Navigation {
                 hook,
                 hook_details,
             });
-            hang(ws, data)
+            hang(ledger, data)
         });
         let named = branch_summary_entry_id.clone().or(target);
         if let (Some(label), Some(target_id)) = (label, named) {
-            hang(ws, EntryData::Label(Label { target_id, label: Some(label) }));
+            hang(ledger, EntryData::Label(Label { target_id, label: Some(label) }));
         }
         let leaf_id = parent;
+        let hooks = if ask.is_some() { roster.to_keep(&ledger.session.state) } else { None };
         let reply = match ask {
             None => Reply::Navigated(Navigated { leaf_id, input, branch_summary_entry_id, as_of_seq, duplicate: None }),
             Some(Ask { turn_id, said }) => {
                 let entry_id = said.map(|Said { entry_id, parts }| {
                     let data = EntryData::message(Message::new(Role::User, parts));
-                    let mut entry = ws.entry(entry_id.clone(), data);
+                    let mut entry = ledger.entry(entry_id.clone(), data);
                     entry.parent_id = leaf_id;
                     events.push(appended(entry, Some(turn_id.clone()), command_id.clone()));
                     entry_id
@@ -266,24 +267,24 @@ impl Navigation {
                 Reply::Accepted(Accepted { entry_id, turn_id, queued: false, as_of_seq, duplicate: None })
             }
         };
-        events.extend(ws.released(&caller.id));
-        ws.session.tree = tree;
+        events.extend(ledger.released(&caller.id));
+        ledger.session.tree = tree;
         // The tree was read before the summary was made: entries pinned meanwhile are pinned there too.
-        ws.session.tree.mark(&ws.session.state);
-        ws.append(events, vec![caller.mark(reply)]);
-        ws.hand_over();
+        ledger.session.tree.mark(&ledger.session.state);
+        ledger.append_work(events, hooks, vec![caller.mark(reply)]);
+        ledger.hand_over();
     }
 
     /// Cancels the branch summary; the session stays where it is.
-    pub(crate) fn cancel_move(&mut self, ws: &mut Workspace) {
+    pub(crate) fn cancel_move(&mut self, ledger: &mut Ledger) {
         let Some((request, leaving)) = self.leaving.take() else { return };
-        ws.push(Effect::CancelModel(request));
+        ledger.push(Effect::CancelModel(request));
         let message = "the branch summary was cancelled; the session has not moved";
-        ws.stay(&leaving, ErrorBody::new(ErrorCode::NavigationCancelled, message));
+        ledger.stay(&leaving, ErrorBody::new(ErrorCode::NavigationCancelled, message));
     }
 }
 
-impl Workspace {
+impl Ledger {
     /// Cancels a move whose hooks have not answered, because it was cancelled or the server stops. Nothing has moved.
     pub(crate) fn stay_here(&mut self, proposed: &ProposedMove) {
         let message = "the move was cancelled before its hooks had answered; the session has not moved";

@@ -1,13 +1,13 @@
 //! The limits that the window sets to what may be added: a system prompt, a patch, an input, a tool's output.
 
-use crate::agent_loop::workspace::Workspace;
+use crate::agent_loop::ledger::Ledger;
 use crate::{
     context::{Context, counter::Mix},
     text::clip::{clip, head_and_tail},
 };
 use reseed_protocol::{Cut, ErrorBody, ErrorCode, Message, Part, Role, content::utf16_len};
 
-impl Workspace {
+impl Ledger {
     /// Returns true if a system prompt leaves room for a conversation: no compaction removes it.
     pub(crate) fn fits_as_system_prompt(&self, text: &str) -> bool {
         self.prompt.counter.system(text) <= self.window_tokens() / 2

@@ -1,10 +1,10 @@
 //! The meter and the context report, both derived from one count.
 
-use crate::agent_loop::workspace::Workspace;
+use crate::agent_loop::ledger::Ledger;
 use crate::{compaction::strategies::manual::WARN_PERCENT, context::RequestCount};
 use reseed_protocol::context::{Breaker, ContextInfo};
 
-impl Workspace {
+impl Ledger {
     /// Returns how full the window is, with this count of the next request and this state of the circuit breaker.
     pub(crate) fn context_info_of(&self, count: &RequestCount, window: u64, breaker: Option<Breaker>) -> ContextInfo {
         let compact_at_tokens = self.manager().compact_at_tokens(window);

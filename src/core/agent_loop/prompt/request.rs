@@ -2,9 +2,9 @@
 
 use crate::agent_loop::{
     io::Effect,
+    ledger::Ledger,
     prompt::{causes::Cause, receipts::Sent},
     tools::Tools,
-    workspace::Workspace,
 };
 use crate::tool::ToolPlace;
 use crate::{
@@ -29,7 +29,7 @@ use std::sync::Arc;
 const FIND: &str = "history_search";
 const READ_ON: &str = "history_read";
 
-impl Workspace {
+impl Ledger {
     /// Replaces the system prompt until the turn ends, as this hook decided.
     pub(crate) fn set_turn_prompt(&mut self, text: String, hook: String) {
         self.prompt.carried.receipts.because(Cause::Instructions(Some(hook.clone())));

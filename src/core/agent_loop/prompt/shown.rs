@@ -1,6 +1,6 @@
 //! A preview of the next request: nothing is changed and no hook is called.
 
-use crate::agent_loop::workspace::Workspace;
+use crate::agent_loop::ledger::Ledger;
 use crate::context::envelope::markdown;
 use reseed_protocol::{
     ErrorBody, ErrorCode,
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// exceed it.
 const CONTEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-impl Workspace {
+impl Ledger {
     /// Returns what the next request would send. During a turn that is the request after the one in flight, as far as
     /// it is known. Content for one request alone is included only if asked for, and is then what hooks added for the
     /// last one.

@@ -265,7 +265,7 @@ impl World {
     /// Returns a command's destination as the runtime would read it from the store.
     fn destination(&self, leaf: Option<EntryId>, input: Option<Vec<Part>>) -> Box<Lookup> {
         let theirs: HashSet<&EntryId> = self.way_back(leaf.as_ref()).into_iter().map(|entry| &entry.entry_id).collect();
-        let state = &self.agent.ws.session.state;
+        let state = &self.agent.ledger.session.state;
         let ours = self.way_back(state.leaf.as_ref());
         let (common, ours): (Vec<&Entry>, Vec<&Entry>) =
             ours.into_iter().partition(|entry| theirs.contains(&entry.entry_id));
@@ -329,7 +329,7 @@ impl World {
         seed.next_request = self.forgotten.iter().map(|request| request.0).max().unwrap_or(0) + 1;
         self.agent = AgentLoop::seeded(generation, seed);
         self.tell(Input::Recovered);
-        assert!(self.agent.ws.session.state.turn.is_none() || self.open_turn);
+        assert!(self.agent.ledger.session.state.turn.is_none() || self.open_turn);
     }
 
     /// Answers everything until nothing is running: every turn must then have ended.
@@ -359,7 +359,7 @@ impl World {
             }
         }
         let agent = &self.agent;
-        let (stage, line, queue) = (agent.stage(), agent.answers_late().len(), agent.ws.session.state.queue.len());
+        let (stage, line, queue) = (agent.stage(), agent.answers_late().len(), agent.ledger.session.state.queue.len());
         let (chains, running) = (!agent.hooks.is_quiet(), agent.compaction.is_at_work());
         assert!(
             agent.is_idle() && !self.open_turn,
@@ -378,7 +378,11 @@ impl World {
         let twice = self.said.iter().find(|(_, times)| **times > 1);
         assert!(twice.is_none(), "seed {}: {twice:?} was said twice", self.seed);
         assert!(self.waiting.is_empty(), "seed {}: inputs wait for ever", self.seed);
-        assert_eq!(folded, *self.agent.ws.session.state, "seed {}: the state is not the fold of the log", self.seed);
+        assert_eq!(
+            folded, *self.agent.ledger.session.state,
+            "seed {}: the state is not the fold of the log",
+            self.seed
+        );
     }
 }
 
@@ -414,7 +418,7 @@ fn whatever_happens_the_promises_hold() {
         of_held_after_crash += world.of_held_after_crash;
         hooked += world.hushed.len();
         taken_out += world.taken_out.len();
-        compactions += world.agent.ws.session.state.compactions;
+        compactions += world.agent.ledger.session.state.compactions;
         let moved = |event: &&Event| matches!(event, Event::SessionUpdated(updated) if updated.leaf_id.is_some());
         moves += world.log.iter().filter(moved).count();
         turns += world.log.iter().filter(|event| matches!(event, Event::TurnFinished(_))).count();

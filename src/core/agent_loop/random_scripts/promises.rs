@@ -16,13 +16,17 @@ use std::collections::{BTreeMap, HashSet};
 impl World {
     /// Checks that the loop in memory would send what the log says.
     pub(super) fn check_seen(&self) {
-        let live = crate::context::build_context(self.agent.ws.session.tree.path()).to_messages();
+        let live = crate::context::build_context(self.agent.ledger.session.tree.path()).to_messages();
         let read = crate::context::build_context(self.read_back().tree.path()).to_messages();
         assert_eq!(live, read, "seed {}: what is in memory differs from what the log says", self.seed);
         let read = self.read_back().held;
-        assert_eq!(self.agent.ws.session.held, read, "seed {}: what is held differs from what the log says", self.seed);
+        assert_eq!(
+            self.agent.ledger.session.held, read,
+            "seed {}: what is held differs from what the log says",
+            self.seed
+        );
         if let Some(held) = read {
-            let context = crate::context::build_context(self.agent.ws.session.tree.path());
+            let context = crate::context::build_context(self.agent.ledger.session.tree.path());
             assert!(held.still_reads(&context), "seed {}: what is held is of another history", self.seed);
         }
     }
@@ -133,7 +137,7 @@ impl World {
         }
         self.check_hook_reply(reply);
         if let Reply::Navigated(navigated) = reply {
-            assert_eq!(navigated.leaf_id, self.agent.ws.session.state.leaf, "seed {}", self.seed);
+            assert_eq!(navigated.leaf_id, self.agent.ledger.session.state.leaf, "seed {}", self.seed);
         }
         if let Reply::Accepted(accepted) = reply
             && let Some(entry) = &accepted.entry_id

@@ -37,7 +37,7 @@ impl World {
             return;
         }
         // Otherwise most sessions would wait for somebody most of the time.
-        if !self.agent.ws.session.state.approvals.is_empty() && self.rng.u8(..100) < 40 {
+        if !self.agent.ledger.session.state.approvals.is_empty() && self.rng.u8(..100) < 40 {
             self.somebody_decides();
             return;
         }
@@ -123,7 +123,7 @@ impl World {
 
     fn annotate(&mut self) {
         let waiting: Vec<CommandId> =
-            self.agent.ws.session.state.queue.iter().map(|item| item.command_id.clone()).collect();
+            self.agent.ledger.session.state.queue.iter().map(|item| item.command_id.clone()).collect();
         match self.rng.u8(..6) {
             0 => self.command(Command::RenameSession(RenameSession { name: "A name".into() })),
             1 => {
@@ -146,7 +146,7 @@ impl World {
                 self.rng.shuffle(&mut order);
                 let steered: HashSet<CommandId> = self
                     .agent
-                    .ws
+                    .ledger
                     .session
                     .state
                     .queue
@@ -251,7 +251,7 @@ impl World {
         let is_undo = !self.agent.is_busy() && self.rng.bool();
         match self.rng.u8(..4) {
             _ if is_undo => {
-                let path = self.agent.ws.session.tree.path();
+                let path = self.agent.ledger.session.tree.path();
                 let Ok(target) = undo_target(path, None) else { return };
                 let mut state = self.folded();
                 state.undone.push(target.clone());
@@ -263,7 +263,7 @@ impl World {
                 self.command_to(Command::UndoCompaction(UndoCompaction::default()), Some(Box::new(lookup)));
             }
             0 => {
-                let pins = &self.agent.ws.session.state.pins;
+                let pins = &self.agent.ledger.session.state.pins;
                 let Some(pin) = self.rng.choice(pins).cloned() else { return };
                 self.command(Command::UnpinEntry(PinEntry { entry_id: pin.entry_id }));
             }
@@ -275,8 +275,8 @@ impl World {
         let Some(entry) = self.some_entry() else { return };
         let id = entry.entry_id;
         let command = Command::PinEntry(PinEntry { entry_id: id.clone() });
-        let path = self.agent.ws.session.tree.path();
-        let leaf = self.agent.ws.session.state.leaf.clone();
+        let path = self.agent.ledger.session.tree.path();
+        let leaf = self.agent.ledger.session.state.leaf.clone();
         let is_on_path = self.way_back(leaf.as_ref()).iter().any(|entry| entry.entry_id == id);
         if path.iter().any(|node| *node.id() == id) || !is_on_path {
             self.command(command);
@@ -293,7 +293,7 @@ impl World {
 
     /// Returns the entry, or all entries of its call and results.
     fn unit_of(&self, id: &EntryId) -> Vec<EntryId> {
-        let leaf = self.agent.ws.session.state.leaf.clone();
+        let leaf = self.agent.ledger.session.state.leaf.clone();
         let path: Vec<_> = self.way_back(leaf.as_ref()).into_iter().rev().collect();
         let Some(at) = path.iter().position(|entry| entry.entry_id == *id) else { return vec![id.clone()] };
         let is_result =

@@ -32,7 +32,7 @@ impl World {
         assert!(self.log.iter().any(is_made), "seed {}: {} runs before it is durable", self.seed, call.call_id);
         assert!(self.started.insert(call.call_id.clone()), "seed {}: {} runs twice", self.seed, call.call_id);
         self.running.push(call.call_id);
-        let state = &self.agent.ws.session.state;
+        let state = &self.agent.ledger.session.state;
         let alone = |id: &&CallId| state.pending.iter().any(|call| call.call_id == **id && call.name == "fell");
         let alone = self.running.iter().filter(alone).count();
         assert!(alone <= 1, "seed {}: {alone} sequential calls at once", self.seed);
@@ -58,7 +58,7 @@ impl World {
 
     /// Has somebody decide about a call, change the rules, or take an answer back.
     pub(super) fn somebody_decides(&mut self) {
-        let state = &self.agent.ws.session.state;
+        let state = &self.agent.ledger.session.state;
         let open: Vec<ApprovalId> = state.approvals.iter().map(|approval| approval.approval_id.clone()).collect();
         let standing = state.standing_approvals.first().map(|answer| answer.approval_id.clone());
         match (self.rng.u8(..8), standing) {

@@ -2,7 +2,7 @@
 
 use crate::agent_loop::turn::{Asked, OpenRequest, Turn, written_calls};
 use crate::agent_loop::{
-    checks::hook_error, records::appended, step::Step, subject::answer::CompleteAnswer, workspace::Workspace,
+    checks::hook_error, ledger::Ledger, records::appended, roster::Roster, step::Step, subject::answer::CompleteAnswer,
 };
 use crate::{
     context::{arguments::meant_arguments, count::answer_report},
@@ -19,78 +19,78 @@ use reseed_protocol::{
 
 impl Turn {
     /// Handles the model's answer: appends one entry, then makes its tool calls or ends the turn.
-    pub(crate) fn on_answer(&mut self, ws: &mut Workspace, answer: Answer) {
+    pub(crate) fn on_answer(&mut self, ledger: &mut Ledger, roster: &Roster, answer: Answer) {
         let Some(OpenRequest { item, asked, .. }) = self.asking.take() else { return };
-        if ws.session.state.turn.is_none() {
+        if ledger.session.state.turn.is_none() {
             return;
         }
-        if asked.model == ws.session.state.model
+        if asked.model == ledger.session.state.model
             && let Some(window_tokens) = self.carried.seen.answered(asked.count.tokens)
         {
-            ws.remember_answered_window(window_tokens, &mut self.carried.seen);
+            ledger.remember_answered_window(window_tokens, &mut self.carried.seen);
         }
-        if asked.model == ws.session.state.model && answer.filled_window {
+        if asked.model == ledger.session.state.model && answer.filled_window {
             let reported = answer.usage.map(|usage| usage.input_tokens.saturating_add(usage.output_tokens));
-            ws.remember_answered_window(reported.unwrap_or(asked.count.tokens), &mut self.carried.seen);
+            ledger.remember_answered_window(reported.unwrap_or(asked.count.tokens), &mut self.carried.seen);
         }
         // A report of a request that was smaller than it was counted teaches nothing about counting.
         let reported = answer.usage.filter(|_| !answer.adapted.iter().any(Need::shrinks));
         let is_believed =
-            reported.is_none_or(|usage| ws.check_report(&asked, usage.input_tokens, &mut self.carried.seen));
-        ws.review_window(&mut self.carried.seen);
-        ws.warn_of_cut(&answer, &asked.model);
-        let message = ws.answer_message(&answer, &asked);
-        if written_calls::has_call(&message, &asked.sent.tools, |tool| ws.was_named(tool)) {
-            ws.go_on_without_history(&asked.model);
+            reported.is_none_or(|usage| ledger.check_report(&asked, usage.input_tokens, &mut self.carried.seen));
+        ledger.review_window(&mut self.carried.seen);
+        ledger.warn_of_cut(&answer, &asked.model);
+        let message = ledger.answer_message(&answer, &asked);
+        if written_calls::has_call(&message, &asked.sent.tools, |tool| ledger.was_named(tool)) {
+            ledger.go_on_without_history(&asked.model);
         }
-        ws.prompt.request_answered(answer.usage.map(|reported| reported.input_tokens));
+        ledger.prompt.request_answered(answer.usage.map(|reported| reported.input_tokens));
         if answer.learnt.has(Need::NoTools) {
-            ws.go_on_without_tools();
+            ledger.go_on_without_tools();
         }
         if let Some(reported) = reported.filter(|_| is_believed) {
-            ws.calibrate(&asked.model, asked.count.basis.report(reported.input_tokens));
-            if let Some(report) = answer_report(&message, ws.prompt.counter()) {
-                ws.calibrate(&asked.model, report);
+            ledger.calibrate(&asked.model, asked.count.basis.report(reported.input_tokens));
+            if let Some(report) = answer_report(&message, ledger.prompt.counter()) {
+                ledger.calibrate(&asked.model, report);
             }
         }
         // The answer is billed even if it is discarded.
-        self.carried.progress(&ws.session.state).looked_at_usage.clone_from(&message.usage);
-        if let Some(hook) = ws.roster.missing_guard(&ws.session.state, &asked.guards) {
-            self.discard_uninspected(ws, hook);
+        self.carried.progress(&ledger.session.state).looked_at_usage.clone_from(&message.usage);
+        if let Some(hook) = roster.missing_guard(&ledger.session.state, &asked.guards) {
+            self.discard_uninspected(ledger, hook);
             return;
         }
         let whole = CompleteAnswer { item, message, stop_reason: answer.stop_reason, tools: asked.sent.tools.clone() };
-        if ws.has_hooks(HookPoint::Message, None) {
-            self.look_at_answer(ws, whole, asked.withheld);
+        if roster.has_hooks(ledger, HookPoint::Message, None) {
+            self.look_at_answer(ledger, roster, whole, asked.withheld);
         } else {
-            self.append_answer(ws, whole);
+            self.append_answer(ledger, roster, whole);
         }
     }
 
     /// Handles a stopped answer: the text shown so far becomes an entry marked incomplete.
-    pub(crate) fn on_stopped(&mut self, ws: &mut Workspace, shown: Vec<Part>) {
+    pub(crate) fn on_stopped(&mut self, ledger: &mut Ledger, shown: Vec<Part>) {
         let Some(OpenRequest { item, asked, stopped_as: Some(status), .. }) = self.asking.take() else { return };
-        ws.prompt.request_failed();
-        ws.keep_shown(item, &asked, shown, Some(StopReason::Cancelled), ErrorCode::Interrupted);
-        ws.then(Step::stop_turn(status));
+        ledger.prompt.request_failed();
+        ledger.keep_shown(item, &asked, shown, Some(StopReason::Cancelled), ErrorCode::Interrupted);
+        ledger.then(Step::stop_turn(status));
     }
 
     /// Fails the turn because a required hook was unregistered before the model's answer arrived. Nobody has seen the
     /// answer; it is discarded.
-    fn discard_uninspected(&self, ws: &mut Workspace, hook: &str) {
+    fn discard_uninspected(&self, ledger: &mut Ledger, hook: &str) {
         let fault = HookFault::unavailable("its client no longer offers it");
         let point = HookPoint::Message;
-        ws.emit(EphemeralEvent::HookFailed(HookFailed {
+        ledger.emit(EphemeralEvent::HookFailed(HookFailed {
             hook: hook.to_owned(),
             point,
-            turn_id: ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()),
+            turn_id: ledger.turn_id(),
             error: fault.error(),
         }));
-        ws.then(Step::fail_turn(hook_error(hook, point.as_str(), &fault)));
+        ledger.then(Step::fail_turn(hook_error(hook, point.as_str(), &fault)));
     }
 }
 
-impl Workspace {
+impl Ledger {
     /// Keeps what was shown of an answer that was stopped or broke off, as an entry marked incomplete. Declares void an
     /// answer without text. Returns true if an entry was appended.
     pub(crate) fn keep_shown(
@@ -118,7 +118,7 @@ impl Workspace {
         message.model = Some(asked.model.clone());
         message.stop_reason = stop_reason;
         message.incomplete = true;
-        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let turn_id = self.turn_id();
         let entry = self.entry(item, EntryData::message(message));
         self.append(vec![appended(entry, turn_id, None)], Vec::new());
         true

@@ -4,8 +4,8 @@
 //! lost connections and restarts. The answer decides the call in the record, and no other.
 
 use crate::agent_loop::{
-    io::Caller, late::Callee, records::appended, records::done, records::session_updated, step::Step,
-    subject::answer::Called, turn::Turn, workspace::Workspace,
+    io::Caller, late::Callee, ledger::Ledger, records::appended, records::done, records::session_updated, step::Step,
+    subject::answer::Called, turn::Turn,
 };
 use crate::approval::{Policy, call_hash, default_decision, visible};
 use crate::tool::{Terms, ToolPlace};
@@ -52,16 +52,18 @@ impl Turn {
     /// `no_pending_approval`, `too_late`; `invalid_field` if it is about another call; `limit_reached`.
     pub(crate) fn on_approval(
         &mut self,
-        ws: &mut Workspace,
+        ledger: &mut Ledger,
         caller: &Caller,
         response: ApprovalResponse,
         lookup: Option<Lookup>,
     ) -> Result<(), ErrorBody> {
         let ApprovalResponse { approval_id, review, arguments_hash, custom_deny_message } = response;
         let option = review.option();
-        let open = ws.session.state.approvals.iter().find(|approval| approval.approval_id == approval_id);
+        let open = ledger.session.state.approvals.iter().find(|approval| approval.approval_id == approval_id);
         let (by, ended) = lookup.map(Lookup::approval).unwrap_or_default();
-        let Some(approval) = open.cloned() else { return ws.answer_late_approval(caller, &approval_id, option, ended) };
+        let Some(approval) = open.cloned() else {
+            return ledger.answer_late_approval(caller, &approval_id, option, ended);
+        };
         if let Some(hash) = arguments_hash.filter(|hash| *hash != approval.arguments_hash) {
             let shown: String = hash.chars().take(64).collect();
             let message =
@@ -74,58 +76,58 @@ impl Turn {
         }
         let mut events = vec![decided(&approval, outcome_of(option), Some(option), by.clone())];
         if option.is_lasting() {
-            events.push(ws.with_standing(&approval, option, by)?);
+            events.push(ledger.with_standing(&approval, option, by)?);
         }
-        let mark = caller.mark(done(Some(ws.session.state.seq)));
-        ws.ended.note(as_call(&approval_id), outcome_of(option), Some(fingerprint_of(&option)));
+        let mark = caller.mark(done(Some(ledger.session.state.seq)));
+        ledger.ended.note(as_call(&approval_id), outcome_of(option), Some(fingerprint_of(&option)));
         let turn_id = approval.turn_id.clone();
         if option.allows() {
-            match ws.still_allowed(&approval) {
+            match ledger.still_allowed(&approval) {
                 Ok(terms) => {
                     let Approval { call_id, name, arguments, .. } = approval;
-                    events.push(self.made(ws, turn_id, call_id, name, arguments, terms));
+                    events.push(self.made(ledger, turn_id, call_id, name, arguments, terms));
                 }
-                Err(why) => events.push(ws.refused(&approval, why)),
+                Err(why) => events.push(ledger.refused(&approval, why)),
             }
         } else {
             let why = match custom_deny_message.as_deref().map(str::trim).filter(|message| !message.is_empty()) {
                 Some(message) => format!("Not called: the user rejected this call and says: {message}"),
                 None => "Not called: the user rejected this call.".to_owned(),
             };
-            events.push(ws.refused(&approval, why));
+            events.push(ledger.refused(&approval, why));
         }
-        ws.append(events, vec![mark]);
+        ledger.append(events, vec![mark]);
         self.meter_is_due();
         if review == Decision::RejectAndStop {
-            ws.then(Step::stop_turn(TurnStatus::Cancelled));
+            ledger.then(Step::stop_turn(TurnStatus::Cancelled));
         } else {
-            self.after_results(ws);
+            self.after_results(ledger);
         }
         Ok(())
     }
 
     /// Refuses the approvals that nobody answered in time. Returns true if there were any.
-    pub(super) fn expire_approvals(&mut self, ws: &mut Workspace) -> bool {
-        let now = ws.now;
+    pub(super) fn expire_approvals(&mut self, ledger: &mut Ledger) -> bool {
+        let now = ledger.now;
         let over: Vec<Approval> =
-            ws.session.state.approvals.iter().filter(|approval| approval.expires_at <= now).cloned().collect();
+            ledger.session.state.approvals.iter().filter(|approval| approval.expires_at <= now).cloned().collect();
         for approval in &over {
-            ws.ended.note(as_call(&approval.approval_id), CallOutcome::Expired, None);
+            ledger.ended.note(as_call(&approval.approval_id), CallOutcome::Expired, None);
             let why = "Not called: nobody allowed this call in time.".to_owned();
-            let events = vec![decided(approval, CallOutcome::Expired, None, None), ws.refused(approval, why)];
-            ws.append(events, Vec::new());
+            let events = vec![decided(approval, CallOutcome::Expired, None, None), ledger.refused(approval, why)];
+            ledger.append(events, Vec::new());
         }
         !over.is_empty()
     }
 
     /// Returns true if the turn waits for approvals and for nothing else: no time limit runs, and the session may leave
     /// memory.
-    pub(crate) fn is_parked(&self, ws: &Workspace) -> bool {
-        self.awaits_tools && ws.session.state.pending.is_empty() && !ws.session.state.approvals.is_empty()
+    pub(crate) fn is_parked(&self, ledger: &Ledger) -> bool {
+        self.awaits_tools && ledger.session.state.pending.is_empty() && !ledger.session.state.approvals.is_empty()
     }
 }
 
-impl Workspace {
+impl Ledger {
     /// Decides whether a call that its tool's schema allows may run.
     pub(super) fn verdict(&mut self, called: &Called, terms: &Terms) -> Verdict {
         let Called { call_id, name, arguments, proposed, .. } = called;
@@ -152,7 +154,7 @@ impl Workspace {
             }
             None => {}
         }
-        let Some(turn_id) = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()) else {
+        let Some(turn_id) = self.turn_id() else {
             return Verdict::Refuse("Not called: the turn has ended.".to_owned());
         };
         // Only of the server's own tools is it known that the rest of the arguments changes nothing of what they say.

@@ -1,34 +1,46 @@
 //! A complete answer and its tool calls: passed to hooks, appended, and made.
 
-use crate::agent_loop::subject::answer::{Called, Calls, CompleteAnswer};
-use crate::agent_loop::{records::appended, step::Step, subject::Subject, turn::Turn, workspace::Workspace};
+use crate::agent_loop::subject::{
+    answer::{Called, Calls, CompleteAnswer},
+    request::Ended,
+};
+use crate::agent_loop::{ledger::Ledger, records::appended, roster::Roster, step::Step, subject::Subject, turn::Turn};
 use crate::context::node::Node;
-use reseed_protocol::{CallId, EntryData, ErrorBody, ErrorCode, Part, Role, StopReason, hook::HookPoint};
+use reseed_protocol::{
+    CallId, EntryData, ErrorBody, ErrorCode, Part, Role, StopReason,
+    hook::{ContextReason, HookPoint},
+};
 use std::{collections::VecDeque, sync::Arc};
 
 impl Turn {
     /// Handles a complete answer: passes it to the hooks, if it was withheld until now. If it was streamed, they were
     /// registered too late: what was shown stays, and they are only notified.
-    pub(crate) fn look_at_answer(&mut self, ws: &mut Workspace, whole: CompleteAnswer, withheld: bool) {
+    pub(crate) fn look_at_answer(
+        &mut self,
+        ledger: &mut Ledger,
+        roster: &Roster,
+        whole: CompleteAnswer,
+        withheld: bool,
+    ) {
         let event = whole.event();
         let subject = Subject::Answer(Box::new(whole));
         if withheld {
-            ws.then(Step::Ask(subject));
+            ledger.then(Step::Ask(subject));
         } else {
-            ws.tell_hooks(&subject, &event);
-            ws.then(Step::AfterHooks(subject));
+            roster.tell(ledger, &subject, &event);
+            ledger.then(Step::AfterHooks(subject));
         }
     }
 
     /// Appends the final answer as one entry, then makes its tool calls or ends the turn.
-    pub(crate) fn append_answer(&mut self, ws: &mut Workspace, whole: CompleteAnswer) {
-        let Some(turn) = ws.session.state.turn.clone() else { return };
+    pub(crate) fn append_answer(&mut self, ledger: &mut Ledger, roster: &Roster, whole: CompleteAnswer) {
+        let Some(turn) = ledger.session.state.turn.clone() else { return };
         let CompleteAnswer { item, mut message, stop_reason, tools } = whole;
-        let runs = self.answer_is_stored(&ws.session.state);
+        let runs = self.answer_is_stored(&ledger.session.state);
         if let Some(receipt) = &mut message.receipt {
             receipt.hooks = runs;
         }
-        let too_many = turn.answers + 1 > ws.deployment.tool_rounds_max;
+        let too_many = turn.answers + 1 > ledger.deployment.tool_rounds_max;
         let mut called: VecDeque<Called> = message
             .tool_calls()
             .map(|(id, name, arguments)| Called {
@@ -43,45 +55,45 @@ impl Turn {
             call.verdict = if too_many {
                 Err(format!(
                     "Not called: this turn has had its {} rounds of tool calls.",
-                    ws.deployment.tool_rounds_max
+                    ledger.deployment.tool_rounds_max
                 ))
             } else {
-                ws.prompt.tools().check_call(&tools, &call.name, &call.arguments)
+                ledger.prompt.tools().check_call(&tools, &call.name, &call.arguments)
             };
         }
-        let entry = ws.entry(item, EntryData::message(message));
+        let entry = ledger.entry(item, EntryData::message(message));
         let leaf = entry.entry_id.clone();
         let events = vec![appended(entry, Some(turn.turn_id), None)];
         if called.is_empty() {
-            ws.append(events, Vec::new());
-            self.answered(ws, stop_reason);
+            ledger.append(events, Vec::new());
+            Self::answered(ledger, roster, stop_reason);
             return;
         }
-        if ws.has_hooks(HookPoint::ToolCall, None) && called.iter().any(|call| call.verdict.is_ok()) {
-            ws.append(events, Vec::new());
-            self.look_at_calls(ws, Calls { to_do: called, done: Vec::new(), tools });
+        if roster.has_hooks(ledger, HookPoint::ToolCall, None) && called.iter().any(|call| call.verdict.is_ok()) {
+            ledger.append(events, Vec::new());
+            self.look_at_calls(ledger, roster, Calls { to_do: called, done: Vec::new(), tools });
         } else {
-            self.begin_calls(ws, events, leaf, called.into());
+            self.begin_calls(ledger, events, leaf, called.into());
             if too_many {
-                let rounds = ws.deployment.tool_rounds_max;
+                let rounds = ledger.deployment.tool_rounds_max;
                 let message = format!("the model called tools {rounds} times without an answer");
-                ws.then(Step::fail_turn(ErrorBody::new(ErrorCode::TooManyToolRounds, message)));
+                ledger.then(Step::fail_turn(ErrorBody::new(ErrorCode::TooManyToolRounds, message)));
             } else {
-                self.after_results(ws);
+                self.after_results(ledger);
             }
         }
     }
 
     /// Ends the turn after its last hooks were asked.
-    pub(crate) fn answered(&mut self, ws: &mut Workspace, stop_reason: StopReason) {
-        if !ws.before_the_end(stop_reason) {
-            ws.then(Step::complete_turn(stop_reason));
-        }
+    pub(crate) fn answered(ledger: &mut Ledger, roster: &Roster, stop_reason: StopReason) {
+        let asks = roster.has_hooks(ledger, HookPoint::Context, Some(ContextReason::TurnEnd));
+        let ended = Subject::TurnEnd(Ended { finish_reason: stop_reason });
+        ledger.then(if asks { Step::Ask(ended) } else { Step::complete_turn(stop_reason) });
     }
 
     /// Asks the hooks about the next call that may be made; makes the calls once all were inspected.
-    fn look_at_calls(&mut self, ws: &mut Workspace, mut calls: Calls) {
-        let waits = ws.awaits_hooks(HookPoint::ToolCall);
+    fn look_at_calls(&mut self, ledger: &mut Ledger, roster: &Roster, mut calls: Calls) {
+        let waits = roster.awaits_hooks(ledger, HookPoint::ToolCall);
         while let Some(called) = calls.to_do.front() {
             if called.verdict.is_ok() {
                 if waits {
@@ -90,30 +102,30 @@ impl Turn {
                 // A loop, not recursion: an answer may have a thousand calls.
                 let event = calls.event();
                 let subject = Subject::Calls(Box::new(calls));
-                ws.tell_hooks(&subject, &event);
+                roster.tell(ledger, &subject, &event);
                 let Subject::Calls(told) = subject else { return };
                 calls = *told;
             }
             calls.done.extend(calls.to_do.pop_front());
         }
         if calls.to_do.is_empty() {
-            if let Some(leaf) = ws.session.state.leaf.clone() {
-                self.begin_calls(ws, Vec::new(), leaf, calls.done);
-                self.after_results(ws);
+            if let Some(leaf) = ledger.session.state.leaf.clone() {
+                self.begin_calls(ledger, Vec::new(), leaf, calls.done);
+                self.after_results(ledger);
             }
         } else {
-            ws.then(Step::Ask(Subject::Calls(Box::new(calls))));
+            ledger.then(Step::Ask(Subject::Calls(Box::new(calls))));
         }
     }
 
     /// Continues with the answer's next call.
-    pub(crate) fn ask_about_next_call(&mut self, ws: &mut Workspace, mut calls: Calls) {
+    pub(crate) fn ask_about_next_call(&mut self, ledger: &mut Ledger, roster: &Roster, mut calls: Calls) {
         calls.done.extend(calls.to_do.pop_front());
-        self.look_at_calls(ws, calls);
+        self.look_at_calls(ledger, roster, calls);
     }
 }
 
-impl Workspace {
+impl Ledger {
     /// Answers calls that hooks were inspecting when the turn ended: none of them is made.
     pub(crate) fn drop_uncalled(&mut self, calls: Calls) {
         let calls = calls.done.into_iter().chain(calls.to_do).map(|called| called.call_id).collect();
@@ -151,7 +163,7 @@ impl Workspace {
     }
 
     fn answer_unmade(&mut self, calls: Vec<CallId>) {
-        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let turn_id = self.turn_id();
         let mut leaf = self.session.state.leaf.clone();
         let mut events = Vec::with_capacity(calls.len());
         for call_id in calls {

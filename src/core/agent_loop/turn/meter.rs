@@ -1,7 +1,7 @@
 //! The context meter: how full the window is, reported while a turn runs.
 
 use crate::{
-    agent_loop::{turn::Turn, workspace::Workspace},
+    agent_loop::{ledger::Ledger, turn::Turn},
     compaction::machine::Compactor,
 };
 use reseed_protocol::{
@@ -15,25 +15,25 @@ const METER_PAUSE_MILLIS: u64 = 100;
 impl Turn {
     /// Reports how full the window is mid-turn, once per step. Reports between results that arrive together are
     /// throttled; the last one is reported before the next request.
-    pub(crate) fn tell_meter(&mut self, ws: &mut Workspace, compaction: &Compactor) {
-        let Some(turn) = &ws.session.state.turn else {
+    pub(crate) fn tell_meter(&mut self, ledger: &mut Ledger, compaction: &Compactor) {
+        let Some(turn) = &ledger.session.state.turn else {
             (self.meter_due, self.metered) = (false, None);
             return;
         };
-        if !std::mem::take(&mut self.meter_due) || ws.is_over() {
+        if !std::mem::take(&mut self.meter_due) || ledger.is_over() {
             return;
         }
         let waits = self.awaits_tools;
-        let too_soon = |(_, at): (u64, Timestamp)| waits && ws.now < at.plus_millis(METER_PAUSE_MILLIS);
+        let too_soon = |(_, at): (u64, Timestamp)| waits && ledger.now < at.plus_millis(METER_PAUSE_MILLIS);
         if self.metered.is_some_and(too_soon) {
             return;
         }
-        let (turn_id, context_info) = (turn.turn_id.clone(), compaction.context_info(ws));
+        let (turn_id, context_info) = (turn.turn_id.clone(), compaction.context_info(ledger));
         let tokens = context_info.token_count;
         if self.metered.is_none_or(|(told, _)| told != tokens) {
-            self.metered = Some((tokens, ws.now));
+            self.metered = Some((tokens, ledger.now));
             let updated = ContextUpdated { turn_id, context_info };
-            ws.emit(EphemeralEvent::ContextUpdated(Box::new(updated)));
+            ledger.emit(EphemeralEvent::ContextUpdated(Box::new(updated)));
         }
     }
 }

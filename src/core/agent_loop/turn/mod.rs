@@ -26,8 +26,9 @@ mod written_calls;
 
 use crate::agent_loop::io::{Caller, Effect, RequestId};
 use crate::agent_loop::{
-    prompt::Sent, records::appended, records::session_updated, stage::Stage, step::Step, subject::Subject,
-    subject::input::Said, turn::memory::TurnMemory, turn::memory::WindowEvidence, workspace::Workspace,
+    ledger::Ledger, prompt::Sent, records::appended, records::session_updated, roster::Roster, stage::Stage,
+    step::Step, subject::Subject, subject::input::Said, subject::request::Start, turn::memory::TurnMemory,
+    turn::memory::WindowEvidence,
 };
 use crate::{
     context::{Context, RequestCount},
@@ -134,33 +135,33 @@ impl Turn {
     }
 
     /// Counts the turn's time: see [`Turn::over_at`].
-    pub(crate) fn keep_time(&mut self, ws: &Workspace) {
-        if ws.deployment.turn_timeout_ms.is_some() {
-            let is_parked = self.is_parked(ws);
-            self.carried.keep_time(&ws.session.state, is_parked, ws.now);
+    pub(crate) fn keep_time(&mut self, ledger: &Ledger) {
+        if ledger.deployment.turn_timeout_ms.is_some() {
+            let is_parked = self.is_parked(ledger);
+            self.carried.keep_time(&ledger.session.state, is_parked, ledger.now);
         }
     }
 
     /// Returns when the turn will have taken longer than the deployment allows, unless it waits for approvals.
-    pub(crate) fn over_at(&self, ws: &Workspace) -> Option<Timestamp> {
-        let limit_ms = ws.deployment.turn_timeout_ms?;
-        self.carried.over_at(&ws.session.state, limit_ms).filter(|_| self.stage() != Some(Stage::Stopping))
+    pub(crate) fn over_at(&self, ledger: &Ledger) -> Option<Timestamp> {
+        let limit_ms = ledger.deployment.turn_timeout_ms?;
+        self.carried.over_at(&ledger.session.state, limit_ms).filter(|_| self.stage() != Some(Stage::Stopping))
     }
 
     /// Asks the hooks that run before the next request is counted. Returns true if the request now waits for them.
-    pub(crate) fn before_request(&mut self, ws: &mut Workspace) -> bool {
-        let starts = !std::mem::replace(&mut self.carried.progress(&ws.session.state).started, true);
+    pub(crate) fn before_request(&mut self, ledger: &mut Ledger, roster: &Roster) -> bool {
+        let starts = !std::mem::replace(&mut self.carried.progress(&ledger.session.state).started, true);
         if starts {
-            ws.adopt_tools();
+            ledger.adopt_tools();
         }
-        if starts && ws.has_hooks(HookPoint::BeforeAgentStart, None) {
-            let start = ws.start_subject();
-            ws.then(Step::Ask(Subject::Start(Box::new(start))));
+        if starts && roster.has_hooks(ledger, HookPoint::BeforeAgentStart, None) {
+            let start = ledger.start_subject();
+            ledger.then(Step::Ask(Subject::Start(Box::new(start))));
             return true;
         }
-        let is_next = !std::mem::replace(&mut self.carried.progress(&ws.session.state).before_request, true);
-        if is_next && ws.has_hooks(HookPoint::Context, Some(ContextReason::BeforeRequest)) {
-            ws.then(Step::Ask(Subject::BeforeRequest));
+        let is_next = !std::mem::replace(&mut self.carried.progress(&ledger.session.state).before_request, true);
+        if is_next && roster.has_hooks(ledger, HookPoint::Context, Some(ContextReason::BeforeRequest)) {
+            ledger.then(Step::Ask(Subject::BeforeRequest));
             return true;
         }
         false
@@ -188,12 +189,12 @@ impl Turn {
     }
 
     /// Warns the user once that the window is nearly full.
-    pub(crate) fn warn(&mut self, ws: &mut Workspace, info: ContextInfo) {
+    pub(crate) fn warn(&mut self, ledger: &mut Ledger, info: ContextInfo) {
         if std::mem::replace(&mut self.warned, true) {
             return;
         }
         let message = info.warning.unwrap_or_default();
-        ws.emit(EphemeralEvent::ContextWarning(ContextWarning {
+        ledger.emit(EphemeralEvent::ContextWarning(ContextWarning {
             usage_ratio: info.usage_ratio,
             message,
             code: Some(ContextWarningCode::NearlyFull),
@@ -201,10 +202,10 @@ impl Turn {
     }
 
     /// Stops the answer in progress. The turn ends with this status once the part shown so far is known.
-    pub(crate) fn stop_asking(&mut self, ws: &mut Workspace, status: TurnStatus) {
+    pub(crate) fn stop_asking(&mut self, ledger: &mut Ledger, status: TurnStatus) {
         let Some(asking) = &mut self.asking else { return };
         asking.stopped_as = Some(status);
-        ws.push(Effect::CancelModel(asking.request));
+        ledger.push(Effect::CancelModel(asking.request));
     }
 
     /// Takes the usage of an answer that hooks are inspecting.
@@ -213,33 +214,33 @@ impl Turn {
     }
 
     /// Sends this context to the model as the next request of the running turn.
-    pub(crate) fn send(&mut self, ws: &mut Workspace, context: &Context) {
-        let Some(turn) = &ws.session.state.turn else { return };
+    pub(crate) fn send(&mut self, ledger: &mut Ledger, roster: &Roster, context: &Context) {
+        let Some(turn) = &ledger.session.state.turn else { return };
         // Reports the meter between rounds only: the end of the previous turn has reported it before the first one.
         self.meter_due |= turn.answers > 0;
         let (shown_as, number) = (turn.turn_id.clone(), turn.answers + 1);
-        let count = ws.count(context);
-        let item: EntryId = ws.new_id();
+        let count = ledger.count(context);
+        let item: EntryId = ledger.new_id();
         let body = ModelRequest {
-            model: ws.session.state.model.clone(),
-            envelope: ws.envelope(context, count.tokens, count.error_bound_tokens),
+            model: ledger.session.state.model.clone(),
+            envelope: ledger.envelope(context, count.tokens, count.error_bound_tokens),
             purpose: Purpose::Turn,
         };
         let shown_as = Some((item.clone(), shown_as));
-        let withheld = ws.awaits_hooks(HookPoint::Message);
-        let request = ws.call_model(body, shown_as, withheld);
-        let sent = ws.sent(context, count.tokens, number);
-        let (model, guards) = (ws.session.state.model.clone(), ws.roster.guards(&ws.session.state));
-        let estimate = ws.prompt.text_estimate(context);
+        let withheld = roster.awaits_hooks(ledger, HookPoint::Message);
+        let request = ledger.call_model(body, shown_as, withheld);
+        let sent = ledger.sent(context, count.tokens, number);
+        let (model, guards) = (ledger.session.state.model.clone(), roster.guards(&ledger.session.state));
+        let estimate = ledger.prompt.text_estimate(context);
         let asked = Asked { count, estimate, model, withheld, guards, sent };
         self.asking = Some(OpenRequest { request, item, asked: Box::new(asked), stopped_as: None });
-        self.carried.progress(&ws.session.state).before_request = false;
+        self.carried.progress(&ledger.session.state).before_request = false;
     }
 }
 
-impl Workspace {
+impl Ledger {
     /// Appends the user's message and starts a turn on it.
-    pub(crate) fn start_turn(&mut self, caller: Caller, said: Said) {
+    pub(crate) fn start_turn(&mut self, roster: &mut Roster, caller: Caller, said: Said) {
         let turn_id: TurnId = self.new_id();
         let as_of_seq = self.session.state.seq;
         let Said { entry_id, parts } = said;
@@ -257,11 +258,39 @@ impl Workspace {
             self.turn_started(turn_id, vec![caller.id.clone()]),
         ];
         events.extend(name.map(|name| session_updated(|updated| updated.name = Some(name))));
-        self.append(events, vec![caller.mark(reply)]);
+        self.append_work(events, roster.to_keep(&self.session.state), vec![caller.mark(reply)]);
         self.then(Step::Proceed);
     }
 
     pub(crate) fn turn_started(&self, turn_id: TurnId, command_ids: Vec<CommandId>) -> Event {
         Event::TurnStarted(TurnStarted { turn_id, command_ids, generation: self.generation })
+    }
+
+    /// Returns what hooks are asked about at the start of a turn.
+    fn start_subject(&self) -> Start {
+        let said = self.trailing_input().next_back();
+        let input = said.and_then(|id| {
+            let node = self.session.tree.path().iter().rev().find(|node| *node.id() == id)?;
+            node.message.as_ref().map(|message| message.content.clone())
+        });
+        Start {
+            system_prompt: self.prompt.system_prompt(),
+            input: input.unwrap_or_default(),
+            prompt_by: None,
+            adds: Vec::new(),
+        }
+    }
+
+    /// Returns the user messages since the model's last answer, oldest first.
+    fn trailing_input(&self) -> impl DoubleEndedIterator<Item = EntryId> {
+        let path = self.session.tree.path();
+        let answered = |role: Role| role == Role::Assistant;
+        let since = path.iter().rposition(|node| node.message.as_ref().is_some_and(|message| answered(message.role)));
+        let said = path[since.map_or(0, |at| at + 1)..].iter();
+        let said: Vec<EntryId> = said
+            .filter(|node| node.entry.message().is_some_and(|message| message.role == Role::User))
+            .map(|node| node.id().clone())
+            .collect();
+        said.into_iter()
     }
 }

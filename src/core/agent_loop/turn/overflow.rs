@@ -4,7 +4,7 @@ use crate::agent_loop::io::Effect;
 use crate::agent_loop::turn::memory::{ReportVerdict, WindowEvidence};
 use crate::agent_loop::turn::{Asked, OpenRequest, Turn};
 use crate::agent_loop::{
-    prompt::info::usage_ratio, records::session_updated, step::FailedRequest, step::Step, workspace::Workspace,
+    ledger::Ledger, prompt::info::usage_ratio, records::session_updated, step::FailedRequest, step::Step,
 };
 use crate::{
     context::{window::told_by_usage, windows::WINDOW_TOKENS_MIN},
@@ -24,14 +24,14 @@ const SUSPECT_PERCENT: u64 = 20;
 impl Turn {
     /// Handles a failed request, and says if a compaction may help: one is made once in a turn. An answer that broke
     /// off is kept as far as it was shown, and ends the turn: a second answer would stand behind its beginning.
-    pub(crate) fn on_fault(&mut self, ws: &mut Workspace, fault: ModelFault, shown: Vec<Part>) {
+    pub(crate) fn on_fault(&mut self, ledger: &mut Ledger, fault: ModelFault, shown: Vec<Part>) {
         let Some(OpenRequest { item, asked, .. }) = self.asking.take() else { return };
-        ws.prompt.request_failed();
-        let Some(turn) = ws.session.state.turn.clone() else { return };
+        ledger.prompt.request_failed();
+        let Some(turn) = ledger.session.state.turn.clone() else { return };
         let count = &asked.count;
-        self.carried.seen.recall(|| ws.last_read_tokens());
-        let is_kept = ws.keep_shown(item, &asked, shown, None, fault.code);
-        let window = ws.window_tokens();
+        self.carried.seen.recall(|| ledger.last_read_tokens());
+        let is_kept = ledger.keep_shown(item, &asked, shown, None, fault.code);
+        let window = ledger.window_tokens();
         let overflow = fault.code == ErrorCode::ContextOverflow;
         let is_large = count.tokens.saturating_mul(100) >= window.saturating_mul(SUSPECT_PERCENT);
         let is_empty = fault.code == ErrorCode::UpstreamEmpty && is_large;
@@ -42,11 +42,11 @@ impl Turn {
         let is_in_bytes = overflow && (fault.refusal.of_bytes || is_by_status);
         let suspect = self.carried.seen.failed(count.tokens, is_empty || is_unexplained);
         if overflow && !is_in_bytes {
-            ws.learn_window(&fault, &asked, window, &mut self.carried.seen);
+            ledger.learn_window(&fault, &asked, window, &mut self.carried.seen);
         }
-        let may_compact = (overflow || suspect) && !is_kept && ws.manager().is_automatic() && !turn.overflowed;
+        let may_compact = (overflow || suspect) && !is_kept && ledger.manager().is_automatic() && !turn.overflowed;
         let failed = FailedRequest { count: asked.count, fault, may_compact };
-        ws.then(Step::RequestFailed(Box::new(failed)));
+        ledger.then(Step::RequestFailed(Box::new(failed)));
     }
 }
 
@@ -58,7 +58,7 @@ fn is_unexplained(fault: &ModelFault) -> bool {
         && fault.refusal == Refusal::default()
 }
 
-impl Workspace {
+impl Ledger {
     /// Learns the window from a refusal as too large. Numbers that the provider reports are used; if it reports no
     /// window, the size of the refused request is the evidence, in the provider's tokens or else in ours.
     fn learn_window(&mut self, fault: &ModelFault, asked: &Asked, window: u64, seen: &mut WindowEvidence) {

@@ -7,7 +7,7 @@
 //! meant for that place. If the move fails, the input stays queued until another move succeeds or someone edits the
 //! queue.
 
-use crate::agent_loop::{io::Caller, records::done, step::Step, workspace::Workspace};
+use crate::agent_loop::{io::Caller, ledger::Ledger, records::done, roster::Roster, step::Step};
 use crate::session::{Queued, input::is_message};
 use reseed_protocol::{
     CommandId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, TurnId,
@@ -32,9 +32,15 @@ fn part_bytes(part: &Part) -> usize {
     }
 }
 
-impl Workspace {
+impl Ledger {
     /// Queues an item: a steered one after the other steered items, any other one at the end.
-    pub(crate) fn enqueue(&mut self, caller: &Caller, item: QueueItem, reply: Reply) -> Result<(), ErrorBody> {
+    pub(crate) fn enqueue(
+        &mut self,
+        roster: &mut Roster,
+        caller: &Caller,
+        item: QueueItem,
+        reply: Reply,
+    ) -> Result<(), ErrorBody> {
         let queue = &self.session.state.queue;
         let max = self.deployment.queue_items_max;
         if queue.len() >= max {
@@ -50,7 +56,8 @@ impl Workspace {
             return Err(ErrorBody::new(ErrorCode::QueueFull, message));
         }
         let added = QueueItemAdded { position: position as u64, item };
-        self.append(vec![Event::QueueItemAdded(Box::new(added))], vec![caller.mark(reply)]);
+        let events = vec![Event::QueueItemAdded(Box::new(added))];
+        self.append_work(events, roster.to_keep(&self.session.state), vec![caller.mark(reply)]);
         Ok(())
     }
 
@@ -141,7 +148,7 @@ impl Workspace {
 
     /// Delivers steered items with the next request of the running turn.
     pub(crate) fn deliver_steered(&mut self) {
-        let turn_id = self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let turn_id = self.turn_id();
         let due = self.session.state.queue.iter().filter(|item| item.steer && item.after.is_none()).count();
         self.deliver(turn_id, due);
     }
@@ -175,7 +182,7 @@ impl Workspace {
     }
 
     /// Starts a turn on the first queued input that waits for no move, if there is one.
-    pub(crate) fn start_queued(&mut self) {
+    pub(crate) fn start_queued(&mut self, roster: &mut Roster) {
         let mut queue = self.session.state.queue.iter();
         let Some(first) = queue.find(|item| item.after.is_none()).map(|queued| queued.item().clone()) else { return };
         let turn_id: TurnId = self.new_id();
@@ -183,7 +190,8 @@ impl Workspace {
         let entry = self.delivered(first, Some(turn_id.clone()), self.session.state.leaf.clone());
         let removal = removed(QueueRemovalReason::Started, &entry);
         let started = self.turn_started(turn_id, vec![command_id]);
-        self.append(vec![removal, Event::EntryAppended(Box::new(entry)), started], Vec::new());
+        let events = vec![removal, Event::EntryAppended(Box::new(entry)), started];
+        self.append_work(events, roster.to_keep(&self.session.state), Vec::new());
         self.then(Step::Proceed);
     }
 

@@ -1,8 +1,8 @@
 //! The results of tool calls: taken from their client, passed to hooks, and appended.
 
 use crate::agent_loop::{
-    io::Caller, late::Callee, records::appended, records::done, step::Step, subject::Subject,
-    subject::result::ToolAnswer, turn::Turn, workspace::Workspace,
+    io::Caller, late::Callee, ledger::Ledger, records::appended, records::done, roster::Roster, step::Step,
+    subject::Subject, subject::result::ToolAnswer, turn::Turn,
 };
 use crate::session::{
     Lookup,
@@ -19,7 +19,8 @@ use reseed_protocol::{
 use std::sync::Arc;
 
 impl Turn {
-    /// Takes a tool's answer. An answer to a call that is over is a copy of the one that was taken, or too late.
+    /// Returns a tool's answer that is to be taken. One to a call that is over is a copy of the one that was taken, or
+    /// too late.
     ///
     /// `inspected` is the fingerprint of the answer that hooks are inspecting, if there is one.
     ///
@@ -27,17 +28,17 @@ impl Turn {
     /// `unknown_call`; `too_late`.
     pub(crate) fn on_tool_result(
         &mut self,
-        ws: &mut Workspace,
+        ledger: &mut Ledger,
         caller: &Caller,
         result: ToolResult,
         inspected: Option<u64>,
         lookup: Option<Lookup>,
-    ) -> Result<(), ErrorBody> {
+    ) -> Result<Option<ToolAnswer>, ErrorBody> {
         let ToolResult { call_id, output, is_error } = result;
         let is_error = is_error.unwrap_or(false);
         let sent = result_fingerprint(&output, is_error);
-        let Some(call) = ws.session.state.pending.iter().find(|call| call.call_id == call_id).cloned() else {
-            return ws.answer_late_result(caller, &call_id, sent, lookup);
+        let Some(call) = ledger.session.state.pending.iter().find(|call| call.call_id == call_id).cloned() else {
+            return ledger.answer_late_result(caller, &call_id, sent, lookup).map(|()| None);
         };
         if call.place == ToolPlace::Server {
             let message = format!("the server runs the tool call `{call_id}` itself");
@@ -45,64 +46,61 @@ impl Turn {
         }
         match inspected {
             Some(inspected) if inspected == sent => {
-                ws.reply_duplicate(caller);
-                return Ok(());
+                ledger.reply_duplicate(caller);
+                return Ok(None);
             }
             Some(_) => return Err(Callee::Tool.too_late(&call_id, None)),
             None => {}
         }
         let output = Output { text: output, images: Vec::new(), is_error };
-        self.take_answer(ws, ToolAnswer::new(Some(caller.clone()), call, sent, output));
-        Ok(())
+        Ok(Some(ToolAnswer::new(Some(caller.clone()), call, sent, output)))
     }
 
     /// Takes the answer of a tool that the server ran. An answer to a call that is over is dropped.
-    pub(crate) fn on_server_result(&mut self, ws: &mut Workspace, call_id: &CallId, output: Output) {
-        let Some(call) = ws.session.state.pending.iter().find(|call| call.call_id == *call_id).cloned() else { return };
-        if !self.is_running(call_id) {
-            return;
-        }
+    pub(crate) fn on_server_result(&self, ledger: &Ledger, call_id: &CallId, output: Output) -> Option<ToolAnswer> {
+        let call = ledger.session.state.pending.iter().find(|call| call.call_id == *call_id)?;
         let sent = result_fingerprint(&output.text, output.is_error);
-        self.take_answer(ws, ToolAnswer::new(None, call, sent, output));
+        self.is_running(call_id).then(|| ToolAnswer::new(None, call.clone(), sent, output))
     }
 
-    fn take_answer(&mut self, ws: &mut Workspace, answer: ToolAnswer) {
-        if ws.has_hooks(HookPoint::ToolResult, None) || ws.has_hooks(HookPoint::Message, None) {
-            self.look_at_result(ws, answer);
+    /// Passes a tool's answer to its hooks; otherwise appends it.
+    pub(crate) fn take_answer(&mut self, ledger: &mut Ledger, roster: &Roster, answer: ToolAnswer) {
+        if roster.has_hooks(ledger, HookPoint::ToolResult, None) || roster.has_hooks(ledger, HookPoint::Message, None) {
+            self.look_at_result(ledger, roster, answer);
         } else {
-            self.write_result(ws, answer);
+            self.write_result(ledger, answer);
         }
     }
 
     /// Passes a tool's answer to its `tool_result` hooks, then to the `message` hooks.
-    pub(crate) fn look_at_result(&mut self, ws: &mut Workspace, mut result: ToolAnswer) {
+    fn look_at_result(&mut self, ledger: &mut Ledger, roster: &Roster, mut result: ToolAnswer) {
         // The tool has answered: the hooks' time does not count towards its limit.
         self.has_answer(&result.call.call_id);
-        if !ws.has_hooks(HookPoint::ToolResult, None) {
-            result.as_message = Some(ws.new_id());
+        if !roster.has_hooks(ledger, HookPoint::ToolResult, None) {
+            result.as_message = Some(ledger.new_id());
         }
-        ws.then(Step::Ask(Subject::Result(Box::new(result))));
+        ledger.then(Step::Ask(Subject::Result(Box::new(result))));
     }
 
     /// Asks the `message` hooks about a result after the `tool_result` hooks; otherwise appends it.
-    pub(crate) fn pass_result_on(&mut self, ws: &mut Workspace, mut result: ToolAnswer) {
-        if result.as_message.is_none() && ws.has_hooks(HookPoint::Message, None) {
-            result.as_message = Some(ws.new_id());
-            ws.then(Step::Ask(Subject::Result(Box::new(result))));
+    pub(crate) fn pass_result_on(&mut self, ledger: &mut Ledger, roster: &Roster, mut result: ToolAnswer) {
+        if result.as_message.is_none() && roster.has_hooks(ledger, HookPoint::Message, None) {
+            result.as_message = Some(ledger.new_id());
+            ledger.then(Step::Ask(Subject::Result(Box::new(result))));
         } else {
-            self.write_result(ws, result);
+            self.write_result(ledger, result);
         }
     }
 
     /// Appends a tool's answer, and continues once all calls have theirs.
-    pub(crate) fn write_result(&mut self, ws: &mut Workspace, result: ToolAnswer) {
+    pub(crate) fn write_result(&mut self, ledger: &mut Ledger, result: ToolAnswer) {
         let ToolAnswer { caller, call, sent, output, is_error, images, as_message } = result;
         let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
-        ws.ended.note(call.call_id.clone(), outcome, Some(sent));
-        let (output, cut) = ws.fitting_output(output);
-        let mut entry = ws.result_entry(ws.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
+        ledger.ended.note(call.call_id.clone(), outcome, Some(sent));
+        let (output, cut) = ledger.fitting_output(output);
+        let mut entry = ledger.result_entry(ledger.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
         entry.entry_id = as_message.unwrap_or(entry.entry_id);
-        let more = cut.as_deref().and_then(|cut| ws.how_to_read_on(&entry.entry_id, cut.from));
+        let more = cut.as_deref().and_then(|cut| ledger.how_to_read_on(&entry.entry_id, cut.from));
         if let EntryData::Message(message) = &mut entry.data {
             let message = Arc::make_mut(message);
             message.cut = cut;
@@ -115,25 +113,25 @@ impl Turn {
             appended(entry, Some(call.turn_id), caller.as_ref().map(|caller| caller.id.clone())),
             Event::CallResolved(CallResolved::over(call.call_id.clone(), outcome)),
         ];
-        let seq = ws.session.state.seq;
+        let seq = ledger.session.state.seq;
         let marks = caller.map(|caller| caller.mark(done(Some(seq)))).into_iter().collect();
         self.has_answer(&call.call_id);
-        ws.append(events, marks);
+        ledger.append(events, marks);
         self.meter_is_due();
-        self.after_results(ws);
+        self.after_results(ledger);
     }
 
     /// Appends this result instead of the answer that the tool gave.
-    pub(crate) fn drop_result(&mut self, ws: &mut Workspace, call: &PendingCall, why: String) {
-        let entry = ws.result_entry(ws.session.state.leaf.clone(), call.call_id.clone(), why, true);
+    pub(crate) fn drop_result(&mut self, ledger: &mut Ledger, call: &PendingCall, why: String) {
+        let entry = ledger.result_entry(ledger.session.state.leaf.clone(), call.call_id.clone(), why, true);
         let resolved = CallResolved::over(call.call_id.clone(), CallOutcome::Dropped);
         let events = vec![appended(entry, Some(call.turn_id.clone()), None), Event::CallResolved(resolved)];
         self.has_answer(&call.call_id);
-        ws.append(events, Vec::new());
+        ledger.append(events, Vec::new());
     }
 }
 
-impl Workspace {
+impl Ledger {
     /// Answers a `tool_result` whose call is not pending: `ok` for a copy of the answer that was taken.
     ///
     /// # Errors

@@ -3,12 +3,12 @@
 use crate::agent_loop::{
     deadline::Deadline,
     io::{CallTool, Effect},
+    ledger::Ledger,
     records::appended,
     step::Step,
     subject::answer::Called,
     turn::Turn,
     turn::approvals::Verdict,
-    workspace::Workspace,
 };
 use crate::tool::{Terms, ToolPlace};
 use reseed_protocol::{
@@ -23,47 +23,47 @@ const INTERRUPTED: &str = "The call was interrupted: the server stopped before t
 
 impl Turn {
     /// Moves the deadline of a call that its client reports to be running. Returns the new one.
-    pub(crate) fn on_tool_progress(&mut self, ws: &Workspace, call: &CallId) -> Option<Timestamp> {
+    pub(crate) fn on_tool_progress(&mut self, ledger: &Ledger, call: &CallId) -> Option<Timestamp> {
         let is_clients = |known: &PendingCall| known.call_id == *call && known.place == ToolPlace::Client;
-        let is_clients = ws.session.state.pending.iter().any(is_clients);
-        is_clients.then(|| self.calls.moved(call, ws.now)).flatten()
+        let is_clients = ledger.session.state.pending.iter().any(is_clients);
+        is_clients.then(|| self.calls.moved(call, ledger.now)).flatten()
     }
 
     /// Handles progress that a tool of the server reports.
-    pub(crate) fn on_server_progress(&mut self, ws: &mut Workspace, call: &CallId, message: Option<String>) {
-        let Some(deadline) = self.calls.moved(call, ws.now) else { return };
-        ws.progressed(call.clone(), message, deadline);
+    pub(crate) fn on_server_progress(&mut self, ledger: &mut Ledger, call: &CallId, message: Option<String>) {
+        let Some(deadline) = self.calls.moved(call, ledger.now) else { return };
+        ledger.progressed(call.clone(), message, deadline);
     }
 
     /// Appends a timeout result for each call whose deadline has passed, and refuses approvals that nobody answered.
-    pub(crate) fn on_tools_tick(&mut self, ws: &mut Workspace) {
+    pub(crate) fn on_tools_tick(&mut self, ledger: &mut Ledger) {
         if !self.awaits_tools {
             return;
         }
-        let expired = self.expire_approvals(ws);
-        let over = self.calls.take_overdue(ws.now);
+        let expired = self.expire_approvals(ledger);
+        let over = self.calls.take_overdue(ledger.now);
         if over.is_empty() && !expired {
             return;
         }
-        let turn_id = ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let turn_id = ledger.turn_id();
         for (call_id, limit_ms) in over {
             let output = format!("The tool did not answer within {limit_ms} ms.");
-            let entry = ws.result_entry(ws.session.state.leaf.clone(), call_id.clone(), output, true);
-            let call = ws.session.state.pending.iter().find(|call| call.call_id == call_id).cloned();
+            let entry = ledger.result_entry(ledger.session.state.leaf.clone(), call_id.clone(), output, true);
+            let call = ledger.session.state.pending.iter().find(|call| call.call_id == call_id).cloned();
             let resolved = CallResolved::over(call_id, CallOutcome::TimedOut);
-            ws.append(vec![appended(entry, turn_id.clone(), None), Event::CallResolved(resolved)], Vec::new());
-            call.into_iter().for_each(|call| ws.withdraw(call, CallOutcome::TimedOut));
+            ledger.append(vec![appended(entry, turn_id.clone(), None), Event::CallResolved(resolved)], Vec::new());
+            call.into_iter().for_each(|call| ledger.withdraw(call, CallOutcome::TimedOut));
         }
         self.meter_due = true;
-        self.after_results(ws);
+        self.after_results(ledger);
     }
 
     /// Starts the calls that may start now, and goes on with the turn once none is open.
-    pub(crate) fn after_results(&mut self, ws: &mut Workspace) {
-        self.start_calls(ws, true);
-        let state = &ws.session.state;
+    pub(crate) fn after_results(&mut self, ledger: &mut Ledger) {
+        self.start_calls(ledger, true);
+        let state = &ledger.session.state;
         if self.awaits_tools && state.pending.is_empty() && state.approvals.is_empty() {
-            ws.then(Step::Proceed);
+            ledger.then(Step::Proceed);
         }
     }
 
@@ -71,41 +71,41 @@ impl Turn {
     /// are not made.
     pub(crate) fn begin_calls(
         &mut self,
-        ws: &mut Workspace,
+        ledger: &mut Ledger,
         mut events: Vec<Event>,
         leaf: EntryId,
         called: Vec<Called>,
     ) {
-        let Some(turn_id) = ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()) else { return };
+        let Some(turn_id) = ledger.turn_id() else { return };
         let mut leaf = leaf;
         self.calls.clear();
         for called in called {
             let verdict = match &called.verdict {
-                Ok(terms) => ws.verdict(&called, terms),
+                Ok(terms) => ledger.verdict(&called, terms),
                 Err(why) => Verdict::Refuse(why.clone()),
             };
             match (verdict, called.verdict) {
                 (Verdict::Run, Ok(terms)) => {
                     let Called { call_id, name, arguments, .. } = called;
-                    events.push(self.made(ws, turn_id.clone(), call_id, name, arguments, terms));
+                    events.push(self.made(ledger, turn_id.clone(), call_id, name, arguments, terms));
                 }
                 (Verdict::Ask(approval), _) => events.push(Event::ApprovalRequest(approval)),
                 (Verdict::Refuse(why), _) | (Verdict::Run, Err(why)) => {
-                    let result = ws.result_entry(Some(leaf), called.call_id, why, true);
+                    let result = ledger.result_entry(Some(leaf), called.call_id, why, true);
                     leaf = result.entry_id.clone();
                     events.push(appended(result, Some(turn_id.clone()), None));
                 }
             }
         }
-        ws.append(events, Vec::new());
+        ledger.append(events, Vec::new());
         self.awaits_tools = true;
-        self.start_calls(ws, false);
+        self.start_calls(ledger, false);
     }
 
     /// Notes that a call is made, and returns its event. It starts when its terms allow.
     pub(super) fn made(
         &mut self,
-        ws: &Workspace,
+        ledger: &Ledger,
         turn_id: TurnId,
         call_id: CallId,
         name: String,
@@ -113,27 +113,27 @@ impl Turn {
         terms: Terms,
     ) -> Event {
         self.calls.wait(call_id.clone(), terms);
-        let deadline = ws.now.plus_millis(ws.limit_ms(&terms));
+        let deadline = ledger.now.plus_millis(ledger.limit_ms(&terms));
         Event::ToolCall(ToolCall { call_id, turn_id, name, arguments, deadline, place: terms.place })
     }
 
     /// Starts the calls that may start. `is_late` says that their deadlines, which clients know, begin only now.
-    pub(super) fn start_calls(&mut self, ws: &mut Workspace, is_late: bool) {
-        while let Some((call_id, terms)) = self.calls.take_startable(ws.deployment.tool_parallel_max) {
-            let deadline = Deadline::after(ws.now, ws.limit_ms(&terms));
+    pub(super) fn start_calls(&mut self, ledger: &mut Ledger, is_late: bool) {
+        while let Some((call_id, terms)) = self.calls.take_startable(ledger.deployment.tool_parallel_max) {
+            let deadline = Deadline::after(ledger.now, ledger.limit_ms(&terms));
             self.calls.started(call_id.clone(), terms, deadline);
             if is_late {
-                ws.progressed(call_id.clone(), None, deadline.at);
+                ledger.progressed(call_id.clone(), None, deadline.at);
             }
             if is_late || terms.place == ToolPlace::Server {
-                ws.start_call(&call_id, terms.place);
+                ledger.start_call(&call_id, terms.place);
             }
         }
     }
 
     /// Returns when the next tool call times out, or the next approval expires.
-    pub(crate) fn next_deadline(&self, ws: &Workspace) -> Option<Timestamp> {
-        let approvals = ws.session.state.approvals.iter().map(|approval| approval.expires_at).min();
+    pub(crate) fn next_deadline(&self, ledger: &Ledger) -> Option<Timestamp> {
+        let approvals = ledger.session.state.approvals.iter().map(|approval| approval.expires_at).min();
         [self.calls.next_deadline(), approvals].into_iter().flatten().min().filter(|_| self.awaits_tools)
     }
 
@@ -154,47 +154,47 @@ impl Turn {
 
     /// Ends the calls that are running when the server stops, or were when it did, and lets the turn wait for its
     /// approvals. Does nothing if it waits for none.
-    pub(crate) fn park(&mut self, ws: &mut Workspace) -> bool {
-        if ws.session.state.approvals.is_empty() {
+    pub(crate) fn park(&mut self, ledger: &mut Ledger) -> bool {
+        if ledger.session.state.approvals.is_empty() {
             return false;
         }
-        let Some(turn_id) = ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone()) else { return false };
-        let withdrawn = ws.session.state.pending.clone();
-        let events = self.interrupted(ws, &turn_id);
+        let Some(turn_id) = ledger.turn_id() else { return false };
+        let withdrawn = ledger.session.state.pending.clone();
+        let events = self.interrupted(ledger, &turn_id);
         if !events.is_empty() {
-            ws.append(events, Vec::new());
+            ledger.append(events, Vec::new());
         }
-        withdrawn.into_iter().for_each(|call| ws.withdraw(call, CallOutcome::Dropped));
+        withdrawn.into_iter().for_each(|call| ledger.withdraw(call, CallOutcome::Dropped));
         self.awaits_tools = true;
         true
     }
 
     /// Returns results for the calls that are still open when their turn ends.
-    pub(crate) fn drop_calls(&mut self, ws: &mut Workspace, turn_id: &TurnId, is_interrupted: bool) -> Vec<Event> {
+    pub(crate) fn drop_calls(&mut self, ledger: &mut Ledger, turn_id: &TurnId, is_interrupted: bool) -> Vec<Event> {
         self.awaits_tools = false;
         let mut events = match is_interrupted {
-            true => self.interrupted(ws, turn_id),
-            false => self.results_for_open(ws, turn_id, "The turn ended before the tool answered."),
+            true => self.interrupted(ledger, turn_id),
+            false => self.results_for_open(ledger, turn_id, "The turn ended before the tool answered."),
         };
         let leaf = events.iter().rev().find_map(|event| match event {
             Event::EntryAppended(appended) => Some(appended.entry.entry_id.clone()),
             _ => None,
         });
-        events.extend(ws.dropped_approvals(leaf.or_else(|| ws.session.state.leaf.clone()), turn_id));
+        events.extend(ledger.dropped_approvals(leaf.or_else(|| ledger.session.state.leaf.clone()), turn_id));
         events
     }
 
-    fn interrupted(&mut self, ws: &mut Workspace, turn_id: &TurnId) -> Vec<Event> {
-        self.results_for_open(ws, turn_id, INTERRUPTED)
+    fn interrupted(&mut self, ledger: &mut Ledger, turn_id: &TurnId) -> Vec<Event> {
+        self.results_for_open(ledger, turn_id, INTERRUPTED)
     }
 
-    fn results_for_open(&mut self, ws: &mut Workspace, turn_id: &TurnId, output: &str) -> Vec<Event> {
+    fn results_for_open(&mut self, ledger: &mut Ledger, turn_id: &TurnId, output: &str) -> Vec<Event> {
         self.calls.clear();
-        let mut leaf = ws.session.state.leaf.clone();
-        let pending = ws.session.state.pending.clone();
+        let mut leaf = ledger.session.state.leaf.clone();
+        let pending = ledger.session.state.pending.clone();
         let mut events = Vec::with_capacity(2 * pending.len());
         for call in pending {
-            let entry = ws.result_entry(leaf, call.call_id.clone(), output.to_owned(), true);
+            let entry = ledger.result_entry(leaf, call.call_id.clone(), output.to_owned(), true);
             leaf = Some(entry.entry_id.clone());
             events.push(appended(entry, Some(turn_id.clone()), None));
             events.push(Event::CallResolved(CallResolved::over(call.call_id, CallOutcome::Dropped)));
@@ -203,7 +203,7 @@ impl Turn {
     }
 }
 
-impl Workspace {
+impl Ledger {
     /// Returns the time limit of a call in milliseconds.
     fn limit_ms(&self, terms: &Terms) -> u64 {
         terms.timeout_ms.unwrap_or(self.deployment.tool_timeout_ms)

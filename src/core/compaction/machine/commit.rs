@@ -2,7 +2,7 @@
 //! exactly what was read and keeps everything appended since.
 
 use crate::{
-    agent_loop::{records::appended, workspace::Workspace},
+    agent_loop::{ledger::Ledger, records::appended},
     compaction::machine::{Compactor, fail::unused, work::Ready},
 };
 use crate::{
@@ -22,37 +22,37 @@ impl Compactor {
     ///
     /// # Errors
     /// The reason for the failure; the clients were notified.
-    pub(crate) fn commit(&mut self, ws: &mut Workspace, ready: Ready) -> Result<(), ErrorBody> {
+    pub(crate) fn commit(&mut self, ledger: &mut Ledger, ready: Ready) -> Result<(), ErrorBody> {
         let Ready { basis, mut outcome, background, waited_since, merged } = ready;
-        if !ws.still_holds(&basis, &outcome) {
+        if !ledger.still_holds(&basis, &outcome) {
             let message = "what the compaction had read is no longer what the model sees";
             let error = ErrorBody::new(ErrorCode::CompactionVoid, message);
-            self.compaction_failed(ws, &basis.order, ws.spent(&basis, background, waited_since), error.clone());
+            self.compaction_failed(ledger, &basis.order, ledger.spent(&basis, background, waited_since), error.clone());
             return Err(error);
         }
-        ws.keep_what_came(&basis, &mut outcome);
+        ledger.keep_what_came(&basis, &mut outcome);
         // Counted now: instructions, tools, settings and messages may have changed since the job started.
-        let before = ws.count(&ws.context());
-        let entry_id: EntryId = ws.new_id();
-        let (entry, after) = ws.would_be(&basis, &outcome, &entry_id, before.tokens);
-        let is_enough = ws.saves_enough(&basis, before.tokens, after.tokens);
+        let before = ledger.count(&ledger.context());
+        let entry_id: EntryId = ledger.new_id();
+        let (entry, after) = ledger.would_be(&basis, &outcome, &entry_id, before.tokens);
+        let is_enough = ledger.saves_enough(&basis, before.tokens, after.tokens);
         if after.tokens >= before.tokens && !(basis.is_rebuild && is_enough) {
             let message = format!(
                 "the summary would not be smaller than what it replaces: {} tokens before, {} after",
                 before.tokens, after.tokens
             );
             let error = ErrorBody::new(ErrorCode::NothingToCompact, message);
-            self.compaction_failed(ws, &basis.order, ws.spent(&basis, background, waited_since), error.clone());
+            self.compaction_failed(ledger, &basis.order, ledger.spent(&basis, background, waited_since), error.clone());
             return Err(error);
         }
-        self.carried.breaker.gained(is_enough, after.tokens, ws.window_tokens());
+        self.carried.breaker.gained(is_enough, after.tokens, ledger.window_tokens());
         if is_enough {
             // Below this count another compaction could not save enough, even with a threshold of 0, where every
             // request is above it.
-            let least_gain = crate::compaction::strategy::share(after.tokens, ws.manager().options().min_gain);
+            let least_gain = crate::compaction::strategy::share(after.tokens, ledger.manager().options().min_gain);
             self.carried.breaker.settle(after.tokens.saturating_add(least_gain));
         }
-        let turn_id = ws.session.state.turn.as_ref().map(|turn| turn.turn_id.clone());
+        let turn_id = ledger.turn_id();
         #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to one decimal")]
         let reduction_percent = before.tokens.saturating_sub(after.tokens) as f64 * 100.0 / before.tokens as f64;
         let Outcome { summary, form, rung, failed, first_kept, kept, cleared, usage, retained, .. } = *outcome;
@@ -60,7 +60,7 @@ impl Compactor {
             tokens_before: before.tokens,
             tokens_after: after.tokens,
             reduction_percent: (reduction_percent * 10.0).round() / 10.0,
-            strategy: basis.order.strategy.unwrap_or(ws.manager().name()).to_owned(),
+            strategy: basis.order.strategy.unwrap_or(ledger.manager().name()).to_owned(),
             job_id: basis.order.job_id.clone(),
             command_id: basis.order.command_id.clone(),
             entry_id,
@@ -73,28 +73,28 @@ impl Compactor {
             failed_rungs: failed,
             summary,
             form,
-            generation: ws.generation + 1,
-            duration_ms: basis.duration_ms(ws.now),
-            paused_ms: self.paused_ms(ws, waited_since),
+            generation: ledger.generation + 1,
+            duration_ms: basis.duration_ms(ledger.now),
+            paused_ms: self.paused_ms(ledger, waited_since),
             summary_usage: usage,
             cached_tokens_lost: before.cached_tokens,
             retained,
-            compact_at_tokens: ws.manager().compact_at_tokens(ws.window_tokens()),
+            compact_at_tokens: ledger.manager().compact_at_tokens(ledger.window_tokens()),
             breakdown: BreakdownChange { before: before.breakdown, after: after.breakdown },
         };
         let command_id = basis.order.command_id.clone();
-        let passed_over = ws.session.held.clone().filter(|held| held.job_id != basis.order.job_id && !merged);
+        let passed_over = ledger.session.held.clone().filter(|held| held.job_id != basis.order.job_id && !merged);
         let events = vec![appended(entry, turn_id, command_id), Event::ContextCompacted(Box::new(compacted))];
-        ws.append(events, Vec::new());
+        ledger.append(events, Vec::new());
         if let Some(held) = passed_over {
-            self.tell_dropped(ws, &held, unused("another one was committed"));
+            self.tell_dropped(ledger, &held, unused("another one was committed"));
         }
-        ws.hand_over();
+        ledger.hand_over();
         Ok(())
     }
 }
 
-impl Workspace {
+impl Ledger {
     /// Returns true if what a job has read still precedes everything appended since.
     pub(crate) fn still_holds(&self, basis: &Basis, outcome: &Outcome) -> bool {
         let path = self.session.tree.path();

@@ -28,7 +28,7 @@
 
 use crate::compaction::machine::work::{Advanced, JobPurpose, Running, Source, Spent};
 use crate::{
-    agent_loop::{io::Effect, step::Step, workspace::Workspace},
+    agent_loop::{io::Effect, ledger::Ledger, step::Step},
     compaction::machine::{Compacting, Compactor},
 };
 use crate::{
@@ -54,9 +54,9 @@ impl Compacting<'_> {
         let Some(mut running) = self.compaction.work.take_running() else { return };
         match fault.code {
             ErrorCode::ContextOverflow => {
-                let own = *running.job.model() == *self.ws.session.state.model;
+                let own = *running.job.model() == *self.ledger.session.state.model;
                 if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
-                    self.ws.remember_told_window(told);
+                    self.ledger.remember_told_window(told);
                 }
                 running.job.too_large(fault.overflow.window_tokens);
             }
@@ -65,10 +65,10 @@ impl Compacting<'_> {
             ErrorCode::ContentFiltered => running.job.fall_back("refused"),
             code if running.job.has_draft() => running.job.fall_back(code.as_str()),
             code if running.can_wait() => {
-                self.compaction.carried.breaker.failed(self.ws.now);
+                self.compaction.carried.breaker.failed(self.ledger.now);
                 let mut error = ErrorBody::new(code, fault.message.clone());
                 error.retry_after_ms = fault.retry_after_ms;
-                self.compaction.fail(self.ws, running, error);
+                self.compaction.fail(self.ledger, running, error);
                 return;
             }
             code => running.job.fall_back(code.as_str()),
@@ -80,18 +80,18 @@ impl Compacting<'_> {
     /// attempt, or ends and can be tried again later.
     pub(crate) fn on_compaction_tick(&mut self) {
         let deadline = self.compaction.deadline().filter(|_| !self.hooks.looks_at_compaction());
-        if deadline.is_none_or(|deadline| deadline > self.ws.now) {
+        if deadline.is_none_or(|deadline| deadline > self.ledger.now) {
             return;
         }
         let Some(mut running) = self.compaction.work.take_running() else { return };
-        self.ws.push(Effect::CancelModel(running.request));
+        self.ledger.push(Effect::CancelModel(running.request));
         if running.can_wait() && !running.job.has_draft() {
-            self.compaction.carried.breaker.failed(self.ws.now);
+            self.compaction.carried.breaker.failed(self.ledger.now);
             let message = format!(
                 "the summary was not made within {} ms; see COMPACTION_TIMEOUT_SECS",
-                self.ws.deployment.summaries.timeout_ms
+                self.ledger.deployment.summaries.timeout_ms
             );
-            self.compaction.fail(self.ws, running, ErrorBody::new(ErrorCode::UpstreamTimeout, message));
+            self.compaction.fail(self.ledger, running, ErrorBody::new(ErrorCode::UpstreamTimeout, message));
             return;
         }
         running.job.out_of_time();
@@ -102,19 +102,19 @@ impl Compacting<'_> {
     /// the job if it does not save enough. `before` is the context's current token count.
     pub(crate) fn chain_is_used_up(&mut self, mut running: Running, before: u64) -> Advanced {
         let best = running.job.best();
-        match best.filter(|(tokens, _)| self.ws.saves_enough(&running.job.basis(), before, *tokens)) {
+        match best.filter(|(tokens, _)| self.ledger.saves_enough(&running.job.basis(), before, *tokens)) {
             Some((_, outcome)) => self.made(running, outcome),
             None => {
                 let error = gains_nothing(before, running.job.failed());
-                self.compaction.note_futile(self.ws, &running, before);
-                self.compaction.fail(self.ws, running, error)
+                self.compaction.note_futile(self.ledger, &running, before);
+                self.compaction.fail(self.ledger, running, error)
             }
         }
     }
 
     /// Reports the attempt to the circuit breaker and advances the job; continues without it if it fails.
     fn advance_or_continue(&mut self, mut running: Running) {
-        self.compaction.note_tried(self.ws, &mut running.job);
+        self.compaction.note_tried(self.ledger, &mut running.job);
         let advanced = self.advance(running);
         self.continue_if_failed(advanced);
     }
@@ -124,21 +124,21 @@ impl Compacting<'_> {
         if let Advanced::Failed(trigger, error) = advanced
             && self.is_waited_for()
         {
-            self.ws.then(Step::WithoutCompaction(trigger, error));
+            self.ledger.then(Step::WithoutCompaction(trigger, error));
         }
     }
 
     /// Continues without the compaction: a waiting turn continues if its request still fits. A request that the
     /// provider refused is not sent again unchanged: its turn fails.
     pub(crate) fn continue_without(&mut self, trigger: CompactionTrigger, error: ErrorBody) {
-        if self.ws.session.state.turn.is_some() {
+        if self.ledger.session.state.turn.is_some() {
             if trigger == CompactionTrigger::Overflow {
-                self.ws.then(Step::fail_turn(overflow_stays(error)));
+                self.ledger.then(Step::fail_turn(overflow_stays(error)));
                 return;
             }
             self.compaction.gave_up = true;
         }
-        self.ws.then(Step::Proceed);
+        self.ledger.then(Step::Proceed);
     }
 
     /// Stops the running job or drops its outcome, for a client or because the turn ends. The context is unchanged.
@@ -155,75 +155,75 @@ impl Compacting<'_> {
 
     fn end_running(&mut self, error: &ErrorBody) -> Option<CompactionTrigger> {
         self.compaction.release();
-        self.hooks.cancel_compaction_hooks(self.ws);
+        self.hooks.cancel_compaction_hooks(self.ledger);
         if let Some(running) = self.compaction.work.take_running() {
             let background = running.is_in_background();
             let Running { request, job, purpose, waited_since, source, .. } = running;
-            self.ws.push(Effect::CancelModel(request));
+            self.ledger.push(Effect::CancelModel(request));
             match purpose {
-                JobPurpose::Preview(caller) => self.ws.reply(&caller, self.ws.ending_or(error.clone())),
+                JobPurpose::Preview(caller) => self.ledger.reply(&caller, self.ledger.ending_or(error.clone())),
                 JobPurpose::Commit { .. } => {
-                    let spent = self.ws.spent(&job.basis(), background, waited_since);
-                    self.compaction.compaction_failed(self.ws, &job.order, spent, error.clone());
+                    let spent = self.ledger.spent(&job.basis(), background, waited_since);
+                    self.compaction.compaction_failed(self.ledger, &job.order, spent, error.clone());
                 }
             }
             if source != Source::Seen && error.code == ErrorCode::CompactionCancelled {
-                self.ws.keep_held_as_it_is();
+                self.ledger.keep_held_as_it_is();
             }
             return Some(job.order.trigger);
         }
         let ready = self.compaction.work.take_ready()?;
-        if error.code == ErrorCode::CompactionVoid && self.ws.is_held(&ready.basis.order.job_id) {
+        if error.code == ErrorCode::CompactionVoid && self.ledger.is_held(&ready.basis.order.job_id) {
             // It stays held and may still be committed; `check_held` decides if it can.
             return Some(ready.basis.order.trigger);
         }
-        let spent = self.ws.spent(&ready.basis, ready.background, ready.waited_since);
-        self.compaction.compaction_failed(self.ws, &ready.basis.order, spent, error.clone());
+        let spent = self.ledger.spent(&ready.basis, ready.background, ready.waited_since);
+        self.compaction.compaction_failed(self.ledger, &ready.basis.order, spent, error.clone());
         Some(ready.basis.order.trigger)
     }
 }
 
 impl Compactor {
     /// Reports a summary attempt's outcome to the circuit breaker.
-    pub(crate) fn note_tried(&mut self, ws: &mut Workspace, job: &mut Job) {
+    pub(crate) fn note_tried(&mut self, ledger: &mut Ledger, job: &mut Job) {
         match job.tried() {
-            Some(SummaryAttempt::Failed) => self.carried.breaker.failed(ws.now),
+            Some(SummaryAttempt::Failed) => self.carried.breaker.failed(ledger.now),
             Some(SummaryAttempt::Summarised) => self.carried.breaker.summarised(),
             None => {}
         }
     }
 
     /// Ends the job without an outcome. A preview's client gets the error as its reply; nothing else waits for it.
-    pub(crate) fn fail(&mut self, ws: &mut Workspace, running: Running, error: ErrorBody) -> Advanced {
+    pub(crate) fn fail(&mut self, ledger: &mut Ledger, running: Running, error: ErrorBody) -> Advanced {
         let background = running.is_in_background();
         let Running { job, purpose, waited_since, source, .. } = running;
         if let JobPurpose::Preview(caller) = purpose {
-            ws.reply(&caller, Reply::Error(error));
+            ledger.reply(&caller, Reply::Error(error));
             return Advanced::Over;
         }
         // Not tried again before the turn is over.
-        self.gave_up |= ws.session.state.turn.is_some();
-        self.compaction_failed(ws, &job.order, ws.spent(&job.basis(), background, waited_since), error.clone());
+        self.gave_up |= ledger.session.state.turn.is_some();
+        self.compaction_failed(ledger, &job.order, ledger.spent(&job.basis(), background, waited_since), error.clone());
         if source != Source::Seen {
-            ws.keep_held_as_it_is();
+            ledger.keep_held_as_it_is();
         }
         Advanced::Failed(job.order.trigger, error)
     }
 
     /// Tells the circuit breaker that an automatic compaction gained too little.
-    pub(crate) fn note_futile(&mut self, ws: &mut Workspace, running: &Running, tokens: u64) {
+    pub(crate) fn note_futile(&mut self, ledger: &mut Ledger, running: &Running, tokens: u64) {
         if matches!(running.purpose, JobPurpose::Commit { .. })
             && running.job.order.trigger != CompactionTrigger::Manual
         {
-            self.carried.breaker.gained(false, tokens, ws.window_tokens());
+            self.carried.breaker.gained(false, tokens, ledger.window_tokens());
         }
     }
 
     /// Records and reports a failed compaction. Drops the held compaction and the preview of the same job: a compaction
     /// reported as failed must never be committed.
-    pub(crate) fn compaction_failed(&mut self, ws: &mut Workspace, order: &Order, mut spent: Spent, error: ErrorBody) {
-        if ws.is_held(&order.job_id) {
-            spent.unused = ws.session.held.as_ref().and_then(|held| held.outcome.usage.clone());
+    pub(crate) fn compaction_failed(&mut self, ledger: &mut Ledger, order: &Order, mut spent: Spent, error: ErrorBody) {
+        if ledger.is_held(&order.job_id) {
+            spent.unused = ledger.session.held.as_ref().and_then(|held| held.outcome.usage.clone());
         }
         let _ = self.carried.preview.take_if(|prepared| *prepared.id() == order.job_id);
         let failed = CompactionFailed {
@@ -237,32 +237,32 @@ impl Compactor {
             summary_usage: spent.unused,
             error,
         };
-        ws.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
+        ledger.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
     }
 
     /// Reports that a held compaction is dropped unused.
-    pub(crate) fn tell_dropped(&mut self, ws: &mut Workspace, held: &Held, error: ErrorBody) {
+    pub(crate) fn tell_dropped(&mut self, ledger: &mut Ledger, held: &Held, error: ErrorBody) {
         let basis = held.basis();
-        let spent = Spent { unused: held.outcome.usage.clone(), ..ws.spent(&basis, true, None) };
-        self.compaction_failed(ws, &basis.order, spent, error);
+        let spent = Spent { unused: held.outcome.usage.clone(), ..ledger.spent(&basis, true, None) };
+        self.compaction_failed(ledger, &basis.order, spent, error);
     }
 
     /// Reports that a held compaction with an unreadable record is dropped.
-    pub(crate) fn tell_unreadable(&mut self, ws: &mut Workspace, job_id: JobId, error: ErrorBody) {
-        let order = Order::automatic(job_id, ws.manager().trigger());
+    pub(crate) fn tell_unreadable(&mut self, ledger: &mut Ledger, job_id: JobId, error: ErrorBody) {
+        let order = Order::automatic(job_id, ledger.manager().trigger());
         let spent = Spent { background: true, ..Spent::default() };
-        self.compaction_failed(ws, &order, spent, error);
+        self.compaction_failed(ledger, &order, spent, error);
     }
 
     /// Cancels an ordered compaction before it starts.
-    pub(crate) fn cancel_ordered(&mut self, ws: &mut Workspace) {
+    pub(crate) fn cancel_ordered(&mut self, ledger: &mut Ledger) {
         if let Some(order) = self.work.take_ordered() {
-            self.compaction_failed(ws, &order, Spent::default(), cancelled());
+            self.compaction_failed(ledger, &order, Spent::default(), cancelled());
         }
     }
 }
 
-impl Workspace {
+impl Ledger {
     /// Returns what a compaction has cost so far.
     pub(crate) fn spent(&self, basis: &Basis, background: bool, waited_since: Option<Timestamp>) -> Spent {
         Spent {

@@ -6,7 +6,7 @@
 
 use crate::compaction::machine::work::{Need, Ready, Source};
 use crate::{
-    agent_loop::{deployment::Summaries, records::session_updated, step::Step, workspace::Workspace},
+    agent_loop::{deployment::Summaries, ledger::Ledger, records::session_updated, step::Step},
     compaction::machine::{Compacting, fail::unused},
 };
 use crate::{
@@ -32,37 +32,37 @@ impl Compacting<'_> {
     /// # Errors
     /// The job's input has changed; the clients were notified.
     pub(crate) fn hold(&mut self, basis: Basis, outcome: Box<Outcome>, remade: bool) -> Result<(), ErrorBody> {
-        let context = self.ws.context();
+        let context = self.ledger.context();
         let is_seen = |id: &EntryId| context.messages.iter().any(|counted| counted.entry_id.as_ref() == Some(id));
         let read_before = outcome.first_kept.clone().filter(is_seen);
         let last_read = basis.last_read.clone().filter(|_| read_before.is_none());
         let read = read_key(&context, read_before.as_ref(), last_read.as_ref());
-        let Some(read) = read.filter(|_| self.ws.still_holds(&basis, &outcome)) else {
+        let Some(read) = read.filter(|_| self.ledger.still_holds(&basis, &outcome)) else {
             let message = "what the compaction had read is no longer what the model sees";
             let error = ErrorBody::new(ErrorCode::CompactionVoid, message);
-            let spent = self.ws.spent(&basis, true, None);
-            self.compaction.compaction_failed(self.ws, &basis.order, spent, error.clone());
+            let spent = self.ledger.spent(&basis, true, None);
+            self.compaction.compaction_failed(self.ledger, &basis.order, spent, error.clone());
             return Err(error);
         };
         let held = Held {
             job_id: basis.order.job_id.clone(),
             trigger: basis.order.trigger,
             started_at: basis.started_at,
-            ended_at: self.ws.now,
+            ended_at: self.ledger.now,
             base: basis.base,
             read_before,
             last_read,
             read,
-            settings: self.ws.made_with(),
+            settings: self.ledger.made_with(),
             remade,
             wishes: basis.wishes,
             outcome: *outcome,
         };
-        self.ws.append(vec![session_updated(|updated| updated.held = Some(held.record()))], Vec::new());
-        let count = self.ws.count(&self.ws.context());
-        let prepared = Box::new(self.ws.prepared(&held, &count));
-        self.ws.emit(EphemeralEvent::CompactionPrepared(prepared));
-        let decision = self.ws.manager().before_request(&count, self.ws.window_tokens());
+        self.ledger.append(vec![session_updated(|updated| updated.held = Some(held.record()))], Vec::new());
+        let count = self.ledger.count(&self.ledger.context());
+        let prepared = Box::new(self.ledger.prepared(&held, &count));
+        self.ledger.emit(EphemeralEvent::CompactionPrepared(prepared));
+        let decision = self.ledger.manager().before_request(&count, self.ledger.window_tokens());
         if self.is_idle() && matches!(decision, Decision::Due | Decision::Compact) {
             self.commit_held(Need::Due);
         }
@@ -73,25 +73,25 @@ impl Compacting<'_> {
     /// again first.
     pub(crate) fn commit_held(&mut self, need: Need) -> bool {
         self.check_held();
-        let Some(held) = self.ws.session.held.clone() else { return false };
-        let before = self.ws.count(&self.ws.context());
-        let after = self.ws.after_held(&held, &before);
+        let Some(held) = self.ledger.session.held.clone() else { return false };
+        let before = self.ledger.count(&self.ledger.context());
+        let after = self.ledger.after_held(&held, &before);
         if after >= before.tokens {
             return false;
         }
         let window = match need {
             // By itself the request was the whole window, whatever we count.
-            Need::Refused => self.ws.window_tokens().min(before.tokens.max(1)),
-            Need::Due | Need::Room => self.ws.window_tokens(),
+            Need::Refused => self.ledger.window_tokens().min(before.tokens.max(1)),
+            Need::Due | Need::Room => self.ledger.window_tokens(),
         };
-        let makes_room = after <= self.ws.manager().compact_at_tokens(window).unwrap_or(window);
+        let makes_room = after <= self.ledger.manager().compact_at_tokens(window).unwrap_or(window);
         let permit = self.compaction.carried.breaker.permit(
-            self.ws.now,
+            self.ledger.now,
             before.tokens,
-            self.ws.session.state.rest_tokens,
+            self.ledger.session.state.rest_tokens,
             need != Need::Due,
         );
-        let will_do = self.ws.source_beside(&held, before.tokens, after, true).is_none()
+        let will_do = self.ledger.source_beside(&held, before.tokens, after, true).is_none()
             || (need != Need::Due && makes_room)
             || self.compaction.gave_up
             || permit != Permit::Full;
@@ -105,7 +105,7 @@ impl Compacting<'_> {
         }
         let outcome = Box::new(held.outcome.clone());
         self.compaction
-            .commit(self.ws, Ready { basis, outcome, background: true, waited_since: None, merged: false })
+            .commit(self.ledger, Ready { basis, outcome, background: true, waited_since: None, merged: false })
             .is_ok()
     }
 
@@ -113,10 +113,10 @@ impl Compacting<'_> {
     /// `None` if the held compaction is good enough or nothing better can be made.
     pub(crate) fn source(&mut self, is_due: bool) -> Option<Source> {
         self.check_held();
-        let Some(held) = self.ws.session.held.clone() else { return Some(Source::Seen) };
-        let before = self.ws.count(&self.ws.context());
-        let after = self.ws.after_held(&held, &before);
-        self.ws.source_beside(&held, before.tokens, after, is_due)
+        let Some(held) = self.ledger.session.held.clone() else { return Some(Source::Seen) };
+        let before = self.ledger.count(&self.ledger.context());
+        let after = self.ledger.after_held(&held, &before);
+        self.ledger.source_beside(&held, before.tokens, after, is_due)
     }
 
     /// Returns the source of a compaction that somebody waits for. A held one, if any, was not good enough.
@@ -126,35 +126,36 @@ impl Compacting<'_> {
 
     /// Returns the source of a compaction that a person ordered: the held one if that needs merging.
     pub(crate) fn source_of(&mut self, order: &Order) -> Source {
-        let merges = self.ws.is_plain(order) && self.source(true) == Some(Source::Held);
+        let merges = self.ledger.is_plain(order) && self.source(true) == Some(Source::Held);
         if merges { Source::Held } else { Source::Seen }
     }
 
     /// Returns the held compaction if it is what a plain compaction order would produce.
     pub(crate) fn held_for_person(&mut self) -> Option<(Basis, Box<Outcome>)> {
         self.check_held();
-        let held = self.ws.session.held.clone().filter(|held| held.is_summary())?;
-        let before = self.ws.count(&self.ws.context());
-        let after = self.ws.after_held(&held, &before);
+        let held = self.ledger.session.held.clone().filter(|held| held.is_summary())?;
+        let before = self.ledger.count(&self.ledger.context());
+        let after = self.ledger.after_held(&held, &before);
         let mut basis = held.basis();
         basis.order.trigger = CompactionTrigger::Manual;
-        let will_do = self.ws.saves_enough(&basis, before.tokens, after)
-            && self.ws.reaches(&held.outcome, after, self.ws.window_tokens());
+        let will_do = self.ledger.saves_enough(&basis, before.tokens, after)
+            && self.ledger.reaches(&held.outcome, after, self.ledger.window_tokens());
         will_do.then(|| (basis, Box::new(held.outcome.clone())))
     }
 
     /// Drops the held compaction if what it has read, or the settings that made it, have changed.
     pub(crate) fn check_held(&mut self) {
-        if self.ws.session.state.held.is_none() || self.ws.is_over() {
+        if self.ledger.session.state.held.is_none() || self.ledger.is_over() {
             return;
         }
-        let why = match &self.ws.session.held {
+        let why = match &self.ledger.session.held {
             None => Some("its record has a format that this version does not know"),
-            Some(held) if held.settings != self.ws.made_with() => {
+            Some(held) if held.settings != self.ledger.made_with() => {
                 Some("the settings that it was made with have changed")
             }
             Some(held) => {
-                let holds = held.still_reads(&self.ws.context()) && self.ws.still_holds(&held.basis(), &held.outcome);
+                let holds =
+                    held.still_reads(&self.ledger.context()) && self.ledger.still_holds(&held.basis(), &held.outcome);
                 (!holds).then_some("what it had read is no longer what the model sees")
             }
         };
@@ -165,15 +166,15 @@ impl Compacting<'_> {
 
     /// Drops the held compaction, and the job that builds on it: a turn that waits for that job continues without it.
     pub(crate) fn drop_held(&mut self, error: ErrorBody) {
-        let Some(held) = self.ws.session.state.held.clone() else { return };
+        let Some(held) = self.ledger.session.state.held.clone() else { return };
         let ordered = self.compaction.work.take_ready_if(|ready| ready.basis.order.job_id == held.job_id);
-        match (ordered, self.ws.session.held.clone()) {
+        match (ordered, self.ledger.session.held.clone()) {
             (Some(ready), _) => {
-                let spent = self.ws.spent(&ready.basis, ready.background, ready.waited_since);
-                self.compaction.compaction_failed(self.ws, &ready.basis.order, spent, error.clone());
+                let spent = self.ledger.spent(&ready.basis, ready.background, ready.waited_since);
+                self.compaction.compaction_failed(self.ledger, &ready.basis.order, spent, error.clone());
             }
-            (None, Some(held)) => self.compaction.tell_dropped(self.ws, &held, error.clone()),
-            (None, None) => self.compaction.tell_unreadable(self.ws, held.job_id, error.clone()),
+            (None, Some(held)) => self.compaction.tell_dropped(self.ledger, &held, error.clone()),
+            (None, None) => self.compaction.tell_unreadable(self.ledger, held.job_id, error.clone()),
         }
         let Some(running) = self.compaction.work.running().filter(|running| running.source == Source::Held) else {
             return;
@@ -181,12 +182,12 @@ impl Compacting<'_> {
         let (trigger, is_waited_for) = (running.job.order.trigger, self.is_waited_for());
         self.void_running("the prepared compaction that it builds on was dropped");
         if is_waited_for {
-            self.ws.then(Step::WithoutCompaction(trigger, error));
+            self.ledger.then(Step::WithoutCompaction(trigger, error));
         }
     }
 }
 
-impl Workspace {
+impl Ledger {
     /// Returns the held compaction as clients see it, when it is prepared and when they join.
     pub(crate) fn shown_held(&self) -> Option<CompactionPrepared> {
         let held = self.session.held.as_ref()?;

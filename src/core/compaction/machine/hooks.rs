@@ -4,9 +4,9 @@ use crate::agent_loop::checks::{check_replaced, check_summary, refused};
 use crate::compaction::machine::work::{JobPurpose, Running, Source};
 use crate::{
     agent_loop::{
+        ledger::Ledger,
         step::Step,
         subject::{Subject, compaction::ProposedCompaction},
-        workspace::Workspace,
     },
     compaction::machine::{Compacting, Compactor},
 };
@@ -28,7 +28,7 @@ impl Compacting<'_> {
     /// Voids the running or previewed compaction if the patch changes what it has read: its summary would contain what
     /// the model must no longer see.
     pub(crate) fn void_what_read(&mut self, patched: &Context) {
-        let before = self.ws.context();
+        let before = self.ledger.context();
         let parts = before.messages.iter().zip(&patched.messages);
         let same = parts.take_while(|(a, b)| a.entry_id == b.entry_id && a.hash == b.hash).map(|(a, _)| a);
         let is_read =
@@ -43,14 +43,14 @@ impl Compacting<'_> {
     pub(crate) fn compact_as_decided(&mut self, decision: ProposedCompaction) {
         let Some(mut running) = self.compaction.work.take_running() else { return };
         let advanced = if let Some(hook) = decision.cancelled_by {
-            let tokens = self.ws.count(&self.ws.context()).tokens;
+            let tokens = self.ledger.count(&self.ledger.context()).tokens;
             self.compaction.carried.breaker.declined(tokens);
             let message = format!("the hook `{hook}` cancelled the compaction; the context is unchanged");
-            self.compaction.fail(self.ws, running, ErrorBody::new(ErrorCode::CompactionCancelled, message))
+            self.compaction.fail(self.ledger, running, ErrorBody::new(ErrorCode::CompactionCancelled, message))
         } else {
-            self.ws.follow(&mut running, decision.given);
+            self.ledger.follow(&mut running, decision.given);
             // The compaction's time limit starts now: hooks have their own limits.
-            let hooks_took_ms = self.ws.now.millis_since(running.job.started_at);
+            let hooks_took_ms = self.ledger.now.millis_since(running.job.started_at);
             running.job.deadline = running.job.deadline.plus_millis(hooks_took_ms);
             self.advance(running)
         };
@@ -60,7 +60,7 @@ impl Compacting<'_> {
     /// Fails the compaction because a required hook could not inspect it.
     pub(crate) fn compaction_not_inspected(&mut self, error: ErrorBody) {
         let Some(running) = self.compaction.work.take_running() else { return };
-        let advanced = self.compaction.fail(self.ws, running, error);
+        let advanced = self.compaction.fail(self.ledger, running, error);
         self.continue_if_failed(advanced);
     }
 
@@ -68,30 +68,30 @@ impl Compacting<'_> {
     /// held one follows the hooks' decisions on that one: they are asked once.
     pub(crate) fn before_compaction(&mut self, mut running: Running) -> Option<Running> {
         if running.source != Source::Seen {
-            let wishes = self.ws.session.held.as_ref().map(|held| held.wishes.clone()).unwrap_or_default();
-            self.ws.follow(&mut running, HookSupply { wishes, ..HookSupply::default() });
+            let wishes = self.ledger.session.held.as_ref().map(|held| held.wishes.clone()).unwrap_or_default();
+            self.ledger.follow(&mut running, HookSupply { wishes, ..HookSupply::default() });
             return Some(running);
         }
-        if !self.ws.has_hooks(HookPoint::BeforeCompaction, None) {
+        if !self.roster.has_hooks(self.ledger, HookPoint::BeforeCompaction, None) {
             return Some(running);
         }
-        let is_waited_for = !running.is_in_background() && !self.ws.is_over();
+        let is_waited_for = !running.is_in_background() && !self.ledger.is_over();
         self.compaction.work.run(running);
-        if self.ws.awaits_hooks(HookPoint::BeforeCompaction) {
+        if self.roster.awaits_hooks(self.ledger, HookPoint::BeforeCompaction) {
             self.compaction.awaited |= is_waited_for;
-            self.ws.then(Step::Ask(Subject::Compaction(ProposedCompaction::default())));
+            self.ledger.then(Step::Ask(Subject::Compaction(ProposedCompaction::default())));
             return None;
         }
         let decision = ProposedCompaction::default();
-        let event = self.compaction.compaction_event(self.ws, &decision);
-        self.ws.tell_hooks(&Subject::Compaction(decision), &event);
+        let event = self.compaction.compaction_event(self.ledger, &decision);
+        self.roster.tell(self.ledger, &Subject::Compaction(decision), &event);
         self.compaction.work.take_running()
     }
 }
 
 impl Compactor {
-    pub(crate) fn compaction_event(&self, ws: &Workspace, decision: &ProposedCompaction) -> HookEvent {
-        let window_tokens = ws.window_tokens();
+    pub(crate) fn compaction_event(&self, ledger: &Ledger, decision: &ProposedCompaction) -> HookEvent {
+        let window_tokens = ledger.window_tokens();
         let wishes = &decision.given.wishes;
         let mut preparation = CompactionPreparation {
             job_id: "none".parse().expect("a word is an id"),
@@ -105,19 +105,19 @@ impl Compactor {
             previous_summary: None,
             summary: decision.given.summary.as_ref().map(|(_, summary)| summary.clone()),
             files: reseed_protocol::entry::CompactionDetails::default(),
-            tokens_before: ws.count(&ws.context()).tokens,
+            tokens_before: ledger.count(&ledger.context()).tokens,
             first_kept_entry_id: None,
             kept_entry_ids: Vec::new(),
             settings: CompactionSettings {
-                strategy: ws.manager().name().to_owned(),
-                model: wishes.model.as_ref().map_or_else(|| ws.summariser().0, |(_, model)| model.clone()),
+                strategy: ledger.manager().name().to_owned(),
+                model: wishes.model.as_ref().map_or_else(|| ledger.summariser().0, |(_, model)| model.clone()),
                 window_tokens,
-                reserve_tokens: ws.manager().reserved_tokens(window_tokens),
-                keep_recent_tokens: ws.manager().keep_tokens(window_tokens),
-                target_tokens: ws.manager().target_tokens(window_tokens),
+                reserve_tokens: ledger.manager().reserved_tokens(window_tokens),
+                keep_recent_tokens: ledger.manager().keep_tokens(window_tokens),
+                target_tokens: ledger.manager().target_tokens(window_tokens),
             },
-            branch_entries: ws.session.tree.path().iter().map(|node| node.entry.clone()).collect(),
-            leaf_id: ws.session.state.leaf.clone(),
+            branch_entries: ledger.session.tree.path().iter().map(|node| node.entry.clone()).collect(),
+            leaf_id: ledger.session.state.leaf.clone(),
         };
         if let Some(running) = self.work.running() {
             let order = &running.job.order;
@@ -136,35 +136,35 @@ impl Compactor {
 
     pub(crate) fn take_decision(
         &self,
-        ws: &Workspace,
+        ledger: &Ledger,
         decision: &mut ProposedCompaction,
         hook: &str,
         answer: HookAnswer,
     ) -> Result<bool, HookFault> {
         if let Some(model) = &answer.model
-            && !ws.deployment.windows.knows(model)
+            && !ledger.deployment.windows.knows(model)
         {
             let message = "the context window of the model that it names is unknown; set CONTEXT_WINDOW on the server";
             return Err(HookFault::failed(message));
         }
         check_summary(answer.summary.as_deref(), answer.details.as_ref(), answer.instructions.as_deref())?;
-        if let Some(message) = answer.instructions.as_deref().and_then(|text| ws.too_long(text)) {
+        if let Some(message) = answer.instructions.as_deref().and_then(|text| ledger.too_long(text)) {
             return Err(HookFault::failed(format!("its {message}")));
         }
         let instructions = answer.instructions.as_ref().or(decision.given.wishes.instructions.as_ref());
         check_replaced(instructions.map(String::as_str), answer.replace_instructions).map_err(refused)?;
         let first_kept = answer.first_kept_entry_id.as_ref().filter(|_| answer.cancel != Some(true));
         let has_summary = answer.summary.is_some() || decision.given.summary.is_some();
-        let cut = first_kept.map(|id| self.cut_at(ws, id, has_summary)).transpose()?;
+        let cut = first_kept.map(|id| self.cut_at(ledger, id, has_summary)).transpose()?;
         decision.take(hook, answer, cut)
     }
 
     /// Returns the running compaction's cut whose tail starts with this entry.
-    fn cut_at(&self, ws: &Workspace, first_kept: &EntryId, has_summary: bool) -> Result<Cut, HookFault> {
+    fn cut_at(&self, ledger: &Ledger, first_kept: &EntryId, has_summary: bool) -> Result<Cut, HookFault> {
         if !has_summary {
             return Err(HookFault::failed("its `firstKeptEntryId` needs a `summary` of what comes before that entry"));
         }
-        let context = ws.context();
+        let context = ledger.context();
         let structure = Structure::of(&context);
         let known = self.work.running().map_or(0, |running| running.job.messages_read());
         let is_it = |at: usize| context.messages[at].entry_id.as_ref() == Some(first_kept);
@@ -187,7 +187,7 @@ impl Compactor {
     }
 }
 
-impl Workspace {
+impl Ledger {
     /// Configures a compaction as its hooks decided.
     fn follow(&self, running: &mut Running, given: HookSupply) {
         let HookRequests { model, instructions, replaces, details: _ } = given.wishes.clone();

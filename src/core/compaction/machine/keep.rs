@@ -3,8 +3,8 @@
 use crate::{
     agent_loop::{
         io::Caller,
+        ledger::Ledger,
         records::{done, session_updated},
-        workspace::Workspace,
     },
     compaction::machine::{Compacting, Compactor},
 };
@@ -33,29 +33,29 @@ impl Compacting<'_> {
         undo: &UndoCompaction,
         lookup: Option<Lookup>,
     ) -> Result<(), ErrorBody> {
-        let found = undo_target(self.ws.session.tree.path(), undo.entry_id.as_ref())?.clone();
+        let found = undo_target(self.ledger.session.tree.path(), undo.entry_id.as_ref())?.clone();
         self.void_running("a compaction was undone");
         if let Some(tree) = lookup.and_then(Lookup::path) {
-            self.ws.session.tree = tree;
+            self.ledger.session.tree = tree;
         }
-        let pins = pins_without(&found, &self.ws.session.state.pins, self.ws.session.tree.path());
-        let mark = caller.mark(done(Some(self.ws.session.state.seq)));
-        let mut state = (*self.ws.session.state).clone();
+        let pins = pins_without(&found, &self.ledger.session.state.pins, self.ledger.session.tree.path());
+        let mark = caller.mark(done(Some(self.ledger.session.state.seq)));
+        let mut state = (*self.ledger.session.state).clone();
         state.undone.push(found.clone());
-        self.ws.session.tree.mark(&state);
+        self.ledger.session.tree.mark(&state);
         let undone = CompactionUndone {
             entry_id: found,
             command_id: Some(caller.id.clone()),
-            generation: self.ws.generation + 1,
-            context_info: self.compaction.context_info_undone(self.ws),
+            generation: self.ledger.generation + 1,
+            context_info: self.compaction.context_info_undone(self.ledger),
         };
         let mut events = Vec::new();
-        if pins != self.ws.session.state.pins {
+        if pins != self.ledger.session.state.pins {
             events.push(session_updated(|updated| updated.pins = Some(pins)));
         }
         events.push(Event::CompactionUndone(Box::new(undone)));
-        self.ws.append(events, vec![mark]);
-        self.ws.hand_over();
+        self.ledger.append(events, vec![mark]);
+        self.ledger.hand_over();
         Ok(())
     }
 }
@@ -63,15 +63,15 @@ impl Compacting<'_> {
 impl Compactor {
     /// Returns how full the window is after the undo: of the next generation, with automatic compaction suspended until
     /// more is said.
-    fn context_info_undone(&self, ws: &Workspace) -> ContextInfo {
-        let info = self.context_info(ws);
+    fn context_info_undone(&self, ledger: &Ledger) -> ContextInfo {
+        let info = self.context_info(ledger);
         let rest = rest_after_undo(&info);
-        let breaker = self.carried.breaker.state(ws.now, info.token_count, Some(rest));
-        ContextInfo { generation: ws.generation + 1, breaker, ..info }
+        let breaker = self.carried.breaker.state(ledger.now, info.token_count, Some(rest));
+        ContextInfo { generation: ledger.generation + 1, breaker, ..info }
     }
 }
 
-impl Workspace {
+impl Ledger {
     pub(crate) fn on_pin_entry(
         &mut self,
         caller: &Caller,

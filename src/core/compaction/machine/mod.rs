@@ -32,7 +32,7 @@ pub(crate) mod running;
 pub(crate) mod work;
 
 use crate::{
-    agent_loop::{hooks::Hooks, step::Step, workspace::Workspace},
+    agent_loop::{hooks::Hooks, ledger::Ledger, roster::Roster, step::Step},
     compaction::machine::work::{Ready, Running},
 };
 use crate::{compaction::Order, context::RequestCount};
@@ -59,7 +59,8 @@ pub(crate) struct Compactor {
 #[derive(Debug)]
 pub(crate) struct Compacting<'a> {
     pub(crate) compaction: &'a mut Compactor,
-    pub(crate) ws: &'a mut Workspace,
+    pub(crate) ledger: &'a mut Ledger,
+    pub(crate) roster: &'a Roster,
     /// The hooks that inspect the running compaction are cancelled with it.
     pub(crate) hooks: &'a mut Hooks,
     /// True if the session waits for no other machine.
@@ -69,18 +70,18 @@ pub(crate) struct Compacting<'a> {
 impl Compacting<'_> {
     /// Returns true if the session waits for the running job.
     fn is_waited_for(&self) -> bool {
-        self.compaction.awaited && !self.ws.is_over()
+        self.compaction.awaited && !self.ledger.is_over()
     }
 
     /// Returns true if nothing is running, apart from a compaction in the background.
     fn is_idle(&self) -> bool {
-        self.is_free && !self.compaction.awaited && !self.ws.is_over()
+        self.is_free && !self.compaction.awaited && !self.ledger.is_over()
     }
 
     /// Proceeds unless something is under way: what is under way proceeds once it is over.
     fn proceed_if_idle(&mut self) {
         if self.is_idle() {
-            self.ws.then(Step::Proceed);
+            self.ledger.then(Step::Proceed);
         }
     }
 }
@@ -167,8 +168,8 @@ impl Compactor {
     }
 
     /// Drops a ready compaction if it is the held one: whoever ordered it in the running turn finds it still held.
-    pub(crate) fn leave_held(&mut self, ws: &Workspace) {
-        self.work.take_ready_if(|ready| ws.is_held(&ready.basis.order.job_id));
+    pub(crate) fn leave_held(&mut self, ledger: &Ledger) {
+        self.work.take_ready_if(|ready| ledger.is_held(&ready.basis.order.job_id));
     }
 
     /// Returns true if the running job was started in the background.
@@ -198,19 +199,19 @@ impl Compactor {
     }
 
     /// Returns the state of the circuit breaker for a request of this token count.
-    pub(crate) fn breaker(&self, ws: &Workspace, tokens: u64) -> Option<Breaker> {
-        self.carried.breaker.state(ws.now, tokens, ws.session.state.rest_tokens)
+    pub(crate) fn breaker(&self, ledger: &Ledger, tokens: u64) -> Option<Breaker> {
+        self.carried.breaker.state(ledger.now, tokens, ledger.session.state.rest_tokens)
     }
 
     /// Returns how full the window is, counted over the next request.
-    pub(crate) fn context_info(&self, ws: &Workspace) -> ContextInfo {
-        let count = ws.count(&ws.context());
-        self.context_info_of(ws, &count, ws.window_tokens())
+    pub(crate) fn context_info(&self, ledger: &Ledger) -> ContextInfo {
+        let count = ledger.count(&ledger.context());
+        self.context_info_of(ledger, &count, ledger.window_tokens())
     }
 
     /// Returns how full the window is, with this count of the next request.
-    pub(crate) fn context_info_of(&self, ws: &Workspace, count: &RequestCount, window: u64) -> ContextInfo {
-        ws.context_info_of(count, window, self.breaker(ws, count.tokens))
+    pub(crate) fn context_info_of(&self, ledger: &Ledger, count: &RequestCount, window: u64) -> ContextInfo {
+        ledger.context_info_of(count, window, self.breaker(ledger, count.tokens))
     }
 
     /// Resets the circuit breaker after a change of strategy.

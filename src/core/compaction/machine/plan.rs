@@ -1,7 +1,7 @@
 //! Planning: when and how to compact, by the strategy, the circuit breaker and the window.
 
 use crate::compaction::machine::work::{JobPurpose, Need, Source};
-use crate::{agent_loop::workspace::Workspace, compaction::machine::Compacting};
+use crate::{agent_loop::ledger::Ledger, compaction::machine::Compacting};
 use crate::{
     compaction::{
         Decision, Job, Order, SummaryRequest, Surroundings, Writing,
@@ -29,17 +29,17 @@ impl Compacting<'_> {
         if self.compaction.work.running().is_some()
             || self.compaction.work.ready().is_some()
             || self.compaction.work.ordered().is_some()
-            || self.ws.is_holding()
+            || self.ledger.is_holding()
             || self.compaction.gave_up
         {
             return;
         }
-        let rest = self.ws.session.state.rest_tokens;
-        if self.compaction.carried.breaker.permit(self.ws.now, count.tokens, rest, false) != Permit::Full {
+        let rest = self.ledger.session.state.rest_tokens;
+        if self.compaction.carried.breaker.permit(self.ledger.now, count.tokens, rest, false) != Permit::Full {
             return;
         }
         let Some(source) = self.source(is_due) else { return };
-        let order = Order::automatic(self.ws.new_id(), self.ws.manager().trigger());
+        let order = Order::automatic(self.ledger.new_id(), self.ledger.manager().trigger());
         // If nothing can be cut yet, there is nothing to prepare.
         let _ = self.start_job(order, JobPurpose::Commit { background: true }, true, source);
     }
@@ -47,14 +47,14 @@ impl Compacting<'_> {
     /// Prepares a compaction while nothing is running, as the user reads or types. Commits the held one if the next
     /// request is already above the trigger.
     pub(crate) fn prepare_idle(&mut self) {
-        if !self.is_idle() || self.ws.session.state.turn.is_some() {
+        if !self.is_idle() || self.ledger.session.state.turn.is_some() {
             return;
         }
-        if self.ws.manager().options().background >= 1.0 {
+        if self.ledger.manager().options().background >= 1.0 {
             return;
         }
-        let count = self.ws.count(&self.ws.context());
-        match self.ws.manager().before_request(&count, self.ws.window_tokens()) {
+        let count = self.ledger.count(&self.ledger.context());
+        match self.ledger.manager().before_request(&count, self.ledger.window_tokens()) {
             Decision::Ready | Decision::Warn => {}
             Decision::Prepare => self.prepare(&count, false),
             Decision::Due | Decision::Compact => {
@@ -77,22 +77,22 @@ impl Compacting<'_> {
         source: Source,
     ) -> Result<(), ErrorBody> {
         let merging = source == Source::Held;
-        let with_held = if merging { self.ws.with_held() } else { None };
-        let tree = with_held.as_ref().unwrap_or(&self.ws.session.tree);
+        let with_held = if merging { self.ledger.with_held() } else { None };
+        let tree = with_held.as_ref().unwrap_or(&self.ledger.session.tree);
         let context = tree.context();
-        let mut steps = self.ws.steps(tree, &context, &order)?;
+        let mut steps = self.ledger.steps(tree, &context, &order)?;
         if merging {
             steps.retain(|step| matches!(step, FallbackStep::Summarise(_)));
         }
         if steps.is_empty() {
             if source != Source::Seen {
-                self.ws.keep_held_as_it_is();
+                self.ledger.keep_held_as_it_is();
             }
-            return Err(self.ws.nothing_to_compact(&order));
+            return Err(self.ledger.nothing_to_compact(&order));
         }
         let path = tree.path().to_vec();
-        let mut job = self.ws.stage_job(order, &path, &context, steps, asks_model);
-        if let Some(held) = self.ws.session.held.as_ref().filter(|_| merging) {
+        let mut job = self.ledger.stage_job(order, &path, &context, steps, asks_model);
+        if let Some(held) = self.ledger.session.held.as_ref().filter(|_| merging) {
             job.merge(held);
         }
         let _ = self.begin(Box::new(job), purpose, source);
@@ -100,7 +100,7 @@ impl Compacting<'_> {
     }
 }
 
-impl Workspace {
+impl Ledger {
     /// Returns the refusal of an order that no step of its strategy could carry out, with the strategy's reason.
     pub(crate) fn nothing_to_compact(&self, order: &Order) -> ErrorBody {
         let tokens = self.count(&self.context()).tokens;

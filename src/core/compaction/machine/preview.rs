@@ -2,7 +2,7 @@
 //! `start_compaction { previewId }`.
 
 use crate::{
-    agent_loop::{io::Caller, records::done, workspace::Workspace},
+    agent_loop::{io::Caller, ledger::Ledger, records::done},
     compaction::machine::{
         Compacting, Compactor,
         memory::Prepared,
@@ -41,21 +41,21 @@ impl Compacting<'_> {
             return self.apply_preview(caller, &preview);
         }
         let raw = lookup.filter(|_| rebuild == Some(true));
-        let wanted = self.ws.wanted(instructions, replace_instructions)?;
-        let order = self.ws.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
-        if self.ws.is_plain(&order)
+        let wanted = self.ledger.wanted(instructions, replace_instructions)?;
+        let order = self.ledger.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
+        if self.ledger.is_plain(&order)
             && let Some((mut basis, outcome)) = self.held_for_person()
         {
             self.void_running("the compaction prepared earlier is committed");
-            self.ws.answer_job(caller, basis.order.job_id.clone());
+            self.ledger.answer_job(caller, basis.order.job_id.clone());
             self.compaction.carried.breaker = self.compaction.carried.breaker.ordered();
             basis.order.command_id = Some(caller.id.clone());
             self.compaction.work.wait(Ready { basis, outcome, background: true, waited_since: None, merged: false });
             self.proceed_if_idle();
             return Ok(());
         }
-        self.ws.check_worth(&order)?;
-        self.ws.answer_job(caller, order.job_id.clone());
+        self.ledger.check_worth(&order)?;
+        self.ledger.answer_job(caller, order.job_id.clone());
         self.compaction.carried.breaker = self.compaction.carried.breaker.ordered();
         self.compaction.work.order(order);
         // During a turn it runs before the next request: the order is not lost, and the answer is not interrupted.
@@ -71,15 +71,15 @@ impl Compacting<'_> {
     ) -> Result<(), ErrorBody> {
         let PreviewCompaction { instructions, replace_instructions, strategy, rebuild } = preview;
         let raw = lookup.filter(|_| rebuild == Some(true));
-        let wanted = self.ws.wanted(instructions, replace_instructions)?;
-        let order = self.ws.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
-        if self.ws.is_plain(&order)
+        let wanted = self.ledger.wanted(instructions, replace_instructions)?;
+        let order = self.ledger.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
+        if self.ledger.is_plain(&order)
             && let Some((basis, outcome)) = self.held_for_person()
         {
-            self.compaction.show_preview(self.ws, caller, basis, outcome, false);
+            self.compaction.show_preview(self.ledger, caller, basis, outcome, false);
             return Ok(());
         }
-        self.ws.check_worth(&order)?;
+        self.ledger.check_worth(&order)?;
         self.void_running("a preview was requested");
         let source = self.source_of(&order);
         self.start_job(order, JobPurpose::Preview(caller.clone()), true, source)
@@ -87,28 +87,28 @@ impl Compacting<'_> {
 
     fn apply_preview(&mut self, caller: &Caller, preview: &JobId) -> Result<(), ErrorBody> {
         let found = self.compaction.carried.preview.take_if(|prepared| *prepared.id() == *preview);
-        let Some(prepared) = found.filter(|prepared| self.ws.now < prepared.expires_at) else {
+        let Some(prepared) = found.filter(|prepared| self.ledger.now < prepared.expires_at) else {
             let message = format!("there is no preview `{preview}`, or it has expired");
             return Err(ErrorBody::new(ErrorCode::PreviewNotFound, message).with_field("previewId"));
         };
-        if !self.ws.still_holds(&prepared.basis, &prepared.outcome) {
+        if !self.ledger.still_holds(&prepared.basis, &prepared.outcome) {
             let message = "the history moved on since the preview: what it shows is no longer what the model sees";
             return Err(ErrorBody::new(ErrorCode::HistoryMoved, message).with_field("previewId"));
         }
         self.void_running("a preview is applied");
-        self.ws.answer_job(caller, prepared.id().clone());
+        self.ledger.answer_job(caller, prepared.id().clone());
         self.compaction.carried.breaker = self.compaction.carried.breaker.ordered();
         let Prepared { basis, outcome, merges, expires_at: _ } = *prepared;
         // Its cost includes that of the held compaction it was made from, unless that one was reported as unused
         // meanwhile.
-        let merged = merges.is_some_and(|job| self.ws.is_held(&job));
+        let merged = merges.is_some_and(|job| self.ledger.is_held(&job));
         let mut basis = *basis;
         basis.order.command_id = Some(caller.id.clone());
         basis.order.trigger = CompactionTrigger::Manual;
         // The work was done earlier: applying it takes no time.
-        (basis.started_at, basis.ended_at) = (self.ws.now, None);
+        (basis.started_at, basis.ended_at) = (self.ledger.now, None);
         // A preview that shows what is held is that compaction, which was prepared in the background.
-        let background = self.ws.is_held(&basis.order.job_id);
+        let background = self.ledger.is_held(&basis.order.job_id);
         self.compaction.work.wait(Ready { basis, outcome, background, waited_since: None, merged });
         self.proceed_if_idle();
         Ok(())
@@ -119,20 +119,20 @@ impl Compactor {
     /// Shows a finished preview as it would be committed now, and keeps it for as long as it may be applied.
     pub(crate) fn show_preview(
         &mut self,
-        ws: &mut Workspace,
+        ledger: &mut Ledger,
         caller: &Caller,
         basis: Basis,
         outcome: Box<Outcome>,
         merges: bool,
     ) {
         let mut as_of_now = Outcome::clone(&outcome);
-        ws.keep_what_came(&basis, &mut as_of_now);
-        let context = ws.context();
-        let before = ws.count(&context);
+        ledger.keep_what_came(&basis, &mut as_of_now);
+        let context = ledger.context();
+        let before = ledger.count(&context);
         let entry: EntryId = "preview".parse().expect("a word is an id");
-        let (_, after) = ws.would_be(&basis, &as_of_now, &entry, before.tokens);
-        let expires_at = ws.now.plus_millis(PREVIEW_MILLIS);
-        let (dropped, kept) = ws.parted(&context, &as_of_now);
+        let (_, after) = ledger.would_be(&basis, &as_of_now, &entry, before.tokens);
+        let expires_at = ledger.now.plus_millis(PREVIEW_MILLIS);
+        let (dropped, kept) = ledger.parted(&context, &as_of_now);
         let shown = CompactionPreview {
             preview_id: basis.order.job_id.clone(),
             expires_at,
@@ -150,14 +150,14 @@ impl Compactor {
             retained: as_of_now.retained,
             summary_usage: as_of_now.usage,
         };
-        let held = ws.session.state.held.as_ref().filter(|_| merges);
+        let held = ledger.session.state.held.as_ref().filter(|_| merges);
         let merges = held.map(|held| held.job_id.clone());
         self.carried.preview = Some(Box::new(Prepared { basis: Box::new(basis), outcome, merges, expires_at }));
-        ws.reply(caller, Reply::CompactionPreview(Box::new(shown)));
+        ledger.reply(caller, Reply::CompactionPreview(Box::new(shown)));
     }
 }
 
-impl Workspace {
+impl Ledger {
     fn ordered_by(
         &mut self,
         caller: &Caller,

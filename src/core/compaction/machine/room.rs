@@ -2,7 +2,7 @@
 
 use crate::compaction::machine::work::{JobPurpose, Need, Source};
 use crate::{
-    agent_loop::{io::Effect, workspace::Workspace},
+    agent_loop::{io::Effect, ledger::Ledger},
     compaction::machine::{Compacting, Compactor},
 };
 use crate::{
@@ -18,11 +18,15 @@ impl Compacting<'_> {
         if self.wait_for_running() {
             return true;
         }
-        match self.compaction.carried.breaker.permit(self.ws.now, count.tokens, self.ws.session.state.rest_tokens, true)
-        {
+        match self.compaction.carried.breaker.permit(
+            self.ledger.now,
+            count.tokens,
+            self.ledger.session.state.rest_tokens,
+            true,
+        ) {
             Permit::Denied => false,
             permit => {
-                let order = Order::automatic(self.ws.new_id(), self.ws.manager().trigger());
+                let order = Order::automatic(self.ledger.new_id(), self.ledger.manager().trigger());
                 let source = self.source_now();
                 let purpose = JobPurpose::Commit { background: false };
                 let started = self.start_job(order, purpose, permit == Permit::Full, source);
@@ -40,7 +44,7 @@ impl Compacting<'_> {
     pub(crate) fn make_room_for_refused(&mut self, count: &RequestCount) -> bool {
         // A compaction that was applied or ordered during this turn makes room at once.
         if let Some(ready) = self.compaction.take_ready()
-            && self.compaction.commit(self.ws, ready).is_ok()
+            && self.compaction.commit(self.ledger, ready).is_ok()
         {
             return true;
         }
@@ -51,8 +55,8 @@ impl Compacting<'_> {
             self.compaction.overflowed();
             return true;
         }
-        let order = Order::automatic(self.ws.new_id(), CompactionTrigger::Overflow);
-        let permit = self.compaction.carried.breaker.permit(self.ws.now, count.tokens, None, true);
+        let order = Order::automatic(self.ledger.new_id(), CompactionTrigger::Overflow);
+        let permit = self.compaction.carried.breaker.permit(self.ledger.now, count.tokens, None, true);
         let (purpose, source) = (JobPurpose::Commit { background: false }, self.source_now());
         permit != Permit::Denied
             && self.start_job(order, purpose, permit == Permit::Full, source).is_ok()
@@ -61,7 +65,7 @@ impl Compacting<'_> {
 
     /// Returns true if the loop cannot continue: it waits for a compaction, or a compaction has ended it.
     pub(crate) fn is_held_up(&self) -> bool {
-        self.compaction.awaited || self.ws.is_over()
+        self.compaction.awaited || self.ledger.is_over()
     }
 
     /// Waits for the running job, if its outcome will be committed.
@@ -72,9 +76,9 @@ impl Compacting<'_> {
             return false;
         }
         if running.can_wait() {
-            self.ws.push(Effect::Hurry(running.request));
+            self.ledger.push(Effect::Hurry(running.request));
         }
-        running.waited_since.get_or_insert(self.ws.now);
+        running.waited_since.get_or_insert(self.ledger.now);
         self.compaction.awaited = true;
         true
     }
@@ -82,25 +86,25 @@ impl Compacting<'_> {
 
 impl Compactor {
     /// Returns the error for a request that does not fit: the tokens of each part, and what would help.
-    pub(crate) fn does_not_fit(&self, ws: &Workspace, count: &RequestCount, window: u64) -> ErrorBody {
-        let context = ws.context();
+    pub(crate) fn does_not_fit(&self, ledger: &Ledger, count: &RequestCount, window: u64) -> ErrorBody {
+        let context = ledger.context();
         let structure = Structure::of(&context);
         let stays = must_stay(&context, &structure);
         let last = structure.last_input(&context);
         let cost = |is_part: &dyn Fn(usize) -> bool| {
             let units = structure.units.iter().enumerate().filter(|(at, _)| is_part(*at));
-            ws.prompt.in_tokens(units.map(|(_, unit)| unit.tokens).sum())
+            ledger.prompt.in_tokens(units.map(|(_, unit)| unit.tokens).sum())
         };
         let pinned = cost(&|at| stays[at] && Some(at) != last);
         let last_input = cost(&|at| Some(at) == last);
-        let fixed = ws.prompt.fixed();
-        let (system, tools) = (ws.prompt.in_tokens(fixed.system), ws.prompt.in_tokens(fixed.tools));
+        let fixed = ledger.prompt.fixed();
+        let (system, tools) = (ledger.prompt.in_tokens(fixed.system), ledger.prompt.in_tokens(fixed.tools));
         let rest = count.tokens.saturating_sub(system + tools + pinned + last_input);
         let remedy = if system + tools + pinned + last_input > window {
             "no compaction can make that fit: shorten the largest of these, or choose a model with a larger window"
         } else if self.gave_up() {
             "compaction has just failed; send retry_turn to try again, or compact the context first"
-        } else if ws.manager().is_automatic() {
+        } else if ledger.manager().is_automatic() {
             "what could be compacted is too little; say less at once, or choose a model with a larger window"
         } else {
             "the strategy `manual` never compacts by itself; compact the context, then send retry_turn"

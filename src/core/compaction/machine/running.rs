@@ -5,7 +5,7 @@
 
 use crate::compaction::machine::work::{Advanced, JobPurpose, PHASE, Ready, Running, Source, Spent};
 use crate::{
-    agent_loop::{io::RequestId, workspace::Workspace},
+    agent_loop::{io::RequestId, ledger::Ledger},
     compaction::machine::{Compacting, Compactor},
 };
 use crate::{
@@ -27,7 +27,7 @@ impl Compacting<'_> {
         match self.start_job(order.clone(), JobPurpose::Commit { background: false }, true, source) {
             Ok(()) => self.is_held_up(),
             Err(error) => {
-                self.compaction.compaction_failed(self.ws, &order, Spent::default(), error);
+                self.compaction.compaction_failed(self.ledger, &order, Spent::default(), error);
                 false
             }
         }
@@ -36,7 +36,7 @@ impl Compacting<'_> {
     /// Starts a prepared job.
     pub(crate) fn begin(&mut self, job: Box<Job>, purpose: JobPurpose, source: Source) -> Advanced {
         if let JobPurpose::Commit { background } = purpose {
-            self.ws.emit(EphemeralEvent::CompactionStarted(CompactionStarted {
+            self.ledger.emit(EphemeralEvent::CompactionStarted(CompactionStarted {
                 job_id: job.order.job_id.clone(),
                 trigger: job.order.trigger,
                 background,
@@ -44,9 +44,9 @@ impl Compacting<'_> {
         }
         let mut running = Running { request: RequestId(0), job, purpose, waited_since: None, source, makes_way: false };
         if !running.is_in_background()
-            && (self.ws.session.state.turn.is_some() || !self.ws.session.state.queue.is_empty())
+            && (self.ledger.session.state.turn.is_some() || !self.ledger.session.state.queue.is_empty())
         {
-            running.waited_since = Some(self.ws.now);
+            running.waited_since = Some(self.ledger.now);
         }
         match self.before_compaction(running) {
             Some(running) => self.advance(running),
@@ -56,19 +56,19 @@ impl Compacting<'_> {
 
     /// Advances a job as far as possible without the model.
     pub(crate) fn advance(&mut self, mut running: Running) -> Advanced {
-        let before = self.ws.count(&self.ws.context());
+        let before = self.ledger.count(&self.ledger.context());
         loop {
             match running.job.advance() {
                 Next::Ask(body) => {
-                    running.request = self.ws.ask_for_summary(&running.job, *body, PHASE, running.can_wait());
+                    running.request = self.ledger.ask_for_summary(&running.job, *body, PHASE, running.can_wait());
                     running.makes_way = false;
-                    if !running.is_in_background() && !self.ws.is_over() {
+                    if !running.is_in_background() && !self.ledger.is_over() {
                         self.compaction.awaited = true;
                     }
                     self.compaction.work.run(running);
                     return Advanced::Asked;
                 }
-                Next::Offer(outcome) => match self.ws.judge(&running.job.basis(), &outcome, &before) {
+                Next::Offer(outcome) => match self.ledger.judge(&running.job.basis(), &outcome, &before) {
                     Ok(()) => return self.made(running, outcome),
                     Err((why, tokens)) => running.job.refuse(outcome, why, tokens),
                 },
@@ -83,25 +83,25 @@ impl Compacting<'_> {
         let Running { job, purpose, waited_since, source, .. } = running;
         let (basis, merges) = (job.basis(), source == Source::Held);
         if let JobPurpose::Preview(caller) = purpose {
-            self.compaction.show_preview(self.ws, &caller, basis, outcome, merges);
+            self.compaction.show_preview(self.ledger, &caller, basis, outcome, merges);
             return Advanced::Over;
         }
         let trigger = basis.order.trigger;
         if background && !self.is_waited_for() {
             // Also true for a compaction made from scratch that replaces a held one.
-            let remade = source != Source::Seen || self.ws.session.held.is_some();
-            let outcome = if merges { outcome } else { self.ws.paid_for_both(outcome) };
+            let remade = source != Source::Seen || self.ledger.session.held.is_some();
+            let outcome = if merges { outcome } else { self.ledger.paid_for_both(outcome) };
             return match self.hold(basis, outcome, remade) {
                 Ok(()) => Advanced::Over,
                 Err(error) => Advanced::Failed(trigger, error),
             };
         }
         let ready = Ready { basis, outcome, background, waited_since, merged: merges };
-        if !self.is_free || self.ws.is_over() {
+        if !self.is_free || self.ledger.is_over() {
             self.compaction.work.wait(ready);
             return Advanced::Over;
         }
-        match self.compaction.commit(self.ws, ready) {
+        match self.compaction.commit(self.ledger, ready) {
             Ok(()) => Advanced::Over,
             Err(error) => Advanced::Failed(trigger, error),
         }
@@ -146,24 +146,24 @@ impl Compactor {
     }
 
     /// Notes that the running job's request is asked again: its time limit starts anew.
-    pub(crate) fn is_asked_again(&mut self, ws: &Workspace) {
+    pub(crate) fn is_asked_again(&mut self, ledger: &Ledger) {
         if let Some(running) = self.work.running_mut() {
             running.makes_way = false;
-            running.job.deadline = ws.now.plus_millis(ws.deployment.summaries.timeout_ms);
+            running.job.deadline = ledger.now.plus_millis(ledger.deployment.summaries.timeout_ms);
         }
     }
 
     /// Notes that a turn's request waited behind the summary of the compaction in progress.
-    pub(crate) fn waited_behind(&mut self, ws: &Workspace, millis: u64) {
-        if self.work.running().is_none() && self.work.ready().is_none() && ws.session.held.is_none() {
+    pub(crate) fn waited_behind(&mut self, ledger: &Ledger, millis: u64) {
+        if self.work.running().is_none() && self.work.ready().is_none() && ledger.session.held.is_none() {
             return;
         }
         self.carried.waited_behind_ms = self.carried.waited_behind_ms.saturating_add(millis);
     }
 
     /// Returns how long users were paused by a compaction that ends now.
-    pub(crate) fn paused_ms(&mut self, ws: &Workspace, waited_since: Option<Timestamp>) -> u64 {
-        let waited = waited_since.map_or(0, |since| ws.now.millis_since(since));
+    pub(crate) fn paused_ms(&mut self, ledger: &Ledger, waited_since: Option<Timestamp>) -> u64 {
+        let waited = waited_since.map_or(0, |since| ledger.now.millis_since(since));
         waited.saturating_add(std::mem::take(&mut self.carried.waited_behind_ms))
     }
 
@@ -175,14 +175,14 @@ impl Compactor {
     }
 
     /// Notes that queued input waits for the running job.
-    pub(crate) fn waits_from_now(&mut self, ws: &mut Workspace) {
+    pub(crate) fn waits_from_now(&mut self, ledger: &mut Ledger) {
         if let Some(running) = self.work.running_mut().filter(|_| self.awaited) {
-            running.waited_since.get_or_insert(ws.now);
+            running.waited_since.get_or_insert(ledger.now);
         }
     }
 }
 
-impl Workspace {
+impl Ledger {
     /// Checks that an outcome is good enough; otherwise returns the reason and the tokens that it would leave.
     fn judge(&self, basis: &Basis, outcome: &Outcome, before: &RequestCount) -> Result<(), (&'static str, u64)> {
         let entry = "preview".parse::<EntryId>().expect("a word is an id");

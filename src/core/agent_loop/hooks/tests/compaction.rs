@@ -221,9 +221,9 @@ fn a_hook_that_is_not_required_and_fails_or_is_late_is_gone_on_without() {
     world.wait(1_000).check(&["drop one", "one failed hook_timeout", "summary"]);
     // A model without a known window cannot summarise.
     let mut world = long(optional(&["one"]));
-    world.agent.ws.deployment = Arc::new(Deployment {
+    world.agent.ledger.deployment = Arc::new(Deployment {
         windows: Windows::new(None, vec![("test".into(), Some(9_000)), ("summariser".into(), Some(9_000))]),
-        ..(*world.agent.ws.deployment).clone()
+        ..(*world.agent.ledger.deployment).clone()
     });
     world.compact().took();
     world.answer(json!({ "model": "nobody-knows" })).check(&["one failed hook_failed", "summary"]);

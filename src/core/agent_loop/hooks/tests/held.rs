@@ -32,7 +32,7 @@ fn much() -> String {
 
 impl World {
     fn held(&self) -> Option<&Held> {
-        self.agent.ws.session.held.as_deref()
+        self.agent.ledger.session.held.as_deref()
     }
 
     /// Returns the newest committed compaction.
@@ -46,9 +46,9 @@ impl World {
 
     /// Restarts the process with other deployment settings.
     fn restart(&mut self, change: impl FnOnce(&mut Deployment)) -> &mut Self {
-        let mut deployment = Deployment::clone(&self.agent.ws.deployment);
+        let mut deployment = Deployment::clone(&self.agent.ledger.deployment);
         change(&mut deployment);
-        let session = self.agent.ws.session.clone();
+        let session = self.agent.ledger.session.clone();
         let calibration = Calibration::new(Counter::for_model("test").method());
         // Another process makes other ids.
         let ids = IdSource::seeded(9 + session.state.seq);
@@ -59,7 +59,7 @@ impl World {
 
     fn place(&self, at: usize) -> (EntryId, Destination) {
         let leaf = self.entries[at].entry_id.clone();
-        let tree = self.agent.ws.session.tree.upto(&leaf).unwrap();
+        let tree = self.agent.ledger.session.tree.upto(&leaf).unwrap();
         (leaf.clone(), Destination { leaf: Some(leaf), tree, ..Destination::default() })
     }
 
@@ -284,7 +284,7 @@ fn only_what_it_rests_on_drops_it() {
         let held = world.held().map(|held| held.job_id.clone());
         assert_eq!(held.as_ref() == Some(&job), *stays, "{what}");
         assert_eq!(
-            world.agent.ws.session.state.held.as_ref().map(|at| &at.job_id),
+            world.agent.ledger.session.state.held.as_ref().map(|at| &at.job_id),
             held.as_ref(),
             "{what}: in the log"
         );
@@ -304,7 +304,7 @@ fn a_compaction_that_is_taken_back_takes_what_is_held_with_it() {
     world.summary();
     assert!(world.held().is_some());
     world.command(Command::UndoCompaction(UndoCompaction::default()));
-    assert_eq!((world.held(), world.agent.ws.session.state.held.as_ref()), (None, None));
+    assert_eq!((world.held(), world.agent.ledger.session.state.held.as_ref()), (None, None));
     // A compaction held before the pin keeps the pinned entry.
     let mut world = holding(Vec::new());
     let entry_id = world.entries[0].entry_id.clone();
@@ -316,10 +316,10 @@ fn a_compaction_that_is_taken_back_takes_what_is_held_with_it() {
 #[test]
 fn one_whose_record_cannot_be_read_is_dropped_and_made_again() {
     let mut world = holding(Vec::new());
-    world.agent.ws.session.held = None;
+    world.agent.ledger.session.held = None;
     world.took();
     world.restart(|_| ()).check(&["compaction failed compaction_void"]);
-    assert_eq!(world.agent.ws.session.state.held, None);
+    assert_eq!(world.agent.ledger.session.state.held, None);
     world.say("more").check(&["+ user", "turn", "summary", "model"]);
 }
 

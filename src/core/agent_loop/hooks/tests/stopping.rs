@@ -116,7 +116,7 @@ fn a_process_that_dies_while_a_hook_is_asked_leaves_a_turn_that_can_be_retried()
     for (name, mut world) in open() {
         // Only the log is left.
         let session = world.agent.session().clone();
-        let deployment = world.agent.ws.deployment.clone();
+        let deployment = world.agent.ledger.deployment.clone();
         let calibration = Calibration::new(Counter::for_model("test").method());
         let seed = Seed::new(session, deployment, calibration, IdSource::seeded(2));
         world.agent = AgentLoop::seeded(2, seed);

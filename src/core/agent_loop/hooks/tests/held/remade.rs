@@ -18,8 +18,8 @@ fn outgrown() -> World {
 /// Returns the same session before the compaction is prepared.
 fn outgrowing(hooks: Vec<HookSpec>) -> World {
     let mut world = World::full(hooks, "threshold", 60);
-    world.agent.ws.deployment = {
-        let mut deployment = Deployment::clone(&world.agent.ws.deployment);
+    world.agent.ledger.deployment = {
+        let mut deployment = Deployment::clone(&world.agent.ledger.deployment);
         deployment.options.reserve_tokens = Some(64);
         deployment.options.target = 0.2;
         deployment.options.keep_recent_tokens = 200;
@@ -65,11 +65,11 @@ fn one_that_would_not_reach_the_target_is_made_again_once_and_merged() {
     assert!(asked.join("\n").contains("to the north"), "what was said since is summarised");
     let before = prepared(&world);
     world.model("so");
-    assert_eq!(world.agent.ws.session.state.compactions, 0, "the one that is made again is waited for");
+    assert_eq!(world.agent.ledger.session.state.compactions, 0, "the one that is made again is waited for");
     world.took();
     // It is held like any other, but not made a third time: it is committed as it is.
     world.summary().check(&["prepared", "+ compaction", "compacted model_summary", "reseed"]);
-    assert_eq!((prepared(&world), world.agent.ws.session.state.compactions), (before + 1, 1));
+    assert_eq!((prepared(&world), world.agent.ledger.session.state.compactions), (before + 1, 1));
     assert_ne!(world.committed().job_id, first);
     let told = |event: &Event| matches!(event, Event::CompactionFailed(_));
     assert!(!world.events.iter().any(told), "the first one is part of it");
@@ -88,7 +88,7 @@ fn a_turn_that_waits_for_a_merged_one_goes_on_where_what_is_held_is_dropped() {
     // The other model's loop makes room itself, and sends the request.
     world.summary().model("so");
     assert!(world.took().contains(&"end completed".to_owned()));
-    assert_eq!(world.agent.ws.session.state.compactions, 1);
+    assert_eq!(world.agent.ledger.session.state.compactions, 1);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The workspace: the state that all machines of the loop share.
+//! The ledger: the state that all machines of the loop share.
 //!
 //! It holds the session, its strategy, the parts of the next request, and what the current input has produced: effects
 //! and steps. Appending an event changes the session and emits the write in one call, so the two never differ.
@@ -7,13 +7,11 @@ use crate::agent_loop::io::{Append, CallModel, Caller, Effect, Mark, RequestId};
 use crate::{
     agent_loop::{
         deployment::Deployment,
-        hooks::{
-            chain::InputChains,
-            roster::{Roster, begins_work},
-        },
+        hooks::chain::InputChains,
         late::EndedCalls,
         prompt::Prompt,
         records::{done, session_updated},
+        roster::Roster,
         seed::Seed,
         step::Step,
         turn::memory::TurnMemory,
@@ -36,12 +34,11 @@ use std::{str::FromStr, sync::Arc};
 
 /// The state that all machines share.
 #[derive(Debug)]
-pub(crate) struct Workspace {
+pub(crate) struct Ledger {
     pub(crate) generation: u64,
     pub(crate) deployment: Arc<Deployment>,
     pub(crate) session: Session,
     pub(crate) prompt: Prompt,
-    pub(crate) roster: Roster,
     /// Calls that are over: what late answers to them are compared with.
     pub(crate) ended: EndedCalls,
     /// The time of the current input.
@@ -64,17 +61,16 @@ pub(crate) struct Workspace {
     out: Vec<Effect>,
 }
 
-impl Workspace {
-    /// Builds the workspace of a loop from the parts of its seed that belong to no machine.
+impl Ledger {
+    /// Builds the ledger of a loop from the parts of its seed that belong to no machine.
     pub(crate) fn seeded(generation: u64, seed: Seed) -> Self {
-        let Seed { mut session, deployment, calibration, next_request, holding, ids, prompt, roster, ended, .. } = seed;
+        let Seed { mut session, deployment, calibration, next_request, holding, ids, prompt, ended, .. } = seed;
         let counter = deployment.counter(&session.state.model);
         let mut this = Self {
             generation,
             prompt: Prompt::new(prompt, counter, calibration, &mut session),
             deployment,
             session,
-            roster,
             ended,
             now: Timestamp(0),
             // Replaced below, once the path's patches are known.
@@ -95,8 +91,14 @@ impl Workspace {
 
     /// Returns the seed of the next loop, with what the machines hand to it. The path is counted again if the next
     /// loop's model uses a different counter.
-    pub(crate) fn into_seed(self, turn: TurnMemory, compaction: CompactionMemory, hooks: InputChains) -> Seed {
-        let Self { mut session, deployment, next_request, ids, prompt, roster, ended, holding, .. } = self;
+    pub(crate) fn into_seed(
+        self,
+        roster: Roster,
+        turn: TurnMemory,
+        compaction: CompactionMemory,
+        hooks: InputChains,
+    ) -> Seed {
+        let Self { mut session, deployment, next_request, ids, prompt, ended, holding, .. } = self;
         let counter = deployment.counter(&session.state.model);
         if counter.method() != prompt.counter().method() {
             session.tree.recount(&counter);
@@ -260,11 +262,19 @@ impl Workspace {
     }
 
     /// Applies events to the session and emits them as one durable step.
-    pub(crate) fn append(&mut self, mut events: Vec<Event>, marks: Vec<Mark>) {
-        if begins_work(&events) {
-            self.roster.forget_what_is_done(&self.session.state);
-            events.extend(self.roster.to_keep(&self.session.state));
-        }
+    pub(crate) fn append(&mut self, events: Vec<Event>, marks: Vec<Mark>) {
+        let begins_work = |event: &Event| matches!(event, Event::TurnStarted(_) | Event::QueueItemAdded(_));
+        debug_assert!(!events.iter().any(begins_work), "what begins work is appended with the hooks that it needs");
+        self.write(events, marks);
+    }
+
+    /// Appends events that begin work, with the required hooks that it is accepted under: see `Roster::to_keep`.
+    pub(crate) fn append_work(&mut self, mut events: Vec<Event>, hooks: Option<Event>, marks: Vec<Mark>) {
+        events.extend(hooks);
+        self.write(events, marks);
+    }
+
+    fn write(&mut self, events: Vec<Event>, marks: Vec<Mark>) {
         for event in &events {
             self.prompt.note(event, &self.session.state);
             self.session.apply(event, self.prompt.counter());
@@ -318,6 +328,11 @@ impl Workspace {
     /// Returns true once the next loop is being seeded.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// Returns the running turn's id.
+    pub(crate) fn turn_id(&self) -> Option<TurnId> {
+        self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone())
     }
 
     /// Returns an entry whose parent is the leaf.

@@ -1,6 +1,6 @@
 //! The roster: which hooks are asked at which point.
 //!
-//! It lists the server's hooks, those of the client that hosts the session, and owed hooks. Owed hooks are required
+//! To the server's hooks it adds those of the client that hosts the session, and owed hooks. Owed hooks are required
 //! hooks whose client is gone: another client is the host, or the session was read from the store. A required hook
 //! fails closed, so work accepted under it must not continue without it. Owed hooks are asked like those of a client
 //! that is away, until a client offers them again or the work is done.
@@ -8,7 +8,9 @@
 //! Invariant: the append that starts a turn or queues an input also stores the required hooks in the session's state,
 //! so a restart at any moment finds them.
 
-use crate::agent_loop::records::session_updated;
+use crate::agent_loop::{
+    deadline::Deadline, io::CallHook, io::Effect, ledger::Ledger, records::session_updated, subject::Subject,
+};
 use crate::{
     hook::{HOOKS_MAX, HookPlace, HookSpec},
     session::SessionState,
@@ -16,7 +18,7 @@ use crate::{
 use reseed_protocol::{
     CommandId, TurnId,
     event::Event,
-    hook::{HookOffer, HookPoint},
+    hook::{ContextReason, HookCall, HookEvent, HookOffer, HookPoint},
 };
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -28,7 +30,7 @@ const OWED_MAX: usize = 2 * HOOKS_MAX;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Roster {
     /// The hooks that the host offers. Like its tools, they are offered again after a restart.
-    pub(super) client: Arc<[HookSpec]>,
+    client: Arc<[HookSpec]>,
     owed: Owed,
     /// The commands whose inputs are not accepted yet: the one that hooks are inspecting, and those in line behind it.
     waiting: BTreeSet<CommandId>,
@@ -77,7 +79,7 @@ impl Roster {
     }
 
     /// Notes which inputs are not accepted yet.
-    pub(super) fn note_waiting(&mut self, waiting: BTreeSet<CommandId>) {
+    pub(crate) fn note_waiting(&mut self, waiting: BTreeSet<CommandId>) {
         self.waiting = waiting;
     }
 
@@ -129,7 +131,7 @@ impl Roster {
     }
 
     /// Returns the owed hooks that the running turn needs and no client offers.
-    pub(super) fn owed_to_turn(&self, state: &SessionState) -> impl Iterator<Item = &HookSpec> {
+    fn owed_to_turn(&self, state: &SessionState) -> impl Iterator<Item = &HookSpec> {
         let turn = state.turn.as_ref();
         let needs = turn.is_some_and(|turn| {
             self.owed.turn.as_ref() == Some(&turn.turn_id)
@@ -139,7 +141,7 @@ impl Roster {
     }
 
     /// Returns the owed hooks that an input needs that is not accepted yet.
-    pub(super) fn owed_to_input(&self, id: &CommandId) -> impl Iterator<Item = &HookSpec> {
+    fn owed_to_input(&self, id: &CommandId) -> impl Iterator<Item = &HookSpec> {
         let needs = self.owed.inputs.contains(id);
         self.still_owed().filter(move |_| needs)
     }
@@ -149,7 +151,7 @@ impl Roster {
     }
 
     /// Returns true if the client offers a hook of this name at this point.
-    pub(super) fn is_offered(&self, spec: &HookSpec) -> bool {
+    pub(crate) fn is_offered(&self, spec: &HookSpec) -> bool {
         self.client.iter().any(|offered| offered.name == spec.name && offered.point == spec.point)
     }
 
@@ -172,21 +174,102 @@ impl Roster {
         guards.iter().map(String::as_str).find(|name| count(&here, name) < count(guards, name))
     }
 
+    /// Returns the hooks of the server and of the host.
+    fn here<'a>(&'a self, ledger: &'a Ledger) -> impl Iterator<Item = (HookPlace, &'a HookSpec)> {
+        let server = ledger.deployment.hooks.iter().map(|spec| (HookPlace::Server, spec));
+        server.chain(self.client.iter().map(|spec| (HookPlace::Client, spec)))
+    }
+
+    /// Returns all hooks that apply to the running turn.
+    pub(crate) fn of_turn<'a>(&'a self, ledger: &'a Ledger) -> impl Iterator<Item = (HookPlace, &'a HookSpec)> {
+        let owed = self.owed_to_turn(&ledger.session.state);
+        self.here(ledger).chain(owed.map(|spec| (HookPlace::Client, spec)))
+    }
+
+    /// Returns the hooks that are asked about an input.
+    pub(crate) fn of_input<'a>(
+        &'a self,
+        ledger: &'a Ledger,
+        id: &CommandId,
+    ) -> impl Iterator<Item = (HookPlace, &'a HookSpec)> {
+        self.here(ledger).chain(self.owed_to_input(id).map(|spec| (HookPlace::Client, spec)))
+    }
+
+    /// Returns true if any hook is asked about this command's input.
+    pub(crate) fn inspects_input(&self, ledger: &Ledger, id: &CommandId) -> bool {
+        self.of_input(ledger, id).any(|(_, spec)| spec.is_asked(HookPoint::Message, None))
+    }
+
+    /// Returns true if any hook is asked at this point.
+    pub(crate) fn has_hooks(&self, ledger: &Ledger, point: HookPoint, reason: Option<ContextReason>) -> bool {
+        self.of_turn(ledger).any(|(_, spec)| spec.is_asked(point, reason))
+    }
+
+    /// Returns true if any hook at this point must be waited for.
+    pub(crate) fn awaits_hooks(&self, ledger: &Ledger, point: HookPoint) -> bool {
+        self.of_turn(ledger).any(|(_, spec)| spec.point == point && !spec.observe)
+    }
+
+    /// Notifies the observing hooks.
+    pub(crate) fn tell(&self, ledger: &mut Ledger, subject: &Subject, event: &HookEvent) {
+        let (point, reason) = subject.point();
+        let observers = self.of_turn(ledger).filter(|(_, spec)| spec.observe && spec.is_asked(point, reason));
+        let observers: Vec<(HookPlace, HookSpec)> = observers.map(|(place, spec)| (place, spec.clone())).collect();
+        for (place, spec) in observers {
+            let _ = call_hook(ledger, subject, event.clone(), place, &spec, false);
+        }
+    }
+
+    /// Stores the required hooks if work in progress needs them.
+    pub(crate) fn keep_for_work(&mut self, ledger: &mut Ledger) {
+        if has_work(&ledger.session.state)
+            && let Some(event) = self.to_keep(&ledger.session.state)
+        {
+            ledger.append(vec![event], Vec::new());
+        }
+    }
+
     /// Returns an update of the required client hooks stored in the session's state, if they have changed.
-    pub(crate) fn to_keep(&self, state: &SessionState) -> Option<Event> {
+    pub(crate) fn to_keep(&mut self, state: &SessionState) -> Option<Event> {
+        self.forget_what_is_done(state);
         let required = self.client.iter().filter(|spec| spec.required);
         let hooks: Vec<HookOffer> = required.chain(self.still_owed()).map(offer_of).collect();
         (hooks != state.hooks).then(|| session_updated(|updated| updated.hooks = Some(hooks)))
     }
 }
 
-pub(super) fn has_work(state: &SessionState) -> bool {
-    state.turn.is_some() || !state.queue.is_empty()
+/// Returns true if the server has this hook no more.
+pub(crate) fn has_lost(ledger: &Ledger, place: HookPlace, spec: &HookSpec) -> bool {
+    place == HookPlace::Server && !ledger.deployment.hooks.iter().any(|here| here.overlaps(spec))
 }
 
-/// Returns true if these events start work that may need hooks.
-pub(crate) fn begins_work(events: &[Event]) -> bool {
-    events.iter().any(|event| matches!(event, Event::TurnStarted(_) | Event::QueueItemAdded(_)))
+/// Calls a hook, unless no client offers it now (`is_gone`).
+pub(crate) fn call_hook(
+    ledger: &mut Ledger,
+    subject: &Subject,
+    event: HookEvent,
+    place: HookPlace,
+    spec: &HookSpec,
+    is_gone: bool,
+) -> (HookCall, Deadline) {
+    let timeout_ms = spec.timeout_ms.unwrap_or(ledger.deployment.hook_timeout_ms);
+    let deadline = Deadline::after(ledger.now, timeout_ms);
+    let call = HookCall {
+        call_id: ledger.new_id(),
+        hook: spec.name.clone(),
+        session_id: ledger.session.id.clone(),
+        turn_id: ledger.turn_id().filter(|_| subject.is_of_turn()),
+        deadline: (!spec.observe).then_some(deadline.at),
+        event,
+    };
+    if !is_gone {
+        ledger.push(Effect::CallHook(Box::new(CallHook { place, call: call.clone(), awaited: !spec.observe })));
+    }
+    (call, deadline)
+}
+
+fn has_work(state: &SessionState) -> bool {
+    state.turn.is_some() || !state.queue.is_empty()
 }
 
 fn spec_of(offer: &HookOffer) -> HookSpec {
