@@ -1,50 +1,52 @@
-//! The ledger: the state that all machines of the loop share.
+//! The ledger: the session, and what the current input has produced: effects and steps.
 //!
-//! It holds the session, its strategy, the parts of the next request, and what the current input has produced: effects
-//! and steps. Appending an event changes the session and emits the write in one call, so the two never differ.
+//! Every machine writes to it. Appending an event changes the session and emits the write in one call, so the two never
+//! differ. It is below the machines, the prompt and the roster, and knows none of them: they follow it. An append that
+//! begins work therefore takes the required hooks with it, and the prompt takes up the path's patches once the step that
+//! has changed them is over.
 
 use crate::agent_loop::io::{Append, CallModel, Caller, Effect, Mark, RequestId};
-use crate::{
-    agent_loop::{
-        deployment::Deployment,
-        hooks::chain::InputChains,
-        late::EndedCalls,
-        prompt::Prompt,
-        records::{done, session_updated},
-        roster::Roster,
-        seed::Seed,
-        step::Step,
-        turn::memory::TurnMemory,
-    },
-    compaction::machine::memory::CompactionMemory,
+use crate::agent_loop::{
+    causes::Causes,
+    deployment::Deployment,
+    late::EndedCalls,
+    records::{done, session_updated},
+    seed::Seed,
+    step::Step,
 };
 use crate::{
-    compaction::{ContextManager, strategies::threshold::Threshold, strategy::Options},
+    compaction::strategy::Options,
+    context::{
+        Context,
+        counter::{Calibration, Counter},
+        windows::WINDOW_TOKENS_MIN,
+    },
     model::ModelRequest,
     session::{IdSource, Session},
 };
 use reseed_protocol::{
-    Entry, EntryData, EntryId, ErrorBody, Timestamp, TurnId,
+    CommandId, Entry, EntryData, EntryId, ErrorBody, Timestamp, TurnId,
     context::RequestOptions,
-    event::{EphemeralEvent, Event, SessionUpdated},
+    event::{EphemeralEvent, Event, QueueReleased, SessionUpdated, TurnStarted},
     ids::InvalidId,
     reply::{Done, Reply},
 };
 use std::{str::FromStr, sync::Arc};
 
-/// The state that all machines share.
+/// The session of a loop, and what its current input has produced.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) generation: u64,
     pub(crate) deployment: Arc<Deployment>,
     pub(crate) session: Session,
-    pub(crate) prompt: Prompt,
+    /// What may have changed the next request since the last one was sent.
+    pub(crate) causes: Causes,
     /// Calls that are over: what late answers to them are compared with.
     pub(crate) ended: EndedCalls,
     /// The time of the current input.
     pub(crate) now: Timestamp,
-    /// The session's strategy, built from its settings.
-    manager: Box<dyn ContextManager>,
+    /// The counter of the session's model: each entry is counted with it, once.
+    counter: Counter,
     ids: IdSource,
     next_request: u64,
     /// True once the next loop is being seeded: this one does nothing more.
@@ -62,19 +64,22 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Builds the ledger of a loop from the parts of its seed that belong to no machine.
+    /// Builds the ledger of a loop from its parts of the seed.
     pub(crate) fn seeded(generation: u64, seed: Seed) -> Self {
-        let Seed { mut session, deployment, calibration, next_request, holding, ids, prompt, ended, .. } = seed;
+        let Seed { mut session, deployment, next_request, holding, ids, ended, causes, .. } = seed;
         let counter = deployment.counter(&session.state.model);
-        let mut this = Self {
+        if counter.method() != Counter::for_model(&session.state.model).method() {
+            // The store's reader counted the path with the model's default counter.
+            session.tree.recount(&counter);
+        }
+        Self {
             generation,
-            prompt: Prompt::new(prompt, counter, calibration, &mut session),
             deployment,
             session,
+            causes,
             ended,
             now: Timestamp(0),
-            // Replaced below, once the path's patches are known.
-            manager: Box::new(Threshold::new(Options::default())),
+            counter,
             ids,
             next_request,
             is_over: false,
@@ -83,27 +88,17 @@ impl Ledger {
             ending: None,
             next: Vec::new(),
             out: Vec::new(),
-        };
-        this.adopt_tools();
-        this.refresh_manager();
-        this
+        }
     }
 
-    /// Returns the seed of the next loop, with what the machines hand to it. The path is counted again if the next
-    /// loop's model uses a different counter.
-    pub(crate) fn into_seed(
-        self,
-        roster: Roster,
-        turn: TurnMemory,
-        compaction: CompactionMemory,
-        hooks: InputChains,
-    ) -> Seed {
-        let Self { mut session, deployment, next_request, ids, prompt, ended, holding, .. } = self;
+    /// Returns the seed of the next loop, without the parts of others. The path is counted again if the next loop's
+    /// model uses a different counter.
+    pub(crate) fn into_seed(self, calibration: Calibration) -> Seed {
+        let Self { mut session, deployment, next_request, ids, ended, causes, holding, .. } = self;
         let counter = deployment.counter(&session.state.model);
-        if counter.method() != prompt.counter().method() {
+        if counter.method() != self.counter.method() {
             session.tree.recount(&counter);
         }
-        let (calibration, prompt) = prompt.into_carried();
         Seed {
             session,
             deployment,
@@ -111,33 +106,14 @@ impl Ledger {
             next_request,
             holding,
             ids,
-            prompt,
-            roster,
             ended,
-            turn,
-            compaction,
-            hooks,
+            causes,
+            prompt: Default::default(),
+            roster: Default::default(),
+            turn: Default::default(),
+            compaction: Default::default(),
+            hooks: Default::default(),
         }
-    }
-
-    /// Returns the session's strategy.
-    pub(crate) fn manager(&self) -> &dyn ContextManager {
-        &*self.manager
-    }
-
-    /// Rebuilds the strategy from the settings. Must be called when they change, or the maximum answer length does.
-    pub(crate) fn refresh_manager(&mut self) {
-        let (state, options) = (&self.session.state, self.strategy_options());
-        let made =
-            self.deployment.strategies.make(&state.strategy, state.settings.strategy_settings.as_ref(), &options);
-        // A newer version's log may name a strategy unknown to this one; that must not close the session.
-        self.manager = made.unwrap_or_else(|_| Box::new(Threshold::new(options)));
-    }
-
-    /// Recompiles everything sent before the messages. Must be called when the instructions change.
-    pub(crate) fn refresh_fixed(&mut self) {
-        let own = self.session.state.settings.instructions.as_deref();
-        self.prompt.refresh(own.unwrap_or(&self.deployment.instructions), self.session.tree.carried());
     }
 
     /// Returns the default strategy settings, for a session that has none of its own.
@@ -155,6 +131,58 @@ impl Ledger {
             max_output_tokens: settings.max_output_tokens,
             reasoning_effort: settings.reasoning_effort.clone(),
         }
+    }
+
+    /// Returns the counter of the session's model.
+    pub(crate) fn counter(&self) -> &Counter {
+        &self.counter
+    }
+
+    /// Returns the window of the session's model.
+    pub(crate) fn window_tokens(&self) -> u64 {
+        let known = self.deployment.windows.tokens(&self.session.state.model);
+        self.session.state.settings.learned_window_tokens.map_or(known, |learned| learned.min(known))
+    }
+
+    /// Remembers the window that a refused request for a summary names, and none smaller than what the model's last
+    /// answer read.
+    pub(crate) fn remember_told_window(&mut self, tokens: u64) {
+        let read = self.last_read_tokens().unwrap_or(0);
+        self.remember_window(tokens.max(read));
+    }
+
+    /// Returns the tokens that the model's last stored answer read.
+    pub(crate) fn last_read_tokens(&self) -> Option<u64> {
+        let model = &self.session.state.model;
+        let path = self.session.tree.path();
+        let mut answers = path.iter().rev().filter_map(|node| node.entry.message());
+        let answer = answers.find(|message| message.usage.is_some() && message.model.as_ref() == Some(model))?;
+        answer.usage.as_ref().map(|usage| usage.input_tokens)
+    }
+
+    /// Remembers, for this session, a window smaller than the one in use.
+    pub(crate) fn remember_window(&mut self, tokens: u64) {
+        let tokens = tokens.max(WINDOW_TOKENS_MIN);
+        if tokens < self.window_tokens() {
+            self.learn_window(Some(tokens));
+        }
+    }
+
+    /// Writes down the window that was learnt; `None` if the one that is known holds again.
+    pub(crate) fn learn_window(&mut self, window_tokens: Option<u64>) {
+        let mut settings = self.session.state.settings.clone();
+        settings.learned_window_tokens = window_tokens;
+        self.append(vec![session_updated(|updated| updated.settings = Some(settings))], Vec::new());
+    }
+
+    /// Returns true if a system prompt leaves room for a conversation: no compaction removes it.
+    pub(crate) fn fits_as_system_prompt(&self, text: &str) -> bool {
+        self.counter.system(text) <= self.window_tokens() / 2
+    }
+
+    /// Returns the context that the model would see if nothing more were said.
+    pub(crate) fn context(&self) -> Arc<Context> {
+        self.session.tree.context()
     }
 
     /// Returns a new id.
@@ -276,19 +304,10 @@ impl Ledger {
 
     fn write(&mut self, events: Vec<Event>, marks: Vec<Mark>) {
         for event in &events {
-            self.prompt.note(event, &self.session.state);
-            self.session.apply(event, self.prompt.counter());
+            self.causes.note(event, &self.session.state);
+            self.session.apply(event, &self.counter);
         }
-        self.follow_patches();
         self.out.push(Effect::Append(Append { events, marks }));
-    }
-
-    /// Recompiles everything sent before the messages, and rebuilds the strategy, if the path's patches have changed.
-    fn follow_patches(&mut self) {
-        if !self.prompt.follows(self.session.tree.carried()) {
-            self.refresh_fixed();
-            self.refresh_manager();
-        }
     }
 
     /// Replies to a command that wrote nothing.
@@ -328,6 +347,17 @@ impl Ledger {
     /// Returns true once the next loop is being seeded.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// Returns the event for a turn that starts.
+    pub(crate) fn turn_started(&self, turn_id: TurnId, command_ids: Vec<CommandId>) -> Event {
+        Event::TurnStarted(TurnStarted { turn_id, command_ids, generation: self.generation })
+    }
+
+    /// Returns the queue's change after a completed move: inputs that were sent during it may now be delivered.
+    pub(crate) fn released(&self, command_id: &CommandId) -> Option<Event> {
+        let held = self.session.state.queue.iter().any(|item| item.after.is_some());
+        held.then(|| Event::QueueReleased(QueueReleased { command_id: Some(command_id.clone()) }))
     }
 
     /// Returns the running turn's id.

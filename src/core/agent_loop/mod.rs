@@ -8,18 +8,22 @@
 //! next request is the same. Answers to an older loop's requests carry request ids that no later loop knows: they are
 //! stale responses, expected and dropped.
 //!
-//! Imports lead down, from each of these to those below it:
+//! What a method may touch is in its signature: a machine gets the ledger, and the prompt and the roster only if it
+//! needs them. Imports lead down, from each of these to those below it:
 //!
 //! - this file: the kernel. It holds the machines and handles one input after another. `kernel`: what concerns several
 //!   machines, such as commands and the end of a turn
 //! - `turn`, `compaction`, `hooks`, `navigation`: the machines, each in a folder of its own
-//! - `ledger`: the state that the machines share; `annotate`: labels, data and settings that clients write
-//! - `prompt`: the content of the next request and its token count
+//! - `annotate`: labels, data and settings that clients write
+//! - `prompt`: the content of the next request, its token count, and the strategy; `roster`: which hooks are asked
+//! - `ledger`: the session, and what the current input produces: effects and steps; `causes`: what has changed since
+//!   the last request
 //! - `step`: what a machine wants to happen next; `subject`: what hooks are asked about; `seed`: what one loop hands to
 //!   the next; `io`: inputs and effects; `tools`: the tools that a request offers, and how calls are checked against
 //!   them; `snapshot`, `stage`, `late`, `deadline`, `records`, `checks`
 
 mod annotate;
+pub(crate) mod causes;
 pub(crate) mod checks;
 mod deadline;
 pub(crate) mod deployment;
@@ -57,16 +61,17 @@ pub use seed::Seed;
 pub use snapshot::Snapshot;
 pub use tools::{SERVER_TOOLS_MAX, TOOLS_MAX, Tools, check_offers, check_server_tools};
 
-use crate::compaction::machine::{Compacting, Compactor};
+use crate::compaction::machine::{Compacting, Compactor, plan::Planner};
 use hooks::Hooks;
 use io::Caller;
 use ledger::Ledger;
 use navigation::Navigation;
+use prompt::Prompt;
 use records::session_updated;
 use roster::Roster;
 use stage::Stage;
 use step::Step;
-use turn::Turn;
+use turn::{Turn, calls, queue};
 
 use crate::session::{Session, SessionState};
 use reseed_protocol::{CallId, Timestamp, event::TurnStatus};
@@ -75,6 +80,7 @@ use reseed_protocol::{CallId, Timestamp, event::TurnStatus};
 #[derive(Debug)]
 pub struct AgentLoop {
     ledger: Ledger,
+    prompt: Prompt,
     roster: Roster,
     turn: Turn,
     compaction: Compactor,
@@ -86,25 +92,28 @@ impl AgentLoop {
     /// Builds the loop of this generation from the tree. Send it [`Input::Seeded`] or [`Input::Recovered`] next.
     #[must_use]
     pub fn seeded(generation: u64, mut seed: Seed) -> Self {
-        Self {
-            turn: Turn::new(std::mem::take(&mut seed.turn)),
-            compaction: Compactor::new(std::mem::take(&mut seed.compaction)),
-            hooks: Hooks::new(std::mem::take(&mut seed.hooks)),
-            navigation: Navigation::default(),
-            roster: std::mem::take(&mut seed.roster),
-            ledger: Ledger::seeded(generation, seed),
-        }
+        let roster = std::mem::take(&mut seed.roster);
+        let turn = Turn::new(std::mem::take(&mut seed.turn));
+        let compaction = Compactor::new(std::mem::take(&mut seed.compaction));
+        let hooks = Hooks::new(std::mem::take(&mut seed.hooks));
+        let (carried, calibration) = (std::mem::take(&mut seed.prompt), seed.calibration.clone());
+        let mut ledger = Ledger::seeded(generation, seed);
+        let prompt = Prompt::seeded(carried, calibration, &mut ledger);
+        Self { ledger, prompt, roster, turn, compaction, hooks, navigation: Navigation::default() }
     }
 
     /// Returns the seed of the next loop. A change of model changes the counter, so the path is counted again.
     #[must_use]
     pub fn into_seed(self) -> Seed {
-        self.ledger.into_seed(
-            self.roster,
-            self.turn.into_carried(),
-            self.compaction.into_carried(),
-            self.hooks.into_carried(),
-        )
+        let (calibration, prompt) = self.prompt.into_carried();
+        Seed {
+            prompt,
+            roster: self.roster,
+            turn: self.turn.into_carried(),
+            compaction: self.compaction.into_carried(),
+            hooks: self.hooks.into_carried(),
+            ..self.ledger.into_seed(calibration)
+        }
     }
 
     /// Takes one input to completion and returns the effects to execute, in order.
@@ -124,7 +133,7 @@ impl AgentLoop {
                 Step::Request => self.request(),
                 Step::RequestFailed(failed) => self.on_request_failed(*failed),
                 Step::SendPrepared(prepared) => self.send_prepared(*prepared),
-                Step::Send(context) => self.turn.send(&mut self.ledger, &self.roster, &context),
+                Step::Send(context) => self.turn.send(&mut self.ledger, &mut self.prompt, &self.roster, &context),
                 Step::EndTurn(end) => self.finish_turn(*end),
                 Step::Reseed => self.reseed(),
 
@@ -140,11 +149,12 @@ impl AgentLoop {
                 Step::CompactionTick => self.compacting().on_compaction_tick(),
                 Step::ToolsTick => self.turn.on_tools_tick(&mut self.ledger),
             }
+            self.prompt.follow(&self.ledger);
             self.hooks.note_waiting(&mut self.roster);
             agenda.extend(self.ledger.take_steps().rev());
         }
         self.turn.keep_time(&self.ledger);
-        self.turn.tell_meter(&mut self.ledger, &self.compaction);
+        self.turn.tell_meter(&mut self.ledger, &self.prompt, &self.compaction);
         self.roster.forget_what_is_done(&self.ledger.session.state);
         if self.is_idle() {
             self.ledger.free_steps();
@@ -167,13 +177,13 @@ impl AgentLoop {
                 self.on_command(Caller { origin, id, fingerprint }, *command, lookup);
             }
             (Stage::Asking, Input::Answered { request, answer }) if self.turn.asks(request) => {
-                self.turn.on_answer(&mut self.ledger, &self.roster, answer);
+                self.turn.on_answer(&mut self.ledger, &mut self.prompt, &self.roster, answer);
             }
             (Stage::Asking, Input::Failed { request, fault, shown }) if self.turn.asks(request) => {
-                self.turn.on_fault(&mut self.ledger, fault, shown);
+                self.turn.on_fault(&mut self.ledger, &mut self.prompt, fault, shown);
             }
             (Stage::Stopping, Input::Cancelled { request, shown }) if self.turn.asks(request) => {
-                self.turn.on_stopped(&mut self.ledger, shown);
+                self.turn.on_stopped(&mut self.ledger, &mut self.prompt, shown);
             }
             (_, Input::Answered { request, answer }) if self.compaction.is_running(request) => {
                 self.compacting().on_summary(&answer)
@@ -198,10 +208,10 @@ impl AgentLoop {
             (_, Input::HostLeft) => self.roster.host_left(&self.ledger.session.state),
             (_, Input::AskAgain { only_away }) => self.hooks.ask_again(&mut self.ledger, &self.roster, only_away),
             (_, Input::Reconfigured(deployment)) => self.ledger.deployment = deployment,
-            (_, Input::ToolsOffered(tools)) => self.ledger.offer_tools(tools),
+            (_, Input::ToolsOffered(tools)) => self.prompt.offer_tools(&mut self.ledger, tools),
             (Stage::AwaitingTools, Input::ToolAnswered { call_id, output }) => {
                 if let Some(answer) = self.turn.on_server_result(&self.ledger, &call_id, output) {
-                    self.turn.take_answer(&mut self.ledger, &self.roster, answer);
+                    self.turn.take_answer(&mut self.ledger, &self.prompt, &self.roster, answer);
                 }
             }
             (_, Input::ToolProgressed { call_id, message }) => {
@@ -255,7 +265,7 @@ impl AgentLoop {
         }
         self.roster.owe_what_was_kept(&self.ledger.session.state);
         if self.ledger.session.state.turn.is_some() {
-            self.ledger.drop_unmade_calls();
+            calls::drop_unmade_calls(&mut self.ledger);
             if !self.turn.park(&mut self.ledger) {
                 self.ledger.then(Step::stop_turn(TurnStatus::Interrupted));
             }
@@ -267,8 +277,13 @@ impl AgentLoop {
     /// Returns the compaction machine with what it reaches besides itself.
     fn compacting(&mut self) -> Compacting<'_> {
         let is_free = self.turn.stage().is_none() && !self.hooks.are_awaited() && !self.navigation.is_leaving();
-        let Self { ledger, roster, compaction, hooks, .. } = self;
-        Compacting { compaction, ledger, roster, hooks, is_free }
+        let Self { ledger, prompt, roster, compaction, hooks, .. } = self;
+        Compacting { compaction, ledger, prompt, roster, hooks, is_free }
+    }
+
+    /// Returns what a compaction would do.
+    fn planner(&self) -> Planner<'_> {
+        Planner { ledger: &self.ledger, prompt: &self.prompt }
     }
 
     /// Returns when [`Input::Tick`] is due, if ever.
@@ -321,7 +336,7 @@ impl AgentLoop {
     /// Returns the tools that requests offer.
     #[must_use]
     pub fn tools(&self) -> &Tools {
-        self.ledger.prompt.tools()
+        self.prompt.tools()
     }
 
     /// Returns true if new input cannot start a turn at once. A background compaction does not prevent it.
@@ -361,7 +376,7 @@ impl AgentLoop {
         self.compaction.release();
         self.turn.tools_are_over();
         if let Some(ready) = self.compaction.take_ready()
-            && self.compaction.commit(&mut self.ledger, ready).is_ok()
+            && self.compaction.commit(&mut self.ledger, &self.prompt, ready).is_ok()
         {
             return;
         }
@@ -375,16 +390,16 @@ impl AgentLoop {
             return;
         }
         if self.ledger.session.state.turn.is_some() {
-            self.ledger.deliver_steered();
+            queue::deliver_steered(&mut self.ledger);
             self.ledger.then(Step::Request);
             return;
         }
         if self.ledger.is_holding() {
             return;
         }
-        self.ledger.deliver_custom();
+        queue::deliver_custom(&mut self.ledger);
         if !self.ledger.session.state.queue.is_empty() {
-            self.ledger.start_queued(&mut self.roster);
+            queue::start_queued(&mut self.ledger, &mut self.roster);
         }
     }
 

@@ -2,8 +2,8 @@
 
 use crate::{
     agent_loop::{
-        deployment::Deployment, hooks::chain::InputChains, late::EndedCalls, prompt::PromptMemory, roster::Roster,
-        turn::memory::TurnMemory,
+        causes::Causes, deployment::Deployment, hooks::chain::InputChains, late::EndedCalls, prompt::PromptMemory,
+        roster::Roster, turn::memory::TurnMemory,
     },
     compaction::machine::memory::CompactionMemory,
 };
@@ -27,6 +27,7 @@ pub struct Seed {
     /// True if no turn may start: the server is stopping, or nobody is connected.
     pub holding: bool,
     pub(crate) ids: IdSource,
+    pub(crate) causes: Causes,
     pub(crate) prompt: PromptMemory,
     pub(crate) roster: Roster,
     pub(crate) ended: EndedCalls,
@@ -39,6 +40,7 @@ impl Seed {
     /// Returns the first seed of a session.
     #[must_use]
     pub fn new(session: Session, deployment: Arc<Deployment>, calibration: Calibration, ids: IdSource) -> Self {
+        let causes = Causes::read(session.tree.path(), &session.state.unseen);
         let prompt = PromptMemory::read(&session);
         Self {
             session,
@@ -47,6 +49,7 @@ impl Seed {
             next_request: 1,
             holding: false,
             ids,
+            causes,
             prompt,
             roster: Roster::default(),
             ended: EndedCalls::default(),

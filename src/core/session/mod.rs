@@ -36,7 +36,7 @@ use crate::core::{
     compaction::Held,
     context::counter::{Calibration, Counter},
 };
-use reseed_protocol::{EntryData, SessionId, Timestamp, event::Event};
+use reseed_protocol::{EntryData, JobId, SessionId, Timestamp, event::Event};
 use std::sync::Arc;
 
 /// The in-memory part of a session: its state, and the path to its leaf.
@@ -68,6 +68,11 @@ impl Session {
     #[must_use]
     pub fn state_mut(&mut self) -> &mut SessionState {
         Arc::make_mut(&mut self.state)
+    }
+
+    /// Returns true if this job made the held compaction.
+    pub(crate) fn is_held(&self, job: &JobId) -> bool {
+        self.state.held.as_ref().is_some_and(|held| held.job_id == *job)
     }
 
     /// Applies one event of the log, in order. A new entry is counted here, once.

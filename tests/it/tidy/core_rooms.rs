@@ -13,17 +13,27 @@ const BARRED: &[(&str, &[&str])] = &[
     ("src/core/compaction/extract/", &["compaction::job", "compaction::ask", "compaction::summary"]),
     ("src/core/compaction/summary/", &["compaction::job", "compaction::ask"]),
     ("src/core/session/", &["agent_loop"]),
-    // Machines, the prompt and values do not know the kernel.
+    // Machines and values do not know the kernel.
     (MACHINE, KERNEL),
     ("src/core/agent_loop/hooks/", KERNEL),
     ("src/core/agent_loop/navigation/", KERNEL),
-    ("src/core/agent_loop/prompt/", KERNEL),
     ("src/core/agent_loop/subject/", KERNEL),
     ("src/core/agent_loop/turn/", KERNEL),
+    // What machines share knows no machine, and the ledger nothing of the rest.
+    ("src/core/agent_loop/prompt/", KERNEL),
+    ("src/core/agent_loop/prompt/", MACHINES),
+    ("src/core/agent_loop/roster.rs", KERNEL),
+    ("src/core/agent_loop/roster.rs", MACHINES),
+    ("src/core/agent_loop/ledger.rs", KERNEL),
+    ("src/core/agent_loop/ledger.rs", MACHINES),
+    ("src/core/agent_loop/ledger.rs", &["agent_loop::prompt", "agent_loop::roster"]),
 ];
 
 /// What belongs to the kernel of the agent loop.
 const KERNEL: &[&str] = &["agent_loop::AgentLoop", "agent_loop::kernel"];
+
+/// The machines of the agent loop.
+const MACHINES: &[&str] = &["agent_loop::hooks", "agent_loop::navigation", "agent_loop::turn", "compaction::machine"];
 
 /// The machine of the agent loop among the rest of compaction, which is below the session.
 const MACHINE: &str = "src/core/compaction/machine/";

@@ -7,7 +7,7 @@
 
 use crate::agent_loop::{
     checks::ANOTHER_ROLE, checks::refused, hooks::Hooks, hooks::chain::Chain, hooks::chain::InLine, io::Caller,
-    ledger::Ledger, roster::Roster, step::Step, subject::Subject, subject::input::ProposedInput,
+    ledger::Ledger, prompt::Prompt, roster::Roster, step::Step, subject::Subject, subject::input::ProposedInput,
 };
 use crate::{hook::HookFault, model::is_picture_address};
 use reseed_protocol::{CommandId, ErrorBody, ErrorCode, Part, Role, command::Command, hook::HookAnswer, reply::Reply};
@@ -62,7 +62,7 @@ impl Hooks {
         for subject in self.cancel_hooks(ledger, |subject| matches!(subject, Subject::Input(_))) {
             if let Subject::Input(offered) = subject {
                 let message = "cancel_turn withdrew the input while hooks were inspecting it; nothing of it is stored";
-                ledger.refuse_input(&offered, ErrorBody::new(ErrorCode::InputCancelled, message));
+                refuse_input(ledger, &offered, ErrorBody::new(ErrorCode::InputCancelled, message));
             }
         }
     }
@@ -81,45 +81,44 @@ impl Hooks {
     }
 }
 
-impl Ledger {
-    pub(crate) fn take_input_answer(&self, offered: &mut ProposedInput, answer: HookAnswer) -> Result<bool, HookFault> {
-        let Some(message) = answer.message else { return Ok(false) };
-        if message.role != Role::User {
-            return Err(HookFault::failed(ANOTHER_ROLE));
-        }
-        let says_something = |part: &Part| !matches!(part, Part::Text { text } if text.trim().is_empty());
-        let is_sayable = |part: &Part| match part {
-            Part::Text { .. } => true,
-            Part::Image { url, .. } => is_picture_address(url),
-            Part::Reasoning { .. } | Part::ToolCall { .. } | Part::ToolResult { .. } => false,
-        };
-        if !message.content.iter().all(is_sayable) {
-            return Err(HookFault::failed("its message has parts that a user message cannot have"));
-        }
-        if !message.content.iter().any(says_something) {
-            return Err(HookFault::failed("its message has no text and no picture"));
-        }
-        self.check_input_fits(&message.content).map_err(refused)?;
-        let changed = message.content != offered.parts;
-        if changed {
-            // The stored command must not reveal the original text either.
-            offered.caller = offered.caller.without_content(offered.what.command());
-            offered.parts = message.content;
-        }
-        Ok(changed)
-    }
-
-    /// Refuses an input that a required hook could not inspect. Nothing of it is kept.
-    pub(crate) fn refuse_input(&mut self, offered: &ProposedInput, error: ErrorBody) {
-        self.reply(&offered.caller, Reply::Error(error));
-        self.then(Step::AfterInput);
-    }
-
-    pub(crate) fn refuse_unseen(&mut self, caller: &Caller) {
-        self.reply(caller, self.ending_or(stopping()));
-    }
-}
-
 pub(crate) fn stopping() -> ErrorBody {
     ErrorBody::new(ErrorCode::ShuttingDown, "the session stopped before hooks had inspected the input; send it again")
+}
+
+pub(crate) fn take_input_answer(
+    ledger: &Ledger,
+    prompt: &Prompt,
+    offered: &mut ProposedInput,
+    answer: HookAnswer,
+) -> Result<bool, HookFault> {
+    let Some(message) = answer.message else { return Ok(false) };
+    if message.role != Role::User {
+        return Err(HookFault::failed(ANOTHER_ROLE));
+    }
+    let says_something = |part: &Part| !matches!(part, Part::Text { text } if text.trim().is_empty());
+    let is_sayable = |part: &Part| match part {
+        Part::Text { .. } => true,
+        Part::Image { url, .. } => is_picture_address(url),
+        Part::Reasoning { .. } | Part::ToolCall { .. } | Part::ToolResult { .. } => false,
+    };
+    if !message.content.iter().all(is_sayable) {
+        return Err(HookFault::failed("its message has parts that a user message cannot have"));
+    }
+    if !message.content.iter().any(says_something) {
+        return Err(HookFault::failed("its message has no text and no picture"));
+    }
+    prompt.check_input_fits(ledger, &message.content).map_err(refused)?;
+    let changed = message.content != offered.parts;
+    if changed {
+        // The stored command must not reveal the original text either.
+        offered.caller = offered.caller.without_content(offered.what.command());
+        offered.parts = message.content;
+    }
+    Ok(changed)
+}
+
+/// Refuses an input that a required hook could not inspect. Nothing of it is kept.
+pub(crate) fn refuse_input(ledger: &mut Ledger, offered: &ProposedInput, error: ErrorBody) {
+    ledger.reply(&offered.caller, Reply::Error(error));
+    ledger.then(Step::AfterInput);
 }

@@ -20,7 +20,7 @@
 
 pub(crate) mod chain;
 pub(crate) mod input;
-mod request;
+pub(crate) mod request;
 
 use crate::agent_loop::hooks::chain::{Chain, InLine, InputChains};
 use crate::agent_loop::io::{CallHook, Caller, Effect};
@@ -285,18 +285,6 @@ impl Hooks {
             _ => None,
         };
         dropped.into_iter().filter_map(caller).collect()
-    }
-
-    /// Cancels the hooks that the turn or the session is waiting for.
-    pub(crate) fn cancel_awaited(&mut self, ledger: &mut Ledger) {
-        for subject in self.cancel_hooks(ledger, Subject::is_awaited) {
-            match subject {
-                Subject::Calls(calls) => ledger.drop_uncalled(*calls),
-                Subject::Navigation(proposed) => ledger.stay_here(&proposed),
-                Subject::Input(offered) => ledger.refuse_unseen(&offered.caller),
-                _ => {}
-            }
-        }
     }
 }
 

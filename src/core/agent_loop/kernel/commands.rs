@@ -10,10 +10,10 @@
 
 use crate::{
     agent_loop::{
-        AgentLoop, io::Caller, ledger::Ledger, records::done, stage::Stage, step::Step, subject::navigation::Ask,
-        turn::Turn,
+        AgentLoop, annotate, io::Caller, records::done, stage::Stage, step::Step, subject::navigation::Ask, turn::Turn,
+        turn::approvals, turn::queue, turn::results,
     },
-    compaction::machine::fail::cancelled,
+    compaction::machine::{fail::cancelled, keep},
 };
 use crate::{
     context::window::TOKENS_MAX,
@@ -48,11 +48,11 @@ impl AgentLoop {
             SessionCommand::UserInput(input) => self.on_user_input(&caller, input, lookup),
             SessionCommand::EditQueue(edit) => {
                 let is_moving = self.meant_for().is_some();
-                self.ledger.on_edit_queue(&caller, edit, is_moving).map(|()| self.proceed_if_idle())
+                queue::edit_queue(&mut self.ledger, &caller, edit, is_moving).map(|()| self.proceed_if_idle())
             }
             SessionCommand::Navigate(navigate) => self.on_navigate(&caller, navigate, lookup),
-            SessionCommand::SetLabel(set) => self.ledger.on_set_label(&caller, set),
-            SessionCommand::AppendCustom(custom) => self.ledger.on_append_custom(&caller, custom),
+            SessionCommand::SetLabel(set) => annotate::set_label(&mut self.ledger, &caller, set),
+            SessionCommand::AppendCustom(custom) => annotate::append_custom(&mut self.ledger, &caller, custom),
             SessionCommand::AppendCustomMessage(message) => self.on_append_custom_message(&caller, message),
             SessionCommand::CancelTurn(cancel) => self.on_cancel_turn(&caller, &cancel),
             SessionCommand::RetryTurn(retry) => self.on_retry_turn(&caller, &retry),
@@ -67,19 +67,21 @@ impl AgentLoop {
                 Err(self.busy("a compaction is taken back when the session is idle"))
             }
             SessionCommand::UndoCompaction(undo) => self.compacting().on_undo_compaction(&caller, &undo, lookup),
-            SessionCommand::PinEntry(pin) => self.ledger.on_pin_entry(&caller, &pin, lookup).map(|()| {
+            SessionCommand::PinEntry(pin) => keep::pin(&mut self.ledger, &caller, &pin, lookup).map(|()| {
                 // An input that hooks look at may be meant for another branch, whose path was read with it.
                 self.navigation.pinned(self.leaving_by().is_some() || self.hooks.looks_at_input());
             }),
-            SessionCommand::UnpinEntry(pin) => self.ledger.on_unpin_entry(&caller, &pin),
+            SessionCommand::UnpinEntry(pin) => keep::unpin(&mut self.ledger, &caller, &pin),
             SessionCommand::SetContextStrategy(set) => self.on_set_strategy(&caller, set),
-            SessionCommand::SetModel(set) => self.ledger.on_set_model(&caller, set).map(|is_other| {
-                if is_other {
-                    self.turn.forget_window();
-                }
-                self.reseed_soon();
-            }),
-            SessionCommand::SetOptions(set) => self.ledger.on_set_options(&caller, &set),
+            SessionCommand::SetModel(set) => {
+                annotate::set_model(&mut self.ledger, &self.prompt, &caller, set).map(|is_other| {
+                    if is_other {
+                        self.turn.forget_window();
+                    }
+                    self.reseed_soon();
+                })
+            }
+            SessionCommand::SetOptions(set) => self.on_set_options(&caller, &set),
             SessionCommand::SetInstructions(set)
                 if set.instructions.as_ref().is_some_and(|text| !self.ledger.fits_as_system_prompt(text)) =>
             {
@@ -90,12 +92,12 @@ impl AgentLoop {
                 let mut settings = self.ledger.session.state.settings.clone();
                 settings.instructions = set.instructions;
                 self.ledger.update(&caller, Vec::new(), |updated| updated.settings = Some(settings));
-                self.ledger.refresh_fixed();
+                self.prompt.refresh(&self.ledger);
                 Ok(())
             }
-            SessionCommand::RenameSession(rename) => self.ledger.on_rename(&caller, &rename.name),
+            SessionCommand::RenameSession(rename) => annotate::rename(&mut self.ledger, &caller, &rename.name),
             SessionCommand::GetContextInfo(_) => {
-                let info = Box::new(self.compaction.context_info(&self.ledger));
+                let info = Box::new(self.compaction.context_info(&self.ledger, &self.prompt));
                 self.ledger.reply(&caller, Reply::ContextInfo(info));
                 Ok(())
             }
@@ -107,21 +109,23 @@ impl AgentLoop {
                 let inspected = self.hooks.inspected_answer(&result.call_id);
                 self.turn.on_tool_result(&mut self.ledger, &caller, result, inspected, lookup).map(|answer| {
                     if let Some(answer) = answer {
-                        self.turn.take_answer(&mut self.ledger, &self.roster, answer);
+                        self.turn.take_answer(&mut self.ledger, &self.prompt, &self.roster, answer);
                     }
                 })
             }
             SessionCommand::CallProgress(progress) => self.on_call_progress(&caller, progress, lookup),
             SessionCommand::ApprovalResponse(response) => {
-                self.turn.on_approval(&mut self.ledger, &caller, response, lookup)
+                self.turn.on_approval(&mut self.ledger, &self.prompt, &caller, response, lookup)
             }
             SessionCommand::ListTools(_) => {
-                let tools = self.ledger.listed_tools();
+                let tools = self.prompt.listed_tools(&self.ledger);
                 self.ledger.reply(&caller, Reply::Tools(tools));
                 Ok(())
             }
-            SessionCommand::SetTools(set) => self.ledger.on_set_tools(&caller, set),
-            SessionCommand::WithdrawApproval(withdraw) => self.ledger.on_withdraw_approval(&caller, &withdraw),
+            SessionCommand::SetTools(set) => approvals::set_tools(&mut self.ledger, &mut self.prompt, &caller, set),
+            SessionCommand::WithdrawApproval(withdraw) => {
+                approvals::withdraw_approval(&mut self.ledger, &caller, &withdraw)
+            }
         };
         if let Err(error) = refused {
             self.ledger.reply(&caller, Reply::Error(error));
@@ -227,7 +231,7 @@ impl AgentLoop {
         if cancel.job_id.is_none() && self.running_job().is_none() && self.hooks.proposed_move().is_some() {
             // A move that waits for hooks has no job yet.
             self.ledger.remember(caller);
-            self.hooks.cancel_awaited(&mut self.ledger);
+            self.cancel_awaited();
             self.ledger.then(Step::Proceed);
             return Ok(());
         }
@@ -240,7 +244,7 @@ impl AgentLoop {
         };
         if is_meant {
             self.ledger.remember(caller);
-            let tokens = self.compaction.context_info(&self.ledger).token_count;
+            let tokens = self.compaction.context_info(&self.ledger, &self.prompt).token_count;
             self.compaction.declined(tokens);
             self.compacting().drop_held(cancelled());
             return Ok(());
@@ -253,7 +257,7 @@ impl AgentLoop {
             return Err(ErrorBody::new(ErrorCode::NoCompaction, message).with_field("jobId"));
         }
         self.ledger.remember(caller);
-        let tokens = self.compaction.context_info(&self.ledger).token_count;
+        let tokens = self.compaction.context_info(&self.ledger, &self.prompt).token_count;
         self.compaction.declined(tokens);
         match self.stage() {
             Stage::Compacting => {
@@ -290,9 +294,10 @@ impl AgentLoop {
                 .hooks
                 .on_hook_progress(&mut self.ledger, call)
                 .ok_or_else(|| self.ledger.ended.late_for_hook(call))?,
-            (Some(call), None) => {
-                self.turn.on_tool_progress(&self.ledger, call).ok_or_else(|| self.ledger.late_progress(call, lookup))?
-            }
+            (Some(call), None) => self
+                .turn
+                .on_tool_progress(&self.ledger, call)
+                .ok_or_else(|| results::late_progress(&self.ledger, call, lookup))?,
             (None, None) => {
                 let message = "`call_progress` names the call that is at work: give `toolCallId` or `hookCallId`";
                 return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("toolCallId"));
@@ -334,6 +339,31 @@ impl AgentLoop {
         self.proceed_if_idle();
     }
 
+    fn on_set_options(&mut self, caller: &Caller, set: &SetOptions) -> Result<(), ErrorBody> {
+        if let Some(temperature) = set.temperature.filter(|temperature| !(0.0..=2.0).contains(temperature)) {
+            let message = format!("the temperature must be 0 to 2, not {temperature}");
+            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("temperature"));
+        }
+        if set.max_output_tokens.is_some_and(|tokens| tokens == 0 || tokens > TOKENS_MAX) {
+            let message = format!("maxOutputTokens must be 1 to {TOKENS_MAX}");
+            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("maxOutputTokens"));
+        }
+        if let (Some(asked), Some(most)) = (set.max_output_tokens, self.ledger.deployment.output_tokens_max)
+            && asked > most
+        {
+            let message = format!("maxOutputTokens is {asked}; this server allows at most {most} (OUTPUT_TOKENS_MAX)");
+            let details = serde_json::json!({ "limit": "output_tokens", "max": most });
+            let error = ErrorBody::new(ErrorCode::LimitReached, message).with_field("maxOutputTokens");
+            return Err(error.with_details(details));
+        }
+        let mut settings = self.ledger.session.state.settings.clone();
+        settings.temperature = set.temperature;
+        settings.max_output_tokens = set.max_output_tokens;
+        self.ledger.update(caller, Vec::new(), |updated| updated.settings = Some(settings));
+        self.prompt.refresh_manager(&self.ledger);
+        Ok(())
+    }
+
     fn on_set_strategy(&mut self, caller: &Caller, set: SetContextStrategy) -> Result<(), ErrorBody> {
         let strategies = &self.ledger.deployment.strategies;
         let name = strategies.resolve(&set.strategy, "strategy")?.to_owned();
@@ -347,33 +377,6 @@ impl AgentLoop {
         self.compaction.reset_breaker();
         self.compacting().void_running("another strategy was chosen");
         self.reseed_soon();
-        Ok(())
-    }
-}
-
-impl Ledger {
-    fn on_set_options(&mut self, caller: &Caller, set: &SetOptions) -> Result<(), ErrorBody> {
-        if let Some(temperature) = set.temperature.filter(|temperature| !(0.0..=2.0).contains(temperature)) {
-            let message = format!("the temperature must be 0 to 2, not {temperature}");
-            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("temperature"));
-        }
-        if set.max_output_tokens.is_some_and(|tokens| tokens == 0 || tokens > TOKENS_MAX) {
-            let message = format!("maxOutputTokens must be 1 to {TOKENS_MAX}");
-            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("maxOutputTokens"));
-        }
-        if let (Some(asked), Some(most)) = (set.max_output_tokens, self.deployment.output_tokens_max)
-            && asked > most
-        {
-            let message = format!("maxOutputTokens is {asked}; this server allows at most {most} (OUTPUT_TOKENS_MAX)");
-            let details = serde_json::json!({ "limit": "output_tokens", "max": most });
-            let error = ErrorBody::new(ErrorCode::LimitReached, message).with_field("maxOutputTokens");
-            return Err(error.with_details(details));
-        }
-        let mut settings = self.session.state.settings.clone();
-        settings.temperature = set.temperature;
-        settings.max_output_tokens = set.max_output_tokens;
-        self.update(caller, Vec::new(), |updated| updated.settings = Some(settings));
-        self.refresh_manager();
         Ok(())
     }
 }

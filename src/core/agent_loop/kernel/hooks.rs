@@ -14,8 +14,9 @@
 //! that has read what it changes.
 
 use crate::agent_loop::{
-    AgentLoop, checks::hook_error, hooks::chain::Chain, hooks::chain::Open, io::Caller, io::Effect, roster::call_hook,
-    roster::has_lost, step::Step, subject::Subject, subject::check_answer,
+    AgentLoop, checks::hook_error, hooks::chain::Chain, hooks::chain::Open, hooks::input, hooks::input::stopping,
+    hooks::request, io::Caller, io::Effect, navigation, roster::call_hook, roster::has_lost, step::Step,
+    subject::Subject, subject::check_answer, turn::calls,
 };
 use crate::context::Context;
 use crate::hook::{HookFault, HookPlace, HookSpec};
@@ -68,13 +69,13 @@ impl AgentLoop {
             Subject::Answer(whole) => whole.event(),
             Subject::Calls(calls) => calls.event(),
             Subject::Result(result) => result.event(),
-            Subject::Compaction(decision) => self.compaction.compaction_event(&self.ledger, decision),
+            Subject::Compaction(decision) => self.compaction.compaction_event(&self.ledger, &self.prompt, decision),
             Subject::Navigation(proposed) => proposed.event(self.ledger.session.state.leaf.clone()),
         }
     }
 
     fn context_event(&self, reason: ContextReason, context: &Context) -> HookEvent {
-        HookEvent::Context { reason, envelope: Box::new(self.ledger.shown_envelope(context)) }
+        HookEvent::Context { reason, envelope: Box::new(self.prompt.shown_envelope(&self.ledger, context)) }
     }
 
     fn note_run(&mut self, subject: &Subject, open: &Open, outcome: HookOutcome, code: Option<ErrorCode>) {
@@ -153,22 +154,25 @@ impl AgentLoop {
     /// Applies an answer to the subject. Returns true if that changed anything.
     fn take_answer(&mut self, subject: &mut Subject, open: &Open, answer: HookAnswer) -> Result<bool, HookFault> {
         match subject {
-            Subject::Start(start) => self.ledger.take_start(start, &open.spec.name, answer),
-            Subject::Input(offered) => self.ledger.take_input_answer(offered, answer),
+            Subject::Start(start) => request::take_start(&self.ledger, &self.prompt, start, &open.spec.name, answer),
+            Subject::Input(offered) => input::take_input_answer(&self.ledger, &self.prompt, offered, answer),
             Subject::BeforeRequest | Subject::TurnEnd(_) => {
                 let is_sent_next = matches!(subject, Subject::BeforeRequest);
-                let transform = self.ledger.take_transform(&open.spec.name, answer, is_sent_next)?;
+                let transform =
+                    request::take_transform(&mut self.ledger, &self.prompt, &open.spec.name, answer, is_sent_next)?;
                 let Some((patched, entry)) = transform else { return Ok(false) };
                 self.compacting().void_what_read(&patched);
                 self.ledger.append(vec![entry], Vec::new());
                 Ok(true)
             }
-            Subject::Ephemeral(overlay) => self.ledger.take_overlay(overlay, &open.spec.name, answer),
+            Subject::Ephemeral(overlay) => {
+                request::take_overlay(&self.ledger, &self.prompt, overlay, &open.spec.name, answer)
+            }
             Subject::Answer(whole) => whole.take(answer),
-            Subject::Calls(calls) => calls.take(answer, self.ledger.prompt.tools()),
+            Subject::Calls(calls) => calls.take(answer, self.prompt.tools()),
             Subject::Result(result) => result.take(answer),
             Subject::Compaction(decision) => {
-                self.compaction.take_decision(&self.ledger, decision, &open.spec.name, answer)
+                self.compaction.take_decision(&self.ledger, &self.prompt, decision, &open.spec.name, answer)
             }
             Subject::Navigation(proposed) => proposed.take(&open.spec.name, answer),
         }
@@ -178,7 +182,7 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn after_hooks(&mut self, subject: Subject) {
         match subject {
             // Appends the entries that hooks added, sets the turn's system prompt, and prepares the request.
-            Subject::Start(start) => self.ledger.start_as_changed(*start),
+            Subject::Start(start) => request::start_as_changed(&mut self.ledger, &mut self.prompt, *start),
             // Starts a turn on the input or queues it, appends or queues a custom message, or refuses either with an
             // error. Then the next command in line is handled.
             Subject::Input(offered) => self.accept_input(*offered),
@@ -186,22 +190,34 @@ impl AgentLoop {
             Subject::BeforeRequest => self.ledger.then(Step::Proceed),
             // Appends what was added for this request alone and sends it, or fails the turn if it no longer fits. If
             // the context has changed meanwhile, drops the additions and prepares the request again.
-            Subject::Ephemeral(overlay) => self.ledger.send_with_additions(*overlay),
+            Subject::Ephemeral(overlay) => request::send_with_additions(&mut self.ledger, &mut self.prompt, *overlay),
             // Ends the turn as completed.
             Subject::TurnEnd(ended) => self.ledger.then(Step::complete_turn(ended.finish_reason)),
             // Appends the answer. Then asks the `tool_call` hooks about its calls or makes them; without calls, asks
             // the hooks of the turn's end or ends the turn. Too many rounds of calls fail the turn.
-            Subject::Answer(whole) => self.turn.append_answer(&mut self.ledger, &self.roster, *whole),
+            Subject::Answer(whole) => self.turn.append_answer(&mut self.ledger, &self.prompt, &self.roster, *whole),
             // Asks about the answer's next call. After the last one, sends the allowed calls to the client, and tells
             // the model why the others are not made.
             Subject::Calls(calls) => self.turn.ask_about_next_call(&mut self.ledger, &self.roster, *calls),
             // After the `tool_result` hooks, asks the `message` hooks. Then appends the result, and prepares the next
             // request once every call has its result.
-            Subject::Result(result) => self.turn.pass_result_on(&mut self.ledger, &self.roster, *result),
+            Subject::Result(result) => self.turn.pass_result_on(&mut self.ledger, &self.prompt, &self.roster, *result),
             // Makes the compaction as the hooks changed it, or ends it as cancelled.
             Subject::Compaction(decision) => self.compacting().compact_as_decided(decision),
             // Moves, requests the summary of the abandoned branch first, or refuses the move with an error.
             Subject::Navigation(proposed) => self.move_as_proposed(*proposed),
+        }
+    }
+
+    /// Cancels the hooks that the turn or the session is waiting for.
+    pub(super) fn cancel_awaited(&mut self) {
+        for subject in self.hooks.cancel_hooks(&mut self.ledger, Subject::is_awaited) {
+            match subject {
+                Subject::Calls(calls) => calls::drop_uncalled(&mut self.ledger, *calls),
+                Subject::Navigation(proposed) => navigation::stay_here(&mut self.ledger, &proposed),
+                Subject::Input(offered) => self.ledger.reply(&offered.caller, self.ledger.ending_or(stopping())),
+                _ => {}
+            }
         }
     }
 
@@ -211,7 +227,7 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn hook_failed(&mut self, subject: Subject, hook: &str, fault: &HookFault) {
         let error = hook_error(hook, subject.event(), fault);
         match subject {
-            Subject::Input(offered) => self.ledger.refuse_input(&offered, error),
+            Subject::Input(offered) => input::refuse_input(&mut self.ledger, &offered, error),
             // An answer that nobody has seen is discarded with its turn.
             Subject::Start(_)
             | Subject::BeforeRequest
@@ -219,7 +235,7 @@ impl AgentLoop {
             | Subject::TurnEnd(_)
             | Subject::Answer(_) => self.ledger.then(Step::fail_turn(error)),
             Subject::Calls(calls) if fault.code == ErrorCode::HookUnavailable => {
-                self.ledger.drop_uncalled(*calls);
+                calls::drop_uncalled(&mut self.ledger, *calls);
                 self.ledger.then(Step::fail_turn(error));
             }
             Subject::Calls(mut calls) => {

@@ -4,7 +4,7 @@ use crate::agent_loop::checks::{check_custom_type, check_details, custom_parts};
 use crate::agent_loop::subject::input::{InputKind, InputOptions, ProposedInput, Said};
 use crate::agent_loop::{
     AgentLoop, hooks::input::stopping, io::Caller, io::Origin, stage::Stage, step::Step, subject::Subject,
-    subject::navigation::Ask,
+    subject::navigation::Ask, turn::queue, turn::start_turn,
 };
 use crate::session::{Lookup, Queued, input};
 use reseed_protocol::{
@@ -22,13 +22,13 @@ impl AgentLoop {
         lookup: Option<Lookup>,
     ) -> Result<(), ErrorBody> {
         let parts = input::parts(command.input)?;
-        self.ledger.check_input_fits(&parts)?;
+        self.prompt.check_input_fits(&self.ledger, &parts)?;
         let summarize = command.summarize == Some(true);
         if summarize && command.parent_id.is_none() {
             let message = "`summarize` is for input that continues elsewhere; send `parentId` with it";
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("summarize"));
         }
-        self.ledger.wanted(command.instructions.clone(), command.replace_instructions)?;
+        self.planner().wanted(command.instructions.clone(), command.replace_instructions)?;
         let how = InputOptions {
             parent_id: command.parent_id,
             when_busy: command.when_busy,
@@ -51,7 +51,7 @@ impl AgentLoop {
     /// Checks that an input may start a turn now or wait for one.
     fn check_input(&self, how: &InputOptions) -> Result<(), ErrorBody> {
         if let Some(expected) = &how.if_leaf {
-            self.ledger.check_leaf(expected.as_ref())?;
+            queue::check_leaf(&self.ledger, expected.as_ref())?;
         }
         if !self.keeps_waiting() {
             return Ok(());
@@ -80,7 +80,7 @@ impl AgentLoop {
         self.check_input(&how)?;
         if !self.keeps_waiting() {
             let Some(destination) = how.destination.take() else {
-                self.ledger.start_turn(&mut self.roster, caller.clone(), said);
+                start_turn(&mut self.ledger, &mut self.roster, caller.clone(), said);
                 return Ok(());
             };
             let navigate = how.navigate(destination.leaf.clone());
@@ -125,7 +125,7 @@ impl AgentLoop {
     }
 
     fn enqueue(&mut self, caller: &Caller, item: QueueItem, reply: Reply) -> Result<(), ErrorBody> {
-        self.ledger.enqueue(&mut self.roster, caller, item, reply)?;
+        queue::enqueue(&mut self.ledger, &mut self.roster, caller, item, reply)?;
         self.compaction.waits_from_now(&mut self.ledger);
         Ok(())
     }
@@ -140,7 +140,7 @@ impl AgentLoop {
         check_custom_type(&message.custom_type)?;
         check_details(message.details.as_ref())?;
         let parts = custom_parts(message.content.clone())?;
-        self.ledger.check_input_fits(&parts).map_err(|error| error.with_field("content"))?;
+        self.prompt.check_input_fits(&self.ledger, &parts).map_err(|error| error.with_field("content"))?;
         let AppendCustomMessage { custom_type, display, details, content: _ } = message;
         let custom = QueuedCustom { entry_id: self.ledger.new_id(), custom_type, display, details };
         // Hooks are not called for messages that hooks add: a hook would wait for itself.
@@ -172,7 +172,8 @@ impl AgentLoop {
         if self.is_busy() {
             return self.enqueue(caller, item, reply);
         }
-        let entry = self.ledger.delivered(item, None, self.ledger.session.state.leaf.clone());
+        let leaf = self.ledger.session.state.leaf.clone();
+        let entry = queue::delivered(&mut self.ledger, item, None, leaf);
         self.ledger.append(vec![Event::EntryAppended(Box::new(entry))], vec![caller.mark(reply)]);
         Ok(())
     }

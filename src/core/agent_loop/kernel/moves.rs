@@ -29,7 +29,7 @@ impl AgentLoop {
             _ => navigate.entry_id.clone(),
         };
         let proposed = ProposedMove::new(caller.clone(), navigate, to, target, label);
-        self.ledger.wanted(proposed.navigate.instructions.clone(), proposed.navigate.replace_instructions)?;
+        self.planner().wanted(proposed.navigate.instructions.clone(), proposed.navigate.replace_instructions)?;
         self.propose_move(proposed)
     }
 
@@ -57,7 +57,7 @@ impl AgentLoop {
 
     /// Moves, or has the abandoned branch summarised first.
     fn go(&mut self, proposed: ProposedMove) -> Result<(), ErrorBody> {
-        let arrival = match self.navigation.plan(&mut self.ledger, proposed)? {
+        let arrival = match self.navigation.plan(&mut self.ledger, &self.prompt, proposed)? {
             Onward::Arrive(arrival) => Some(arrival),
             Onward::Summarise(leaving) => {
                 self.compacting().void_running("the session is moving to another place");

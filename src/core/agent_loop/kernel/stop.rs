@@ -1,7 +1,7 @@
 //! The end of a turn: finished, failed, cancelled or interrupted; and what a client's cancel, a server that shuts down,
 //! and a damaged session stop, by the loop's stage.
 
-use crate::agent_loop::{AgentLoop, io::Caller, late::Callee, stage::Stage, step::Step, step::TurnEnd};
+use crate::agent_loop::{AgentLoop, io::Caller, late::Callee, stage::Stage, step::Step, step::TurnEnd, turn::tools};
 use crate::{session::OpenTurn, usage::add_usage};
 use reseed_protocol::{
     CallId, ErrorBody, Usage,
@@ -60,7 +60,7 @@ impl AgentLoop {
                 }
             }
             Stage::Hooking => {
-                self.hooks.cancel_awaited(&mut self.ledger);
+                self.cancel_awaited();
                 let is_in_turn = self.ledger.session.state.turn.is_some();
                 self.ledger.then(if is_in_turn { Step::stop_turn(status) } else { Step::Proceed });
             }
@@ -94,7 +94,7 @@ impl AgentLoop {
         if !dropped.is_empty() {
             self.ledger.append(dropped, Vec::new());
         }
-        withdrawn.into_iter().for_each(|call| self.ledger.withdraw(call, CallOutcome::Dropped));
+        withdrawn.into_iter().for_each(|call| tools::withdraw(&mut self.ledger, call, CallOutcome::Dropped));
         self.tell_late(late);
         let withheld_usage = self.turn.take_withheld_usage(&self.ledger.session.state);
         let usage = turn_usage(&self.ledger.session.state.turn);
@@ -109,10 +109,10 @@ impl AgentLoop {
             error,
             usage,
             withheld_usage,
-            context_info: self.compaction.context_info(&self.ledger),
+            context_info: self.compaction.context_info(&self.ledger, &self.prompt),
         }));
         self.ledger.append(vec![event], Vec::new());
-        self.ledger.drop_turn_prompt();
+        self.prompt.drop_turn_prompt(&mut self.ledger);
         self.ledger.then(Step::Proceed);
         self.ledger.then(Step::PrepareIdle);
     }

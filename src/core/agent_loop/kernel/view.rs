@@ -13,7 +13,7 @@ impl AgentLoop {
     /// Returns how full the window is, counted over the next request.
     #[must_use]
     pub fn context_info(&self) -> ContextInfo {
-        self.compaction.context_info(&self.ledger)
+        self.compaction.context_info(&self.ledger, &self.prompt)
     }
 
     /// Returns why automatic compaction is suspended, until a compaction saves enough again. This is for operators, who
@@ -55,13 +55,13 @@ impl AgentLoop {
             model: state.model.clone(),
             strategy: state.strategy.clone(),
             settings: state.settings.clone(),
-            context_info: self.compaction.context_info(&self.ledger),
+            context_info: self.compaction.context_info(&self.ledger, &self.prompt),
             turn: state.turn.as_ref().map(|turn| turn.turn_id.clone()),
             last_turn: state.last_turn.clone(),
             unanswered_turns: state.unanswered_turns.clone(),
             failed_compactions: state.failed_compactions.clone(),
             compaction,
-            held: self.ledger.shown_held(),
+            held: self.planner().shown_held(),
             queue: state.queue.iter().map(|queued| queued.item().clone()).collect(),
             pending: state.pending.clone(),
             approvals: state.approvals.clone(),
@@ -78,7 +78,7 @@ impl AgentLoop {
     /// # Errors
     /// `invalid_field`: the context is too large to show in the requested format.
     pub fn next_request(&self, get: &GetContext) -> Result<Context, ErrorBody> {
-        self.ledger.next_request(get, matches!(self.stage(), Stage::Asking | Stage::Stopping))
+        self.prompt.next_request(&self.ledger, get, matches!(self.stage(), Stage::Asking | Stage::Stopping))
     }
 
     /// Returns the commands that may be answered after later ones: a preview, a move that waits for a summary or for

@@ -27,8 +27,8 @@ impl AgentLoop {
         let is_near = || {
             let window = self.ledger.window_tokens();
             let due =
-                self.ledger.manager().prepare_at_tokens(window).or(self.ledger.manager().compact_at_tokens(window));
-            due.is_some_and(|due| self.ledger.prompt.in_tokens(tokens + self.ledger.prompt.fixed().total()) >= due)
+                self.prompt.manager().prepare_at_tokens(window).or(self.prompt.manager().compact_at_tokens(window));
+            due.is_some_and(|due| self.prompt.in_tokens(tokens + self.prompt.fixed().total()) >= due)
         };
         match input {
             Input::Answered { request, .. } | Input::Failed { request, .. } => {

@@ -13,9 +13,11 @@
 use crate::agent_loop::io::{Caller, Effect, RequestId};
 use crate::agent_loop::subject::navigation::{Ask, BranchGiven, ProposedMove};
 use crate::agent_loop::{
-    ledger::Ledger, records::appended, records::session_updated, roster::Roster, step::Step, subject::input::Said,
+    ledger::Ledger, prompt::Prompt, records::appended, records::session_updated, roster::Roster, step::Step,
+    subject::input::Said,
 };
 use crate::{
+    compaction::machine::{plan::Planner, running::ask_for_summary},
     compaction::{Job, Next, Order, Outcome, branch},
     model::{Answer, ModelFault},
     session::{Destination, input::name_from},
@@ -123,9 +125,15 @@ impl Navigation {
     ///
     /// # Errors
     /// `missing_field`, `invalid_field`: the instructions or the label cannot be used.
-    pub(crate) fn plan(&self, ledger: &mut Ledger, proposed: ProposedMove) -> Result<Onward, ErrorBody> {
+    pub(crate) fn plan(
+        &self,
+        ledger: &mut Ledger,
+        prompt: &Prompt,
+        proposed: ProposedMove,
+    ) -> Result<Onward, ErrorBody> {
         let ProposedMove { caller, navigate, mut to, target, label, given, ask, .. } = proposed;
-        let (instructions, free_form) = ledger.wanted(navigate.instructions, navigate.replace_instructions)?;
+        let (instructions, free_form) =
+            Planner { ledger, prompt }.wanted(navigate.instructions, navigate.replace_instructions)?;
         if let Some(given) = given {
             let details = branch::files(&to.left, &ledger.deployment.file_tools);
             let summary = Some(BranchText::given(given, details));
@@ -144,12 +152,14 @@ impl Navigation {
             rebuild: None,
         };
         let window = ledger.window_tokens();
-        let budget = ledger.prompt.in_estimates(window.saturating_sub(ledger.manager().reserved_tokens(window)));
+        let budget = prompt.in_estimates(window.saturating_sub(prompt.manager().reserved_tokens(window)));
         let left = std::mem::take(&mut to.left);
-        let Some((context, cut)) = branch::to_summarise(&left, budget, ledger.prompt.counter()) else {
+        let Some((context, cut)) = branch::to_summarise(&left, budget, ledger.counter()) else {
             return Arrival { caller, to, target, label, ask, summary: None }.unsummarised();
         };
-        let job = ledger.branch_job(order, &context, cut, branch::files(&left, &ledger.deployment.file_tools));
+        let files = branch::files(&left, &ledger.deployment.file_tools);
+        let delimiter = ledger.new_text();
+        let job = Planner { ledger, prompt }.branch_job(order, &context, cut, files, delimiter);
         let arrival = Box::new(Arrival { caller, to, target, label, ask, summary: None });
         Ok(Onward::Summarise(Box::new(Move { job, arrival })))
     }
@@ -158,7 +168,7 @@ impl Navigation {
     pub(crate) fn leave(&mut self, ledger: &mut Ledger, mut leaving: Box<Move>) -> Option<Box<Arrival>> {
         match leaving.job.advance() {
             Next::Ask(body) => {
-                let request = ledger.ask_for_summary(&leaving.job, *body, PHASE, false);
+                let request = ask_for_summary(ledger, &leaving.job, *body, PHASE, false);
                 self.leaving = Some((request, leaving));
                 None
             }
@@ -201,7 +211,7 @@ impl Navigation {
         let message = format!("the branch could not be summarised, and nothing has moved: {}", fault.message);
         let mut error = ErrorBody::new(fault.code, message);
         error.retry_after_ms = fault.retry_after_ms;
-        ledger.stay(&leaving, error);
+        stay(ledger, &leaving, error);
         ledger.then(Step::Proceed);
         None
     }
@@ -280,31 +290,7 @@ impl Navigation {
         let Some((request, leaving)) = self.leaving.take() else { return };
         ledger.push(Effect::CancelModel(request));
         let message = "the branch summary was cancelled; the session has not moved";
-        ledger.stay(&leaving, ErrorBody::new(ErrorCode::NavigationCancelled, message));
-    }
-}
-
-impl Ledger {
-    /// Cancels a move whose hooks have not answered, because it was cancelled or the server stops. Nothing has moved.
-    pub(crate) fn stay_here(&mut self, proposed: &ProposedMove) {
-        let message = "the move was cancelled before its hooks had answered; the session has not moved";
-        self.reply(&proposed.caller, self.ending_or(ErrorBody::new(ErrorCode::NavigationCancelled, message)));
-    }
-
-    fn stay(&mut self, leaving: &Move, error: ErrorBody) {
-        let failed = CompactionFailed {
-            job_id: leaving.job.order.job_id.clone(),
-            command_id: Some(leaving.arrival.caller.id.clone()),
-            trigger: None,
-            background: false,
-            failed_rungs: leaving.job.failed().to_vec(),
-            duration_ms: self.now.millis_since(leaving.job.started_at),
-            paused_ms: 0,
-            summary_usage: None,
-            error: error.clone(),
-        };
-        self.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
-        self.reply(&leaving.arrival.caller, self.ending_or(error));
+        stay(ledger, &leaving, ErrorBody::new(ErrorCode::NavigationCancelled, message));
     }
 }
 
@@ -328,4 +314,26 @@ impl BranchText {
         let (hook, hook_details) = (Some(given.hook), given.details);
         Self { summary: given.summary.trim().to_owned(), details, usage: None, hook, hook_details }
     }
+}
+
+/// Cancels a move whose hooks have not answered, because it was cancelled or the server stops. Nothing has moved.
+pub(crate) fn stay_here(ledger: &mut Ledger, proposed: &ProposedMove) {
+    let message = "the move was cancelled before its hooks had answered; the session has not moved";
+    ledger.reply(&proposed.caller, ledger.ending_or(ErrorBody::new(ErrorCode::NavigationCancelled, message)));
+}
+
+fn stay(ledger: &mut Ledger, leaving: &Move, error: ErrorBody) {
+    let failed = CompactionFailed {
+        job_id: leaving.job.order.job_id.clone(),
+        command_id: Some(leaving.arrival.caller.id.clone()),
+        trigger: None,
+        background: false,
+        failed_rungs: leaving.job.failed().to_vec(),
+        duration_ms: ledger.now.millis_since(leaving.job.started_at),
+        paused_ms: 0,
+        summary_usage: None,
+        error: error.clone(),
+    };
+    ledger.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
+    ledger.reply(&leaving.arrival.caller, ledger.ending_or(error));
 }

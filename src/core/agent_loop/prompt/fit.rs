@@ -1,5 +1,6 @@
-//! The limits that the window sets to what may be added: a system prompt, a patch, an input, a tool's output.
+//! The limits that the window sets to what may be added: a patch, an input, a tool's output.
 
+use super::Prompt;
 use crate::agent_loop::ledger::Ledger;
 use crate::{
     context::{Context, counter::Mix},
@@ -7,17 +8,12 @@ use crate::{
 };
 use reseed_protocol::{Cut, ErrorBody, ErrorCode, Message, Part, Role, content::utf16_len};
 
-impl Ledger {
-    /// Returns true if a system prompt leaves room for a conversation: no compaction removes it.
-    pub(crate) fn fits_as_system_prompt(&self, text: &str) -> bool {
-        self.prompt.counter.system(text) <= self.window_tokens() / 2
-    }
-
+impl Prompt {
     /// Checks that a patch leaves room for a conversation: it is in every later request, and no compaction removes a
     /// system prompt or tools. The error says by how much it is too large.
-    pub(crate) fn check_patch_fits(&self, patched: &Context) -> Result<(), String> {
-        let (half, now) = (self.window_tokens() / 2, self.context());
-        let fixed = |context: &Context| self.prompt.in_tokens(self.prompt.compiled(context).fixed.total());
+    pub(crate) fn check_patch_fits(&self, ledger: &Ledger, patched: &Context) -> Result<(), String> {
+        let (half, now) = (ledger.window_tokens() / 2, ledger.context());
+        let fixed = |context: &Context| self.in_tokens(self.compiled(ledger.counter(), context).fixed.total());
         let (before, after) = (fixed(&now), fixed(patched));
         if after > half && after > before {
             return Err(format!(
@@ -25,7 +21,7 @@ impl Ledger {
                  model's window"
             ));
         }
-        let added = self.count(patched).tokens.saturating_sub(self.count(&now).tokens);
+        let added = self.count(ledger, patched).tokens.saturating_sub(self.count(ledger, &now).tokens);
         if added > half {
             return Err(format!("its patch adds about {added} tokens, more than half of the model's window"));
         }
@@ -35,20 +31,19 @@ impl Ledger {
     /// Refuses input that no compaction could make room for: with the system prompt, the tools and the reserve for the
     /// answer it must fit the window. By the estimate as it is, without its error bound: once stored, an input that
     /// does not fit would be in every later request.
-    pub(crate) fn check_input_fits(&self, parts: &[Part]) -> Result<(), ErrorBody> {
+    pub(crate) fn check_input_fits(&self, ledger: &Ledger, parts: &[Part]) -> Result<(), ErrorBody> {
         let message = Message::new(Role::User, parts.to_vec());
         let mut mix = Mix::default();
-        mix.add_message(&self.prompt.counter.message(&message));
-        let tokens = self.prompt.calibration.tokens(&mix);
-        let window = self.window_tokens();
-        let (fixed, reserved) =
-            (self.prompt.in_tokens(self.prompt.fixed().total()), self.manager().reserved_tokens(window));
+        mix.add_message(&ledger.counter().message(&message));
+        let tokens = self.calibration.tokens(&mix);
+        let window = ledger.window_tokens();
+        let (fixed, reserved) = (self.in_tokens(self.fixed().total()), self.manager().reserved_tokens(window));
         let room = window.saturating_sub(fixed).saturating_sub(reserved);
         if tokens > room {
             let text = format!(
                 "the input has about {tokens} tokens, and at most {room} fit: the window of `{}` has {window}, the \
                  system prompt and the tools take {fixed}, and {reserved} are reserved for the answer; send less",
-                self.session.state.model
+                ledger.session.state.model
             );
             return Err(ErrorBody::new(ErrorCode::InputTooLarge, text).with_field("input"));
         }
@@ -58,10 +53,10 @@ impl Ledger {
     /// Cuts a tool's output to the deployment's limit, and to a quarter of the window: no compaction could make room
     /// for output that fills it alone. The beginning and the end are kept, with a note between them; what was left out
     /// comes with it.
-    pub(crate) fn fitting_output(&self, output: String) -> (String, Option<Box<Cut>>) {
-        let quarter = (self.window_tokens() / 4).max(1);
-        let tokens_max = self.deployment.tool_result_tokens_max.map_or(quarter, |most| most.clamp(1, quarter));
-        let tokens = self.prompt.calibration.tokens(&Mix::of_text(&self.prompt.counter.scripts(&output)));
+    pub(crate) fn fitting_output(&self, ledger: &Ledger, output: String) -> (String, Option<Box<Cut>>) {
+        let quarter = (ledger.window_tokens() / 4).max(1);
+        let tokens_max = ledger.deployment.tool_result_tokens_max.map_or(quarter, |most| most.clamp(1, quarter));
+        let tokens = self.calibration.tokens(&Mix::of_text(&ledger.counter().scripts(&output)));
         if tokens <= tokens_max {
             return (output, None);
         }

@@ -1,18 +1,25 @@
 //! The meter and the context report, both derived from one count.
 
+use super::Prompt;
 use crate::agent_loop::ledger::Ledger;
 use crate::{compaction::strategies::manual::WARN_PERCENT, context::RequestCount};
 use reseed_protocol::context::{Breaker, ContextInfo};
 
-impl Ledger {
+impl Prompt {
     /// Returns how full the window is, with this count of the next request and this state of the circuit breaker.
-    pub(crate) fn context_info_of(&self, count: &RequestCount, window: u64, breaker: Option<Breaker>) -> ContextInfo {
+    pub(crate) fn context_info_of(
+        &self,
+        ledger: &Ledger,
+        count: &RequestCount,
+        window: u64,
+        breaker: Option<Breaker>,
+    ) -> ContextInfo {
         let compact_at_tokens = self.manager().compact_at_tokens(window);
         ContextInfo {
             token_count: count.tokens,
             transcript_length: count.messages,
             max_tokens: window,
-            learned_window_tokens: self
+            learned_window_tokens: ledger
                 .session
                 .state
                 .settings
@@ -31,10 +38,10 @@ impl Ledger {
             compact_at_rule: self.manager().compact_at_rule(window),
             prepare_at_tokens: self.manager().prepare_at_tokens(window),
             cached_tokens: count.cached_tokens,
-            generation: self.generation,
-            compactions: self.session.state.compactions,
-            session_id: self.session.id.clone(),
-            leaf_id: self.session.state.leaf.clone(),
+            generation: ledger.generation,
+            compactions: ledger.session.state.compactions,
+            session_id: ledger.session.id.clone(),
+            leaf_id: ledger.session.state.leaf.clone(),
             breaker,
             breakdown: count.breakdown,
         }

@@ -1,6 +1,6 @@
-//! The prompt builder: the content of the session's next request, and its token count.
+//! The prompt: the content of the session's next request, its token count, and the strategy that judges it.
 //!
-//! Inputs: each appended event; the tools that a client offers (`register_tools`, `ToolsOffered`) and those of the
+//! Inputs: the ledger's session, which is counted and compiled, and its settings; the tools that a client offers (`register_tools`, `ToolsOffered`) and those of the
 //! server; a turn's own system prompt; what hooks added to one request; requests that were sent, answered or failed,
 //! with the reported usage; the commands `get_context_info` and `get_context`.
 //!
@@ -9,15 +9,16 @@
 //!
 //! The prompt is compiled from the instructions, the tools and the path's patches, and counted with the session's own
 //! calibration. Its fields are private to this folder: other machines read it through methods and report what happened
-//! (tools were offered, a hook set the turn's system prompt, a request was sent, answered or failed).
+//! (tools were offered, a hook set the turn's system prompt, a request was sent, answered or failed). It is compiled
+//! again when an append has changed the path's patches, once the step is over ([`Prompt::follow`]); until then, whatever
+//! depends on a context's patches is compiled for that context.
 //!
 //! - `added`: what hooks added to the last request alone
-//! - `receipts`: what consecutive requests share, and why it is not more; `causes`: what happened in between
+//! - `receipts`: what consecutive requests share, and why it is not more
 //! - `fit`: the limits that the window sets to what may be added
 //! - `request`: the next request, by the session; `shown`: a preview of it; `info`: the meter
 
 mod added;
-mod causes;
 mod fit;
 pub(super) mod info;
 mod receipts;
@@ -27,7 +28,8 @@ mod shown;
 pub(crate) use receipts::Sent;
 
 use crate::{
-    agent_loop::tools::Tools,
+    agent_loop::{ledger::Ledger, tools::Tools},
+    compaction::{ContextManager, strategies::threshold::Threshold, strategy::Options},
     context::{
         Context,
         count::Fixed,
@@ -35,22 +37,23 @@ use crate::{
         envelope::{Compiled, system_prompt},
         patch::{Around, CarriedOps},
     },
-    session::{Session, SessionState},
+    session::Session,
 };
 use added::Added;
 use receipts::Receipts;
-use reseed_protocol::{context::SystemPart, event::Event, patch::EphemeralChange};
+use reseed_protocol::{context::SystemPart, patch::EphemeralChange};
 use std::borrow::Cow;
 
 /// The parts of the next request.
 #[derive(Debug)]
 pub(crate) struct Prompt {
     carried: PromptMemory,
-    counter: Counter,
     calibration: Calibration,
     /// The system prompt before any patch.
     parts: Vec<SystemPart>,
     compiled: Compiled,
+    /// The session's strategy, built from its settings.
+    manager: Box<dyn ContextManager>,
 }
 
 /// The parts that are carried from one loop to the next.
@@ -64,7 +67,7 @@ pub(crate) struct PromptMemory {
     refused_tools: Option<String>,
     /// The model that has written a call as text.
     writes_calls: Option<String>,
-    /// The last request, and what happened since.
+    /// The last request.
     receipts: Receipts,
     /// The additions by hooks for the last request alone.
     added: Added,
@@ -88,17 +91,15 @@ impl PromptMemory {
 }
 
 impl Prompt {
-    pub(crate) fn new(
-        carried: PromptMemory,
-        counter: Counter,
-        calibration: Calibration,
-        session: &mut Session,
-    ) -> Self {
-        if counter.method() != Counter::for_model(&session.state.model).method() {
-            // The store's reader counted the path with the model's default counter.
-            session.tree.recount(&counter);
-        }
-        Self { carried, counter, calibration, parts: Vec::new(), compiled: Compiled::default() }
+    /// Builds the prompt of a loop.
+    pub(crate) fn seeded(carried: PromptMemory, calibration: Calibration, ledger: &mut Ledger) -> Self {
+        let (parts, compiled) = (Vec::new(), Compiled::default());
+        // Replaced below, once the path's patches are known.
+        let manager = Box::new(Threshold::new(Options::default()));
+        let mut this = Self { carried, calibration, parts, compiled, manager };
+        this.adopt_tools(ledger);
+        this.refresh_manager(ledger);
+        this
     }
 
     /// Returns what the next loop inherits.
@@ -106,9 +107,18 @@ impl Prompt {
         (self.calibration, self.carried)
     }
 
-    /// Returns the counter of the session's model.
-    pub(crate) fn counter(&self) -> &Counter {
-        &self.counter
+    /// Returns the session's strategy.
+    pub(crate) fn manager(&self) -> &dyn ContextManager {
+        &*self.manager
+    }
+
+    /// Rebuilds the strategy from the settings. Must be called when they change, or the maximum answer length does.
+    pub(crate) fn refresh_manager(&mut self, ledger: &Ledger) {
+        let (state, options) = (&ledger.session.state, ledger.strategy_options());
+        let settings = state.settings.strategy_settings.as_ref();
+        let made = ledger.deployment.strategies.make(&state.strategy, settings, &options);
+        // A newer version's log may name a strategy unknown to this one; that must not close the session.
+        self.manager = made.unwrap_or_else(|_| Box::new(Threshold::new(options)));
     }
 
     /// Returns the calibration of the counter's estimates.
@@ -139,34 +149,46 @@ impl Prompt {
     }
 
     /// Returns everything sent before this context's messages. The context may hold patches for one request.
-    fn compiled(&self, context: &Context) -> Cow<'_, Compiled> {
+    fn compiled(&self, counter: &Counter, context: &Context) -> Cow<'_, Compiled> {
         if context.carried == self.compiled.carried {
             Cow::Borrowed(&self.compiled)
         } else {
-            Cow::Owned(self.compile(&context.carried))
+            Cow::Owned(self.compile(counter, &context.carried))
         }
     }
 
-    fn compile(&self, carried: &CarriedOps) -> Compiled {
-        Compiled::of(&self.parts, self.carried.tools.definitions(), carried, &self.counter)
+    fn compile(&self, counter: &Counter, carried: &CarriedOps) -> Compiled {
+        Compiled::of(&self.parts, self.carried.tools.definitions(), carried, counter)
     }
 
-    /// Recompiles everything sent before the messages, with these instructions, unless the turn has its own, and the
-    /// path's patches.
-    pub(crate) fn refresh(&mut self, instructions: &str, patches: &CarriedOps) {
+    /// Recompiles everything sent before the messages, with the session's instructions, unless the turn has its own, and
+    /// the path's patches. Must be called when the instructions change.
+    pub(crate) fn refresh(&mut self, ledger: &Ledger) {
+        let own = ledger.session.state.settings.instructions.as_ref();
+        let instructions = own.unwrap_or(&ledger.deployment.instructions);
         let text = self.carried.of_turn.as_ref().map_or(instructions, |prompt| &prompt.text);
         self.parts = system_prompt(text).parts;
-        self.compiled = self.compile(patches);
+        let follows = self.follows(ledger);
+        self.compiled = self.compile(ledger.counter(), ledger.session.tree.carried());
+        if !follows {
+            self.refresh_manager(ledger);
+        }
     }
 
-    /// Returns true if the prompt was compiled with these patches.
-    pub(crate) fn follows(&self, patches: &CarriedOps) -> bool {
-        *patches == self.compiled.carried
+    /// Takes up the path's patches if they have changed. The kernel calls it after each step.
+    pub(crate) fn follow(&mut self, ledger: &Ledger) {
+        if !self.follows(ledger) {
+            self.refresh(ledger);
+        }
+    }
+
+    fn follows(&self, ledger: &Ledger) -> bool {
+        *ledger.session.tree.carried() == self.compiled.carried
     }
 
     /// Returns what patches are checked against.
-    pub(crate) fn around(&self) -> Around<'_> {
-        Around { parts: &self.parts, offered: self.carried.tools.definitions(), counter: &self.counter }
+    pub(crate) fn around<'a>(&'a self, counter: &'a Counter) -> Around<'a> {
+        Around { parts: &self.parts, offered: self.carried.tools.definitions(), counter }
     }
 
     /// Returns the estimated tokens of a request with this context, without counting its texts again.
@@ -193,19 +215,14 @@ impl Prompt {
         self.calibration.in_tokens(estimated)
     }
 
-    /// Notes an event of the log, before the session applies it.
-    pub(crate) fn note(&mut self, event: &Event, before: &SessionState) {
-        self.carried.receipts.note(event, before);
-    }
-
     /// Records that the request in flight was answered, with the input tokens that its provider counted, if reported.
-    pub(crate) fn request_answered(&mut self, input_tokens: Option<u64>) {
-        self.carried.receipts.answered(input_tokens);
+    pub(crate) fn request_answered(&mut self, ledger: &mut Ledger, input_tokens: Option<u64>) {
+        self.carried.receipts.answered(&mut ledger.causes, input_tokens);
     }
 
     /// Records that the request in flight, if there is one, failed or was stopped.
-    pub(crate) fn request_failed(&mut self) {
-        self.carried.receipts.failed();
+    pub(crate) fn request_failed(&mut self, ledger: &mut Ledger) {
+        self.carried.receipts.failed(&mut ledger.causes);
     }
 
     /// Remembers what hooks added to a request with this context.

@@ -1,23 +1,17 @@
 //! Receipts: the prefix that each request shares with the one before it, and why it is not longer.
 
-use super::causes::{Cause, Causes};
-use crate::agent_loop::tools::SentTools;
+use crate::agent_loop::{causes::Causes, tools::SentTools};
 use crate::{
     context::prefix::{Divergence, PlannedRequest, SentRequest},
-    session::{Session, SessionState},
+    session::Session,
 };
-use reseed_protocol::{
-    event::Event,
-    receipt::{PrefixBreak, Receipt},
-};
+use reseed_protocol::receipt::{PrefixBreak, Receipt};
 
-/// The session's last answered request, and what happened since. It is carried from loop to loop; after a restart it is
-/// rebuilt from the newest answer on the path, so a restart changes no receipt unless the session moved.
+/// The session's last answered request, and the one in flight. They are carried from loop to loop; after a restart the
+/// last one is rebuilt from the newest answer on the path, so a restart changes no receipt unless the session moved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Receipts {
     last: Option<SentRequest>,
-    /// Causes since that request was sent, or since the request in flight was.
-    causes: Causes,
     /// The request in flight, and the causes before it.
     asked: Option<(SentRequest, Causes)>,
 }
@@ -28,28 +22,24 @@ impl Receipts {
     pub(super) fn read(session: &Session) -> Self {
         let path = session.tree.path();
         let last = path.iter().rev().find_map(|node| SentRequest::of_answer(node.entry.message()?));
-        Self { last, causes: Causes::read(path, &session.state.unseen), asked: None }
+        Self { last, asked: None }
     }
 
-    /// Notes an event of the log, before the session applies it.
-    pub(super) fn note(&mut self, event: &Event, before: &SessionState) {
-        self.causes.note(event, before);
-    }
-
-    /// Adds a cause that the log does not show.
-    pub(super) fn because(&mut self, cause: Cause) {
-        self.causes.add(cause);
-    }
-
-    /// Returns this request's receipt, as if it were sent once the request in flight is answered. `request` is its
-    /// number in the turn; `notes` say what could not be applied to it.
-    pub(super) fn of(&self, outgoing: &PlannedRequest<'_>, request: u64, notes: Vec<String>) -> Receipt {
+    /// Returns this request's receipt, as if it were sent once the request in flight is answered. `causes` are those
+    /// since the last request was sent; `request` is its number in the turn; `notes` say what could not be applied to it.
+    pub(super) fn of(
+        &self,
+        outgoing: &PlannedRequest<'_>,
+        causes: &Causes,
+        request: u64,
+        notes: Vec<String>,
+    ) -> Receipt {
         let shared = self.last().map(|last| (outgoing.shares(last), last.model()));
         let (prefix_tokens, broke) = match shared {
             None => (0, None),
             Some((shared, model)) => {
                 let broke = shared.broke.map(|(place, lost_tokens)| {
-                    let (reason, detail) = self.causes.of(&place, model);
+                    let (reason, detail) = causes.of(&place, model);
                     PrefixBreak { part: place.part(), reason, detail, lost_tokens }
                 });
                 (shared.tokens, broke)
@@ -60,34 +50,34 @@ impl Receipts {
     }
 
     /// Returns true if a receipt would blame missing tools that nobody could offer yet: the session was only looked up.
-    pub(super) fn lacks_tools(&self, outgoing: &PlannedRequest<'_>) -> bool {
+    pub(super) fn lacks_tools(&self, outgoing: &PlannedRequest<'_>, causes: &Causes) -> bool {
         let place = self.last().and_then(|last| outgoing.shares(last).broke).map(|(place, _)| place);
-        place == Some(Divergence::Tools) && !outgoing.has_tools() && self.causes.is_restart()
+        place == Some(Divergence::Tools) && !outgoing.has_tools() && causes.is_restart()
     }
 
     fn last(&self) -> Option<&SentRequest> {
         self.asked.as_ref().map(|(asked, _)| asked).or(self.last.as_ref())
     }
 
-    /// Records that this request was sent.
-    pub(super) fn sent(&mut self, sent: SentRequest) {
-        self.asked = Some((sent, std::mem::take(&mut self.causes)));
+    /// Records that this request was sent, after these causes.
+    pub(super) fn sent(&mut self, sent: SentRequest, causes: Causes) {
+        self.asked = Some((sent, causes));
     }
 
     /// Records that the request in flight was answered, with the input tokens that its provider counted, if reported.
-    pub(super) fn answered(&mut self, input_tokens: Option<u64>) {
+    pub(super) fn answered(&mut self, causes: &mut Causes, input_tokens: Option<u64>) {
         let Some((mut sent, before)) = self.asked.take() else { return };
         if let Some(tokens) = input_tokens {
             sent.answered(tokens);
         }
         self.last = Some(sent);
-        self.causes.follow(before.past());
+        causes.follow(before.past());
     }
 
     /// Records that the request in flight failed. The causes before it still explain the next one.
-    pub(super) fn failed(&mut self) {
+    pub(super) fn failed(&mut self, causes: &mut Causes) {
         if let Some((_, before)) = self.asked.take() {
-            self.causes.follow(before);
+            causes.follow(before);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A preview of the next request: nothing is changed and no hook is called.
 
+use super::Prompt;
 use crate::agent_loop::ledger::Ledger;
 use crate::context::envelope::markdown;
 use reseed_protocol::{
@@ -13,17 +14,22 @@ use std::sync::Arc;
 /// exceed it.
 const CONTEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-impl Ledger {
+impl Prompt {
     /// Returns what the next request would send. During a turn that is the request after the one in flight, as far as
     /// it is known. Content for one request alone is included only if asked for, and is then what hooks added for the
     /// last one.
     ///
     /// # Errors
     /// `invalid_field`: the context is too large to show in the requested format.
-    pub(crate) fn next_request(&self, get: &GetContext, is_asking: bool) -> Result<Context, ErrorBody> {
-        let mut context = self.context();
+    pub(crate) fn next_request(
+        &self,
+        ledger: &Ledger,
+        get: &GetContext,
+        is_asking: bool,
+    ) -> Result<Context, ErrorBody> {
+        let mut context = ledger.context();
         if get.ephemeral == Some(true) {
-            self.prompt.carried.added.put_on(Arc::make_mut(&mut context), &self.prompt.around());
+            self.carried.added.put_on(Arc::make_mut(&mut context), &self.around(ledger.counter()));
         }
         let as_markdown = get.format == Some(ContextFormat::Markdown);
         let bytes = context.bytes(!as_markdown);
@@ -36,15 +42,16 @@ impl Ledger {
             let message = format!("the context has {bytes} bytes, at most {CONTEXT_BYTES_MAX} are shown; {instead}");
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("format"));
         }
-        let mut envelope = self.shown_envelope(&context);
+        let mut envelope = self.shown_envelope(ledger, &context);
         if is_asking {
             envelope.meta.request += 1;
         }
         let tokens = envelope.meta.tokens;
-        let compiled = self.prompt.compiled(&context);
-        let outgoing = self.outgoing(&compiled, &context, tokens);
-        let receipt = || self.prompt.carried.receipts.of(&outgoing, envelope.meta.request, compiled.notes.clone());
-        let receipt = (!self.prompt.carried.receipts.lacks_tools(&outgoing)).then(receipt);
+        let compiled = self.compiled(ledger.counter(), &context);
+        let outgoing = self.outgoing(ledger, &compiled, &context, tokens);
+        let receipt =
+            || self.carried.receipts.of(&outgoing, &ledger.causes, envelope.meta.request, compiled.notes.clone());
+        let receipt = (!self.carried.receipts.lacks_tools(&outgoing, &ledger.causes)).then(receipt);
         Ok(if as_markdown {
             Context { envelope: None, markdown: Some(markdown(&envelope)), tokens, receipt }
         } else {

@@ -1,11 +1,12 @@
 //! The model's answer: one entry, whole or stopped.
 
-use crate::agent_loop::turn::{Asked, OpenRequest, Turn, written_calls};
+use crate::agent_loop::turn::{Asked, OpenRequest, Turn, overflow::warn_of_cut, written_calls};
 use crate::agent_loop::{
-    checks::hook_error, ledger::Ledger, records::appended, roster::Roster, step::Step, subject::answer::CompleteAnswer,
+    checks::hook_error, ledger::Ledger, prompt::Prompt, records::appended, roster::Roster, step::Step,
+    subject::answer::CompleteAnswer,
 };
 use crate::{
-    context::{arguments::meant_arguments, count::answer_report},
+    context::{arguments::meant_arguments, count::answer_report, node::Node},
     hook::HookFault,
     model::{Answer, ReportedUsage},
     need::Need,
@@ -16,10 +17,11 @@ use reseed_protocol::{
     hook::HookPoint,
     receipt::Receipt,
 };
+use std::sync::Arc;
 
 impl Turn {
     /// Handles the model's answer: appends one entry, then makes its tool calls or ends the turn.
-    pub(crate) fn on_answer(&mut self, ledger: &mut Ledger, roster: &Roster, answer: Answer) {
+    pub(crate) fn on_answer(&mut self, ledger: &mut Ledger, prompt: &mut Prompt, roster: &Roster, answer: Answer) {
         let Some(OpenRequest { item, asked, .. }) = self.asking.take() else { return };
         if ledger.session.state.turn.is_none() {
             return;
@@ -27,30 +29,29 @@ impl Turn {
         if asked.model == ledger.session.state.model
             && let Some(window_tokens) = self.carried.seen.answered(asked.count.tokens)
         {
-            ledger.remember_answered_window(window_tokens, &mut self.carried.seen);
+            self.remember_answered_window(ledger, window_tokens);
         }
         if asked.model == ledger.session.state.model && answer.filled_window {
             let reported = answer.usage.map(|usage| usage.input_tokens.saturating_add(usage.output_tokens));
-            ledger.remember_answered_window(reported.unwrap_or(asked.count.tokens), &mut self.carried.seen);
+            self.remember_answered_window(ledger, reported.unwrap_or(asked.count.tokens));
         }
         // A report of a request that was smaller than it was counted teaches nothing about counting.
         let reported = answer.usage.filter(|_| !answer.adapted.iter().any(Need::shrinks));
-        let is_believed =
-            reported.is_none_or(|usage| ledger.check_report(&asked, usage.input_tokens, &mut self.carried.seen));
-        ledger.review_window(&mut self.carried.seen);
-        ledger.warn_of_cut(&answer, &asked.model);
-        let message = ledger.answer_message(&answer, &asked);
-        if written_calls::has_call(&message, &asked.sent.tools, |tool| ledger.was_named(tool)) {
-            ledger.go_on_without_history(&asked.model);
+        let is_believed = reported.is_none_or(|usage| self.check_report(ledger, &asked, usage.input_tokens));
+        self.review_window(ledger);
+        warn_of_cut(ledger, &answer, &asked.model);
+        let message = answer_message(ledger, &answer, &asked);
+        if written_calls::has_call(&message, &asked.sent.tools, |tool| was_named(ledger.session.tree.path(), tool)) {
+            prompt.go_on_without_history(ledger, &asked.model);
         }
-        ledger.prompt.request_answered(answer.usage.map(|reported| reported.input_tokens));
+        prompt.request_answered(ledger, answer.usage.map(|reported| reported.input_tokens));
         if answer.learnt.has(Need::NoTools) {
-            ledger.go_on_without_tools();
+            prompt.go_on_without_tools(ledger);
         }
         if let Some(reported) = reported.filter(|_| is_believed) {
-            ledger.calibrate(&asked.model, asked.count.basis.report(reported.input_tokens));
-            if let Some(report) = answer_report(&message, ledger.prompt.counter()) {
-                ledger.calibrate(&asked.model, report);
+            prompt.calibrate(ledger, &asked.model, asked.count.basis.report(reported.input_tokens));
+            if let Some(report) = answer_report(&message, ledger.counter()) {
+                prompt.calibrate(ledger, &asked.model, report);
             }
         }
         // The answer is billed even if it is discarded.
@@ -63,15 +64,15 @@ impl Turn {
         if roster.has_hooks(ledger, HookPoint::Message, None) {
             self.look_at_answer(ledger, roster, whole, asked.withheld);
         } else {
-            self.append_answer(ledger, roster, whole);
+            self.append_answer(ledger, prompt, roster, whole);
         }
     }
 
     /// Handles a stopped answer: the text shown so far becomes an entry marked incomplete.
-    pub(crate) fn on_stopped(&mut self, ledger: &mut Ledger, shown: Vec<Part>) {
+    pub(crate) fn on_stopped(&mut self, ledger: &mut Ledger, prompt: &mut Prompt, shown: Vec<Part>) {
         let Some(OpenRequest { item, asked, stopped_as: Some(status), .. }) = self.asking.take() else { return };
-        ledger.prompt.request_failed();
-        ledger.keep_shown(item, &asked, shown, Some(StopReason::Cancelled), ErrorCode::Interrupted);
+        prompt.request_failed(ledger);
+        keep_shown(ledger, item, &asked, shown, Some(StopReason::Cancelled), ErrorCode::Interrupted);
         ledger.then(Step::stop_turn(status));
     }
 
@@ -90,75 +91,81 @@ impl Turn {
     }
 }
 
-impl Ledger {
-    /// Keeps what was shown of an answer that was stopped or broke off, as an entry marked incomplete. Declares void an
-    /// answer without text. Returns true if an entry was appended.
-    pub(crate) fn keep_shown(
-        &mut self,
-        item: EntryId,
-        asked: &Asked,
-        shown: Vec<Part>,
-        stop_reason: Option<StopReason>,
-        void: ErrorCode,
-    ) -> bool {
-        // A withheld answer is not stored: hooks have not inspected it.
-        if shown.is_empty() || asked.withheld {
-            return false;
-        }
-        // An incomplete tool call is no call, so only readable text is kept.
-        let is_readable =
-            |part: &Part| matches!(part, Part::Text { text } | Part::Reasoning { text, .. } if !text.is_empty());
-        let shown: Vec<Part> = shown.into_iter().filter(is_readable).collect();
-        if !shown.iter().any(|part| matches!(part, Part::Text { .. })) {
-            let reason = void.as_str().to_owned();
-            self.emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason }));
-            return false;
-        }
-        let mut message = Message::new(Role::Assistant, shown);
-        message.model = Some(asked.model.clone());
-        message.stop_reason = stop_reason;
-        message.incomplete = true;
-        let turn_id = self.turn_id();
-        let entry = self.entry(item, EntryData::message(message));
-        self.append(vec![appended(entry, turn_id, None)], Vec::new());
-        true
+/// Keeps what was shown of an answer that was stopped or broke off, as an entry marked incomplete. Declares void an
+/// answer without text. Returns true if an entry was appended.
+pub(crate) fn keep_shown(
+    ledger: &mut Ledger,
+    item: EntryId,
+    asked: &Asked,
+    shown: Vec<Part>,
+    stop_reason: Option<StopReason>,
+    void: ErrorCode,
+) -> bool {
+    // A withheld answer is not stored: hooks have not inspected it.
+    if shown.is_empty() || asked.withheld {
+        return false;
     }
+    // An incomplete tool call is no call, so only readable text is kept.
+    let is_readable =
+        |part: &Part| matches!(part, Part::Text { text } | Part::Reasoning { text, .. } if !text.is_empty());
+    let shown: Vec<Part> = shown.into_iter().filter(is_readable).collect();
+    if !shown.iter().any(|part| matches!(part, Part::Text { .. })) {
+        let reason = void.as_str().to_owned();
+        ledger.emit(EphemeralEvent::ItemAborted(ItemAborted { item_id: item, reason }));
+        return false;
+    }
+    let mut message = Message::new(Role::Assistant, shown);
+    message.model = Some(asked.model.clone());
+    message.stop_reason = stop_reason;
+    message.incomplete = true;
+    let turn_id = ledger.turn_id();
+    let entry = ledger.entry(item, EntryData::message(message));
+    ledger.append(vec![appended(entry, turn_id, None)], Vec::new());
+    true
+}
 
-    fn answer_message(&mut self, answer: &Answer, asked: &Asked) -> Message {
-        let mut content = answer.parts.clone();
-        content.retain(|part| !matches!(part, Part::Text { text } if text.is_empty()));
-        let mut payload = answer.payload.clone();
-        for part in &mut content {
-            // Upstreams reuse call ids across answers; ours are unique.
-            if let Part::ToolCall { call_id, arguments, .. } = part {
-                let (given, id) = (call_id.clone(), self.new_id::<CallId>());
-                let calls = payload.iter_mut().flat_map(|payload| &mut payload.calls);
-                calls.filter(|call| call.call_id == given).for_each(|call| call.call_id = id.clone());
-                *call_id = id;
-                let meant = meant_arguments(arguments);
-                if meant != arguments.as_str() {
-                    *arguments = meant.into_owned();
-                }
+fn answer_message(ledger: &mut Ledger, answer: &Answer, asked: &Asked) -> Message {
+    let mut content = answer.parts.clone();
+    content.retain(|part| !matches!(part, Part::Text { text } if text.is_empty()));
+    let mut payload = answer.payload.clone();
+    for part in &mut content {
+        // Upstreams reuse call ids across answers; ours are unique.
+        if let Part::ToolCall { call_id, arguments, .. } = part {
+            let (given, id) = (call_id.clone(), ledger.new_id::<CallId>());
+            let calls = payload.iter_mut().flat_map(|payload| &mut payload.calls);
+            calls.filter(|call| call.call_id == given).for_each(|call| call.call_id = id.clone());
+            *call_id = id;
+            let meant = meant_arguments(arguments);
+            if meant != arguments.as_str() {
+                *arguments = meant.into_owned();
             }
         }
-        let mut message = Message::new(Role::Assistant, content);
-        message.payload = payload;
-        message.model = Some(asked.model.clone());
-        message.envelope_key = Some(asked.sent.key.clone());
-        message.stop_reason = Some(answer.stop_reason);
-        let estimated = ReportedUsage {
-            input_tokens: asked.count.tokens,
-            output_tokens: self.prompt.counter().message(&message).total(),
-            ..ReportedUsage::default()
-        };
-        let usage = match answer.usage {
-            Some(reported) => reported.usage(UsageSource::Reported),
-            None => estimated.usage(UsageSource::Estimated),
-        };
-        let prefix_tokens = Some(asked.sent.receipt.prefix_tokens);
-        message.usage = Some(Usage { prefix_tokens, ..self.deployment.prices.priced(&asked.model, usage) });
-        let adapted = answer.adapted.iter().map(|need| need.name().to_owned()).collect();
-        message.receipt = Some(Box::new(Receipt { adapted, ..asked.sent.receipt.clone() }));
-        message
     }
+    let mut message = Message::new(Role::Assistant, content);
+    message.payload = payload;
+    message.model = Some(asked.model.clone());
+    message.envelope_key = Some(asked.sent.key.clone());
+    message.stop_reason = Some(answer.stop_reason);
+    let estimated = ReportedUsage {
+        input_tokens: asked.count.tokens,
+        output_tokens: ledger.counter().message(&message).total(),
+        ..ReportedUsage::default()
+    };
+    let usage = match answer.usage {
+        Some(reported) => reported.usage(UsageSource::Reported),
+        None => estimated.usage(UsageSource::Estimated),
+    };
+    let prefix_tokens = Some(asked.sent.receipt.prefix_tokens);
+    message.usage = Some(Usage { prefix_tokens, ..ledger.deployment.prices.priced(&asked.model, usage) });
+    let adapted = answer.adapted.iter().map(|need| need.name().to_owned()).collect();
+    message.receipt = Some(Box::new(Receipt { adapted, ..asked.sent.receipt.clone() }));
+    message
+}
+
+/// Returns true if the user's last message names this tool.
+fn was_named(path: &[Arc<Node>], tool: &str) -> bool {
+    let mut messages = path.iter().rev().filter_map(|node| node.entry.message());
+    let said = messages.find(|message| message.role == Role::User);
+    let mut parts = said.iter().flat_map(|message| &message.content);
+    parts.any(|part| matches!(part, Part::Text { text } if text.contains(tool)))
 }

@@ -4,8 +4,8 @@
 //! lost connections and restarts. The answer decides the call in the record, and no other.
 
 use crate::agent_loop::{
-    io::Caller, late::Callee, ledger::Ledger, records::appended, records::done, records::session_updated, step::Step,
-    subject::answer::Called, turn::Turn,
+    io::Caller, late::Callee, ledger::Ledger, prompt::Prompt, records::appended, records::done,
+    records::session_updated, step::Step, subject::answer::Called, turn::Turn, turn::tools::result_entry,
 };
 use crate::approval::{Policy, call_hash, default_decision, visible};
 use crate::tool::{Terms, ToolPlace};
@@ -53,6 +53,7 @@ impl Turn {
     pub(crate) fn on_approval(
         &mut self,
         ledger: &mut Ledger,
+        prompt: &Prompt,
         caller: &Caller,
         response: ApprovalResponse,
         lookup: Option<Lookup>,
@@ -62,7 +63,7 @@ impl Turn {
         let open = ledger.session.state.approvals.iter().find(|approval| approval.approval_id == approval_id);
         let (by, ended) = lookup.map(Lookup::approval).unwrap_or_default();
         let Some(approval) = open.cloned() else {
-            return ledger.answer_late_approval(caller, &approval_id, option, ended);
+            return answer_late_approval(ledger, caller, &approval_id, option, ended);
         };
         if let Some(hash) = arguments_hash.filter(|hash| *hash != approval.arguments_hash) {
             let shown: String = hash.chars().take(64).collect();
@@ -76,25 +77,25 @@ impl Turn {
         }
         let mut events = vec![decided(&approval, outcome_of(option), Some(option), by.clone())];
         if option.is_lasting() {
-            events.push(ledger.with_standing(&approval, option, by)?);
+            events.push(with_standing(ledger, &approval, option, by)?);
         }
         let mark = caller.mark(done(Some(ledger.session.state.seq)));
         ledger.ended.note(as_call(&approval_id), outcome_of(option), Some(fingerprint_of(&option)));
         let turn_id = approval.turn_id.clone();
         if option.allows() {
-            match ledger.still_allowed(&approval) {
+            match still_allowed(ledger, prompt, &approval) {
                 Ok(terms) => {
                     let Approval { call_id, name, arguments, .. } = approval;
                     events.push(self.made(ledger, turn_id, call_id, name, arguments, terms));
                 }
-                Err(why) => events.push(ledger.refused(&approval, why)),
+                Err(why) => events.push(refused(ledger, &approval, why)),
             }
         } else {
             let why = match custom_deny_message.as_deref().map(str::trim).filter(|message| !message.is_empty()) {
                 Some(message) => format!("Not called: the user rejected this call and says: {message}"),
                 None => "Not called: the user rejected this call.".to_owned(),
             };
-            events.push(ledger.refused(&approval, why));
+            events.push(refused(ledger, &approval, why));
         }
         ledger.append(events, vec![mark]);
         self.meter_is_due();
@@ -114,7 +115,7 @@ impl Turn {
         for approval in &over {
             ledger.ended.note(as_call(&approval.approval_id), CallOutcome::Expired, None);
             let why = "Not called: nobody allowed this call in time.".to_owned();
-            let events = vec![decided(approval, CallOutcome::Expired, None, None), ledger.refused(approval, why)];
+            let events = vec![decided(approval, CallOutcome::Expired, None, None), refused(ledger, approval, why)];
             ledger.append(events, Vec::new());
         }
         !over.is_empty()
@@ -124,209 +125,6 @@ impl Turn {
     /// memory.
     pub(crate) fn is_parked(&self, ledger: &Ledger) -> bool {
         self.awaits_tools && ledger.session.state.pending.is_empty() && !ledger.session.state.approvals.is_empty()
-    }
-}
-
-impl Ledger {
-    /// Decides whether a call that its tool's schema allows may run.
-    pub(super) fn verdict(&mut self, called: &Called, terms: &Terms) -> Verdict {
-        let Called { call_id, name, arguments, proposed, .. } = called;
-        let decision = self.decision(name, arguments, terms);
-        if decision == ApprovalDecision::Auto {
-            return Verdict::Run;
-        }
-        if decision == ApprovalDecision::Deny {
-            return Verdict::Refuse(format!("Not called: the approval policy does not allow this call of `{name}`."));
-        }
-        if arguments.len() > ASKED_BYTES_MAX {
-            let bytes = arguments.len();
-            return Verdict::Refuse(format!(
-                "Not called: the arguments have {bytes} bytes, which is more than a person can decide about; at most \
-                 {ASKED_BYTES_MAX} are allowed."
-            ));
-        }
-        let arguments_hash = call_hash(terms.place, name, arguments);
-        let standing = &self.session.state.standing_approvals;
-        match standing.iter().find(|earlier| earlier.name == *name && earlier.arguments_hash == arguments_hash) {
-            Some(earlier) if earlier.option.allows() => return Verdict::Run,
-            Some(_) => {
-                return Verdict::Refuse("Not called: the user has rejected this very call for good.".to_owned());
-            }
-            None => {}
-        }
-        let Some(turn_id) = self.turn_id() else {
-            return Verdict::Refuse("Not called: the turn has ended.".to_owned());
-        };
-        // Only of the server's own tools is it known that the rest of the arguments changes nothing of what they say.
-        let (command, patch) = match terms.place {
-            ToolPlace::Server => command_and_patch(name, arguments),
-            ToolPlace::Client => (None, None),
-        };
-        let reason = match terms.annotations.destructive {
-            Some(true) => format!("`{name}` may destroy what it changes."),
-            _ => format!("`{name}` may change something."),
-        };
-        Verdict::Ask(Box::new(Approval {
-            approval_id: self.new_id(),
-            call_id: call_id.clone(),
-            turn_id,
-            name: name.clone(),
-            arguments_hash,
-            display: visible(arguments).into_owned(),
-            arguments: arguments.clone(),
-            command,
-            patch,
-            proposed_arguments: proposed.clone(),
-            place: terms.place,
-            reason,
-            options: ApprovalOption::ALL.to_vec(),
-            generation: self.generation,
-            expires_at: self.now.plus_millis(self.deployment.approval_expiry_ms),
-        }))
-    }
-
-    /// Returns the terms of a call that a person has allowed; or, for the model, why it is not made. The tool may have
-    /// gone, or another one may have its name, and the rules may have changed while nobody answered.
-    fn still_allowed(&self, approval: &Approval) -> Result<Terms, String> {
-        let Approval { name, arguments, place, .. } = approval;
-        let terms = self.prompt.tools().recheck(name, arguments)?;
-        if terms.place != *place {
-            return Err(format!("Not called: the tool `{name}` that was allowed is no longer available."));
-        }
-        match self.decision(name, arguments, &terms) {
-            ApprovalDecision::Deny => {
-                Err(format!("Not called: the approval policy no longer allows this call of `{name}`."))
-            }
-            ApprovalDecision::Auto | ApprovalDecision::Ask => Ok(terms),
-        }
-    }
-
-    /// Returns the stricter of what the deployment and the session say about a call.
-    fn decision(&self, name: &str, arguments: &str, terms: &Terms) -> ApprovalDecision {
-        let by_deployment = self.deployment.approvals.decide(name, arguments);
-        let deployment = by_deployment.unwrap_or_else(|| default_decision(terms));
-        let Some(own) = &self.session.state.settings.approvals else { return deployment };
-        let by_session = match Policy::compile(own) {
-            Ok(policy) => policy.decide(name, arguments),
-            // It was checked when it was set, by a version that knew more.
-            Err(_) => Some(ApprovalDecision::Ask),
-        };
-        by_session.map_or(deployment, |session| session.max(deployment))
-    }
-
-    /// Returns the result of a call that is not made.
-    fn refused(&mut self, approval: &Approval, why: String) -> Event {
-        let entry = self.result_entry(self.session.state.leaf.clone(), approval.call_id.clone(), why, true);
-        appended(entry, Some(approval.turn_id.clone()), None)
-    }
-
-    /// Returns the event that adds a lasting answer.
-    fn with_standing(
-        &self,
-        approval: &Approval,
-        option: ApprovalOption,
-        by: Option<String>,
-    ) -> Result<Event, ErrorBody> {
-        let mut standing = self.session.state.standing_approvals.clone();
-        // The newest answer about a call holds.
-        standing.retain(|earlier| earlier.arguments_hash != approval.arguments_hash);
-        if standing.len() >= STANDING_MAX {
-            let message = format!(
-                "the session has {STANDING_MAX} lasting answers already; answer once, or withdraw one with \
-                 withdraw_approval"
-            );
-            return Err(ErrorBody::new(ErrorCode::LimitReached, message));
-        }
-        standing.push(StandingApproval {
-            approval_id: approval.approval_id.clone(),
-            name: approval.name.clone(),
-            arguments_hash: approval.arguments_hash.clone(),
-            display: approval.display.chars().take(STANDING_CHARS_MAX).collect(),
-            option,
-            since: self.now,
-            by,
-        });
-        Ok(session_updated(|updated| updated.standing_approvals = Some(standing)))
-    }
-
-    /// Withdraws a lasting answer.
-    ///
-    /// # Errors
-    /// `no_pending_approval` if there is no such answer.
-    pub(crate) fn on_withdraw_approval(
-        &mut self,
-        caller: &Caller,
-        command: &WithdrawApproval,
-    ) -> Result<(), ErrorBody> {
-        let mut standing = self.session.state.standing_approvals.clone();
-        let before = standing.len();
-        standing.retain(|answer| answer.approval_id != command.approval_id);
-        if standing.len() == before {
-            let message = format!("approval `{}` has no lasting answer", command.approval_id);
-            return Err(ErrorBody::new(ErrorCode::NoPendingApproval, message).with_field("approvalId"));
-        }
-        self.update(caller, Vec::new(), |updated| updated.standing_approvals = Some(standing));
-        Ok(())
-    }
-
-    /// Switches tools off or on, and sets the session's own policy.
-    ///
-    /// # Errors
-    /// `invalid_policy`; `invalid_field`.
-    pub(crate) fn on_set_tools(&mut self, caller: &Caller, command: SetTools) -> Result<(), ErrorBody> {
-        let mut settings = self.session.state.settings.clone();
-        if let Some(off) = command.off {
-            if off.len() > TOOLS_OFF_MAX || off.iter().any(|name| name.len() > 64) {
-                let message = format!("`off` has at most {TOOLS_OFF_MAX} names of at most 64 characters");
-                return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("off"));
-            }
-            settings.tools_off = off;
-        }
-        if let Some(policy) = command.approvals {
-            if let Err((field, why)) = Policy::compile(&policy) {
-                let message = format!("`approvals.{field}` {why}");
-                return Err(ErrorBody::new(ErrorCode::InvalidPolicy, message).with_field(format!("approvals.{field}")));
-            }
-            settings.approvals = Some(policy).filter(|policy| !policy.rules.is_empty());
-        }
-        self.update(caller, Vec::new(), |updated| updated.settings = Some(settings));
-        self.adopt_tools();
-        Ok(())
-    }
-
-    /// Answers an approval that is over: `ok` for the answer that was taken.
-    fn answer_late_approval(
-        &mut self,
-        caller: &Caller,
-        approval: &ApprovalId,
-        option: ApprovalOption,
-        stored: Option<EndedCall>,
-    ) -> Result<(), ErrorBody> {
-        let stored = stored.and_then(|ended| ended.outcome.map(|outcome| (outcome, Some(ended.result))));
-        let Some((outcome, answer)) = self.ended.get(&as_call(approval)).or(stored) else {
-            let message = format!("no approval `{approval}` is pending");
-            return Err(ErrorBody::new(ErrorCode::NoPendingApproval, message).with_field("approvalId"));
-        };
-        if answer == Some(fingerprint_of(&option)) {
-            self.reply_duplicate(caller);
-            return Ok(());
-        }
-        Err(Callee::Approval.too_late(&as_call(approval), Some(outcome)))
-    }
-
-    /// Returns results for the calls that nobody has decided on when their turn ends.
-    pub(super) fn dropped_approvals(&mut self, leaf: Option<EntryId>, turn_id: &TurnId) -> Vec<Event> {
-        let mut leaf = leaf;
-        let mut events = Vec::new();
-        for approval in self.session.state.approvals.clone() {
-            let why = "The turn ended before anyone allowed this call.".to_owned();
-            let entry = self.result_entry(leaf, approval.call_id.clone(), why, true);
-            leaf = Some(entry.entry_id.clone());
-            self.ended.note(as_call(&approval.approval_id), CallOutcome::Dropped, None);
-            events.push(decided(&approval, CallOutcome::Dropped, None, None));
-            events.push(appended(entry, Some(turn_id.clone()), None));
-        }
-        events
     }
 }
 
@@ -368,4 +166,210 @@ fn command_and_patch(name: &str, arguments: &str) -> (Option<Vec<String>>, Optio
     };
     let command = command.map(|words| words.iter().map(|word| visible(word).into_owned()).collect());
     (command, patch.map(|patch| visible(&patch).into_owned()))
+}
+
+/// Decides whether a call that its tool's schema allows may run.
+pub(super) fn verdict(ledger: &mut Ledger, called: &Called, terms: &Terms) -> Verdict {
+    let Called { call_id, name, arguments, proposed, .. } = called;
+    let decision = decision(ledger, name, arguments, terms);
+    if decision == ApprovalDecision::Auto {
+        return Verdict::Run;
+    }
+    if decision == ApprovalDecision::Deny {
+        return Verdict::Refuse(format!("Not called: the approval policy does not allow this call of `{name}`."));
+    }
+    if arguments.len() > ASKED_BYTES_MAX {
+        let bytes = arguments.len();
+        return Verdict::Refuse(format!(
+            "Not called: the arguments have {bytes} bytes, which is more than a person can decide about; at most \
+             {ASKED_BYTES_MAX} are allowed."
+        ));
+    }
+    let arguments_hash = call_hash(terms.place, name, arguments);
+    let standing = &ledger.session.state.standing_approvals;
+    match standing.iter().find(|earlier| earlier.name == *name && earlier.arguments_hash == arguments_hash) {
+        Some(earlier) if earlier.option.allows() => return Verdict::Run,
+        Some(_) => {
+            return Verdict::Refuse("Not called: the user has rejected this very call for good.".to_owned());
+        }
+        None => {}
+    }
+    let Some(turn_id) = ledger.turn_id() else {
+        return Verdict::Refuse("Not called: the turn has ended.".to_owned());
+    };
+    // Only of the server's own tools is it known that the rest of the arguments changes nothing of what they say.
+    let (command, patch) = match terms.place {
+        ToolPlace::Server => command_and_patch(name, arguments),
+        ToolPlace::Client => (None, None),
+    };
+    let reason = match terms.annotations.destructive {
+        Some(true) => format!("`{name}` may destroy what it changes."),
+        _ => format!("`{name}` may change something."),
+    };
+    Verdict::Ask(Box::new(Approval {
+        approval_id: ledger.new_id(),
+        call_id: call_id.clone(),
+        turn_id,
+        name: name.clone(),
+        arguments_hash,
+        display: visible(arguments).into_owned(),
+        arguments: arguments.clone(),
+        command,
+        patch,
+        proposed_arguments: proposed.clone(),
+        place: terms.place,
+        reason,
+        options: ApprovalOption::ALL.to_vec(),
+        generation: ledger.generation,
+        expires_at: ledger.now.plus_millis(ledger.deployment.approval_expiry_ms),
+    }))
+}
+
+/// Returns the terms of a call that a person has allowed; or, for the model, why it is not made. The tool may have
+/// gone, or another one may have its name, and the rules may have changed while nobody answered.
+fn still_allowed(ledger: &Ledger, prompt: &Prompt, approval: &Approval) -> Result<Terms, String> {
+    let Approval { name, arguments, place, .. } = approval;
+    let terms = prompt.tools().recheck(name, arguments)?;
+    if terms.place != *place {
+        return Err(format!("Not called: the tool `{name}` that was allowed is no longer available."));
+    }
+    match decision(ledger, name, arguments, &terms) {
+        ApprovalDecision::Deny => {
+            Err(format!("Not called: the approval policy no longer allows this call of `{name}`."))
+        }
+        ApprovalDecision::Auto | ApprovalDecision::Ask => Ok(terms),
+    }
+}
+
+/// Returns the stricter of what the deployment and the session say about a call.
+fn decision(ledger: &Ledger, name: &str, arguments: &str, terms: &Terms) -> ApprovalDecision {
+    let by_deployment = ledger.deployment.approvals.decide(name, arguments);
+    let deployment = by_deployment.unwrap_or_else(|| default_decision(terms));
+    let Some(own) = &ledger.session.state.settings.approvals else { return deployment };
+    let by_session = match Policy::compile(own) {
+        Ok(policy) => policy.decide(name, arguments),
+        // It was checked when it was set, by a version that knew more.
+        Err(_) => Some(ApprovalDecision::Ask),
+    };
+    by_session.map_or(deployment, |session| session.max(deployment))
+}
+
+/// Returns the result of a call that is not made.
+fn refused(ledger: &mut Ledger, approval: &Approval, why: String) -> Event {
+    let entry = result_entry(ledger, ledger.session.state.leaf.clone(), approval.call_id.clone(), why, true);
+    appended(entry, Some(approval.turn_id.clone()), None)
+}
+
+/// Returns the event that adds a lasting answer.
+fn with_standing(
+    ledger: &Ledger,
+    approval: &Approval,
+    option: ApprovalOption,
+    by: Option<String>,
+) -> Result<Event, ErrorBody> {
+    let mut standing = ledger.session.state.standing_approvals.clone();
+    // The newest answer about a call holds.
+    standing.retain(|earlier| earlier.arguments_hash != approval.arguments_hash);
+    if standing.len() >= STANDING_MAX {
+        let message = format!(
+            "the session has {STANDING_MAX} lasting answers already; answer once, or withdraw one with \
+             withdraw_approval"
+        );
+        return Err(ErrorBody::new(ErrorCode::LimitReached, message));
+    }
+    standing.push(StandingApproval {
+        approval_id: approval.approval_id.clone(),
+        name: approval.name.clone(),
+        arguments_hash: approval.arguments_hash.clone(),
+        display: approval.display.chars().take(STANDING_CHARS_MAX).collect(),
+        option,
+        since: ledger.now,
+        by,
+    });
+    Ok(session_updated(|updated| updated.standing_approvals = Some(standing)))
+}
+
+/// Withdraws a lasting answer.
+///
+/// # Errors
+/// `no_pending_approval` if there is no such answer.
+pub(crate) fn withdraw_approval(
+    ledger: &mut Ledger,
+    caller: &Caller,
+    command: &WithdrawApproval,
+) -> Result<(), ErrorBody> {
+    let mut standing = ledger.session.state.standing_approvals.clone();
+    let before = standing.len();
+    standing.retain(|answer| answer.approval_id != command.approval_id);
+    if standing.len() == before {
+        let message = format!("approval `{}` has no lasting answer", command.approval_id);
+        return Err(ErrorBody::new(ErrorCode::NoPendingApproval, message).with_field("approvalId"));
+    }
+    ledger.update(caller, Vec::new(), |updated| updated.standing_approvals = Some(standing));
+    Ok(())
+}
+
+/// Switches tools off or on, and sets the session's own policy.
+///
+/// # Errors
+/// `invalid_policy`; `invalid_field`.
+pub(crate) fn set_tools(
+    ledger: &mut Ledger,
+    prompt: &mut Prompt,
+    caller: &Caller,
+    command: SetTools,
+) -> Result<(), ErrorBody> {
+    let mut settings = ledger.session.state.settings.clone();
+    if let Some(off) = command.off {
+        if off.len() > TOOLS_OFF_MAX || off.iter().any(|name| name.len() > 64) {
+            let message = format!("`off` has at most {TOOLS_OFF_MAX} names of at most 64 characters");
+            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("off"));
+        }
+        settings.tools_off = off;
+    }
+    if let Some(policy) = command.approvals {
+        if let Err((field, why)) = Policy::compile(&policy) {
+            let message = format!("`approvals.{field}` {why}");
+            return Err(ErrorBody::new(ErrorCode::InvalidPolicy, message).with_field(format!("approvals.{field}")));
+        }
+        settings.approvals = Some(policy).filter(|policy| !policy.rules.is_empty());
+    }
+    ledger.update(caller, Vec::new(), |updated| updated.settings = Some(settings));
+    prompt.adopt_tools(ledger);
+    Ok(())
+}
+
+/// Answers an approval that is over: `ok` for the answer that was taken.
+fn answer_late_approval(
+    ledger: &mut Ledger,
+    caller: &Caller,
+    approval: &ApprovalId,
+    option: ApprovalOption,
+    stored: Option<EndedCall>,
+) -> Result<(), ErrorBody> {
+    let stored = stored.and_then(|ended| ended.outcome.map(|outcome| (outcome, Some(ended.result))));
+    let Some((outcome, answer)) = ledger.ended.get(&as_call(approval)).or(stored) else {
+        let message = format!("no approval `{approval}` is pending");
+        return Err(ErrorBody::new(ErrorCode::NoPendingApproval, message).with_field("approvalId"));
+    };
+    if answer == Some(fingerprint_of(&option)) {
+        ledger.reply_duplicate(caller);
+        return Ok(());
+    }
+    Err(Callee::Approval.too_late(&as_call(approval), Some(outcome)))
+}
+
+/// Returns results for the calls that nobody has decided on when their turn ends.
+pub(super) fn dropped_approvals(ledger: &mut Ledger, leaf: Option<EntryId>, turn_id: &TurnId) -> Vec<Event> {
+    let mut leaf = leaf;
+    let mut events = Vec::new();
+    for approval in ledger.session.state.approvals.clone() {
+        let why = "The turn ended before anyone allowed this call.".to_owned();
+        let entry = result_entry(ledger, leaf, approval.call_id.clone(), why, true);
+        leaf = Some(entry.entry_id.clone());
+        ledger.ended.note(as_call(&approval.approval_id), CallOutcome::Dropped, None);
+        events.push(decided(&approval, CallOutcome::Dropped, None, None));
+        events.push(appended(entry, Some(turn_id.clone()), None));
+    }
+    events
 }

@@ -4,7 +4,10 @@ use crate::agent_loop::subject::{
     answer::{Called, Calls, CompleteAnswer},
     request::Ended,
 };
-use crate::agent_loop::{ledger::Ledger, records::appended, roster::Roster, step::Step, subject::Subject, turn::Turn};
+use crate::agent_loop::{
+    ledger::Ledger, prompt::Prompt, records::appended, roster::Roster, step::Step, subject::Subject, turn::Turn,
+    turn::tools::result_entry,
+};
 use crate::context::node::Node;
 use reseed_protocol::{
     CallId, EntryData, ErrorBody, ErrorCode, Part, Role, StopReason,
@@ -33,7 +36,13 @@ impl Turn {
     }
 
     /// Appends the final answer as one entry, then makes its tool calls or ends the turn.
-    pub(crate) fn append_answer(&mut self, ledger: &mut Ledger, roster: &Roster, whole: CompleteAnswer) {
+    pub(crate) fn append_answer(
+        &mut self,
+        ledger: &mut Ledger,
+        prompt: &Prompt,
+        roster: &Roster,
+        whole: CompleteAnswer,
+    ) {
         let Some(turn) = ledger.session.state.turn.clone() else { return };
         let CompleteAnswer { item, mut message, stop_reason, tools } = whole;
         let runs = self.answer_is_stored(&ledger.session.state);
@@ -58,7 +67,7 @@ impl Turn {
                     ledger.deployment.tool_rounds_max
                 ))
             } else {
-                ledger.prompt.tools().check_call(&tools, &call.name, &call.arguments)
+                prompt.tools().check_call(&tools, &call.name, &call.arguments)
             };
         }
         let entry = ledger.entry(item, EntryData::message(message));
@@ -125,53 +134,51 @@ impl Turn {
     }
 }
 
-impl Ledger {
-    /// Answers calls that hooks were inspecting when the turn ended: none of them is made.
-    pub(crate) fn drop_uncalled(&mut self, calls: Calls) {
-        let calls = calls.done.into_iter().chain(calls.to_do).map(|called| called.call_id).collect();
-        self.answer_unmade(calls);
-    }
+/// Answers calls that hooks were inspecting when the turn ended: none of them is made.
+pub(crate) fn drop_uncalled(ledger: &mut Ledger, calls: Calls) {
+    let calls = calls.done.into_iter().chain(calls.to_do).map(|called| called.call_id).collect();
+    answer_unmade(ledger, calls);
+}
 
-    /// Answers calls that hooks were inspecting when the process died: none of them was made.
-    pub(crate) fn drop_unmade_calls(&mut self) {
-        let path = self.session.tree.path();
-        let said = |role: Role| move |node: &&Arc<Node>| node.message.as_ref().is_some_and(|said| said.role == role);
-        let Some(answer) = path.iter().rposition(|node| said(Role::Assistant)(&node)) else { return };
-        let is_turns = self.session.state.turn.as_ref().is_some_and(|turn| turn.answers > 0);
-        if !is_turns || path[answer..].iter().any(|node| said(Role::User)(&node)) {
-            // A branch may start between two results. The missing ones were never this turn's.
-            return;
-        }
-        let results = path[answer..].iter().filter(said(Role::Tool)).filter_map(|node| node.message.as_ref());
-        let answered: Vec<&CallId> = results
-            .flat_map(|result| &result.content)
-            .filter_map(|part| match part {
-                Part::ToolResult { call_id, .. } => Some(call_id),
-                _ => None,
-            })
-            .collect();
-        let state = &self.session.state;
-        let is_made = |id: &CallId| {
-            state.pending.iter().any(|call| call.call_id == *id)
-                || state.approvals.iter().any(|approval| approval.call_id == *id)
-        };
-        let calls = path[answer].message.iter().flat_map(|message| message.tool_calls().map(|(id, _, _)| id));
-        let unmade: Vec<CallId> = calls.filter(|id| !answered.contains(id) && !is_made(id)).cloned().collect();
-        if !unmade.is_empty() {
-            self.answer_unmade(unmade);
-        }
+/// Answers calls that hooks were inspecting when the process died: none of them was made.
+pub(crate) fn drop_unmade_calls(ledger: &mut Ledger) {
+    let path = ledger.session.tree.path();
+    let said = |role: Role| move |node: &&Arc<Node>| node.message.as_ref().is_some_and(|said| said.role == role);
+    let Some(answer) = path.iter().rposition(|node| said(Role::Assistant)(&node)) else { return };
+    let is_turns = ledger.session.state.turn.as_ref().is_some_and(|turn| turn.answers > 0);
+    if !is_turns || path[answer..].iter().any(|node| said(Role::User)(&node)) {
+        // A branch may start between two results. The missing ones were never this turn's.
+        return;
     }
+    let results = path[answer..].iter().filter(said(Role::Tool)).filter_map(|node| node.message.as_ref());
+    let answered: Vec<&CallId> = results
+        .flat_map(|result| &result.content)
+        .filter_map(|part| match part {
+            Part::ToolResult { call_id, .. } => Some(call_id),
+            _ => None,
+        })
+        .collect();
+    let state = &ledger.session.state;
+    let is_made = |id: &CallId| {
+        state.pending.iter().any(|call| call.call_id == *id)
+            || state.approvals.iter().any(|approval| approval.call_id == *id)
+    };
+    let calls = path[answer].message.iter().flat_map(|message| message.tool_calls().map(|(id, _, _)| id));
+    let unmade: Vec<CallId> = calls.filter(|id| !answered.contains(id) && !is_made(id)).cloned().collect();
+    if !unmade.is_empty() {
+        answer_unmade(ledger, unmade);
+    }
+}
 
-    fn answer_unmade(&mut self, calls: Vec<CallId>) {
-        let turn_id = self.turn_id();
-        let mut leaf = self.session.state.leaf.clone();
-        let mut events = Vec::with_capacity(calls.len());
-        for call_id in calls {
-            let why = "The turn ended before the tool was called.".to_owned();
-            let entry = self.result_entry(leaf, call_id, why, true);
-            leaf = Some(entry.entry_id.clone());
-            events.push(appended(entry, turn_id.clone(), None));
-        }
-        self.append(events, Vec::new());
+fn answer_unmade(ledger: &mut Ledger, calls: Vec<CallId>) {
+    let turn_id = ledger.turn_id();
+    let mut leaf = ledger.session.state.leaf.clone();
+    let mut events = Vec::with_capacity(calls.len());
+    for call_id in calls {
+        let why = "The turn ended before the tool was called.".to_owned();
+        let entry = result_entry(ledger, leaf, call_id, why, true);
+        leaf = Some(entry.entry_id.clone());
+        events.push(appended(entry, turn_id.clone(), None));
     }
+    ledger.append(events, Vec::new());
 }

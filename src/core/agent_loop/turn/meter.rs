@@ -1,7 +1,7 @@
 //! The context meter: how full the window is, reported while a turn runs.
 
 use crate::{
-    agent_loop::{ledger::Ledger, turn::Turn},
+    agent_loop::{ledger::Ledger, prompt::Prompt, turn::Turn},
     compaction::machine::Compactor,
 };
 use reseed_protocol::{
@@ -15,7 +15,7 @@ const METER_PAUSE_MILLIS: u64 = 100;
 impl Turn {
     /// Reports how full the window is mid-turn, once per step. Reports between results that arrive together are
     /// throttled; the last one is reported before the next request.
-    pub(crate) fn tell_meter(&mut self, ledger: &mut Ledger, compaction: &Compactor) {
+    pub(crate) fn tell_meter(&mut self, ledger: &mut Ledger, prompt: &Prompt, compaction: &Compactor) {
         let Some(turn) = &ledger.session.state.turn else {
             (self.meter_due, self.metered) = (false, None);
             return;
@@ -28,7 +28,7 @@ impl Turn {
         if self.metered.is_some_and(too_soon) {
             return;
         }
-        let (turn_id, context_info) = (turn.turn_id.clone(), compaction.context_info(ledger));
+        let (turn_id, context_info) = (turn.turn_id.clone(), compaction.context_info(ledger, prompt));
         let tokens = context_info.token_count;
         if self.metered.is_none_or(|(told, _)| told != tokens) {
             self.metered = Some((tokens, ledger.now));

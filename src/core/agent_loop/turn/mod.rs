@@ -13,37 +13,38 @@
 //! - `meter`: how full the window is; `memory`: what the next loop inherits
 
 mod answer;
-mod approvals;
-mod calls;
+pub(super) mod approvals;
+pub(super) mod calls;
 pub(super) mod memory;
 mod meter;
 mod open_calls;
 mod overflow;
 pub(super) mod queue;
-mod results;
+pub(super) mod results;
 pub(super) mod tools;
 mod written_calls;
 
 use crate::agent_loop::io::{Caller, Effect, RequestId};
 use crate::agent_loop::{
-    ledger::Ledger, prompt::Sent, records::appended, records::session_updated, roster::Roster, stage::Stage,
-    step::Step, subject::Subject, subject::input::Said, subject::request::Start, turn::memory::TurnMemory,
-    turn::memory::WindowEvidence,
+    ledger::Ledger, prompt::Prompt, prompt::Sent, records::appended, records::session_updated, roster::Roster,
+    stage::Stage, step::Step, subject::Subject, subject::input::Said, subject::request::Start,
+    turn::memory::TurnMemory, turn::memory::WindowEvidence,
 };
 use crate::{
-    context::{Context, RequestCount},
+    context::{Context, RequestCount, node::Node},
     model::{ModelRequest, Purpose},
     session::{SessionState, input::name_from},
 };
 use open_calls::OpenCalls;
 use reseed_protocol::{
-    CommandId, EntryData, EntryId, Message, Role, Timestamp, TurnId, Usage,
+    EntryData, EntryId, Message, Role, Timestamp, TurnId, Usage,
     context::ContextInfo,
-    event::{ContextWarning, ContextWarningCode, EphemeralEvent, Event, TurnStarted, TurnStatus},
+    event::{ContextWarning, ContextWarningCode, EphemeralEvent, TurnStatus},
     hook::{ContextReason, HookPoint},
     receipt::HookRun,
     reply::{Accepted, Reply},
 };
+use std::sync::Arc;
 
 /// Maximum number of hooks named in a receipt: two rounds of the most that can be registered. A request that called
 /// more has a truncated receipt.
@@ -149,13 +150,13 @@ impl Turn {
     }
 
     /// Asks the hooks that run before the next request is counted. Returns true if the request now waits for them.
-    pub(crate) fn before_request(&mut self, ledger: &mut Ledger, roster: &Roster) -> bool {
+    pub(crate) fn before_request(&mut self, ledger: &mut Ledger, prompt: &mut Prompt, roster: &Roster) -> bool {
         let starts = !std::mem::replace(&mut self.carried.progress(&ledger.session.state).started, true);
         if starts {
-            ledger.adopt_tools();
+            prompt.adopt_tools(ledger);
         }
         if starts && roster.has_hooks(ledger, HookPoint::BeforeAgentStart, None) {
-            let start = ledger.start_subject();
+            let start = start_subject(ledger, prompt);
             ledger.then(Step::Ask(Subject::Start(Box::new(start))));
             return true;
         }
@@ -214,83 +215,60 @@ impl Turn {
     }
 
     /// Sends this context to the model as the next request of the running turn.
-    pub(crate) fn send(&mut self, ledger: &mut Ledger, roster: &Roster, context: &Context) {
+    pub(crate) fn send(&mut self, ledger: &mut Ledger, prompt: &mut Prompt, roster: &Roster, context: &Context) {
         let Some(turn) = &ledger.session.state.turn else { return };
         // Reports the meter between rounds only: the end of the previous turn has reported it before the first one.
         self.meter_due |= turn.answers > 0;
         let (shown_as, number) = (turn.turn_id.clone(), turn.answers + 1);
-        let count = ledger.count(context);
+        let count = prompt.count(ledger, context);
         let item: EntryId = ledger.new_id();
         let body = ModelRequest {
             model: ledger.session.state.model.clone(),
-            envelope: ledger.envelope(context, count.tokens, count.error_bound_tokens),
+            envelope: prompt.envelope(ledger, context, count.tokens, count.error_bound_tokens),
             purpose: Purpose::Turn,
         };
         let shown_as = Some((item.clone(), shown_as));
         let withheld = roster.awaits_hooks(ledger, HookPoint::Message);
         let request = ledger.call_model(body, shown_as, withheld);
-        let sent = ledger.sent(context, count.tokens, number);
+        let sent = prompt.sent(ledger, context, count.tokens, number);
         let (model, guards) = (ledger.session.state.model.clone(), roster.guards(&ledger.session.state));
-        let estimate = ledger.prompt.text_estimate(context);
+        let estimate = prompt.text_estimate(context);
         let asked = Asked { count, estimate, model, withheld, guards, sent };
         self.asking = Some(OpenRequest { request, item, asked: Box::new(asked), stopped_as: None });
         self.carried.progress(&ledger.session.state).before_request = false;
     }
 }
 
-impl Ledger {
-    /// Appends the user's message and starts a turn on it.
-    pub(crate) fn start_turn(&mut self, roster: &mut Roster, caller: Caller, said: Said) {
-        let turn_id: TurnId = self.new_id();
-        let as_of_seq = self.session.state.seq;
-        let Said { entry_id, parts } = said;
-        let name = self.session.state.name.is_empty().then(|| name_from(&parts)).filter(|name| !name.is_empty());
-        let entry = self.entry(entry_id, EntryData::message(Message::new(Role::User, parts)));
-        let reply = Reply::Accepted(Accepted {
-            entry_id: Some(entry.entry_id.clone()),
-            turn_id: Some(turn_id.clone()),
-            queued: false,
-            as_of_seq,
-            duplicate: None,
-        });
-        let mut events = vec![
-            appended(entry, Some(turn_id.clone()), Some(caller.id.clone())),
-            self.turn_started(turn_id, vec![caller.id.clone()]),
-        ];
-        events.extend(name.map(|name| session_updated(|updated| updated.name = Some(name))));
-        self.append_work(events, roster.to_keep(&self.session.state), vec![caller.mark(reply)]);
-        self.then(Step::Proceed);
-    }
+/// Appends the user's message and starts a turn on it.
+pub(crate) fn start_turn(ledger: &mut Ledger, roster: &mut Roster, caller: Caller, said: Said) {
+    let turn_id: TurnId = ledger.new_id();
+    let as_of_seq = ledger.session.state.seq;
+    let Said { entry_id, parts } = said;
+    let name = ledger.session.state.name.is_empty().then(|| name_from(&parts)).filter(|name| !name.is_empty());
+    let entry = ledger.entry(entry_id, EntryData::message(Message::new(Role::User, parts)));
+    let reply = Reply::Accepted(Accepted {
+        entry_id: Some(entry.entry_id.clone()),
+        turn_id: Some(turn_id.clone()),
+        queued: false,
+        as_of_seq,
+        duplicate: None,
+    });
+    let mut events = vec![
+        appended(entry, Some(turn_id.clone()), Some(caller.id.clone())),
+        ledger.turn_started(turn_id, vec![caller.id.clone()]),
+    ];
+    events.extend(name.map(|name| session_updated(|updated| updated.name = Some(name))));
+    ledger.append_work(events, roster.to_keep(&ledger.session.state), vec![caller.mark(reply)]);
+    ledger.then(Step::Proceed);
+}
 
-    pub(crate) fn turn_started(&self, turn_id: TurnId, command_ids: Vec<CommandId>) -> Event {
-        Event::TurnStarted(TurnStarted { turn_id, command_ids, generation: self.generation })
-    }
-
-    /// Returns what hooks are asked about at the start of a turn.
-    fn start_subject(&self) -> Start {
-        let said = self.trailing_input().next_back();
-        let input = said.and_then(|id| {
-            let node = self.session.tree.path().iter().rev().find(|node| *node.id() == id)?;
-            node.message.as_ref().map(|message| message.content.clone())
-        });
-        Start {
-            system_prompt: self.prompt.system_prompt(),
-            input: input.unwrap_or_default(),
-            prompt_by: None,
-            adds: Vec::new(),
-        }
-    }
-
-    /// Returns the user messages since the model's last answer, oldest first.
-    fn trailing_input(&self) -> impl DoubleEndedIterator<Item = EntryId> {
-        let path = self.session.tree.path();
-        let answered = |role: Role| role == Role::Assistant;
-        let since = path.iter().rposition(|node| node.message.as_ref().is_some_and(|message| answered(message.role)));
-        let said = path[since.map_or(0, |at| at + 1)..].iter();
-        let said: Vec<EntryId> = said
-            .filter(|node| node.entry.message().is_some_and(|message| message.role == Role::User))
-            .map(|node| node.id().clone())
-            .collect();
-        said.into_iter()
-    }
+/// Returns what hooks are asked about at the start of a turn: the last user message since the model's last answer.
+fn start_subject(ledger: &Ledger, prompt: &Prompt) -> Start {
+    let path = ledger.session.tree.path();
+    let is_answer = |node: &Arc<Node>| node.message.as_ref().is_some_and(|said| said.role == Role::Assistant);
+    let since = path.iter().rposition(is_answer).map_or(0, |at| at + 1);
+    let is_users = |node: &&Arc<Node>| node.entry.message().is_some_and(|said| said.role == Role::User);
+    let said = path[since..].iter().rfind(is_users).and_then(|node| node.message.as_ref());
+    let input = said.map(|message| message.content.clone()).unwrap_or_default();
+    Start { system_prompt: prompt.system_prompt(), input, prompt_by: None, adds: Vec::new() }
 }

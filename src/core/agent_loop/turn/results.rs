@@ -1,8 +1,8 @@
 //! The results of tool calls: taken from their client, passed to hooks, and appended.
 
 use crate::agent_loop::{
-    io::Caller, late::Callee, ledger::Ledger, records::appended, records::done, roster::Roster, step::Step,
-    subject::Subject, subject::result::ToolAnswer, turn::Turn,
+    io::Caller, late::Callee, ledger::Ledger, prompt::Prompt, records::appended, records::done, roster::Roster,
+    step::Step, subject::Subject, subject::result::ToolAnswer, turn::Turn, turn::tools::result_entry,
 };
 use crate::session::{
     Lookup,
@@ -38,7 +38,7 @@ impl Turn {
         let is_error = is_error.unwrap_or(false);
         let sent = result_fingerprint(&output, is_error);
         let Some(call) = ledger.session.state.pending.iter().find(|call| call.call_id == call_id).cloned() else {
-            return ledger.answer_late_result(caller, &call_id, sent, lookup).map(|()| None);
+            return answer_late_result(ledger, caller, &call_id, sent, lookup).map(|()| None);
         };
         if call.place == ToolPlace::Server {
             let message = format!("the server runs the tool call `{call_id}` itself");
@@ -64,11 +64,11 @@ impl Turn {
     }
 
     /// Passes a tool's answer to its hooks; otherwise appends it.
-    pub(crate) fn take_answer(&mut self, ledger: &mut Ledger, roster: &Roster, answer: ToolAnswer) {
+    pub(crate) fn take_answer(&mut self, ledger: &mut Ledger, prompt: &Prompt, roster: &Roster, answer: ToolAnswer) {
         if roster.has_hooks(ledger, HookPoint::ToolResult, None) || roster.has_hooks(ledger, HookPoint::Message, None) {
             self.look_at_result(ledger, roster, answer);
         } else {
-            self.write_result(ledger, answer);
+            self.write_result(ledger, prompt, answer);
         }
     }
 
@@ -83,24 +83,30 @@ impl Turn {
     }
 
     /// Asks the `message` hooks about a result after the `tool_result` hooks; otherwise appends it.
-    pub(crate) fn pass_result_on(&mut self, ledger: &mut Ledger, roster: &Roster, mut result: ToolAnswer) {
+    pub(crate) fn pass_result_on(
+        &mut self,
+        ledger: &mut Ledger,
+        prompt: &Prompt,
+        roster: &Roster,
+        mut result: ToolAnswer,
+    ) {
         if result.as_message.is_none() && roster.has_hooks(ledger, HookPoint::Message, None) {
             result.as_message = Some(ledger.new_id());
             ledger.then(Step::Ask(Subject::Result(Box::new(result))));
         } else {
-            self.write_result(ledger, result);
+            self.write_result(ledger, prompt, result);
         }
     }
 
     /// Appends a tool's answer, and continues once all calls have theirs.
-    pub(crate) fn write_result(&mut self, ledger: &mut Ledger, result: ToolAnswer) {
+    pub(crate) fn write_result(&mut self, ledger: &mut Ledger, prompt: &Prompt, result: ToolAnswer) {
         let ToolAnswer { caller, call, sent, output, is_error, images, as_message } = result;
         let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
         ledger.ended.note(call.call_id.clone(), outcome, Some(sent));
-        let (output, cut) = ledger.fitting_output(output);
-        let mut entry = ledger.result_entry(ledger.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
+        let (output, cut) = prompt.fitting_output(ledger, output);
+        let mut entry = result_entry(ledger, ledger.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
         entry.entry_id = as_message.unwrap_or(entry.entry_id);
-        let more = cut.as_deref().and_then(|cut| ledger.how_to_read_on(&entry.entry_id, cut.from));
+        let more = cut.as_deref().and_then(|cut| prompt.how_to_read_on(&entry.entry_id, cut.from));
         if let EntryData::Message(message) = &mut entry.data {
             let message = Arc::make_mut(message);
             message.cut = cut;
@@ -123,7 +129,7 @@ impl Turn {
 
     /// Appends this result instead of the answer that the tool gave.
     pub(crate) fn drop_result(&mut self, ledger: &mut Ledger, call: &PendingCall, why: String) {
-        let entry = ledger.result_entry(ledger.session.state.leaf.clone(), call.call_id.clone(), why, true);
+        let entry = result_entry(ledger, ledger.session.state.leaf.clone(), call.call_id.clone(), why, true);
         let resolved = CallResolved::over(call.call_id.clone(), CallOutcome::Dropped);
         let events = vec![appended(entry, Some(call.turn_id.clone()), None), Event::CallResolved(resolved)];
         self.has_answer(&call.call_id);
@@ -131,44 +137,42 @@ impl Turn {
     }
 }
 
-impl Ledger {
-    /// Answers a `tool_result` whose call is not pending: `ok` for a copy of the answer that was taken.
-    ///
-    /// # Errors
-    /// `unknown_call`; `too_late`.
-    fn answer_late_result(
-        &mut self,
-        caller: &Caller,
-        call: &CallId,
-        result: u64,
-        lookup: Option<Lookup>,
-    ) -> Result<(), ErrorBody> {
-        // As it was sent: hooks may have changed what was stored.
-        let is_copy = self.ended.get(call).is_some_and(|(_, answer)| answer == Some(result));
-        let ended = lookup.and_then(Lookup::ended_call).or_else(|| self.ended_on_path(call));
-        match ended {
-            Some(ended) if !is_copy && !ended.has_taken(result) => Err(Callee::Tool.too_late(call, ended.outcome)),
-            None if !is_copy => Err(Callee::Tool.unknown(call)),
-            _ => {
-                self.reply_duplicate(caller);
-                Ok(())
-            }
+/// Answers a `tool_result` whose call is not pending: `ok` for a copy of the answer that was taken.
+///
+/// # Errors
+/// `unknown_call`; `too_late`.
+fn answer_late_result(
+    ledger: &mut Ledger,
+    caller: &Caller,
+    call: &CallId,
+    result: u64,
+    lookup: Option<Lookup>,
+) -> Result<(), ErrorBody> {
+    // As it was sent: hooks may have changed what was stored.
+    let is_copy = ledger.ended.get(call).is_some_and(|(_, answer)| answer == Some(result));
+    let ended = lookup.and_then(Lookup::ended_call).or_else(|| ended_on_path(ledger, call));
+    match ended {
+        Some(ended) if !is_copy && !ended.has_taken(result) => Err(Callee::Tool.too_late(call, ended.outcome)),
+        None if !is_copy => Err(Callee::Tool.unknown(call)),
+        _ => {
+            ledger.reply_duplicate(caller);
+            Ok(())
         }
     }
+}
 
-    /// Returns the error for `call_progress` of a tool call that is not pending.
-    pub(crate) fn late_progress(&self, call: &CallId, lookup: Option<Lookup>) -> ErrorBody {
-        match lookup.and_then(Lookup::ended_call).or_else(|| self.ended_on_path(call)) {
-            Some(ended) => Callee::Tool.too_late(call, ended.outcome),
-            None => Callee::Tool.unknown(call),
-        }
+/// Returns the error for `call_progress` of a tool call that is not pending.
+pub(crate) fn late_progress(ledger: &Ledger, call: &CallId, lookup: Option<Lookup>) -> ErrorBody {
+    match lookup.and_then(Lookup::ended_call).or_else(|| ended_on_path(ledger, call)) {
+        Some(ended) => Callee::Tool.too_late(call, ended.outcome),
+        None => Callee::Tool.unknown(call),
     }
+}
 
-    /// Returns how a call ended that has a result on the path and no mark: a fork has the entries of its source only,
-    /// and older versions wrote no marks.
-    fn ended_on_path(&self, call: &CallId) -> Option<ended::EndedCall> {
-        let messages = self.session.tree.path().iter().rev().filter_map(|node| node.message.as_ref());
-        let result = messages.filter_map(|message| ended::result_of(call, message)).next()?;
-        Some(ended::EndedCall { outcome: None, result })
-    }
+/// Returns how a call ended that has a result on the path and no mark: a fork has the entries of its source only,
+/// and older versions wrote no marks.
+fn ended_on_path(ledger: &Ledger, call: &CallId) -> Option<ended::EndedCall> {
+    let messages = ledger.session.tree.path().iter().rev().filter_map(|node| node.message.as_ref());
+    let result = messages.filter_map(|message| ended::result_of(call, message)).next()?;
+    Some(ended::EndedCall { outcome: None, result })
 }

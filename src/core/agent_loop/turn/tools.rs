@@ -8,7 +8,7 @@ use crate::agent_loop::{
     step::Step,
     subject::answer::Called,
     turn::Turn,
-    turn::approvals::Verdict,
+    turn::approvals::{Verdict, dropped_approvals, verdict},
 };
 use crate::tool::{Terms, ToolPlace};
 use reseed_protocol::{
@@ -32,7 +32,7 @@ impl Turn {
     /// Handles progress that a tool of the server reports.
     pub(crate) fn on_server_progress(&mut self, ledger: &mut Ledger, call: &CallId, message: Option<String>) {
         let Some(deadline) = self.calls.moved(call, ledger.now) else { return };
-        ledger.progressed(call.clone(), message, deadline);
+        progressed(ledger, call.clone(), message, deadline);
     }
 
     /// Appends a timeout result for each call whose deadline has passed, and refuses approvals that nobody answered.
@@ -48,11 +48,11 @@ impl Turn {
         let turn_id = ledger.turn_id();
         for (call_id, limit_ms) in over {
             let output = format!("The tool did not answer within {limit_ms} ms.");
-            let entry = ledger.result_entry(ledger.session.state.leaf.clone(), call_id.clone(), output, true);
+            let entry = result_entry(ledger, ledger.session.state.leaf.clone(), call_id.clone(), output, true);
             let call = ledger.session.state.pending.iter().find(|call| call.call_id == call_id).cloned();
             let resolved = CallResolved::over(call_id, CallOutcome::TimedOut);
             ledger.append(vec![appended(entry, turn_id.clone(), None), Event::CallResolved(resolved)], Vec::new());
-            call.into_iter().for_each(|call| ledger.withdraw(call, CallOutcome::TimedOut));
+            call.into_iter().for_each(|call| withdraw(ledger, call, CallOutcome::TimedOut));
         }
         self.meter_due = true;
         self.after_results(ledger);
@@ -81,7 +81,7 @@ impl Turn {
         self.calls.clear();
         for called in called {
             let verdict = match &called.verdict {
-                Ok(terms) => ledger.verdict(&called, terms),
+                Ok(terms) => verdict(ledger, &called, terms),
                 Err(why) => Verdict::Refuse(why.clone()),
             };
             match (verdict, called.verdict) {
@@ -91,7 +91,7 @@ impl Turn {
                 }
                 (Verdict::Ask(approval), _) => events.push(Event::ApprovalRequest(approval)),
                 (Verdict::Refuse(why), _) | (Verdict::Run, Err(why)) => {
-                    let result = ledger.result_entry(Some(leaf), called.call_id, why, true);
+                    let result = result_entry(ledger, Some(leaf), called.call_id, why, true);
                     leaf = result.entry_id.clone();
                     events.push(appended(result, Some(turn_id.clone()), None));
                 }
@@ -113,20 +113,20 @@ impl Turn {
         terms: Terms,
     ) -> Event {
         self.calls.wait(call_id.clone(), terms);
-        let deadline = ledger.now.plus_millis(ledger.limit_ms(&terms));
+        let deadline = ledger.now.plus_millis(limit_ms(ledger, &terms));
         Event::ToolCall(ToolCall { call_id, turn_id, name, arguments, deadline, place: terms.place })
     }
 
     /// Starts the calls that may start. `is_late` says that their deadlines, which clients know, begin only now.
     pub(super) fn start_calls(&mut self, ledger: &mut Ledger, is_late: bool) {
         while let Some((call_id, terms)) = self.calls.take_startable(ledger.deployment.tool_parallel_max) {
-            let deadline = Deadline::after(ledger.now, ledger.limit_ms(&terms));
+            let deadline = Deadline::after(ledger.now, limit_ms(ledger, &terms));
             self.calls.started(call_id.clone(), terms, deadline);
             if is_late {
-                ledger.progressed(call_id.clone(), None, deadline.at);
+                progressed(ledger, call_id.clone(), None, deadline.at);
             }
             if is_late || terms.place == ToolPlace::Server {
-                ledger.start_call(&call_id, terms.place);
+                start_call(ledger, &call_id, terms.place);
             }
         }
     }
@@ -164,7 +164,7 @@ impl Turn {
         if !events.is_empty() {
             ledger.append(events, Vec::new());
         }
-        withdrawn.into_iter().for_each(|call| ledger.withdraw(call, CallOutcome::Dropped));
+        withdrawn.into_iter().for_each(|call| withdraw(ledger, call, CallOutcome::Dropped));
         self.awaits_tools = true;
         true
     }
@@ -180,7 +180,7 @@ impl Turn {
             Event::EntryAppended(appended) => Some(appended.entry.entry_id.clone()),
             _ => None,
         });
-        events.extend(ledger.dropped_approvals(leaf.or_else(|| ledger.session.state.leaf.clone()), turn_id));
+        events.extend(dropped_approvals(ledger, leaf.or_else(|| ledger.session.state.leaf.clone()), turn_id));
         events
     }
 
@@ -194,7 +194,7 @@ impl Turn {
         let pending = ledger.session.state.pending.clone();
         let mut events = Vec::with_capacity(2 * pending.len());
         for call in pending {
-            let entry = ledger.result_entry(leaf, call.call_id.clone(), output.to_owned(), true);
+            let entry = result_entry(ledger, leaf, call.call_id.clone(), output.to_owned(), true);
             leaf = Some(entry.entry_id.clone());
             events.push(appended(entry, Some(turn_id.clone()), None));
             events.push(Event::CallResolved(CallResolved::over(call.call_id, CallOutcome::Dropped)));
@@ -203,55 +203,53 @@ impl Turn {
     }
 }
 
-impl Ledger {
-    /// Returns the time limit of a call in milliseconds.
-    fn limit_ms(&self, terms: &Terms) -> u64 {
-        terms.timeout_ms.unwrap_or(self.deployment.tool_timeout_ms)
-    }
+/// Returns the time limit of a call in milliseconds.
+fn limit_ms(ledger: &Ledger, terms: &Terms) -> u64 {
+    terms.timeout_ms.unwrap_or(ledger.deployment.tool_timeout_ms)
+}
 
-    /// Has a pending call run.
-    fn start_call(&mut self, call_id: &CallId, place: ToolPlace) {
-        let Some(call) = self.session.state.pending.iter().find(|call| call.call_id == *call_id) else { return };
-        let call = CallTool {
-            place,
-            call_id: call.call_id.clone(),
-            name: call.name.clone(),
-            arguments: call.arguments.clone(),
-            leaf: self.session.state.leaf.clone(),
-        };
-        self.push(Effect::CallTool(Box::new(call)));
-    }
+/// Has a pending call run.
+fn start_call(ledger: &mut Ledger, call_id: &CallId, place: ToolPlace) {
+    let Some(call) = ledger.session.state.pending.iter().find(|call| call.call_id == *call_id) else { return };
+    let call = CallTool {
+        place,
+        call_id: call.call_id.clone(),
+        name: call.name.clone(),
+        arguments: call.arguments.clone(),
+        leaf: ledger.session.state.leaf.clone(),
+    };
+    ledger.push(Effect::CallTool(Box::new(call)));
+}
 
-    fn progressed(&mut self, call: CallId, message: Option<String>, deadline: Timestamp) {
-        let progressed = CallProgressed { tool_call_id: Some(call), hook_call_id: None, message, deadline };
-        self.emit(EphemeralEvent::CallProgressed(progressed));
-    }
+fn progressed(ledger: &mut Ledger, call: CallId, message: Option<String>, deadline: Timestamp) {
+    let progressed = CallProgressed { tool_call_id: Some(call), hook_call_id: None, message, deadline };
+    ledger.emit(EphemeralEvent::CallProgressed(progressed));
+}
 
-    /// Notifies whoever runs a tool that its answer is no longer needed.
-    pub(crate) fn withdraw(&mut self, call: PendingCall, outcome: CallOutcome) {
-        let PendingCall { call_id, name, turn_id, place, .. } = call;
-        if place == ToolPlace::Server {
-            self.push(Effect::CancelTool(call_id.clone()));
-        }
-        let cancelled = ToolCancelled { call_id, name, turn_id, outcome };
-        self.emit(EphemeralEvent::ToolCancelled(cancelled));
+/// Notifies whoever runs a tool that its answer is no longer needed.
+pub(crate) fn withdraw(ledger: &mut Ledger, call: PendingCall, outcome: CallOutcome) {
+    let PendingCall { call_id, name, turn_id, place, .. } = call;
+    if place == ToolPlace::Server {
+        ledger.push(Effect::CancelTool(call_id.clone()));
     }
+    let cancelled = ToolCancelled { call_id, name, turn_id, outcome };
+    ledger.emit(EphemeralEvent::ToolCancelled(cancelled));
+}
 
-    /// Returns a tool's answer as an entry under `parent_id`.
-    pub(crate) fn result_entry(
-        &mut self,
-        parent_id: Option<EntryId>,
-        call_id: CallId,
-        output: String,
-        is_error: bool,
-    ) -> Entry {
-        let message = Message::new(Role::Tool, vec![Part::ToolResult { call_id, output, is_error }]);
-        Entry {
-            entry_id: self.new_id(),
-            parent_id,
-            timestamp: self.now,
-            imported: None,
-            data: EntryData::message(message),
-        }
+/// Returns a tool's answer as an entry under `parent_id`.
+pub(crate) fn result_entry(
+    ledger: &mut Ledger,
+    parent_id: Option<EntryId>,
+    call_id: CallId,
+    output: String,
+    is_error: bool,
+) -> Entry {
+    let message = Message::new(Role::Tool, vec![Part::ToolResult { call_id, output, is_error }]);
+    Entry {
+        entry_id: ledger.new_id(),
+        parent_id,
+        timestamp: ledger.now,
+        imported: None,
+        data: EntryData::message(message),
     }
 }

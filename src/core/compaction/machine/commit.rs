@@ -2,8 +2,8 @@
 //! exactly what was read and keeps everything appended since.
 
 use crate::{
-    agent_loop::{ledger::Ledger, records::appended},
-    compaction::machine::{Compactor, fail::unused, work::Ready},
+    agent_loop::{ledger::Ledger, prompt::Prompt, records::appended},
+    compaction::machine::{Compactor, fail::unused, plan::Planner, plan::compaction_in, work::Ready, work::Spent},
 };
 use crate::{
     compaction::{Basis, Outcome},
@@ -22,34 +22,44 @@ impl Compactor {
     ///
     /// # Errors
     /// The reason for the failure; the clients were notified.
-    pub(crate) fn commit(&mut self, ledger: &mut Ledger, ready: Ready) -> Result<(), ErrorBody> {
+    pub(crate) fn commit(&mut self, ledger: &mut Ledger, prompt: &Prompt, ready: Ready) -> Result<(), ErrorBody> {
         let Ready { basis, mut outcome, background, waited_since, merged } = ready;
-        if !ledger.still_holds(&basis, &outcome) {
+        if !still_holds(ledger.session.tree.path(), &basis, &outcome) {
             let message = "what the compaction had read is no longer what the model sees";
             let error = ErrorBody::new(ErrorCode::CompactionVoid, message);
-            self.compaction_failed(ledger, &basis.order, ledger.spent(&basis, background, waited_since), error.clone());
+            self.compaction_failed(
+                ledger,
+                &basis.order,
+                Spent::of(&basis, ledger.now, background, waited_since),
+                error.clone(),
+            );
             return Err(error);
         }
-        ledger.keep_what_came(&basis, &mut outcome);
+        keep_what_came(ledger.session.tree.path(), &basis, &mut outcome);
         // Counted now: instructions, tools, settings and messages may have changed since the job started.
-        let before = ledger.count(&ledger.context());
+        let before = prompt.count_now(ledger);
         let entry_id: EntryId = ledger.new_id();
-        let (entry, after) = ledger.would_be(&basis, &outcome, &entry_id, before.tokens);
-        let is_enough = ledger.saves_enough(&basis, before.tokens, after.tokens);
+        let (entry, after) = Planner { ledger, prompt }.would_be(&basis, &outcome, &entry_id, before.tokens);
+        let is_enough = Planner { ledger, prompt }.saves_enough(&basis, before.tokens, after.tokens);
         if after.tokens >= before.tokens && !(basis.is_rebuild && is_enough) {
             let message = format!(
                 "the summary would not be smaller than what it replaces: {} tokens before, {} after",
                 before.tokens, after.tokens
             );
             let error = ErrorBody::new(ErrorCode::NothingToCompact, message);
-            self.compaction_failed(ledger, &basis.order, ledger.spent(&basis, background, waited_since), error.clone());
+            self.compaction_failed(
+                ledger,
+                &basis.order,
+                Spent::of(&basis, ledger.now, background, waited_since),
+                error.clone(),
+            );
             return Err(error);
         }
         self.carried.breaker.gained(is_enough, after.tokens, ledger.window_tokens());
         if is_enough {
             // Below this count another compaction could not save enough, even with a threshold of 0, where every
             // request is above it.
-            let least_gain = crate::compaction::strategy::share(after.tokens, ledger.manager().options().min_gain);
+            let least_gain = crate::compaction::strategy::share(after.tokens, prompt.manager().options().min_gain);
             self.carried.breaker.settle(after.tokens.saturating_add(least_gain));
         }
         let turn_id = ledger.turn_id();
@@ -60,7 +70,7 @@ impl Compactor {
             tokens_before: before.tokens,
             tokens_after: after.tokens,
             reduction_percent: (reduction_percent * 10.0).round() / 10.0,
-            strategy: basis.order.strategy.unwrap_or(ledger.manager().name()).to_owned(),
+            strategy: basis.order.strategy.unwrap_or(prompt.manager().name()).to_owned(),
             job_id: basis.order.job_id.clone(),
             command_id: basis.order.command_id.clone(),
             entry_id,
@@ -79,7 +89,7 @@ impl Compactor {
             summary_usage: usage,
             cached_tokens_lost: before.cached_tokens,
             retained,
-            compact_at_tokens: ledger.manager().compact_at_tokens(ledger.window_tokens()),
+            compact_at_tokens: prompt.manager().compact_at_tokens(ledger.window_tokens()),
             breakdown: BreakdownChange { before: before.breakdown, after: after.breakdown },
         };
         let command_id = basis.order.command_id.clone();
@@ -94,46 +104,7 @@ impl Compactor {
     }
 }
 
-impl Ledger {
-    /// Returns true if what a job has read still precedes everything appended since.
-    pub(crate) fn still_holds(&self, basis: &Basis, outcome: &Outcome) -> bool {
-        let path = self.session.tree.path();
-        let has = |id: &EntryId| path.iter().any(|node| node.id() == id);
-        self.compaction_in_effect().map(|(id, _)| id) == basis.base.as_ref()
-            && outcome.first_kept.iter().chain(&outcome.kept).chain(&basis.last_read).all(has)
-            && !self.parts_call_and_result(basis, outcome)
-    }
-
-    /// Returns true if calls that were open when the job read them, and that it removes, got results since: the summary
-    /// has no results for them, and the model would never see them.
-    fn parts_call_and_result(&self, basis: &Basis, outcome: &Outcome) -> bool {
-        let path = self.session.tree.path();
-        let place = |id: &EntryId| path.iter().position(|node| node.id() == id);
-        let Some(read) = basis.last_read.as_ref().and_then(place) else { return false };
-        let said = |node: &Arc<Node>, role: Role| node.message.as_ref().is_some_and(|message| message.role == role);
-        let since = path[read + 1..].iter().take_while(|node| !said(node, Role::Assistant));
-        if !since.into_iter().any(|node| said(node, Role::Tool)) {
-            return false;
-        }
-        let Some(calls) = path[..=read].iter().rposition(|node| said(node, Role::Assistant)) else { return false };
-        let in_tail = outcome.first_kept.as_ref().and_then(place).is_some_and(|first| first <= calls);
-        !in_tail && !path[calls].pinned && !outcome.kept.contains(path[calls].id())
-    }
-
-    /// Keeps what was appended and pinned while the job was running.
-    pub(crate) fn keep_what_came(&self, basis: &Basis, outcome: &mut Outcome) {
-        let path = self.session.tree.path();
-        if outcome.first_kept.is_none() {
-            // Nothing that was read stays in the tail: it starts with what was appended since.
-            let read = basis.last_read.as_ref().and_then(|last| path.iter().rposition(|node| node.id() == last));
-            outcome.first_kept = read.and_then(|at| path.get(at + 1)).map(|node| node.id().clone());
-        }
-        let first = outcome.first_kept.as_ref();
-        let tail = first.and_then(|first| path.iter().position(|node| node.id() == first)).unwrap_or(path.len());
-        let stays = |node: &&Arc<Node>| node.message.is_some() && (node.pinned || outcome.kept.contains(node.id()));
-        outcome.kept = path[..tail].iter().filter(stays).map(|node| node.id().clone()).collect();
-    }
-
+impl Planner<'_> {
     /// Returns the compaction's entry and the token count of the pending request with it.
     pub(crate) fn would_be(
         &self,
@@ -150,7 +121,7 @@ impl Ledger {
             tokens_before: self.tokens_before(tokens_before),
             tokens_after: None,
             trigger: Some(basis.order.trigger),
-            duration_ms: Some(basis.duration_ms(self.now)),
+            duration_ms: Some(basis.duration_ms(self.ledger.now)),
             details: Some(outcome.details.clone()),
             carried_patch: Vec::new(),
             form: outcome.form,
@@ -161,30 +132,66 @@ impl Ledger {
             failed_rungs: outcome.failed.clone(),
             retained: outcome.retained,
             summary_usage: outcome.usage.clone(),
-            history_tools: self.searches_once_compacted(),
+            history_tools: self.prompt.searches_once_compacted(self.ledger),
         };
-        let entry = |compaction| self.entry(entry_id.clone(), EntryData::Compaction(compaction));
+        let entry = |compaction| self.ledger.entry(entry_id.clone(), EntryData::Compaction(compaction));
         let mut tree = self.with_compaction(entry(compaction.clone()), &outcome.cleared);
-        compaction.carried_patch = carried_patch(&self.session.tree, &tree, &compaction);
+        compaction.carried_patch = carried_patch(&self.ledger.session.tree, &tree, &compaction);
         if !compaction.carried_patch.is_empty() {
             tree = self.with_compaction(entry(compaction.clone()), &outcome.cleared);
         }
-        let after = self.count_compacted(&tree.context());
+        let after = self.prompt.count_compacted(self.ledger, &tree.context());
         compaction.tokens_after = Some(after.tokens);
         (entry(compaction), after)
     }
 
     /// Returns the tree with this compaction applied.
     pub(crate) fn with_compaction(&self, entry: Entry, cleared: &[EntryId]) -> SessionTree {
-        let mut tree = self.session.tree.clone();
-        tree.append(Arc::new(Node::counted(entry, self.prompt.counter())));
-        tree.clear(cleared, self.prompt.counter());
+        let mut tree = self.ledger.session.tree.clone();
+        tree.append(Arc::new(Node::counted(entry, self.ledger.counter())));
+        tree.clear(cleared, self.ledger.counter());
         tree
     }
 
     /// Returns the entry's `tokens_before`.
     fn tokens_before(&self, counted: u64) -> u64 {
-        let remaining = remaining(self.session.tree.path());
-        self.prompt.counter().tokens_before(counted, &mut remaining.into_iter().map(|(_, node)| &node.entry))
+        let remaining = remaining(self.ledger.session.tree.path());
+        self.ledger.counter().tokens_before(counted, &mut remaining.into_iter().map(|(_, node)| &node.entry))
     }
+}
+
+/// Returns true if what a job has read still precedes everything appended since.
+pub(crate) fn still_holds(path: &[Arc<Node>], basis: &Basis, outcome: &Outcome) -> bool {
+    let has = |id: &EntryId| path.iter().any(|node| node.id() == id);
+    compaction_in(path).map(|(id, _)| id) == basis.base.as_ref()
+        && outcome.first_kept.iter().chain(&outcome.kept).chain(&basis.last_read).all(has)
+        && !parts_call_and_result(path, basis, outcome)
+}
+
+/// Returns true if calls that were open when the job read them, and that it removes, got results since: the summary
+/// has no results for them, and the model would never see them.
+fn parts_call_and_result(path: &[Arc<Node>], basis: &Basis, outcome: &Outcome) -> bool {
+    let place = |id: &EntryId| path.iter().position(|node| node.id() == id);
+    let Some(read) = basis.last_read.as_ref().and_then(place) else { return false };
+    let said = |node: &Arc<Node>, role: Role| node.message.as_ref().is_some_and(|message| message.role == role);
+    let since = path[read + 1..].iter().take_while(|node| !said(node, Role::Assistant));
+    if !since.into_iter().any(|node| said(node, Role::Tool)) {
+        return false;
+    }
+    let Some(calls) = path[..=read].iter().rposition(|node| said(node, Role::Assistant)) else { return false };
+    let in_tail = outcome.first_kept.as_ref().and_then(place).is_some_and(|first| first <= calls);
+    !in_tail && !path[calls].pinned && !outcome.kept.contains(path[calls].id())
+}
+
+/// Keeps what was appended and pinned while the job was running.
+pub(crate) fn keep_what_came(path: &[Arc<Node>], basis: &Basis, outcome: &mut Outcome) {
+    if outcome.first_kept.is_none() {
+        // Nothing that was read stays in the tail: it starts with what was appended since.
+        let read = basis.last_read.as_ref().and_then(|last| path.iter().rposition(|node| node.id() == last));
+        outcome.first_kept = read.and_then(|at| path.get(at + 1)).map(|node| node.id().clone());
+    }
+    let first = outcome.first_kept.as_ref();
+    let tail = first.and_then(|first| path.iter().position(|node| node.id() == first)).unwrap_or(path.len());
+    let stays = |node: &&Arc<Node>| node.message.is_some() && (node.pinned || outcome.kept.contains(node.id()));
+    outcome.kept = path[..tail].iter().filter(stays).map(|node| node.id().clone()).collect();
 }

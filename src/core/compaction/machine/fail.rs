@@ -28,15 +28,15 @@
 
 use crate::compaction::machine::work::{Advanced, JobPurpose, Running, Source, Spent};
 use crate::{
-    agent_loop::{io::Effect, ledger::Ledger, step::Step},
-    compaction::machine::{Compacting, Compactor},
+    agent_loop::{io::Effect, ledger::Ledger, prompt::Prompt, step::Step},
+    compaction::machine::{Compacting, Compactor, held::keep_held_as_it_is},
 };
 use crate::{
-    compaction::{Basis, Held, Job, Order, SummaryAttempt},
+    compaction::{Held, Job, Order, SummaryAttempt},
     model::{Answer, ModelFault},
 };
 use reseed_protocol::{
-    ErrorBody, ErrorCode, JobId, Timestamp,
+    ErrorBody, ErrorCode, JobId,
     event::{CompactionFailed, CompactionRung, CompactionTrigger, Event, FailedRung},
     reply::Reply,
 };
@@ -102,7 +102,7 @@ impl Compacting<'_> {
     /// the job if it does not save enough. `before` is the context's current token count.
     pub(crate) fn chain_is_used_up(&mut self, mut running: Running, before: u64) -> Advanced {
         let best = running.job.best();
-        match best.filter(|(tokens, _)| self.ledger.saves_enough(&running.job.basis(), before, *tokens)) {
+        match best.filter(|(tokens, _)| self.planner().saves_enough(&running.job.basis(), before, *tokens)) {
             Some((_, outcome)) => self.made(running, outcome),
             None => {
                 let error = gains_nothing(before, running.job.failed());
@@ -163,21 +163,21 @@ impl Compacting<'_> {
             match purpose {
                 JobPurpose::Preview(caller) => self.ledger.reply(&caller, self.ledger.ending_or(error.clone())),
                 JobPurpose::Commit { .. } => {
-                    let spent = self.ledger.spent(&job.basis(), background, waited_since);
+                    let spent = Spent::of(&job.basis(), self.ledger.now, background, waited_since);
                     self.compaction.compaction_failed(self.ledger, &job.order, spent, error.clone());
                 }
             }
             if source != Source::Seen && error.code == ErrorCode::CompactionCancelled {
-                self.ledger.keep_held_as_it_is();
+                keep_held_as_it_is(self.ledger);
             }
             return Some(job.order.trigger);
         }
         let ready = self.compaction.work.take_ready()?;
-        if error.code == ErrorCode::CompactionVoid && self.ledger.is_held(&ready.basis.order.job_id) {
+        if error.code == ErrorCode::CompactionVoid && self.ledger.session.is_held(&ready.basis.order.job_id) {
             // It stays held and may still be committed; `check_held` decides if it can.
             return Some(ready.basis.order.trigger);
         }
-        let spent = self.ledger.spent(&ready.basis, ready.background, ready.waited_since);
+        let spent = Spent::of(&ready.basis, self.ledger.now, ready.background, ready.waited_since);
         self.compaction.compaction_failed(self.ledger, &ready.basis.order, spent, error.clone());
         Some(ready.basis.order.trigger)
     }
@@ -203,9 +203,14 @@ impl Compactor {
         }
         // Not tried again before the turn is over.
         self.gave_up |= ledger.session.state.turn.is_some();
-        self.compaction_failed(ledger, &job.order, ledger.spent(&job.basis(), background, waited_since), error.clone());
+        self.compaction_failed(
+            ledger,
+            &job.order,
+            Spent::of(&job.basis(), ledger.now, background, waited_since),
+            error.clone(),
+        );
         if source != Source::Seen {
-            ledger.keep_held_as_it_is();
+            keep_held_as_it_is(ledger);
         }
         Advanced::Failed(job.order.trigger, error)
     }
@@ -222,7 +227,7 @@ impl Compactor {
     /// Records and reports a failed compaction. Drops the held compaction and the preview of the same job: a compaction
     /// reported as failed must never be committed.
     pub(crate) fn compaction_failed(&mut self, ledger: &mut Ledger, order: &Order, mut spent: Spent, error: ErrorBody) {
-        if ledger.is_held(&order.job_id) {
+        if ledger.session.is_held(&order.job_id) {
             spent.unused = ledger.session.held.as_ref().and_then(|held| held.outcome.usage.clone());
         }
         let _ = self.carried.preview.take_if(|prepared| *prepared.id() == order.job_id);
@@ -243,13 +248,13 @@ impl Compactor {
     /// Reports that a held compaction is dropped unused.
     pub(crate) fn tell_dropped(&mut self, ledger: &mut Ledger, held: &Held, error: ErrorBody) {
         let basis = held.basis();
-        let spent = Spent { unused: held.outcome.usage.clone(), ..ledger.spent(&basis, true, None) };
+        let spent = Spent { unused: held.outcome.usage.clone(), ..Spent::of(&basis, ledger.now, true, None) };
         self.compaction_failed(ledger, &basis.order, spent, error);
     }
 
     /// Reports that a held compaction with an unreadable record is dropped.
-    pub(crate) fn tell_unreadable(&mut self, ledger: &mut Ledger, job_id: JobId, error: ErrorBody) {
-        let order = Order::automatic(job_id, ledger.manager().trigger());
+    pub(crate) fn tell_unreadable(&mut self, ledger: &mut Ledger, prompt: &Prompt, job_id: JobId, error: ErrorBody) {
+        let order = Order::automatic(job_id, prompt.manager().trigger());
         let spent = Spent { background: true, ..Spent::default() };
         self.compaction_failed(ledger, &order, spent, error);
     }
@@ -258,19 +263,6 @@ impl Compactor {
     pub(crate) fn cancel_ordered(&mut self, ledger: &mut Ledger) {
         if let Some(order) = self.work.take_ordered() {
             self.compaction_failed(ledger, &order, Spent::default(), cancelled());
-        }
-    }
-}
-
-impl Ledger {
-    /// Returns what a compaction has cost so far.
-    pub(crate) fn spent(&self, basis: &Basis, background: bool, waited_since: Option<Timestamp>) -> Spent {
-        Spent {
-            background,
-            duration_ms: basis.duration_ms(self.now),
-            paused_ms: waited_since.map_or(0, |since| self.now.millis_since(since)),
-            failed: basis.failed.clone(),
-            unused: None,
         }
     }
 }

@@ -7,7 +7,9 @@
 use crate::compaction::machine::work::{Need, Ready, Source};
 use crate::{
     agent_loop::{deployment::Summaries, ledger::Ledger, records::session_updated, step::Step},
-    compaction::machine::{Compacting, fail::unused},
+    compaction::machine::{
+        Compacting, commit::keep_what_came, commit::still_holds, fail::unused, plan::Planner, work::Spent,
+    },
 };
 use crate::{
     compaction::{
@@ -22,7 +24,7 @@ use crate::{
     usage::add_usage,
 };
 use reseed_protocol::{
-    EntryId, ErrorBody, ErrorCode, JobId,
+    EntryId, ErrorBody, ErrorCode,
     event::{CompactionPrepared, CompactionRung, CompactionTrigger, EphemeralEvent},
 };
 
@@ -37,10 +39,10 @@ impl Compacting<'_> {
         let read_before = outcome.first_kept.clone().filter(is_seen);
         let last_read = basis.last_read.clone().filter(|_| read_before.is_none());
         let read = read_key(&context, read_before.as_ref(), last_read.as_ref());
-        let Some(read) = read.filter(|_| self.ledger.still_holds(&basis, &outcome)) else {
+        let Some(read) = read.filter(|_| still_holds(self.ledger.session.tree.path(), &basis, &outcome)) else {
             let message = "what the compaction had read is no longer what the model sees";
             let error = ErrorBody::new(ErrorCode::CompactionVoid, message);
-            let spent = self.ledger.spent(&basis, true, None);
+            let spent = Spent::of(&basis, self.ledger.now, true, None);
             self.compaction.compaction_failed(self.ledger, &basis.order, spent, error.clone());
             return Err(error);
         };
@@ -53,16 +55,16 @@ impl Compacting<'_> {
             read_before,
             last_read,
             read,
-            settings: self.ledger.made_with(),
+            settings: self.planner().made_with(),
             remade,
             wishes: basis.wishes,
             outcome: *outcome,
         };
         self.ledger.append(vec![session_updated(|updated| updated.held = Some(held.record()))], Vec::new());
-        let count = self.ledger.count(&self.ledger.context());
-        let prepared = Box::new(self.ledger.prepared(&held, &count));
+        let count = self.prompt.count_now(self.ledger);
+        let prepared = Box::new(self.planner().prepared(&held, &count));
         self.ledger.emit(EphemeralEvent::CompactionPrepared(prepared));
-        let decision = self.ledger.manager().before_request(&count, self.ledger.window_tokens());
+        let decision = self.prompt.manager().before_request(&count, self.ledger.window_tokens());
         if self.is_idle() && matches!(decision, Decision::Due | Decision::Compact) {
             self.commit_held(Need::Due);
         }
@@ -74,8 +76,8 @@ impl Compacting<'_> {
     pub(crate) fn commit_held(&mut self, need: Need) -> bool {
         self.check_held();
         let Some(held) = self.ledger.session.held.clone() else { return false };
-        let before = self.ledger.count(&self.ledger.context());
-        let after = self.ledger.after_held(&held, &before);
+        let before = self.prompt.count_now(self.ledger);
+        let after = self.planner().after_held(&held, &before);
         if after >= before.tokens {
             return false;
         }
@@ -84,14 +86,14 @@ impl Compacting<'_> {
             Need::Refused => self.ledger.window_tokens().min(before.tokens.max(1)),
             Need::Due | Need::Room => self.ledger.window_tokens(),
         };
-        let makes_room = after <= self.ledger.manager().compact_at_tokens(window).unwrap_or(window);
+        let makes_room = after <= self.prompt.manager().compact_at_tokens(window).unwrap_or(window);
         let permit = self.compaction.carried.breaker.permit(
             self.ledger.now,
             before.tokens,
             self.ledger.session.state.rest_tokens,
             need != Need::Due,
         );
-        let will_do = self.ledger.source_beside(&held, before.tokens, after, true).is_none()
+        let will_do = self.planner().source_beside(&held, before.tokens, after, true).is_none()
             || (need != Need::Due && makes_room)
             || self.compaction.gave_up
             || permit != Permit::Full;
@@ -105,7 +107,11 @@ impl Compacting<'_> {
         }
         let outcome = Box::new(held.outcome.clone());
         self.compaction
-            .commit(self.ledger, Ready { basis, outcome, background: true, waited_since: None, merged: false })
+            .commit(
+                self.ledger,
+                self.prompt,
+                Ready { basis, outcome, background: true, waited_since: None, merged: false },
+            )
             .is_ok()
     }
 
@@ -114,9 +120,9 @@ impl Compacting<'_> {
     pub(crate) fn source(&mut self, is_due: bool) -> Option<Source> {
         self.check_held();
         let Some(held) = self.ledger.session.held.clone() else { return Some(Source::Seen) };
-        let before = self.ledger.count(&self.ledger.context());
-        let after = self.ledger.after_held(&held, &before);
-        self.ledger.source_beside(&held, before.tokens, after, is_due)
+        let before = self.prompt.count_now(self.ledger);
+        let after = self.planner().after_held(&held, &before);
+        self.planner().source_beside(&held, before.tokens, after, is_due)
     }
 
     /// Returns the source of a compaction that somebody waits for. A held one, if any, was not good enough.
@@ -126,7 +132,7 @@ impl Compacting<'_> {
 
     /// Returns the source of a compaction that a person ordered: the held one if that needs merging.
     pub(crate) fn source_of(&mut self, order: &Order) -> Source {
-        let merges = self.ledger.is_plain(order) && self.source(true) == Some(Source::Held);
+        let merges = self.planner().is_plain(order) && self.source(true) == Some(Source::Held);
         if merges { Source::Held } else { Source::Seen }
     }
 
@@ -134,12 +140,12 @@ impl Compacting<'_> {
     pub(crate) fn held_for_person(&mut self) -> Option<(Basis, Box<Outcome>)> {
         self.check_held();
         let held = self.ledger.session.held.clone().filter(|held| held.is_summary())?;
-        let before = self.ledger.count(&self.ledger.context());
-        let after = self.ledger.after_held(&held, &before);
+        let before = self.prompt.count_now(self.ledger);
+        let after = self.planner().after_held(&held, &before);
         let mut basis = held.basis();
         basis.order.trigger = CompactionTrigger::Manual;
-        let will_do = self.ledger.saves_enough(&basis, before.tokens, after)
-            && self.ledger.reaches(&held.outcome, after, self.ledger.window_tokens());
+        let will_do = self.planner().saves_enough(&basis, before.tokens, after)
+            && self.planner().reaches(&held.outcome, after, self.ledger.window_tokens());
         will_do.then(|| (basis, Box::new(held.outcome.clone())))
     }
 
@@ -150,12 +156,12 @@ impl Compacting<'_> {
         }
         let why = match &self.ledger.session.held {
             None => Some("its record has a format that this version does not know"),
-            Some(held) if held.settings != self.ledger.made_with() => {
+            Some(held) if held.settings != self.planner().made_with() => {
                 Some("the settings that it was made with have changed")
             }
             Some(held) => {
-                let holds =
-                    held.still_reads(&self.ledger.context()) && self.ledger.still_holds(&held.basis(), &held.outcome);
+                let holds = held.still_reads(&self.ledger.context())
+                    && still_holds(self.ledger.session.tree.path(), &held.basis(), &held.outcome);
                 (!holds).then_some("what it had read is no longer what the model sees")
             }
         };
@@ -170,11 +176,11 @@ impl Compacting<'_> {
         let ordered = self.compaction.work.take_ready_if(|ready| ready.basis.order.job_id == held.job_id);
         match (ordered, self.ledger.session.held.clone()) {
             (Some(ready), _) => {
-                let spent = self.ledger.spent(&ready.basis, ready.background, ready.waited_since);
+                let spent = Spent::of(&ready.basis, self.ledger.now, ready.background, ready.waited_since);
                 self.compaction.compaction_failed(self.ledger, &ready.basis.order, spent, error.clone());
             }
             (None, Some(held)) => self.compaction.tell_dropped(self.ledger, &held, error.clone()),
-            (None, None) => self.compaction.tell_unreadable(self.ledger, held.job_id, error.clone()),
+            (None, None) => self.compaction.tell_unreadable(self.ledger, self.prompt, held.job_id, error.clone()),
         }
         let Some(running) = self.compaction.work.running().filter(|running| running.source == Source::Held) else {
             return;
@@ -187,11 +193,11 @@ impl Compacting<'_> {
     }
 }
 
-impl Ledger {
+impl Planner<'_> {
     /// Returns the held compaction as clients see it, when it is prepared and when they join.
     pub(crate) fn shown_held(&self) -> Option<CompactionPrepared> {
-        let held = self.session.held.as_ref()?;
-        Some(self.prepared(held, &self.count(&self.context())))
+        let held = self.ledger.session.held.as_ref()?;
+        Some(self.prepared(held, &self.prompt.count_now(self.ledger)))
     }
 
     fn prepared(&self, held: &Held, count: &RequestCount) -> CompactionPrepared {
@@ -201,8 +207,8 @@ impl Ledger {
             rung: held.outcome.rung,
             tokens_before: count.tokens,
             tokens_after: self.after_held(held, count),
-            compact_at_tokens: self.manager().compact_at_tokens(self.window_tokens()),
-            duration_ms: held.basis().duration_ms(self.now),
+            compact_at_tokens: self.prompt.manager().compact_at_tokens(self.ledger.window_tokens()),
+            duration_ms: held.basis().duration_ms(self.ledger.now),
             summary_usage: held.outcome.usage.clone(),
         }
     }
@@ -213,7 +219,7 @@ impl Ledger {
             return None;
         }
         let saves_enough = self.saves_enough(&held.basis(), before, after);
-        if saves_enough && self.reaches(&held.outcome, after, self.window_tokens()) {
+        if saves_enough && self.reaches(&held.outcome, after, self.ledger.window_tokens()) {
             return None;
         }
         // It is only made again if it is committed at once; otherwise still more may be appended first.
@@ -241,39 +247,24 @@ impl Ledger {
     /// Returns the tokens of the next request if the held compaction were committed now.
     fn after_held(&self, held: &Held, before: &RequestCount) -> u64 {
         let (basis, mut outcome) = (held.basis(), held.outcome.clone());
-        self.keep_what_came(&basis, &mut outcome);
+        keep_what_came(self.ledger.session.tree.path(), &basis, &mut outcome);
         self.would_be(&basis, &outcome, &some_id(), before.tokens).1.tokens
     }
 
     /// Returns the tree with the held compaction applied.
     pub(crate) fn with_held(&self) -> Option<SessionTree> {
-        let held = self.session.held.as_ref()?;
+        let held = self.ledger.session.held.as_ref()?;
         let (basis, mut outcome) = (held.basis(), held.outcome.clone());
-        self.keep_what_came(&basis, &mut outcome);
+        keep_what_came(self.ledger.session.tree.path(), &basis, &mut outcome);
         let (entry, _) = self.would_be(&basis, &outcome, &some_id(), 0);
         Some(self.with_compaction(entry, &outcome.cleared))
-    }
-
-    /// Adds what the held compaction has cost to the outcome that takes its place without being merged with it.
-    pub(crate) fn paid_for_both(&self, mut outcome: Box<Outcome>) -> Box<Outcome> {
-        let replaced = self.session.held.as_ref().and_then(|held| held.outcome.usage.as_ref());
-        if let Some(usage) = replaced {
-            outcome.usage = Some(add_usage(outcome.usage.take(), usage));
-        }
-        outcome
-    }
-
-    /// Marks the held compaction as already remade: making it again failed and is not tried once more.
-    pub(crate) fn keep_held_as_it_is(&mut self) {
-        let Some(held) = self.session.held.as_ref().filter(|held| !held.remade) else { return };
-        let record = Held { remade: true, ..Held::clone(held) }.record();
-        self.append(vec![session_updated(|updated| updated.held = Some(record))], Vec::new());
     }
 
     /// Returns a fingerprint of the settings that decide a compaction's outcome. Settings that only decide when to
     /// compact, what a request holds besides its messages, or how long to wait for a model, are not included.
     fn made_with(&self) -> String {
-        let Summaries { model, request, answer_tokens_max, writing: _, timeout_ms: _ } = &self.deployment.summaries;
+        let Summaries { model, request, answer_tokens_max, writing: _, timeout_ms: _ } =
+            &self.ledger.deployment.summaries;
         let Options {
             keep_recent_tokens,
             target,
@@ -287,22 +278,34 @@ impl Ledger {
             max_output_tokens: _,
             background: _,
             min_gain: _,
-        } = self.manager().options();
+        } = self.prompt.manager().options();
         let writing = format!("{request:?} {:?}", self.writing());
         let summaries = (model, writing, answer_tokens_max);
         let options = (keep_recent_tokens, target, keep_turns, keep_tool_results, summarise, steps);
-        let rule = format!("{} {:?}", self.deployment.cut_rules.name(), self.deployment.file_tools);
-        let key = fingerprint_of(&(&self.session.state.model, self.manager().name(), summaries, options, rule));
+        let rule = format!("{} {:?}", self.ledger.deployment.cut_rules.name(), self.ledger.deployment.file_tools);
+        let key =
+            fingerprint_of(&(&self.ledger.session.state.model, self.prompt.manager().name(), summaries, options, rule));
         format!("{key:016x}")
-    }
-
-    /// Returns true if this job made the held compaction.
-    pub(crate) fn is_held(&self, job: &JobId) -> bool {
-        self.session.state.held.as_ref().is_some_and(|held| held.job_id == *job)
     }
 }
 
 /// Returns the id of an entry that is never written.
 fn some_id() -> EntryId {
     "held".parse().expect("a word is an id")
+}
+
+/// Adds what the held compaction has cost to the outcome that takes its place without being merged with it.
+pub(crate) fn paid_for_both(held: Option<&Held>, mut outcome: Box<Outcome>) -> Box<Outcome> {
+    let replaced = held.and_then(|held| held.outcome.usage.as_ref());
+    if let Some(usage) = replaced {
+        outcome.usage = Some(add_usage(outcome.usage.take(), usage));
+    }
+    outcome
+}
+
+/// Marks the held compaction as already remade: making it again failed and is not tried once more.
+pub(crate) fn keep_held_as_it_is(ledger: &mut Ledger) {
+    let Some(held) = ledger.session.held.as_ref().filter(|held| !held.remade) else { return };
+    let record = Held { remade: true, ..Held::clone(held) }.record();
+    ledger.append(vec![session_updated(|updated| updated.held = Some(record))], Vec::new());
 }

@@ -5,10 +5,11 @@ use crate::compaction::machine::work::{JobPurpose, Running, Source};
 use crate::{
     agent_loop::{
         ledger::Ledger,
+        prompt::Prompt,
         step::Step,
         subject::{Subject, compaction::ProposedCompaction},
     },
-    compaction::machine::{Compacting, Compactor},
+    compaction::machine::{Compacting, Compactor, plan::Planner},
 };
 use crate::{
     compaction::{
@@ -43,12 +44,12 @@ impl Compacting<'_> {
     pub(crate) fn compact_as_decided(&mut self, decision: ProposedCompaction) {
         let Some(mut running) = self.compaction.work.take_running() else { return };
         let advanced = if let Some(hook) = decision.cancelled_by {
-            let tokens = self.ledger.count(&self.ledger.context()).tokens;
+            let tokens = self.prompt.count_now(self.ledger).tokens;
             self.compaction.carried.breaker.declined(tokens);
             let message = format!("the hook `{hook}` cancelled the compaction; the context is unchanged");
             self.compaction.fail(self.ledger, running, ErrorBody::new(ErrorCode::CompactionCancelled, message))
         } else {
-            self.ledger.follow(&mut running, decision.given);
+            self.planner().follow(&mut running, decision.given);
             // The compaction's time limit starts now: hooks have their own limits.
             let hooks_took_ms = self.ledger.now.millis_since(running.job.started_at);
             running.job.deadline = running.job.deadline.plus_millis(hooks_took_ms);
@@ -69,7 +70,7 @@ impl Compacting<'_> {
     pub(crate) fn before_compaction(&mut self, mut running: Running) -> Option<Running> {
         if running.source != Source::Seen {
             let wishes = self.ledger.session.held.as_ref().map(|held| held.wishes.clone()).unwrap_or_default();
-            self.ledger.follow(&mut running, HookSupply { wishes, ..HookSupply::default() });
+            self.planner().follow(&mut running, HookSupply { wishes, ..HookSupply::default() });
             return Some(running);
         }
         if !self.roster.has_hooks(self.ledger, HookPoint::BeforeCompaction, None) {
@@ -83,14 +84,19 @@ impl Compacting<'_> {
             return None;
         }
         let decision = ProposedCompaction::default();
-        let event = self.compaction.compaction_event(self.ledger, &decision);
+        let event = self.compaction.compaction_event(self.ledger, self.prompt, &decision);
         self.roster.tell(self.ledger, &Subject::Compaction(decision), &event);
         self.compaction.work.take_running()
     }
 }
 
 impl Compactor {
-    pub(crate) fn compaction_event(&self, ledger: &Ledger, decision: &ProposedCompaction) -> HookEvent {
+    pub(crate) fn compaction_event(
+        &self,
+        ledger: &Ledger,
+        prompt: &Prompt,
+        decision: &ProposedCompaction,
+    ) -> HookEvent {
         let window_tokens = ledger.window_tokens();
         let wishes = &decision.given.wishes;
         let mut preparation = CompactionPreparation {
@@ -105,16 +111,19 @@ impl Compactor {
             previous_summary: None,
             summary: decision.given.summary.as_ref().map(|(_, summary)| summary.clone()),
             files: reseed_protocol::entry::CompactionDetails::default(),
-            tokens_before: ledger.count(&ledger.context()).tokens,
+            tokens_before: prompt.count_now(ledger).tokens,
             first_kept_entry_id: None,
             kept_entry_ids: Vec::new(),
             settings: CompactionSettings {
-                strategy: ledger.manager().name().to_owned(),
-                model: wishes.model.as_ref().map_or_else(|| ledger.summariser().0, |(_, model)| model.clone()),
+                strategy: prompt.manager().name().to_owned(),
+                model: wishes
+                    .model
+                    .as_ref()
+                    .map_or_else(|| Planner { ledger, prompt }.summariser().0, |(_, model)| model.clone()),
                 window_tokens,
-                reserve_tokens: ledger.manager().reserved_tokens(window_tokens),
-                keep_recent_tokens: ledger.manager().keep_tokens(window_tokens),
-                target_tokens: ledger.manager().target_tokens(window_tokens),
+                reserve_tokens: prompt.manager().reserved_tokens(window_tokens),
+                keep_recent_tokens: prompt.manager().keep_tokens(window_tokens),
+                target_tokens: prompt.manager().target_tokens(window_tokens),
             },
             branch_entries: ledger.session.tree.path().iter().map(|node| node.entry.clone()).collect(),
             leaf_id: ledger.session.state.leaf.clone(),
@@ -137,6 +146,7 @@ impl Compactor {
     pub(crate) fn take_decision(
         &self,
         ledger: &Ledger,
+        prompt: &Prompt,
         decision: &mut ProposedCompaction,
         hook: &str,
         answer: HookAnswer,
@@ -148,7 +158,8 @@ impl Compactor {
             return Err(HookFault::failed(message));
         }
         check_summary(answer.summary.as_deref(), answer.details.as_ref(), answer.instructions.as_deref())?;
-        if let Some(message) = answer.instructions.as_deref().and_then(|text| ledger.too_long(text)) {
+        if let Some(message) = answer.instructions.as_deref().and_then(|text| Planner { ledger, prompt }.too_long(text))
+        {
             return Err(HookFault::failed(format!("its {message}")));
         }
         let instructions = answer.instructions.as_ref().or(decision.given.wishes.instructions.as_ref());
@@ -187,7 +198,7 @@ impl Compactor {
     }
 }
 
-impl Ledger {
+impl Planner<'_> {
     /// Configures a compaction as its hooks decided.
     fn follow(&self, running: &mut Running, given: HookSupply) {
         let HookRequests { model, instructions, replaces, details: _ } = given.wishes.clone();
@@ -196,11 +207,11 @@ impl Ledger {
         }
         let other = model.map(|(_, model)| model).filter(|model| model != running.job.model());
         // After a restart the model's window may no longer be known.
-        if let Some(model) = other.filter(|model| self.deployment.windows.knows(model)) {
-            let own = model == self.session.state.model;
-            let counter = if own { *self.prompt.counter() } else { self.deployment.counter(&model) };
-            let window_tokens = self.deployment.windows.tokens(&model);
-            let window_tokens = if own { self.prompt.in_estimates(self.window_tokens()) } else { window_tokens };
+        if let Some(model) = other.filter(|model| self.ledger.deployment.windows.knows(model)) {
+            let own = model == self.ledger.session.state.model;
+            let counter = if own { *self.ledger.counter() } else { self.ledger.deployment.counter(&model) };
+            let window_tokens = self.ledger.deployment.windows.tokens(&model);
+            let window_tokens = if own { self.prompt.in_estimates(self.ledger.window_tokens()) } else { window_tokens };
             running.job.ask_instead(model, window_tokens, counter);
         }
         running.job.give(given);

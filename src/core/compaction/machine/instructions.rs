@@ -1,13 +1,14 @@
 //! Instructions for summaries: accepted in full or refused, whatever their source.
 
-use crate::agent_loop::{checks::check_replaced, ledger::Ledger};
+use crate::agent_loop::checks::check_replaced;
+use crate::compaction::machine::plan::Planner;
 use crate::compaction::summary::INSTRUCTIONS_BYTES_MAX;
 use reseed_protocol::{ErrorBody, ErrorCode};
 
 /// Divisor of the summariser's window that bounds instructions: the rest is for the conversation and the summary.
 pub const INSTRUCTIONS_WINDOW_PART: u64 = 4;
 
-impl Ledger {
+impl Planner<'_> {
     /// Returns a command's instructions, and true if they replace the server's own prompt.
     ///
     /// # Errors

@@ -4,9 +4,10 @@ use crate::{
     agent_loop::{
         io::Caller,
         ledger::Ledger,
+        prompt::Prompt,
         records::{done, session_updated},
     },
-    compaction::machine::{Compacting, Compactor},
+    compaction::machine::{Compacting, Compactor, plan::compaction_in},
 };
 use crate::{
     compaction::structure::Structure,
@@ -47,7 +48,7 @@ impl Compacting<'_> {
             entry_id: found,
             command_id: Some(caller.id.clone()),
             generation: self.ledger.generation + 1,
-            context_info: self.compaction.context_info_undone(self.ledger),
+            context_info: self.compaction.context_info_undone(self.ledger, self.prompt),
         };
         let mut events = Vec::new();
         if pins != self.ledger.session.state.pins {
@@ -63,71 +64,71 @@ impl Compacting<'_> {
 impl Compactor {
     /// Returns how full the window is after the undo: of the next generation, with automatic compaction suspended until
     /// more is said.
-    fn context_info_undone(&self, ledger: &Ledger) -> ContextInfo {
-        let info = self.context_info(ledger);
+    fn context_info_undone(&self, ledger: &Ledger, prompt: &Prompt) -> ContextInfo {
+        let info = self.context_info(ledger, prompt);
         let rest = rest_after_undo(&info);
         let breaker = self.carried.breaker.state(ledger.now, info.token_count, Some(rest));
         ContextInfo { generation: ledger.generation + 1, breaker, ..info }
     }
 }
 
-impl Ledger {
-    pub(crate) fn on_pin_entry(
-        &mut self,
-        caller: &Caller,
-        pin: &PinEntry,
-        lookup: Option<Lookup>,
-    ) -> Result<(), ErrorBody> {
-        let id = &pin.entry_id;
-        // The runtime read this tree to find an entry that is on the path but not visible: see `Lookup`.
-        let under = self.compaction_in_effect().map(|(id, _)| id.clone()).filter(|_| lookup.is_some());
-        let tree = lookup.and_then(Lookup::path);
-        let path = tree.as_ref().unwrap_or(&self.session.tree).path();
-        let node = path.iter().find(|node| node.id() == id);
-        let node = node.ok_or_else(|| {
-            let message = format!("entry `{id}` is not on the session's branch; navigate there first");
-            ErrorBody::new(ErrorCode::InvalidField, message).with_field("entryId")
-        })?;
-        if !may_pin(node) {
-            let message = format!("a {} is not something said, so there is nothing to keep", node.entry.type_name());
-            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("entryId"));
-        }
-        let mut pins = self.session.state.pins.clone();
-        let unit = unit_of(path, id);
-        // Entries that belong together are pinned through one of them, and unpinned together.
-        let before = pins.iter().find(|pin| unit.contains(&pin.entry_id));
-        let root = before.map_or(id, |pin| pin.with.as_ref().unwrap_or(&pin.entry_id)).clone();
-        for entry_id in unit {
-            let with = (entry_id != root).then(|| root.clone());
-            if !pins.iter().any(|pin| pin.entry_id == entry_id) {
-                pins.push(Pin { entry_id, with, under: under.clone() });
-            }
-        }
-        if pins.len() > PINS_MAX {
-            let message = format!("at most {PINS_MAX} entries may be pinned; this would make {}", pins.len());
-            return Err(ErrorBody::new(ErrorCode::TooManyPins, message));
-        }
-        if let Some(mut tree) = tree {
-            // The store's reader counted the path with the session's current model.
-            tree.recount(self.prompt.counter());
-            self.session.tree = tree;
-        }
-        self.update(caller, Vec::new(), |updated| updated.pins = Some(pins));
-        Ok(())
+/// Pins an entry, and those that belong to it.
+pub(crate) fn pin(
+    ledger: &mut Ledger,
+    caller: &Caller,
+    command: &PinEntry,
+    lookup: Option<Lookup>,
+) -> Result<(), ErrorBody> {
+    let id = &command.entry_id;
+    // The runtime read this tree to find an entry that is on the path but not visible: see `Lookup`.
+    let under = compaction_in(ledger.session.tree.path()).map(|(id, _)| id.clone()).filter(|_| lookup.is_some());
+    let tree = lookup.and_then(Lookup::path);
+    let path = tree.as_ref().unwrap_or(&ledger.session.tree).path();
+    let node = path.iter().find(|node| node.id() == id);
+    let node = node.ok_or_else(|| {
+        let message = format!("entry `{id}` is not on the session's branch; navigate there first");
+        ErrorBody::new(ErrorCode::InvalidField, message).with_field("entryId")
+    })?;
+    if !may_pin(node) {
+        let message = format!("a {} is not something said, so there is nothing to keep", node.entry.type_name());
+        return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("entryId"));
     }
+    let mut pins = ledger.session.state.pins.clone();
+    let unit = unit_of(path, id);
+    // Entries that belong together are pinned through one of them, and unpinned together.
+    let before = pins.iter().find(|pin| unit.contains(&pin.entry_id));
+    let root = before.map_or(id, |pin| pin.with.as_ref().unwrap_or(&pin.entry_id)).clone();
+    for entry_id in unit {
+        let with = (entry_id != root).then(|| root.clone());
+        if !pins.iter().any(|pin| pin.entry_id == entry_id) {
+            pins.push(Pin { entry_id, with, under: under.clone() });
+        }
+    }
+    if pins.len() > PINS_MAX {
+        let message = format!("at most {PINS_MAX} entries may be pinned; this would make {}", pins.len());
+        return Err(ErrorBody::new(ErrorCode::TooManyPins, message));
+    }
+    if let Some(mut tree) = tree {
+        // The store's reader counted the path with the session's current model.
+        tree.recount(ledger.counter());
+        ledger.session.tree = tree;
+    }
+    ledger.update(caller, Vec::new(), |updated| updated.pins = Some(pins));
+    Ok(())
+}
 
-    pub(crate) fn on_unpin_entry(&mut self, caller: &Caller, pin: &PinEntry) -> Result<(), ErrorBody> {
-        let id = &pin.entry_id;
-        let mut pins = self.session.state.pins.clone();
-        let Some(found) = pins.iter().find(|pin| pin.entry_id == *id) else {
-            let message = format!("entry `{id}` is not pinned");
-            return Err(ErrorBody::new(ErrorCode::EntryNotFound, message).with_field("entryId"));
-        };
-        let pinned = found.with.clone().unwrap_or_else(|| id.clone());
-        pins.retain(|pin| pin.entry_id != pinned && pin.with.as_ref() != Some(&pinned));
-        self.update(caller, Vec::new(), |updated| updated.pins = Some(pins));
-        Ok(())
-    }
+/// Unpins an entry, and those that belong to it.
+pub(crate) fn unpin(ledger: &mut Ledger, caller: &Caller, command: &PinEntry) -> Result<(), ErrorBody> {
+    let id = &command.entry_id;
+    let mut pins = ledger.session.state.pins.clone();
+    let Some(found) = pins.iter().find(|pin| pin.entry_id == *id) else {
+        let message = format!("entry `{id}` is not pinned");
+        return Err(ErrorBody::new(ErrorCode::EntryNotFound, message).with_field("entryId"));
+    };
+    let pinned = found.with.clone().unwrap_or_else(|| id.clone());
+    pins.retain(|pin| pin.entry_id != pinned && pin.with.as_ref() != Some(&pinned));
+    ledger.update(caller, Vec::new(), |updated| updated.pins = Some(pins));
+    Ok(())
 }
 
 /// Returns the compaction to undo: the named one, or the one in effect.

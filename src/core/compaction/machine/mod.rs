@@ -32,8 +32,11 @@ pub(crate) mod running;
 pub(crate) mod work;
 
 use crate::{
-    agent_loop::{hooks::Hooks, ledger::Ledger, roster::Roster, step::Step},
-    compaction::machine::work::{Ready, Running},
+    agent_loop::{hooks::Hooks, ledger::Ledger, prompt::Prompt, roster::Roster, step::Step},
+    compaction::machine::{
+        plan::Planner,
+        work::{Ready, Running},
+    },
 };
 use crate::{compaction::Order, context::RequestCount};
 use memory::CompactionMemory;
@@ -60,6 +63,7 @@ pub(crate) struct Compactor {
 pub(crate) struct Compacting<'a> {
     pub(crate) compaction: &'a mut Compactor,
     pub(crate) ledger: &'a mut Ledger,
+    pub(crate) prompt: &'a Prompt,
     pub(crate) roster: &'a Roster,
     /// The hooks that inspect the running compaction are cancelled with it.
     pub(crate) hooks: &'a mut Hooks,
@@ -68,6 +72,10 @@ pub(crate) struct Compacting<'a> {
 }
 
 impl Compacting<'_> {
+    pub(crate) fn planner(&self) -> Planner<'_> {
+        Planner { ledger: self.ledger, prompt: self.prompt }
+    }
+
     /// Returns true if the session waits for the running job.
     fn is_waited_for(&self) -> bool {
         self.compaction.awaited && !self.ledger.is_over()
@@ -169,7 +177,7 @@ impl Compactor {
 
     /// Drops a ready compaction if it is the held one: whoever ordered it in the running turn finds it still held.
     pub(crate) fn leave_held(&mut self, ledger: &Ledger) {
-        self.work.take_ready_if(|ready| ledger.is_held(&ready.basis.order.job_id));
+        self.work.take_ready_if(|ready| ledger.session.is_held(&ready.basis.order.job_id));
     }
 
     /// Returns true if the running job was started in the background.
@@ -204,14 +212,20 @@ impl Compactor {
     }
 
     /// Returns how full the window is, counted over the next request.
-    pub(crate) fn context_info(&self, ledger: &Ledger) -> ContextInfo {
-        let count = ledger.count(&ledger.context());
-        self.context_info_of(ledger, &count, ledger.window_tokens())
+    pub(crate) fn context_info(&self, ledger: &Ledger, prompt: &Prompt) -> ContextInfo {
+        let count = prompt.count_now(ledger);
+        self.context_info_of(ledger, prompt, &count, ledger.window_tokens())
     }
 
     /// Returns how full the window is, with this count of the next request.
-    pub(crate) fn context_info_of(&self, ledger: &Ledger, count: &RequestCount, window: u64) -> ContextInfo {
-        ledger.context_info_of(count, window, self.breaker(ledger, count.tokens))
+    pub(crate) fn context_info_of(
+        &self,
+        ledger: &Ledger,
+        prompt: &Prompt,
+        count: &RequestCount,
+        window: u64,
+    ) -> ContextInfo {
+        prompt.context_info_of(ledger, count, window, self.breaker(ledger, count.tokens))
     }
 
     /// Resets the circuit breaker after a change of strategy.

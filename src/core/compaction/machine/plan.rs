@@ -1,7 +1,10 @@
 //! Planning: when and how to compact, by the strategy, the circuit breaker and the window.
 
 use crate::compaction::machine::work::{JobPurpose, Need, Source};
-use crate::{agent_loop::ledger::Ledger, compaction::machine::Compacting};
+use crate::{
+    agent_loop::{ledger::Ledger, prompt::Prompt},
+    compaction::machine::{Compacting, held::keep_held_as_it_is},
+};
 use crate::{
     compaction::{
         Decision, Job, Order, SummaryRequest, Surroundings, Writing,
@@ -39,7 +42,7 @@ impl Compacting<'_> {
             return;
         }
         let Some(source) = self.source(is_due) else { return };
-        let order = Order::automatic(self.ledger.new_id(), self.ledger.manager().trigger());
+        let order = Order::automatic(self.ledger.new_id(), self.prompt.manager().trigger());
         // If nothing can be cut yet, there is nothing to prepare.
         let _ = self.start_job(order, JobPurpose::Commit { background: true }, true, source);
     }
@@ -50,11 +53,11 @@ impl Compacting<'_> {
         if !self.is_idle() || self.ledger.session.state.turn.is_some() {
             return;
         }
-        if self.ledger.manager().options().background >= 1.0 {
+        if self.prompt.manager().options().background >= 1.0 {
             return;
         }
-        let count = self.ledger.count(&self.ledger.context());
-        match self.ledger.manager().before_request(&count, self.ledger.window_tokens()) {
+        let count = self.prompt.count_now(self.ledger);
+        match self.prompt.manager().before_request(&count, self.ledger.window_tokens()) {
             Decision::Ready | Decision::Warn => {}
             Decision::Prepare => self.prepare(&count, false),
             Decision::Due | Decision::Compact => {
@@ -77,21 +80,22 @@ impl Compacting<'_> {
         source: Source,
     ) -> Result<(), ErrorBody> {
         let merging = source == Source::Held;
-        let with_held = if merging { self.ledger.with_held() } else { None };
+        let with_held = if merging { self.planner().with_held() } else { None };
         let tree = with_held.as_ref().unwrap_or(&self.ledger.session.tree);
         let context = tree.context();
-        let mut steps = self.ledger.steps(tree, &context, &order)?;
+        let mut steps = self.planner().steps(tree, &context, &order)?;
         if merging {
             steps.retain(|step| matches!(step, FallbackStep::Summarise(_)));
         }
         if steps.is_empty() {
             if source != Source::Seen {
-                self.ledger.keep_held_as_it_is();
+                keep_held_as_it_is(self.ledger);
             }
-            return Err(self.ledger.nothing_to_compact(&order));
+            return Err(self.planner().nothing_to_compact(&order));
         }
         let path = tree.path().to_vec();
-        let mut job = self.ledger.stage_job(order, &path, &context, steps, asks_model);
+        let delimiter = self.ledger.new_text();
+        let mut job = self.planner().stage_job(order, &path, &context, steps, asks_model, delimiter);
         if let Some(held) = self.ledger.session.held.as_ref().filter(|_| merging) {
             job.merge(held);
         }
@@ -100,13 +104,20 @@ impl Compacting<'_> {
     }
 }
 
-impl Ledger {
+/// What a compaction would do: the session and its next request, of which nothing is changed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Planner<'a> {
+    pub(crate) ledger: &'a Ledger,
+    pub(crate) prompt: &'a Prompt,
+}
+
+impl Planner<'_> {
     /// Returns the refusal of an order that no step of its strategy could carry out, with the strategy's reason.
     pub(crate) fn nothing_to_compact(&self, order: &Order) -> ErrorBody {
-        let tokens = self.count(&self.context()).tokens;
+        let tokens = self.prompt.count_now(self.ledger).tokens;
         let other = self.ordered_strategy(order).ok().flatten();
-        let manager: &dyn ContextManager = other.as_deref().unwrap_or(self.manager());
-        let (name, target) = (manager.name(), manager.target_tokens(self.window_tokens()));
+        let manager: &dyn ContextManager = other.as_deref().unwrap_or(self.prompt.manager());
+        let (name, target) = (manager.name(), manager.target_tokens(self.ledger.window_tokens()));
         let why = if manager.summarises() {
             "too few of them are older than the last turn".to_owned()
         } else if tokens <= target {
@@ -123,7 +134,7 @@ impl Ledger {
     /// # Errors
     /// `nothing_to_compact`, `unknown_strategy`.
     pub(crate) fn check_worth(&self, order: &Order) -> Result<(), ErrorBody> {
-        let steps = self.steps(&self.session.tree, &self.context(), order)?;
+        let steps = self.steps(&self.ledger.session.tree, &self.ledger.context(), order)?;
         if steps.is_empty() { Err(self.nothing_to_compact(order)) } else { Ok(()) }
     }
 
@@ -132,8 +143,8 @@ impl Ledger {
     /// # Errors
     /// `unknown_strategy`.
     fn ordered_strategy(&self, order: &Order) -> Result<Option<Box<dyn ContextManager>>, ErrorBody> {
-        let settings = self.session.state.settings.strategy_settings.as_ref();
-        let make = |name| self.deployment.strategies.make(name, settings, &self.strategy_options());
+        let settings = self.ledger.session.state.settings.strategy_settings.as_ref();
+        let make = |name| self.ledger.deployment.strategies.make(name, settings, &self.ledger.strategy_options());
         order.strategy.map(make).transpose()
     }
 
@@ -148,9 +159,9 @@ impl Ledger {
         order: &Order,
     ) -> Result<Vec<FallbackStep>, ErrorBody> {
         let other = self.ordered_strategy(order)?;
-        let manager: &dyn ContextManager = other.as_deref().unwrap_or(self.manager());
-        let tokens = self.count(context).tokens;
-        Ok(self.deployment.cut_rules.steps(&Ordered {
+        let manager: &dyn ContextManager = other.as_deref().unwrap_or(self.prompt.manager());
+        let tokens = self.prompt.count(self.ledger, context).tokens;
+        Ok(self.ledger.deployment.cut_rules.steps(&Ordered {
             manager,
             names_strategy: order.strategy.is_some(),
             trigger: order.trigger,
@@ -158,7 +169,7 @@ impl Ledger {
             path: tree.path(),
             context,
             tokens,
-            window_tokens: self.window_tokens(),
+            window_tokens: self.ledger.window_tokens(),
             planned_window_tokens: self.planning_window(order.trigger, || tokens),
             fixed_tokens: self.prompt.fixed().total(),
             summary_tokens: self.summary_tokens_max() + self.restored_tokens_max(),
@@ -169,29 +180,35 @@ impl Ledger {
     /// Returns the window that a compaction is planned for. A request that the provider refused as too large, or that
     /// ended without output, was the whole window by itself, whatever we count.
     pub(crate) fn planning_window(&self, trigger: CompactionTrigger, tokens: impl FnOnce() -> u64) -> u64 {
-        let window = self.window_tokens();
+        let window = self.ledger.window_tokens();
         if trigger == CompactionTrigger::Overflow { window.min(tokens().max(1)) } else { window }
     }
 
     /// Stages the summary of a branch that the session leaves.
-    pub(crate) fn branch_job(&mut self, order: Order, context: &Context, cut: Cut, files: CompactionDetails) -> Job {
+    pub(crate) fn branch_job(
+        &self,
+        order: Order,
+        context: &Context,
+        cut: Cut,
+        files: CompactionDetails,
+        delimiter: String,
+    ) -> Job {
         let summariser = self.summariser();
-        let delimiter = self.new_text();
         let around = Surroundings { details: Some(files), ..self.surroundings(&summariser, delimiter) };
         Job::stage(order, None, context, |_| None, vec![FallbackStep::Summarise(cut)], around)
     }
 
     fn stage_job(
-        &mut self,
+        &self,
         order: Order,
         path: &[Arc<Node>],
         context: &Context,
         steps: Vec<FallbackStep>,
         asks_model: bool,
+        delimiter: String,
     ) -> Job {
-        let delimiter = self.new_text();
         let summariser = self.summariser();
-        let base = self.compaction_in_effect().map(|(id, _)| id.clone());
+        let base = compaction_in(self.ledger.session.tree.path()).map(|(id, _)| id.clone());
         let said = |node: &Arc<Node>| node.entry.shared_message().cloned();
         let originals =
             |id: &EntryId| -> Option<Arc<Message>> { path.iter().find(|node| node.id() == id).and_then(said) };
@@ -209,25 +226,25 @@ impl Ledger {
     /// asked for the summary.
     fn surroundings<'a>(&self, summariser: &'a (String, u64, Counter), delimiter: String) -> Surroundings<'a> {
         let (model, window_tokens, counter) = summariser;
-        let summaries = &self.deployment.summaries;
+        let summaries = &self.ledger.deployment.summaries;
         Surroundings {
             model,
             window_tokens: *window_tokens,
             counter: *counter,
-            counted_by: self.prompt.counter().method(),
+            counted_by: self.ledger.counter().method(),
             summary_tokens_max: self.summary_tokens_max(),
             answer_tokens_max: summaries.answer_tokens_max,
-            reasons: self.reasons(model),
+            reasons: reasons(self.ledger.session.tree.path(), model),
             earlier: None,
             details: None,
-            file_tools: self.deployment.file_tools.clone(),
-            now: self.now,
-            deadline: self.now.plus_millis(summaries.timeout_ms),
+            file_tools: self.ledger.deployment.file_tools.clone(),
+            now: self.ledger.now,
+            deadline: self.ledger.now.plus_millis(summaries.timeout_ms),
             delimiter,
             asks_model: true,
             restored_tokens_max: self.restored_tokens_max(),
             conversation: None,
-            prices: self.deployment.prices.clone(),
+            prices: self.ledger.deployment.prices.clone(),
             writing: self.writing(),
             rules: self.prompt.rules(),
         }
@@ -235,78 +252,54 @@ impl Ledger {
 
     /// Returns the summarising model, its window in estimated tokens, and its counter.
     pub(crate) fn summariser(&self) -> (String, u64, Counter) {
-        let own = &self.session.state.model;
-        match self.deployment.summaries.model.as_ref().filter(|model| *model != own) {
+        let own = &self.ledger.session.state.model;
+        match self.ledger.deployment.summaries.model.as_ref().filter(|model| *model != own) {
             Some(model) => {
-                let counter = self.deployment.counter(model);
-                (model.clone(), self.deployment.windows.tokens(model), counter)
+                let counter = self.ledger.deployment.counter(model);
+                (model.clone(), self.ledger.deployment.windows.tokens(model), counter)
             }
-            None => (own.clone(), self.prompt.in_estimates(self.window_tokens()), *self.prompt.counter()),
+            None => (own.clone(), self.prompt.in_estimates(self.ledger.window_tokens()), *self.ledger.counter()),
         }
     }
 
     /// Returns the maximum tokens of a summary, in estimated tokens.
     fn summary_tokens_max(&self) -> u64 {
         let (_, summariser_window, _) = self.summariser();
-        self.prompt.in_estimates(summary_tokens_max(self.window_tokens().min(summariser_window)))
+        self.prompt.in_estimates(summary_tokens_max(self.ledger.window_tokens().min(summariser_window)))
     }
 
     /// Returns the maximum tokens of the facts restored into a summary: a tenth of a compaction's target.
     fn restored_tokens_max(&self) -> u64 {
-        self.prompt.in_estimates(self.manager().target_tokens(self.window_tokens()) / 10)
+        self.prompt.in_estimates(self.prompt.manager().target_tokens(self.ledger.window_tokens()) / 10)
     }
 
     /// Returns the conversation's own request, if its model summarises as a continuation of it.
     fn conversation(&self, context: &Context) -> Option<ModelRequest> {
-        let summaries = &self.deployment.summaries;
-        let own = summaries.model.as_ref().is_none_or(|model| *model == self.session.state.model);
+        let summaries = &self.ledger.deployment.summaries;
+        let own = summaries.model.as_ref().is_none_or(|model| *model == self.ledger.session.state.model);
         let rides = match summaries.request {
-            SummaryRequest::Auto => self.was_cached(),
+            SummaryRequest::Auto => was_cached(self.ledger.session.tree.path(), &self.ledger.session.state.model),
             SummaryRequest::CachedPrefix => true,
             SummaryRequest::Quoted => false,
         };
         (own && rides).then(|| ModelRequest {
-            model: self.session.state.model.clone(),
-            envelope: self.envelope(context, self.prompt.estimate(context), 0),
+            model: self.ledger.session.state.model.clone(),
+            envelope: self.prompt.envelope(self.ledger, context, self.prompt.estimate(context), 0),
             purpose: Purpose::Turn,
-        })
-    }
-
-    /// Returns true if the provider reported tokens from its cache for an answer of the session's model on this path.
-    fn was_cached(&self) -> bool {
-        let model = &self.session.state.model;
-        self.session.tree.path().iter().rev().filter_map(|node| node.entry.message()).any(|message| {
-            let cached = message
-                .usage
-                .as_ref()
-                .is_some_and(|usage| usage.source == UsageSource::Reported && usage.cached_tokens > 0);
-            cached && message.model.as_ref() == Some(model)
-        })
-    }
-
-    /// Returns true if this model has reasoned in an answer on this path.
-    fn reasons(&self, model: &str) -> bool {
-        self.session.tree.path().iter().rev().filter_map(|node| node.entry.message()).any(|message| {
-            let counted =
-                message.usage.as_ref().and_then(|usage| usage.reasoning_tokens).is_some_and(|tokens| tokens > 0);
-            let shown = || message.content.iter().any(|part| matches!(part, Part::Reasoning { .. }));
-            message.model.as_deref() == Some(model) && (counted || shown())
         })
     }
 
     /// Returns how this session's summaries are written.
     pub(crate) fn writing(&self) -> Writing {
-        Writing { kind: self.manager().options().summary_kind, ..self.deployment.summaries.writing.clone() }
-    }
-
-    /// Returns the compaction that decides what the model sees.
-    pub(crate) fn compaction_in_effect(&self) -> Option<(&EntryId, &Compaction)> {
-        compaction_in(self.session.tree.path())
+        Writing {
+            kind: self.prompt.manager().options().summary_kind,
+            ..self.ledger.deployment.summaries.writing.clone()
+        }
     }
 }
 
 /// Returns the compaction that decides what the model sees of this path.
-fn compaction_in(path: &[Arc<Node>]) -> Option<(&EntryId, &Compaction)> {
+pub(crate) fn compaction_in(path: &[Arc<Node>]) -> Option<(&EntryId, &Compaction)> {
     path.iter().rev().find_map(|node| node.compaction().map(|compaction| (node.id(), compaction)))
 }
 
@@ -328,4 +321,24 @@ fn noted_in(path: &[Arc<Node>]) -> CompactionDetails {
         }
     }
     noted
+}
+
+/// Returns true if the provider reported tokens from its cache for an answer of this model on this path.
+fn was_cached(path: &[Arc<Node>], model: &str) -> bool {
+    path.iter().rev().filter_map(|node| node.entry.message()).any(|message| {
+        let cached = message
+            .usage
+            .as_ref()
+            .is_some_and(|usage| usage.source == UsageSource::Reported && usage.cached_tokens > 0);
+        cached && message.model.as_deref() == Some(model)
+    })
+}
+
+/// Returns true if this model has reasoned in an answer on this path.
+fn reasons(path: &[Arc<Node>], model: &str) -> bool {
+    path.iter().rev().filter_map(|node| node.entry.message()).any(|message| {
+        let counted = message.usage.as_ref().and_then(|usage| usage.reasoning_tokens).is_some_and(|tokens| tokens > 0);
+        let shown = || message.content.iter().any(|part| matches!(part, Part::Reasoning { .. }));
+        message.model.as_deref() == Some(model) && (counted || shown())
+    })
 }

@@ -2,10 +2,12 @@
 //! `start_compaction { previewId }`.
 
 use crate::{
-    agent_loop::{io::Caller, ledger::Ledger, records::done},
+    agent_loop::{io::Caller, ledger::Ledger, prompt::Prompt, records::done},
     compaction::machine::{
         Compacting, Compactor,
+        commit::{keep_what_came, still_holds},
         memory::Prepared,
+        plan::Planner,
         work::{JobPurpose, Ready},
     },
 };
@@ -41,21 +43,21 @@ impl Compacting<'_> {
             return self.apply_preview(caller, &preview);
         }
         let raw = lookup.filter(|_| rebuild == Some(true));
-        let wanted = self.ledger.wanted(instructions, replace_instructions)?;
-        let order = self.ledger.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
-        if self.ledger.is_plain(&order)
+        let wanted = self.planner().wanted(instructions, replace_instructions)?;
+        let order = self.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
+        if self.planner().is_plain(&order)
             && let Some((mut basis, outcome)) = self.held_for_person()
         {
             self.void_running("the compaction prepared earlier is committed");
-            self.ledger.answer_job(caller, basis.order.job_id.clone());
+            answer_job(self.ledger, caller, basis.order.job_id.clone());
             self.compaction.carried.breaker = self.compaction.carried.breaker.ordered();
             basis.order.command_id = Some(caller.id.clone());
             self.compaction.work.wait(Ready { basis, outcome, background: true, waited_since: None, merged: false });
             self.proceed_if_idle();
             return Ok(());
         }
-        self.ledger.check_worth(&order)?;
-        self.ledger.answer_job(caller, order.job_id.clone());
+        self.planner().check_worth(&order)?;
+        answer_job(self.ledger, caller, order.job_id.clone());
         self.compaction.carried.breaker = self.compaction.carried.breaker.ordered();
         self.compaction.work.order(order);
         // During a turn it runs before the next request: the order is not lost, and the answer is not interrupted.
@@ -71,15 +73,15 @@ impl Compacting<'_> {
     ) -> Result<(), ErrorBody> {
         let PreviewCompaction { instructions, replace_instructions, strategy, rebuild } = preview;
         let raw = lookup.filter(|_| rebuild == Some(true));
-        let wanted = self.ledger.wanted(instructions, replace_instructions)?;
-        let order = self.ledger.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
-        if self.ledger.is_plain(&order)
+        let wanted = self.planner().wanted(instructions, replace_instructions)?;
+        let order = self.ordered_by(caller, wanted, strategy.as_deref(), raw)?;
+        if self.planner().is_plain(&order)
             && let Some((basis, outcome)) = self.held_for_person()
         {
-            self.compaction.show_preview(self.ledger, caller, basis, outcome, false);
+            self.compaction.show_preview(self.ledger, self.prompt, caller, basis, outcome, false);
             return Ok(());
         }
-        self.ledger.check_worth(&order)?;
+        self.planner().check_worth(&order)?;
         self.void_running("a preview was requested");
         let source = self.source_of(&order);
         self.start_job(order, JobPurpose::Preview(caller.clone()), true, source)
@@ -91,27 +93,55 @@ impl Compacting<'_> {
             let message = format!("there is no preview `{preview}`, or it has expired");
             return Err(ErrorBody::new(ErrorCode::PreviewNotFound, message).with_field("previewId"));
         };
-        if !self.ledger.still_holds(&prepared.basis, &prepared.outcome) {
+        if !still_holds(self.ledger.session.tree.path(), &prepared.basis, &prepared.outcome) {
             let message = "the history moved on since the preview: what it shows is no longer what the model sees";
             return Err(ErrorBody::new(ErrorCode::HistoryMoved, message).with_field("previewId"));
         }
         self.void_running("a preview is applied");
-        self.ledger.answer_job(caller, prepared.id().clone());
+        answer_job(self.ledger, caller, prepared.id().clone());
         self.compaction.carried.breaker = self.compaction.carried.breaker.ordered();
         let Prepared { basis, outcome, merges, expires_at: _ } = *prepared;
         // Its cost includes that of the held compaction it was made from, unless that one was reported as unused
         // meanwhile.
-        let merged = merges.is_some_and(|job| self.ledger.is_held(&job));
+        let merged = merges.is_some_and(|job| self.ledger.session.is_held(&job));
         let mut basis = *basis;
         basis.order.command_id = Some(caller.id.clone());
         basis.order.trigger = CompactionTrigger::Manual;
         // The work was done earlier: applying it takes no time.
         (basis.started_at, basis.ended_at) = (self.ledger.now, None);
         // A preview that shows what is held is that compaction, which was prepared in the background.
-        let background = self.ledger.is_held(&basis.order.job_id);
+        let background = self.ledger.session.is_held(&basis.order.job_id);
         self.compaction.work.wait(Ready { basis, outcome, background, waited_since: None, merged });
         self.proceed_if_idle();
         Ok(())
+    }
+
+    /// Returns the order of a client.
+    fn ordered_by(
+        &mut self,
+        caller: &Caller,
+        (instructions, free_form): (Option<String>, bool),
+        strategy: Option<&str>,
+        raw: Option<Lookup>,
+    ) -> Result<Order, ErrorBody> {
+        let strategy = match strategy {
+            Some(name) => Some(self.ledger.deployment.strategies.resolve(name, "strategy")?),
+            None => None,
+        };
+        // Naming the session's own strategy is the same as naming none.
+        let strategy = strategy.filter(|name| *name != self.prompt.manager().name());
+        let rebuild = raw.and_then(|raw| match raw {
+            Lookup::Entries { entries, is_cut } => Some(Arc::new(Raw::of(entries, !is_cut))),
+            Lookup::Path(_) | Lookup::Destination(_) | Lookup::EndedCall(_) | Lookup::Approval { .. } => None,
+        });
+        Ok(Order {
+            command_id: Some(caller.id.clone()),
+            instructions,
+            free_form,
+            strategy,
+            rebuild,
+            ..Order::automatic(self.ledger.new_id(), CompactionTrigger::Manual)
+        })
     }
 }
 
@@ -120,19 +150,20 @@ impl Compactor {
     pub(crate) fn show_preview(
         &mut self,
         ledger: &mut Ledger,
+        prompt: &Prompt,
         caller: &Caller,
         basis: Basis,
         outcome: Box<Outcome>,
         merges: bool,
     ) {
         let mut as_of_now = Outcome::clone(&outcome);
-        ledger.keep_what_came(&basis, &mut as_of_now);
+        keep_what_came(ledger.session.tree.path(), &basis, &mut as_of_now);
         let context = ledger.context();
-        let before = ledger.count(&context);
+        let before = prompt.count(ledger, &context);
         let entry: EntryId = "preview".parse().expect("a word is an id");
-        let (_, after) = ledger.would_be(&basis, &as_of_now, &entry, before.tokens);
+        let (_, after) = Planner { ledger, prompt }.would_be(&basis, &as_of_now, &entry, before.tokens);
         let expires_at = ledger.now.plus_millis(PREVIEW_MILLIS);
-        let (dropped, kept) = ledger.parted(&context, &as_of_now);
+        let (dropped, kept) = parted(prompt, &context, &as_of_now);
         let shown = CompactionPreview {
             preview_id: basis.order.job_id.clone(),
             expires_at,
@@ -157,67 +188,40 @@ impl Compactor {
     }
 }
 
-impl Ledger {
-    fn ordered_by(
-        &mut self,
-        caller: &Caller,
-        (instructions, free_form): (Option<String>, bool),
-        strategy: Option<&str>,
-        raw: Option<Lookup>,
-    ) -> Result<Order, ErrorBody> {
-        let strategy = match strategy {
-            Some(name) => Some(self.deployment.strategies.resolve(name, "strategy")?),
-            None => None,
-        };
-        // Naming the session's own strategy is the same as naming none.
-        let strategy = strategy.filter(|name| *name != self.manager().name());
-        let rebuild = raw.and_then(|raw| match raw {
-            Lookup::Entries { entries, is_cut } => Some(Arc::new(Raw::of(entries, !is_cut))),
-            Lookup::Path(_) | Lookup::Destination(_) | Lookup::EndedCall(_) | Lookup::Approval { .. } => None,
-        });
-        Ok(Order {
-            command_id: Some(caller.id.clone()),
-            instructions,
-            free_form,
-            strategy,
-            rebuild,
-            ..Order::automatic(self.new_id(), CompactionTrigger::Manual)
-        })
-    }
-
+impl Planner<'_> {
     /// Returns true if an order has no special wishes, so that the held compaction fulfils it.
     pub(crate) fn is_plain(&self, order: &Order) -> bool {
-        let own_strategy = order.strategy.is_none_or(|name| name == self.manager().name());
+        let own_strategy = order.strategy.is_none_or(|name| name == self.prompt.manager().name());
         own_strategy && order.instructions.is_none() && order.rebuild.is_none()
     }
+}
 
-    fn answer_job(&mut self, caller: &Caller, job_id: JobId) {
-        let mut reply = done(Some(self.session.state.seq));
-        if let Reply::Ok(done) = &mut reply {
-            done.job_id = Some(job_id);
-        }
-        self.append(Vec::new(), vec![caller.mark(reply)]);
+fn answer_job(ledger: &mut Ledger, caller: &Caller, job_id: JobId) {
+    let mut reply = done(Some(ledger.session.state.seq));
+    if let Reply::Ok(done) = &mut reply {
+        done.job_id = Some(job_id);
     }
+    ledger.append(Vec::new(), vec![caller.mark(reply)]);
+}
 
-    /// Returns the messages that the model would no longer see, and those that it would, without summaries.
-    fn parted(&self, context: &Context, outcome: &Outcome) -> (Stretch, Stretch) {
-        let one_by_one: HashSet<&EntryId> = outcome.kept.iter().collect();
-        let (mut dropped, mut kept) = (Stretch::default(), Stretch::default());
-        let mut in_tail = false;
-        for counted in context.messages.iter().filter(|counted| counted.kind != Kind::Summary) {
-            let id = counted.entry_id.as_ref();
-            in_tail |= id.is_some() && id == outcome.first_kept.as_ref();
-            let stays = in_tail || id.is_some_and(|id| one_by_one.contains(id));
-            let stretch = if stays { &mut kept } else { &mut dropped };
-            stretch.count += 1;
-            stretch.tokens += self.prompt.in_tokens(counted.tokens.total());
-            if let Some(id) = id {
-                stretch.from.get_or_insert_with(|| id.clone());
-                stretch.to = Some(id.clone());
-            }
+/// Returns the messages that the model would no longer see, and those that it would, without summaries.
+fn parted(prompt: &Prompt, context: &Context, outcome: &Outcome) -> (Stretch, Stretch) {
+    let one_by_one: HashSet<&EntryId> = outcome.kept.iter().collect();
+    let (mut dropped, mut kept) = (Stretch::default(), Stretch::default());
+    let mut in_tail = false;
+    for counted in context.messages.iter().filter(|counted| counted.kind != Kind::Summary) {
+        let id = counted.entry_id.as_ref();
+        in_tail |= id.is_some() && id == outcome.first_kept.as_ref();
+        let stays = in_tail || id.is_some_and(|id| one_by_one.contains(id));
+        let stretch = if stays { &mut kept } else { &mut dropped };
+        stretch.count += 1;
+        stretch.tokens += prompt.in_tokens(counted.tokens.total());
+        if let Some(id) = id {
+            stretch.from.get_or_insert_with(|| id.clone());
+            stretch.to = Some(id.clone());
         }
-        (dropped, kept)
     }
+    (dropped, kept)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::compaction::machine::work::{JobPurpose, Need, Source};
 use crate::{
-    agent_loop::{io::Effect, ledger::Ledger},
+    agent_loop::{io::Effect, ledger::Ledger, prompt::Prompt},
     compaction::machine::{Compacting, Compactor},
 };
 use crate::{
@@ -26,7 +26,7 @@ impl Compacting<'_> {
         ) {
             Permit::Denied => false,
             permit => {
-                let order = Order::automatic(self.ledger.new_id(), self.ledger.manager().trigger());
+                let order = Order::automatic(self.ledger.new_id(), self.prompt.manager().trigger());
                 let source = self.source_now();
                 let purpose = JobPurpose::Commit { background: false };
                 let started = self.start_job(order, purpose, permit == Permit::Full, source);
@@ -44,7 +44,7 @@ impl Compacting<'_> {
     pub(crate) fn make_room_for_refused(&mut self, count: &RequestCount) -> bool {
         // A compaction that was applied or ordered during this turn makes room at once.
         if let Some(ready) = self.compaction.take_ready()
-            && self.compaction.commit(self.ledger, ready).is_ok()
+            && self.compaction.commit(self.ledger, self.prompt, ready).is_ok()
         {
             return true;
         }
@@ -86,25 +86,31 @@ impl Compacting<'_> {
 
 impl Compactor {
     /// Returns the error for a request that does not fit: the tokens of each part, and what would help.
-    pub(crate) fn does_not_fit(&self, ledger: &Ledger, count: &RequestCount, window: u64) -> ErrorBody {
+    pub(crate) fn does_not_fit(
+        &self,
+        ledger: &Ledger,
+        prompt: &Prompt,
+        count: &RequestCount,
+        window: u64,
+    ) -> ErrorBody {
         let context = ledger.context();
         let structure = Structure::of(&context);
         let stays = must_stay(&context, &structure);
         let last = structure.last_input(&context);
         let cost = |is_part: &dyn Fn(usize) -> bool| {
             let units = structure.units.iter().enumerate().filter(|(at, _)| is_part(*at));
-            ledger.prompt.in_tokens(units.map(|(_, unit)| unit.tokens).sum())
+            prompt.in_tokens(units.map(|(_, unit)| unit.tokens).sum())
         };
         let pinned = cost(&|at| stays[at] && Some(at) != last);
         let last_input = cost(&|at| Some(at) == last);
-        let fixed = ledger.prompt.fixed();
-        let (system, tools) = (ledger.prompt.in_tokens(fixed.system), ledger.prompt.in_tokens(fixed.tools));
+        let fixed = prompt.fixed();
+        let (system, tools) = (prompt.in_tokens(fixed.system), prompt.in_tokens(fixed.tools));
         let rest = count.tokens.saturating_sub(system + tools + pinned + last_input);
         let remedy = if system + tools + pinned + last_input > window {
             "no compaction can make that fit: shorten the largest of these, or choose a model with a larger window"
         } else if self.gave_up() {
             "compaction has just failed; send retry_turn to try again, or compact the context first"
-        } else if ledger.manager().is_automatic() {
+        } else if prompt.manager().is_automatic() {
             "what could be compacted is too little; say less at once, or choose a model with a larger window"
         } else {
             "the strategy `manual` never compacts by itself; compact the context, then send retry_turn"

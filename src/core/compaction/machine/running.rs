@@ -6,7 +6,7 @@
 use crate::compaction::machine::work::{Advanced, JobPurpose, PHASE, Ready, Running, Source, Spent};
 use crate::{
     agent_loop::{io::RequestId, ledger::Ledger},
-    compaction::machine::{Compacting, Compactor},
+    compaction::machine::{Compacting, Compactor, held::paid_for_both, plan::Planner},
 };
 use crate::{
     compaction::{Basis, Job, Next, Order, Outcome},
@@ -56,11 +56,11 @@ impl Compacting<'_> {
 
     /// Advances a job as far as possible without the model.
     pub(crate) fn advance(&mut self, mut running: Running) -> Advanced {
-        let before = self.ledger.count(&self.ledger.context());
+        let before = self.prompt.count_now(self.ledger);
         loop {
             match running.job.advance() {
                 Next::Ask(body) => {
-                    running.request = self.ledger.ask_for_summary(&running.job, *body, PHASE, running.can_wait());
+                    running.request = ask_for_summary(self.ledger, &running.job, *body, PHASE, running.can_wait());
                     running.makes_way = false;
                     if !running.is_in_background() && !self.ledger.is_over() {
                         self.compaction.awaited = true;
@@ -68,7 +68,7 @@ impl Compacting<'_> {
                     self.compaction.work.run(running);
                     return Advanced::Asked;
                 }
-                Next::Offer(outcome) => match self.ledger.judge(&running.job.basis(), &outcome, &before) {
+                Next::Offer(outcome) => match self.planner().judge(&running.job.basis(), &outcome, &before) {
                     Ok(()) => return self.made(running, outcome),
                     Err((why, tokens)) => running.job.refuse(outcome, why, tokens),
                 },
@@ -83,14 +83,14 @@ impl Compacting<'_> {
         let Running { job, purpose, waited_since, source, .. } = running;
         let (basis, merges) = (job.basis(), source == Source::Held);
         if let JobPurpose::Preview(caller) = purpose {
-            self.compaction.show_preview(self.ledger, &caller, basis, outcome, merges);
+            self.compaction.show_preview(self.ledger, self.prompt, &caller, basis, outcome, merges);
             return Advanced::Over;
         }
         let trigger = basis.order.trigger;
         if background && !self.is_waited_for() {
             // Also true for a compaction made from scratch that replaces a held one.
             let remade = source != Source::Seen || self.ledger.session.held.is_some();
-            let outcome = if merges { outcome } else { self.ledger.paid_for_both(outcome) };
+            let outcome = if merges { outcome } else { paid_for_both(self.ledger.session.held.as_deref(), outcome) };
             return match self.hold(basis, outcome, remade) {
                 Ok(()) => Advanced::Over,
                 Err(error) => Advanced::Failed(trigger, error),
@@ -101,7 +101,7 @@ impl Compacting<'_> {
             self.compaction.work.wait(ready);
             return Advanced::Over;
         }
-        match self.compaction.commit(self.ledger, ready) {
+        match self.compaction.commit(self.ledger, self.prompt, ready) {
             Ok(()) => Advanced::Over,
             Err(error) => Advanced::Failed(trigger, error),
         }
@@ -182,7 +182,7 @@ impl Compactor {
     }
 }
 
-impl Ledger {
+impl Planner<'_> {
     /// Checks that an outcome is good enough; otherwise returns the reason and the tokens that it would leave.
     fn judge(&self, basis: &Basis, outcome: &Outcome, before: &RequestCount) -> Result<(), (&'static str, u64)> {
         let entry = "preview".parse::<EntryId>().expect("a word is an id");
@@ -205,8 +205,8 @@ impl Ledger {
 
     /// Returns true if an outcome that leaves `after` tokens reaches the target, or the most that its cut allows.
     pub(crate) fn reaches(&self, outcome: &Outcome, after: u64, window_tokens: u64) -> bool {
-        let target = self.manager().target_tokens(window_tokens);
-        let fixed = self.prompt.fixed().total() + self.added_once_compacted();
+        let target = self.prompt.manager().target_tokens(window_tokens);
+        let fixed = self.prompt.fixed().total() + self.prompt.added_once_compacted(self.ledger);
         let least = self.prompt.in_tokens(fixed + outcome.allowed_tokens);
         outcome.allowed_tokens > 0 && after <= least || after <= target
     }
@@ -214,25 +214,31 @@ impl Ledger {
     /// Returns true if the saving reaches the minimum. A rebuilt summary may save nothing, but it may enlarge the
     /// context only up to the target.
     pub(crate) fn saves_enough(&self, basis: &Basis, before: u64, after: u64) -> bool {
-        let fits = || after <= before.max(self.manager().target_tokens(self.window_tokens()));
+        let fits = || after <= before.max(self.prompt.manager().target_tokens(self.ledger.window_tokens()));
         self.is_gain(before, after) || basis.is_rebuild && fits()
     }
 
     fn is_gain(&self, before: u64, after: u64) -> bool {
-        let least = crate::compaction::strategy::share(before, self.manager().options().min_gain).max(1);
+        let least = crate::compaction::strategy::share(before, self.prompt.manager().options().min_gain).max(1);
         after.saturating_add(least) <= before
     }
+}
 
-    /// Requests a job's next summary and reports its progress. If nobody waits for it, it makes way for users' requests
-    /// where the model server works on one at a time.
-    pub(crate) fn ask_for_summary(&mut self, job: &Job, body: ModelRequest, phase: &str, makes_way: bool) -> RequestId {
-        let (done, total) = job.progress();
-        self.emit(EphemeralEvent::CompactionProgress(CompactionProgress {
-            job_id: job.order.job_id.clone(),
-            phase: phase.to_owned(),
-            done,
-            total,
-        }));
-        self.call_for_summary(body, makes_way)
-    }
+/// Requests a job's next summary and reports its progress. If nobody waits for it, it makes way for users' requests
+/// where the model server works on one at a time.
+pub(crate) fn ask_for_summary(
+    ledger: &mut Ledger,
+    job: &Job,
+    body: ModelRequest,
+    phase: &str,
+    makes_way: bool,
+) -> RequestId {
+    let (done, total) = job.progress();
+    ledger.emit(EphemeralEvent::CompactionProgress(CompactionProgress {
+        job_id: job.order.job_id.clone(),
+        phase: phase.to_owned(),
+        done,
+        total,
+    }));
+    ledger.call_for_summary(body, makes_way)
 }

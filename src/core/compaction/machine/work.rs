@@ -225,3 +225,16 @@ pub(crate) struct Spent {
     /// The usage of a held compaction's summary.
     pub(crate) unused: Option<Usage>,
 }
+
+impl Spent {
+    /// Returns what a compaction has cost until now.
+    pub(crate) fn of(basis: &Basis, now: Timestamp, background: bool, waited_since: Option<Timestamp>) -> Self {
+        Self {
+            background,
+            duration_ms: basis.duration_ms(now),
+            paused_ms: waited_since.map_or(0, |since| now.millis_since(since)),
+            failed: basis.failed.clone(),
+            unused: None,
+        }
+    }
+}

@@ -17,7 +17,7 @@ const CAUSES_MAX: usize = 32;
 
 /// An event that can change how the next request starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(crate) enum Cause {
     /// The context was compacted.
     Compaction,
     /// A compaction was undone.
@@ -52,7 +52,7 @@ pub(super) enum Cause {
 
 /// The causes noted since the last request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Causes {
+pub(crate) struct Causes {
     noted: Vec<Cause>,
 }
 
@@ -60,7 +60,7 @@ impl Causes {
     /// Reconstructs the causes of a session read from the store: those that its path shows after its newest answer, and
     /// the changes that no entry shows.
     #[must_use]
-    pub(super) fn read(path: &[Arc<Node>], unseen: &[UnseenChange]) -> Self {
+    pub(crate) fn read(path: &[Arc<Node>], unseen: &[UnseenChange]) -> Self {
         let mut this = Self::default();
         this.add(Cause::Restart);
         for change in unseen {
@@ -98,7 +98,7 @@ impl Causes {
     }
 
     /// Notes an event of the log. Call before the session applies it.
-    pub(super) fn note(&mut self, event: &Event, before: &SessionState) {
+    pub(crate) fn note(&mut self, event: &Event, before: &SessionState) {
         match event {
             Event::EntryAppended(appended) => {
                 if appended.entry.parent_id != before.leaf {
@@ -153,7 +153,7 @@ impl Causes {
     }
 
     /// Notes a patch, either permanent or for the next request only.
-    pub(super) fn patch(&mut self, transformer: &str, patch: &[PatchOp], once: bool) {
+    pub(crate) fn patch(&mut self, transformer: &str, patch: &[PatchOp], once: bool) {
         for op in patch {
             let Some(area) = Area::of(op) else { continue };
             let reason = op.invalidate_cache_reason().unwrap_or_default().trim().to_owned();
@@ -162,7 +162,7 @@ impl Causes {
     }
 
     /// Notes a cause; of equal causes only the newest is kept.
-    pub(super) fn add(&mut self, cause: Cause) {
+    pub(crate) fn add(&mut self, cause: Cause) {
         self.noted.retain(|noted| *noted != cause);
         if self.noted.len() == CAUSES_MAX {
             self.noted.remove(0);
@@ -174,13 +174,13 @@ impl Causes {
 
     /// Returns true if no request was sent since the session was read.
     #[must_use]
-    pub(super) fn is_restart(&self) -> bool {
+    pub(crate) fn is_restart(&self) -> bool {
         self.noted.contains(&Cause::Restart)
     }
 
     /// Returns what remains after a request was made: nothing, except that changes for that request only have ended.
     #[must_use]
-    pub(super) fn past(self) -> Self {
+    pub(crate) fn past(self) -> Self {
         let past = |cause: Cause| match cause {
             Cause::Patch { area, once: true, .. } => Some(Cause::Past(area)),
             _ => None,
@@ -189,14 +189,14 @@ impl Causes {
     }
 
     /// Puts earlier causes before these.
-    pub(super) fn follow(&mut self, earlier: Self) {
+    pub(crate) fn follow(&mut self, earlier: Self) {
         let later = std::mem::replace(self, earlier);
         later.noted.into_iter().for_each(|cause| self.add(cause));
     }
 
     /// Returns why two requests diverge at `place`, with details. `model` is the model of the earlier one.
     #[must_use]
-    pub(super) fn of(&self, place: &Divergence, model: &str) -> (BreakReason, Option<String>) {
+    pub(crate) fn of(&self, place: &Divergence, model: &str) -> (BreakReason, Option<String>) {
         match place {
             Divergence::Model => return (BreakReason::Model, Some(model.to_owned())),
             Divergence::Uncached => return (BreakReason::Uncached, None),
