@@ -377,6 +377,13 @@ fn each_rule_catches_what_it_is_for_and_nothing_else() {
         (core_rooms, "src/core/session/a.rs", "use super::tree::Node; use crate::core::context::Context;", 0),
         (core_rooms, "src/core/agent_loop/turn/a.rs", "use crate::agent_loop::{AgentLoop, io::Input};", 1),
         (core_rooms, "src/core/agent_loop/kernel/a.rs", "use crate::agent_loop::{AgentLoop, io::Input};", 0),
+        (
+            core_rooms,
+            "src/core/agent_loop/ledger.rs",
+            "use crate::agent_loop::{prompt::Prompt, io::Mark, turn::Turn};",
+            2,
+        ),
+        (core_rooms, "src/core/agent_loop/roster.rs", "use crate::agent_loop::{hooks::Hooks, ledger::Ledger};", 1),
         (purity, "src/core/a.rs", "async fn a() { b().await }", 2),
         (purity, "src/core/a.rs", "use std::{fmt, fs::File, time::{Duration, Instant}};", 2),
         (purity, "src/core/a.rs", "fn a() { std::env::var(\"A\"); std::thread::spawn(b); }", 2),

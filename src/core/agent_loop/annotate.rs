@@ -35,9 +35,7 @@ pub(crate) fn set_model(
         }
     }
     ledger.deployment.check_model(&set.model)?;
-    if let Some(message) =
-        ledger.deployment.windows.warning(&set.model).filter(|_| set.model != ledger.session.state.model)
-    {
+    if let Some(message) = ledger.deployment.windows.warning(&set.model).filter(|_| set.model != ledger.state().model) {
         let tokens = prompt.count_now(ledger).tokens;
         let usage_ratio = usage_ratio(tokens, ledger.deployment.windows.tokens(&set.model));
         ledger.emit(EphemeralEvent::ContextWarning(ContextWarning {
@@ -46,9 +44,9 @@ pub(crate) fn set_model(
             code: Some(ContextWarningCode::WindowUnknown),
         }));
     }
-    let mut settings = ledger.session.state.settings.clone();
+    let mut settings = ledger.state().settings.clone();
     let mut records = Vec::new();
-    let is_other = set.model != ledger.session.state.model;
+    let is_other = set.model != ledger.state().model;
     // Choosing the model anew, even the same one, forgets what was learnt of its window.
     settings.learned_window_tokens = None;
     if is_other {
@@ -87,7 +85,7 @@ pub(crate) fn append_custom(ledger: &mut Ledger, caller: &Caller, custom: Append
 
 /// Appends one entry and replies with its id.
 fn annotate(ledger: &mut Ledger, caller: &Caller, data: EntryData) {
-    let as_of_seq = Some(ledger.session.state.seq);
+    let as_of_seq = Some(ledger.state().seq);
     let entry_id: reseed_protocol::EntryId = ledger.new_id();
     let event = appended(ledger.entry(entry_id.clone(), data), None, Some(caller.id.clone()));
     let reply = Reply::Ok(Done { entry_id: Some(entry_id), as_of_seq, ..Done::default() });

@@ -19,10 +19,11 @@ use crate::{
     context::{
         Context,
         counter::{Calibration, Counter},
+        node::Node,
         windows::WINDOW_TOKENS_MIN,
     },
     model::ModelRequest,
-    session::{IdSource, Session},
+    session::{IdSource, Session, SessionState},
 };
 use reseed_protocol::{
     CommandId, Entry, EntryData, EntryId, ErrorBody, Timestamp, TurnId,
@@ -125,7 +126,7 @@ impl Ledger {
 
     /// Returns the request options before any patch.
     pub(crate) fn options(&self) -> RequestOptions {
-        let settings = &self.session.state.settings;
+        let settings = &self.state().settings;
         RequestOptions {
             temperature: settings.temperature,
             max_output_tokens: settings.max_output_tokens,
@@ -140,8 +141,8 @@ impl Ledger {
 
     /// Returns the window of the session's model.
     pub(crate) fn window_tokens(&self) -> u64 {
-        let known = self.deployment.windows.tokens(&self.session.state.model);
-        self.session.state.settings.learned_window_tokens.map_or(known, |learned| learned.min(known))
+        let known = self.deployment.windows.tokens(&self.state().model);
+        self.state().settings.learned_window_tokens.map_or(known, |learned| learned.min(known))
     }
 
     /// Remembers the window that a refused request for a summary names, and none smaller than what the model's last
@@ -153,8 +154,8 @@ impl Ledger {
 
     /// Returns the tokens that the model's last stored answer read.
     pub(crate) fn last_read_tokens(&self) -> Option<u64> {
-        let model = &self.session.state.model;
-        let path = self.session.tree.path();
+        let model = &self.state().model;
+        let path = self.path();
         let mut answers = path.iter().rev().filter_map(|node| node.entry.message());
         let answer = answers.find(|message| message.usage.is_some() && message.model.as_ref() == Some(model))?;
         answer.usage.as_ref().map(|usage| usage.input_tokens)
@@ -170,7 +171,7 @@ impl Ledger {
 
     /// Writes down the window that was learnt; `None` if the one that is known holds again.
     pub(crate) fn learn_window(&mut self, window_tokens: Option<u64>) {
-        let mut settings = self.session.state.settings.clone();
+        let mut settings = self.state().settings.clone();
         settings.learned_window_tokens = window_tokens;
         self.append(vec![session_updated(|updated| updated.settings = Some(settings))], Vec::new());
     }
@@ -178,6 +179,16 @@ impl Ledger {
     /// Returns true if a system prompt leaves room for a conversation: no compaction removes it.
     pub(crate) fn fits_as_system_prompt(&self, text: &str) -> bool {
         self.counter.system(text) <= self.window_tokens() / 2
+    }
+
+    /// Returns the session's state.
+    pub(crate) fn state(&self) -> &SessionState {
+        &self.session.state
+    }
+
+    /// Returns the path to the leaf.
+    pub(crate) fn path(&self) -> &[Arc<Node>] {
+        self.session.tree.path()
     }
 
     /// Returns the context that the model would see if nothing more were said.
@@ -220,22 +231,9 @@ impl Ledger {
         self.push(Effect::Emit(event));
     }
 
-    /// Sends a request for a summary to the model; it makes way for users' requests if nobody waits for it.
-    pub(crate) fn call_for_summary(&mut self, body: ModelRequest, makes_way: bool) -> RequestId {
-        self.call(body, None, false, makes_way)
-    }
-
-    /// Sends a request to the model; its answer is streamed as `shown_as`, or only shown once complete if `withheld`.
+    /// Sends a request to the model; its answer is streamed as `shown_as`, or only shown once complete if `withheld`. One
+    /// that `makes_way` lets users' requests pass.
     pub(crate) fn call_model(
-        &mut self,
-        body: ModelRequest,
-        shown_as: Option<(EntryId, TurnId)>,
-        withheld: bool,
-    ) -> RequestId {
-        self.call(body, shown_as, withheld, false)
-    }
-
-    fn call(
         &mut self,
         body: ModelRequest,
         shown_as: Option<(EntryId, TurnId)>,
@@ -296,7 +294,7 @@ impl Ledger {
         self.write(events, marks);
     }
 
-    /// Appends events that begin work, with the required hooks that it is accepted under: see `Roster::to_keep`.
+    /// Appends events that begin work, with the required hooks that it is accepted under: see `Roster::hooks_to_keep`.
     pub(crate) fn append_work(&mut self, mut events: Vec<Event>, hooks: Option<Event>, marks: Vec<Mark>) {
         events.extend(hooks);
         self.write(events, marks);
@@ -317,19 +315,19 @@ impl Ledger {
 
     /// Answers a copy of an answer that was taken.
     pub(crate) fn reply_duplicate(&mut self, caller: &Caller) {
-        let as_of_seq = Some(self.session.state.seq);
+        let as_of_seq = Some(self.state().seq);
         self.reply(caller, Reply::Ok(Done { as_of_seq, duplicate: Some(true), ..Done::default() }));
     }
 
     /// Remembers a command that writes no event, and replies `ok`.
     pub(crate) fn remember(&mut self, caller: &Caller) {
-        let mark = caller.mark(done(Some(self.session.state.seq)));
+        let mark = caller.mark(done(Some(self.state().seq)));
         self.append(Vec::new(), vec![mark]);
     }
 
     /// Appends entries and a session update in one step, and replies `ok`.
     pub(crate) fn update(&mut self, caller: &Caller, entries: Vec<Event>, change: impl FnOnce(&mut SessionUpdated)) {
-        let mark = caller.mark(done(Some(self.session.state.seq)));
+        let mark = caller.mark(done(Some(self.state().seq)));
         let mut events = entries;
         events.push(session_updated(|updated| {
             updated.command_id = Some(caller.id.clone());
@@ -356,17 +354,17 @@ impl Ledger {
 
     /// Returns the queue's change after a completed move: inputs that were sent during it may now be delivered.
     pub(crate) fn released(&self, command_id: &CommandId) -> Option<Event> {
-        let held = self.session.state.queue.iter().any(|item| item.after.is_some());
+        let held = self.state().queue.iter().any(|item| item.after.is_some());
         held.then(|| Event::QueueReleased(QueueReleased { command_id: Some(command_id.clone()) }))
     }
 
     /// Returns the running turn's id.
     pub(crate) fn turn_id(&self) -> Option<TurnId> {
-        self.session.state.turn.as_ref().map(|turn| turn.turn_id.clone())
+        self.state().turn.as_ref().map(|turn| turn.turn_id.clone())
     }
 
     /// Returns an entry whose parent is the leaf.
     pub(crate) fn entry(&self, entry_id: EntryId, data: EntryData) -> Entry {
-        Entry { entry_id, parent_id: self.session.state.leaf.clone(), timestamp: self.now, imported: None, data }
+        Entry { entry_id, parent_id: self.state().leaf.clone(), timestamp: self.now, imported: None, data }
     }
 }

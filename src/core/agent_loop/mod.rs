@@ -155,7 +155,7 @@ impl AgentLoop {
         }
         self.turn.keep_time(&self.ledger);
         self.turn.tell_meter(&mut self.ledger, &self.prompt, &self.compaction);
-        self.roster.forget_what_is_done(&self.ledger.session.state);
+        self.roster.forget_what_is_done(self.ledger.state());
         if self.is_idle() {
             self.ledger.free_steps();
         }
@@ -205,7 +205,7 @@ impl AgentLoop {
                 self.arrive(arrival);
             }
             (_, Input::HookAnswered { call_id, answer }) => self.on_hook_answer(&call_id, *answer),
-            (_, Input::HostLeft) => self.roster.host_left(&self.ledger.session.state),
+            (_, Input::HostLeft) => self.roster.host_left(self.ledger.state()),
             (_, Input::AskAgain { only_away }) => self.hooks.ask_again(&mut self.ledger, &self.roster, only_away),
             (_, Input::Reconfigured(deployment)) => self.ledger.deployment = deployment,
             (_, Input::ToolsOffered(tools)) => self.prompt.offer_tools(&mut self.ledger, tools),
@@ -253,7 +253,7 @@ impl AgentLoop {
     /// Handles a session that was created or read from the store: appends a new session's initial settings, and
     /// interrupts a turn that was running.
     fn recover(&mut self) {
-        if self.ledger.session.state.seq == 0 {
+        if self.ledger.state().seq == 0 {
             let SessionState { model, strategy, settings, .. } = (*self.ledger.session.state).clone();
             let founding = session_updated(|updated| {
                 updated.model = Some(model);
@@ -263,8 +263,8 @@ impl AgentLoop {
             });
             self.ledger.append(vec![founding], Vec::new());
         }
-        self.roster.owe_what_was_kept(&self.ledger.session.state);
-        if self.ledger.session.state.turn.is_some() {
+        self.roster.owe_what_was_kept(self.ledger.state());
+        if self.ledger.state().turn.is_some() {
             calls::drop_unmade_calls(&mut self.ledger);
             if !self.turn.park(&mut self.ledger) {
                 self.ledger.then(Step::stop_turn(TurnStatus::Interrupted));
@@ -342,9 +342,8 @@ impl AgentLoop {
     /// Returns true if new input cannot start a turn at once. A background compaction does not prevent it.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        let waits =
-            self.ledger.session.state.queue.iter().any(|item| item.after.is_none()) && !self.ledger.is_holding();
-        self.stage() != Stage::Idle || self.ledger.session.state.turn.is_some() || waits || self.hooks.looks_at_input()
+        let waits = self.ledger.state().queue.iter().any(|item| item.after.is_none()) && !self.ledger.is_holding();
+        self.stage() != Stage::Idle || self.ledger.state().turn.is_some() || waits || self.hooks.looks_at_input()
     }
 
     /// Handles a clock tick.
@@ -389,7 +388,7 @@ impl AgentLoop {
             self.ledger.then(Step::Reseed);
             return;
         }
-        if self.ledger.session.state.turn.is_some() {
+        if self.ledger.state().turn.is_some() {
             queue::deliver_steered(&mut self.ledger);
             self.ledger.then(Step::Request);
             return;
@@ -398,7 +397,7 @@ impl AgentLoop {
             return;
         }
         queue::deliver_custom(&mut self.ledger);
-        if !self.ledger.session.state.queue.is_empty() {
+        if !self.ledger.state().queue.is_empty() {
             queue::start_queued(&mut self.ledger, &mut self.roster);
         }
     }

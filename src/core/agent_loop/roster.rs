@@ -182,7 +182,7 @@ impl Roster {
 
     /// Returns all hooks that apply to the running turn.
     pub(crate) fn of_turn<'a>(&'a self, ledger: &'a Ledger) -> impl Iterator<Item = (HookPlace, &'a HookSpec)> {
-        let owed = self.owed_to_turn(&ledger.session.state);
+        let owed = self.owed_to_turn(ledger.state());
         self.here(ledger).chain(owed.map(|spec| (HookPlace::Client, spec)))
     }
 
@@ -222,15 +222,15 @@ impl Roster {
 
     /// Stores the required hooks if work in progress needs them.
     pub(crate) fn keep_for_work(&mut self, ledger: &mut Ledger) {
-        if has_work(&ledger.session.state)
-            && let Some(event) = self.to_keep(&ledger.session.state)
+        if has_work(ledger.state())
+            && let Some(event) = self.hooks_to_keep(ledger.state())
         {
             ledger.append(vec![event], Vec::new());
         }
     }
 
     /// Returns an update of the required client hooks stored in the session's state, if they have changed.
-    pub(crate) fn to_keep(&mut self, state: &SessionState) -> Option<Event> {
+    pub(crate) fn hooks_to_keep(&mut self, state: &SessionState) -> Option<Event> {
         self.forget_what_is_done(state);
         let required = self.client.iter().filter(|spec| spec.required);
         let hooks: Vec<HookOffer> = required.chain(self.still_owed()).map(offer_of).collect();

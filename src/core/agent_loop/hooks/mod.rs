@@ -182,7 +182,7 @@ impl Hooks {
     }
 
     /// Replaces the hooks that the host offers.
-    pub(crate) fn on_hooks_offered(&mut self, ledger: &mut Ledger, roster: &mut Roster, hooks: Arc<[HookSpec]>) {
+    pub(crate) fn on_hooks_offered(&self, ledger: &mut Ledger, roster: &mut Roster, hooks: Arc<[HookSpec]>) {
         // Calls in progress continue: the new hooks are called from the next chain on.
         roster.offer(hooks);
         roster.keep_for_work(ledger);
@@ -213,12 +213,12 @@ impl Hooks {
 
     /// Handles progress of a client hook: restarts its time limit, up to its hard cap. Returns `None` if no call has
     /// this id.
-    pub(crate) fn on_hook_progress(&mut self, ledger: &mut Ledger, call_id: &CallId) -> Option<Timestamp> {
+    pub(crate) fn on_hook_progress(&mut self, now: Timestamp, call_id: &CallId) -> Option<Timestamp> {
         let of_client = |chain: &&mut Chain| chain.open.place == HookPlace::Client;
         let chain = self.chains.iter_mut().filter(of_client).find(|chain| chain.call_id() == *call_id)?;
         // Progress shows that the client is back.
-        chain.open.returns(ledger.now);
-        chain.open.deadline = chain.open.deadline.moved(ledger.now);
+        chain.open.returns(now);
+        chain.open.deadline = chain.open.deadline.moved(now);
         Some(chain.open.deadline.at)
     }
 
@@ -228,7 +228,7 @@ impl Hooks {
     }
 
     /// Fails the hooks whose deadline has passed.
-    pub(crate) fn on_hook_tick(&mut self, ledger: &mut Ledger) {
+    pub(crate) fn on_hook_tick(&self, ledger: &mut Ledger) {
         let over = |chain: &&Chain| chain.open.due() <= ledger.now;
         let told = |chain: &Chain| (chain.call_id(), chain.open.is_sent, chain.open.late());
         let over: Vec<(CallId, bool, HookFault)> = self.chains.iter().filter(over).map(told).collect();

@@ -102,7 +102,7 @@ pub(crate) fn send_with_additions(ledger: &mut Ledger, prompt: &mut Prompt, over
     prompt.keep_added(&changes, &ledger.context());
     let turn_id = ledger.turn_id();
     let names: Vec<String> = changes.iter().map(|change| change.transformer_name.clone()).collect();
-    let mut parent = ledger.session.state.leaf.clone();
+    let mut parent = ledger.state().leaf.clone();
     let events: Vec<Event> = changes
         .into_iter()
         .map(|change| {
@@ -181,7 +181,7 @@ pub(crate) fn take_start(
 /// Starts the turn as its hooks changed it.
 pub(crate) fn start_as_changed(ledger: &mut Ledger, prompt: &mut Prompt, start: Start) {
     let turn_id = ledger.turn_id();
-    let mut parent = ledger.session.state.leaf.clone();
+    let mut parent = ledger.state().leaf.clone();
     let mut events = Vec::with_capacity(start.adds.len());
     for data in start.adds {
         let id: EntryId = ledger.new_id();

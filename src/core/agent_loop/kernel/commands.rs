@@ -89,7 +89,7 @@ impl AgentLoop {
                 Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("instructions"))
             }
             SessionCommand::SetInstructions(set) => {
-                let mut settings = self.ledger.session.state.settings.clone();
+                let mut settings = self.ledger.state().settings.clone();
                 settings.instructions = set.instructions;
                 self.ledger.update(&caller, Vec::new(), |updated| updated.settings = Some(settings));
                 self.prompt.refresh(&self.ledger);
@@ -97,7 +97,7 @@ impl AgentLoop {
             }
             SessionCommand::RenameSession(rename) => annotate::rename(&mut self.ledger, &caller, &rename.name),
             SessionCommand::GetContextInfo(_) => {
-                let info = Box::new(self.compaction.context_info(&self.ledger, &self.prompt));
+                let info = Box::new(self.compaction.context_info(self.planner()));
                 self.ledger.reply(&caller, Reply::ContextInfo(info));
                 Ok(())
             }
@@ -107,7 +107,7 @@ impl AgentLoop {
             SessionCommand::HookResult(result) => self.on_hook_result(&caller, *result),
             SessionCommand::ToolResult(result) => {
                 let inspected = self.hooks.inspected_answer(&result.call_id);
-                self.turn.on_tool_result(&mut self.ledger, &caller, result, inspected, lookup).map(|answer| {
+                Turn::on_tool_result(&mut self.ledger, &caller, result, inspected, lookup).map(|answer| {
                     if let Some(answer) = answer {
                         self.turn.take_answer(&mut self.ledger, &self.prompt, &self.roster, answer);
                     }
@@ -151,7 +151,7 @@ impl AgentLoop {
     }
 
     fn on_cancel_turn(&mut self, caller: &Caller, cancel: &CancelTurn) -> Result<(), ErrorBody> {
-        let running = self.ledger.session.state.turn.as_ref().map(|turn| &turn.turn_id);
+        let running = self.ledger.state().turn.as_ref().map(|turn| &turn.turn_id);
         match (running, &cancel.turn_id) {
             (None, None) if self.hooks.looks_at_input() => {
                 self.ledger.remember(caller);
@@ -175,7 +175,7 @@ impl AgentLoop {
         if self.is_busy() {
             return Err(self.busy("a turn can be retried only when the session is idle"));
         }
-        let last = self.ledger.session.state.last_turn.as_ref().map(|last| &last.turn_id);
+        let last = self.ledger.state().last_turn.as_ref().map(|last| &last.turn_id);
         if let Some(asked) = retry.turn_id.as_ref().filter(|asked| Some(*asked) != last) {
             let message = match last {
                 Some(last) => format!("turn `{asked}` is not the last one, `{last}` is"),
@@ -183,20 +183,20 @@ impl AgentLoop {
             };
             return Err(ErrorBody::new(ErrorCode::NothingToRetry, message).with_field("turnId"));
         }
-        let said = self.ledger.session.tree.path().iter().rev().find(|node| node.message.is_some());
+        let said = self.ledger.path().iter().rev().find(|node| node.message.is_some());
         let said = said.and_then(|node| node.entry.message().map(|message| (node, message)));
         let unanswered = said.is_some_and(|(_, message)| message.role == Role::User || message.incomplete);
         if last.is_none() && !unanswered {
             let message = "the last turn ended with an answer, or there is none; move to a question to ask it again";
             return Err(ErrorBody::new(ErrorCode::NothingToRetry, message));
         }
-        let as_of_seq = self.ledger.session.state.seq;
+        let as_of_seq = self.ledger.state().seq;
         // The text shown before a cancel stays in the tree, on a branch of its own.
         let incomplete = said.filter(|(_, message)| message.incomplete).map(|(node, _)| node.entry.parent_id.clone());
         let answered = said.and_then(|(_, message)| whole_answer(message));
         let turn_id: reseed_protocol::TurnId = self.ledger.new_id();
         if let Some(Some(parent)) = incomplete {
-            let left = self.ledger.session.tree.path().iter().rev().take_while(|node| *node.id() != parent);
+            let left = self.ledger.path().iter().rev().take_while(|node| *node.id() != parent);
             let destination = Destination {
                 tree: self.ledger.session.tree.upto(&parent).unwrap_or_default(),
                 left: left.map(|node| node.entry.clone()).collect(),
@@ -218,7 +218,7 @@ impl AgentLoop {
             Accepted { entry_id: None, turn_id: Some(turn_id.clone()), queued: false, as_of_seq, duplicate: None };
         let mark = caller.mark(Reply::Accepted(accepted));
         let started = self.ledger.turn_started(turn_id, vec![caller.id.clone()]);
-        let hooks = self.roster.to_keep(&self.ledger.session.state);
+        let hooks = self.roster.hooks_to_keep(self.ledger.state());
         self.ledger.append_work(vec![started], hooks, vec![mark]);
         match answered {
             Some(stop_reason) => Turn::answered(&mut self.ledger, &self.roster, stop_reason),
@@ -237,14 +237,14 @@ impl AgentLoop {
         }
         // A held compaction is cancelled by its id at any time, or without an id if nothing is running. A job that
         // builds on it is cancelled with it.
-        let held = self.ledger.session.state.held.as_ref().map(|held| &held.job_id);
+        let held = self.ledger.state().held.as_ref().map(|held| &held.job_id);
         let is_meant = match &cancel.job_id {
             Some(asked) => held == Some(asked),
             None => held.is_some() && self.running_job().is_none(),
         };
         if is_meant {
             self.ledger.remember(caller);
-            let tokens = self.compaction.context_info(&self.ledger, &self.prompt).token_count;
+            let tokens = self.compaction.context_info(self.planner()).token_count;
             self.compaction.declined(tokens);
             self.compacting().drop_held(cancelled());
             return Ok(());
@@ -257,7 +257,7 @@ impl AgentLoop {
             return Err(ErrorBody::new(ErrorCode::NoCompaction, message).with_field("jobId"));
         }
         self.ledger.remember(caller);
-        let tokens = self.compaction.context_info(&self.ledger, &self.prompt).token_count;
+        let tokens = self.compaction.context_info(self.planner()).token_count;
         self.compaction.declined(tokens);
         match self.stage() {
             Stage::Compacting => {
@@ -289,15 +289,15 @@ impl AgentLoop {
         lookup: Option<Lookup>,
     ) -> Result<(), ErrorBody> {
         let CallProgress { tool_call_id, hook_call_id, message } = progress;
+        let now = self.ledger.now;
         let deadline = match (&tool_call_id, &hook_call_id) {
-            (None, Some(call)) => self
-                .hooks
-                .on_hook_progress(&mut self.ledger, call)
-                .ok_or_else(|| self.ledger.ended.late_for_hook(call))?,
-            (Some(call), None) => self
-                .turn
-                .on_tool_progress(&self.ledger, call)
-                .ok_or_else(|| results::late_progress(&self.ledger, call, lookup))?,
+            (None, Some(call)) => {
+                self.hooks.on_hook_progress(now, call).ok_or_else(|| self.ledger.ended.late_for_hook(call))?
+            }
+            (Some(call), None) => {
+                let moved = self.turn.on_tool_progress(&self.ledger, call);
+                moved.ok_or_else(|| results::late_progress(&self.ledger, call, lookup))?
+            }
             (None, None) => {
                 let message = "`call_progress` names the call that is at work: give `toolCallId` or `hookCallId`";
                 return Err(ErrorBody::new(ErrorCode::MissingField, message).with_field("toolCallId"));
@@ -356,7 +356,7 @@ impl AgentLoop {
             let error = ErrorBody::new(ErrorCode::LimitReached, message).with_field("maxOutputTokens");
             return Err(error.with_details(details));
         }
-        let mut settings = self.ledger.session.state.settings.clone();
+        let mut settings = self.ledger.state().settings.clone();
         settings.temperature = set.temperature;
         settings.max_output_tokens = set.max_output_tokens;
         self.ledger.update(caller, Vec::new(), |updated| updated.settings = Some(settings));
@@ -368,7 +368,7 @@ impl AgentLoop {
         let strategies = &self.ledger.deployment.strategies;
         let name = strategies.resolve(&set.strategy, "strategy")?.to_owned();
         strategies.make(&name, set.settings.as_ref(), &self.ledger.strategy_options())?;
-        let mut settings = self.ledger.session.state.settings.clone();
+        let mut settings = self.ledger.state().settings.clone();
         settings.strategy_settings = set.settings;
         self.ledger.update(caller, Vec::new(), |updated| {
             updated.strategy = Some(name);

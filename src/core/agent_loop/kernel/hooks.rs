@@ -69,8 +69,8 @@ impl AgentLoop {
             Subject::Answer(whole) => whole.event(),
             Subject::Calls(calls) => calls.event(),
             Subject::Result(result) => result.event(),
-            Subject::Compaction(decision) => self.compaction.compaction_event(&self.ledger, &self.prompt, decision),
-            Subject::Navigation(proposed) => proposed.event(self.ledger.session.state.leaf.clone()),
+            Subject::Compaction(decision) => self.compaction.compaction_event(self.planner(), decision),
+            Subject::Navigation(proposed) => proposed.event(self.ledger.state().leaf.clone()),
         }
     }
 
@@ -80,7 +80,7 @@ impl AgentLoop {
 
     fn note_run(&mut self, subject: &Subject, open: &Open, outcome: HookOutcome, code: Option<ErrorCode>) {
         if let Some(run) = open.run(subject, self.ledger.now, outcome, code) {
-            self.turn.hook_ran(&self.ledger.session.state, run);
+            self.turn.hook_ran(self.ledger.state(), run);
         }
     }
 
@@ -172,7 +172,7 @@ impl AgentLoop {
             Subject::Calls(calls) => calls.take(answer, self.prompt.tools()),
             Subject::Result(result) => result.take(answer),
             Subject::Compaction(decision) => {
-                self.compaction.take_decision(&self.ledger, &self.prompt, decision, &open.spec.name, answer)
+                self.compaction.take_decision(self.planner(), decision, &open.spec.name, answer)
             }
             Subject::Navigation(proposed) => proposed.take(&open.spec.name, answer),
         }

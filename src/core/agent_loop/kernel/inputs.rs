@@ -69,10 +69,10 @@ impl AgentLoop {
     /// they go to the model with it.
     fn keeps_waiting(&self) -> bool {
         let waits = |item: &Queued| item.after.is_none() && item.custom.is_none();
-        let is_at_rest = self.stage() == Stage::Idle && self.ledger.session.state.turn.is_none();
+        let is_at_rest = self.stage() == Stage::Idle && self.ledger.state().turn.is_none();
         !is_at_rest
             || self.hooks.looks_at_input()
-            || (!self.ledger.is_holding() && self.ledger.session.state.queue.iter().any(waits))
+            || (!self.ledger.is_holding() && self.ledger.state().queue.iter().any(waits))
     }
 
     /// Starts a turn on an input that its hooks have passed, or queues it.
@@ -97,7 +97,7 @@ impl AgentLoop {
             after: self.meant_for(),
             entry_id: Some(entry_id),
         };
-        let as_of_seq = self.ledger.session.state.seq;
+        let as_of_seq = self.ledger.state().seq;
         let reply =
             Reply::Accepted(Accepted { entry_id: None, turn_id: None, queued: true, as_of_seq, duplicate: None });
         self.enqueue(caller, item, reply)
@@ -105,18 +105,18 @@ impl AgentLoop {
 
     /// Returns the error for a command that cannot run now, with what would help.
     pub(super) fn busy(&self, what: &str) -> ErrorBody {
-        if self.ledger.session.state.turn.is_none()
+        if self.ledger.state().turn.is_none()
             && let Some(job) = self.running_job()
         {
             let message = format!("{what}; job `{job}` is running: wait for it, or send cancel_compaction");
             let error = ErrorBody::new(ErrorCode::CompactionRunning, message);
             return error.with_details(serde_json::json!({ "jobId": job }));
         }
-        if self.ledger.session.state.turn.is_none() && self.hooks.looks_at_input() {
+        if self.ledger.state().turn.is_none() && self.hooks.looks_at_input() {
             let message = format!("{what}; hooks look at an input: wait for its answer");
             return ErrorBody::new(ErrorCode::TurnRunning, message);
         }
-        if self.ledger.session.state.turn.is_none() && self.hooks.proposed_move().is_some() {
+        if self.ledger.state().turn.is_none() && self.hooks.proposed_move().is_some() {
             let message = format!("{what}; hooks look at a move of the session: wait for its answer");
             return ErrorBody::new(ErrorCode::TurnRunning, message);
         }
@@ -126,7 +126,7 @@ impl AgentLoop {
 
     fn enqueue(&mut self, caller: &Caller, item: QueueItem, reply: Reply) -> Result<(), ErrorBody> {
         queue::enqueue(&mut self.ledger, &mut self.roster, caller, item, reply)?;
-        self.compaction.waits_from_now(&mut self.ledger);
+        self.compaction.waits_from(self.ledger.now);
         Ok(())
     }
 
@@ -158,7 +158,7 @@ impl AgentLoop {
         parts: Vec<Part>,
         custom: QueuedCustom,
     ) -> Result<(), ErrorBody> {
-        let as_of_seq = Some(self.ledger.session.state.seq);
+        let as_of_seq = Some(self.ledger.state().seq);
         let reply = Reply::Ok(Done { entry_id: Some(custom.entry_id.clone()), as_of_seq, ..Done::default() });
         let after = self.meant_for();
         let item = QueueItem {
@@ -172,7 +172,7 @@ impl AgentLoop {
         if self.is_busy() {
             return self.enqueue(caller, item, reply);
         }
-        let leaf = self.ledger.session.state.leaf.clone();
+        let leaf = self.ledger.state().leaf.clone();
         let entry = queue::delivered(&mut self.ledger, item, None, leaf);
         self.ledger.append(vec![Event::EntryAppended(Box::new(entry))], vec![caller.mark(reply)]);
         Ok(())

@@ -13,7 +13,7 @@ use reseed_protocol::{
 impl AgentLoop {
     /// Prepares the next request of the running turn, or makes room for it first.
     pub(in crate::agent_loop) fn request(&mut self) {
-        let Some(turn) = self.ledger.session.state.turn.clone() else { return };
+        let Some(turn) = self.ledger.state().turn.clone() else { return };
         if self.turn.before_request(&mut self.ledger, &mut self.prompt, &self.roster) {
             return;
         }
@@ -24,7 +24,7 @@ impl AgentLoop {
         match self.prompt.manager().before_request(&count, window) {
             Decision::Ready => {}
             Decision::Warn => {
-                let info = self.compaction.context_info_of(&self.ledger, &self.prompt, &count, window);
+                let info = self.compaction.context_info_of(self.planner(), &count, window);
                 self.turn.warn(&mut self.ledger, info);
             }
             Decision::Prepare => self.compacting().prepare(&count, false),
@@ -60,7 +60,7 @@ impl AgentLoop {
         }
         let window = self.ledger.window_tokens();
         if count.tokens.saturating_sub(count.error_bound_tokens) > window {
-            let error = self.compaction.does_not_fit(&self.ledger, &self.prompt, &count, window);
+            let error = self.compaction.does_not_fit(self.planner(), &count, window);
             self.ledger.then(Step::fail_turn(error));
             return;
         }
@@ -81,7 +81,7 @@ impl AgentLoop {
             return;
         }
         let mut error = if fault.code == ErrorCode::ContextOverflow {
-            self.compaction.does_not_fit(&self.ledger, &self.prompt, &count, self.ledger.window_tokens())
+            self.compaction.does_not_fit(self.planner(), &count, self.ledger.window_tokens())
         } else {
             ErrorBody::new(fault.code, fault.message)
         };

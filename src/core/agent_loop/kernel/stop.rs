@@ -32,7 +32,7 @@ impl AgentLoop {
             self.compacting().cancel_running();
         }
         // A turn that waits for a person's approval goes on waiting, also while the server is down.
-        if self.stage() == Stage::AwaitingTools && !self.ledger.session.state.approvals.is_empty() {
+        if self.stage() == Stage::AwaitingTools && !self.ledger.state().approvals.is_empty() {
             // What hooks are inspecting is lost with the calls that run.
             let late = self.hooks.drop_looked_at(&mut self.ledger);
             self.turn.park(&mut self.ledger);
@@ -55,13 +55,13 @@ impl AgentLoop {
                 } else {
                     self.compacting().cancel_running();
                 }
-                if self.ledger.session.state.turn.is_some() {
+                if self.ledger.state().turn.is_some() {
                     self.ledger.then(Step::stop_turn(status));
                 }
             }
             Stage::Hooking => {
                 self.cancel_awaited();
-                let is_in_turn = self.ledger.session.state.turn.is_some();
+                let is_in_turn = self.ledger.state().turn.is_some();
                 self.ledger.then(if is_in_turn { Step::stop_turn(status) } else { Step::Proceed });
             }
             Stage::AwaitingTools => self.ledger.then(Step::stop_turn(status)),
@@ -82,9 +82,9 @@ impl AgentLoop {
     pub(in crate::agent_loop) fn finish_turn(&mut self, end: TurnEnd) {
         let TurnEnd { status, finish_reason, error } = end;
         self.compaction.release();
-        let Some(turn) = self.ledger.session.state.turn.clone() else { return };
+        let Some(turn) = self.ledger.state().turn.clone() else { return };
         self.compaction.turn_over();
-        let withdrawn: Vec<PendingCall> = self.ledger.session.state.pending.clone();
+        let withdrawn: Vec<PendingCall> = self.ledger.state().pending.clone();
         // A tool whose result hooks are inspecting has answered, so its client is not notified.
         let withdrawn: Vec<PendingCall> =
             withdrawn.into_iter().filter(|call| self.hooks.inspected_answer(&call.call_id).is_none()).collect();
@@ -96,8 +96,8 @@ impl AgentLoop {
         }
         withdrawn.into_iter().for_each(|call| tools::withdraw(&mut self.ledger, call, CallOutcome::Dropped));
         self.tell_late(late);
-        let withheld_usage = self.turn.take_withheld_usage(&self.ledger.session.state);
-        let usage = turn_usage(&self.ledger.session.state.turn);
+        let withheld_usage = self.turn.take_withheld_usage(self.ledger.state());
+        let usage = turn_usage(&self.ledger.state().turn);
         let usage = match &withheld_usage {
             Some(withheld) => Some(add_usage(usage, withheld)),
             None => usage,
@@ -109,7 +109,7 @@ impl AgentLoop {
             error,
             usage,
             withheld_usage,
-            context_info: self.compaction.context_info(&self.ledger, &self.prompt),
+            context_info: self.compaction.context_info(self.planner()),
         }));
         self.ledger.append(vec![event], Vec::new());
         self.prompt.drop_turn_prompt(&mut self.ledger);

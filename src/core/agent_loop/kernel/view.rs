@@ -13,21 +13,21 @@ impl AgentLoop {
     /// Returns how full the window is, counted over the next request.
     #[must_use]
     pub fn context_info(&self) -> ContextInfo {
-        self.compaction.context_info(&self.ledger, &self.prompt)
+        self.compaction.context_info(self.planner())
     }
 
     /// Returns why automatic compaction is suspended, until a compaction saves enough again. This is for operators, who
     /// look at many sessions and not at the cost of one session's next request.
     #[must_use]
     pub fn tripped(&self) -> Option<BreakerReason> {
-        self.compaction.tripped().or(self.ledger.session.state.rest_tokens.map(|_| BreakerReason::Undone))
+        self.compaction.tripped().or(self.ledger.state().rest_tokens.map(|_| BreakerReason::Undone))
     }
 
     /// Returns the session's activity.
     #[must_use]
     pub fn doing(&self) -> SessionState {
         let compacts = matches!(self.stage(), Stage::Compacting | Stage::Leaving) || self.compaction.is_ordered();
-        match self.ledger.session.state.turn {
+        match self.ledger.state().turn {
             Some(_) => SessionState::Running,
             None if compacts => SessionState::Compacting,
             None => SessionState::Idle,
@@ -37,7 +37,7 @@ impl AgentLoop {
     /// Returns the session's state.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let state = &self.ledger.session.state;
+        let state = self.ledger.state();
         let compaction = match self.navigation.job_id() {
             Some(job_id) => Some(RunningCompaction {
                 job_id: job_id.clone(),
@@ -55,7 +55,7 @@ impl AgentLoop {
             model: state.model.clone(),
             strategy: state.strategy.clone(),
             settings: state.settings.clone(),
-            context_info: self.compaction.context_info(&self.ledger, &self.prompt),
+            context_info: self.compaction.context_info(self.planner()),
             turn: state.turn.as_ref().map(|turn| turn.turn_id.clone()),
             last_turn: state.last_turn.clone(),
             unanswered_turns: state.unanswered_turns.clone(),
@@ -98,7 +98,7 @@ impl AgentLoop {
     /// Returns true if pending work needs a client's required hooks.
     #[must_use]
     pub fn needs_its_client(&self) -> bool {
-        self.roster.needs_its_client(&self.ledger.session.state)
+        self.roster.needs_its_client(self.ledger.state())
     }
 
     /// Returns true if a pending hook's client is away.

@@ -20,7 +20,7 @@ impl AgentLoop {
         if calls_with_large_arguments(input) {
             return true;
         }
-        let tokens: u64 = self.ledger.session.tree.path().iter().map(|node| node.tokens.total()).sum();
+        let tokens: u64 = self.ledger.path().iter().map(|node| node.tokens.total()).sum();
         if tokens < LONG_TOKENS {
             return false;
         }

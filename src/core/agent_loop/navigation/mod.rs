@@ -192,7 +192,7 @@ impl Navigation {
     /// extract, or refuses the move.
     pub(crate) fn on_branch_summary_fault(&mut self, ledger: &mut Ledger, fault: &ModelFault) -> Option<Box<Arrival>> {
         let (_, mut leaving) = self.leaving.take()?;
-        let own = *leaving.job.model() == *ledger.session.state.model;
+        let own = *leaving.job.model() == *ledger.state().model;
         if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
             ledger.remember_told_window(told);
         }
@@ -219,11 +219,11 @@ impl Navigation {
     /// Appends the move in one step, with the turn that starts there, and ends this loop.
     pub(crate) fn arrive(&self, ledger: &mut Ledger, roster: &mut Roster, arrival: Arrival) {
         let Arrival { caller, to, target, label, ask, summary } = arrival;
-        let as_of_seq = ledger.session.state.seq;
-        let left_leaf_id = ledger.session.state.leaf.clone();
+        let as_of_seq = ledger.state().seq;
+        let left_leaf_id = ledger.state().leaf.clone();
         let Destination { leaf, tree, input, .. } = to;
         let (generation, command_id) = (ledger.generation + 1, Some(caller.id.clone()));
-        let unnamed = ask.as_ref().and_then(|ask| ask.said.as_ref()).filter(|_| ledger.session.state.name.is_empty());
+        let unnamed = ask.as_ref().and_then(|ask| ask.said.as_ref()).filter(|_| ledger.state().name.is_empty());
         let name = unnamed.map(|said| name_from(&said.parts)).filter(|name| !name.is_empty());
         let moved = session_updated(|updated| {
             updated.leaf_id = Some(leaf.clone());
@@ -259,7 +259,7 @@ impl Navigation {
             hang(ledger, EntryData::Label(Label { target_id, label: Some(label) }));
         }
         let leaf_id = parent;
-        let hooks = if ask.is_some() { roster.to_keep(&ledger.session.state) } else { None };
+        let hooks = if ask.is_some() { roster.hooks_to_keep(ledger.state()) } else { None };
         let reply = match ask {
             None => Reply::Navigated(Navigated { leaf_id, input, branch_summary_entry_id, as_of_seq, duplicate: None }),
             Some(Ask { turn_id, said }) => {

@@ -43,7 +43,7 @@ impl Prompt {
             let text = format!(
                 "the input has about {tokens} tokens, and at most {room} fit: the window of `{}` has {window}, the \
                  system prompt and the tools take {fixed}, and {reserved} are reserved for the answer; send less",
-                ledger.session.state.model
+                ledger.state().model
             );
             return Err(ErrorBody::new(ErrorCode::InputTooLarge, text).with_field("input"));
         }

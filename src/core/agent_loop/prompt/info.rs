@@ -39,9 +39,9 @@ impl Prompt {
             prepare_at_tokens: self.manager().prepare_at_tokens(window),
             cached_tokens: count.cached_tokens,
             generation: ledger.generation,
-            compactions: ledger.session.state.compactions,
+            compactions: ledger.state().compactions,
             session_id: ledger.session.id.clone(),
-            leaf_id: ledger.session.state.leaf.clone(),
+            leaf_id: ledger.state().leaf.clone(),
             breaker,
             breakdown: count.breakdown,
         }

@@ -114,7 +114,7 @@ impl Prompt {
 
     /// Rebuilds the strategy from the settings. Must be called when they change, or the maximum answer length does.
     pub(crate) fn refresh_manager(&mut self, ledger: &Ledger) {
-        let (state, options) = (&ledger.session.state, ledger.strategy_options());
+        let (state, options) = (ledger.state(), ledger.strategy_options());
         let settings = state.settings.strategy_settings.as_ref();
         let made = ledger.deployment.strategies.make(&state.strategy, settings, &options);
         // A newer version's log may name a strategy unknown to this one; that must not close the session.
@@ -164,7 +164,7 @@ impl Prompt {
     /// Recompiles everything sent before the messages, with the session's instructions, unless the turn has its own, and
     /// the path's patches. Must be called when the instructions change.
     pub(crate) fn refresh(&mut self, ledger: &Ledger) {
-        let own = ledger.session.state.settings.instructions.as_ref();
+        let own = ledger.state().settings.instructions.as_ref();
         let instructions = own.unwrap_or(&ledger.deployment.instructions);
         let text = self.carried.of_turn.as_ref().map_or(instructions, |prompt| &prompt.text);
         self.parts = system_prompt(text).parts;

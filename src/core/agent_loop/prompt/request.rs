@@ -45,7 +45,7 @@ impl Prompt {
         if ledger.counter().trusts_reports() {
             return;
         }
-        let own = (model == ledger.session.state.model).then(|| {
+        let own = (model == ledger.state().model).then(|| {
             self.calibration.observe(&report);
             self.calibration.clone()
         });
@@ -61,7 +61,7 @@ impl Prompt {
         tokens: u64,
         error_bound_tokens: u64,
     ) -> ContextEnvelope {
-        let state = &ledger.session.state;
+        let state = ledger.state();
         let meta = EnvelopeMeta {
             model: state.model.clone(),
             window_tokens: ledger.window_tokens(),
@@ -75,19 +75,6 @@ impl Prompt {
         envelope.options.max_output_tokens = ledger.deployment.output_tokens(asked);
         limit_answer(&mut envelope.options, tokens.saturating_add(error_bound_tokens), ledger.window_tokens());
         envelope
-    }
-
-    /// Returns what a provider's cache sees of a request with this context, which has `tokens` tokens.
-    pub(super) fn outgoing<'a>(
-        &'a self,
-        ledger: &'a Ledger,
-        compiled: &'a Compiled,
-        context: &'a Context,
-        tokens: u64,
-    ) -> PlannedRequest<'a> {
-        let Compiled { system, tools, fixed, .. } = compiled;
-        let outgoing = PlannedRequest::new(&ledger.session.state.model, system, tools, *fixed);
-        outgoing.with_messages(&context.messages, &context.uncached).counted_at(tokens)
     }
 
     /// Returns the envelope as hooks and people see it.
@@ -108,14 +95,14 @@ impl Prompt {
     /// Returns the count of a request with this context.
     pub(crate) fn count(&self, ledger: &Ledger, context: &Context) -> RequestCount {
         let compiled = self.compiled(ledger.counter(), context);
-        let fresh = Freshness { model: &ledger.session.state.model, envelope_key: &compiled.key };
+        let fresh = Freshness { model: &ledger.state().model, envelope_key: &compiled.key };
         count(context, compiled.fixed, fresh, ledger.counter(), &self.calibration)
     }
 
     /// Returns the count of the next request with this context, which a compaction leaves: from then on the session may
     /// offer the tools that search its history.
     pub(crate) fn count_compacted(&self, ledger: &Ledger, context: &Context) -> RequestCount {
-        let state = &ledger.session.state;
+        let state = ledger.state();
         let tools = self.tools_once_compacted(ledger);
         if tools.definitions() == self.carried.tools.definitions() {
             return self.count(ledger, context);
@@ -127,7 +114,7 @@ impl Prompt {
     }
 
     fn tools_once_compacted(&self, ledger: &Ledger) -> Tools {
-        let state = &ledger.session.state;
+        let state = ledger.state();
         self.tools_without(ledger, &state.settings.tools_off, state.compactions + 1)
     }
 
@@ -158,7 +145,7 @@ impl Prompt {
     pub(crate) fn sent(&mut self, ledger: &mut Ledger, context: &Context, tokens: u64, number: u64) -> Sent {
         self.request_failed(ledger);
         let compiled = self.compiled(ledger.counter(), context);
-        let outgoing = self.outgoing(ledger, &compiled, context, tokens);
+        let outgoing = outgoing(ledger, &compiled, context, tokens);
         let sent = Sent {
             key: sent_key(&compiled.key, context),
             receipt: self.carried.receipts.of(
@@ -191,7 +178,7 @@ impl Prompt {
         if self.carried.tools.is_empty() {
             return;
         }
-        let model = ledger.session.state.model.clone();
+        let model = ledger.state().model.clone();
         ledger.push(Effect::ToolsRefused(model.clone()));
         self.carried.refused_tools = Some(model);
         self.adopt_tools(ledger);
@@ -214,9 +201,8 @@ impl Prompt {
     /// Returns what people are told of the tools of this request.
     fn notes_on_tools(&self, ledger: &Ledger) -> Option<String> {
         let history = &ledger.deployment.history_tools;
-        let would_be = history.are_offered(ledger.session.state.compactions, 0, u64::MAX);
-        let is_withheld =
-            would_be && !history.tools.is_empty() && self.writes_calls(ledger, &ledger.session.state.model);
+        let would_be = history.are_offered(ledger.state().compactions, 0, u64::MAX);
+        let is_withheld = would_be && !history.tools.is_empty() && self.writes_calls(ledger, &ledger.state().model);
         is_withheld
             .then(|| "the tools that search the history are not offered: the model writes calls as text".to_owned())
     }
@@ -224,7 +210,7 @@ impl Prompt {
     /// Takes up the tools that the server has now, beside the host's. Each change of the list breaks the provider's
     /// cache, so the server's are taken up only when a turn or a loop begins.
     pub(crate) fn adopt_tools(&mut self, ledger: &mut Ledger) {
-        let state = &ledger.session.state;
+        let state = ledger.state();
         let tools = self.tools_without(ledger, &state.settings.tools_off, state.compactions);
         if tools.definitions() != self.carried.tools.definitions() {
             ledger.causes.add(Cause::Tools);
@@ -235,7 +221,7 @@ impl Prompt {
 
     /// Returns the tools that the session has after so many compactions, except those of these names.
     fn tools_without(&self, ledger: &Ledger, off: &[String], compactions: u64) -> Tools {
-        let (deployment, model) = (&ledger.deployment, &ledger.session.state.model);
+        let (deployment, model) = (&ledger.deployment, &ledger.state().model);
         let refused = self.carried.refused_tools.as_ref() == Some(model);
         if deployment.tools_are_off || refused || deployment.models_without_tools.contains(model) {
             return Tools::default();
@@ -252,8 +238,8 @@ impl Prompt {
     /// Returns the tools that the session has now with the tokens of each, for people: also those that are switched
     /// off. MCP servers are the shell's, which adds them.
     pub(crate) fn listed_tools(&self, ledger: &Ledger) -> reply::Tools {
-        let off = &ledger.session.state.settings.tools_off;
-        let tools = self.tools_without(ledger, &[], ledger.session.state.compactions);
+        let off = &ledger.state().settings.tools_off;
+        let tools = self.tools_without(ledger, &[], ledger.state().compactions);
         let items = tools.offers().map(|(offer, place)| SessionTool {
             name: offer.name.clone(),
             description: offer.description.clone(),
@@ -266,4 +252,16 @@ impl Prompt {
         let tokens = items.iter().filter(|tool| !tool.off).map(|tool| tool.tokens).sum();
         reply::Tools { items, tokens, servers: Vec::new() }
     }
+}
+
+/// Returns what a provider's cache sees of a request with this context, which has `tokens` tokens.
+pub(super) fn outgoing<'a>(
+    ledger: &'a Ledger,
+    compiled: &'a Compiled,
+    context: &'a Context,
+    tokens: u64,
+) -> PlannedRequest<'a> {
+    let Compiled { system, tools, fixed, .. } = compiled;
+    let outgoing = PlannedRequest::new(&ledger.state().model, system, tools, *fixed);
+    outgoing.with_messages(&context.messages, &context.uncached).counted_at(tokens)
 }

@@ -1,6 +1,6 @@
 //! A preview of the next request: nothing is changed and no hook is called.
 
-use super::Prompt;
+use super::{Prompt, request::outgoing};
 use crate::agent_loop::ledger::Ledger;
 use crate::context::envelope::markdown;
 use reseed_protocol::{
@@ -48,7 +48,7 @@ impl Prompt {
         }
         let tokens = envelope.meta.tokens;
         let compiled = self.compiled(ledger.counter(), &context);
-        let outgoing = self.outgoing(ledger, &compiled, &context, tokens);
+        let outgoing = outgoing(ledger, &compiled, &context, tokens);
         let receipt =
             || self.carried.receipts.of(&outgoing, &ledger.causes, envelope.meta.request, compiled.notes.clone());
         let receipt = (!self.carried.receipts.lacks_tools(&outgoing, &ledger.causes)).then(receipt);

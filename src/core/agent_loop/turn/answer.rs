@@ -23,15 +23,15 @@ impl Turn {
     /// Handles the model's answer: appends one entry, then makes its tool calls or ends the turn.
     pub(crate) fn on_answer(&mut self, ledger: &mut Ledger, prompt: &mut Prompt, roster: &Roster, answer: Answer) {
         let Some(OpenRequest { item, asked, .. }) = self.asking.take() else { return };
-        if ledger.session.state.turn.is_none() {
+        if ledger.state().turn.is_none() {
             return;
         }
-        if asked.model == ledger.session.state.model
+        if asked.model == ledger.state().model
             && let Some(window_tokens) = self.carried.seen.answered(asked.count.tokens)
         {
             self.remember_answered_window(ledger, window_tokens);
         }
-        if asked.model == ledger.session.state.model && answer.filled_window {
+        if asked.model == ledger.state().model && answer.filled_window {
             let reported = answer.usage.map(|usage| usage.input_tokens.saturating_add(usage.output_tokens));
             self.remember_answered_window(ledger, reported.unwrap_or(asked.count.tokens));
         }
@@ -41,7 +41,7 @@ impl Turn {
         self.review_window(ledger);
         warn_of_cut(ledger, &answer, &asked.model);
         let message = answer_message(ledger, &answer, &asked);
-        if written_calls::has_call(&message, &asked.sent.tools, |tool| was_named(ledger.session.tree.path(), tool)) {
+        if written_calls::has_call(&message, &asked.sent.tools, |tool| was_named(ledger.path(), tool)) {
             prompt.go_on_without_history(ledger, &asked.model);
         }
         prompt.request_answered(ledger, answer.usage.map(|reported| reported.input_tokens));
@@ -55,14 +55,14 @@ impl Turn {
             }
         }
         // The answer is billed even if it is discarded.
-        self.carried.progress(&ledger.session.state).looked_at_usage.clone_from(&message.usage);
-        if let Some(hook) = roster.missing_guard(&ledger.session.state, &asked.guards) {
+        self.carried.progress(ledger.state()).looked_at_usage.clone_from(&message.usage);
+        if let Some(hook) = roster.missing_guard(ledger.state(), &asked.guards) {
             self.discard_uninspected(ledger, hook);
             return;
         }
         let whole = CompleteAnswer { item, message, stop_reason: answer.stop_reason, tools: asked.sent.tools.clone() };
         if roster.has_hooks(ledger, HookPoint::Message, None) {
-            self.look_at_answer(ledger, roster, whole, asked.withheld);
+            Self::look_at_answer(ledger, roster, whole, asked.withheld);
         } else {
             self.append_answer(ledger, prompt, roster, whole);
         }

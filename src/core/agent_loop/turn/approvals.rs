@@ -60,7 +60,7 @@ impl Turn {
     ) -> Result<(), ErrorBody> {
         let ApprovalResponse { approval_id, review, arguments_hash, custom_deny_message } = response;
         let option = review.option();
-        let open = ledger.session.state.approvals.iter().find(|approval| approval.approval_id == approval_id);
+        let open = ledger.state().approvals.iter().find(|approval| approval.approval_id == approval_id);
         let (by, ended) = lookup.map(Lookup::approval).unwrap_or_default();
         let Some(approval) = open.cloned() else {
             return answer_late_approval(ledger, caller, &approval_id, option, ended);
@@ -79,7 +79,7 @@ impl Turn {
         if option.is_lasting() {
             events.push(with_standing(ledger, &approval, option, by)?);
         }
-        let mark = caller.mark(done(Some(ledger.session.state.seq)));
+        let mark = caller.mark(done(Some(ledger.state().seq)));
         ledger.ended.note(as_call(&approval_id), outcome_of(option), Some(fingerprint_of(&option)));
         let turn_id = approval.turn_id.clone();
         if option.allows() {
@@ -107,24 +107,10 @@ impl Turn {
         Ok(())
     }
 
-    /// Refuses the approvals that nobody answered in time. Returns true if there were any.
-    pub(super) fn expire_approvals(&mut self, ledger: &mut Ledger) -> bool {
-        let now = ledger.now;
-        let over: Vec<Approval> =
-            ledger.session.state.approvals.iter().filter(|approval| approval.expires_at <= now).cloned().collect();
-        for approval in &over {
-            ledger.ended.note(as_call(&approval.approval_id), CallOutcome::Expired, None);
-            let why = "Not called: nobody allowed this call in time.".to_owned();
-            let events = vec![decided(approval, CallOutcome::Expired, None, None), refused(ledger, approval, why)];
-            ledger.append(events, Vec::new());
-        }
-        !over.is_empty()
-    }
-
     /// Returns true if the turn waits for approvals and for nothing else: no time limit runs, and the session may leave
     /// memory.
     pub(crate) fn is_parked(&self, ledger: &Ledger) -> bool {
-        self.awaits_tools && ledger.session.state.pending.is_empty() && !ledger.session.state.approvals.is_empty()
+        self.awaits_tools && ledger.state().pending.is_empty() && !ledger.state().approvals.is_empty()
     }
 }
 
@@ -168,6 +154,20 @@ fn command_and_patch(name: &str, arguments: &str) -> (Option<Vec<String>>, Optio
     (command, patch.map(|patch| visible(&patch).into_owned()))
 }
 
+/// Refuses the approvals that nobody answered in time. Returns true if there were any.
+pub(super) fn expire_approvals(ledger: &mut Ledger) -> bool {
+    let now = ledger.now;
+    let over: Vec<Approval> =
+        ledger.state().approvals.iter().filter(|approval| approval.expires_at <= now).cloned().collect();
+    for approval in &over {
+        ledger.ended.note(as_call(&approval.approval_id), CallOutcome::Expired, None);
+        let why = "Not called: nobody allowed this call in time.".to_owned();
+        let events = vec![decided(approval, CallOutcome::Expired, None, None), refused(ledger, approval, why)];
+        ledger.append(events, Vec::new());
+    }
+    !over.is_empty()
+}
+
 /// Decides whether a call that its tool's schema allows may run.
 pub(super) fn verdict(ledger: &mut Ledger, called: &Called, terms: &Terms) -> Verdict {
     let Called { call_id, name, arguments, proposed, .. } = called;
@@ -186,7 +186,7 @@ pub(super) fn verdict(ledger: &mut Ledger, called: &Called, terms: &Terms) -> Ve
         ));
     }
     let arguments_hash = call_hash(terms.place, name, arguments);
-    let standing = &ledger.session.state.standing_approvals;
+    let standing = &ledger.state().standing_approvals;
     match standing.iter().find(|earlier| earlier.name == *name && earlier.arguments_hash == arguments_hash) {
         Some(earlier) if earlier.option.allows() => return Verdict::Run,
         Some(_) => {
@@ -245,7 +245,7 @@ fn still_allowed(ledger: &Ledger, prompt: &Prompt, approval: &Approval) -> Resul
 fn decision(ledger: &Ledger, name: &str, arguments: &str, terms: &Terms) -> ApprovalDecision {
     let by_deployment = ledger.deployment.approvals.decide(name, arguments);
     let deployment = by_deployment.unwrap_or_else(|| default_decision(terms));
-    let Some(own) = &ledger.session.state.settings.approvals else { return deployment };
+    let Some(own) = &ledger.state().settings.approvals else { return deployment };
     let by_session = match Policy::compile(own) {
         Ok(policy) => policy.decide(name, arguments),
         // It was checked when it was set, by a version that knew more.
@@ -256,7 +256,7 @@ fn decision(ledger: &Ledger, name: &str, arguments: &str, terms: &Terms) -> Appr
 
 /// Returns the result of a call that is not made.
 fn refused(ledger: &mut Ledger, approval: &Approval, why: String) -> Event {
-    let entry = result_entry(ledger, ledger.session.state.leaf.clone(), approval.call_id.clone(), why, true);
+    let entry = result_entry(ledger, ledger.state().leaf.clone(), approval.call_id.clone(), why, true);
     appended(entry, Some(approval.turn_id.clone()), None)
 }
 
@@ -267,7 +267,7 @@ fn with_standing(
     option: ApprovalOption,
     by: Option<String>,
 ) -> Result<Event, ErrorBody> {
-    let mut standing = ledger.session.state.standing_approvals.clone();
+    let mut standing = ledger.state().standing_approvals.clone();
     // The newest answer about a call holds.
     standing.retain(|earlier| earlier.arguments_hash != approval.arguments_hash);
     if standing.len() >= STANDING_MAX {
@@ -298,7 +298,7 @@ pub(crate) fn withdraw_approval(
     caller: &Caller,
     command: &WithdrawApproval,
 ) -> Result<(), ErrorBody> {
-    let mut standing = ledger.session.state.standing_approvals.clone();
+    let mut standing = ledger.state().standing_approvals.clone();
     let before = standing.len();
     standing.retain(|answer| answer.approval_id != command.approval_id);
     if standing.len() == before {
@@ -319,7 +319,7 @@ pub(crate) fn set_tools(
     caller: &Caller,
     command: SetTools,
 ) -> Result<(), ErrorBody> {
-    let mut settings = ledger.session.state.settings.clone();
+    let mut settings = ledger.state().settings.clone();
     if let Some(off) = command.off {
         if off.len() > TOOLS_OFF_MAX || off.iter().any(|name| name.len() > 64) {
             let message = format!("`off` has at most {TOOLS_OFF_MAX} names of at most 64 characters");
@@ -363,7 +363,7 @@ fn answer_late_approval(
 pub(super) fn dropped_approvals(ledger: &mut Ledger, leaf: Option<EntryId>, turn_id: &TurnId) -> Vec<Event> {
     let mut leaf = leaf;
     let mut events = Vec::new();
-    for approval in ledger.session.state.approvals.clone() {
+    for approval in ledger.state().approvals.clone() {
         let why = "The turn ended before anyone allowed this call.".to_owned();
         let entry = result_entry(ledger, leaf, approval.call_id.clone(), why, true);
         leaf = Some(entry.entry_id.clone());

@@ -18,13 +18,7 @@ use std::{collections::VecDeque, sync::Arc};
 impl Turn {
     /// Handles a complete answer: passes it to the hooks, if it was withheld until now. If it was streamed, they were
     /// registered too late: what was shown stays, and they are only notified.
-    pub(crate) fn look_at_answer(
-        &mut self,
-        ledger: &mut Ledger,
-        roster: &Roster,
-        whole: CompleteAnswer,
-        withheld: bool,
-    ) {
+    pub(crate) fn look_at_answer(ledger: &mut Ledger, roster: &Roster, whole: CompleteAnswer, withheld: bool) {
         let event = whole.event();
         let subject = Subject::Answer(Box::new(whole));
         if withheld {
@@ -43,9 +37,9 @@ impl Turn {
         roster: &Roster,
         whole: CompleteAnswer,
     ) {
-        let Some(turn) = ledger.session.state.turn.clone() else { return };
+        let Some(turn) = ledger.state().turn.clone() else { return };
         let CompleteAnswer { item, mut message, stop_reason, tools } = whole;
-        let runs = self.answer_is_stored(&ledger.session.state);
+        let runs = self.answer_is_stored(ledger.state());
         if let Some(receipt) = &mut message.receipt {
             receipt.hooks = runs;
         }
@@ -118,7 +112,7 @@ impl Turn {
             calls.done.extend(calls.to_do.pop_front());
         }
         if calls.to_do.is_empty() {
-            if let Some(leaf) = ledger.session.state.leaf.clone() {
+            if let Some(leaf) = ledger.state().leaf.clone() {
                 self.begin_calls(ledger, Vec::new(), leaf, calls.done);
                 self.after_results(ledger);
             }
@@ -142,10 +136,10 @@ pub(crate) fn drop_uncalled(ledger: &mut Ledger, calls: Calls) {
 
 /// Answers calls that hooks were inspecting when the process died: none of them was made.
 pub(crate) fn drop_unmade_calls(ledger: &mut Ledger) {
-    let path = ledger.session.tree.path();
+    let path = ledger.path();
     let said = |role: Role| move |node: &&Arc<Node>| node.message.as_ref().is_some_and(|said| said.role == role);
     let Some(answer) = path.iter().rposition(|node| said(Role::Assistant)(&node)) else { return };
-    let is_turns = ledger.session.state.turn.as_ref().is_some_and(|turn| turn.answers > 0);
+    let is_turns = ledger.state().turn.as_ref().is_some_and(|turn| turn.answers > 0);
     if !is_turns || path[answer..].iter().any(|node| said(Role::User)(&node)) {
         // A branch may start between two results. The missing ones were never this turn's.
         return;
@@ -158,7 +152,7 @@ pub(crate) fn drop_unmade_calls(ledger: &mut Ledger) {
             _ => None,
         })
         .collect();
-    let state = &ledger.session.state;
+    let state = ledger.state();
     let is_made = |id: &CallId| {
         state.pending.iter().any(|call| call.call_id == *id)
             || state.approvals.iter().any(|approval| approval.call_id == *id)
@@ -172,7 +166,7 @@ pub(crate) fn drop_unmade_calls(ledger: &mut Ledger) {
 
 fn answer_unmade(ledger: &mut Ledger, calls: Vec<CallId>) {
     let turn_id = ledger.turn_id();
-    let mut leaf = ledger.session.state.leaf.clone();
+    let mut leaf = ledger.state().leaf.clone();
     let mut events = Vec::with_capacity(calls.len());
     for call_id in calls {
         let why = "The turn ended before the tool was called.".to_owned();

@@ -2,7 +2,7 @@
 
 use crate::{
     agent_loop::{ledger::Ledger, prompt::Prompt, turn::Turn},
-    compaction::machine::Compactor,
+    compaction::machine::{Compactor, plan::Planner},
 };
 use reseed_protocol::{
     Timestamp,
@@ -16,7 +16,7 @@ impl Turn {
     /// Reports how full the window is mid-turn, once per step. Reports between results that arrive together are
     /// throttled; the last one is reported before the next request.
     pub(crate) fn tell_meter(&mut self, ledger: &mut Ledger, prompt: &Prompt, compaction: &Compactor) {
-        let Some(turn) = &ledger.session.state.turn else {
+        let Some(turn) = &ledger.state().turn else {
             (self.meter_due, self.metered) = (false, None);
             return;
         };
@@ -28,7 +28,7 @@ impl Turn {
         if self.metered.is_some_and(too_soon) {
             return;
         }
-        let (turn_id, context_info) = (turn.turn_id.clone(), compaction.context_info(ledger, prompt));
+        let (turn_id, context_info) = (turn.turn_id.clone(), compaction.context_info(Planner { ledger, prompt }));
         let tokens = context_info.token_count;
         if self.metered.is_none_or(|(told, _)| told != tokens) {
             self.metered = Some((tokens, ledger.now));

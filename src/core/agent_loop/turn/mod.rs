@@ -139,19 +139,19 @@ impl Turn {
     pub(crate) fn keep_time(&mut self, ledger: &Ledger) {
         if ledger.deployment.turn_timeout_ms.is_some() {
             let is_parked = self.is_parked(ledger);
-            self.carried.keep_time(&ledger.session.state, is_parked, ledger.now);
+            self.carried.keep_time(ledger.state(), is_parked, ledger.now);
         }
     }
 
     /// Returns when the turn will have taken longer than the deployment allows, unless it waits for approvals.
     pub(crate) fn over_at(&self, ledger: &Ledger) -> Option<Timestamp> {
         let limit_ms = ledger.deployment.turn_timeout_ms?;
-        self.carried.over_at(&ledger.session.state, limit_ms).filter(|_| self.stage() != Some(Stage::Stopping))
+        self.carried.over_at(ledger.state(), limit_ms).filter(|_| self.stage() != Some(Stage::Stopping))
     }
 
     /// Asks the hooks that run before the next request is counted. Returns true if the request now waits for them.
     pub(crate) fn before_request(&mut self, ledger: &mut Ledger, prompt: &mut Prompt, roster: &Roster) -> bool {
-        let starts = !std::mem::replace(&mut self.carried.progress(&ledger.session.state).started, true);
+        let starts = !std::mem::replace(&mut self.carried.progress(ledger.state()).started, true);
         if starts {
             prompt.adopt_tools(ledger);
         }
@@ -160,7 +160,7 @@ impl Turn {
             ledger.then(Step::Ask(Subject::Start(Box::new(start))));
             return true;
         }
-        let is_next = !std::mem::replace(&mut self.carried.progress(&ledger.session.state).before_request, true);
+        let is_next = !std::mem::replace(&mut self.carried.progress(ledger.state()).before_request, true);
         if is_next && roster.has_hooks(ledger, HookPoint::Context, Some(ContextReason::BeforeRequest)) {
             ledger.then(Step::Ask(Subject::BeforeRequest));
             return true;
@@ -216,35 +216,35 @@ impl Turn {
 
     /// Sends this context to the model as the next request of the running turn.
     pub(crate) fn send(&mut self, ledger: &mut Ledger, prompt: &mut Prompt, roster: &Roster, context: &Context) {
-        let Some(turn) = &ledger.session.state.turn else { return };
+        let Some(turn) = &ledger.state().turn else { return };
         // Reports the meter between rounds only: the end of the previous turn has reported it before the first one.
         self.meter_due |= turn.answers > 0;
         let (shown_as, number) = (turn.turn_id.clone(), turn.answers + 1);
         let count = prompt.count(ledger, context);
         let item: EntryId = ledger.new_id();
         let body = ModelRequest {
-            model: ledger.session.state.model.clone(),
+            model: ledger.state().model.clone(),
             envelope: prompt.envelope(ledger, context, count.tokens, count.error_bound_tokens),
             purpose: Purpose::Turn,
         };
         let shown_as = Some((item.clone(), shown_as));
         let withheld = roster.awaits_hooks(ledger, HookPoint::Message);
-        let request = ledger.call_model(body, shown_as, withheld);
+        let request = ledger.call_model(body, shown_as, withheld, false);
         let sent = prompt.sent(ledger, context, count.tokens, number);
-        let (model, guards) = (ledger.session.state.model.clone(), roster.guards(&ledger.session.state));
+        let (model, guards) = (ledger.state().model.clone(), roster.guards(ledger.state()));
         let estimate = prompt.text_estimate(context);
         let asked = Asked { count, estimate, model, withheld, guards, sent };
         self.asking = Some(OpenRequest { request, item, asked: Box::new(asked), stopped_as: None });
-        self.carried.progress(&ledger.session.state).before_request = false;
+        self.carried.progress(ledger.state()).before_request = false;
     }
 }
 
 /// Appends the user's message and starts a turn on it.
 pub(crate) fn start_turn(ledger: &mut Ledger, roster: &mut Roster, caller: Caller, said: Said) {
     let turn_id: TurnId = ledger.new_id();
-    let as_of_seq = ledger.session.state.seq;
+    let as_of_seq = ledger.state().seq;
     let Said { entry_id, parts } = said;
-    let name = ledger.session.state.name.is_empty().then(|| name_from(&parts)).filter(|name| !name.is_empty());
+    let name = ledger.state().name.is_empty().then(|| name_from(&parts)).filter(|name| !name.is_empty());
     let entry = ledger.entry(entry_id, EntryData::message(Message::new(Role::User, parts)));
     let reply = Reply::Accepted(Accepted {
         entry_id: Some(entry.entry_id.clone()),
@@ -258,13 +258,13 @@ pub(crate) fn start_turn(ledger: &mut Ledger, roster: &mut Roster, caller: Calle
         ledger.turn_started(turn_id, vec![caller.id.clone()]),
     ];
     events.extend(name.map(|name| session_updated(|updated| updated.name = Some(name))));
-    ledger.append_work(events, roster.to_keep(&ledger.session.state), vec![caller.mark(reply)]);
+    ledger.append_work(events, roster.hooks_to_keep(ledger.state()), vec![caller.mark(reply)]);
     ledger.then(Step::Proceed);
 }
 
 /// Returns what hooks are asked about at the start of a turn: the last user message since the model's last answer.
 fn start_subject(ledger: &Ledger, prompt: &Prompt) -> Start {
-    let path = ledger.session.tree.path();
+    let path = ledger.path();
     let is_answer = |node: &Arc<Node>| node.message.as_ref().is_some_and(|said| said.role == Role::Assistant);
     let since = path.iter().rposition(is_answer).map_or(0, |at| at + 1);
     let is_users = |node: &&Arc<Node>| node.entry.message().is_some_and(|said| said.role == Role::User);

@@ -25,7 +25,7 @@ impl Turn {
     pub(crate) fn on_fault(&mut self, ledger: &mut Ledger, prompt: &mut Prompt, fault: ModelFault, shown: Vec<Part>) {
         let Some(OpenRequest { item, asked, .. }) = self.asking.take() else { return };
         prompt.request_failed(ledger);
-        let Some(turn) = ledger.session.state.turn.clone() else { return };
+        let Some(turn) = ledger.state().turn.clone() else { return };
         let count = &asked.count;
         self.carried.seen.recall(|| ledger.last_read_tokens());
         let is_kept = keep_shown(ledger, item, &asked, shown, None, fault.code);
@@ -57,7 +57,7 @@ impl Turn {
         asked: &Asked,
         window: u64,
     ) {
-        if asked.model != ledger.session.state.model {
+        if asked.model != ledger.state().model {
             return;
         }
         // The request was refused although by our estimate it fits: it has at least as many tokens as the reported
@@ -74,7 +74,7 @@ impl Turn {
     /// Compares the reported size of a request with earlier ones. Returns true if it can be believed. If the server
     /// seems to leave out what is beyond its window, that window is learnt, and the user and the operator are warned.
     pub(crate) fn check_report(&mut self, ledger: &mut Ledger, asked: &Asked, input_tokens: u64) -> bool {
-        if asked.model != ledger.session.state.model {
+        if asked.model != ledger.state().model {
             return true;
         }
         let read_tokens = match self.carried.seen.reported(asked.estimate, input_tokens) {
@@ -103,9 +103,9 @@ impl Turn {
 
     /// Raises a learnt window that was shown to be too small, or that has held for long.
     pub(crate) fn review_window(&mut self, ledger: &mut Ledger) {
-        let Some(learnt) = ledger.session.state.settings.learned_window_tokens else { return };
+        let Some(learnt) = ledger.state().settings.learned_window_tokens else { return };
         let Some(tokens) = self.carried.seen.reviewed(learnt) else { return };
-        let known = ledger.deployment.windows.tokens(&ledger.session.state.model);
+        let known = ledger.deployment.windows.tokens(&ledger.state().model);
         ledger.learn_window((tokens < known).then_some(tokens));
     }
 }

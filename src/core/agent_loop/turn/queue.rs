@@ -59,7 +59,7 @@ pub(crate) fn enqueue(
     item: QueueItem,
     reply: Reply,
 ) -> Result<(), ErrorBody> {
-    let queue = &ledger.session.state.queue;
+    let queue = &ledger.state().queue;
     let max = ledger.deployment.queue_items_max;
     if queue.len() >= max {
         let message = format!("the queue is full ({max} inputs)");
@@ -74,7 +74,7 @@ pub(crate) fn enqueue(
     }
     let added = QueueItemAdded { position: position as u64, item };
     let events = vec![Event::QueueItemAdded(Box::new(added))];
-    ledger.append_work(events, roster.to_keep(&ledger.session.state), vec![caller.mark(reply)]);
+    ledger.append_work(events, roster.hooks_to_keep(ledger.state()), vec![caller.mark(reply)]);
     Ok(())
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn edit_queue(
     edit: EditQueue,
     is_moving: bool,
 ) -> Result<(), ErrorBody> {
-    let mut items: Vec<&QueueItem> = ledger.session.state.queue.iter().map(Queued::item).collect();
+    let mut items: Vec<&QueueItem> = ledger.state().queue.iter().map(Queued::item).collect();
     let mut events = Vec::new();
     for id in edit.remove.iter().flatten() {
         let at = items.iter().position(|item| item.command_id == *id).ok_or_else(|| not_queued(id, "remove"))?;
@@ -124,14 +124,14 @@ pub(crate) fn edit_queue(
     if !is_moving && items.iter().any(|item| item.after.is_some()) {
         events.push(Event::QueueReleased(QueueReleased { command_id: Some(caller.id.clone()) }));
     }
-    let mark = caller.mark(done(Some(ledger.session.state.seq)));
+    let mark = caller.mark(done(Some(ledger.state().seq)));
     ledger.append(events, vec![mark]);
     Ok(())
 }
 
 /// Refuses input whose sender has not seen the latest messages.
 pub(crate) fn check_leaf(ledger: &Ledger, expected: Option<&EntryId>) -> Result<(), ErrorBody> {
-    let path = ledger.session.tree.path();
+    let path = ledger.path();
     let said_since = match expected {
         None => path,
         Some(expected) => match path.iter().rposition(|node| node.id() == expected) {
@@ -170,13 +170,13 @@ pub(crate) fn delivered(
 /// Delivers steered items with the next request of the running turn.
 pub(crate) fn deliver_steered(ledger: &mut Ledger) {
     let turn_id = ledger.turn_id();
-    let due = ledger.session.state.queue.iter().filter(|item| item.steer && item.after.is_none()).count();
+    let due = ledger.state().queue.iter().filter(|item| item.steer && item.after.is_none()).count();
     deliver(ledger, turn_id, due);
 }
 
 /// Appends queued custom messages outside a turn, up to the first queued input.
 pub(crate) fn deliver_custom(ledger: &mut Ledger) {
-    let ready = ledger.session.state.queue.iter().filter(|item| item.after.is_none());
+    let ready = ledger.state().queue.iter().filter(|item| item.after.is_none());
     let due = ready.take_while(|item| item.custom.is_some()).count();
     deliver(ledger, None, due);
 }
@@ -184,13 +184,13 @@ pub(crate) fn deliver_custom(ledger: &mut Ledger) {
 /// Appends the first `due` items that wait for no move. One append writes the entries and the removals from the
 /// queue, so that no item is in both or in neither.
 fn deliver(ledger: &mut Ledger, turn_id: Option<TurnId>, due: usize) {
-    let ready = ledger.session.state.queue.iter().filter(|item| item.after.is_none());
+    let ready = ledger.state().queue.iter().filter(|item| item.after.is_none());
     let ready: Vec<QueueItem> = ready.take(due).map(|queued| queued.item().clone()).collect();
     if ready.is_empty() {
         return;
     }
     let reason = if turn_id.is_some() { QueueRemovalReason::Steered } else { QueueRemovalReason::Appended };
-    let mut parent = ledger.session.state.leaf.clone();
+    let mut parent = ledger.state().leaf.clone();
     let mut entries = Vec::with_capacity(ready.len());
     for item in ready {
         let entry = delivered(ledger, item, turn_id.clone(), parent);
@@ -204,14 +204,14 @@ fn deliver(ledger: &mut Ledger, turn_id: Option<TurnId>, due: usize) {
 
 /// Starts a turn on the first queued input that waits for no move, if there is one.
 pub(crate) fn start_queued(ledger: &mut Ledger, roster: &mut Roster) {
-    let mut queue = ledger.session.state.queue.iter();
+    let mut queue = ledger.state().queue.iter();
     let Some(first) = queue.find(|item| item.after.is_none()).map(|queued| queued.item().clone()) else { return };
     let turn_id: TurnId = ledger.new_id();
     let command_id = first.command_id.clone();
-    let entry = delivered(ledger, first, Some(turn_id.clone()), ledger.session.state.leaf.clone());
+    let entry = delivered(ledger, first, Some(turn_id.clone()), ledger.state().leaf.clone());
     let removal = removed(QueueRemovalReason::Started, &entry);
     let started = ledger.turn_started(turn_id, vec![command_id]);
     let events = vec![removal, Event::EntryAppended(Box::new(entry)), started];
-    ledger.append_work(events, roster.to_keep(&ledger.session.state), Vec::new());
+    ledger.append_work(events, roster.hooks_to_keep(ledger.state()), Vec::new());
     ledger.then(Step::Proceed);
 }

@@ -27,7 +27,6 @@ impl Turn {
     /// # Errors
     /// `unknown_call`; `too_late`.
     pub(crate) fn on_tool_result(
-        &mut self,
         ledger: &mut Ledger,
         caller: &Caller,
         result: ToolResult,
@@ -37,7 +36,7 @@ impl Turn {
         let ToolResult { call_id, output, is_error } = result;
         let is_error = is_error.unwrap_or(false);
         let sent = result_fingerprint(&output, is_error);
-        let Some(call) = ledger.session.state.pending.iter().find(|call| call.call_id == call_id).cloned() else {
+        let Some(call) = ledger.state().pending.iter().find(|call| call.call_id == call_id).cloned() else {
             return answer_late_result(ledger, caller, &call_id, sent, lookup).map(|()| None);
         };
         if call.place == ToolPlace::Server {
@@ -58,7 +57,7 @@ impl Turn {
 
     /// Takes the answer of a tool that the server ran. An answer to a call that is over is dropped.
     pub(crate) fn on_server_result(&self, ledger: &Ledger, call_id: &CallId, output: Output) -> Option<ToolAnswer> {
-        let call = ledger.session.state.pending.iter().find(|call| call.call_id == *call_id)?;
+        let call = ledger.state().pending.iter().find(|call| call.call_id == *call_id)?;
         let sent = result_fingerprint(&output.text, output.is_error);
         self.is_running(call_id).then(|| ToolAnswer::new(None, call.clone(), sent, output))
     }
@@ -104,7 +103,7 @@ impl Turn {
         let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
         ledger.ended.note(call.call_id.clone(), outcome, Some(sent));
         let (output, cut) = prompt.fitting_output(ledger, output);
-        let mut entry = result_entry(ledger, ledger.session.state.leaf.clone(), call.call_id.clone(), output, is_error);
+        let mut entry = result_entry(ledger, ledger.state().leaf.clone(), call.call_id.clone(), output, is_error);
         entry.entry_id = as_message.unwrap_or(entry.entry_id);
         let more = cut.as_deref().and_then(|cut| prompt.how_to_read_on(&entry.entry_id, cut.from));
         if let EntryData::Message(message) = &mut entry.data {
@@ -119,7 +118,7 @@ impl Turn {
             appended(entry, Some(call.turn_id), caller.as_ref().map(|caller| caller.id.clone())),
             Event::CallResolved(CallResolved::over(call.call_id.clone(), outcome)),
         ];
-        let seq = ledger.session.state.seq;
+        let seq = ledger.state().seq;
         let marks = caller.map(|caller| caller.mark(done(Some(seq)))).into_iter().collect();
         self.has_answer(&call.call_id);
         ledger.append(events, marks);
@@ -129,7 +128,7 @@ impl Turn {
 
     /// Appends this result instead of the answer that the tool gave.
     pub(crate) fn drop_result(&mut self, ledger: &mut Ledger, call: &PendingCall, why: String) {
-        let entry = result_entry(ledger, ledger.session.state.leaf.clone(), call.call_id.clone(), why, true);
+        let entry = result_entry(ledger, ledger.state().leaf.clone(), call.call_id.clone(), why, true);
         let resolved = CallResolved::over(call.call_id.clone(), CallOutcome::Dropped);
         let events = vec![appended(entry, Some(call.turn_id.clone()), None), Event::CallResolved(resolved)];
         self.has_answer(&call.call_id);
@@ -172,7 +171,7 @@ pub(crate) fn late_progress(ledger: &Ledger, call: &CallId, lookup: Option<Looku
 /// Returns how a call ended that has a result on the path and no mark: a fork has the entries of its source only,
 /// and older versions wrote no marks.
 fn ended_on_path(ledger: &Ledger, call: &CallId) -> Option<ended::EndedCall> {
-    let messages = ledger.session.tree.path().iter().rev().filter_map(|node| node.message.as_ref());
+    let messages = ledger.path().iter().rev().filter_map(|node| node.message.as_ref());
     let result = messages.filter_map(|message| ended::result_of(call, message)).next()?;
     Some(ended::EndedCall { outcome: None, result })
 }

@@ -8,7 +8,7 @@ use crate::agent_loop::{
     step::Step,
     subject::answer::Called,
     turn::Turn,
-    turn::approvals::{Verdict, dropped_approvals, verdict},
+    turn::approvals::{Verdict, dropped_approvals, expire_approvals, verdict},
 };
 use crate::tool::{Terms, ToolPlace};
 use reseed_protocol::{
@@ -25,7 +25,7 @@ impl Turn {
     /// Moves the deadline of a call that its client reports to be running. Returns the new one.
     pub(crate) fn on_tool_progress(&mut self, ledger: &Ledger, call: &CallId) -> Option<Timestamp> {
         let is_clients = |known: &PendingCall| known.call_id == *call && known.place == ToolPlace::Client;
-        let is_clients = ledger.session.state.pending.iter().any(is_clients);
+        let is_clients = ledger.state().pending.iter().any(is_clients);
         is_clients.then(|| self.calls.moved(call, ledger.now)).flatten()
     }
 
@@ -40,7 +40,7 @@ impl Turn {
         if !self.awaits_tools {
             return;
         }
-        let expired = self.expire_approvals(ledger);
+        let expired = expire_approvals(ledger);
         let over = self.calls.take_overdue(ledger.now);
         if over.is_empty() && !expired {
             return;
@@ -48,8 +48,8 @@ impl Turn {
         let turn_id = ledger.turn_id();
         for (call_id, limit_ms) in over {
             let output = format!("The tool did not answer within {limit_ms} ms.");
-            let entry = result_entry(ledger, ledger.session.state.leaf.clone(), call_id.clone(), output, true);
-            let call = ledger.session.state.pending.iter().find(|call| call.call_id == call_id).cloned();
+            let entry = result_entry(ledger, ledger.state().leaf.clone(), call_id.clone(), output, true);
+            let call = ledger.state().pending.iter().find(|call| call.call_id == call_id).cloned();
             let resolved = CallResolved::over(call_id, CallOutcome::TimedOut);
             ledger.append(vec![appended(entry, turn_id.clone(), None), Event::CallResolved(resolved)], Vec::new());
             call.into_iter().for_each(|call| withdraw(ledger, call, CallOutcome::TimedOut));
@@ -61,7 +61,7 @@ impl Turn {
     /// Starts the calls that may start now, and goes on with the turn once none is open.
     pub(crate) fn after_results(&mut self, ledger: &mut Ledger) {
         self.start_calls(ledger, true);
-        let state = &ledger.session.state;
+        let state = ledger.state();
         if self.awaits_tools && state.pending.is_empty() && state.approvals.is_empty() {
             ledger.then(Step::Proceed);
         }
@@ -133,7 +133,7 @@ impl Turn {
 
     /// Returns when the next tool call times out, or the next approval expires.
     pub(crate) fn next_deadline(&self, ledger: &Ledger) -> Option<Timestamp> {
-        let approvals = ledger.session.state.approvals.iter().map(|approval| approval.expires_at).min();
+        let approvals = ledger.state().approvals.iter().map(|approval| approval.expires_at).min();
         [self.calls.next_deadline(), approvals].into_iter().flatten().min().filter(|_| self.awaits_tools)
     }
 
@@ -155,11 +155,11 @@ impl Turn {
     /// Ends the calls that are running when the server stops, or were when it did, and lets the turn wait for its
     /// approvals. Does nothing if it waits for none.
     pub(crate) fn park(&mut self, ledger: &mut Ledger) -> bool {
-        if ledger.session.state.approvals.is_empty() {
+        if ledger.state().approvals.is_empty() {
             return false;
         }
         let Some(turn_id) = ledger.turn_id() else { return false };
-        let withdrawn = ledger.session.state.pending.clone();
+        let withdrawn = ledger.state().pending.clone();
         let events = self.interrupted(ledger, &turn_id);
         if !events.is_empty() {
             ledger.append(events, Vec::new());
@@ -180,7 +180,7 @@ impl Turn {
             Event::EntryAppended(appended) => Some(appended.entry.entry_id.clone()),
             _ => None,
         });
-        events.extend(dropped_approvals(ledger, leaf.or_else(|| ledger.session.state.leaf.clone()), turn_id));
+        events.extend(dropped_approvals(ledger, leaf.or_else(|| ledger.state().leaf.clone()), turn_id));
         events
     }
 
@@ -190,8 +190,8 @@ impl Turn {
 
     fn results_for_open(&mut self, ledger: &mut Ledger, turn_id: &TurnId, output: &str) -> Vec<Event> {
         self.calls.clear();
-        let mut leaf = ledger.session.state.leaf.clone();
-        let pending = ledger.session.state.pending.clone();
+        let mut leaf = ledger.state().leaf.clone();
+        let pending = ledger.state().pending.clone();
         let mut events = Vec::with_capacity(2 * pending.len());
         for call in pending {
             let entry = result_entry(ledger, leaf, call.call_id.clone(), output.to_owned(), true);
@@ -210,13 +210,13 @@ fn limit_ms(ledger: &Ledger, terms: &Terms) -> u64 {
 
 /// Has a pending call run.
 fn start_call(ledger: &mut Ledger, call_id: &CallId, place: ToolPlace) {
-    let Some(call) = ledger.session.state.pending.iter().find(|call| call.call_id == *call_id) else { return };
+    let Some(call) = ledger.state().pending.iter().find(|call| call.call_id == *call_id) else { return };
     let call = CallTool {
         place,
         call_id: call.call_id.clone(),
         name: call.name.clone(),
         arguments: call.arguments.clone(),
-        leaf: ledger.session.state.leaf.clone(),
+        leaf: ledger.state().leaf.clone(),
     };
     ledger.push(Effect::CallTool(Box::new(call)));
 }

@@ -24,7 +24,7 @@ impl Compactor {
     /// The reason for the failure; the clients were notified.
     pub(crate) fn commit(&mut self, ledger: &mut Ledger, prompt: &Prompt, ready: Ready) -> Result<(), ErrorBody> {
         let Ready { basis, mut outcome, background, waited_since, merged } = ready;
-        if !still_holds(ledger.session.tree.path(), &basis, &outcome) {
+        if !still_holds(ledger.path(), &basis, &outcome) {
             let message = "what the compaction had read is no longer what the model sees";
             let error = ErrorBody::new(ErrorCode::CompactionVoid, message);
             self.compaction_failed(
@@ -35,7 +35,7 @@ impl Compactor {
             );
             return Err(error);
         }
-        keep_what_came(ledger.session.tree.path(), &basis, &mut outcome);
+        keep_what_came(ledger.path(), &basis, &mut outcome);
         // Counted now: instructions, tools, settings and messages may have changed since the job started.
         let before = prompt.count_now(ledger);
         let entry_id: EntryId = ledger.new_id();
@@ -85,7 +85,7 @@ impl Compactor {
             form,
             generation: ledger.generation + 1,
             duration_ms: basis.duration_ms(ledger.now),
-            paused_ms: self.paused_ms(ledger, waited_since),
+            paused_ms: self.paused_ms(ledger.now, waited_since),
             summary_usage: usage,
             cached_tokens_lost: before.cached_tokens,
             retained,
@@ -155,7 +155,7 @@ impl Planner<'_> {
 
     /// Returns the entry's `tokens_before`.
     fn tokens_before(&self, counted: u64) -> u64 {
-        let remaining = remaining(self.ledger.session.tree.path());
+        let remaining = remaining(self.ledger.path());
         self.ledger.counter().tokens_before(counted, &mut remaining.into_iter().map(|(_, node)| &node.entry))
     }
 }

@@ -36,7 +36,7 @@ use crate::{
     model::{Answer, ModelFault},
 };
 use reseed_protocol::{
-    ErrorBody, ErrorCode, JobId,
+    ErrorBody, ErrorCode, JobId, Timestamp,
     event::{CompactionFailed, CompactionRung, CompactionTrigger, Event, FailedRung},
     reply::Reply,
 };
@@ -54,7 +54,7 @@ impl Compacting<'_> {
         let Some(mut running) = self.compaction.work.take_running() else { return };
         match fault.code {
             ErrorCode::ContextOverflow => {
-                let own = *running.job.model() == *self.ledger.session.state.model;
+                let own = *running.job.model() == *self.ledger.state().model;
                 if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
                     self.ledger.remember_told_window(told);
                 }
@@ -114,7 +114,7 @@ impl Compacting<'_> {
 
     /// Reports the attempt to the circuit breaker and advances the job; continues without it if it fails.
     fn advance_or_continue(&mut self, mut running: Running) {
-        self.compaction.note_tried(self.ledger, &mut running.job);
+        self.compaction.note_tried(self.ledger.now, &mut running.job);
         let advanced = self.advance(running);
         self.continue_if_failed(advanced);
     }
@@ -131,7 +131,7 @@ impl Compacting<'_> {
     /// Continues without the compaction: a waiting turn continues if its request still fits. A request that the
     /// provider refused is not sent again unchanged: its turn fails.
     pub(crate) fn continue_without(&mut self, trigger: CompactionTrigger, error: ErrorBody) {
-        if self.ledger.session.state.turn.is_some() {
+        if self.ledger.state().turn.is_some() {
             if trigger == CompactionTrigger::Overflow {
                 self.ledger.then(Step::fail_turn(overflow_stays(error)));
                 return;
@@ -185,9 +185,9 @@ impl Compacting<'_> {
 
 impl Compactor {
     /// Reports a summary attempt's outcome to the circuit breaker.
-    pub(crate) fn note_tried(&mut self, ledger: &mut Ledger, job: &mut Job) {
+    pub(crate) fn note_tried(&mut self, now: Timestamp, job: &mut Job) {
         match job.tried() {
-            Some(SummaryAttempt::Failed) => self.carried.breaker.failed(ledger.now),
+            Some(SummaryAttempt::Failed) => self.carried.breaker.failed(now),
             Some(SummaryAttempt::Summarised) => self.carried.breaker.summarised(),
             None => {}
         }
@@ -202,7 +202,7 @@ impl Compactor {
             return Advanced::Over;
         }
         // Not tried again before the turn is over.
-        self.gave_up |= ledger.session.state.turn.is_some();
+        self.gave_up |= ledger.state().turn.is_some();
         self.compaction_failed(
             ledger,
             &job.order,
@@ -216,7 +216,7 @@ impl Compactor {
     }
 
     /// Tells the circuit breaker that an automatic compaction gained too little.
-    pub(crate) fn note_futile(&mut self, ledger: &mut Ledger, running: &Running, tokens: u64) {
+    pub(crate) fn note_futile(&mut self, ledger: &Ledger, running: &Running, tokens: u64) {
         if matches!(running.purpose, JobPurpose::Commit { .. })
             && running.job.order.trigger != CompactionTrigger::Manual
         {

@@ -39,7 +39,7 @@ impl Compacting<'_> {
         let read_before = outcome.first_kept.clone().filter(is_seen);
         let last_read = basis.last_read.clone().filter(|_| read_before.is_none());
         let read = read_key(&context, read_before.as_ref(), last_read.as_ref());
-        let Some(read) = read.filter(|_| still_holds(self.ledger.session.tree.path(), &basis, &outcome)) else {
+        let Some(read) = read.filter(|_| still_holds(self.ledger.path(), &basis, &outcome)) else {
             let message = "what the compaction had read is no longer what the model sees";
             let error = ErrorBody::new(ErrorCode::CompactionVoid, message);
             let spent = Spent::of(&basis, self.ledger.now, true, None);
@@ -87,12 +87,7 @@ impl Compacting<'_> {
             Need::Due | Need::Room => self.ledger.window_tokens(),
         };
         let makes_room = after <= self.prompt.manager().compact_at_tokens(window).unwrap_or(window);
-        let permit = self.compaction.carried.breaker.permit(
-            self.ledger.now,
-            before.tokens,
-            self.ledger.session.state.rest_tokens,
-            need != Need::Due,
-        );
+        let permit = self.permit(before.tokens, need != Need::Due);
         let will_do = self.planner().source_beside(&held, before.tokens, after, true).is_none()
             || (need != Need::Due && makes_room)
             || self.compaction.gave_up
@@ -151,7 +146,7 @@ impl Compacting<'_> {
 
     /// Drops the held compaction if what it has read, or the settings that made it, have changed.
     pub(crate) fn check_held(&mut self) {
-        if self.ledger.session.state.held.is_none() || self.ledger.is_over() {
+        if self.ledger.state().held.is_none() || self.ledger.is_over() {
             return;
         }
         let why = match &self.ledger.session.held {
@@ -161,7 +156,7 @@ impl Compacting<'_> {
             }
             Some(held) => {
                 let holds = held.still_reads(&self.ledger.context())
-                    && still_holds(self.ledger.session.tree.path(), &held.basis(), &held.outcome);
+                    && still_holds(self.ledger.path(), &held.basis(), &held.outcome);
                 (!holds).then_some("what it had read is no longer what the model sees")
             }
         };
@@ -172,7 +167,7 @@ impl Compacting<'_> {
 
     /// Drops the held compaction, and the job that builds on it: a turn that waits for that job continues without it.
     pub(crate) fn drop_held(&mut self, error: ErrorBody) {
-        let Some(held) = self.ledger.session.state.held.clone() else { return };
+        let Some(held) = self.ledger.state().held.clone() else { return };
         let ordered = self.compaction.work.take_ready_if(|ready| ready.basis.order.job_id == held.job_id);
         match (ordered, self.ledger.session.held.clone()) {
             (Some(ready), _) => {
@@ -247,7 +242,7 @@ impl Planner<'_> {
     /// Returns the tokens of the next request if the held compaction were committed now.
     fn after_held(&self, held: &Held, before: &RequestCount) -> u64 {
         let (basis, mut outcome) = (held.basis(), held.outcome.clone());
-        keep_what_came(self.ledger.session.tree.path(), &basis, &mut outcome);
+        keep_what_came(self.ledger.path(), &basis, &mut outcome);
         self.would_be(&basis, &outcome, &some_id(), before.tokens).1.tokens
     }
 
@@ -255,7 +250,7 @@ impl Planner<'_> {
     pub(crate) fn with_held(&self) -> Option<SessionTree> {
         let held = self.ledger.session.held.as_ref()?;
         let (basis, mut outcome) = (held.basis(), held.outcome.clone());
-        keep_what_came(self.ledger.session.tree.path(), &basis, &mut outcome);
+        keep_what_came(self.ledger.path(), &basis, &mut outcome);
         let (entry, _) = self.would_be(&basis, &outcome, &some_id(), 0);
         Some(self.with_compaction(entry, &outcome.cleared))
     }
@@ -283,8 +278,7 @@ impl Planner<'_> {
         let summaries = (model, writing, answer_tokens_max);
         let options = (keep_recent_tokens, target, keep_turns, keep_tool_results, summarise, steps);
         let rule = format!("{} {:?}", self.ledger.deployment.cut_rules.name(), self.ledger.deployment.file_tools);
-        let key =
-            fingerprint_of(&(&self.ledger.session.state.model, self.prompt.manager().name(), summaries, options, rule));
+        let key = fingerprint_of(&(&self.ledger.state().model, self.prompt.manager().name(), summaries, options, rule));
         format!("{key:016x}")
     }
 }

@@ -4,8 +4,6 @@ use crate::agent_loop::checks::{check_replaced, check_summary, refused};
 use crate::compaction::machine::work::{JobPurpose, Running, Source};
 use crate::{
     agent_loop::{
-        ledger::Ledger,
-        prompt::Prompt,
         step::Step,
         subject::{Subject, compaction::ProposedCompaction},
     },
@@ -84,20 +82,15 @@ impl Compacting<'_> {
             return None;
         }
         let decision = ProposedCompaction::default();
-        let event = self.compaction.compaction_event(self.ledger, self.prompt, &decision);
+        let event = self.compaction.compaction_event(self.planner(), &decision);
         self.roster.tell(self.ledger, &Subject::Compaction(decision), &event);
         self.compaction.work.take_running()
     }
 }
 
 impl Compactor {
-    pub(crate) fn compaction_event(
-        &self,
-        ledger: &Ledger,
-        prompt: &Prompt,
-        decision: &ProposedCompaction,
-    ) -> HookEvent {
-        let window_tokens = ledger.window_tokens();
+    pub(crate) fn compaction_event(&self, planner: Planner<'_>, decision: &ProposedCompaction) -> HookEvent {
+        let window_tokens = planner.ledger.window_tokens();
         let wishes = &decision.given.wishes;
         let mut preparation = CompactionPreparation {
             job_id: "none".parse().expect("a word is an id"),
@@ -111,22 +104,19 @@ impl Compactor {
             previous_summary: None,
             summary: decision.given.summary.as_ref().map(|(_, summary)| summary.clone()),
             files: reseed_protocol::entry::CompactionDetails::default(),
-            tokens_before: prompt.count_now(ledger).tokens,
+            tokens_before: planner.prompt.count_now(planner.ledger).tokens,
             first_kept_entry_id: None,
             kept_entry_ids: Vec::new(),
             settings: CompactionSettings {
-                strategy: prompt.manager().name().to_owned(),
-                model: wishes
-                    .model
-                    .as_ref()
-                    .map_or_else(|| Planner { ledger, prompt }.summariser().0, |(_, model)| model.clone()),
+                strategy: planner.prompt.manager().name().to_owned(),
+                model: wishes.model.as_ref().map_or_else(|| planner.summariser().0, |(_, model)| model.clone()),
                 window_tokens,
-                reserve_tokens: prompt.manager().reserved_tokens(window_tokens),
-                keep_recent_tokens: prompt.manager().keep_tokens(window_tokens),
-                target_tokens: prompt.manager().target_tokens(window_tokens),
+                reserve_tokens: planner.prompt.manager().reserved_tokens(window_tokens),
+                keep_recent_tokens: planner.prompt.manager().keep_tokens(window_tokens),
+                target_tokens: planner.prompt.manager().target_tokens(window_tokens),
             },
-            branch_entries: ledger.session.tree.path().iter().map(|node| node.entry.clone()).collect(),
-            leaf_id: ledger.session.state.leaf.clone(),
+            branch_entries: planner.ledger.path().iter().map(|node| node.entry.clone()).collect(),
+            leaf_id: planner.ledger.state().leaf.clone(),
         };
         if let Some(running) = self.work.running() {
             let order = &running.job.order;
@@ -145,38 +135,35 @@ impl Compactor {
 
     pub(crate) fn take_decision(
         &self,
-        ledger: &Ledger,
-        prompt: &Prompt,
+        planner: Planner<'_>,
         decision: &mut ProposedCompaction,
         hook: &str,
         answer: HookAnswer,
     ) -> Result<bool, HookFault> {
         if let Some(model) = &answer.model
-            && !ledger.deployment.windows.knows(model)
+            && !planner.ledger.deployment.windows.knows(model)
         {
             let message = "the context window of the model that it names is unknown; set CONTEXT_WINDOW on the server";
             return Err(HookFault::failed(message));
         }
         check_summary(answer.summary.as_deref(), answer.details.as_ref(), answer.instructions.as_deref())?;
-        if let Some(message) = answer.instructions.as_deref().and_then(|text| Planner { ledger, prompt }.too_long(text))
-        {
+        if let Some(message) = answer.instructions.as_deref().and_then(|text| planner.too_long(text)) {
             return Err(HookFault::failed(format!("its {message}")));
         }
         let instructions = answer.instructions.as_ref().or(decision.given.wishes.instructions.as_ref());
         check_replaced(instructions.map(String::as_str), answer.replace_instructions).map_err(refused)?;
         let first_kept = answer.first_kept_entry_id.as_ref().filter(|_| answer.cancel != Some(true));
         let has_summary = answer.summary.is_some() || decision.given.summary.is_some();
-        let cut = first_kept.map(|id| self.cut_at(ledger, id, has_summary)).transpose()?;
+        let cut = first_kept.map(|id| self.cut_at(&planner.ledger.context(), id, has_summary)).transpose()?;
         decision.take(hook, answer, cut)
     }
 
     /// Returns the running compaction's cut whose tail starts with this entry.
-    fn cut_at(&self, ledger: &Ledger, first_kept: &EntryId, has_summary: bool) -> Result<Cut, HookFault> {
+    fn cut_at(&self, context: &Context, first_kept: &EntryId, has_summary: bool) -> Result<Cut, HookFault> {
         if !has_summary {
             return Err(HookFault::failed("its `firstKeptEntryId` needs a `summary` of what comes before that entry"));
         }
-        let context = ledger.context();
-        let structure = Structure::of(&context);
+        let structure = Structure::of(context);
         let known = self.work.running().map_or(0, |running| running.job.messages_read());
         let is_it = |at: usize| context.messages[at].entry_id.as_ref() == Some(first_kept);
         let unit = structure.units.iter().position(|unit| unit.messages.clone().any(is_it));
@@ -192,7 +179,7 @@ impl Compactor {
             let message = format!("`{first_kept}` was appended after the compaction started; it is kept in any case");
             return Err(HookFault::failed(message));
         }
-        cut_from(&context, &structure, at).ok_or_else(|| {
+        cut_from(context, &structure, at).ok_or_else(|| {
             HookFault::failed(format!("too little stands before `{first_kept}` for a summary to take its place"))
         })
     }
@@ -208,7 +195,7 @@ impl Planner<'_> {
         let other = model.map(|(_, model)| model).filter(|model| model != running.job.model());
         // After a restart the model's window may no longer be known.
         if let Some(model) = other.filter(|model| self.ledger.deployment.windows.knows(model)) {
-            let own = model == self.ledger.session.state.model;
+            let own = model == self.ledger.state().model;
             let counter = if own { *self.ledger.counter() } else { self.ledger.deployment.counter(&model) };
             let window_tokens = self.ledger.deployment.windows.tokens(&model);
             let window_tokens = if own { self.prompt.in_estimates(self.ledger.window_tokens()) } else { window_tokens };

@@ -4,10 +4,9 @@ use crate::{
     agent_loop::{
         io::Caller,
         ledger::Ledger,
-        prompt::Prompt,
         records::{done, session_updated},
     },
-    compaction::machine::{Compacting, Compactor, plan::compaction_in},
+    compaction::machine::{Compacting, Compactor, plan::Planner, plan::compaction_in},
 };
 use crate::{
     compaction::structure::Structure,
@@ -34,13 +33,13 @@ impl Compacting<'_> {
         undo: &UndoCompaction,
         lookup: Option<Lookup>,
     ) -> Result<(), ErrorBody> {
-        let found = undo_target(self.ledger.session.tree.path(), undo.entry_id.as_ref())?.clone();
+        let found = undo_target(self.ledger.path(), undo.entry_id.as_ref())?.clone();
         self.void_running("a compaction was undone");
         if let Some(tree) = lookup.and_then(Lookup::path) {
             self.ledger.session.tree = tree;
         }
-        let pins = pins_without(&found, &self.ledger.session.state.pins, self.ledger.session.tree.path());
-        let mark = caller.mark(done(Some(self.ledger.session.state.seq)));
+        let pins = pins_without(&found, &self.ledger.state().pins, self.ledger.path());
+        let mark = caller.mark(done(Some(self.ledger.state().seq)));
         let mut state = (*self.ledger.session.state).clone();
         state.undone.push(found.clone());
         self.ledger.session.tree.mark(&state);
@@ -48,10 +47,10 @@ impl Compacting<'_> {
             entry_id: found,
             command_id: Some(caller.id.clone()),
             generation: self.ledger.generation + 1,
-            context_info: self.compaction.context_info_undone(self.ledger, self.prompt),
+            context_info: self.compaction.context_info_undone(self.planner()),
         };
         let mut events = Vec::new();
-        if pins != self.ledger.session.state.pins {
+        if pins != self.ledger.state().pins {
             events.push(session_updated(|updated| updated.pins = Some(pins)));
         }
         events.push(Event::CompactionUndone(Box::new(undone)));
@@ -64,11 +63,11 @@ impl Compacting<'_> {
 impl Compactor {
     /// Returns how full the window is after the undo: of the next generation, with automatic compaction suspended until
     /// more is said.
-    fn context_info_undone(&self, ledger: &Ledger, prompt: &Prompt) -> ContextInfo {
-        let info = self.context_info(ledger, prompt);
+    fn context_info_undone(&self, planner: Planner<'_>) -> ContextInfo {
+        let info = self.context_info(planner);
         let rest = rest_after_undo(&info);
-        let breaker = self.carried.breaker.state(ledger.now, info.token_count, Some(rest));
-        ContextInfo { generation: ledger.generation + 1, breaker, ..info }
+        let breaker = self.carried.breaker.state(planner.ledger.now, info.token_count, Some(rest));
+        ContextInfo { generation: planner.ledger.generation + 1, breaker, ..info }
     }
 }
 
@@ -81,7 +80,7 @@ pub(crate) fn pin(
 ) -> Result<(), ErrorBody> {
     let id = &command.entry_id;
     // The runtime read this tree to find an entry that is on the path but not visible: see `Lookup`.
-    let under = compaction_in(ledger.session.tree.path()).map(|(id, _)| id.clone()).filter(|_| lookup.is_some());
+    let under = compaction_in(ledger.path()).map(|(id, _)| id.clone()).filter(|_| lookup.is_some());
     let tree = lookup.and_then(Lookup::path);
     let path = tree.as_ref().unwrap_or(&ledger.session.tree).path();
     let node = path.iter().find(|node| node.id() == id);
@@ -93,7 +92,7 @@ pub(crate) fn pin(
         let message = format!("a {} is not something said, so there is nothing to keep", node.entry.type_name());
         return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("entryId"));
     }
-    let mut pins = ledger.session.state.pins.clone();
+    let mut pins = ledger.state().pins.clone();
     let unit = unit_of(path, id);
     // Entries that belong together are pinned through one of them, and unpinned together.
     let before = pins.iter().find(|pin| unit.contains(&pin.entry_id));
@@ -120,7 +119,7 @@ pub(crate) fn pin(
 /// Unpins an entry, and those that belong to it.
 pub(crate) fn unpin(ledger: &mut Ledger, caller: &Caller, command: &PinEntry) -> Result<(), ErrorBody> {
     let id = &command.entry_id;
-    let mut pins = ledger.session.state.pins.clone();
+    let mut pins = ledger.state().pins.clone();
     let Some(found) = pins.iter().find(|pin| pin.entry_id == *id) else {
         let message = format!("entry `{id}` is not pinned");
         return Err(ErrorBody::new(ErrorCode::EntryNotFound, message).with_field("entryId"));

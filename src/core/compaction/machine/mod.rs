@@ -38,11 +38,14 @@ use crate::{
         work::{Ready, Running},
     },
 };
-use crate::{compaction::Order, context::RequestCount};
+use crate::{
+    compaction::{Order, breaker::Permit},
+    context::RequestCount,
+};
 use memory::CompactionMemory;
 use reseed_protocol::{
     CommandId, EntryId, JobId, Timestamp,
-    context::{Breaker, BreakerReason, ContextInfo},
+    context::{BreakerReason, ContextInfo},
 };
 use work::Work;
 
@@ -72,8 +75,13 @@ pub(crate) struct Compacting<'a> {
 }
 
 impl Compacting<'_> {
-    pub(crate) fn planner(&self) -> Planner<'_> {
+    fn planner(&self) -> Planner<'_> {
         Planner { ledger: self.ledger, prompt: self.prompt }
+    }
+
+    /// Returns what the circuit breaker allows for a request of this many tokens.
+    fn permit(&self, tokens: u64, is_needed: bool) -> Permit {
+        self.compaction.carried.breaker.permit(self.ledger.now, tokens, self.ledger.state().rest_tokens, is_needed)
     }
 
     /// Returns true if the session waits for the running job.
@@ -206,26 +214,17 @@ impl Compactor {
         at_work.or(self.work.ready().map(|ready| ready.basis.last_read.as_ref())).is_some_and(is_read)
     }
 
-    /// Returns the state of the circuit breaker for a request of this token count.
-    pub(crate) fn breaker(&self, ledger: &Ledger, tokens: u64) -> Option<Breaker> {
-        self.carried.breaker.state(ledger.now, tokens, ledger.session.state.rest_tokens)
-    }
-
     /// Returns how full the window is, counted over the next request.
-    pub(crate) fn context_info(&self, ledger: &Ledger, prompt: &Prompt) -> ContextInfo {
-        let count = prompt.count_now(ledger);
-        self.context_info_of(ledger, prompt, &count, ledger.window_tokens())
+    pub(crate) fn context_info(&self, planner: Planner<'_>) -> ContextInfo {
+        let count = planner.prompt.count_now(planner.ledger);
+        self.context_info_of(planner, &count, planner.ledger.window_tokens())
     }
 
     /// Returns how full the window is, with this count of the next request.
-    pub(crate) fn context_info_of(
-        &self,
-        ledger: &Ledger,
-        prompt: &Prompt,
-        count: &RequestCount,
-        window: u64,
-    ) -> ContextInfo {
-        prompt.context_info_of(ledger, count, window, self.breaker(ledger, count.tokens))
+    pub(crate) fn context_info_of(&self, planner: Planner<'_>, count: &RequestCount, window: u64) -> ContextInfo {
+        let Planner { ledger, prompt } = planner;
+        let breaker = self.carried.breaker.state(ledger.now, count.tokens, ledger.state().rest_tokens);
+        prompt.context_info_of(ledger, count, window, breaker)
     }
 
     /// Resets the circuit breaker after a change of strategy.

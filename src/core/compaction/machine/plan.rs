@@ -37,8 +37,7 @@ impl Compacting<'_> {
         {
             return;
         }
-        let rest = self.ledger.session.state.rest_tokens;
-        if self.compaction.carried.breaker.permit(self.ledger.now, count.tokens, rest, false) != Permit::Full {
+        if self.permit(count.tokens, false) != Permit::Full {
             return;
         }
         let Some(source) = self.source(is_due) else { return };
@@ -50,7 +49,7 @@ impl Compacting<'_> {
     /// Prepares a compaction while nothing is running, as the user reads or types. Commits the held one if the next
     /// request is already above the trigger.
     pub(crate) fn prepare_idle(&mut self) {
-        if !self.is_idle() || self.ledger.session.state.turn.is_some() {
+        if !self.is_idle() || self.ledger.state().turn.is_some() {
             return;
         }
         if self.prompt.manager().options().background >= 1.0 {
@@ -143,7 +142,7 @@ impl Planner<'_> {
     /// # Errors
     /// `unknown_strategy`.
     fn ordered_strategy(&self, order: &Order) -> Result<Option<Box<dyn ContextManager>>, ErrorBody> {
-        let settings = self.ledger.session.state.settings.strategy_settings.as_ref();
+        let settings = self.ledger.state().settings.strategy_settings.as_ref();
         let make = |name| self.ledger.deployment.strategies.make(name, settings, &self.ledger.strategy_options());
         order.strategy.map(make).transpose()
     }
@@ -208,7 +207,7 @@ impl Planner<'_> {
         delimiter: String,
     ) -> Job {
         let summariser = self.summariser();
-        let base = compaction_in(self.ledger.session.tree.path()).map(|(id, _)| id.clone());
+        let base = compaction_in(self.ledger.path()).map(|(id, _)| id.clone());
         let said = |node: &Arc<Node>| node.entry.shared_message().cloned();
         let originals =
             |id: &EntryId| -> Option<Arc<Message>> { path.iter().find(|node| node.id() == id).and_then(said) };
@@ -234,7 +233,7 @@ impl Planner<'_> {
             counted_by: self.ledger.counter().method(),
             summary_tokens_max: self.summary_tokens_max(),
             answer_tokens_max: summaries.answer_tokens_max,
-            reasons: reasons(self.ledger.session.tree.path(), model),
+            reasons: reasons(self.ledger.path(), model),
             earlier: None,
             details: None,
             file_tools: self.ledger.deployment.file_tools.clone(),
@@ -252,7 +251,7 @@ impl Planner<'_> {
 
     /// Returns the summarising model, its window in estimated tokens, and its counter.
     pub(crate) fn summariser(&self) -> (String, u64, Counter) {
-        let own = &self.ledger.session.state.model;
+        let own = &self.ledger.state().model;
         match self.ledger.deployment.summaries.model.as_ref().filter(|model| *model != own) {
             Some(model) => {
                 let counter = self.ledger.deployment.counter(model);
@@ -276,14 +275,14 @@ impl Planner<'_> {
     /// Returns the conversation's own request, if its model summarises as a continuation of it.
     fn conversation(&self, context: &Context) -> Option<ModelRequest> {
         let summaries = &self.ledger.deployment.summaries;
-        let own = summaries.model.as_ref().is_none_or(|model| *model == self.ledger.session.state.model);
+        let own = summaries.model.as_ref().is_none_or(|model| *model == self.ledger.state().model);
         let rides = match summaries.request {
-            SummaryRequest::Auto => was_cached(self.ledger.session.tree.path(), &self.ledger.session.state.model),
+            SummaryRequest::Auto => was_cached(self.ledger.path(), &self.ledger.state().model),
             SummaryRequest::CachedPrefix => true,
             SummaryRequest::Quoted => false,
         };
         (own && rides).then(|| ModelRequest {
-            model: self.ledger.session.state.model.clone(),
+            model: self.ledger.state().model.clone(),
             envelope: self.prompt.envelope(self.ledger, context, self.prompt.estimate(context), 0),
             purpose: Purpose::Turn,
         })

@@ -93,7 +93,7 @@ impl Compacting<'_> {
             let message = format!("there is no preview `{preview}`, or it has expired");
             return Err(ErrorBody::new(ErrorCode::PreviewNotFound, message).with_field("previewId"));
         };
-        if !still_holds(self.ledger.session.tree.path(), &prepared.basis, &prepared.outcome) {
+        if !still_holds(self.ledger.path(), &prepared.basis, &prepared.outcome) {
             let message = "the history moved on since the preview: what it shows is no longer what the model sees";
             return Err(ErrorBody::new(ErrorCode::HistoryMoved, message).with_field("previewId"));
         }
@@ -157,7 +157,7 @@ impl Compactor {
         merges: bool,
     ) {
         let mut as_of_now = Outcome::clone(&outcome);
-        keep_what_came(ledger.session.tree.path(), &basis, &mut as_of_now);
+        keep_what_came(ledger.path(), &basis, &mut as_of_now);
         let context = ledger.context();
         let before = prompt.count(ledger, &context);
         let entry: EntryId = "preview".parse().expect("a word is an id");
@@ -181,7 +181,7 @@ impl Compactor {
             retained: as_of_now.retained,
             summary_usage: as_of_now.usage,
         };
-        let held = ledger.session.state.held.as_ref().filter(|_| merges);
+        let held = ledger.state().held.as_ref().filter(|_| merges);
         let merges = held.map(|held| held.job_id.clone());
         self.carried.preview = Some(Box::new(Prepared { basis: Box::new(basis), outcome, merges, expires_at }));
         ledger.reply(caller, Reply::CompactionPreview(Box::new(shown)));
@@ -197,7 +197,7 @@ impl Planner<'_> {
 }
 
 fn answer_job(ledger: &mut Ledger, caller: &Caller, job_id: JobId) {
-    let mut reply = done(Some(ledger.session.state.seq));
+    let mut reply = done(Some(ledger.state().seq));
     if let Reply::Ok(done) = &mut reply {
         done.job_id = Some(job_id);
     }

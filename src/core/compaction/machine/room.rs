@@ -2,8 +2,8 @@
 
 use crate::compaction::machine::work::{JobPurpose, Need, Source};
 use crate::{
-    agent_loop::{io::Effect, ledger::Ledger, prompt::Prompt},
-    compaction::machine::{Compacting, Compactor},
+    agent_loop::io::Effect,
+    compaction::machine::{Compacting, Compactor, plan::Planner},
 };
 use crate::{
     compaction::{Order, breaker::Permit, cut::must_stay, structure::Structure},
@@ -18,12 +18,7 @@ impl Compacting<'_> {
         if self.wait_for_running() {
             return true;
         }
-        match self.compaction.carried.breaker.permit(
-            self.ledger.now,
-            count.tokens,
-            self.ledger.session.state.rest_tokens,
-            true,
-        ) {
+        match self.permit(count.tokens, true) {
             Permit::Denied => false,
             permit => {
                 let order = Order::automatic(self.ledger.new_id(), self.prompt.manager().trigger());
@@ -56,7 +51,7 @@ impl Compacting<'_> {
             return true;
         }
         let order = Order::automatic(self.ledger.new_id(), CompactionTrigger::Overflow);
-        let permit = self.compaction.carried.breaker.permit(self.ledger.now, count.tokens, None, true);
+        let permit = self.permit(count.tokens, true);
         let (purpose, source) = (JobPurpose::Commit { background: false }, self.source_now());
         permit != Permit::Denied
             && self.start_job(order, purpose, permit == Permit::Full, source).is_ok()
@@ -86,13 +81,8 @@ impl Compacting<'_> {
 
 impl Compactor {
     /// Returns the error for a request that does not fit: the tokens of each part, and what would help.
-    pub(crate) fn does_not_fit(
-        &self,
-        ledger: &Ledger,
-        prompt: &Prompt,
-        count: &RequestCount,
-        window: u64,
-    ) -> ErrorBody {
+    pub(crate) fn does_not_fit(&self, planner: Planner<'_>, count: &RequestCount, window: u64) -> ErrorBody {
+        let Planner { ledger, prompt } = planner;
         let context = ledger.context();
         let structure = Structure::of(&context);
         let stays = must_stay(&context, &structure);

@@ -43,8 +43,7 @@ impl Compacting<'_> {
             }));
         }
         let mut running = Running { request: RequestId(0), job, purpose, waited_since: None, source, makes_way: false };
-        if !running.is_in_background()
-            && (self.ledger.session.state.turn.is_some() || !self.ledger.session.state.queue.is_empty())
+        if !running.is_in_background() && (self.ledger.state().turn.is_some() || !self.ledger.state().queue.is_empty())
         {
             running.waited_since = Some(self.ledger.now);
         }
@@ -162,8 +161,8 @@ impl Compactor {
     }
 
     /// Returns how long users were paused by a compaction that ends now.
-    pub(crate) fn paused_ms(&mut self, ledger: &Ledger, waited_since: Option<Timestamp>) -> u64 {
-        let waited = waited_since.map_or(0, |since| ledger.now.millis_since(since));
+    pub(crate) fn paused_ms(&mut self, now: Timestamp, waited_since: Option<Timestamp>) -> u64 {
+        let waited = waited_since.map_or(0, |since| now.millis_since(since));
         waited.saturating_add(std::mem::take(&mut self.carried.waited_behind_ms))
     }
 
@@ -175,9 +174,9 @@ impl Compactor {
     }
 
     /// Notes that queued input waits for the running job.
-    pub(crate) fn waits_from_now(&mut self, ledger: &mut Ledger) {
+    pub(crate) fn waits_from(&mut self, now: Timestamp) {
         if let Some(running) = self.work.running_mut().filter(|_| self.awaited) {
-            running.waited_since.get_or_insert(ledger.now);
+            running.waited_since.get_or_insert(now);
         }
     }
 }
@@ -240,5 +239,5 @@ pub(crate) fn ask_for_summary(
         done,
         total,
     }));
-    ledger.call_for_summary(body, makes_way)
+    ledger.call_model(body, None, false, makes_way)
 }
