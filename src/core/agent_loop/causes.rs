@@ -1,5 +1,5 @@
 //! Why a request does not start like the previous one: what happened in between, and which event explains the
-//! difference.
+//! difference. The ledger notes each event as it is appended; the prompt takes them when it sends a request.
 
 use crate::core::{
     context::{area::Area, envelope::BASE_PART, node::Node, patch::StoredPatch, prefix::Divergence},

@@ -1,9 +1,8 @@
 //! The ledger: the session, and what the current input has produced: effects and steps.
 //!
 //! Every machine writes to it. Appending an event changes the session and emits the write in one call, so the two never
-//! differ. It is below the machines, the prompt and the roster, and knows none of them: they follow it. An append that
-//! begins work therefore takes the required hooks with it, and the prompt takes up the path's patches once the step that
-//! has changed them is over.
+//! differ. It is below the machines, the prompt and the roster, and knows none of them. So an append that begins work
+//! is given the required hooks, and the prompt takes up patches of the path once the step that appended them is over.
 
 use crate::agent_loop::io::{Append, CallModel, Caller, Effect, Mark, RequestId};
 use crate::agent_loop::{
@@ -231,8 +230,8 @@ impl Ledger {
         self.push(Effect::Emit(event));
     }
 
-    /// Sends a request to the model; its answer is streamed as `shown_as`, or only shown once complete if `withheld`. One
-    /// that `makes_way` lets users' requests pass.
+    /// Sends a request to the model; its answer is streamed as `shown_as`, or only shown once complete if `withheld`.
+    /// It lets users' requests pass if it `makes_way`.
     pub(crate) fn call_model(
         &mut self,
         body: ModelRequest,

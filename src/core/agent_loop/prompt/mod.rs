@@ -1,17 +1,18 @@
 //! The prompt: the content of the session's next request, its token count, and the strategy that judges it.
 //!
-//! Inputs: the ledger's session, which is counted and compiled, and its settings; the tools that a client offers (`register_tools`, `ToolsOffered`) and those of the
-//! server; a turn's own system prompt; what hooks added to one request; requests that were sent, answered or failed,
-//! with the reported usage; the commands `get_context_info` and `get_context`.
+//! Inputs: the ledger's session, which is compiled and counted, and its settings; the tools that a client offers
+//! (`register_tools`, `ToolsOffered`) and those of the server; a turn's own system prompt; what hooks added to one
+//! request; requests that were sent, answered or failed, with the reported usage; the commands `get_context_info` and
+//! `get_context`.
 //!
 //! Outputs: the context, its envelope, count and receipt, for the machine that asks; the effect that stores a
 //! calibration. It queues no step.
 //!
 //! The prompt is compiled from the instructions, the tools and the path's patches, and counted with the session's own
 //! calibration. Its fields are private to this folder: other machines read it through methods and report what happened
-//! (tools were offered, a hook set the turn's system prompt, a request was sent, answered or failed). It is compiled
-//! again when an append has changed the path's patches, once the step is over ([`Prompt::follow`]); until then, whatever
-//! depends on a context's patches is compiled for that context.
+//! (tools were offered, a hook set the turn's system prompt, a request was sent, answered or failed). When an append has
+//! changed the path's patches, it is compiled again once the step is over ([`Prompt::follow`]); until then, what depends
+//! on a context's patches is compiled for that context.
 //!
 //! - `added`: what hooks added to the last request alone
 //! - `receipts`: what consecutive requests share, and why it is not more
