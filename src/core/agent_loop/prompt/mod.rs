@@ -10,9 +10,9 @@
 //!
 //! The prompt is compiled from the instructions, the tools and the path's patches, and counted with the session's own
 //! calibration. Its fields are private to this folder: other machines read it through methods and report what happened
-//! (tools were offered, a hook set the turn's system prompt, a request was sent, answered or failed). When an append has
-//! changed the path's patches, it is compiled again once the step is over ([`Prompt::follow`]); until then, what depends
-//! on a context's patches is compiled for that context.
+//! (tools were offered, a hook set the turn's system prompt, a request was sent, answered or failed). When an append
+//! has changed the path's patches, it is compiled again once the step is over ([`Prompt::follow`]). Until then, what
+//! depends on a context's patches is compiled for that context.
 //!
 //! - `added`: what hooks added to the last request alone
 //! - `receipts`: what consecutive requests share, and why it is not more
@@ -162,8 +162,8 @@ impl Prompt {
         Compiled::of(&self.parts, self.carried.tools.definitions(), carried, counter)
     }
 
-    /// Recompiles everything sent before the messages, with the session's instructions, unless the turn has its own, and
-    /// the path's patches. Must be called when the instructions change.
+    /// Recompiles everything sent before the messages, with the path's patches and the session's instructions, unless
+    /// the turn has its own. Must be called when the instructions change.
     pub(crate) fn refresh(&mut self, ledger: &Ledger) {
         let own = ledger.state().settings.instructions.as_ref();
         let instructions = own.unwrap_or(&ledger.deployment.instructions);

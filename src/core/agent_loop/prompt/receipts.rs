@@ -26,7 +26,8 @@ impl Receipts {
     }
 
     /// Returns this request's receipt, as if it were sent once the request in flight is answered. `causes` are those
-    /// since the last request was sent; `request` is its number in the turn; `notes` say what could not be applied to it.
+    /// since the last request was sent; `request` is its number in the turn; `notes` say what could not be applied to
+    /// it.
     pub(super) fn of(
         &self,
         outgoing: &PlannedRequest<'_>,
