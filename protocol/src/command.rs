@@ -155,7 +155,7 @@ mod tree;
 
 pub use context::{
     CancelCompaction, ContextFormat, GetContext, PinEntry, PreviewCompaction, SetContextStrategy, StartCompaction,
-    StrategySettings, SummaryKind, UndoCompaction,
+    StrategySettings, SummaryKind, SummaryMode, UndoCompaction,
 };
 pub use input::{Input, InputContent, InputItem, InputPart, UserInput, WhenBusy};
 pub use tool::{Decision, ToolAnnotations, ToolOffer};

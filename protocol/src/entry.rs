@@ -141,6 +141,33 @@ data! {
     }
 }
 
+/// A part of a compaction's summary: what the user said in a stretch of the session, word for word, and what the model
+/// wrote about the rest of it. Later compactions keep it byte for byte until it is merged with others.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub struct SummarySegment {
+    /// Its length within `summary`, in bytes of UTF-8. Segments follow one another without gaps.
+    pub bytes: u64,
+    /// The user's messages in it, oldest first; its text precedes the model's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<SaidByUser>>"))]
+    pub said: Vec<SaidByUser>,
+}
+
+/// A message of the user that a segment quotes word for word. A long one has a note in its middle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[cfg_attr(feature = "codegen", ts(optional_fields))]
+#[serde(rename_all = "camelCase")]
+pub struct SaidByUser {
+    /// Its entry; absent for a constraint that an older version had recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry_id: Option<EntryId>,
+    /// The length of its text, in bytes of UTF-8.
+    pub bytes: u64,
+}
+
 /// A compaction: nothing is deleted; the summary replaces the older entries in what the model sees.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
@@ -149,6 +176,11 @@ data! {
 pub struct Compaction {
     /// The summary, as the model will read it; empty if nothing was summarised.
     pub summary: String,
+    /// The parts of the summary, oldest first; absent if it is one text that is rewritten as a whole, if a hook made
+    /// it, and in older entries.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<SummarySegment>>"))]
+    pub segments: Vec<SummarySegment>,
     /// The first entry kept verbatim; absent if none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_kept_entry_id: Option<EntryId>,
@@ -182,7 +214,8 @@ pub struct Compaction {
     /// The form of the summary; absent if none was made, if a hook made it, and in older entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<SummaryForm>,
-    /// The user's constraints, verbatim, carried from one compaction to the next; absent in older entries.
+    /// The user's constraints, verbatim, as older versions recognised them. They are still sent; new ones are not
+    /// looked for, because the user's messages are kept as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
     pub constraints: Vec<String>,
@@ -193,6 +226,11 @@ pub struct Compaction {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
     pub hook_details: Option<Value>,
+    /// Characters of tool results, arguments and reasoning that no summary request contained: the conversation did not
+    /// fit one request.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[cfg_attr(feature = "codegen", ts(as = "Option<u64>"))]
+    pub left_out: u64,
     /// The fallback step that succeeded; absent in older histories and in those made elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rung: Option<CompactionRung>,
@@ -200,7 +238,7 @@ pub struct Compaction {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedRung>>"))]
     pub failed_rungs: Vec<FailedRung>,
-    /// The retention of exact facts by the summary.
+    /// The retention of exact facts by the summary, in entries of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retained: Option<Retained>,
     /// The usage of the summary requests together.
@@ -363,4 +401,10 @@ impl Entry {
             EntryData::Foreign(_) => "foreign",
         }
     }
+}
+
+/// Returns true for a count that need not be written.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

@@ -519,10 +519,20 @@ export interface StrategySettings {
   steps?: Array<string>;
   /** The kind of conversation, which determines what a summary must keep. */
   summaryKind?: SummaryKind;
+  /**
+   * The fraction of a compaction's target in which the user's own messages are kept word for word, newest
+   * first; 0 to 0.8.
+   */
+  userShare?: number;
+  /** What a compaction does with earlier summaries. */
+  summaryMode?: SummaryMode;
 }
 
 /** The kind of conversation, which determines what its summary must keep. */
 export type SummaryKind = "auto" | "chat" | "code" | "debugging" | "research";
+
+/** What a compaction does with the summaries of earlier ones. */
+export type SummaryMode = "segments" | "rewrite";
 
 /** Payload of `set_model`. */
 export interface SetModel {

@@ -34,6 +34,11 @@ export type Entry = {
 export interface Compaction {
   /** The summary, as the model will read it; empty if nothing was summarised. */
   summary: string;
+  /**
+   * The parts of the summary, oldest first; absent if it is one text that is rewritten as a whole, if a hook made it,
+   * and in older entries.
+   */
+  segments?: Array<SummarySegment>;
   /** The first entry kept verbatim; absent if none is. */
   firstKeptEntryId?: EntryId;
   /** Older entries kept verbatim, placed between the summary and the first kept entry. */
@@ -57,17 +62,25 @@ export interface Compaction {
   carriedPatch?: Array<PatchOp>;
   /** The form of the summary; absent if none was made, if a hook made it, and in older entries. */
   form?: SummaryForm;
-  /** The user's constraints, verbatim, carried from one compaction to the next; absent in older entries. */
+  /**
+   * The user's constraints, verbatim, as older versions recognised them. They are still sent; new ones are not
+   * looked for, because the user's messages are kept as they are.
+   */
   constraints?: Array<string>;
   /** The hook that provided the summary, or named the model that made it. */
   hook?: string;
   /** Data that the hook stores with it. */
   hookDetails?: unknown;
+  /**
+   * Characters of tool results, arguments and reasoning that no summary request contained: the conversation did not
+   * fit one request.
+   */
+  leftOut?: number;
   /** The fallback step that succeeded; absent in older histories and in those made elsewhere. */
   rung?: CompactionRung;
   /** The steps before it that failed or saved too little. */
   failedRungs?: Array<FailedRung>;
-  /** The retention of exact facts by the summary. */
+  /** The retention of exact facts by the summary, in entries of older versions. */
   retained?: Retained;
   /** The usage of the summary requests together. */
   summaryUsage?: Usage;
@@ -76,6 +89,25 @@ export interface Compaction {
    * them.
    */
   historyTools?: boolean;
+}
+
+/**
+ * A part of a compaction's summary: what the user said in a stretch of the session, word for word, and what the model
+ * wrote about the rest of it. Later compactions keep it byte for byte until it is merged with others.
+ */
+export interface SummarySegment {
+  /** Its length within `summary`, in bytes of UTF-8. Segments follow one another without gaps. */
+  bytes: number;
+  /** The user's messages in it, oldest first; its text precedes the model's. */
+  said?: Array<SaidByUser> | null;
+}
+
+/** A message of the user that a segment quotes word for word. A long one has a note in its middle. */
+export interface SaidByUser {
+  /** Its entry; absent for a constraint that an older version had recorded. */
+  entryId?: EntryId;
+  /** The length of its text, in bytes of UTF-8. */
+  bytes: number;
 }
 
 /** Files used by the summarised part. */

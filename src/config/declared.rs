@@ -20,7 +20,10 @@ use crate::core::{
     prices::Prices,
 };
 use ipnet::IpNet;
-use reseed_protocol::{command::SummaryKind, entry::SummaryForm};
+use reseed_protocol::{
+    command::{SummaryKind, SummaryMode},
+    entry::SummaryForm,
+};
 use secrecy::SecretString;
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
@@ -94,6 +97,8 @@ settings! {
         context_background: f64 = "0.85", rules::share();
         /// The share of a request that a compaction must save.
         context_min_gain: f64 = "0.05", rules::share_upto(0.9);
+        /// The share of a compaction's target in which the user's own messages are kept word for word, newest first.
+        context_user_share: f64 = "0.5", rules::share_upto(0.8);
         /// Turns that `sliding_window` keeps verbatim.
         context_keep_turns: u64 = "8", rules::whole("turns", 1..=WINDOW_TOKENS_MAX);
         /// The number of newest tool results that are never cleared.
@@ -124,13 +129,17 @@ settings! {
         /// appends the instruction to the request that the conversation would send, so that the provider's cache is
         /// used; `auto` uses the latter if the session's own model summarises and its provider has been seen to cache.
         summary_request: SummaryRequest = "auto", rules::choice();
-        /// The form of summaries: `sections` under fixed headings, `free` as plain text. A summary in another form is
-        /// accepted after the model was asked once for the missing sections.
+        /// The form that is asked for: `sections` under fixed headings, `free` as plain text. A summary in another form
+        /// is accepted.
         summary_form: SummaryForm = "sections", rules::choice();
+        /// What a compaction does with earlier summaries: `segments` keeps them as they are and adds one for what newly
+        /// leaves the context, so that the provider's cache holds, and merges the oldest when all together exceed a
+        /// fifth of the target; `rewrite` brings one summary up to date.
+        summary_mode: SummaryMode = "segments", rules::choice();
         /// The kind of conversation, which decides what a summary must keep: `code` keeps files, symbols, signatures
         /// and decisions; `debugging` keeps symptoms, rejected hypotheses, reproduction steps and exact errors;
-        /// `research` keeps sources, claims and open questions; `chat` keeps people and what they say. `auto` detects
-        /// it from tools, files, code and errors.
+        /// `research` keeps sources, claims and open questions; `chat` keeps people and what they say. `auto` goes by
+        /// plain signs: tools and blocks of code.
         summary_kind: SummaryKind = "auto", rules::choice();
         /// A text file that replaces the server's own prompt for summaries, including the form that it asks for; a
         /// client's instructions for a summary are appended to it. At most 16 KiB, and at most a quarter of the window

@@ -5,7 +5,10 @@ use super::{
     scopes::{Scope, Scopes},
 };
 use crate::core::{agent_loop::OfferHistory, compaction::SummaryRequest};
-use reseed_protocol::{command::SummaryKind, entry::SummaryForm};
+use reseed_protocol::{
+    command::{SummaryKind, SummaryMode},
+    entry::SummaryForm,
+};
 use secrecy::SecretString;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -42,6 +45,7 @@ choices! {
         Debugging = "debugging",
         Research = "research",
     }
+    SummaryMode { Segments = "segments", Rewrite = "rewrite", }
     SummaryForm { Sections = "sections", Free = "free", }
     ContextEstimator { Own = "own", Pi = "pi", }
     ContextCutRule { Own = "own", Pi = "pi", }

@@ -134,10 +134,6 @@ pub(crate) fn compaction_committed(event: &ContextCompacted) {
     }
     COMPACTION_TOKENS_SAVED_TOTAL.counter([]).increment(saved);
     COMPACTION_CACHED_TOKENS_LOST_TOTAL.counter([]).increment(event.cached_tokens_lost);
-    if let Some(retained) = event.retained {
-        COMPACTION_FACTS_CHECKED_TOTAL.counter([]).increment(retained.checked);
-        COMPACTION_FACTS_RESTORED_TOTAL.counter([]).increment(retained.restored);
-    }
 }
 
 /// Records a compaction that was not committed. The summary of an abandoned branch is not a compaction: it has no
@@ -217,7 +213,7 @@ impl Drop for OpenBreaker {
 #[cfg(test)]
 pub(super) mod tests {
     use super::{super::tests::rendered, *};
-    use reseed_protocol::{ErrorBody, Usage, UsageSource, event::Retained};
+    use reseed_protocol::{ErrorBody, Usage, UsageSource};
     use serde_json::{Value, json};
 
     /// Returns a compaction from 1,000 tokens to 400, with `change` applied.
@@ -317,15 +313,12 @@ pub(super) mod tests {
                     ]);
                     event.paused_ms = 250;
                     event.cached_tokens_lost = 900;
-                    event.retained = Some(Retained { checked: 12, restored: 3 });
                 }));
             },
             &[
                 r#"compaction_cached_tokens_lost_total 900"#,
                 r#"compaction_duration_seconds_count{mode="background"} 1"#,
                 r#"compaction_duration_seconds_sum{mode="background"} 0.7"#,
-                r#"compaction_facts_checked_total 12"#,
-                r#"compaction_facts_restored_total 3"#,
                 r#"compaction_paused_seconds_count 1"#,
                 r#"compaction_paused_seconds_sum 0.25"#,
                 r#"compaction_reduction_ratio_count 1"#,

@@ -206,10 +206,6 @@ metrics! {
         "Compaction previews, `shown` and later `applied`.";
     COMPACTIONS_UNDONE_TOTAL = Kind::Counter, "reseed_compactions_undone_total" [], Count,
         "Compactions undone.";
-    COMPACTION_FACTS_CHECKED_TOTAL = Kind::Counter, "reseed_compaction_facts_checked_total" [], Count,
-        "Exact facts (paths, addresses, numbers, names, open tasks) checked for in summaries.";
-    COMPACTION_FACTS_RESTORED_TOTAL = Kind::Counter, "reseed_compaction_facts_restored_total" [], Count,
-        "Of these, facts that a summary had lost and that were restored verbatim.";
     BREAKERS_OPEN = Kind::Gauge, "reseed_breakers_open" ["reason"], Count,
         "Sessions in memory whose circuit breaker for automatic compaction is open, by reason.";
     BREAKERS_OPENED_TOTAL = Kind::Counter, "reseed_breakers_opened_total" ["reason"], Count,

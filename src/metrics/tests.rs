@@ -3,7 +3,7 @@
 use super::*;
 use reseed_protocol::{
     context::BreakerReason,
-    event::{CompactionRung, FailedRung, Retained},
+    event::{CompactionRung, FailedRung},
     hook::HookPoint,
     receipt::PrefixBreak,
 };
@@ -50,7 +50,6 @@ pub(super) fn record_all() {
     request_shared(&Receipt { prefix_tokens: 60, broke: Some(broke), ..Receipt::default() });
     request_shared(&Receipt { prefix_tokens: 100, ..Receipt::default() });
     compaction::compaction_committed(&compaction::tests::committed(|event| {
-        event.retained = Some(Retained { checked: 2, restored: 1 });
         event.failed_rungs = vec![FailedRung { rung: CompactionRung::ModelSummary, reason: "timeout".into() }];
     }));
     compaction::compaction_prepared();

@@ -32,6 +32,10 @@ impl CutRules for Pi {
         "Pi"
     }
 
+    fn keeps_words(&self) -> bool {
+        false
+    }
+
     fn steps(&self, ordered: &Ordered<'_>) -> Vec<FallbackStep> {
         let keep_tokens = ordered.calibration.in_estimates(ordered.manager.keep_tokens(ordered.window_tokens));
         let line = |node: &Arc<Node>| {

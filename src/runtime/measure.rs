@@ -245,7 +245,6 @@ impl Measure {
         if was_shown && event.trigger == CompactionTrigger::Manual {
             compaction::preview_applied();
         }
-        let retained = event.retained.unwrap_or_default();
         let (input, cached, output) = event
             .summary_usage
             .as_ref()
@@ -263,8 +262,6 @@ impl Measure {
             millis = event.duration_ms,
             paused_millis = event.paused_ms,
             failed = steps(&event.failed_rungs),
-            checked = retained.checked,
-            restored = retained.restored,
             summary_input = input,
             summary_cached = cached,
             summary_output = output,

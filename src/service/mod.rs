@@ -17,7 +17,7 @@ use self::tools::ServerTools;
 use crate::{
     clock::SystemClock,
     config::{ProviderKind, Settings},
-    core::{agent_loop::Deployment, compaction::summary, context::counter::Counter, session::IdSource},
+    core::{agent_loop::Deployment, context::counter::Counter, session::IdSource},
     hooks::{Hook, Hooks},
     metrics,
     provider::Provider,
@@ -177,10 +177,7 @@ pub async fn start_with_extensions(
     let counter = Counter::for_model(&deployment.model);
     // Loading a tokenizer takes a moment, and so do the tables of the first compaction: in the background, not in a
     // turn.
-    tokio::task::spawn_blocking(move || {
-        counter.warm();
-        summary::warm();
-    });
+    tokio::task::spawn_blocking(move || counter.warm());
     let limits = &settings.limits;
     let cluster = join(settings, store.clone(), settings.node.node_address.clone()).await?;
     let registry = Registry::new(RegistryOptions {

@@ -211,11 +211,13 @@ pub(crate) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
             target: context.context_target,
             background: context.context_background,
             min_gain: context.context_min_gain,
+            user_share: context.context_user_share,
             keep_turns: context.context_keep_turns,
             keep_tool_results: context.context_keep_tool_results,
             summarise: context.context_importance_summarise,
             steps: context.context_pipeline.clone(),
             summary_kind: summaries.summary_kind,
+            summary_mode: summaries.summary_mode,
         },
         summaries: Summaries {
             model: summaries.summary_model.clone(),

@@ -65,8 +65,6 @@ test("a summary is shown without its marks and what introduces it", () => {
 test("how a compaction went, in words", () => {
   assert.deepEqual(toldFacts({ rung: "clear_tool_results" }), ["How: old tool results were cut to their beginning"]);
   assert.equal(failedText({ rung: "model_summary", reason: "upstream_overloaded" }), "a summary by the model (upstream_overloaded)");
-  const retained = (checked, restored) => toldFacts({ rung: "extract", retained: { checked, restored } })[1];
-  assert.deepEqual([retained(0, 0), retained(5, 0), retained(5, 2)], [undefined, "Exact facts looked after: 5, none was lost", "Exact facts looked after: 5, 2 put back word for word"]);
   assert.deepEqual([changeText(100, 25), changeText(100, 130), changeText(0, 5), changeText(5, undefined)], [" (−75 %)", " (+30 %)", "", ""]);
   const rest = (breaker) => breakerText({ failures: 3, message: "as it is", ...breaker }, () => "14:05");
   assert.deepEqual([rest({ reason: "failures", retryAt: "2026-01-01T00:00:00Z" }), rest({ reason: "no_gain" }), rest({ reason: "something_new" })], [

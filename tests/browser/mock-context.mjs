@@ -18,7 +18,7 @@ function courseOf(instructions = "") {
   if (/\bextract\b/.test(instructions)) {
     return { rung: "extract", failedRungs: [{ rung: "model_summary", reason: "truncated" }, { rung: "chunked_summary", reason: "empty" }], retained: { checked: 12, restored: 3 }, summaryUsage: usage };
   }
-  return { rung: "model_summary", retained: { checked: 4, restored: 0 }, summaryUsage: usage };
+  return { rung: "model_summary", summaryUsage: usage };
 }
 
 function markdownOf({ system, messages, meta }) {
@@ -71,14 +71,14 @@ export const contextCommands = {
     }
     world.previewing = null;
     if (/\brefuse\b/.test(instructions ?? "")) return refuse("upstream_error", "the model's server did not answer");
-    const { rung, failedRungs, retained, summaryUsage } = courseOf(instructions);
+    const { rung, failedRungs, summaryUsage } = courseOf(instructions);
     const asked = [instructions, strategy, rebuild && "anew"].filter(Boolean).join(", ");
     const outcome = world.outcome(`${SUMMARY}\n\nAsked for: ${asked || "nothing"}. <img src=x onerror="window.hacked = 1">`, rung);
     const expiresAt = new Date(Date.now() + (/\bsoon\b/.test(instructions ?? "") ? 1500 : 600_000));
     world.preview = { jobId, outcome, expiresAt, base: world.inEffect()?.entryId, last: world.leafId };
     reply("compaction_preview", {
       previewId: jobId, expiresAt: expiresAt.toISOString(), ...world.shown(outcome),
-      ...(failedRungs ? { failedRungs } : {}), ...(retained ? { retained } : {}), ...(summaryUsage ? { summaryUsage } : {}),
+      ...(failedRungs ? { failedRungs } : {}), ...(summaryUsage ? { summaryUsage } : {}),
     });
   },
 

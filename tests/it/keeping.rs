@@ -24,7 +24,9 @@ struct Talk {
     session: String,
 }
 
-const SETTINGS: &[(&str, &str)] = &[("CONTEXT_STRATEGY", "manual"), ("CONTEXT_WINDOW", "8000")];
+/// Without the user's own words a compaction of this short conversation saves most of what it replaces.
+const SETTINGS: &[(&str, &str)] =
+    &[("CONTEXT_STRATEGY", "manual"), ("CONTEXT_WINDOW", "8000"), ("CONTEXT_USER_SHARE", "0")];
 
 async fn serve(model: &Scripted, folder: &tempfile::TempDir) -> Server {
     let store = SqliteStore::open(&folder.path().join("reseed.db")).unwrap();

@@ -44,7 +44,6 @@ mod relay;
 mod reload;
 #[cfg(feature = "postgres")]
 mod restored;
-mod retention;
 mod safety;
 mod schema;
 mod searching;

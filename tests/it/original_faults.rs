@@ -19,7 +19,9 @@ const BOTH: [(&str, Dialect); 2] = [("chat", Dialect::V1), ("responses", Dialect
 /// Starts a server with a window of 2,000 tokens on a scripted model.
 async fn asking(api: &str, script: impl FnMut(&Asked) -> Reply + Send + 'static) -> (Upstream, Server) {
     let upstream = Upstream::start(script).await;
-    let server = Server::facing(&upstream.base_url(), &[("OPENAI_API", api)]).await;
+    // Without the user's own words a compaction in this small window saves most of what it replaces.
+    let settings = [("OPENAI_API", api), ("CONTEXT_USER_SHARE", "0")];
+    let server = Server::facing(&upstream.base_url(), &settings).await;
     (upstream, server)
 }
 

@@ -17,8 +17,10 @@ use reseed::store::sqlite::SqliteStore;
 use serde_json::{Value, json};
 use std::{path::Path, sync::Arc};
 
-const SETTINGS: [(&str, &str); 5] = [
+const SETTINGS: [(&str, &str); 6] = [
     ("MODEL", "first"),
+    // Without the user's own words a compaction of this short conversation saves most of what it replaces.
+    ("CONTEXT_USER_SHARE", "0"),
     ("OPENAI_API", "chat"),
     // Far above what the servers take, so that they must refuse.
     ("CONTEXT_WINDOW", "32000"),

@@ -7,7 +7,7 @@ mod riding;
 
 use reseed::core::compaction::{
     serialize,
-    summary::{self, Form, InPlaceParts, PromptParts, RepairBounds},
+    summary::{self, Form, InPlaceParts, PromptParts},
 };
 use reseed::core::context::seed;
 use reseed_protocol::{CallId, Message, Part, Role, command::SummaryKind};
@@ -74,6 +74,7 @@ fn request(history: &Poisoned) -> String {
         split_turn: false,
         delimiter: MARK,
         words_max: 300,
+        keeps_words: true,
     })
 }
 
@@ -192,11 +193,6 @@ fn none_escapes_its_quotation() {
             _ => "[User",
         };
         assert_eq!(heads, ["[User", head, "[User"], "{name}: {}", quoted[1].1);
-        let sections = ["## goal", "## critical context", "## next steps", "**key decisions", "## restored facts"];
-        for line in as_deceived(&quoted[1].1).lines() {
-            let bare = line.trim_start_matches([' ', '>']);
-            assert!(!sections.iter().any(|section| bare.starts_with(section)), "{name}: {line}");
-        }
     }
 }
 
@@ -251,6 +247,7 @@ fn none_changes_what_is_asked_in_place() {
             kind: SummaryKind::Chat,
             split_turn: false,
             words_max: 300,
+            keeps_words: true,
         });
         let read = summary::read_in_place(&asked).unwrap();
         assert_eq!((read.kept_messages, read.words_max, read.instructions), (3, Some(300), None), "{}", history.name);
@@ -263,34 +260,17 @@ fn none_changes_what_is_asked_in_place() {
 }
 
 #[test]
-fn a_summary_that_repeats_them_has_no_sections_of_theirs() {
+fn a_summary_that_repeats_them_stays_a_record() {
     for history in histories().into_iter().filter(|history| history.place != "summary") {
         // A model that copies the conversation as one point.
         let (messages, _) = messages(&history);
         let quoted = serialize::blocks(&messages[1]).concat();
         let (_, shown) = quoted.split_once("]: ").unwrap();
-        let copied = format!(
-            "## Goal\n- boat\n## Constraints & Preferences\n- none\n## Progress\n- none\n## Key Decisions\n- none\n## Next \
-             Steps\n- none\n## Critical Context\n- It said: {shown}"
-        );
-        let checked = summary::check(&copied).unwrap();
-        let sections = summary::Sections::parse(&checked);
-        assert_eq!(sections.lines(summary::Slot::Goal), ["- boat"], "{}: {checked}", history.name);
-        assert_eq!(sections.lines(summary::Slot::Restored), <[String; 0]>::default(), "{}: {checked}", history.name);
-        // Nor do messages that are kept verbatim.
-        let messages: Vec<&Message> = messages.iter().collect();
-        let count = |text: &str| text.len() as u64 / 4;
-        let repaired = summary::repair(
-            &checked,
-            &messages,
-            None,
-            SummaryKind::Chat,
-            RepairBounds { tokens_max: 500, count: &count },
-        );
-        let again = summary::Sections::parse(&repaired.text);
-        assert_eq!(again.lines(summary::Slot::Goal), ["- boat"], "{}: {}", history.name, repaired.text);
+        let copied = format!("## Goal\n- boat\n## Critical Context\n- It said: {shown}");
+        let checked = summary::check(&copied, MARK, &[]).unwrap();
+        assert!(checked.starts_with("## Goal\n- boat"), "{}: {checked}", history.name);
         assert_harmless(
-            seed::seed_text(&repaired.text).split_once(RECORD_BEGINS).unwrap().1.strip_suffix(RECORD_ENDS).unwrap(),
+            seed::seed_text(&checked).split_once(RECORD_BEGINS).unwrap().1.strip_suffix(RECORD_ENDS).unwrap(),
             &history.name,
         );
     }

@@ -106,7 +106,7 @@ async fn each_strategy_is_chosen_live_and_keeps_the_conversation_going() {
             assert!(rungs.contains(&compacted["rung"].as_str().unwrap()), "{strategy}: {compacted}");
         }
         assert!(rungs != dropped || summaries(&model.requests()) == 0, "{strategy} asked the model");
-        let last = text_of(model.requests().last().unwrap());
+        let last = text_of(model.requests().iter().rfind(|asked| asked.purpose == Purpose::Turn).unwrap());
         assert!(last.contains(&question), "{strategy}: the last question is not word for word in {last}");
     }
 }
@@ -143,7 +143,7 @@ async fn a_program_adds_a_strategy_of_its_own() {
 /// A setting: its name on the wire, its variable, and a value to try.
 type Row = (&'static str, &'static str, &'static str);
 
-const ROWS: [Row; 11] = [
+const ROWS: [Row; 13] = [
     ("threshold", "CONTEXT_COMPACTION_THRESHOLD", "0.7"),
     ("reserveTokens", "CONTEXT_RESERVE_TOKENS", "300"),
     ("keepRecentTokens", "CONTEXT_KEEP_RECENT_TOKENS", "700"),
@@ -154,6 +154,8 @@ const ROWS: [Row; 11] = [
     ("keepToolResults", "CONTEXT_KEEP_TOOL_RESULTS", "7"),
     ("summarise", "CONTEXT_IMPORTANCE_SUMMARISE", "false"),
     ("steps", "CONTEXT_PIPELINE", "importance,truncate"),
+    ("userShare", "CONTEXT_USER_SHARE", "0.2"),
+    ("summaryMode", "SUMMARY_MODE", "rewrite"),
     ("summaryKind", "SUMMARY_KIND", "code"),
 ];
 
@@ -335,6 +337,8 @@ fn a_variable_and_its_name_on_the_wire_set_the_same() {
         summarise: _,
         steps: _,
         summary_kind: _,
+        user_share: _,
+        summary_mode: _,
     } = settings;
     assert_eq!(told, Value::Object(all), "a setting has no row");
 }

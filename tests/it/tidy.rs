@@ -38,6 +38,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "server",
         ],
     ),
+    ("replay", &["core", "pi", "config", "provider", "store", "tools", "runtime"]),
     (
         "cli",
         &[
@@ -55,6 +56,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "runtime",
             "server",
             "service",
+            "replay",
         ],
     ),
 ];

@@ -4,7 +4,7 @@
 #
 #     tests/soak/full.sh              everything
 #     tests/soak/full.sh core sim     only these; all are: core sim cluster disk kill kill_nodes lossy cuts client
-#                                     retention asyncapi docs image
+#                                     asyncapi docs image
 #
 # One line a step with its time; a step that fails prints its end, with the seed that repeats it.
 set -uo pipefail
@@ -23,13 +23,12 @@ declare -A steps=(
     [lossy]='LOST=10000 cargo test --locked --test it surviving::lossy'
     [cuts]='CUTS=all cargo test --locked --test it surviving::cuts'
     [client]='CUTS=10000 tests/client/run'
-    [retention]='cargo test --locked --test it retention:: -- --ignored'
     [asyncapi]='npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$logs/npm" @asyncapi/parser@3.6.3 &&
         NODE_PATH=$logs/npm/node_modules node tests/clients/asyncapi.mjs'
     [docs]='RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps'
     [image]='docker/build.sh "$logs/image" dist && "$logs/image/reseed" --version'
 )
-order=(core sim cluster disk kill kill_nodes lossy cuts client retention asyncapi docs image)
+order=(core sim cluster disk kill kill_nodes lossy cuts client asyncapi docs image)
 
 failed=0
 for name in "${@:-${order[@]}}"; do

@@ -157,7 +157,32 @@ payloads! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", schemars(title = "What summaries keep first, by the kind of chat"))]
         summary_kind: Option<SummaryKind>,
+        /// The fraction of a compaction's target in which the user's own messages are kept word for word, newest
+        /// first; 0 to 0.8.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(
+            feature = "codegen",
+            schemars(title = "Keep what the user said, share of the target", range(min = 0.0, max = 0.8))
+        )]
+        user_share: Option<f64>,
+        /// What a compaction does with earlier summaries.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "codegen", schemars(title = "What becomes of earlier summaries"))]
+        summary_mode: Option<SummaryMode>,
     }
+}
+
+/// What a compaction does with the summaries of earlier ones.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum SummaryMode {
+    /// Keeps them as they are and adds a segment for what newly leaves the context. The oldest segments are merged when
+    /// all of them together exceed their share.
+    #[default]
+    Segments,
+    /// Brings one summary up to date.
+    Rewrite,
 }
 
 /// The kind of conversation, which determines what its summary must keep.
@@ -165,7 +190,7 @@ payloads! {
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum SummaryKind {
-    /// Detected from tools, files, code and errors, for each summary.
+    /// Decided for each summary by plain signs: tools and blocks of code.
     #[default]
     Auto,
     /// People and what they say.

@@ -7,7 +7,7 @@ use super::{
 use crate::cli::terminal::clean;
 use reseed_protocol::{
     command::{Command, PinEntry, PreviewCompaction, SetContextStrategy, StartCompaction, UndoCompaction},
-    event::{FailedRung, Retained},
+    event::FailedRung,
     reply::{CompactionPreview, Pin, Stretch},
 };
 
@@ -65,7 +65,7 @@ impl Screen {
         if !preview.cleared_entry_ids.is_empty() {
             told.push(format!("{} tool results cleared", preview.cleared_entry_ids.len()));
         }
-        told.extend(how(&preview.failed_rungs, preview.retained));
+        told.extend(how(&preview.failed_rungs));
         lines.push(self.note(&told.join("; ")));
         lines.push(self.note("nothing is changed; /apply does it"));
         lines.join("\n")
@@ -81,10 +81,7 @@ impl Screen {
     }
 }
 
-/// What did not do before, and what was put back into the summary.
-pub(super) fn how(failed: &[FailedRung], retained: Option<Retained>) -> impl Iterator<Item = String> {
-    let failed = failed.iter().map(|failed| format!("not {} ({})", rung(failed.rung), clean(&failed.reason)));
-    let facts = retained.filter(|retained| retained.checked > 0);
-    let facts = facts.map(|retained| format!("{} of {} facts put back", retained.restored, retained.checked));
-    failed.chain(facts)
+/// What did not do before.
+pub(super) fn how(failed: &[FailedRung]) -> impl Iterator<Item = String> {
+    failed.iter().map(|failed| format!("not {} ({})", rung(failed.rung), clean(&failed.reason)))
 }

@@ -196,7 +196,7 @@ impl Screen {
         let mut told = vec![trigger.to_owned(), rung(event.rung).to_owned()];
         told.extend(event.background.then(|| "in the background".to_owned()));
         told.push(format!("{seconds:.1} s"));
-        told.extend(how(&event.failed_rungs, event.retained));
+        told.extend(how(&event.failed_rungs));
         format!("{gained} {}", self.note(&format!("({})", told.join(", "))))
     }
 

@@ -152,15 +152,15 @@ impl World {
             Input::Answered { request, answer: Answer::new(parts, StopReason::Stop) }
         };
         match self.model {
-            Model::Summarises => said(extract(&[&Message::user("My cat is called Miso.")], None, None, 400)),
+            Model::Summarises => said(extract(&[Message::user("My cat is called Miso.")], 400)),
             Model::Fails => {
                 let fault = ModelFault::new(ErrorCode::UpstreamError, "it broke");
                 Input::Failed { request, fault, shown: Vec::new() }
             }
-            Model::Refuses => said("I'm sorry, but I can't help with that.".into()),
+            Model::Refuses => said(String::new()),
             Model::Rambles => {
                 let long: Vec<String> = (0..800).map(|number| format!("number {number} of many")).collect();
-                said(extract(&[&Message::user(long.join(". "))], None, None, 12_000))
+                said(extract(&[Message::user(long.join(". "))], 12_000))
             }
         }
     }

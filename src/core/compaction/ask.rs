@@ -4,16 +4,15 @@ mod take;
 
 use crate::core::{
     compaction::{
-        extract::extract,
-        serialize::{Bounds, blocks_within, read},
+        extract::{extract, newest_lines},
+        serialize::{Bounds, blocks_within, in_pieces, read},
         summary::{self, Form, InPlaceParts, PromptParts},
     },
     context::{counter::Counter, window::limit_answer, windows::WINDOW_TOKENS_MIN},
     model::{ModelRequest, Purpose},
-    text::presentable,
 };
 use reseed_protocol::{
-    Message, Part, Role,
+    Message,
     command::SummaryKind,
     context::{
         ContextEnvelope, ContextMessage, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPart, SystemPrompt,
@@ -48,7 +47,12 @@ const SUMMARY_WORDS_MAX: u64 = 1_200;
 
 /// Characters of an extract per token of its budget: few enough that scripts with one token per character usually fit;
 /// checked again when the result is counted.
-pub(super) const EXTRACT_CHARS_PER_TOKEN: u64 = 3;
+const EXTRACT_CHARS_PER_TOKEN: u64 = 3;
+
+/// Returns the characters of an extract of this many tokens.
+pub(super) fn extract_chars(tokens: u64) -> usize {
+    usize::try_from(tokens.saturating_mul(EXTRACT_CHARS_PER_TOKEN)).unwrap_or(usize::MAX)
+}
 
 /// Returns the maximum tokens of a summary for this window.
 #[must_use]
@@ -86,6 +90,8 @@ pub(super) struct Task {
     pub(super) messages: Vec<Arc<Message>>,
     /// Their tokens as counted by the same counter; `None` if another one counted them.
     pub(super) messages_tokens: Option<u64>,
+    /// True if the user's messages are kept beside the summary, and earlier segments before it.
+    pub(super) keeps_words: bool,
 }
 
 impl Task {
@@ -95,12 +101,6 @@ impl Task {
             (None, SummaryForm::Sections) => Form::Sections,
             (None, SummaryForm::Free) => Form::Free,
         }
-    }
-
-    /// Summarises by rule.
-    pub(super) fn extract(&self, messages: &[&Message], previous: Option<&str>, tokens_max: u64) -> String {
-        let chars_max = usize::try_from(tokens_max.min(2_048) * EXTRACT_CHARS_PER_TOKEN).unwrap_or(usize::MAX);
-        extract(messages, previous, self.instructions.as_deref(), chars_max)
     }
 }
 
@@ -117,15 +117,6 @@ pub(super) struct Ride {
 /// Why an answer is not a summary, as one word for programs.
 pub(super) type Why = &'static str;
 
-/// An answer with missing sections that the model is asked to add.
-#[derive(Debug, Clone)]
-struct IncompleteAnswer {
-    said: String,
-    lacking: Vec<&'static str>,
-    /// The fallback if nothing better comes: the text as it is, if that is a summary.
-    text: Result<String, Why>,
-}
-
 /// A summary in progress.
 #[derive(Debug, Clone)]
 pub struct Asking {
@@ -134,9 +125,12 @@ pub struct Asking {
     pub(super) summary: Option<String>,
     /// The form of the newest answer.
     pub(super) form: SummaryForm,
-    draft: Option<IncompleteAnswer>,
-    /// True once the model was asked for missing sections: that costs a request and is done once.
-    completed: bool,
+    /// Characters of results, arguments and reasoning that no request contains.
+    pub(super) left_out: u64,
+    /// True once an unusable answer was asked for again: that costs a request and is done once.
+    retried: bool,
+    /// True if an answer was cut off: half as many words are asked for.
+    is_short: bool,
     first: Option<String>,
     chunks: VecDeque<Vec<String>>,
     total: usize,
@@ -155,8 +149,9 @@ impl Asking {
             task,
             summary: previous.clone(),
             form: SummaryForm::default(),
-            draft: None,
-            completed: false,
+            left_out: 0,
+            retried: false,
+            is_short: false,
             first: previous,
             chunks: VecDeque::new(),
             total: 0,
@@ -200,17 +195,18 @@ impl Asking {
             kind: self.task.kind,
             split_turn: self.task.split_turn,
             words_max: self.words_max(),
+            keeps_words: self.task.keeps_words,
         })
     }
 
     /// Falls back from the cached-prefix request to one of its own. Returns `false` if it already is.
     pub(super) fn get_off(&mut self) -> bool {
-        self.draft = None;
         self.ride.take().is_some()
     }
 
     /// Packs the conversation into pieces that fit the window together with the prompt, the summary so far and the
-    /// answer. Ten percent are reserved for estimation errors.
+    /// answer. Ten percent are reserved for estimation errors. Everything is sent whole if it fits one request;
+    /// otherwise texts are sent whole in pieces, and results, arguments and reasoning with their middle left out.
     fn chunk(&mut self) {
         let counter = self.task.counter;
         let window_tokens = self.tokens_max;
@@ -220,12 +216,16 @@ impl Asking {
             .saturating_sub(fixed)
             .saturating_sub(2 * self.task.summary_tokens_max)
             .max(window_tokens / 8);
-        let bounds = Bounds::for_window(window_tokens);
-        let mut chunk = Vec::new();
-        let mut used = 0;
         self.chunks.clear();
-        let blocks: Vec<String> =
-            self.task.messages.iter().flat_map(|message| blocks_within(message, &bounds)).collect();
+        self.left_out = 0;
+        if self.task.messages.is_empty() {
+            // Only the previous summary is written again.
+            self.chunks.push_back(Vec::new());
+            self.total = 1;
+            return;
+        }
+        let whole = |message: &Arc<Message>| blocks_within(message, &Bounds::WHOLE);
+        let blocks: Vec<String> = self.task.messages.iter().flat_map(whole).collect();
         // What was counted before and fits with room to spare is not recounted: quoting adds a head per block, and an
         // occasional backslash.
         let most = self.task.messages_tokens.map(|tokens| tokens + tokens / 10 + BLOCK_TOKENS * blocks.len() as u64);
@@ -235,8 +235,23 @@ impl Asking {
             self.total = 1;
             return;
         }
-        for block in blocks {
-            let tokens = counter.text(&block) + 2;
+        let count = |blocks: Vec<String>| -> Vec<(u64, String)> {
+            blocks.into_iter().map(|block| (counter.text(&block) + 2, block)).collect()
+        };
+        let mut counted = count(blocks);
+        if counted.iter().map(|(tokens, _)| tokens).sum::<u64>() > room {
+            let bounds = Bounds::default();
+            let chars = |blocks: &[String]| blocks.iter().map(|block| block.chars().count() as u64).sum::<u64>();
+            let before: u64 = counted.iter().map(|(_, block)| block.chars().count() as u64).sum();
+            let bounded: Vec<String> =
+                self.task.messages.iter().flat_map(|message| blocks_within(message, &bounds)).collect();
+            self.left_out = before.saturating_sub(chars(&bounded));
+            let fits = |block: &str| counter.text(block) + 2 <= room;
+            counted = count(bounded.into_iter().flat_map(|block| in_pieces(block, &fits)).collect());
+        }
+        let mut chunk = Vec::new();
+        let mut used = 0;
+        for (tokens, block) in counted {
             if used + tokens > room && !chunk.is_empty() {
                 self.chunks.push_back(std::mem::take(&mut chunk));
                 used = 0;
@@ -248,19 +263,21 @@ impl Asking {
             self.chunks.push_back(chunk);
         }
         if self.chunks.len() > CHUNKS_MAX {
-            // Too long for the model to read in bounded time: extract the oldest part by rule into the summary.
+            // Too long for the model to read in bounded time: of the oldest part only the beginnings of messages.
             let excess = self.chunks.len() - CHUNKS_MAX;
             let blocks: Vec<String> = self.chunks.drain(..excess).flatten().collect();
-            let old = read(&blocks.join("\n\n"));
-            let old: Vec<&Message> = old.iter().collect();
-            let extract = self.task.extract(&old, self.summary.as_deref(), self.task.summary_tokens_max);
-            self.summary = Some(presentable(&extract).into_owned());
+            self.left_out += blocks.iter().map(|block| block.chars().count() as u64).sum::<u64>();
+            let beginnings = extract(&read(&blocks.join("\n\n")), extract_chars(self.task.summary_tokens_max));
+            let so_far = self.summary.take().map(|summary| format!("{summary}\n")).unwrap_or_default();
+            let chars_max = extract_chars(2 * self.task.summary_tokens_max);
+            self.summary = Some(newest_lines(&format!("{so_far}{beginnings}"), chars_max));
         }
         self.total = self.chunks.len();
     }
 
     fn words_max(&self) -> u32 {
-        u32::try_from((self.task.summary_tokens_max / 2).min(SUMMARY_WORDS_MAX)).unwrap_or(u32::MAX)
+        let words = (self.task.summary_tokens_max / 2).min(SUMMARY_WORDS_MAX);
+        u32::try_from(if self.is_short { words / 2 } else { words }).unwrap_or(u32::MAX)
     }
 
     /// Returns the tokens that the model may write.
@@ -285,6 +302,7 @@ impl Asking {
             split_turn: self.task.split_turn,
             delimiter: &self.task.delimiter,
             words_max: self.words_max(),
+            keeps_words: self.task.keeps_words,
         })
     }
 
@@ -306,34 +324,13 @@ impl Asking {
         }
     }
 
-    /// Returns the next request: for the sections that the last answer lacks, otherwise for the next piece; `None` once
-    /// everything is summarised.
-    pub(super) fn next_request(&self) -> Option<ModelRequest> {
-        let request = self.piece_request()?;
-        match &self.draft {
-            Some(draft) => Some(self.with_draft(request, &draft.said, &draft.lacking)),
-            None => Some(request),
-        }
-    }
-
-    /// Appends the model's answer and what it lacks to the request, so that the provider's cache is used.
-    fn with_draft(&self, mut request: ModelRequest, said: &str, lacking: &[&str]) -> ModelRequest {
-        let answered = Message::new(Role::Assistant, vec![Part::Text { text: said.to_owned() }]);
-        let asked = Message::user(summary::complete(lacking, self.words_max()));
-        let messages = &mut request.envelope.messages.uncached;
-        messages.extend([answered, asked].map(|message| ContextMessage { entry_id: None, message: Arc::new(message) }));
-        let beside = self.room_beside(self.count(&request) + self.task.counter.request_overhead());
-        let options = &mut request.envelope.options;
-        limit_answer(options, 0, beside);
-        request
-    }
-
     /// Returns the tokens left in the window besides what is sent, with a tenth reserved for estimation errors.
     fn room_beside(&self, sent_tokens: u64) -> u64 {
         (self.task.window_tokens - self.task.window_tokens / 10).saturating_sub(sent_tokens)
     }
 
-    fn piece_request(&self) -> Option<ModelRequest> {
+    /// Returns the next request; `None` once everything is summarised.
+    pub(super) fn next_request(&self) -> Option<ModelRequest> {
         let chunk = self.chunks.front()?;
         if let Some(ride) = &self.ride {
             return Some(self.riding_request(ride));
@@ -400,7 +397,6 @@ impl Asking {
             }
             None => self.tokens_max /= 2,
         }
-        self.draft = None;
         self.summary.clone_from(&self.first);
         self.chunk();
         // A single piece was refused; a single piece would be refused again.

@@ -47,6 +47,12 @@ pub trait CutRules: std::fmt::Debug + Send + Sync {
 
     /// Returns the fallback steps by which a compaction could make room now; none if there is nothing to gain.
     fn steps(&self, ordered: &Ordered<'_>) -> Vec<FallbackStep>;
+
+    /// Returns true if summaries have segments and keep the user's words, as far as the settings say so; otherwise they
+    /// are one text that is brought up to date.
+    fn keeps_words(&self) -> bool {
+        true
+    }
 }
 
 /// Ours: the strategy's steps, as far as the order allows them.

@@ -215,6 +215,12 @@ impl Strategies {
             }
             options.min_gain = min_gain;
         }
+        if let Some(user_share) = settings.user_share {
+            if !(0.0..=0.8).contains(&user_share) {
+                return invalid("userShare", format!("userShare must be 0 to 0.8, not {user_share}"));
+            }
+            options.user_share = user_share;
+        }
         let mut reserve_tokens = options.reserve_tokens.unwrap_or_default();
         let counts: [(&str, Option<u64>, u64, &mut u64); 4] = [
             ("reserveTokens", settings.reserve_tokens, 0, &mut reserve_tokens),
@@ -230,6 +236,7 @@ impl Strategies {
             *option = given;
         }
         options.summary_kind = settings.summary_kind.unwrap_or(options.summary_kind);
+        options.summary_mode = settings.summary_mode.unwrap_or(options.summary_mode);
         if settings.reserve_tokens.is_some() {
             options.reserve_tokens = Some(reserve_tokens);
         }

@@ -1,21 +1,22 @@
 //! The fallback chain of one compaction.
 
+mod draft;
 mod hooked;
 mod outcomes;
-mod sources;
 pub(super) mod stage;
 
+use self::draft::Draft;
 use super::{
+    ask::{Asking, Task},
     given::{HookRequests, HookSupply},
     held::{Basis, Held},
     order::{Order, Outcome},
     raw::Raw,
+    segments::Room,
 };
-use crate::core::compaction::ask::{Asking, Task};
-use crate::core::context::seed;
 use crate::core::{
-    compaction::{cut::Cut, strategy::FallbackStep},
-    context::counter::Method,
+    compaction::strategy::FallbackStep,
+    context::{counter::Method, seed},
     model::{Answer, ModelRequest},
     prices::Prices,
     text::files::FileTools,
@@ -23,7 +24,7 @@ use crate::core::{
 };
 use reseed_protocol::{
     EntryId, Message, Timestamp, Usage, UsageSource,
-    entry::{Compaction, CompactionDetails, SummaryForm},
+    entry::{Compaction, CompactionDetails},
     event::{CompactionRung, FailedRung},
 };
 use std::{
@@ -59,6 +60,8 @@ pub struct Job {
     messages: Vec<(Option<EntryId>, Arc<Message>)>,
     /// The first entry after the summary and the ones kept one by one: the start of a tail that keeps everything.
     begins: Option<EntryId>,
+    /// Indexes of the messages that a user wrote.
+    inputs: HashSet<usize>,
     /// Indexes of messages whose original content is longer than what the context counted: their results were cleared.
     cleared: HashSet<usize>,
     /// The method by which the context was counted.
@@ -68,9 +71,9 @@ pub struct Job {
     file_tools: FileTools,
     task: Task,
     asks_model: bool,
-    restored_tokens_max: u64,
+    /// How much room the segments of the summary have.
+    room: Room,
     conversation: Option<ModelRequest>,
-    rules: Vec<String>,
     /// The history from which the summary is rebuilt, if it is.
     raw: Option<Arc<Raw>>,
     at: State,
@@ -95,26 +98,17 @@ pub enum SummaryAttempt {
     Failed,
 }
 
-/// The maximum length of a summary by rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Extent {
-    /// As long as the model's.
-    Full,
-    /// Half of what it replaces: the full one saved too little.
-    Half,
-}
-
 /// The position of a job in the fallback chain.
 #[derive(Debug, Clone)]
 enum State {
     /// Between two steps.
     Between,
-    /// The model is summarising what this cut removes.
-    Asking(Box<Asking>, Cut),
-    /// Next: summarise by rule what this cut removes, merged into this text.
-    ByRule(Cut, Option<String>, Extent),
-    /// An outcome is being considered, with the shorter one to try after it.
-    Offered(CompactionRung, Option<(Cut, Option<String>, Extent)>),
+    /// The model is writing a part of this summary.
+    Asking(Box<Asking>, Box<Draft>),
+    /// What the model has not written of this summary is written by rule.
+    ByRule(Box<Draft>),
+    /// An outcome is being considered, with the summary to make by rule if it saves nothing.
+    Offered(CompactionRung, Option<Box<Draft>>),
 }
 
 impl Job {
@@ -149,38 +143,24 @@ impl Job {
                         self.at = State::Offered(CompactionRung::Truncate, None);
                         return Next::Offer(Box::new(self.truncated(&cut)));
                     }
-                    Some((None, FallbackStep::Summarise(cut))) => {
-                        let previous = self.previous(&cut);
-                        if !self.asks_model {
-                            self.at = State::ByRule(cut, previous, Extent::Full);
-                            continue;
-                        }
-                        let split_turn = cut.turn_prefix.is_some();
-                        let messages = self.taken_out(&cut);
-                        let messages_tokens = self.counted(&cut);
-                        let task = Task { messages, messages_tokens, split_turn, ..self.task.clone() };
-                        let ride = self.ride(&cut);
-                        self.at = State::Asking(Box::new(Asking::stage(task, previous, ride)), cut);
-                    }
+                    Some((None, FallbackStep::Summarise(cut))) => self.at = self.summarise(cut),
                 },
-                State::Asking(asking, cut) => {
+                State::Asking(asking, mut draft) => {
                     if let Some(request) = asking.next_request() {
-                        self.at = State::Asking(asking, cut);
+                        self.at = State::Asking(asking, draft);
                         return Next::Ask(Box::new(request));
                     }
-                    let step = asking.step();
-                    let text = asking.summary.clone().unwrap_or_default();
-                    let outcome = Outcome { form: Some(asking.form), ..self.summarised(&cut, &text, step) };
-                    self.at = State::Offered(step, Some((cut, asking.summary, Extent::Full)));
-                    return Next::Offer(Box::new(outcome));
+                    draft.take(*asking);
+                    if draft.merges_next() && self.asks_model {
+                        self.at = self.merge_segments(draft);
+                        continue;
+                    }
+                    self.write_by_rule(&mut draft);
+                    return self.offer(draft);
                 }
-                State::ByRule(cut, previous, extent) => {
-                    let text = self.extract(&cut, previous.as_deref(), extent);
-                    let form = Some(SummaryForm::Sections);
-                    let outcome = Outcome { form, ..self.summarised(&cut, &text, CompactionRung::Extract) };
-                    let shorter = (extent == Extent::Full).then_some((cut, previous, Extent::Half));
-                    self.at = State::Offered(CompactionRung::Extract, shorter);
-                    return Next::Offer(Box::new(outcome));
+                State::ByRule(mut draft) => {
+                    self.write_by_rule(&mut draft);
+                    return self.offer(draft);
                 }
                 // Calling advance again without refuse discards the offer.
                 State::Offered(..) => {}
@@ -188,9 +168,8 @@ impl Job {
         }
     }
 
-    /// Takes the model's answer to the last request. After an unusable one (cut off, empty, a refusal) the draft is
-    /// used, or a request of its own is made, or everything is extracted by rule, so that a model that cannot summarise
-    /// does not stop the conversation.
+    /// Takes the model's answer to the last request. An unusable one (cut off, empty, a copy) is asked for once more;
+    /// then the summary is written by rule, so that a model that cannot summarise does not stop the conversation.
     pub fn take(&mut self, answer: &Answer) {
         match answer.usage {
             Some(reported) => {
@@ -199,12 +178,26 @@ impl Job {
             }
             None => self.unreported = true,
         }
-        let State::Asking(asking, _) = &mut self.at else { return };
+        let State::Asking(asking, draft) = &mut self.at else { return };
         match asking.take(answer) {
-            Err(why) => self.fall_back(why),
-            Ok(()) if asking.is_done() => self.tried = Some(SummaryAttempt::Summarised),
+            Err(why) => self.try_again(why),
+            Ok(()) if asking.is_done() && !draft.is_merging => self.tried = Some(SummaryAttempt::Summarised),
             Ok(()) => {}
         }
+    }
+
+    /// Asks once more after an answer or a refusal that made no summary, otherwise continues by rule.
+    pub fn try_again(&mut self, why: &'static str) {
+        if let State::Asking(asking, _) = &mut self.at
+            && self.asks_model
+        {
+            let step = asking.step();
+            if asking.retry(why) {
+                self.note_failed(step, why);
+                return;
+            }
+        }
+        self.fall_back(why);
     }
 
     /// Returns the result of asking the model, once.
@@ -217,10 +210,6 @@ impl Job {
     pub fn too_large(&mut self, window_tokens: Option<u64>) {
         if let State::Asking(asking, _) = &mut self.at {
             let step = asking.step();
-            if asking.settle() {
-                self.tried = asking.is_done().then_some(SummaryAttempt::Summarised);
-                return;
-            }
             if asking.get_off() || asking.halve(window_tokens) {
                 self.note_failed(step, "context_overflow");
             } else {
@@ -238,42 +227,24 @@ impl Job {
         }
     }
 
-    /// Continues by rule instead of with the model, for this reason.
+    /// Continues by rule instead of with the model, for this reason. What failed within the conversation is first asked
+    /// for in a request of its own, if the model may still be asked.
     pub fn fall_back(&mut self, why: &str) {
-        if let State::Asking(asking, _) = &mut self.at
-            && asking.settle()
-            && (self.asks_model || asking.next_request().is_none())
-        {
-            // The model's first text is a summary even without the sections that it was asked to add.
-            self.tried = asking.is_done().then_some(SummaryAttempt::Summarised);
-            return;
-        }
         if let State::Asking(asking, _) = &mut self.at
             && self.asks_model
             && asking.get_off()
         {
-            // What failed within the conversation may work in a request of its own.
             self.note_failed(CompactionRung::ModelSummary, why);
             return;
         }
-        if let State::Asking(asking, cut) = std::mem::replace(&mut self.at, State::Between) {
+        if let State::Asking(asking, draft) = std::mem::replace(&mut self.at, State::Between) {
             self.note_failed(asking.step(), why);
-            self.tried = Some(SummaryAttempt::Failed);
-            let previous = self.previous(&cut);
-            self.at = State::ByRule(cut, previous, Extent::Full);
+            // Only the newest segment counts: that older ones are merged by rule is no failure of the summary.
+            if !draft.is_merging {
+                self.tried = Some(SummaryAttempt::Failed);
+            }
+            self.at = State::ByRule(draft);
         }
-    }
-
-    /// Returns true if the model has answered, with a summary or not, and is only being asked for missing sections.
-    #[must_use]
-    pub fn is_completing(&self) -> bool {
-        matches!(&self.at, State::Asking(asking, _) if asking.is_completing())
-    }
-
-    /// Returns true if the model has written a summary, and is only being asked for missing sections.
-    #[must_use]
-    pub fn has_draft(&self) -> bool {
-        matches!(&self.at, State::Asking(asking, _) if asking.has_draft())
     }
 
     /// Stops asking the model: time is up.
@@ -284,13 +255,13 @@ impl Job {
 
     /// Rejects an offered outcome that would leave this many tokens.
     pub fn refuse(&mut self, outcome: Box<Outcome>, why: &str, tokens: u64) {
-        let State::Offered(step, summary) = std::mem::replace(&mut self.at, State::Between) else { return };
+        let State::Offered(step, draft) = std::mem::replace(&mut self.at, State::Between) else { return };
         self.note_failed(step, why);
         if self.best.as_ref().is_none_or(|(least, _)| tokens < *least) {
             self.best = Some((tokens, outcome));
         }
-        if let Some((cut, text, extent)) = summary {
-            self.at = State::ByRule(cut, text, extent);
+        if let Some(draft) = draft {
+            self.at = State::ByRule(draft);
         }
     }
 

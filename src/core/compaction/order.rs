@@ -4,8 +4,8 @@ use super::raw::Raw;
 use reseed_protocol::{
     CommandId, EntryId, JobId, Usage,
     command::SummaryKind,
-    entry::{CompactionDetails, SummaryForm},
-    event::{CompactionRung, CompactionTrigger, FailedRung, Retained},
+    entry::{CompactionDetails, SummaryForm, SummarySegment},
+    event::{CompactionRung, CompactionTrigger, FailedRung},
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -71,7 +71,13 @@ pub struct Outcome {
     /// The summary's form, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<SummaryForm>,
-    /// Constraints that the user stated, as far as they were summarised.
+    /// The parts of the summary, unless it is one text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub segments: Vec<SummarySegment>,
+    /// Characters of results, arguments and reasoning that no summary request contained.
+    #[serde(default)]
+    pub left_out: u64,
+    /// Constraints that an older version had recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<String>,
     /// The step that produced it.
@@ -93,9 +99,6 @@ pub struct Outcome {
     /// Total usage of the summary requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// How well the summary kept exact values.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retained: Option<Retained>,
     /// Estimated tokens that the messages may have even above the target: what the cut keeps, plus a summary within its
     /// bound.
     pub allowed_tokens: u64,

@@ -32,6 +32,13 @@ impl Raw {
         self.whole
     }
 
+    /// Returns the messages that a user wrote, except those that stay.
+    pub(super) fn inputs(&self, stays: &HashSet<&EntryId>) -> impl Iterator<Item = (Option<&EntryId>, &Message)> {
+        let goes =
+            |counted: &&Counted| counted.is_input && counted.entry_id.as_ref().is_none_or(|id| !stays.contains(id));
+        self.messages.iter().filter(goes).map(|counted| (counted.entry_id.as_ref(), &*counted.message))
+    }
+
     /// Returns the messages to summarise: all but those that stay, then the removed ones among messages added since.
     pub(super) fn without(
         &self,

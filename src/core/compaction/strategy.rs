@@ -8,7 +8,7 @@ use crate::core::{
     context::{count::RequestCount, messages::Context},
 };
 use reseed_protocol::{
-    command::{StrategySettings, SummaryKind},
+    command::{StrategySettings, SummaryKind, SummaryMode},
     context::CompactAtRule,
     event::CompactionTrigger,
 };
@@ -243,6 +243,10 @@ pub enum Setting {
     Steps,
     /// [`Options::summary_kind`].
     SummaryKind,
+    /// [`Options::user_share`].
+    UserShare,
+    /// [`Options::summary_mode`].
+    SummaryMode,
 }
 
 impl Setting {
@@ -259,6 +263,8 @@ impl Setting {
         Self::Summarise,
         Self::Steps,
         Self::SummaryKind,
+        Self::UserShare,
+        Self::SummaryMode,
     ];
 }
 
@@ -289,6 +295,10 @@ pub struct Options {
     pub steps: Vec<&'static str>,
     /// The kind of conversation, which shapes its summaries.
     pub summary_kind: SummaryKind,
+    /// Share of a compaction's target in which the user's messages are kept word for word.
+    pub user_share: f64,
+    /// What a compaction does with earlier summaries.
+    pub summary_mode: SummaryMode,
 }
 
 impl Default for Options {
@@ -306,6 +316,8 @@ impl Default for Options {
             summarise: true,
             steps: vec!["tool_results", "threshold", "truncate"],
             summary_kind: SummaryKind::Auto,
+            user_share: 0.5,
+            summary_mode: SummaryMode::Segments,
         }
     }
 }
@@ -326,6 +338,8 @@ impl Options {
             summarise: Some(self.summarise),
             steps: Some(self.steps.iter().map(|step| (*step).to_owned()).collect()),
             summary_kind: Some(self.summary_kind),
+            user_share: Some(self.user_share),
+            summary_mode: Some(self.summary_mode),
         }
     }
 

@@ -22,8 +22,6 @@ mod random_compactions;
 mod random_patches;
 #[cfg(test)]
 mod random_trees;
-#[cfg(test)]
-mod retention;
 
 pub use crate::core::{context::node::Node, fingerprint};
 pub use ended::EndedCall;

@@ -14,6 +14,7 @@ use crate::core::{
         cut::{Keep, cut_from, cut_units, must_stay, turns_cut},
         extract::extract,
         factory::Strategies,
+        segments::Room,
         strategy::{ContextManager, FallbackStep, Options, Planning},
         structure::Structure,
         summary_tokens_max,
@@ -225,7 +226,7 @@ impl World {
         let context = self.context();
         let structure = Structure::of(&context);
         let window = self.window;
-        let summary_tokens = summary_tokens_max(window) + self.restored_tokens_max();
+        let summary_tokens = self.room().expected(&context);
         let target_tokens = self.manager.target_tokens(window);
         let keep =
             Keep { tokens: self.manager.keep_tokens(window), tokens_max: target_tokens.saturating_sub(summary_tokens) };
@@ -271,8 +272,10 @@ impl World {
         self.check_kept(&kept);
     }
 
-    fn restored_tokens_max(&self) -> u64 {
-        self.manager.target_tokens(self.window) / 10
+    fn room(&self) -> Room {
+        let options = self.manager.options();
+        let target_tokens = self.manager.target_tokens(self.window);
+        Room::of(target_tokens, summary_tokens_max(self.window), options.user_share, options.summary_mode)
     }
 
     /// Walks the fallback chain; returns `None` if no offer was acceptable.
@@ -281,7 +284,6 @@ impl World {
         let earlier =
             path.iter().rev().find_map(|node| node.compaction().map(|compaction| (node.id().clone(), compaction)));
         let originals = |id: &EntryId| path.iter().find(|node| node.id() == id)?.entry.shared_message().cloned();
-        let summary_tokens_max = summary_tokens_max(self.window);
         let conversation = self.rng.bool().then(|| ModelRequest {
             model: "test".into(),
             envelope: envelope(&Compiled::default(), context, &RequestOptions::default(), EnvelopeMeta::default()),
@@ -292,7 +294,6 @@ impl World {
             window_tokens: self.window,
             counter: self.counter,
             counted_by: self.counter.method(),
-            summary_tokens_max,
             reasons: false,
             answer_tokens_max: None,
             earlier: earlier.as_ref().map(|(_, compaction)| *compaction),
@@ -302,11 +303,10 @@ impl World {
             deadline: Timestamp(1),
             delimiter: "quoted".into(),
             asks_model: self.rng.u8(..4) > 0,
-            restored_tokens_max: self.restored_tokens_max(),
+            room: self.room(),
             conversation,
             prices: Prices::default(),
             writing: Writing::default(),
-            rules: Vec::new(),
         };
         let order = Order::automatic("job".parse().unwrap(), CompactionTrigger::Threshold);
         let base = earlier.as_ref().map(|(id, _)| id.clone());
@@ -332,7 +332,7 @@ impl World {
                     if gains && does {
                         return Some(*outcome);
                     }
-                    job.refuse(outcome, "too_little", after);
+                    job.refuse(outcome, if after < before { "too_little" } else { "not_smaller" }, after);
                 }
                 Next::Exhausted => {
                     let best = job.best().filter(|(after, _)| after + before / 20 < before);
@@ -348,7 +348,7 @@ impl World {
     /// Gives the model's answer, or a failure.
     fn answer(&mut self, job: &mut Job) {
         let said = self.text();
-        let good = extract(&[&Message::user(said.clone())], None, None, self.rng.usize(300..3_000));
+        let good = extract(&[Message::user(said.clone())], self.rng.usize(300..3_000));
         let (text, stop_reason) = match self.rng.u8(..10) {
             0..5 => (good, StopReason::Stop),
             5 => (good, StopReason::Length),

@@ -1,4 +1,4 @@
-//! Escapes quoted text so that it cannot end its quotation, imitate another speaker or pass for a section of a summary.
+//! Escapes quoted text so that it cannot end its quotation or imitate another speaker.
 //!
 //! A backslash is inserted after the first character of anything that could be more than text: `<\|im_end|>`,
 //! `<\/summary>`, `[\User]:`. It is visible, and `unescape` removes it: text that already had backslashes there gets
@@ -8,15 +8,12 @@
 //! Legitimate text that looks alike is escaped too (`<summary>` in HTML, `<|` in F#): a backslash does less harm than a
 //! hole.
 
-use super::{
-    fold::{any_byte, fold},
-    headings,
-};
+use super::fold::{any_byte, fold};
 use std::borrow::Cow;
 
-/// Characters that may precede a forged head on its line: the marks of a quotation, a list or a heading.
+/// Characters that may precede a forged head on its line: the marks of a quotation or a list.
 const LINE_MARKS: [char; 9] = [' ', '\t', '>', '-', '*', '_', '#', '|', '`'];
-/// Maximum marks before a forged head or heading; more are a drawing.
+/// Maximum marks before a forged head; more are a drawing.
 const LINE_MARKS_MAX: usize = 32;
 
 /// Tags that end a turn, a quotation or a record, or start another.
@@ -76,10 +73,8 @@ const SPEAKERS: [&str; 19] = [
 /// What a text is part of, which determines what it must not imitate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextKind {
-    /// Part of the conversation: it must not start a section of a summary.
-    Conversation,
-    /// A quoted summary: its headings are its own.
-    Summary,
+    /// Quoted as data in a summary request.
+    Quoted,
     /// A summary in the context, followed by its file lists.
     Record,
 }
@@ -122,20 +117,13 @@ fn edit(text: &str, kind: TextKind, edit: Edit) -> Cow<'_, str> {
     let mut line_start = 0;
     // Most texts: nothing in them could start a tag or a bracket in any spelling.
     let has_brackets = any_byte(text, |byte| !byte.is_ascii() || matches!(byte, b'<' | b'['));
-    if !has_brackets && kind != TextKind::Conversation {
+    if !has_brackets {
         return edited.finish();
     }
     loop {
         let line_end = text[line_start..].find('\n').map_or(text.len(), |at| line_start + at);
         let line = &text[line_start..line_end];
-        if kind == TextKind::Conversation
-            && let Some(at) = heading(line)
-        {
-            edited.at(line_start + at);
-        }
-        if has_brackets {
-            edit_brackets(&mut edited, line, line_start, kind);
-        }
+        edit_brackets(&mut edited, line, line_start, kind);
         if line_end == text.len() {
             return edited.finish();
         }
@@ -165,20 +153,6 @@ fn edit_brackets(edited: &mut Edited<'_>, line: &str, line_start: usize, kind: T
         }
         before = Some(c);
     }
-}
-
-/// Returns the position of the marks of a summary heading; only with marks, because `Goal:` alone is ordinary text.
-fn heading(line: &str) -> Option<usize> {
-    let (start, mark) = line.char_indices().take(LINE_MARKS_MAX).find(|(_, c)| !matches!(c, ' ' | '\t' | '>'))?;
-    if !matches!(fold(mark), '#' | '*' | '_') {
-        return None;
-    }
-    let rest = line[start + mark.len_utf8()..].trim_start_matches('\\');
-    // Longer than any heading with its marks; the rest of the line does not matter.
-    let spelt: String = rest.chars().take(96).map(fold).collect();
-    let bare = spelt.trim_start_matches(['#', '*', '_', ' ', '\t']);
-    let is_marked = fold(mark) == '#' || spelt.starts_with(['*', '_']);
-    (is_marked && headings::is_heading(bare)).then_some(start)
 }
 
 fn is_tag(rest: &str, before: Option<char>, kind: TextKind) -> bool {

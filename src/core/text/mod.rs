@@ -1,17 +1,11 @@
-//! What extracts and summaries need to know of texts: words and sentences, the sections of a summary, and how a text is
-//! cleaned, masked, escaped and clipped. It imports nothing else of the context.
+//! How a text is cleaned, masked, escaped and clipped; the files that tool calls name.
 
 pub mod clean;
 pub mod clip;
 pub mod escape;
 pub mod files;
 mod fold;
-pub mod headings;
 pub mod secrets;
-pub mod sections;
-pub mod sentences;
-pub mod slot;
-pub mod words;
 
 use clean::clean;
 use secrets::mask_secrets;

@@ -9,7 +9,8 @@
 //! The count of a text is the sum over its [`pieces`], which are also the units of streaming, so no token is counted
 //! without being sent.
 
-use crate::core::{compaction::extract::is_unspaced, model::ModelRequest};
+use super::words::is_unspaced;
+use crate::core::model::ModelRequest;
 use reseed_protocol::{Message, Part, context::ToolDefinition};
 
 /// Tokens added per message, for its role and delimiters.

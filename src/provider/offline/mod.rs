@@ -9,10 +9,13 @@
 //! - asked for a summary, it makes one by extraction
 
 mod count;
+mod fact;
 mod recall;
 mod reply;
+mod sentences;
 mod summarise;
 mod tool_call;
+mod words;
 
 use crate::core::model::{Answer, Delta, ModelFault, ModelRequest, OverflowHint, Purpose, ReportedUsage, Takes};
 use crate::provider::{AnswerFuture, DeltaSink, ListedModel, ModelsFuture, Provider};
@@ -20,6 +23,7 @@ use count::{part_tokens, piece_tokens, pieces, request_tokens};
 use reply::{Reply, Sizes, reply};
 use reseed_protocol::{CallId, ErrorCode, Part, StopReason};
 use std::time::Duration;
+pub(crate) use summarise::asked_summary;
 use summarise::summarise;
 use tool_call::Call;
 

@@ -3,13 +3,13 @@
 //! It searches only the request: the user's own words, a summary, tool results, the system prompt. It skips the model's
 //! own answers, or it would quote itself.
 
+use super::{
+    fact::{is_told, names_oneself, subject},
+    sentences::sentences,
+    words::{Listed, Words, is_question, is_unspaced},
+};
 use crate::core::{
-    compaction::{
-        extract::{
-            ASSISTANT, Listed, TOOL, USER, Words, is_question, is_told, is_unspaced, names_oneself, sentences, subject,
-        },
-        summary::{Sections, Slot, item_text, strip_files},
-    },
+    compaction::{segments, summary::strip_files},
     context::seed::unseed,
     model::ModelRequest,
 };
@@ -108,23 +108,25 @@ fn add(statements: &mut Vec<Statement>, origin: Origin, text: &str) {
     statements.extend(sentences.map(|sentence| Statement { origin, sentence: sentence.to_owned() }));
 }
 
+/// Adds what a summary says: who said it is told by the summary's form.
 fn add_summary(statements: &mut Vec<Statement>, summary: &str) {
-    let sections = Sections::parse(summary);
-    if sections.is_empty() {
-        add(statements, Origin::Summary, summary);
-    }
-    // Facts last, so that they win over a goal that shares the same words.
-    for slot in Slot::ALL {
-        for line in sections.lines(slot) {
-            let text = item_text(line);
-            let (origin, text) = match (text.strip_prefix(USER), text.strip_prefix(TOOL)) {
-                (Some(text), _) => (Origin::SummarisedUser, text),
-                (_, Some(text)) => (Origin::Tool, text),
-                _ if text.starts_with(ASSISTANT) => continue,
-                _ => (Origin::Summary, text),
-            };
-            add(statements, origin, text);
+    let mut speaker = Origin::Summary;
+    for line in summary.lines() {
+        if let Some(of_user) = segments::speaker(line) {
+            speaker = if of_user { Origin::SummarisedUser } else { Origin::Summary };
+            continue;
         }
+        let text = line.trim_start().trim_start_matches(['-', '*', ' ']);
+        // The ids of messages.
+        let text = text.strip_prefix('[').and_then(|rest| rest.split_once("] ")).map_or(text, |(_, said)| said);
+        let (origin, text) = match text.split_once(": ") {
+            Some(("User", said)) => (Origin::SummarisedUser, said),
+            Some((head, said)) if head.starts_with("Tool") => (Origin::Tool, said),
+            Some((head, _)) if head.starts_with("Assistant") => continue,
+            _ if text.starts_with('#') => continue,
+            _ => (speaker, text),
+        };
+        add(statements, origin, text);
     }
 }
 

@@ -4,14 +4,14 @@
 //! A reply depends only on the request, so the same request gets the same reply.
 
 use super::{
+    fact::is_told,
     recall::{Origin, Recalled, Statement, recall, statements},
+    sentences::sentences,
     tool_call::{Call, asked_for, unknown_tool},
+    words::{Listed, Words, is_question},
 };
 use crate::core::{
-    compaction::{
-        extract::{Listed, Words, is_question, is_told, sentences},
-        serialize::{clip, prefix},
-    },
+    compaction::serialize::{clip, prefix},
     context::seed::unseed,
     model::ModelRequest,
 };

@@ -4,8 +4,8 @@
 use super::count::tokens;
 use crate::core::{
     compaction::{
-        extract::extract,
-        summary::{SKELETON_CHARS, read_in_place, read_prompt},
+        extract::{extract, newest_lines},
+        summary::{read_in_place, read_prompt},
     },
     context::seed::unseed,
     model::ModelRequest,
@@ -18,17 +18,27 @@ const WORDS_DEFAULT: u32 = 400;
 /// Average characters of a word, including a space.
 const CHARS_PER_WORD: usize = 6;
 
-/// Returns the summary that the request asks for, in about `tokens_max` tokens at most.
-pub(super) fn summarise(request: &ModelRequest, tokens_max: u64) -> String {
+/// What a request for a summary gives and asks for.
+#[derive(Debug)]
+pub(crate) struct AskedSummary<'a> {
+    /// The messages to summarise.
+    pub(crate) messages: Vec<Cow<'a, Message>>,
+    /// The previous summary, if it is to be brought up to date.
+    pub(crate) previous: Option<String>,
+    /// Maximum words requested.
+    pub(crate) words_max: Option<u32>,
+}
+
+/// Reads a request for a summary.
+pub(crate) fn asked_summary(request: &ModelRequest) -> AskedSummary<'_> {
     let sent: Vec<&Message> = request.messages().map(|message| message.message.as_ref()).collect();
     let Some((asking, conversation)) = sent.split_last() else {
-        return fitted(&[], None, None, WORDS_DEFAULT, tokens_max);
+        return AskedSummary { messages: Vec::new(), previous: None, words_max: None };
     };
     let asked = asking.text();
     if let Some(quoted) = read_prompt(&asked) {
-        let messages: Vec<&Message> = quoted.messages.iter().collect();
-        let words_max = quoted.words_max.unwrap_or(WORDS_DEFAULT);
-        return fitted(&messages, quoted.previous.as_deref(), quoted.instructions.as_deref(), words_max, tokens_max);
+        let messages = quoted.messages.into_iter().map(Cow::Owned).collect();
+        return AskedSummary { messages, previous: quoted.previous, words_max: quoted.words_max };
     }
     // The request extends the conversation itself: its last message asks for the summary, and the messages before it
     // are summarised, except for the last ones if it says so.
@@ -42,26 +52,30 @@ pub(super) fn summarise(request: &ModelRequest, tokens_max: u64) -> String {
         let text = (message.role == Role::User).then(|| message.text())?;
         unseed(&text).map(Cow::into_owned)
     };
-    let previous = conversation.iter().rev().find_map(|message| seed(message));
-    let rest: Vec<&Message> = conversation.iter().filter(|message| seed(message).is_none()).copied().collect();
-    let words_max = riding.as_ref().and_then(|riding| riding.words_max).unwrap_or(WORDS_DEFAULT);
-    let instructions = riding.as_ref().and_then(|riding| riding.instructions.as_deref());
-    fitted(&rest, previous.as_deref(), instructions, words_max, tokens_max)
+    let keeps = riding.as_ref().is_some_and(|riding| riding.keeps_summary);
+    let previous = conversation.iter().rev().find_map(|message| seed(message)).filter(|_| !keeps);
+    let messages = conversation.iter().filter(|message| seed(message).is_none());
+    AskedSummary {
+        messages: messages.map(|message| Cow::Borrowed(*message)).collect(),
+        previous,
+        words_max: riding.and_then(|riding| riding.words_max),
+    }
 }
 
-fn fitted(
-    messages: &[&Message],
-    previous: Option<&str>,
-    instructions: Option<&str>,
-    words_max: u32,
-    tokens_max: u64,
-) -> String {
-    let mut chars_max = (words_max as usize).saturating_mul(CHARS_PER_WORD);
+/// Returns the summary that the request asks for, in about `tokens_max` tokens at most.
+pub(super) fn summarise(request: &ModelRequest, tokens_max: u64) -> String {
+    let asked = asked_summary(request);
+    let mut chars_max = (asked.words_max.unwrap_or(WORDS_DEFAULT) as usize).saturating_mul(CHARS_PER_WORD);
     loop {
-        let summary = extract(messages, previous, instructions, chars_max);
+        let new = extract(asked.messages.iter().map(|message| &**message), chars_max);
+        let summary = match &asked.previous {
+            Some(previous) if !new.is_empty() => format!("{}\n{new}", newest_lines(previous, chars_max / 2)),
+            Some(previous) => newest_lines(previous, chars_max),
+            None => new,
+        };
         // Tokens per character depend on the language, so try: a quarter less each time terminates.
-        if tokens(&summary) <= tokens_max || chars_max <= SKELETON_CHARS {
-            return summary;
+        if tokens(&summary) <= tokens_max || chars_max == 0 {
+            return summary.trim().to_owned();
         }
         chars_max -= chars_max.div_ceil(4);
     }

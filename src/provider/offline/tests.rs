@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::core::compaction::{
+    segments::{self, Said, Segment},
     serialize,
     summary::{self, Form, PromptParts},
 };
@@ -237,27 +238,30 @@ async fn it_lists_itself_with_its_window() {
     assert_eq!(listed, [ListedModel { id: "offline".into(), window_tokens: Some(2_000), takes }]);
 }
 
-/// Compacts these messages as the server does: serialise, request a summary, check it, seed.
-fn compacted(messages: &[Message], previous: Option<&str>, words_max: u32) -> (String, Message) {
+/// Compacts these messages as the server does: serialise, request a summary, check it, add a segment, seed.
+fn compacted(messages: &[Message], segments: &mut Vec<Segment>, words_max: u32) -> Message {
     let blocks: Vec<String> = messages.iter().flat_map(serialize::blocks).collect();
     let parts = PromptParts {
         blocks: &blocks,
-        previous,
+        previous: None,
         instructions: None,
         form: Form::Sections,
         kind: SummaryKind::Chat,
         split_turn: false,
         delimiter: "q8r2k1",
         words_max,
+        keeps_words: true,
     };
     let mut asked = request(&[Message::user(summary::prompt(parts))]);
     asked.envelope.system.compiled = summary::system_prompt().to_owned();
     asked.purpose = Purpose::Summary;
     let answer = ask(16_000, &asked);
     assert_eq!(answer.stop_reason, StopReason::Stop);
-    let summary = summary::check(text(&answer)).unwrap();
-    let seed = Message::user(seed::seed_text(&summary));
-    (summary, seed)
+    let text = summary::check(text(&answer), "q8r2k1", &[]).unwrap();
+    let said = messages.iter().filter(|message| message.role == Role::User);
+    let said = said.map(|message| Said { entry_id: None, text: message.text() }).collect();
+    segments.push(Segment { said, text });
+    Message::user(seed::seed_text(&segments::write(segments, false).0))
 }
 
 const CHATTER: [&str; 8] = [
@@ -280,7 +284,7 @@ fn a_fact_told_in_turn_three_is_answered_after_each_of_four_compactions() {
         (250, "我的猫叫咪咪。", "我的猫叫什么？", "咪咪"),
     ] {
         let mut messages: Vec<Message> = Vec::new();
-        let mut previous: Option<String> = None;
+        let mut segments = Vec::new();
         for round in 0..4 {
             for turn in 0..40 {
                 let is_told = round == 0 && turn == 2;
@@ -289,12 +293,11 @@ fn a_fact_told_in_turn_three_is_answered_after_each_of_four_compactions() {
                 let answer = ask(100_000, &request(&messages));
                 messages.push(assistant(text(&answer)));
             }
-            let spoken = if previous.is_some() { &messages[1..] } else { &messages[..] };
-            let (summary, seed) = compacted(spoken, previous.as_deref(), words_max);
-            previous = Some(summary);
+            let spoken = if segments.is_empty() { &messages[..] } else { &messages[1..] };
+            let seed = compacted(spoken, &mut segments, words_max);
             messages = vec![seed, Message::user(question)];
-            let answer = ask(2_000, &request(&messages));
-            assert!(text(&answer).contains(expected), "round {round}: {}\n{previous:?}", text(&answer));
+            let answer = ask(100_000, &request(&messages));
+            assert!(text(&answer).contains(expected), "round {round}: {}\n{segments:?}", text(&answer));
             messages.push(assistant(text(&answer)));
         }
     }
@@ -313,7 +316,7 @@ fn a_summary_keeps_within_its_limit() {
     asked.envelope.options.max_output_tokens = Some(300);
     let answer = ask(16_000, &asked);
     assert_eq!(answer.stop_reason, StopReason::Stop);
-    assert!(summary::check(text(&answer)).is_ok(), "{}", text(&answer));
+    assert!(summary::check(text(&answer), "", &[]).is_ok(), "{}", text(&answer));
 }
 
 #[test]
@@ -341,6 +344,7 @@ fn a_summary_in_place_leaves_out_what_is_kept() {
         kind: SummaryKind::Chat,
         split_turn: false,
         words_max: 200,
+        keeps_words: false,
     });
     let mut asked = request(&[
         Message::user(seed::seed_text("## Critical Context\n- The boat is called Argo")),

@@ -3,7 +3,7 @@
 //! A call always has every required argument, with values of the types in the schema, as far as the schema is
 //! understood (`type`, `enum`, `const`, `default`, bounds, `required`, nested objects).
 
-use crate::core::compaction::extract::Listed;
+use super::words::Listed;
 use reseed_protocol::context::ToolDefinition;
 use serde_json::{Map, Number, Value, json};
 

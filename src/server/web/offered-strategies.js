@@ -15,6 +15,8 @@ export const STRATEGIES = [
       "target",
       "background",
       "keepRecentTokens",
+      "userShare",
+      "summaryMode",
       "summaryKind",
       "keepToolResults",
       "minGain",
@@ -28,6 +30,8 @@ export const STRATEGIES = [
     "settings": [
       "keepRecentTokens",
       "target",
+      "userShare",
+      "summaryMode",
       "summaryKind",
       "minGain",
       "reserveTokens"
@@ -42,6 +46,8 @@ export const STRATEGIES = [
       "threshold",
       "background",
       "target",
+      "userShare",
+      "summaryMode",
       "summaryKind",
       "keepRecentTokens",
       "minGain",
@@ -59,6 +65,8 @@ export const STRATEGIES = [
       "target",
       "background",
       "keepRecentTokens",
+      "userShare",
+      "summaryMode",
       "summaryKind",
       "reserveTokens"
     ]
@@ -85,6 +93,8 @@ export const STRATEGIES = [
       "summarise",
       "keepRecentTokens",
       "background",
+      "userShare",
+      "summaryMode",
       "summaryKind",
       "minGain",
       "reserveTokens"
@@ -103,6 +113,8 @@ export const STRATEGIES = [
       "keepToolResults",
       "keepRecentTokens",
       "summarise",
+      "userShare",
+      "summaryMode",
       "summaryKind",
       "minGain",
       "reserveTokens"
@@ -125,5 +137,7 @@ export const DEFAULTS = {
     "threshold",
     "truncate"
   ],
-  "summaryKind": "auto"
+  "summaryKind": "auto",
+  "userShare": 0.4,
+  "summaryMode": "segments"
 };

@@ -7,7 +7,6 @@
  * @typedef {object} Told What a report and a preview say alike.
  * @property {Rung} rung
  * @property {FailedRung[]} [failedRungs]
- * @property {import("reseed-protocol").Retained} [retained]
  * @property {import("reseed-protocol").Usage} [summaryUsage]
  */
 
@@ -57,13 +56,9 @@ export function failedText({ rung, reason }) {
  * @param {Told} told
  * @returns {string[]}
  */
-export function toldFacts({ rung, failedRungs = [], retained, summaryUsage }) {
+export function toldFacts({ rung, failedRungs = [], summaryUsage }) {
   const facts = [`How: ${rungText(rung)}`];
   if (failedRungs.length > 0) facts.push(`Tried before: ${failedRungs.map(failedText).join("; ")}`);
-  if (retained && retained.checked > 0) {
-    const back = retained.restored === 0 ? "none was lost" : `${number(retained.restored)} put back word for word`;
-    facts.push(`Exact facts looked after: ${number(retained.checked)}, ${back}`);
-  }
   if (summaryUsage) {
     const { inputTokens, outputTokens, costNanoUsd } = summaryUsage;
     const paid = costNanoUsd === undefined ? "" : `, ${dollars(costNanoUsd)}`;

@@ -70,6 +70,15 @@ export const SETTINGS = {
       "research"
     ]
   },
+  "summaryMode": {
+    "about": "What a compaction does with earlier summaries.",
+    "kind": "option",
+    "label": "What becomes of earlier summaries",
+    "options": [
+      "segments",
+      "rewrite"
+    ]
+  },
   "target": {
     "about": "The fraction of the window that a compaction reduces the context to, or three quarters of the trigger if that is less; above 0, at most 1.",
     "kind": "share",
@@ -82,6 +91,13 @@ export const SETTINGS = {
     "kind": "share",
     "label": "Compact above, share of the window",
     "max": 1.0,
+    "min": 0.0
+  },
+  "userShare": {
+    "about": "The fraction of a compaction's target in which the user's own messages are kept word for word, newest first; 0 to 0.8.",
+    "kind": "share",
+    "label": "Keep what the user said, share of the target",
+    "max": 0.8,
     "min": 0.0
   }
 };

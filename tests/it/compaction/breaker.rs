@@ -67,7 +67,7 @@ async fn three_failures_in_the_foreground_open_it_and_nobody_waits_any_more() {
 #[tokio::test]
 async fn failures_count_wherever_they_happened() {
     let (model, _) = failing();
-    let (_server, mut client) = session(&model, &[WAITED_FOR]).await;
+    let (_server, mut client) = session(&model, &[WAITED_FOR, ("CONTEXT_USER_SHARE", "0")]).await;
     fill(&mut client, 1_000).await;
     let shown = client.ask("preview_compaction", json!({})).await;
     assert_eq!(shown["type"], "compaction_preview", "{shown}");

@@ -13,7 +13,7 @@ use crate::support::{
     server::Server,
     talk::{summaries, words},
 };
-use planned::{FACT, FAULTS, Fault, Planned, Said};
+use planned::{ACCEPTED, FACT, FAULTS, Fault, Planned, Said};
 use reseed::{
     core::model::{ModelFault, Purpose},
     provider::scripted::Reply,
@@ -178,13 +178,9 @@ fn failures(rung: &str, fault: Fault, reason: &str) -> Vec<String> {
             let pieces = std::iter::repeat_n("chunked_summary: context_overflow".to_owned(), 3);
             std::iter::once(first).chain(pieces).collect()
         }
+        fault if fault.is_asked_again() => vec![first.clone(), first],
         _ => vec![first],
     }
-}
-
-/// A copy of a small piece of the conversation is not told from a quotation, and does no harm.
-fn of_pieces(fault: Fault) -> bool {
-    fault != Fault::Copied
 }
 
 #[tokio::test]
@@ -195,17 +191,25 @@ async fn a_compaction_that_is_asked_for_makes_room_whatever_the_model_does() {
 }
 
 #[tokio::test]
+async fn what_a_summary_says_is_not_judged_and_the_users_words_are_there() {
+    for fault in ACCEPTED {
+        check(Trigger::Manual, &[], fault, &[], ("model_summary", &[])).await;
+    }
+}
+
+#[tokio::test]
 async fn a_turn_at_the_threshold_goes_on_whatever_the_model_does() {
-    // A message that long does not fit into one request beside the prompt.
-    for (fault, reason, _) in FAULTS.into_iter().filter(|(fault, ..)| of_pieces(*fault)) {
+    // A message that long does not fit into one request beside the prompt. A summary that is longer than wanted and
+    // makes room is kept.
+    for (fault, reason, _) in FAULTS.into_iter().filter(|(fault, ..)| *fault != Fault::Longer) {
         check(Trigger::Threshold, &[], fault, &[], ("extract", &failures("chunked_summary", fault, reason))).await;
     }
 }
 
 #[tokio::test]
 async fn a_refused_request_gets_its_answer_whatever_the_model_does() {
-    // A message that long does not fit into one request beside the prompt.
-    for (fault, reason, _) in FAULTS.into_iter().filter(|(fault, ..)| of_pieces(*fault)) {
+    // As above.
+    for (fault, reason, _) in FAULTS.into_iter().filter(|(fault, ..)| *fault != Fault::Longer) {
         check(Trigger::Overflow, &[], fault, &[], ("extract", &failures("chunked_summary", fault, reason))).await;
     }
 }
@@ -213,8 +217,9 @@ async fn a_refused_request_gets_its_answer_whatever_the_model_does() {
 #[tokio::test]
 async fn a_fault_in_the_middle_of_the_pieces_ends_in_an_extract() {
     let before = [Said::Bad(Fault::Overflow), Said::Good];
-    for (fault, reason, _) in FAULTS.into_iter().filter(|(fault, ..)| of_pieces(*fault) && *fault != Fault::Overflow) {
-        let failures = ["model_summary: context_overflow".to_owned(), format!("chunked_summary: {reason}")];
+    for (fault, reason, _) in FAULTS.into_iter().filter(|(fault, ..)| *fault != Fault::Overflow) {
+        let first = std::iter::once("model_summary: context_overflow".to_owned());
+        let failures: Vec<String> = first.chain(failures("chunked_summary", fault, reason)).collect();
         check(Trigger::Manual, &before, fault, &[], ("extract", &failures)).await;
     }
 }
@@ -226,9 +231,7 @@ async fn what_fails_behind_the_conversation_is_asked_in_a_request_of_its_own() {
         // asked.
         let is_final = fault == Fault::Longer || fault.is_endless();
         let rung = if is_final { "extract" } else { "model_summary" };
-        // An answer without its sections is asked for them after the conversation, and that succeeds.
-        let is_completed = fault == Fault::Garbage;
-        let failures: &[_] = if is_completed { &[] } else { &[format!("model_summary: {reason}")] };
+        let failures = [format!("model_summary: {reason}")];
         let settings: &[_] = &[("SUMMARY_REQUEST", "cached_prefix")];
         let name = format!("{fault:?}");
         let planned = Planned::new(&[Said::Bad(fault), Said::Good], false);
@@ -281,7 +284,7 @@ async fn a_compaction_is_cancelled_at_every_point_and_the_context_is_as_it_was()
         (Trigger::Manual, &pieces[..1], &[]),
         (Trigger::Manual, pieces, &[]),
         (Trigger::Manual, &[], riding),
-        (Trigger::Manual, &[Said::Bad(Fault::Refusing)], riding),
+        (Trigger::Manual, &[Said::Bad(Fault::NoText)], riding),
         (Trigger::Threshold, &[], &[]),
         (Trigger::Threshold, pieces, &[]),
         (Trigger::Overflow, &[], &[]),
@@ -383,7 +386,7 @@ async fn last_entry(client: &mut Client) -> Value {
 
 #[tokio::test]
 async fn no_model_makes_it_compact_in_a_loop() {
-    for fault in [Fault::Longer, Fault::Garbage, Fault::Copied, Fault::Overflow, Fault::RateLimited] {
+    for fault in [Fault::Longer, Fault::Empty, Fault::Copied, Fault::Overflow, Fault::RateLimited] {
         for background in ["0.85", "1"] {
             let planned = Planned::new(&[Said::Bad(fault)], false);
             let (_server, mut client) = session(&planned.model, &[("CONTEXT_BACKGROUND", background)]).await;
@@ -393,11 +396,12 @@ async fn no_model_makes_it_compact_in_a_loop() {
                 assert_eq!(finished["status"], "completed", "{fault:?} {background} {number}: {finished}");
             }
             let requests = planned.model.requests();
-            // A message between two attempts: a summary refused as too large takes a few requests. A summary without
-            // sections is asked for them once.
+            // A message between two attempts: a summary refused as too large takes a few requests, and an empty one is
+            // asked for once more.
             let pieces = match fault {
                 Fault::Overflow => 4,
-                Fault::Garbage => 2,
+                // A summary that is too long leaves less room until the next.
+                Fault::Empty | Fault::Longer => 2,
                 _ => 1,
             };
             let streak = requests.split(|request| request.purpose == Purpose::Turn).map(<[_]>::len).max();

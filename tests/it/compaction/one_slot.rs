@@ -10,8 +10,13 @@ use reseed::provider::scripted::Gate;
 use serde_json::{Value, json};
 
 /// In the window of 2,000 tokens a compaction is prepared from 1,200 on and waited for from 1,600 on.
-const SETTINGS: [(&str, &str); 4] =
-    [("MODEL", "smol.gguf"), ("CONTEXT_WINDOW", "2000"), ("CONTEXT_BACKGROUND", "0.7"), ("SUMMARY_REQUEST", "quoted")];
+const SETTINGS: [(&str, &str); 5] = [
+    ("MODEL", "smol.gguf"),
+    ("CONTEXT_WINDOW", "2000"),
+    ("CONTEXT_BACKGROUND", "0.7"),
+    ("SUMMARY_REQUEST", "quoted"),
+    ("CONTEXT_USER_SHARE", "0"),
+];
 
 /// llama.cpp's server with so many slots. Summaries end when `summaries` is open, and an answer to `Wait.` when `turns`
 /// is.

@@ -144,7 +144,7 @@ async fn what_fails_behind_the_conversation_is_quoted() {
     /// The model's answer, and the expected reason.
     type Case = (fn() -> Reply, &'static str);
     let table: [Case; 3] = [
-        (|| Reply::text("I'm sorry, but I can't help with that."), "refused"),
+        (|| Reply::text("[User]: Aye aye?"), "continued"),
         (|| Reply::text("Aye aye, and so on and so forth! ".repeat(100)), "malformed"),
         (|| Reply::call("look", "{}"), "malformed"),
     ];

@@ -77,12 +77,14 @@ pub(super) struct World {
     tools: Vec<Value>,
 }
 
-const SETTINGS: [(&str, &str); 7] = [
+const SETTINGS: [(&str, &str); 8] = [
     // `inspect` reads a file, and does not know what a server offers.
     ("HISTORY_TOOLS", "off"),
     ("WS_PORT", "0"),
     ("CONTEXT_WINDOW", "20000"),
     ("CONTEXT_STRATEGY", "manual"),
+    // What is checked is whether a removed message is gone.
+    ("CONTEXT_USER_SHARE", "0"),
     ("CONTEXT_KEEP_RECENT_TOKENS", "60"),
     ("MODEL", "test"),
     ("OPERATORS_READ_CONTENT", "true"),

@@ -31,7 +31,7 @@ type Samples = BTreeMap<String, f64>;
 const HAPPENS_AT: usize = 60;
 
 /// The alerts that have a test below, in `cluster.rs`, or where a standby takes over (`tests/it/cluster/failover.rs`).
-const TESTED: [&str; 15] = [
+const TESTED: [&str; 14] = [
     "ReseedDown",
     "ReseedStoreFailing",
     "ReseedStoreSlow",
@@ -44,7 +44,6 @@ const TESTED: [&str; 15] = [
     "ReseedCompactionRests",
     "ReseedCompactionsPauseUsers",
     "ReseedSummariesByRule",
-    "ReseedSummariesForget",
     "ReseedTruncatedUpstream",
     "ReseedCacheGivenUp",
 ];
@@ -284,29 +283,12 @@ async fn summaries_that_are_not_the_models() {
     }
     let upstream = summarising(|| Reply::text("")).await;
     let folder = folder();
-    let server = server(&folder, &upstream, "8000", &[("CONTEXT_STRATEGY", "manual")]).await;
+    let settings = [("CONTEXT_STRATEGY", "manual"), ("CONTEXT_USER_SHARE", "0")];
+    let server = server(&folder, &upstream, "8000", &settings).await;
     let before = samples(&server.address).await;
     let (mut client, _) = Client::v2_session(&server.ws()).await;
     five_compactions(&mut client, |turn| words(turn, 300)).await;
     fires("ReseedSummariesByRule", 20, &before, &samples(&server.address).await);
-}
-
-#[tokio::test]
-async fn summaries_that_forget() {
-    if !has_promtool() {
-        return;
-    }
-    let upstream = summarising(|| Reply::text(summary::<&str>(&[]))).await;
-    let folder = folder();
-    let server = server(&folder, &upstream, "16000", &[("CONTEXT_STRATEGY", "manual")]).await;
-    let before = samples(&server.address).await;
-    let (mut client, _) = Client::v2_session(&server.ws()).await;
-    let said = |turn: u64| {
-        let facts = (0..6).map(|fact| format!("Order {turn}{fact}417 lies in /srv/orders/{turn}-{fact}.csv. "));
-        format!("{}{}", facts.collect::<String>(), words(turn, 250))
-    };
-    five_compactions(&mut client, said).await;
-    fires("ReseedSummariesForget", 20, &before, &samples(&server.address).await);
 }
 
 #[tokio::test]

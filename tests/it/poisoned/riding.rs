@@ -6,6 +6,7 @@ use reseed::core::{
     compaction::{
         Job, Next, Order, Outcome, Surroundings, Writing,
         cut::{Keep, find_cut},
+        segments::Room,
         strategy::FallbackStep,
         structure::Structure,
         summary::{self, FileTools},
@@ -23,6 +24,7 @@ use reseed::core::{
 };
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp,
+    command::SummaryMode,
     context::{EnvelopeMeta, RequestOptions},
     entry::Compaction,
     event::CompactionTrigger,
@@ -71,7 +73,6 @@ fn ridden(history: &Poisoned, answer: &str) -> (ModelRequest, ModelRequest, Opti
         window_tokens: WINDOW_TOKENS,
         counter,
         counted_by: counter.method(),
-        summary_tokens_max: summary_tokens_max(WINDOW_TOKENS),
         reasons: false,
         answer_tokens_max: None,
         earlier: path[0].compaction(),
@@ -81,11 +82,10 @@ fn ridden(history: &Poisoned, answer: &str) -> (ModelRequest, ModelRequest, Opti
         deadline: Timestamp(1),
         delimiter: super::MARK.into(),
         asks_model: true,
-        restored_tokens_max: 400,
+        room: Room::of(WINDOW_TOKENS / 2, summary_tokens_max(WINDOW_TOKENS), 0.4, SummaryMode::Segments),
         conversation: Some(conversation.clone()),
         prices: Prices::default(),
         writing: Writing::default(),
-        rules: Vec::new(),
     };
     let order = Order::automatic("job".parse().unwrap(), CompactionTrigger::Threshold);
     let base = Some(path[0].id().clone());
@@ -131,8 +131,6 @@ fn what_the_model_repeats_stays_within_its_record() {
         let name = &history.name;
         let (_, _, outcome) = ridden(&history, &copied(&history));
         let made = outcome.unwrap_or_else(|| panic!("{name}: nothing is offered")).summary;
-        let goal = summary::Sections::parse(&made).lines(summary::Slot::Goal).to_vec();
-        assert!(goal.iter().all(|line| line.trim_start_matches("- ").starts_with("boat")), "{name}: {made}");
         let record = seed::seed_text(&made);
         let body = record.split_once(RECORD_BEGINS).unwrap().1.strip_suffix(RECORD_ENDS).unwrap();
         assert_harmless(body, name);

@@ -54,8 +54,7 @@ fn each_example_is_shown_as_plain_text() {
         (
             "events/context_compacted.background.json",
             "context compacted: 5,312 -> 1,874 tokens (window filling, extracted by rule, in the background, 0.6 s, \
-             not old tool results cleared (too_little), not summarised by the model (truncated), 3 of 14 facts put \
-             back)",
+             not old tool results cleared (too_little), not summarised by the model (truncated))",
         ),
         ("events/entry_appended.json", "> My ferry leaves at 17:40. When should I start for the harbour?"),
         ("events/entry_appended.tool_call.json", "calls weather harbour"),

@@ -198,13 +198,11 @@ impl Navigation {
         }
         let is_answer =
             matches!(fault.code, ErrorCode::ContextOverflow | ErrorCode::UpstreamEmpty | ErrorCode::ContentFiltered);
-        // Once the model has answered, the request that failed only asked it for missing sections: the move goes on
-        // with that answer if it is a summary, and with an extract otherwise.
-        if is_answer || leaving.job.is_completing() {
+        if is_answer {
             if fault.code == ErrorCode::ContextOverflow {
                 leaving.job.too_large(fault.overflow.window_tokens);
             } else if !(fault.ran_out && leaving.job.leave_room_for_reasoning()) {
-                leaving.job.fall_back(fault.code.as_str());
+                leaving.job.try_again(fault.code.as_str());
             }
             return self.leave(ledger, leaving);
         }

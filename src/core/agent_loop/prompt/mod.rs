@@ -142,13 +142,6 @@ impl Prompt {
         self.parts.iter().map(|part| part.text.as_str()).collect()
     }
 
-    /// Returns the texts of the system prompt and the tool descriptions, which may state constraints.
-    pub(crate) fn rules(&self) -> Vec<String> {
-        let system = self.compiled.system.compiled.clone();
-        let tools = self.compiled.tools.iter().map(|tool| tool.description.clone());
-        std::iter::once(system).chain(tools).filter(|text| !text.is_empty()).collect()
-    }
-
     /// Returns everything sent before this context's messages. The context may hold patches for one request.
     fn compiled(&self, counter: &Counter, context: &Context) -> Cow<'_, Compiled> {
         if context.carried == self.compiled.carried {

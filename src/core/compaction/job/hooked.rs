@@ -2,7 +2,7 @@
 
 use super::{FallbackStep, HookRequests, HookSupply, Job, Outcome, State};
 use crate::core::{
-    compaction::{cut::Cut, serialize, summary},
+    compaction::{cut::Cut, serialize},
     context::counter::Counter,
 };
 use reseed_protocol::{context::ContextMessage, event::CompactionRung, hook::CompactionPreparation};
@@ -92,7 +92,7 @@ impl Job {
         let outcome = Outcome {
             summary: summary.trim().to_owned(),
             details: self.details(cut),
-            constraints: self.with_sources(cut, summary::stated),
+            constraints: self.noted_constraints().to_vec(),
             hook_details: self.given.wishes.details.as_ref().map(|(_, details)| details.clone()),
             ..self.outcome(cut, CompactionRung::HookSummary)
         };

@@ -1,21 +1,22 @@
 //! What a job reads of the context, and the outcome of each of its steps.
 
-use super::{super::Outcome, Extent, Job, told_by};
-use crate::core::compaction::ask::{EXTRACT_CHARS_PER_TOKEN, Ride};
-use crate::core::context::seed;
+use super::{
+    super::{
+        Outcome,
+        ask::{Ride, extract_chars},
+    },
+    Job, told_by,
+};
 use crate::core::{
     compaction::{
         cut::Cut,
-        extract::extract,
-        summary::{self, RepairBounds},
+        extract::newest_lines,
+        segments::{self, Segment},
+        summary,
     },
-    text::presentable,
+    context::seed,
 };
-use reseed_protocol::{
-    EntryId, Message, Part, Role, Usage,
-    entry::CompactionDetails,
-    event::{CompactionRung, Retained},
-};
+use reseed_protocol::{EntryId, Message, Part, Role, Usage, entry::CompactionDetails, event::CompactionRung};
 use std::{collections::HashSet, sync::Arc};
 
 /// Maximum characters of the file lists at the end of a summary: about a hundred paths, and in a small window two per
@@ -25,7 +26,7 @@ const FILES_CHARS_MAX: u64 = 4_000;
 impl Job {
     /// Returns the removed messages; branch summaries come without the text around them, which is ours and says
     /// nothing.
-    pub(super) fn told(&self, cut: &Cut) -> Vec<Arc<Message>> {
+    pub(super) fn messages_of(&self, cut: &Cut) -> Vec<Arc<Message>> {
         let begins = |part: &Part| match part {
             Part::Text { text } => Some(seed::may_be_seed(text)),
             _ => None,
@@ -45,10 +46,19 @@ impl Job {
     pub(super) fn taken_out(&self, cut: &Cut) -> Vec<Arc<Message>> {
         let goes = cut.summarised.iter().map(|at| &self.messages[*at]);
         let Some(raw) = &self.raw else { return goes.map(|(_, message)| message.clone()).collect() };
-        let gone: HashSet<&EntryId> = goes.clone().filter_map(|(id, _)| id.as_ref()).collect();
-        let ids = self.messages.iter().filter_map(|(id, _)| id.as_ref());
-        let stays: HashSet<&EntryId> = ids.filter(|id| !gone.contains(id)).collect();
-        raw.without(&stays, goes.filter_map(|(id, message)| id.clone().map(|id| (id, message.clone()))))
+        raw.without(&self.kept_ids(cut), goes.filter_map(|(id, message)| id.clone().map(|id| (id, message.clone()))))
+    }
+
+    /// Returns the entries that the model still sees after this cut.
+    pub(super) fn kept_ids(&self, cut: &Cut) -> HashSet<&EntryId> {
+        let gone: HashSet<&EntryId> = cut.summarised.iter().filter_map(|at| self.messages[*at].0.as_ref()).collect();
+        self.messages.iter().filter_map(|(id, _)| id.as_ref()).filter(|id| !gone.contains(id)).collect()
+    }
+
+    /// Returns the messages that a user wrote among those that this cut removes.
+    pub(super) fn removed_inputs(&self, cut: &Cut) -> impl Iterator<Item = (Option<&EntryId>, &Message)> {
+        let of = |at: &usize| (self.messages[*at].0.as_ref(), &*self.messages[*at].1);
+        cut.summarised.iter().filter(|at| self.inputs.contains(at)).map(of)
     }
 
     /// Returns the tokens of what a cut removes, if known: counted for the same model, with nothing cleared.
@@ -70,51 +80,29 @@ impl Job {
         shown.map(|(_, message)| told_by(message)).unwrap_or_default()
     }
 
-    pub(super) fn extract(&self, cut: &Cut, previous: Option<&str>, extent: Extent) -> String {
-        let messages = self.told(cut);
-        let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
-        let tokens_max = match extent {
-            Extent::Full => self.task.summary_tokens_max,
-            Extent::Half => self.task.summary_tokens_max.min(self.room(cut)),
-        };
-        presentable(&self.task.extract(&messages, previous, tokens_max)).into_owned()
+    /// Returns two fifths of what is removed, so that something is gained; a rebuilt summary has only its own bound.
+    pub(super) fn room_of(&self, cut: &Cut) -> u64 {
+        if self.is_rebuild() { u64::MAX } else { cut.dropped_tokens / 5 * 2 }
     }
 
-    /// Returns half of what is removed, so that something is gained; a rebuilt summary has only its own bound.
-    pub(super) fn room(&self, cut: &Cut) -> u64 {
-        if self.is_rebuild() { u64::MAX } else { cut.dropped_tokens / 2 }
-    }
-
-    pub(super) fn summarised(&self, cut: &Cut, text: &str, rung: CompactionRung) -> Outcome {
+    /// Returns the outcome of replacing what a cut removes with these segments.
+    pub(super) fn summarised(&self, cut: &Cut, segments: &[Segment], rung: CompactionRung) -> Outcome {
         let details = self.details(cut);
-        let messages = self.told(cut);
-        let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
-        let count = |text: &str| self.task.counter.text(text);
-        // At most half of what the summary saves is given back: even a small cut stays worth it.
-        let saved = if self.is_rebuild() { u64::MAX } else { cut.dropped_tokens.saturating_sub(count(text)) };
-        let bounds = RepairBounds { tokens_max: self.restored_tokens_max.min(saved / 2), count: &count };
-        let previous = self.previous(cut);
-        // Nothing is known about a form of the client's own.
-        let settled =
-            (!self.order.free_form).then(|| self.with_sources(cut, |said| summary::settle(text, said, bounds)));
-        let constraints = match &settled {
-            Some(settled) => settled.constraints.clone(),
-            None => self.with_sources(cut, summary::stated),
-        };
-        let repaired = settled.map(|settled| {
-            let tokens_max = bounds.tokens_max.saturating_sub(settled.added_tokens);
-            let bounds = RepairBounds { tokens_max, ..bounds };
-            summary::repair(&settled.text, &messages, previous.as_deref(), self.task.kind, bounds)
-        });
-        let retained = repaired.as_ref().map(|found| Retained { checked: found.checked, restored: found.restored });
-        let text = repaired.as_ref().map_or(text, |repaired| &repaired.text);
-        let files_chars_max = usize::try_from(self.files_chars_max().min(self.room(cut))).unwrap_or(usize::MAX);
-        let summary = summary::with_files(text, &details, files_chars_max);
-        Outcome { summary, details, retained, constraints, ..self.outcome(cut, rung) }
+        let (text, layout) = segments::write(segments, self.room.shows_ids);
+        let gained = if self.is_rebuild() { u64::MAX } else { cut.dropped_tokens / 2 };
+        let files_chars_max = usize::try_from(self.files_chars_max().min(gained)).unwrap_or(usize::MAX);
+        let summary = summary::with_files(&text, &details, files_chars_max);
+        // A single text without the user's words is a summary as it always was.
+        let is_plain = matches!(layout.as_slice(), [one] if one.said.is_empty());
+        let segments = if is_plain { Vec::new() } else { layout };
+        // What is kept of earlier segments and the user's words is bounded before; what the model wrote is not.
+        let bound = self.task.counter.text(&text) + self.room.new_tokens;
+        let allowed_tokens = cut.kept_tokens + bound + self.files_chars_max() / 3;
+        Outcome { summary, segments, details, allowed_tokens, ..self.outcome(cut, rung) }
     }
 
     pub(super) fn files_chars_max(&self) -> u64 {
-        FILES_CHARS_MAX.min(2 * self.task.summary_tokens_max)
+        FILES_CHARS_MAX.min(2 * self.room.new_tokens)
     }
 
     /// Returns the conversation that a cached-prefix request for this cut would extend.
@@ -133,26 +121,31 @@ impl Job {
         Some(Ride { conversation, kept_messages: self.messages.len() - from, first_kept })
     }
 
-    /// Returns the outcome of dropping the oldest messages: the previous summary, cut to its bound, or a note that
-    /// something is missing.
+    /// Returns the outcome of dropping the oldest messages: the previous summary, without its oldest segments if it is
+    /// too long, or a note that something is missing.
     pub(super) fn truncated(&self, cut: &Cut) -> Outcome {
-        let summary = match self.previous(cut) {
-            Some(previous) => {
-                let chars_max = self.task.summary_tokens_max.saturating_mul(EXTRACT_CHARS_PER_TOKEN);
-                let chars_max = usize::try_from(chars_max).unwrap_or(usize::MAX);
-                if previous.chars().count() <= chars_max {
-                    previous
-                } else {
-                    extract(&[], Some(&previous), None, chars_max)
-                }
-            }
-            None => format!("{} earlier messages were left out to save room.", cut.summarised.len()),
-        };
-        let constraints = self.with_sources(cut, summary::stated);
+        let count = |text: &str| self.task.counter.text(text);
+        let mut segments = self.segments(cut);
+        let tokens_max = self.room.said_tokens + self.room.text_tokens;
+        while segments.len() > 1 && count(&segments::write(&segments, self.room.shows_ids).0) > tokens_max {
+            segments.remove(0);
+        }
+        if let [one] = segments.as_mut_slice()
+            && count(&one.text) > tokens_max
+        {
+            one.text = newest_lines(&one.text, extract_chars(tokens_max));
+        }
+        if segments.is_empty() {
+            let text = format!("{} earlier messages were left out to save room.", cut.summarised.len());
+            segments.push(Segment { said: Vec::new(), text });
+        }
+        segments::hold(&mut segments, self.noted_constraints());
+        let (summary, layout) = segments::write(&segments, self.room.shows_ids);
         // No room for a future summary: it must not be filled with later messages.
-        let allowed_tokens = cut.kept_tokens + self.task.counter.text(&seed::seed_text(&summary));
+        let allowed_tokens = cut.kept_tokens + count(&seed::seed_text(&summary));
         let outcome = self.outcome(cut, CompactionRung::Truncate);
-        Outcome { summary, details: self.details(cut), constraints, allowed_tokens, ..outcome }
+        let segments = if layout.len() == 1 && layout[0].said.is_empty() { Vec::new() } else { layout };
+        Outcome { summary, segments, details: self.details(cut), allowed_tokens, ..outcome }
     }
 
     pub(super) fn clearing(&self, results: &[usize], any_gain: bool) -> Outcome {
@@ -162,6 +155,8 @@ impl Job {
         cleared.extend(results.iter().filter_map(|at| self.messages[*at].0.clone()));
         Outcome {
             summary: self.shown_summary(),
+            segments: earlier.as_ref().map(|earlier| earlier.segments.clone()).unwrap_or_default(),
+            left_out: 0,
             form: self.earlier.as_ref().and_then(|earlier| earlier.form),
             constraints: self.noted_constraints().to_vec(),
             rung: CompactionRung::ClearToolResults,
@@ -171,12 +166,16 @@ impl Job {
             kept: earlier.map(|earlier| earlier.kept_entry_ids).unwrap_or_default(),
             cleared,
             usage: self.spent(),
-            retained: None,
             allowed_tokens: 0,
             any_gain,
             hook,
             hook_details,
         }
+    }
+
+    /// Returns the constraints that an older version had recorded.
+    pub(super) fn noted_constraints(&self) -> &[String] {
+        self.earlier.as_ref().map(|earlier| earlier.constraints.as_slice()).unwrap_or_default()
     }
 
     pub(super) fn outcome(&self, cut: &Cut, rung: CompactionRung) -> Outcome {
@@ -187,6 +186,8 @@ impl Job {
         let gone: HashSet<&EntryId> = cut.summarised.iter().filter_map(|at| self.messages[*at].0.as_ref()).collect();
         Outcome {
             summary: String::new(),
+            segments: Vec::new(),
+            left_out: 0,
             form: None,
             constraints: self.noted_constraints().to_vec(),
             rung,
@@ -196,11 +197,7 @@ impl Job {
             kept: cut.kept.clone(),
             cleared: stays.into_iter().filter(|id| !gone.contains(id)).collect(),
             usage: self.spent(),
-            retained: None,
-            allowed_tokens: cut.kept_tokens
-                + self.task.summary_tokens_max
-                + self.restored_tokens_max
-                + self.files_chars_max() / 3,
+            allowed_tokens: cut.kept_tokens + self.room.new_tokens + self.files_chars_max() / 3,
             any_gain: false,
             hook,
             hook_details,

@@ -1,6 +1,7 @@
 //! Preparing a compaction: what a job needs to know, and its first state.
 
 use super::{Job, State};
+use crate::core::compaction::segments::Room;
 use crate::core::{
     compaction::{
         ask::Task,
@@ -35,8 +36,6 @@ pub struct Surroundings<'a> {
     pub counter: Counter,
     /// The method by which the context was counted.
     pub counted_by: Method,
-    /// Maximum tokens of the summary, estimated.
-    pub summary_tokens_max: u64,
     /// Maximum tokens of an answer that contains it, if set.
     pub answer_tokens_max: Option<u64>,
     /// True if the model reasons before it answers, as far as is known.
@@ -55,16 +54,14 @@ pub struct Surroundings<'a> {
     pub delimiter: String,
     /// True if the model may be asked.
     pub asks_model: bool,
-    /// Maximum estimated tokens of facts restored to a summary.
-    pub restored_tokens_max: u64,
+    /// How much room the segments of the summary have.
+    pub room: Room,
     /// What the conversation would send, if summary requests extend it.
     pub conversation: Option<ModelRequest>,
     /// The price of each model.
     pub prices: Prices,
     /// How summaries are written.
     pub writing: Writing,
-    /// The system prompt and the tools' descriptions: sources of constraints.
-    pub rules: Vec<String>,
 }
 
 impl Job {
@@ -88,7 +85,7 @@ impl Job {
             model: around.model.to_owned(),
             counter: around.counter,
             window_tokens: around.window_tokens,
-            summary_tokens_max: around.summary_tokens_max,
+            summary_tokens_max: around.room.new_tokens,
             answer_tokens_max: around.answer_tokens_max,
             instructions: order.instructions.clone().filter(|_| !order.free_form),
             form: around.writing.form,
@@ -106,6 +103,7 @@ impl Job {
             delimiter: around.delimiter,
             messages: Vec::new(),
             messages_tokens: None,
+            keeps_words: false,
         };
         let raw = order.rebuild.take();
         Self {
@@ -115,6 +113,7 @@ impl Job {
             base,
             steps: steps.into(),
             messages: context.messages.iter().map(original).collect(),
+            inputs: (0..context.messages.len()).filter(|at| context.messages[*at].is_input).collect(),
             cleared: (0..context.messages.len()).filter(|at| context.messages[*at].cleared).collect(),
             context_method: around.counted_by,
             begins: tail.filter_map(|counted| counted.entry_id.clone()).next(),
@@ -123,9 +122,8 @@ impl Job {
             file_tools: around.file_tools,
             task,
             asks_model: around.asks_model,
-            restored_tokens_max: around.restored_tokens_max,
+            room: around.room,
             conversation: around.conversation,
-            rules: around.rules,
             raw,
             at: State::Between,
             failed: Vec::new(),

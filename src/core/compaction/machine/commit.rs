@@ -65,7 +65,7 @@ impl Compactor {
         let turn_id = ledger.turn_id();
         #[expect(clippy::cast_precision_loss, reason = "a ratio of token counts, shown to one decimal")]
         let reduction_percent = before.tokens.saturating_sub(after.tokens) as f64 * 100.0 / before.tokens as f64;
-        let Outcome { summary, form, rung, failed, first_kept, kept, cleared, usage, retained, .. } = *outcome;
+        let Outcome { summary, form, rung, failed, first_kept, kept, cleared, usage, .. } = *outcome;
         let compacted = ContextCompacted {
             tokens_before: before.tokens,
             tokens_after: after.tokens,
@@ -88,7 +88,7 @@ impl Compactor {
             paused_ms: self.paused_ms(ledger.now, waited_since),
             summary_usage: usage,
             cached_tokens_lost: before.cached_tokens,
-            retained,
+            retained: None,
             compact_at_tokens: prompt.manager().compact_at_tokens(ledger.window_tokens()),
             breakdown: BreakdownChange { before: before.breakdown, after: after.breakdown },
         };
@@ -115,6 +115,8 @@ impl Planner<'_> {
     ) -> (Entry, RequestCount) {
         let mut compaction = Compaction {
             summary: outcome.summary.clone(),
+            segments: outcome.segments.clone(),
+            left_out: outcome.left_out,
             first_kept_entry_id: outcome.first_kept.clone(),
             kept_entry_ids: outcome.kept.clone(),
             cleared_entry_ids: outcome.cleared.clone(),
@@ -130,7 +132,7 @@ impl Planner<'_> {
             hook_details: outcome.hook_details.clone(),
             rung: Some(outcome.rung),
             failed_rungs: outcome.failed.clone(),
-            retained: outcome.retained,
+            retained: None,
             summary_usage: outcome.usage.clone(),
             history_tools: self.prompt.searches_once_compacted(self.ledger),
         };

@@ -61,9 +61,8 @@ impl Compacting<'_> {
                 running.job.too_large(fault.overflow.window_tokens);
             }
             ErrorCode::UpstreamEmpty if fault.ran_out && running.job.leave_room_for_reasoning() => {}
-            ErrorCode::UpstreamEmpty => running.job.fall_back("empty"),
-            ErrorCode::ContentFiltered => running.job.fall_back("refused"),
-            code if running.job.has_draft() => running.job.fall_back(code.as_str()),
+            ErrorCode::UpstreamEmpty => running.job.try_again("empty"),
+            ErrorCode::ContentFiltered => running.job.try_again("refused"),
             code if running.can_wait() => {
                 self.compaction.carried.breaker.failed(self.ledger.now);
                 let mut error = ErrorBody::new(code, fault.message.clone());
@@ -85,7 +84,7 @@ impl Compacting<'_> {
         }
         let Some(mut running) = self.compaction.work.take_running() else { return };
         self.ledger.push(Effect::CancelModel(running.request));
-        if running.can_wait() && !running.job.has_draft() {
+        if running.can_wait() {
             self.compaction.carried.breaker.failed(self.ledger.now);
             let message = format!(
                 "the summary was not made within {} ms; see COMPACTION_TIMEOUT_SECS",

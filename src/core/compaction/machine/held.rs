@@ -268,6 +268,8 @@ impl Planner<'_> {
             summarise,
             steps,
             summary_kind: _,
+            user_share,
+            summary_mode,
             threshold: _,
             reserve_tokens: _,
             max_output_tokens: _,
@@ -277,8 +279,10 @@ impl Planner<'_> {
         let writing = format!("{request:?} {:?}", self.writing());
         let summaries = (model, writing, answer_tokens_max);
         let options = (keep_recent_tokens, target, keep_turns, keep_tool_results, summarise, steps);
+        let words = format!("{user_share} {summary_mode:?}");
         let rule = format!("{} {:?}", self.ledger.deployment.cut_rules.name(), self.ledger.deployment.file_tools);
-        let key = fingerprint_of(&(&self.ledger.state().model, self.prompt.manager().name(), summaries, options, rule));
+        let made = (&self.ledger.state().model, self.prompt.manager().name(), summaries, options, words, rule);
+        let key = fingerprint_of(&made);
         format!("{key:016x}")
     }
 }

@@ -1,6 +1,7 @@
 //! Planning: when and how to compact, by the strategy, the circuit breaker and the window.
 
 use crate::compaction::machine::work::{JobPurpose, Need, Source};
+use crate::compaction::segments::Room;
 use crate::{
     agent_loop::{ledger::Ledger, prompt::Prompt},
     compaction::machine::{Compacting, held::keep_held_as_it_is},
@@ -171,7 +172,7 @@ impl Planner<'_> {
             window_tokens: self.ledger.window_tokens(),
             planned_window_tokens: self.planning_window(order.trigger, || tokens),
             fixed_tokens: self.prompt.fixed().total(),
-            summary_tokens: self.summary_tokens_max() + self.restored_tokens_max(),
+            summary_tokens: self.summary_room().expected(context),
             calibration: self.prompt.calibration(),
         }))
     }
@@ -194,6 +195,8 @@ impl Planner<'_> {
     ) -> Job {
         let summariser = self.summariser();
         let around = Surroundings { details: Some(files), ..self.surroundings(&summariser, delimiter) };
+        // The user's words on a branch that is left are summarised like anything else.
+        let around = Surroundings { room: around.room.with_words(false), ..around };
         Job::stage(order, None, context, |_| None, vec![FallbackStep::Summarise(cut)], around)
     }
 
@@ -231,7 +234,6 @@ impl Planner<'_> {
             window_tokens: *window_tokens,
             counter: *counter,
             counted_by: self.ledger.counter().method(),
-            summary_tokens_max: self.summary_tokens_max(),
             answer_tokens_max: summaries.answer_tokens_max,
             reasons: reasons(self.ledger.path(), model),
             earlier: None,
@@ -241,11 +243,10 @@ impl Planner<'_> {
             deadline: self.ledger.now.plus_millis(summaries.timeout_ms),
             delimiter,
             asks_model: true,
-            restored_tokens_max: self.restored_tokens_max(),
+            room: self.summary_room(),
             conversation: None,
             prices: self.ledger.deployment.prices.clone(),
             writing: self.writing(),
-            rules: self.prompt.rules(),
         }
     }
 
@@ -261,15 +262,17 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns the maximum tokens of a summary, in estimated tokens.
-    fn summary_tokens_max(&self) -> u64 {
+    /// Returns how much room the segments of a summary have, in estimated tokens.
+    fn summary_room(&self) -> Room {
         let (_, summariser_window, _) = self.summariser();
-        self.prompt.in_estimates(summary_tokens_max(self.ledger.window_tokens().min(summariser_window)))
-    }
-
-    /// Returns the maximum tokens of the facts restored into a summary: a tenth of a compaction's target.
-    fn restored_tokens_max(&self) -> u64 {
-        self.prompt.in_estimates(self.prompt.manager().target_tokens(self.ledger.window_tokens()) / 10)
+        let window = self.ledger.window_tokens();
+        let options = self.prompt.manager().options();
+        let target = self.prompt.in_estimates(self.prompt.manager().target_tokens(window));
+        let most = self.prompt.in_estimates(summary_tokens_max(window.min(summariser_window)));
+        let keeps_words = self.ledger.deployment.cut_rules.keeps_words();
+        Room::of(target, most, options.user_share, options.summary_mode)
+            .with_words(keeps_words)
+            .with_ids(self.prompt.searches_once_compacted(self.ledger))
     }
 
     /// Returns the conversation's own request, if its model summarises as a continuation of it.

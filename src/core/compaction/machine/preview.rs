@@ -178,7 +178,7 @@ impl Compactor {
             kept,
             tokens_before: before.tokens,
             tokens_after: after.tokens,
-            retained: as_of_now.retained,
+            retained: None,
             summary_usage: as_of_now.usage,
         };
         let held = ledger.state().held.as_ref().filter(|_| merges);
@@ -285,14 +285,14 @@ mod tests {
             self.ask(now, Command::StartCompaction(StartCompaction { preview_id, ..StartCompaction::default() }))
         }
 
-        /// Requests a preview; the model refuses, so it is made without the model.
+        /// Requests a preview; the model fails, so it is made without the model.
         fn preview(&mut self) -> CompactionPreview {
             let asked = self.ask(NOW, Command::PreviewCompaction(PreviewCompaction::default()));
             let request = asked.iter().find_map(|effect| match effect {
                 Effect::CallModel(call) => Some(call.request),
                 _ => None,
             });
-            let fault = ModelFault::new(ErrorCode::ContentFiltered, "no");
+            let fault = ModelFault::new(ErrorCode::UpstreamError, "no");
             let shown = self.0.handle(NOW, Input::Failed { request: request.unwrap(), fault, shown: Vec::new() });
             let shown = shown.into_iter().find_map(|effect| match effect {
                 Effect::Reply { reply: Reply::CompactionPreview(preview), .. } => Some(*preview),

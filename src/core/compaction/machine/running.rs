@@ -199,6 +199,14 @@ impl Planner<'_> {
         {
             return Ok(());
         }
+        // A model's summary that makes room is kept, although it is longer than wanted: an extract says less.
+        let is_models = matches!(outcome.rung, CompactionRung::ModelSummary | CompactionRung::ChunkedSummary);
+        let target = self.prompt.manager().target_tokens(window);
+        // Not so long that the next compaction is due at once.
+        let is_below = |due: u64| after <= target + due.saturating_sub(target) / 4 * 3;
+        if is_models && self.prompt.manager().compact_at_tokens(window).is_some_and(is_below) {
+            return Ok(());
+        }
         Err(("too_little", after))
     }
 

@@ -44,6 +44,8 @@ impl ContextManager for Importance {
             Setting::Summarise,
             Setting::KeepRecentTokens,
             Setting::Background,
+            Setting::UserShare,
+            Setting::SummaryMode,
             Setting::SummaryKind,
             Setting::MinGain,
             Setting::ReserveTokens,

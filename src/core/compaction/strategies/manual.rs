@@ -36,7 +36,15 @@ impl ContextManager for Manual {
     }
 
     fn reads(&self) -> &'static [Setting] {
-        &[Setting::KeepRecentTokens, Setting::Target, Setting::SummaryKind, Setting::MinGain, Setting::ReserveTokens]
+        &[
+            Setting::KeepRecentTokens,
+            Setting::Target,
+            Setting::UserShare,
+            Setting::SummaryMode,
+            Setting::SummaryKind,
+            Setting::MinGain,
+            Setting::ReserveTokens,
+        ]
     }
 
     fn options(&self) -> &Options {

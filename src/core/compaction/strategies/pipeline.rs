@@ -44,6 +44,8 @@ impl ContextManager for Pipeline {
             Setting::KeepToolResults,
             Setting::KeepRecentTokens,
             Setting::Summarise,
+            Setting::UserShare,
+            Setting::SummaryMode,
             Setting::SummaryKind,
             Setting::MinGain,
             Setting::ReserveTokens,

@@ -59,6 +59,8 @@ impl ContextManager for SlidingWindow {
             Setting::Threshold,
             Setting::Background,
             Setting::Target,
+            Setting::UserShare,
+            Setting::SummaryMode,
             Setting::SummaryKind,
             Setting::KeepRecentTokens,
             Setting::MinGain,

@@ -225,6 +225,8 @@ fn changed(setting: Setting) -> Options {
         Setting::KeepToolResults => options.keep_tool_results = 0,
         Setting::Summarise => options.summarise = false,
         Setting::Steps => options.steps = vec!["truncate"],
+        Setting::UserShare => options.user_share = 0.1,
+        Setting::SummaryMode => options.summary_mode = reseed_protocol::command::SummaryMode::Rewrite,
         Setting::SummaryKind => options.summary_kind = reseed_protocol::command::SummaryKind::Code,
     }
     options

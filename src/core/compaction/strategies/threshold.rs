@@ -36,6 +36,8 @@ impl ContextManager for Threshold {
             Setting::Target,
             Setting::Background,
             Setting::KeepRecentTokens,
+            Setting::UserShare,
+            Setting::SummaryMode,
             Setting::SummaryKind,
             Setting::KeepToolResults,
             Setting::MinGain,

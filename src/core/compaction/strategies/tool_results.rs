@@ -41,6 +41,8 @@ impl ContextManager for ToolResults {
             Setting::Target,
             Setting::Background,
             Setting::KeepRecentTokens,
+            Setting::UserShare,
+            Setting::SummaryMode,
             Setting::SummaryKind,
             Setting::ReserveTokens,
         ]

@@ -40,16 +40,14 @@ pub(super) enum Fault {
 
 /// Each fault with the reason given for it, and the error code of a background compaction that fails because of it;
 /// without a code, the model's text is useless and asking again would not help.
-pub(super) const FAULTS: [(Fault, &str, Option<ErrorCode>); 15] = [
+pub(super) const FAULTS: [(Fault, &str, Option<ErrorCode>); 13] = [
     (Fault::Empty, "empty", None),
     (Fault::NoText, "empty", None),
     (Fault::Truncated, "truncated", None),
-    (Fault::Refusing, "refused", None),
+    (Fault::Refusing, "empty", None),
     (Fault::Filtered, "refused", None),
     (Fault::Longer, "not_smaller", None),
-    (Fault::Garbage, "malformed", None),
     (Fault::Repeating, "malformed", None),
-    (Fault::Copied, "malformed", None),
     (Fault::Overflow, "context_overflow", None),
     (Fault::RateLimited, "upstream_rate_limited", Some(ErrorCode::UpstreamRateLimited)),
     (Fault::Reset, "upstream_truncated", Some(ErrorCode::UpstreamTruncated)),
@@ -58,7 +56,15 @@ pub(super) const FAULTS: [(Fault, &str, Option<ErrorCode>); 15] = [
     (Fault::Hanging, "timeout", Some(ErrorCode::UpstreamTimeout)),
 ];
 
+/// What a model may write of a conversation without being told so: its form is that of a summary.
+pub(super) const ACCEPTED: [Fault; 2] = [Fault::Garbage, Fault::Copied];
+
 impl Fault {
+    /// Returns true if an answer like this is asked for once more.
+    pub(super) fn is_asked_again(self) -> bool {
+        matches!(self, Self::Empty | Self::NoText | Self::Truncated | Self::Refusing | Self::Filtered | Self::Repeating)
+    }
+
     pub(super) fn is_endless(self) -> bool {
         matches!(self, Self::Endless | Self::Hanging)
     }
@@ -77,7 +83,7 @@ impl Fault {
                 Reply::text(summary(&[words(7, usize::try_from(tokens_max * 3 / 2).unwrap())]))
             }
             Self::Garbage => Reply::text(words(3, 200).chars().rev().collect::<String>()),
-            Self::Repeating => Reply::text(format!("{}\n", words(3, 60).chars().rev().collect::<String>()).repeat(20)),
+            Self::Repeating => Reply::text(format!("{}\n", words(3, 12).chars().rev().collect::<String>()).repeat(60)),
             Self::Copied => Reply::text(summary(&transcript(request))),
             Self::Overflow => fault(ErrorCode::ContextOverflow),
             Self::RateLimited => fault(ErrorCode::UpstreamRateLimited),

@@ -72,7 +72,7 @@ fn a_compaction_is_looked_at_applied_and_taken_back() {
         → preview_compaction {\"instructions\":\"the decks\"}\n\
         Reach the ferry.\n\
         drops 4 messages of 1,200 tokens, keeps 2 messages of 300 tokens; 1,600 tokens now, 500 then; extracted by rule; \
-        not summarised by the model (empty); 2 of 5 facts put back\n\
+        not summarised by the model (empty)\n\
         nothing is changed; /apply does it\n\
         → start_compaction {\"previewId\":\"j1\"}\n";
     check(&[script], shown, false);

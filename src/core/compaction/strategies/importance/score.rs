@@ -1,12 +1,9 @@
 //! Rates the importance of each part of a context by rule. The work is linear in the text read, which is bounded.
 
 use crate::core::{
-    compaction::{
-        extract::is_told,
-        structure::{Structure, Unit},
-    },
+    compaction::structure::{Structure, Unit},
     context::messages::{Context, Counted},
-    text::{clip::prefix, sentences::sentences},
+    text::clip::prefix,
 };
 use reseed_protocol::{Part, Role};
 use std::collections::HashSet;
@@ -18,14 +15,8 @@ const PART_CHARS_MAX: usize = 2_000;
 /// a quarter of a million tokens holds.
 const READ_BYTES_MAX: usize = 1_000_000;
 
-/// Sentences checked for facts: per user message, and in total, newest first.
-const SENTENCES_MAX: usize = 8;
-const JUDGED_MAX: usize = 2_000;
-
-/// Points for a fact that the user stated, any other user message, a client's note, an answer, and a call with its
-/// results.
-const TOLD: i64 = 900;
-const INPUT: i64 = 300;
+/// Points for a user's message, a client's note, an answer, and a call with its results.
+const INPUT: i64 = 600;
 const NOTE: i64 = 200;
 const ANSWER: i64 = 150;
 const CALL: i64 = 100;
@@ -43,7 +34,7 @@ pub(super) fn scores(context: &Context, structure: &Structure) -> Vec<i64> {
     let units = &structure.units;
     let mut scores = vec![0; units.len()];
     let mut later: HashSet<u64> = HashSet::new();
-    let (mut left, mut judged) = (READ_BYTES_MAX, 0);
+    let mut left = READ_BYTES_MAX;
     let (mut texts, mut own) = (Vec::new(), Vec::new());
     for (at, unit) in units.iter().enumerate().rev() {
         let messages = &context.messages[unit.messages.clone()];
@@ -65,23 +56,16 @@ pub(super) fn scores(context: &Context, structure: &Structure) -> Vec<i64> {
         let doublings = i64::from((unit.tokens / SIZE_TOKENS + 1).ilog2());
         // A message that a patch added before an entry says nothing about the entry's role.
         let first = messages.iter().find(|counted| counted.entry_id.is_some()).unwrap_or(&messages[0]);
-        let role = role(unit, first, &texts, &mut judged);
+        let role = role(unit, first);
         scores[at] = role + REFERENCE * references + age - SIZE * doublings;
         later.extend(own.iter().copied());
     }
     scores
 }
 
-fn role(unit: &Unit, first: &Counted, texts: &[&str], judged: &mut usize) -> i64 {
+fn role(unit: &Unit, first: &Counted) -> i64 {
     match first.message.role {
-        Role::User if unit.is_input => {
-            let mut said = texts.iter().flat_map(|text| sentences(text)).take(SENTENCES_MAX);
-            let told = said.any(|sentence| {
-                *judged += 1;
-                *judged <= JUDGED_MAX && is_told(sentence)
-            });
-            if told { TOLD } else { INPUT }
-        }
+        Role::User if unit.is_input => INPUT,
         Role::User => NOTE,
         Role::Assistant if first.message.tool_calls().next().is_none() => ANSWER,
         Role::Assistant | Role::Tool => CALL,
@@ -141,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_and_what_is_used_later_matter_more() {
+    fn what_the_user_said_and_what_is_used_later_matter_more() {
         let lines = [
             "a:user My cat is called Miso.",
             "b:assistant How nice.",
@@ -155,7 +139,7 @@ mod tests {
         let context = build_context(&path(&lines, &Counter::for_model("test")));
         let scores = scores(&context, &Structure::of(&context));
         // Units: a, b, c, d e, f g, h.
-        assert!(scores[0] > scores[2] && scores[2] > scores[1], "{scores:?}");
+        assert!(scores[0] > scores[1] && scores[2] > scores[1], "{scores:?}");
         assert!(scores[3] > scores[4], "{scores:?}");
     }
 }

@@ -4,27 +4,15 @@ use super::words::Listed;
 
 /// Maximum characters of a sentence; longer ones are split at a space. Long enough for a fact, short enough that one
 /// sentence cannot fill a section.
-pub(crate) const SENTENCE_CHARS_MAX: usize = 240;
+pub(super) const SENTENCE_CHARS_MAX: usize = 240;
 
 /// Abbreviations whose full stop does not end a sentence.
 static ABBREVIATIONS: Listed = Listed::new("mr mrs ms dr prof st no nr vs e.g i.e z.b d.h ca");
 
 /// Returns the sentences of a text, trimmed, each with at least one letter or digit.
-pub fn sentences(text: &str) -> Vec<&str> {
+pub(super) fn sentences(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     split(text, |sentence| push(&mut found, sentence));
-    found
-}
-
-/// Returns the sentences of a text without a length limit.
-pub(crate) fn whole_sentences(text: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    split(text, |sentence| {
-        let sentence = sentence.trim();
-        if sentence.contains(char::is_alphanumeric) {
-            found.push(sentence);
-        }
-    });
     found
 }
 

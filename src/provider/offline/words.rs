@@ -2,18 +2,15 @@
 //!
 //! In scripts without spaces (Chinese, Japanese, Korean) each character counts as a word.
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, packed};
-use std::sync::OnceLock;
-
 /// The words of a text in lower case: runs of letters and digits, and single characters of scripts without spaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Words {
+pub(super) struct Words {
     spaced: String,
 }
 
 impl Words {
     /// Splits a text into words.
-    pub fn of(text: &str) -> Self {
+    pub(super) fn of(text: &str) -> Self {
         if text.is_ascii() {
             return Self { spaced: ascii_words(text) };
         }
@@ -55,17 +52,17 @@ impl Words {
     }
 
     /// Returns the words joined by single spaces.
-    pub fn spaced(&self) -> &str {
+    pub(super) fn spaced(&self) -> &str {
         &self.spaced
     }
 
     /// Iterates over the words.
-    pub fn iter(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
         self.spaced.split_ascii_whitespace()
     }
 
     /// Returns the words.
-    pub fn list(&self) -> Vec<&str> {
+    pub(super) fn list(&self) -> Vec<&str> {
         self.iter().collect()
     }
 }
@@ -88,29 +85,8 @@ fn ascii_words(text: &str) -> String {
     spaced
 }
 
-/// Splits a text at white space; returns each piece with its position.
-pub(crate) fn pieces(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let rest = &text[at..];
-        let rest = if rest.as_bytes().first()?.is_ascii_graphic() { rest } else { rest.trim_start() };
-        let start = text.len() - rest.len();
-        let ascii = rest.bytes().position(|byte| !byte.is_ascii_graphic()).unwrap_or(rest.len());
-        let end = match rest.as_bytes().get(ascii) {
-            // Most pieces.
-            None | Some(b' ' | b'\n') => ascii,
-            Some(_) => rest[ascii..].find(char::is_whitespace).map_or(rest.len(), |end| ascii + end),
-        };
-        at = start + end;
-        if text.as_bytes().get(at) == Some(&b' ') {
-            at += 1;
-        }
-        (end > 0).then(|| (start, &rest[..end]))
-    })
-}
-
 /// A fixed list of words with fast lookup.
-pub struct Listed {
+pub(super) struct Listed {
     /// The words, separated by single spaces.
     words: &'static str,
     /// For each bucket, one more than the byte offset of its first word; 0 if the bucket is empty.
@@ -123,7 +99,7 @@ impl Listed {
     const BUCKETS: usize = 512;
 
     /// Creates a list of lower-case words separated by single spaces.
-    pub const fn new(words: &'static str) -> Self {
+    pub(super) const fn new(words: &'static str) -> Self {
         let bytes = words.as_bytes();
         assert!(bytes.len() < u16::MAX as usize, "a list is a few hundred words");
         let mut buckets = [0; Self::BUCKETS];
@@ -148,12 +124,12 @@ impl Listed {
     }
 
     /// Returns true if the word is in the list.
-    pub fn has(&self, word: &str) -> bool {
+    pub(super) fn has(&self, word: &str) -> bool {
         self.words_from_bucket(word).any(|listed| listed == word)
     }
 
     /// Returns true if the word is in the list, ignoring ASCII case.
-    pub fn has_any_case(&self, word: &str) -> bool {
+    pub(super) fn has_any_case(&self, word: &str) -> bool {
         self.words_from_bucket(word).any(|listed| listed.eq_ignore_ascii_case(word))
     }
 
@@ -166,82 +142,14 @@ impl Listed {
     }
 }
 
-/// Phrases that are searched for together.
-pub(crate) struct Phrases {
-    phrases: &'static [&'static str],
-    search: OnceLock<Search>,
-}
-
-/// Finds phrases in one pass.
-enum Search {
-    /// Compares many bytes at once, where the processor can.
-    Packed(packed::Searcher),
-    /// Reads byte by byte.
-    Automaton(AhoCorasick),
-}
-
-impl Search {
-    fn new(phrases: &[&str]) -> Self {
-        if let Some(searcher) = packed::Searcher::new(phrases) {
-            return Self::Packed(searcher);
-        }
-        let automaton = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).prefilter(false).build(phrases);
-        Self::Automaton(automaton.expect("a few short words fit into an automaton"))
-    }
-
-    fn is_match(&self, text: &str) -> bool {
-        match self {
-            Self::Packed(searcher) => searcher.find(text).is_some(),
-            Self::Automaton(automaton) => automaton.is_match(text),
-        }
-    }
-}
-
-impl Phrases {
-    /// Creates a set of phrases. [`any_among`](Self::any_among) needs lower-case words separated by single spaces,
-    /// [`any_in_any_case`](Self::any_in_any_case) lower-case text.
-    pub(crate) const fn new(phrases: &'static [&'static str]) -> Self {
-        Self { phrases, search: OnceLock::new() }
-    }
-
-    /// Returns true if a text contains one of them.
-    pub(crate) fn any_in(&self, text: &str) -> bool {
-        self.search.get_or_init(|| Search::new(self.phrases)).is_match(text)
-    }
-
-    /// Returns true if a text contains one of them, ignoring case.
-    pub(crate) fn any_in_any_case(&self, text: &str) -> bool {
-        self.any_in(&if text.is_ascii() { text.to_ascii_lowercase() } else { text.to_lowercase() })
-    }
-
-    /// Returns true if space-separated words contain one of them at word boundaries.
-    pub(crate) fn any_among(&self, spaced: &str) -> bool {
-        self.any_in(spaced) && self.phrases.iter().any(|phrase| contains_words(spaced, phrase))
-    }
-
-    /// Iterates over the phrases.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &'static str> {
-        self.phrases.iter().copied()
-    }
-}
-
-/// Returns true if space-separated words contain this phrase at word boundaries.
-fn contains_words(spaced: &str, phrase: &str) -> bool {
-    spaced.match_indices(phrase).any(|(at, _)| {
-        let before = at == 0 || spaced.as_bytes()[at - 1] == b' ';
-        let end = at + phrase.len();
-        before && (end == spaced.len() || spaced.as_bytes()[end] == b' ')
-    })
-}
-
 /// Returns true if the character belongs to a script without spaces between words.
-pub fn is_unspaced(c: char) -> bool {
+pub(super) fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}'
         | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
 }
 
 /// Returns true if a sentence is a question.
-pub fn is_question(sentence: &str, words: &[&str]) -> bool {
+pub(super) fn is_question(sentence: &str, words: &[&str]) -> bool {
     static ASKING: Listed = Listed::new("what who whom whose where when which why how");
     static AFTER_ASKING: Listed = Listed::new(
         "is s are was were do does did can could should would will has have am old many much long far often about",
@@ -276,16 +184,6 @@ mod tests {
             ("🙂 --", vec![]),
         ] {
             assert_eq!(Words::of(text).list(), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn pieces_are_those_of_the_standard_library() {
-        for text in
-            ["", " ", "a", " a  b\n", "é\u{a0}b c\u{2003}", "x\u{b}y\u{c}z \u{1f}", "我 的\u{3000}猫\r\n", "a\tb "]
-        {
-            let found: Vec<&str> = pieces(text).map(|(at, piece)| &text[at..at + piece.len()]).collect();
-            assert_eq!(found, text.split_whitespace().collect::<Vec<_>>(), "{text:?}");
         }
     }
 

@@ -1,0 +1,243 @@
+//! A summary in the making: which segments stay, which are merged, and what is written of the rest.
+
+use super::{Job, Next, State};
+use crate::core::compaction::{
+    ask::{Asking, Task, extract_chars},
+    cut::Cut,
+    extract::{extract, newest_lines},
+    identifiers,
+    order::Outcome,
+    segments::{self, Arranged, Said, Segment},
+};
+use reseed_protocol::{Message, entry::SummaryForm, event::CompactionRung};
+use std::sync::Arc;
+
+/// The part of what the model may write of a stretch that its identifiers may take beside it.
+const IDENTIFIERS_PART: u64 = 8;
+
+/// Minimum tokens of an extract: two or three lines, also of a branch that has no more.
+const EXTRACT_TOKENS_MIN: u64 = 64;
+
+/// A summary in the making.
+#[derive(Debug, Clone)]
+pub(super) struct Draft {
+    /// What it stands for.
+    pub(super) cut: Cut,
+    /// What becomes of earlier segments.
+    arranged: Arranged,
+    /// The new segment's text, once it is written.
+    text: Option<String>,
+    /// The merged segments' text, if it is written apart.
+    merged: Option<String>,
+    /// True while the model writes the merged segments.
+    pub(super) is_merging: bool,
+    /// The step that wrote the new segment.
+    step: CompactionRung,
+    form: SummaryForm,
+    /// Characters that no request contained.
+    left_out: u64,
+}
+
+impl Draft {
+    /// Takes what the model has written.
+    pub(super) fn take(&mut self, asking: Asking) {
+        self.left_out += asking.left_out;
+        if self.is_merging {
+            self.merged = asking.summary;
+        } else {
+            (self.step, self.form) = (asking.step(), asking.form);
+            self.text = asking.summary.or_else(|| Some(String::new()));
+        }
+    }
+
+    /// Returns true if the merged segments are to be written next.
+    pub(super) fn merges_next(&self) -> bool {
+        self.merged.is_none() && self.arranged.merges_apart()
+    }
+}
+
+impl Job {
+    /// Begins with the summary of what this cut removes.
+    pub(super) fn summarise(&self, cut: Cut) -> State {
+        let arranged = self.arrange(&cut);
+        let draft = Draft {
+            arranged,
+            text: None,
+            merged: None,
+            is_merging: false,
+            step: CompactionRung::Extract,
+            form: SummaryForm::Free,
+            left_out: 0,
+            cut,
+        };
+        let draft = Box::new(draft);
+        if !self.asks_model {
+            return State::ByRule(draft);
+        }
+        let cut = &draft.cut;
+        let is_one = draft.arranged.is_one();
+        let mut messages = self.messages_of(cut);
+        let mut messages_tokens = self.counted(cut);
+        if is_one && !draft.arranged.dropped.is_empty() {
+            messages.splice(0..0, as_messages(&draft.arranged.dropped));
+            messages_tokens = None;
+        }
+        let previous = if is_one { draft.arranged.merged_text() } else { None };
+        let task = Task {
+            messages,
+            messages_tokens,
+            split_turn: cut.turn_prefix.is_some(),
+            keeps_words: self.keeps_words() && draft.arranged.keeps_all,
+            ..self.task.clone()
+        };
+        // A request that extends the conversation has the old segments before it, and cannot bring them up to date.
+        let ride = if is_one && previous.is_some() && self.keeps_words() { None } else { self.ride(cut) };
+        State::Asking(Box::new(Asking::stage(task, previous, ride)), draft)
+    }
+
+    /// Has the model write the segments that are merged.
+    pub(super) fn merge_segments(&self, mut draft: Box<Draft>) -> State {
+        draft.is_merging = true;
+        let messages = as_messages(&draft.arranged.dropped).collect();
+        let task = Task { messages, messages_tokens: None, keeps_words: true, ..self.task.clone() };
+        let asking = Asking::stage(task, draft.arranged.merged_text(), None);
+        State::Asking(Box::new(asking), draft)
+    }
+
+    /// Writes by rule what the model has not written.
+    pub(super) fn write_by_rule(&self, draft: &mut Draft) {
+        // Of what is removed besides the user's words that stay, a quarter.
+        let said: u64 = draft.arranged.said.iter().map(|said| self.task.counter.text(&said.text)).sum();
+        let removed = if self.is_rebuild() { u64::MAX } else { draft.cut.dropped_tokens };
+        let tokens_max = (removed.saturating_sub(said) / 4).max(EXTRACT_TOKENS_MIN);
+        let chars_max = extract_chars(self.room.new_tokens.min(tokens_max));
+        if draft.text.is_none() {
+            let messages = self.messages_of(&draft.cut);
+            let dropped: Vec<Arc<Message>> = as_messages(&draft.arranged.dropped).collect();
+            let is_one = draft.arranged.is_one();
+            let told = dropped.iter().filter(|_| is_one).chain(&messages);
+            let new = extract(told.map(|message| &**message), chars_max);
+            let before = draft.arranged.merged_text().filter(|_| is_one);
+            let before = before.map(|text| newest_lines(&text, chars_max)).filter(|text| !text.is_empty());
+            draft.text = Some(
+                before
+                    .into_iter()
+                    .chain([new].into_iter().filter(|text| !text.is_empty()))
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+            );
+            (draft.step, draft.form) = (CompactionRung::Extract, SummaryForm::Free);
+        }
+        if draft.merges_next() {
+            let dropped: Vec<Arc<Message>> = as_messages(&draft.arranged.dropped).collect();
+            let words = extract(dropped.iter().map(|message| &**message), chars_max);
+            let texts = draft.arranged.merged_text().unwrap_or_default();
+            draft.merged = Some(newest_lines(&format!("{texts}\n{words}"), extract_chars(self.room.new_tokens)));
+        }
+    }
+
+    /// Offers the summary.
+    pub(super) fn offer(&mut self, draft: Box<Draft>) -> Next {
+        let step = draft.step;
+        let by_rule = (step != CompactionRung::Extract).then(|| {
+            let undone = Draft { text: None, merged: None, is_merging: false, ..(*draft).clone() };
+            Box::new(undone)
+        });
+        let outcome = self.drafted(*draft);
+        self.at = State::Offered(step, by_rule);
+        Next::Offer(Box::new(outcome))
+    }
+
+    fn drafted(&self, draft: Draft) -> Outcome {
+        let Draft { cut, arranged, text, merged, step, form, left_out, .. } = draft;
+        let merged = merged.or_else(|| arranged.merged_text());
+        let (new, old) = self.identified(&cut, &arranged, merged, text.unwrap_or_default());
+        let mut segments = arranged.finish(old, new);
+        segments::hold(&mut segments, self.noted_constraints());
+        Outcome { form: Some(form), left_out, ..self.summarised(&cut, &segments, step) }
+    }
+
+    /// Adds the identifiers of what leaves to the new text, and those of merged segments to theirs.
+    fn identified(
+        &self,
+        cut: &Cut,
+        arranged: &Arranged,
+        merged: Option<String>,
+        text: String,
+    ) -> (String, Option<String>) {
+        // A client's own prompt gets what it asks for.
+        if self.order.free_form {
+            return (text, merged);
+        }
+        let count = |text: &str| self.task.counter.text(text);
+        let room = (self.room.new_tokens / IDENTIFIERS_PART, &count as &dyn Fn(&str) -> u64);
+        let said = arranged.merged.iter().flat_map(|segment| &segment.said).chain(&arranged.said);
+        let said: Vec<&str> = said.map(|said| said.text.as_str()).collect();
+        let kept: Vec<&str> = arranged.kept.iter().map(|segment| segment.text.as_str()).collect();
+        let knows = |text: &str, identifier: &str| {
+            text.contains(identifier) || said.iter().chain(&kept).any(|said| said.contains(identifier))
+        };
+        let earlier = arranged.merged_identifiers();
+        let messages = self.messages_of(cut);
+        let messages = messages.iter().map(|message| &**message);
+        let with = |text: String, line: Option<String>| match line {
+            Some(line) if text.is_empty() => line,
+            Some(line) => format!("{text}\n\n{line}"),
+            None => text,
+        };
+        if arranged.is_one() {
+            let line = identifiers::line(messages, earlier, |identifier| knows(&text, identifier), room);
+            return (with(text, line), merged);
+        }
+        let line = identifiers::line(messages, Vec::new(), |identifier| knows(&text, identifier), room);
+        let text = with(text, line);
+        let merged = merged.map(|merged| {
+            let knows = |identifier: &str| knows(&merged, identifier) || text.contains(identifier);
+            let line = identifiers::line(std::iter::empty(), earlier, knows, room);
+            with(merged, line)
+        });
+        (text, merged)
+    }
+
+    /// Decides what becomes of earlier segments when this cut is removed.
+    fn arrange(&self, cut: &Cut) -> Arranged {
+        let count = |text: &str| self.task.counter.text(text);
+        let said = self.said(cut, &count);
+        segments::arrange(self.segments(cut), said, &self.room, (self.room_of(cut), &count))
+    }
+
+    /// Returns the segments of the summary that the model sees.
+    pub(super) fn segments(&self, cut: &Cut) -> Vec<Segment> {
+        let Some(previous) = self.previous(cut) else { return Vec::new() };
+        segments::read(self.earlier.as_ref(), crate::core::compaction::summary::strip_files(&previous))
+    }
+
+    /// Returns the messages of the user that this cut removes.
+    fn said(&self, cut: &Cut, count: &dyn Fn(&str) -> u64) -> Vec<Said> {
+        if !self.keeps_words() {
+            return Vec::new();
+        }
+        let most = self.room_of(cut);
+        let of = |(id, message): (Option<&_>, &Message)| Said::of(id, message, &self.room, (most, count));
+        match &self.raw {
+            Some(raw) => {
+                let kept = self.kept_ids(cut);
+                let raw = raw.inputs(&kept).collect::<Vec<_>>();
+                let known: std::collections::HashSet<_> = raw.iter().filter_map(|(id, _)| *id).collect();
+                let since = self.removed_inputs(cut).filter(|(id, _)| id.is_none_or(|id| !known.contains(id)));
+                raw.iter().copied().chain(since).filter_map(of).collect()
+            }
+            None => self.removed_inputs(cut).filter_map(of).collect(),
+        }
+    }
+
+    /// Returns true if the user's words are kept beside the summary.
+    fn keeps_words(&self) -> bool {
+        self.room.said_tokens > 0
+    }
+}
+
+/// Returns what the user said as messages, to be summarised.
+fn as_messages(said: &[Said]) -> impl Iterator<Item = Arc<Message>> {
+    said.iter().map(|said| Arc::new(Message::user(said.text.clone())))
+}

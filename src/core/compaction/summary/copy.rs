@@ -1,0 +1,61 @@
+//! Recognises a summary that is the conversation itself.
+
+/// Characters that are compared at once, more than a quotation in passing.
+const PIECE_CHARS: usize = 200;
+/// Pieces in a row that are the same, beyond any quotation.
+const PIECES_MIN: usize = 6;
+
+/// Returns true if at least half of a summary is one stretch of the conversation (the blocks of the request), word for
+/// word.
+pub(super) fn is_copy(summary: &str, blocks: &[&str]) -> bool {
+    let summary = spaced(&[summary]);
+    let chars: Vec<char> = summary.chars().collect();
+    if chars.len() < PIECE_CHARS * PIECES_MIN {
+        return false;
+    }
+    let told = spaced(blocks);
+    let pieces: Vec<bool> = chars
+        .chunks(PIECE_CHARS)
+        .filter(|piece| piece.len() == PIECE_CHARS)
+        .map(|piece| told.contains(&piece.iter().collect::<String>()))
+        .collect();
+    let longest = pieces.chunk_by(|a, b| a == b).filter(|run| run[0]).map(<[bool]>::len).max().unwrap_or(0);
+    longest >= PIECES_MIN && longest * 2 >= pieces.len()
+}
+
+/// Joins texts with single spaces between words and without the marks of escaping.
+fn spaced(texts: &[&str]) -> String {
+    let words = texts.iter().flat_map(|text| text.split_whitespace());
+    let mut spaced = String::with_capacity(texts.iter().map(|text| text.len() + 1).sum());
+    for word in words {
+        spaced.extend(word.chars().filter(|c| *c != '\\'));
+        spaced.push(' ');
+    }
+    spaced
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_copy;
+
+    #[test]
+    fn a_copy_is_told_from_a_quotation() {
+        let said: String =
+            (0..120).map(|n| format!("Sentence number {n} tells of plank {} and nail {}. ", n * 7, n * 3)).collect();
+        let quoted = format!("[User]: {said}");
+        let blocks = [quoted.as_str(), "[Assistant]: Well, that is a lot of planks."];
+        let lines: Vec<&str> = said.split_inclusive(". ").collect();
+        let listed: String = lines.iter().map(|line| format!("- {line}\n")).collect();
+        for (summary, expected) in [
+            (said.clone(), true),
+            (format!("## Goal\n- {said}\n## Progress\n- none"), true),
+            (blocks.join("\n"), true),
+            (listed, false),
+            (format!("- Quoted: {}\n", lines[..12].concat()), false),
+            ("- the user has planks and nails".to_owned(), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(is_copy(&summary, &blocks), expected, "{}", summary.chars().take(60).collect::<String>());
+        }
+    }
+}
