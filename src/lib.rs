@@ -44,6 +44,7 @@ pub mod config;
 pub mod hooks;
 mod metrics;
 pub mod provider;
+mod replay;
 mod runtime;
 mod server;
 pub mod service;

@@ -1,5 +1,5 @@
 //! The command line: `serve` (the default), `chat`, `check`, `health`, `sessions`, `inspect`, `import`, `export`,
-//! `nodes`, `migrate`, `restored`, `vacuum`.
+//! `nodes`, `migrate`, `restored`, `vacuum`, `replay`.
 
 mod chat;
 mod check;
@@ -10,6 +10,7 @@ pub(crate) mod import;
 mod inspect;
 mod migrate;
 mod nodes;
+mod replay;
 mod restored;
 mod serve;
 mod sessions;
@@ -77,6 +78,13 @@ enum Command {
     /// Rewrite the database so that it is as short as it can be, and can shrink while it is in use. The server must not
     /// be running. Needed once for a database that an older version created.
     Vacuum,
+    /// Replay recorded conversations under one or more policies, and report what became of them. Nothing is sent or
+    /// stored.
+    ///
+    /// The conversations are played through the server's own code: what is counted, compacted and kept is what the
+    /// server would count, compact and keep. Each policy is played with each window and each summariser. The recorded
+    /// answers are given, whatever the context.
+    Replay(replay::ReplayOptions),
     /// Chat with a running server in the terminal, or through pipes.
     Chat(chat::ChatOptions),
     /// Start a command of the tool `shell`; for the server alone.
@@ -108,6 +116,7 @@ pub fn run(cli: Cli) -> ExitCode {
             Command::Vacuum => vacuum::run(&Settings::load()?).await,
             Command::Health => health::run(&Settings::load()?).await,
             Command::Sessions(options) => sessions::run(&Settings::load()?, options).await,
+            Command::Replay(options) => replay::run(&Settings::load()?, options).await,
             Command::Inspect(options) => inspect::run(&Settings::load()?, options).await,
             // A client: it reads only where the server listens, and errors in other settings do not stop it.
             Command::Chat(options) => chat::run(options).await,

@@ -1,0 +1,69 @@
+//! The replay of the public chats that lie beside the project: the table in the compaction README says what became of
+//! them, and a test compares it.
+//!
+//! `cargo test` replays the first two chats and compares them with `tests/fixtures/replay/two-chats.txt`. `CHATS=all`
+//! replays all of them, some minutes in a debug build, and compares the README; `UPDATE=1` writes both. Where the chats
+//! are not there, the test says so and passes: they are not ours to ship.
+
+use super::{Replay, policy::Policy, read, report, summariser::Summariser};
+use crate::{config::Settings, service};
+use std::{fs, io::Write as _, path::Path};
+
+const CHATS: &str = "../shared/corpora/beam-100k.jsonl.gz";
+const README: &str = "src/core/compaction/README.md";
+const TWO_CHATS: &str = "tests/fixtures/replay/two-chats.txt";
+
+/// The model whose tokenizer counts.
+const MODEL: &str = "gpt-4.1-mini";
+
+/// Replays so many chats and returns the table.
+fn table(chats: u64, windows: &[u64], summarisers: &[Summariser]) -> String {
+    let settings = Settings::from_iter([("MODEL", MODEL)]).unwrap();
+    let mut deployment = service::deployment_of(&settings, service::windows_of(&settings, Vec::new()));
+    MODEL.clone_into(&mut deployment.model);
+    let policies = ["none", "threshold", "pi", "codex", "truncation", "sliding"];
+    let policies = policies.map(|policy| Policy::parse(policy, &deployment).unwrap());
+    let mut replay = Replay::new(&deployment, windows, &policies, summarisers, false);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let counter = deployment.counter(MODEL);
+    runtime.block_on(async {
+        let mut source = read::open(CHATS, &[], counter).await.unwrap();
+        while replay.sessions < chats
+            && let Some(recorded) = source.next().await
+        {
+            replay.play(&recorded.unwrap(), |_| {}).unwrap();
+        }
+    });
+    report::markdown(&replay)
+}
+
+/// Compares a table with what a file has between its marks, or writes it there.
+fn compare(file: &str, table: &str) {
+    const MARKS: (&str, &str) = ("<!-- replay -->\n", "<!-- /replay -->");
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let (before, rest) = text.split_once(MARKS.0).unwrap_or_else(|| panic!("{file} has no mark"));
+    let (found, after) = rest.split_once(MARKS.1).unwrap_or_else(|| panic!("{file} has no second mark"));
+    if found == table {
+        return;
+    }
+    assert!(
+        std::env::var_os("UPDATE").is_some(),
+        "{file} is out of date: run `UPDATE=1 cargo test -p reseed --lib replay::corpus`.\nIt has\n{found}\nnow it \
+         is\n{table}"
+    );
+    fs::write(file, format!("{before}{}{table}{}{after}", MARKS.0, MARKS.1)).unwrap();
+}
+
+#[test]
+fn the_table_is_what_becomes_of_the_chats() {
+    if !Path::new(CHATS).exists() {
+        // Past the test's capture: whoever reads the output should know.
+        let _ =
+            writeln!(std::io::stderr(), "SKIPPED: {CHATS} is not there, so the table of `reseed replay` is unchecked");
+        return;
+    }
+    compare(TWO_CHATS, &table(2, &[32_000], &[Summariser::Empty]));
+    if std::env::var_os("UPDATE").is_some() || std::env::var("CHATS").is_ok_and(|chats| chats == "all") {
+        compare(README, &table(u64::MAX, &[32_000, 128_000], &[Summariser::Empty, Summariser::Quote]));
+    }
+}

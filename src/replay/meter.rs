@@ -1,0 +1,370 @@
+//! Measures one replay: what was sent and what of it a provider's cache could have served, what is kept of what was
+//! said, and which lines of a summary are the server's own.
+//!
+//! - *Cached* are the tokens of the longest common prefix with the turn's request before, as if a provider's cache
+//!   forgot nothing and had no smallest size; *lost* are those that were in that request and are not in the prefix.
+//! - A text is *kept* if it stands in the context whole: as a message of its own, or within a text that is none of the
+//!   record, such as a summary that quotes it. White space does not count.
+//! - A line is *added* if the summariser did not write it and it is not part of the fixed frame around a summary; it is
+//!   *unsaid* if it is not in the record either.
+
+use super::recorded::{Recorded, normal};
+use crate::core::{
+    compaction::segments,
+    context::{count::Fixed, counter::Counter, seed},
+    prices::Price,
+};
+use reseed_protocol::{
+    Message, Part,
+    context::{SystemPrompt, ToolDefinition},
+};
+use serde::Serialize;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+/// What was sent in requests of one kind, in tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Sent {
+    pub(crate) requests: u64,
+    /// Tokens sent, those that a cache could have served included.
+    pub(crate) input_tokens: u64,
+    /// Those that a cache could have served.
+    pub(crate) cached_tokens: u64,
+    /// Tokens of the request before that are not in the common prefix.
+    pub(crate) lost_tokens: u64,
+    pub(crate) output_tokens: u64,
+}
+
+/// How much of what was said is kept, in the context or in all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Kept {
+    /// Sources of recorded questions that are kept, one for each question that needs it.
+    pub(crate) sources: u64,
+    pub(crate) sources_said: u64,
+    /// Tokens of the user's texts that are kept.
+    pub(crate) user_tokens: u64,
+    pub(crate) user_tokens_said: u64,
+}
+
+/// Dollars, in billionths, by class.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Dollars {
+    pub(crate) input_nano_usd: u64,
+    pub(crate) cached_nano_usd: u64,
+    pub(crate) output_nano_usd: u64,
+    /// Of all requests for summaries.
+    pub(crate) summaries_nano_usd: u64,
+}
+
+/// The lines of summaries that the summariser did not write.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Lines {
+    pub(crate) added: u64,
+    /// Those of them that nobody said either.
+    pub(crate) unsaid: u64,
+}
+
+/// A request as it was sent.
+pub(crate) struct Request<'a> {
+    pub(crate) system: &'a SystemPrompt,
+    pub(crate) tools: &'a [ToolDefinition],
+    pub(crate) messages: Vec<&'a Arc<Message>>,
+}
+
+/// The measure of one replay.
+pub(crate) struct Meter<'a> {
+    recorded: &'a Recorded,
+    counter: Counter,
+    said: HashSet<&'a str>,
+    /// The tokens of each message, by its address; the message is held so that the address stays its own.
+    tokens: HashMap<usize, (Arc<Message>, u64)>,
+    before: Option<SentBefore>,
+    /// The lines that the summariser wrote.
+    written: HashSet<String>,
+    frame: HashSet<String>,
+    /// The lines that were looked for in the record, and whether they are there.
+    looked_for: HashMap<String, bool>,
+    pub(crate) turns: Sent,
+    pub(crate) summaries: Sent,
+    /// The largest request.
+    pub(crate) peak_tokens: u64,
+}
+
+/// The request before.
+struct SentBefore {
+    system: String,
+    tools: Vec<ToolDefinition>,
+    fixed_tokens: u64,
+    messages: Vec<Arc<Message>>,
+    tokens: u64,
+}
+
+impl<'a> Meter<'a> {
+    pub(crate) fn new(recorded: &'a Recorded, counter: Counter) -> Self {
+        let frame = [seed::seed_text(""), seed::searchable_seed_text("")];
+        Self {
+            recorded,
+            counter,
+            said: recorded.texts.iter().map(|said| &*said.text).collect(),
+            tokens: HashMap::new(),
+            before: None,
+            written: HashSet::new(),
+            frame: frame.iter().flat_map(|text| text.lines()).map(normal).collect(),
+            looked_for: HashMap::new(),
+            turns: Sent::default(),
+            summaries: Sent::default(),
+            peak_tokens: 0,
+        }
+    }
+
+    /// Returns the tokens of a message.
+    pub(crate) fn tokens(&mut self, message: &Arc<Message>) -> u64 {
+        if let Some(tokens) = self.recorded.tokens(message) {
+            return tokens;
+        }
+        let counter = self.counter;
+        let count = || (message.clone(), counter.message(message).total());
+        self.tokens.entry(Arc::as_ptr(message) as usize).or_insert_with(count).1
+    }
+
+    /// Takes the tokens of messages that were counted elsewhere.
+    pub(crate) fn counted<'m>(&mut self, messages: impl Iterator<Item = (&'m Arc<Message>, u64)>) {
+        for (message, tokens) in messages {
+            self.tokens.entry(Arc::as_ptr(message) as usize).or_insert_with(|| (message.clone(), tokens));
+        }
+    }
+
+    /// Takes a turn's request and returns its tokens.
+    pub(crate) fn turn(&mut self, request: &Request<'_>) -> u64 {
+        let (fixed_tokens, tokens, cached) = self.measured(request);
+        let lost = self.before.as_ref().map_or(0, |before| before.tokens - cached.min(before.tokens));
+        self.turns.requests += 1;
+        self.turns.input_tokens += tokens;
+        self.turns.cached_tokens += cached;
+        self.turns.lost_tokens += lost;
+        self.peak_tokens = self.peak_tokens.max(tokens);
+        self.before = Some(SentBefore {
+            system: request.system.compiled.clone(),
+            tools: request.tools.to_vec(),
+            fixed_tokens,
+            messages: request.messages.iter().map(|message| (*message).clone()).collect(),
+            tokens,
+        });
+        tokens
+    }
+
+    /// Takes the answer to a turn's request.
+    pub(crate) fn answered(&mut self, answer: &Arc<Message>) {
+        self.turns.output_tokens += self.tokens(answer);
+    }
+
+    /// Takes a request for a summary and returns its tokens.
+    pub(crate) fn summary(&mut self, request: &Request<'_>) -> u64 {
+        let (_, tokens, cached) = self.measured(request);
+        self.summaries.requests += 1;
+        self.summaries.input_tokens += tokens;
+        self.summaries.cached_tokens += cached;
+        tokens
+    }
+
+    /// Takes the summary that was written.
+    pub(crate) fn summarised(&mut self, parts: &[Part]) {
+        for part in parts {
+            if let Part::Text { text } = part {
+                self.summaries.output_tokens += self.counter.text(text);
+                self.written.extend(text.lines().map(bare));
+            }
+        }
+    }
+
+    /// Returns the tokens of a request: those before its messages, all, and those that the request before begins with.
+    fn measured(&mut self, request: &Request<'_>) -> (u64, u64, u64) {
+        let same = self
+            .before
+            .as_ref()
+            .filter(|before| before.system == request.system.compiled && before.tools == request.tools);
+        let fixed_tokens = match same {
+            Some(before) => before.fixed_tokens,
+            None => Fixed::counted(&self.counter, &request.system.compiled, request.tools).total(),
+        };
+        let shared = same.map_or(0, |before| {
+            let pairs = before.messages.iter().zip(&request.messages);
+            pairs.take_while(|(a, b)| Arc::ptr_eq(a, b) || is_same(a, b)).count()
+        });
+        let is_same = same.is_some();
+        let mut tokens = fixed_tokens;
+        let mut cached = if is_same { fixed_tokens } else { 0 };
+        for (at, message) in request.messages.iter().enumerate() {
+            let own = self.tokens(message);
+            tokens += own;
+            if at < shared {
+                cached += own;
+            }
+        }
+        // Of the first message that differs, the cache serves what it has in common.
+        if is_same
+            && let Some(message) = request.messages.get(shared)
+            && let Some(other) = self.before.as_ref().and_then(|before| before.messages.get(shared))
+            && other.role == message.role
+        {
+            let (text, other) = (message.text(), other.text());
+            let common = text.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
+            let own = self.tokens(message);
+            cached += own * common as u64 / (text.len() as u64).max(1);
+        }
+        (fixed_tokens, tokens, cached)
+    }
+
+    /// Measures what a context keeps of the first texts.
+    pub(crate) fn kept<'m>(&self, context: impl Iterator<Item = &'m Message>, texts: usize) -> Kept {
+        let (mut whole, mut others) = (HashSet::new(), Vec::new());
+        for message in context {
+            let mut parts: Vec<String> = message.content.iter().filter_map(text_of).map(normal).collect();
+            if parts.len() > 1 {
+                parts.push(parts.join(" "));
+            }
+            for text in parts {
+                if self.said.contains(text.as_str()) {
+                    whole.insert(text);
+                } else {
+                    others.push(text);
+                }
+            }
+        }
+        let mut kept = Kept::default();
+        for said in &self.recorded.texts[..texts] {
+            kept.sources_said += said.wanted;
+            kept.user_tokens_said += if said.is_user { said.tokens } else { 0 };
+            if said.wanted == 0 && !said.is_user {
+                continue;
+            }
+            let is_kept = !said.text.is_empty()
+                && (whole.contains(&*said.text) || others.iter().any(|other| other.contains(&*said.text)));
+            if is_kept {
+                kept.sources += said.wanted;
+                kept.user_tokens += if said.is_user { said.tokens } else { 0 };
+            }
+        }
+        kept
+    }
+
+    /// Counts the lines of a summary as it stands in the context that the summariser did not write.
+    pub(crate) fn lines(&mut self, summary: &str) -> Lines {
+        let mut lines = Lines::default();
+        for line in summary.lines() {
+            let line = bare(line);
+            let is_frame = line.is_empty()
+                || line == "none"
+                || line.starts_with('#')
+                || line.starts_with('<') && line.ends_with('>')
+                || segments::speaker(&line).is_some()
+                || self.frame.contains(&line);
+            if is_frame || self.written.contains(&line) {
+                continue;
+            }
+            lines.added += 1;
+            let recorded = self.recorded;
+            let has = |line: &String| recorded.phrases().has(unattributed(line));
+            let is_said = *self.looked_for.entry(line).or_insert_with_key(has);
+            lines.unsaid += u64::from(!is_said);
+        }
+        lines
+    }
+
+    /// Returns what it costs.
+    pub(crate) fn dollars(&self, price: Price) -> Dollars {
+        let nano = |tokens: u64, pico: u64| {
+            let nano = (u128::from(tokens) * u128::from(pico) + 500) / 1_000;
+            u64::try_from(nano).unwrap_or(u64::MAX)
+        };
+        let of = |sent: &Sent| {
+            // What the cache does not have is written to it.
+            let input = nano(sent.input_tokens - sent.cached_tokens, price.written);
+            (input, nano(sent.cached_tokens, price.cached), nano(sent.output_tokens, price.output))
+        };
+        let (input_nano_usd, cached_nano_usd, output_nano_usd) = of(&self.turns);
+        let (input, cached, output) = of(&self.summaries);
+        Dollars { input_nano_usd, cached_nano_usd, output_nano_usd, summaries_nano_usd: input + cached + output }
+    }
+}
+
+/// Returns true if a provider reads the same of both.
+fn is_same(a: &Message, b: &Message) -> bool {
+    a.role == b.role && a.content == b.content
+}
+
+/// Returns what a part says.
+fn text_of(part: &Part) -> Option<&str> {
+    match part {
+        Part::Text { text } => Some(text),
+        _ => None,
+    }
+}
+
+/// Returns a line without the name of who said it.
+fn unattributed(line: &str) -> &str {
+    const SPEAKERS: [&str; 6] =
+        ["User: ", "Assistant: ", "Assistant thinking: ", "Tool call: ", "Tool result: ", "Tool error: "];
+    let said = SPEAKERS.iter().find_map(|speaker| line.strip_prefix(speaker)).unwrap_or(line);
+    // An extract shows the beginnings of messages.
+    said.strip_suffix(" …").unwrap_or(said)
+}
+
+/// Returns a line without the mark of an item, its white space normalised.
+fn bare(line: &str) -> String {
+    let line = normal(line);
+    // The user's messages stand behind their ids.
+    let item = ["- ", "* ", "• "].iter().find_map(|mark| line.strip_prefix(mark));
+    let item = item.or_else(|| line.strip_prefix('[')?.split_once("] ").map(|(_, said)| said));
+    item.map_or(line.clone(), |item| item.trim().to_owned())
+}
+
+impl Sent {
+    /// Adds what was sent elsewhere.
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.requests += more.requests;
+        self.input_tokens += more.input_tokens;
+        self.cached_tokens += more.cached_tokens;
+        self.lost_tokens += more.lost_tokens;
+        self.output_tokens += more.output_tokens;
+    }
+}
+
+impl Kept {
+    /// Adds what is kept elsewhere.
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.sources += more.sources;
+        self.sources_said += more.sources_said;
+        self.user_tokens += more.user_tokens;
+        self.user_tokens_said += more.user_tokens_said;
+    }
+}
+
+impl Lines {
+    /// Adds lines of another summary.
+    pub(crate) fn add(&mut self, more: Self) {
+        self.added += more.added;
+        self.unsaid += more.unsaid;
+    }
+}
+
+impl Dollars {
+    /// Returns the sum.
+    pub(crate) fn total(&self) -> u64 {
+        self.input_nano_usd + self.cached_nano_usd + self.output_nano_usd + self.summaries_nano_usd
+    }
+
+    /// Adds the cost of something else.
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.input_nano_usd += more.input_nano_usd;
+        self.cached_nano_usd += more.cached_nano_usd;
+        self.output_nano_usd += more.output_nano_usd;
+        self.summaries_nano_usd += more.summaries_nano_usd;
+    }
+}

@@ -1,0 +1,187 @@
+//! Replays recorded conversations under one or more policies, and reports what became of them: `reseed replay`.
+//!
+//! - [`read`]: the forms of records; [`recorded`]: a conversation as it is played
+//! - [`policy`]: strategies of reseed with their settings, and the rules of other systems
+//! - [`driver`]: plays under a strategy of reseed, through the production code; [`simulate`]: by other systems' rules
+//! - [`summariser`]: who writes the summaries
+//! - [`meter`], [`outcome`]: what is measured, of one conversation and of many; [`phrases`]: finds what was said
+//! - [`report`], [`html`], [`plot`]: tables, JSON, and a page with plots
+//!
+//! Nothing is written but the report. One conversation is in memory at a time, and of each no more stays than its sums,
+//! unless rows for each session are asked for.
+
+mod driver;
+pub(crate) mod html;
+mod meter;
+mod outcome;
+mod phrases;
+mod plot;
+pub(crate) mod policy;
+pub(crate) mod read;
+mod recorded;
+pub(crate) mod report;
+mod simulate;
+pub(crate) mod summariser;
+
+#[cfg(test)]
+mod corpus;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    core::{
+        agent_loop::{Deployment, OfferHistory},
+        context::windows::Windows,
+    },
+    store::memory::MemoryStore,
+    tools::{Toolset, history},
+};
+use outcome::{Outcome, Total};
+use policy::{Kind, Policy};
+use recorded::Recorded;
+use serde::Serialize;
+use std::sync::Arc;
+use summariser::Summariser;
+
+/// Conversations whose requests are kept for the plots of their contexts.
+const PLOTTED_MAX: usize = 3;
+
+/// One policy with one window and one summariser, and what became of the conversations under it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Run {
+    pub(crate) policy: String,
+    pub(crate) window_tokens: u64,
+    /// Absent if the policy makes no summaries.
+    pub(crate) summariser: Option<&'static str>,
+    #[serde(flatten)]
+    pub(crate) total: Total,
+    /// Each conversation, if rows for each are asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sessions: Vec<Session>,
+    #[serde(skip)]
+    plan: Plan,
+}
+
+/// A conversation's row.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Session {
+    pub(crate) name: String,
+    #[serde(flatten)]
+    pub(crate) outcome: Outcome,
+}
+
+#[derive(Debug)]
+struct Plan {
+    policy: Policy,
+    summariser: Summariser,
+    deployment: Arc<Deployment>,
+}
+
+/// A replay: its runs, and the conversations that are plotted.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    pub(crate) runs: Vec<Run>,
+    pub(crate) sessions: u64,
+    /// Texts, and their tokens.
+    pub(crate) texts: u64,
+    pub(crate) tokens: u64,
+    keeps_sessions: bool,
+    /// Each of the first conversations under every run.
+    pub(crate) plotted: Vec<(String, Vec<Outcome>)>,
+}
+
+impl Replay {
+    /// Creates a replay of every policy with every window and summariser. A policy without summaries is played once for
+    /// each window.
+    pub(crate) fn new(
+        deployment: &Deployment,
+        windows: &[u64],
+        policies: &[Policy],
+        summarisers: &[Summariser],
+        keeps_sessions: bool,
+    ) -> Self {
+        let mut runs = Vec::new();
+        for window_tokens in windows {
+            let deployment = Arc::new(of_window(deployment, *window_tokens));
+            for summariser in summarisers {
+                for policy in policies {
+                    let summarises = policy.summarises(&deployment);
+                    let is_known = |run: &Run| run.policy == policy.label && run.window_tokens == *window_tokens;
+                    if !summarises && runs.iter().any(is_known) {
+                        continue;
+                    }
+                    runs.push(Run {
+                        policy: policy.label.clone(),
+                        window_tokens: *window_tokens,
+                        summariser: summarises.then(|| summariser.name()),
+                        total: Total::default(),
+                        sessions: Vec::new(),
+                        plan: Plan {
+                            policy: policy.clone(),
+                            summariser: summariser.clone(),
+                            deployment: deployment.clone(),
+                        },
+                    });
+                }
+            }
+        }
+        Self { runs, sessions: 0, texts: 0, tokens: 0, keeps_sessions, plotted: Vec::new() }
+    }
+
+    /// Plays a conversation in every run. `progress` is told of each run before it begins.
+    ///
+    /// # Errors
+    /// The loop does not come to rest.
+    pub(crate) fn play(&mut self, recorded: &Recorded, mut progress: impl FnMut(&Run)) -> anyhow::Result<()> {
+        let is_plotted = self.plotted.len() < PLOTTED_MAX;
+        let mut outcomes = Vec::new();
+        for run in &self.runs {
+            progress(run);
+            outcomes.push(run.plan.play(recorded, run.window_tokens)?);
+        }
+        self.sessions += 1;
+        self.texts += recorded.texts.len() as u64;
+        self.tokens += recorded.texts.iter().map(|said| said.tokens).sum::<u64>();
+        for (run, outcome) in self.runs.iter_mut().zip(&outcomes) {
+            run.total.add(outcome);
+            if self.keeps_sessions {
+                run.sessions.push(Session { name: recorded.name.clone(), outcome: outcome.clone() });
+            }
+        }
+        if is_plotted {
+            self.plotted.push((recorded.name.clone(), outcomes));
+        }
+        Ok(())
+    }
+}
+
+impl Plan {
+    fn play(&self, recorded: &Recorded, window_tokens: u64) -> anyhow::Result<Outcome> {
+        match &self.policy.kind {
+            Kind::Own { .. } => driver::play(recorded, &self.policy, &self.deployment, window_tokens, &self.summariser),
+            Kind::Other(rules) => {
+                Ok(simulate::play(recorded, rules, &self.deployment, window_tokens, &self.summariser))
+            }
+        }
+    }
+}
+
+/// Returns the deployment for replays with this window: what the record decides has no limit here, and the tools that
+/// search the history are offered as a server does, although no recorded answer calls them.
+fn of_window(deployment: &Deployment, window_tokens: u64) -> Deployment {
+    let mut deployment = deployment.clone();
+    deployment.windows = Windows::new(Some(window_tokens), Vec::new()).with_own(&deployment.model);
+    deployment.models_allowed.clear();
+    deployment.tool_rounds_max = u64::MAX;
+    deployment.turn_timeout_ms = None;
+    deployment.hooks.clear();
+    if std::mem::take(&mut deployment.tools_are_off) {
+        // The recorded calls are made all the same.
+        deployment.history_tools.offered = OfferHistory::Off;
+    } else if let Ok(tools) = Toolset::new(Vec::new(), history::tools(Arc::new(MemoryStore::new()))) {
+        deployment.history_tools.tools = tools.history().clone();
+    }
+    deployment
+}

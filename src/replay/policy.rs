@@ -1,0 +1,217 @@
+//! Policies: the strategies of reseed with their settings, and the published rules of other systems as data.
+//!
+//! A policy is written `NAME`, `NAME:SETTING=VALUE,…` or `NAME:{…}` with the settings as JSON. The settings are those
+//! of `set_context_strategy`, read by the type that the wire has, so a new setting needs no change here.
+
+use crate::core::{
+    agent_loop::Deployment,
+    compaction::{factory::Strategies, strategy::share},
+};
+use anyhow::{Context as _, anyhow};
+use reseed_protocol::command::StrategySettings;
+use serde_json::{Map, Value};
+
+/// What decides about a conversation's context.
+#[derive(Debug, Clone)]
+pub(crate) struct Policy {
+    /// As it was written.
+    pub(crate) label: String,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Kind {
+    /// A strategy of reseed, with the settings that differ from the deployment's.
+    Own { strategy: &'static str, settings: Option<Box<StrategySettings>> },
+    /// Another system's rules.
+    Other(&'static Rules),
+}
+
+/// The rules of another system: when it compacts, what it keeps word for word, and whether a summary stands for the
+/// rest. Its own prompts and estimates are not imitated: all policies are counted by one counter, and asked of one
+/// summariser.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    /// Its name on the command line.
+    pub(crate) name: &'static str,
+    /// What it does, in one sentence with its source.
+    pub(crate) about: &'static str,
+    pub(crate) trigger: Trigger,
+    pub(crate) checks: Checks,
+    pub(crate) keeps: Keeps,
+    /// The summary that stands for the rest; `None` for none.
+    pub(crate) summary: Option<SummaryMax>,
+}
+
+/// The count above which a system compacts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Trigger {
+    /// The window without a reserve.
+    WindowMinus(u64),
+    /// A share of the window.
+    Share(f64),
+    /// A number of messages; also the window.
+    Messages(usize),
+    /// Never.
+    Never,
+}
+
+/// When a system looks at the count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Checks {
+    /// At the end of a turn.
+    AfterTurns,
+    /// Before every request.
+    BeforeRequests,
+}
+
+/// What a system keeps word for word.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Keeps {
+    /// The newest messages, from the one on with which they have this many tokens; behind the summary.
+    Recent(u64),
+    /// The user's messages, newest first, up to this many tokens, the last of them cut in its middle; before the
+    /// summary.
+    UserMessages(u64),
+    /// The newest messages below the trigger.
+    Fitting,
+}
+
+/// The most tokens of a system's summary.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SummaryMax(pub(crate) u64);
+
+/// The other systems.
+pub(crate) const OTHERS: &[Rules] = &[
+    // Not `manual`, which is also called so: its turns fail at the end of the window.
+    Rules {
+        name: "none",
+        about: "Never compacts and goes on above the window: ENDS is where that ends.",
+        trigger: Trigger::Never,
+        checks: Checks::AfterTurns,
+        keeps: Keeps::Fitting,
+        summary: None,
+    },
+    // https://github.com/badlogic/pi-mono, packages/coding-agent/src/core/compaction/compaction.ts:
+    // DEFAULT_COMPACTION_SETTINGS has reserveTokens 16384 and keepRecentTokens 20000; shouldCompact compares with the
+    // window minus the reserve after a turn; a summary has at most 0.8 of the reserve.
+    Rules {
+        name: "pi",
+        about: "Above the window minus 16,384 tokens, after a turn: a summary, and about 20,000 recent tokens \
+                (pi-mono, compaction.ts).",
+        trigger: Trigger::WindowMinus(16_384),
+        checks: Checks::AfterTurns,
+        keeps: Keeps::Recent(20_000),
+        summary: Some(SummaryMax(13_107)),
+    },
+    // https://github.com/openai/codex, codex-rs/core/src/compact.rs: COMPACT_USER_MESSAGE_MAX_TOKENS is 20_000 and
+    // build_compacted_history walks the user's messages from the newest, cuts the one that does not fit, and puts the
+    // summary behind them; codex-rs/protocol/src/openai_models.rs: auto_compact_token_limit is 90 % of the window.
+    Rules {
+        name: "codex",
+        about: "Above 0.9 of the window: the user's newest messages up to 20,000 tokens, and a summary (openai/codex, \
+                compact.rs).",
+        trigger: Trigger::Share(0.9),
+        checks: Checks::BeforeRequests,
+        keeps: Keeps::UserMessages(20_000),
+        summary: Some(SummaryMax(8_192)),
+    },
+    // https://platform.openai.com/docs/api-reference/responses/create, `truncation: auto`: items at the beginning of
+    // the conversation are dropped until the request fits the window. The room for an answer, a twentieth, is ours.
+    Rules {
+        name: "truncation",
+        about: "Drops the oldest messages until the request fits 0.95 of the window (OpenAI, truncation: auto).",
+        trigger: Trigger::Share(0.95),
+        checks: Checks::BeforeRequests,
+        keeps: Keeps::Fitting,
+        summary: None,
+    },
+    // https://strandsagents.com, SlidingWindowConversationManager, the default manager: window_size is 40 messages,
+    // looked at after each invocation; on an overflow the oldest messages are dropped.
+    Rules {
+        name: "sliding",
+        about: "Keeps the newest 40 messages (Strands Agents, SlidingWindowConversationManager).",
+        trigger: Trigger::Messages(40),
+        checks: Checks::AfterTurns,
+        keeps: Keeps::Fitting,
+        summary: None,
+    },
+];
+
+impl Rules {
+    /// Returns the count above which it compacts.
+    pub(crate) fn limit(&self, window_tokens: u64) -> u64 {
+        match self.trigger {
+            Trigger::WindowMinus(reserve) => window_tokens.saturating_sub(reserve),
+            Trigger::Share(part) => share(window_tokens, part),
+            Trigger::Messages(_) => window_tokens,
+            Trigger::Never => u64::MAX,
+        }
+    }
+}
+
+impl Policy {
+    /// Reads a policy.
+    ///
+    /// # Errors
+    /// Its name is unknown, or a setting is.
+    pub(crate) fn parse(text: &str, deployment: &Deployment) -> anyhow::Result<Self> {
+        let (name, settings) = text.split_once(':').map_or((text, None), |(name, settings)| (name, Some(settings)));
+        let settings = settings.map(str::trim).filter(|settings| !settings.is_empty());
+        let label = text.to_owned();
+        if let Some(rules) = OTHERS.iter().find(|rules| rules.name == name) {
+            anyhow::ensure!(settings.is_none(), "the policy `{name}` has no settings");
+            return Ok(Self { label, kind: Kind::Other(rules) });
+        }
+        let strategies: &Strategies = &deployment.strategies;
+        let strategy = strategies.resolve(name, "policy").map_err(|error| {
+            let others: Vec<&str> = OTHERS.iter().map(|rules| rules.name).collect();
+            anyhow!("{}; other systems are {}", error.message, others.join(", "))
+        })?;
+        let settings = settings.map(read_settings).transpose().with_context(|| format!("read the policy `{text}`"))?;
+        // Refuses values that are out of bounds.
+        strategies
+            .make(strategy, settings.as_ref(), &deployment.options)
+            .map_err(|error| anyhow!("the policy `{text}`: {}", error.message))?;
+        Ok(Self { label, kind: Kind::Own { strategy, settings: settings.map(Box::new) } })
+    }
+
+    /// Returns true if it may ask for summaries.
+    pub(crate) fn summarises(&self, deployment: &Deployment) -> bool {
+        match &self.kind {
+            Kind::Other(rules) => rules.summary.is_some(),
+            Kind::Own { strategy, settings } => {
+                let made = deployment.strategies.make(strategy, settings.as_deref(), &deployment.options);
+                made.is_ok_and(|manager| manager.summarises() && manager.is_automatic())
+            }
+        }
+    }
+}
+
+fn read_settings(text: &str) -> anyhow::Result<StrategySettings> {
+    let value = if text.starts_with('{') {
+        serde_json::from_str(text)?
+    } else {
+        let mut fields = Map::new();
+        for pair in pairs(text) {
+            let (name, value) = pair.split_once('=').with_context(|| format!("`{pair}` is not SETTING=VALUE"))?;
+            let value = serde_json::from_str(value.trim()).unwrap_or_else(|_| Value::from(value.trim()));
+            fields.insert(name.trim().to_owned(), value);
+        }
+        Value::Object(fields)
+    };
+    Ok(serde_json::from_value(value)?)
+}
+
+/// Splits at commas outside of brackets.
+fn pairs(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_usize;
+    text.split(move |c: char| {
+        match c {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    })
+}

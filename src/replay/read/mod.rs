@@ -1,0 +1,183 @@
+//! Reads recorded conversations, one at a time: the form of a source is recognised by its beginning.
+//!
+//! | source | recognised by |
+//! | --- | --- |
+//! | a database of ours | `sqlite://…`, `postgres://…`, or a file that SQLite made |
+//! | a session file of pi | its first line has the type `session` |
+//! | the corpus form, arrays of OpenAI's messages | any other JSON line |
+//!
+//! Files may be compressed with gzip; `-` is standard input. A line that cannot be read is told by its number, and
+//! those behind it are read.
+
+mod corpus;
+mod entries;
+
+#[cfg(test)]
+mod tests;
+
+use super::recorded::Recorded;
+use crate::{
+    config::Database,
+    core::context::counter::Counter,
+    store::{self, SessionStore},
+};
+use anyhow::Context as _;
+use entries::PiReader;
+use flate2::read::MultiGzDecoder;
+use reseed_protocol::SessionId;
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
+    path::PathBuf,
+    sync::Arc,
+};
+
+/// The most bytes of a line: a chat of ten million tokens.
+const LINE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// The first bytes of a file that gzip made.
+const GZIP: &[u8] = &[0x1f, 0x8b];
+
+/// The first bytes of a file that SQLite made.
+const SQLITE: &[u8] = b"SQLite format 3\0";
+
+/// The conversations of one source.
+pub(crate) struct Source {
+    name: String,
+    counter: Counter,
+    kind: Kind,
+    line: usize,
+}
+
+enum Kind {
+    Lines(Box<dyn BufRead + Send>),
+    Sessions(Arc<dyn SessionStore>, std::vec::IntoIter<SessionId>),
+    Ended,
+}
+
+/// Opens a source: a path, an address of a database, or `-`. Of a database, only these sessions are read, or all if
+/// none are named.
+///
+/// # Errors
+/// It cannot be opened.
+pub(crate) async fn open(source: &str, sessions: &[SessionId], counter: Counter) -> anyhow::Result<Source> {
+    let kind = match source {
+        "-" => lines(Box::new(BufReader::new(io::stdin())))?,
+        address if address.starts_with("sqlite:") || address.starts_with("postgres") && address.contains("://") => {
+            database(&address.parse()?, sessions).await?
+        }
+        path => {
+            let mut file = BufReader::new(File::open(path).with_context(|| format!("open {path}"))?);
+            match file.fill_buf().with_context(|| format!("read {path}"))? {
+                beginning if beginning.starts_with(SQLITE) => {
+                    database(&Database::Sqlite(PathBuf::from(path)), sessions).await?
+                }
+                _ => lines(Box::new(file))?,
+            }
+        }
+    };
+    Ok(Source {
+        name: if source == "-" { "standard input".to_owned() } else { source.to_owned() },
+        counter,
+        kind,
+        line: 0,
+    })
+}
+
+async fn database(database: &Database, sessions: &[SessionId]) -> anyhow::Result<Kind> {
+    let store = store::open_read_only(database).await.with_context(|| format!("open the database {database}"))?;
+    let sessions = if sessions.is_empty() { entries::sessions(&*store).await? } else { sessions.to_vec() };
+    Ok(Kind::Sessions(store, sessions.into_iter()))
+}
+
+fn lines(mut from: Box<dyn BufRead + Send>) -> anyhow::Result<Kind> {
+    if from.fill_buf()?.starts_with(GZIP) {
+        from = Box::new(BufReader::new(MultiGzDecoder::new(from)));
+    }
+    Ok(Kind::Lines(from))
+}
+
+impl Source {
+    /// Returns its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the next conversation, or what is wrong with the next line; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<Result<Recorded, String>> {
+        match &mut self.kind {
+            Kind::Ended => None,
+            Kind::Sessions(store, sessions) => {
+                let id = sessions.next()?;
+                let read = entries::session(&**store, &id, self.counter).await;
+                Some(read.map_err(|error| format!("session {id}: {error:#}")))
+            }
+            Kind::Lines(_) => self.next_line(),
+        }
+    }
+
+    fn next_line(&mut self) -> Option<Result<Recorded, String>> {
+        loop {
+            let line = match self.read_line()? {
+                Ok(line) if line.trim().is_empty() => continue,
+                Ok(line) => line,
+                Err(why) => return Some(Err(why)),
+            };
+            if self.line == 1 && is_pi(&line) {
+                return Some(self.pi_session(&line));
+            }
+            let number = self.line;
+            let name = format!("{}:{number}", self.name);
+            let read = corpus::conversation(&line, &name, self.counter);
+            return Some(read.map_err(|why| format!("{}: line {number}: {why}", self.name)));
+        }
+    }
+
+    /// Reads the rest of the source, a session of pi. Its broken lines are told in the conversation's notes.
+    fn pi_session(&mut self, header: &str) -> Result<Recorded, String> {
+        let mut reader = PiReader::new();
+        let of = |why: String, name: &str| format!("{name}: {why}");
+        reader.line(header).map_err(|why| of(why, &self.name))?;
+        let mut broken = Vec::new();
+        while let Some(line) = self.read_line() {
+            // The reader counts lines itself.
+            if let Err(why) = reader.line(line.as_deref().unwrap_or("\u{1}")) {
+                broken.push(of(why, &self.name));
+            }
+        }
+        self.kind = Kind::Ended;
+        let mut recorded = reader.finish(self.counter).ok_or_else(|| of("it has no header".to_owned(), &self.name))?;
+        recorded.notes.extend(broken);
+        Ok(recorded)
+    }
+
+    fn read_line(&mut self) -> Option<Result<String, String>> {
+        let Kind::Lines(from) = &mut self.kind else { return None };
+        let mut line = Vec::new();
+        self.line += 1;
+        let told = |why: &str| Some(Err(format!("{}: line {}: {why}", self.name, self.line)));
+        match from.take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
+            Ok(0) => None,
+            Ok(_) if line.last() != Some(&b'\n') && line.len() as u64 >= LINE_BYTES_MAX => {
+                let told = told("it is too long; the rest is not read");
+                self.kind = Kind::Ended;
+                told
+            }
+            Ok(_) => match String::from_utf8(line) {
+                Ok(line) => Some(Ok(line)),
+                Err(_) => told("it is not UTF-8"),
+            },
+            Err(error) => {
+                let told = told(&format!("it cannot be read: {error}"));
+                self.kind = Kind::Ended;
+                told
+            }
+        }
+    }
+}
+
+/// Returns true for the first line of a session of pi.
+fn is_pi(line: &str) -> bool {
+    let header: Result<serde_json::Value, _> = serde_json::from_str(line.trim_start_matches('\u{feff}'));
+    header.is_ok_and(|header| header.get("type").is_some_and(|kind| kind == "session"))
+}
