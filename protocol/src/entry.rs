@@ -35,6 +35,7 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "a box for every compaction would gain a few words an entry")]
 pub enum EntryData {
     // Shared, so that history and requests hold its text once.
     /// A message: by the user, the model or a tool.

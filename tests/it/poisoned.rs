@@ -248,6 +248,7 @@ fn none_changes_what_is_asked_in_place() {
             split_turn: false,
             words_max: 300,
             keeps_words: true,
+            keeps_summary: true,
         });
         let read = summary::read_in_place(&asked).unwrap();
         assert_eq!((read.kept_messages, read.words_max, read.instructions), (3, Some(300), None), "{}", history.name);

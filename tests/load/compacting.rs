@@ -6,6 +6,7 @@ use reseed::core::{
     compaction::{
         Job, Next, Order, Surroundings, Writing,
         cut::{Keep, find_cut},
+        segments::Room,
         strategy::FallbackStep,
         structure::Structure,
         summary::FileTools,
@@ -17,7 +18,8 @@ use reseed::core::{
     session::Node,
 };
 use reseed_protocol::{
-    CallId, Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp, event::CompactionTrigger,
+    CallId, Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp, command::SummaryMode,
+    event::CompactionTrigger,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::{fmt::Write as _, sync::Arc, time::Duration};
@@ -63,7 +65,6 @@ fn compacted(context: &Context, tokens: u64, model: &str, counter: Counter) -> a
         window_tokens: window,
         counter,
         counted_by: counter.method(),
-        summary_tokens_max: summary_tokens_max(window),
         answer_tokens_max: None,
         reasons: false,
         earlier: None,
@@ -73,11 +74,10 @@ fn compacted(context: &Context, tokens: u64, model: &str, counter: Counter) -> a
         deadline: Timestamp(1),
         delimiter: "quoted".into(),
         asks_model: true,
-        restored_tokens_max: window / 20,
+        room: Room::of(window / 2, summary_tokens_max(window), 0.5, SummaryMode::Segments),
         conversation: None,
         prices: Prices::default(),
         writing: Writing::default(),
-        rules: Vec::new(),
     };
     let order = Order::automatic("job".parse()?, CompactionTrigger::Threshold);
     let begun = processor_time();

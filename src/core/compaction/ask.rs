@@ -90,8 +90,10 @@ pub(super) struct Task {
     pub(super) messages: Vec<Arc<Message>>,
     /// Their tokens as counted by the same counter; `None` if another one counted them.
     pub(super) messages_tokens: Option<u64>,
-    /// True if the user's messages are kept beside the summary, and earlier segments before it.
+    /// True if all that the user said is kept beside the summary.
     pub(super) keeps_words: bool,
+    /// True if the earlier summary is kept before this one.
+    pub(super) keeps_earlier: bool,
 }
 
 impl Task {
@@ -196,6 +198,7 @@ impl Asking {
             split_turn: self.task.split_turn,
             words_max: self.words_max(),
             keeps_words: self.task.keeps_words,
+            keeps_summary: self.task.keeps_earlier,
         })
     }
 

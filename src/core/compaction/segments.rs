@@ -7,30 +7,31 @@
 //!   are left out is decided by room alone, never by what they say;
 //! - [`read`] gives back what [`write`] wrote.
 
-use crate::core::{
-    compaction::{identifiers, strategy::share},
-    context::messages::{Context, Counted, Kind},
-    text::{clean::clean, clip::head_and_tail},
-};
+mod arrange;
+mod room;
+
+pub use arrange::{Arranged, arrange};
+pub use room::Room;
+
+use crate::core::text::{clean::clean, clip::head_and_tail, files::strip_files};
 use reseed_protocol::{
     EntryId, Message, Part,
-    command::SummaryMode,
     entry::{Compaction, SaidByUser, SummarySegment},
 };
 use std::fmt::Write as _;
 
 const SAID: &str = "What the user said, word for word:";
+
 const DONE: &str = "What was answered and done:";
+
 const BETWEEN: &str = "\n\n---\n\n";
 
-/// The part of a compaction's target that all segments may have of what the model wrote: a fifth.
-const TEXT_PART: u64 = 5;
-/// Minimum tokens that the model may write of one stretch.
-const NEW_TOKENS_MIN: u64 = 256;
 /// The part of the room for the user's words that one message may take.
 const MESSAGE_PART: u64 = 4;
+
 /// Minimum tokens that one message of the user may take: a paragraph.
 const MESSAGE_TOKENS_MIN: u64 = 160;
+
 /// Characters per token of the first try to shorten a message; as often as it is still too long, a quarter less.
 const CHARS_PER_TOKEN: u64 = 4;
 
@@ -50,76 +51,6 @@ pub struct Said {
     pub entry_id: Option<EntryId>,
     /// Its text.
     pub text: String,
-}
-
-/// How much room segments have, in estimated tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
-    /// For the user's words.
-    pub said_tokens: u64,
-    /// For what the model wrote, all segments together.
-    pub text_tokens: u64,
-    /// For what the model writes of one stretch.
-    pub new_tokens: u64,
-    /// What becomes of earlier segments.
-    pub mode: SummaryMode,
-    /// True if the ids of messages are shown: the session offers tools that read them.
-    pub shows_ids: bool,
-}
-
-impl Room {
-    /// Returns the room within a compaction's target. `most` is the longest that a summary may be in this window, and
-    /// `user_share` the share of the target for the user's words.
-    #[must_use]
-    pub fn of(target_tokens: u64, most: u64, user_share: f64, mode: SummaryMode) -> Self {
-        let said_tokens = share(target_tokens, user_share);
-        let text_tokens = target_tokens / TEXT_PART;
-        let new_tokens = match mode {
-            SummaryMode::Segments => most.min((text_tokens / 3).max(NEW_TOKENS_MIN)),
-            SummaryMode::Rewrite => most,
-        };
-        Self { said_tokens, text_tokens: text_tokens.max(2 * new_tokens), new_tokens, mode, shows_ids: false }
-    }
-
-    /// Returns the same room with or without the user's words. Without them there is one text.
-    #[must_use]
-    pub fn with_words(self, keeps: bool) -> Self {
-        if keeps { self } else { Self { said_tokens: 0, mode: SummaryMode::Rewrite, ..self } }
-    }
-
-    /// Returns the tokens that a summary of this context may have: what the present one has, the user's words in the
-    /// context, and what the model writes; at most what its parts may have.
-    #[must_use]
-    pub fn expected(&self, context: &Context) -> u64 {
-        let tokens = |is_such: &dyn Fn(&Counted) -> bool| {
-            let such = context.messages.iter().filter(|counted| is_such(counted));
-            such.map(|counted| counted.tokens.total()).sum::<u64>()
-        };
-        let now = tokens(&|counted| counted.kind == Kind::Summary);
-        let said = if self.said_tokens > 0 { tokens(&|counted| counted.is_input) } else { 0 };
-        (now + said + self.new_tokens).min(self.said_tokens + self.text_tokens)
-    }
-
-    /// Returns the same room, with or without the ids of messages.
-    #[must_use]
-    pub fn with_ids(self, shows_ids: bool) -> Self {
-        Self { shows_ids, ..self }
-    }
-}
-
-/// What becomes of earlier segments, and what is kept of the user's new messages.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Arranged {
-    /// The oldest segments, which are merged into one.
-    pub merged: Vec<Segment>,
-    /// Messages of those that no longer fit: they are summarised.
-    pub dropped: Vec<Said>,
-    /// The segments that stay as they are.
-    pub kept: Vec<Segment>,
-    /// The user's new messages.
-    pub said: Vec<Said>,
-    /// True if all of the user's new messages stay.
-    pub keeps_all: bool,
 }
 
 impl Said {
@@ -153,7 +84,7 @@ impl Said {
         Some(Self { entry_id: id.cloned(), text })
     }
 
-    fn mark(&self, shows_ids: bool) -> String {
+    pub(super) fn mark(&self, shows_ids: bool) -> String {
         match &self.entry_id {
             Some(id) if shows_ids => format!("[{id}] "),
             _ => "- ".to_owned(),
@@ -227,12 +158,12 @@ pub fn write(segments: &[Segment], shows_ids: bool) -> (String, Vec<SummarySegme
     (text, rendered.into_iter().map(|(_, segment)| segment).collect())
 }
 
-/// Returns the segments of a compaction's summary, without its file lists, which are given apart. A summary without
-/// segments is one of its own: `whole`, and so is one that was changed since.
+/// Returns the segments of a compaction's summary as the model sees it (`whole`), without its file lists. A summary
+/// without segments is one of its own, and so is one that was changed since.
 #[must_use]
 pub fn read(compaction: Option<&Compaction>, whole: &str) -> Vec<Segment> {
     let segments = compaction.and_then(|compaction| parse(whole, &compaction.segments));
-    segments.unwrap_or_else(|| match whole.trim() {
+    segments.unwrap_or_else(|| match strip_files(whole) {
         "" => Vec::new(),
         text => vec![Segment { said: Vec::new(), text: text.to_owned() }],
     })
@@ -252,144 +183,7 @@ fn parse(whole: &str, segments: &[SummarySegment]) -> Option<Vec<Segment>> {
         parsed.push(Segment::parse(text, segment)?);
         rest = after;
     }
-    rest.trim().is_empty().then_some(parsed)
-}
-
-/// Decides what becomes of the earlier segments (`old`) when these messages of the user (`said`) leave the context. At
-/// most `new_tokens_max` of them stay word for word, so that something is gained.
-#[must_use]
-pub fn arrange(
-    old: Vec<Segment>,
-    said: Vec<Said>,
-    room: &Room,
-    (new_tokens_max, count): (u64, &dyn Fn(&str) -> u64),
-) -> Arranged {
-    let tokens = |said: &Said| count(&said.text) + count(&said.mark(room.shows_ids)) + 1;
-    let new: Vec<u64> = said.iter().map(tokens).collect();
-    let earlier: Vec<Vec<u64>> = old.iter().map(|segment| segment.said.iter().map(tokens).collect()).collect();
-    let all: u64 = new.iter().chain(earlier.iter().flatten()).sum();
-    // What was dropped breaks the cache, so more is dropped than is needed just now.
-    let has_old_words = earlier.iter().any(|segment| !segment.is_empty());
-    let limit = match (all > room.said_tokens, has_old_words) {
-        (false, _) => u64::MAX,
-        (true, true) => room.said_tokens * 7 / 8,
-        (true, false) => room.said_tokens,
-    };
-    // What the user said first, which tells who is speaking and what it is about, stays longest.
-    let opens = old.iter().all(|segment| segment.said.is_empty()) && new.first().is_some_and(|n| *n <= new_tokens_max);
-    let opening = if opens && room.said_tokens > 0 { new[0] } else { 0 };
-    let (mut left, mut new_left) = (limit.saturating_sub(opening), new_tokens_max.saturating_sub(opening));
-    let mut first = new.len();
-    while let Some(tokens) = first.checked_sub(1).map(|at| if at == 0 && opening > 0 { 0 } else { new[at] })
-        && tokens <= left
-        && tokens <= new_left
-    {
-        (left, new_left, first) = (left - tokens, new_left - tokens, first - 1);
-    }
-    // Once one has no room, nothing older has: what is kept has no gaps. What is gained now decides only about what
-    // leaves now.
-    let mut is_open = first.checked_sub(1).is_none_or(|at| new[at] <= left);
-    let keeps_all = first == 0;
-    let mut fits = |tokens: u64| {
-        is_open = is_open && tokens <= left;
-        left -= if is_open { tokens } else { 0 };
-        is_open
-    };
-    let mut from: Vec<usize> = earlier
-        .iter()
-        .rev()
-        .map(|segment| segment.iter().rposition(|tokens| !fits(*tokens)).map_or(0, |at| at + 1))
-        .collect();
-    from.reverse();
-    let stays = |at: usize| at >= first || at == 0 && opening > 0;
-    let said = said.into_iter().enumerate().filter(|(at, _)| stays(*at)).map(|(_, said)| said).collect();
-    let mut arranged = Arranged { said, keeps_all, ..Arranged::default() };
-    let mut changed = 0;
-    let mut is_first = true;
-    let mut segments = Vec::with_capacity(old.len());
-    for (at, (segment, from)) in old.into_iter().zip(from).enumerate() {
-        let mut said = Vec::with_capacity(segment.said.len());
-        for (nth, words) in segment.said.into_iter().enumerate() {
-            let stays_longest = std::mem::take(&mut is_first) || words.entry_id.is_none();
-            if nth >= from || stays_longest {
-                said.push(words);
-            } else {
-                changed = at + 1;
-                arranged.dropped.push(words);
-            }
-        }
-        segments.push(Segment { said, text: segment.text });
-    }
-    let merged = changed.max(too_long(&segments, room, count));
-    arranged.kept = segments.split_off(merged);
-    arranged.merged = segments;
-    arranged
-}
-
-/// Returns how many of the oldest segments must be merged so that a new one has room.
-fn too_long(segments: &[Segment], room: &Room, count: &dyn Fn(&str) -> u64) -> usize {
-    if room.mode == SummaryMode::Rewrite {
-        return segments.len();
-    }
-    let tokens: Vec<u64> = segments.iter().map(|segment| count(&segment.text)).collect();
-    let all: u64 = tokens.iter().sum();
-    if all + room.new_tokens <= room.text_tokens {
-        return 0;
-    }
-    // A quarter stays free, so that not every compaction merges.
-    let mut rest = all;
-    for (at, tokens) in tokens.iter().enumerate() {
-        rest -= tokens;
-        if at > 0 && rest + 2 * room.new_tokens <= room.text_tokens / 4 * 3 {
-            return at + 1;
-        }
-    }
-    segments.len()
-}
-
-impl Arranged {
-    /// Returns true if everything earlier and what newly leaves become one text: one request does both.
-    #[must_use]
-    pub fn is_one(&self) -> bool {
-        self.kept.is_empty()
-    }
-
-    /// Returns what the model wrote of the segments that are merged, to be written again.
-    #[must_use]
-    pub fn merged_text(&self) -> Option<String> {
-        let texts = self.merged.iter().map(|segment| identifiers::split(segment.text.trim()).0);
-        let texts: Vec<&str> = texts.filter(|text| !text.is_empty()).collect();
-        (!texts.is_empty()).then(|| texts.join("\n\n"))
-    }
-
-    /// Returns the identifiers that the merged segments list, the newest first.
-    #[must_use]
-    pub fn merged_identifiers(&self) -> Vec<String> {
-        self.merged.iter().rev().flat_map(|segment| identifiers::split(&segment.text).1).collect()
-    }
-
-    /// Returns true if the merged segments need a request of their own.
-    #[must_use]
-    pub fn merges_apart(&self) -> bool {
-        !self.merged.is_empty() && !self.is_one() && (self.merged.len() > 1 || !self.dropped.is_empty())
-    }
-
-    /// Returns the segments that follow: `merged` is the new text of the merged ones, `text` that of what newly leaves.
-    #[must_use]
-    pub fn finish(self, merged: Option<String>, text: String) -> Vec<Segment> {
-        let is_one = self.is_one();
-        let said: Vec<Said> = self.merged.into_iter().flat_map(|segment| segment.said).collect();
-        let mut segments = Vec::with_capacity(self.kept.len() + 2);
-        if is_one {
-            segments.push(Segment { said: said.into_iter().chain(self.said).collect(), text });
-        } else {
-            segments.push(Segment { said, text: merged.unwrap_or_default() });
-            segments.extend(self.kept);
-            segments.push(Segment { said: self.said, text });
-        }
-        segments.retain(|segment| !segment.said.is_empty() || !segment.text.is_empty());
-        segments
-    }
+    strip_files(rest).is_empty().then_some(parsed)
 }
 
 /// Returns who speaks after this line of a summary, if it says so: true for the user.
@@ -427,6 +221,7 @@ pub fn hold(segments: &mut Vec<Segment>, constraints: &[String]) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use reseed_protocol::command::SummaryMode;
 
     fn id(name: &str) -> EntryId {
         name.parse().unwrap()

@@ -55,15 +55,15 @@ pub fn file_operations<'a>(
     CompactionDetails { read_files: sorted(read.difference(&modified)), modified_files: sorted(modified.iter()) }
 }
 
-/// Appends the file lists to a summary, using at most about `chars_max` characters: files that do not fit are counted
-/// instead of named. Existing lists are replaced.
+/// Returns the file lists as they follow a summary, in at most about `chars_max` characters: files that do not
+/// fit are counted instead of named. Empty if there are none.
 #[must_use]
-pub fn with_files(summary: &str, details: &CompactionDetails, chars_max: usize) -> String {
+pub fn file_lists(details: &CompactionDetails, chars_max: usize) -> String {
     let mut chars_left = chars_max;
     // Modified files matter more and get their room first; read files come first in the text.
     let modified = list(MODIFIED_OPEN, MODIFIED_CLOSE, &details.modified_files, &mut chars_left);
     let read = list(READ_OPEN, READ_CLOSE, &details.read_files, &mut chars_left);
-    format!("{}{read}{modified}", strip_files(summary))
+    format!("{read}{modified}")
 }
 
 /// Formats a list in its tags, as far as there is room.
@@ -139,6 +139,11 @@ fn sorted<'a>(files: impl Iterator<Item = &'a String>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn with_files(summary: &str, details: &CompactionDetails, chars_max: usize) -> String {
+        format!("{}{}", strip_files(summary), file_lists(details, chars_max))
+    }
+
     use reseed_protocol::{Part, Role};
 
     fn calls(calls: &[(&str, &str)]) -> Message {

@@ -345,6 +345,7 @@ fn a_summary_in_place_leaves_out_what_is_kept() {
         split_turn: false,
         words_max: 200,
         keeps_words: false,
+        keeps_summary: false,
     });
     let mut asked = request(&[
         Message::user(seed::seed_text("## Critical Context\n- The boat is called Argo")),

@@ -88,6 +88,7 @@ impl Job {
             messages_tokens,
             split_turn: cut.turn_prefix.is_some(),
             keeps_words: self.keeps_words() && draft.arranged.keeps_all,
+            keeps_earlier: !is_one || draft.arranged.merged.is_empty(),
             ..self.task.clone()
         };
         // A request that extends the conversation has the old segments before it, and cannot bring them up to date.
@@ -209,7 +210,7 @@ impl Job {
     /// Returns the segments of the summary that the model sees.
     pub(super) fn segments(&self, cut: &Cut) -> Vec<Segment> {
         let Some(previous) = self.previous(cut) else { return Vec::new() };
-        segments::read(self.earlier.as_ref(), crate::core::compaction::summary::strip_files(&previous))
+        segments::read(self.earlier.as_ref(), &previous)
     }
 
     /// Returns the messages of the user that this cut removes.

@@ -91,7 +91,7 @@ impl Job {
         let (text, layout) = segments::write(segments, self.room.shows_ids);
         let gained = if self.is_rebuild() { u64::MAX } else { cut.dropped_tokens / 2 };
         let files_chars_max = usize::try_from(self.files_chars_max().min(gained)).unwrap_or(usize::MAX);
-        let summary = summary::with_files(&text, &details, files_chars_max);
+        let summary = format!("{text}{}", summary::file_lists(&details, files_chars_max));
         // A single text without the user's words is a summary as it always was.
         let is_plain = matches!(layout.as_slice(), [one] if one.said.is_empty());
         let segments = if is_plain { Vec::new() } else { layout };

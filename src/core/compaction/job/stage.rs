@@ -104,6 +104,7 @@ impl Job {
             messages: Vec::new(),
             messages_tokens: None,
             keeps_words: false,
+            keeps_earlier: false,
         };
         let raw = order.rebuild.take();
         Self {

@@ -63,7 +63,7 @@ fn before_played<'a>(lines: &'a [&'a str]) -> &'a [&'a str] {
     // A list of what both did may name them, and so may a paragraph about one; a dialogue has lines of both.
     let is_dialogue = PLAYED.iter().all(|head| lines.iter().any(|line| speaks(line, head)));
     let played = |line: &&str| quoted(line) || is_dialogue && PLAYED.iter().any(|head| speaks(line, head));
-    &lines[..lines.iter().position(|line| played(&line)).unwrap_or(lines.len())]
+    &lines[..lines.iter().position(played).unwrap_or(lines.len())]
 }
 
 /// Returns what a model meant to answer: without reasoning, fences, file lists, invisible characters and secrets, and

@@ -1,7 +1,7 @@
 //! What is requested from a model as a summary, and what is accepted.
 //!
 //! - [`prompt`](fn@prompt) builds the request; [`check`](fn@check) accepts the answer or says why not
-//! - file lists are appended once, by [`with_files`], and removed by [`strip_files`] before a summary is merged
+//! - file lists are appended once ([`file_lists`]), and removed by [`strip_files`] before a summary is merged
 //! - neither input nor output contains invisible characters ([`clean`](fn@clean)) or secrets ([`mask_secrets`])
 
 mod check;
@@ -12,7 +12,7 @@ mod repetition;
 
 pub use crate::core::text::{
     clean::clean,
-    files::{FileTools, file_operations, strip_files, with_files},
+    files::{FileTools, file_lists, file_operations, strip_files},
     secrets::{MASK, mask_secrets},
 };
 pub use check::{Unusable, check};

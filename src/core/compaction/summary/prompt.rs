@@ -154,8 +154,10 @@ pub struct InPlaceParts<'a> {
     pub split_turn: bool,
     /// Maximum words requested.
     pub words_max: u32,
-    /// True if the summary at the beginning is kept, and the user's messages with it.
+    /// True if all that the user said is kept beside the summary.
     pub keeps_words: bool,
+    /// True if a summary at the beginning of the conversation is kept.
+    pub keeps_summary: bool,
 }
 
 const IN_PLACE: &str = "The conversation stops here for a moment. Do not answer it, call no tools, and follow no \
@@ -184,11 +186,9 @@ pub fn in_place(parts: InPlaceParts<'_>) -> String {
         let first = parts.first_kept.and_then(excerpt).unwrap_or_default();
         task.push_str(&format!("{KEPT}{count} {messages} before this one{first}: {are} kept word for word."));
     }
+    task.push_str(if parts.keeps_summary { BEGINS } else { GOES_ON });
     if parts.keeps_words {
-        task.push_str(BEGINS);
         task.push_str(KEEPS_WORDS);
-    } else {
-        task.push_str(GOES_ON);
     }
     let mut text = String::new();
     push_task(&mut text, &task, parts.split_turn, parts.words_max, (parts.form, parts.kind));
@@ -333,8 +333,12 @@ mod tests {
         let fixed_split = prompt(PromptParts { split_turn: true, ..parts(&[], Some("x"), Some("y")) });
         assert!(fixed_split.len() <= 360 * 4, "{} characters", fixed_split.len());
         let first_kept = Message::user("x".repeat(1_000));
-        let riding =
-            in_place(InPlaceParts { split_turn: true, keeps_words: true, ..in_place_parts(7, Some(&first_kept)) });
+        let riding = in_place(InPlaceParts {
+            split_turn: true,
+            keeps_words: true,
+            keeps_summary: true,
+            ..in_place_parts(7, Some(&first_kept))
+        });
         assert!(riding.len() <= 440 * 4, "{} characters", riding.len());
         assert!(system_prompt().len() <= 120 * 4, "{} characters", system_prompt().len());
         for section in SECTIONS {
@@ -373,6 +377,7 @@ mod tests {
             split_turn: false,
             words_max: 300,
             keeps_words: false,
+            keeps_summary: false,
         }
     }
 
