@@ -2,7 +2,7 @@
 //! all that the offline model has.
 
 use super::serialize::blocks;
-use crate::core::text::clip::prefix;
+use crate::core::text::clip::{prefix, suffix};
 use reseed_protocol::Message;
 
 /// Characters of a message that are shown at least: less would not say what it was about.
@@ -65,8 +65,13 @@ pub fn newest_lines(text: &str, chars_max: usize) -> String {
         left = left.saturating_sub(chars);
         fits
     };
-    let mut lines: Vec<&str> = text.lines().rev().take_while(fits).collect();
+    let mut lines: Vec<&str> = text.trim().lines().rev().take_while(fits).collect();
     lines.reverse();
+    if lines.is_empty() {
+        // One long paragraph: its end, from a word on.
+        let end = suffix(text.trim(), chars_max);
+        return end.split_once(' ').map_or(end, |(_, rest)| rest).trim().to_owned();
+    }
     lines.join("\n").trim().to_owned()
 }
 
@@ -115,7 +120,7 @@ mod tests {
     #[test]
     fn the_newest_lines_of_a_text_stay() {
         assert_eq!(newest_lines("one\ntwo\nthree", 10), "two\nthree");
-        assert_eq!(newest_lines("one\ntwo\nthree", 2), "");
+        assert_eq!(newest_lines("one\ntwo\nthree and four", 9), "and four");
         assert_eq!(newest_lines("one", 100), "one");
     }
 }

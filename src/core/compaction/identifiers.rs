@@ -4,6 +4,7 @@
 //! the older identifiers that the model wrote again were among the newest that such a list has room for. They are a
 //! list, never sentences, and the newest come first.
 
+use crate::core::text::presentable;
 use regex::{Regex, RegexSet};
 use reseed_protocol::{Message, Part, Role};
 use std::{collections::HashSet, sync::LazyLock};
@@ -49,9 +50,13 @@ pub fn line<'a>(
 ) -> Option<String> {
     let mut line = HEAD.to_owned();
     let mut left = tokens_max.saturating_sub(count(HEAD));
-    let mut listed = HashSet::new();
+    let (mut listed, mut known) = (HashSet::new(), HashSet::new());
     let mut list = |identifier: &str| {
-        if is_known(identifier) || listed.contains(identifier) {
+        if listed.contains(identifier) || known.contains(identifier) {
+            return true;
+        }
+        if is_known(identifier) {
+            known.insert(identifier.to_owned());
             return true;
         }
         let tokens = count(identifier) + 1;
@@ -71,6 +76,7 @@ pub fn line<'a>(
         messages.rev().filter(|message| message.role != Role::User).flat_map(|message| message.content.iter().rev());
     let mut goes_on = true;
     for text in texts.filter_map(text) {
+        let text = &presentable(text);
         read += text.len();
         if read > READ_BYTES_MAX || !goes_on {
             break;

@@ -75,7 +75,7 @@ impl Said {
             }
             text.push_str(said);
         }
-        let text = clean(text.trim()).into_owned();
+        let text = clean(&text).trim().to_owned();
         if text.is_empty() {
             return None;
         }
@@ -162,7 +162,9 @@ pub fn write(segments: &[Segment], shows_ids: bool) -> (String, Vec<SummarySegme
 /// without segments is one of its own, and so is one that was changed since.
 #[must_use]
 pub fn read(compaction: Option<&Compaction>, whole: &str) -> Vec<Segment> {
-    let segments = compaction.and_then(|compaction| parse(whole, &compaction.segments));
+    // The lengths are those of the summary as it was written; the context shows it without what is invisible.
+    let written = compaction.filter(|compaction| clean(&compaction.summary).trim() == whole.trim());
+    let segments = written.and_then(|compaction| parse(&compaction.summary, &compaction.segments));
     segments.unwrap_or_else(|| match strip_files(whole) {
         "" => Vec::new(),
         text => vec![Segment { said: Vec::new(), text: text.to_owned() }],

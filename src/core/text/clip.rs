@@ -35,13 +35,13 @@ pub fn prefix(text: &str, chars: usize) -> &str {
 }
 
 /// Returns the last `chars` characters.
-fn suffix(text: &str, chars: usize) -> &str {
+pub fn suffix(text: &str, chars: usize) -> &str {
     if let Some(start) = text.len().checked_sub(chars)
         && text.as_bytes()[start..].is_ascii()
     {
         return &text[start..];
     }
-    text.char_indices().rev().nth(chars.saturating_sub(1)).map_or("", |(at, _)| &text[at..])
+    text.char_indices().rev().nth(chars.saturating_sub(1)).map_or(text, |(at, _)| &text[at..])
 }
 
 #[cfg(test)]

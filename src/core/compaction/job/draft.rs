@@ -87,7 +87,9 @@ impl Job {
             messages,
             messages_tokens,
             split_turn: cut.turn_prefix.is_some(),
-            keeps_words: self.keeps_words() && draft.arranged.keeps_all,
+            keeps_words: self.keeps_words()
+                && draft.arranged.keeps_all
+                && (!is_one || draft.arranged.dropped.is_empty()),
             keeps_earlier: !is_one || draft.arranged.merged.is_empty(),
             ..self.task.clone()
         };
@@ -100,7 +102,8 @@ impl Job {
     pub(super) fn merge_segments(&self, mut draft: Box<Draft>) -> State {
         draft.is_merging = true;
         let messages = as_messages(&draft.arranged.dropped).collect();
-        let task = Task { messages, messages_tokens: None, keeps_words: true, ..self.task.clone() };
+        let keeps_words = self.keeps_words() && draft.arranged.dropped.is_empty();
+        let task = Task { messages, messages_tokens: None, keeps_words, ..self.task.clone() };
         let asking = Asking::stage(task, draft.arranged.merged_text(), None);
         State::Asking(Box::new(asking), draft)
     }
@@ -109,7 +112,7 @@ impl Job {
     pub(super) fn write_by_rule(&self, draft: &mut Draft) {
         // Of what is removed besides the user's words that stay, a quarter.
         let said: u64 = draft.arranged.said.iter().map(|said| self.task.counter.text(&said.text)).sum();
-        let removed = if self.is_rebuild() { u64::MAX } else { draft.cut.dropped_tokens };
+        let removed = if self.is_rebuild() { u64::MAX } else { self.newly_removed(&draft.cut) };
         let tokens_max = (removed.saturating_sub(said) / 4).max(EXTRACT_TOKENS_MIN);
         let chars_max = extract_chars(self.room.new_tokens.min(tokens_max));
         if draft.text.is_none() {

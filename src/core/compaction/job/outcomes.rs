@@ -82,7 +82,13 @@ impl Job {
 
     /// Returns two fifths of what is removed, so that something is gained; a rebuilt summary has only its own bound.
     pub(super) fn room_of(&self, cut: &Cut) -> u64 {
-        if self.is_rebuild() { u64::MAX } else { cut.dropped_tokens / 5 * 2 }
+        if self.is_rebuild() { u64::MAX } else { self.newly_removed(cut) / 5 * 2 }
+    }
+
+    /// Returns the tokens of what this cut removes besides the previous summary.
+    pub(super) fn newly_removed(&self, cut: &Cut) -> u64 {
+        let previous = cut.previous.map_or(0, |at| self.task.counter.message(&self.messages[at].1).total());
+        cut.dropped_tokens.saturating_sub(previous)
     }
 
     /// Returns the outcome of replacing what a cut removes with these segments.

@@ -241,11 +241,15 @@ pub fn read_in_place(text: &str) -> Option<InPlaceRequest> {
 #[must_use]
 pub(super) fn is_our_own(line: &str) -> bool {
     let line = line.trim().trim_start_matches(['-', '*', ' ']);
-    // A short line may be anybody's.
+    // A short line may be anybody's, and headings were asked for.
     line.chars().count() >= ECHO_CHARS_MIN
+        && !line.starts_with('#')
         && OURS.iter().chain(&[system_prompt()]).any(|ours| {
             let sentences = ours.split(['.', ':', '\n']).map(str::trim);
-            ours.contains(line) || sentences.filter(|own| own.len() >= ECHO_CHARS_MIN).any(|own| line.contains(own))
+            ours.contains(line)
+                || sentences
+                    .filter(|own| own.len() >= ECHO_CHARS_MIN && !own.starts_with('#'))
+                    .any(|own| line.contains(own))
         })
 }
 
@@ -420,6 +424,7 @@ mod tests {
             ("Use these headings, with short points below each", true),
             ("- What the user said is kept word for word beside your summary", true),
             ("## Goal", false),
+            ("## Constraints & Preferences", false),
             ("The user wants short points.", false),
         ] {
             assert_eq!(is_our_own(line), expected, "{line}");

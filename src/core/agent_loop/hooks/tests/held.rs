@@ -159,7 +159,8 @@ fn a_person_gets_what_is_held_unless_something_else_is_asked_for() {
             world.check(&["summary"]).summary();
             // The held one is not used.
             let took = world.took();
-            assert_eq!(took[..3], ["+ compaction", "compacted model_summary", "compaction failed compaction_void"]);
+            assert_eq!((&*took[0], &*took[2]), ("+ compaction", "compaction failed compaction_void"));
+            assert!(took[1].starts_with("compacted ") && took[1].ends_with("_summary"), "{took:?}");
             assert_ne!(world.committed().job_id, job, "{order:?}");
         }
         assert_eq!(world.held(), None);
