@@ -47,7 +47,11 @@ fn model(rounds: u64) -> impl FnMut(&Asked) -> Reply + Send {
 async fn check(api: &str, dialect: Dialect, rounds: u64) {
     let setup = Setup { window_tokens: Some(WINDOW_TOKENS), ..Setup::default() };
     let upstream = Upstream::start_with(setup, model(rounds)).await;
-    let server = Server::facing(&upstream.base_url(), &[("OPENAI_API", api), ("CONTEXT_WINDOW", "2000")]).await;
+    let server = Server::facing(
+        &upstream.base_url(),
+        &[("OPENAI_API", api), ("CONTEXT_WINDOW", "2000"), ("CONTEXT_USER_SHARE", "0")],
+    )
+    .await;
     let mut conversation = Conversation::begin(&server.ws(), dialect).await;
     if rounds > 0 {
         // Every seventh result is far longer than the others.
