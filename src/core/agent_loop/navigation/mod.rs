@@ -188,7 +188,7 @@ impl Navigation {
         self.leave(ledger, leaving)
     }
 
-    /// Handles a failed request for the branch summary: goes on with a smaller request, the answer so far or an
+    /// Handles a failed request for the branch summary: goes on with the same once more, a smaller request or an
     /// extract, or refuses the move.
     pub(crate) fn on_branch_summary_fault(&mut self, ledger: &mut Ledger, fault: &ModelFault) -> Option<Box<Arrival>> {
         let (_, mut leaving) = self.leaving.take()?;

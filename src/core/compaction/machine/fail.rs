@@ -6,16 +6,16 @@
 //! | the output limit was reached before any text (`on_summary_fault`) | once: the same with room for reasoning |
 //! | the request was too large (`on_summary_fault`) | the next attempt, in smaller pieces if possible |
 //! | another fault, or the deadline (`on_summary_fault`, `on_compaction_tick`): | |
-//! | – a draft exists, somebody waits, or it is a preview | the next attempt |
+//! | – somebody waits, or it is a preview | the next attempt |
 //! | – otherwise | the job ends and can be tried again later |
 //! | every step of the chain (`chain_is_used_up`) | the best rejected outcome is used, if it saves enough |
 //! | the use of an outcome (`commit`, `hold`: what it had read has changed, or it saves nothing) | the job ends |
 //! | a required hook (`compaction_not_inspected` in `hooks`) | the job ends |
 //!
-//! [`Job`] chooses the next attempt (`take`, `too_large`, `fall_back`): the draft, which is an answer that lacks
-//! sections and passes as a summary; then a request of its own if the failed one was part of the conversation; then an
-//! extract by rule. After the deadline nothing more is requested. An outcome that saves too little is refused
-//! (`advance` in `running`), and the chain goes on: a shorter extract, then the strategy's next step.
+//! [`Job`] chooses the next attempt (`take`, `try_again`, `too_large`, `fall_back`): an unusable answer is asked for
+//! once more, in a request of its own if the failed one was part of the conversation; then the summary is an extract by
+//! rule. After the deadline nothing more is requested. An outcome that saves too little is refused (`advance` in
+//! `running`), and the chain goes on: an extract, then the strategy's next step.
 //!
 //! A job that ends (`Compactor::fail`), was stopped, or has read what the model no longer sees (`end_running`) leaves
 //! the context unchanged. All clients learn the reason and the cost; of a preview, only the client that asked for it
@@ -23,8 +23,8 @@
 //! that waits continues in `continue_without`: it sends its request if that still fits, and fails otherwise.
 //!
 //! The summary of an abandoned branch is `navigation`'s (`on_branch_summary_fault`, `cancel_move`). After an unusable
-//! answer, or a request that was too large, or once the model has answered at all, the move goes on: with a smaller
-//! request, the draft or an extract. After any other fault, or if it is cancelled, the session stays where it is.
+//! answer, or a request that was too large, the move goes on: asked once more, with a smaller request or an extract.
+//! After any other fault, or if it is cancelled, the session stays where it is.
 
 use crate::compaction::machine::work::{Advanced, JobPurpose, Running, Source, Spent};
 use crate::{
@@ -75,7 +75,7 @@ impl Compacting<'_> {
         self.advance_or_continue(running);
     }
 
-    /// Stops asking the model if the running job's deadline has passed: the job takes its draft, makes the next
+    /// Stops asking the model if the running job's deadline has passed: the job makes the next
     /// attempt, or ends and can be tried again later.
     pub(crate) fn on_compaction_tick(&mut self) {
         let deadline = self.compaction.deadline().filter(|_| !self.hooks.looks_at_compaction());
