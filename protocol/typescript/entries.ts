@@ -35,8 +35,8 @@ export interface Compaction {
   /** The summary, as the model will read it; empty if nothing was summarised. */
   summary: string;
   /**
-   * The parts of the summary, oldest first; absent if it is one text that is rewritten as a whole, if a hook made it,
-   * and in older entries.
+   * The parts of the summary, oldest first; absent if it is one text that is rewritten as a whole, if a hook made
+   * it, and in older entries.
    */
   segments?: Array<SummarySegment>;
   /** The first entry kept verbatim; absent if none is. */
