@@ -54,7 +54,7 @@ onPage("previewed, applied, undone, over a restart", { expected: AWAY }, async (
   assert.match(facts, new RegExp(`Goes: ${count("goes")} messages?, [\\d,]+ tokens`));
   assert.match(facts, new RegExp(`Stays: ${count("stays")} messages?, [\\d,]+ tokens`));
   assert.equal(fates[2], "stays", "what is pinned");
-  assert.match(await page.innerText("dialog li.new"), /Goal/);
+  assert.match(await page.innerText("dialog li.new"), /What the user said, word for word:[^]*wryneck[^]*What was answered and done:/);
   assert.equal(await page.locator("#log .compaction").count(), 0);
   await page.click("dialog button:has-text('Apply')");
   await page.waitForSelector("#log .compaction");

@@ -59,7 +59,6 @@ onPage("a preview shows what goes and what stays, and applying does exactly that
   assert.match(text, /[\d,]+ → [\d,]+ tokens/);
   assert.match(text, /Goes: 3 messages, \d+ tokens\s+Stays: 3 messages, \d+ tokens/);
   assert.match(text, /How: a summary by the model/);
-  assert.match(text, /Exact facts looked after: 4, none was lost/);
   assert.match(text, /Asked for: mind the names, truncate, anew\. <img src=x/);
   assert.deepEqual([await page.evaluate(() => window.hacked ?? null), await page.locator("dialog img").count()], [null, 0]);
   assert.equal(await page.locator("#log .compaction").count(), 0, "nothing has changed yet");
@@ -225,7 +224,7 @@ onPage("a compaction is undone and marked, newest first, also after a reload", {
   const rows = page.locator("#log .compaction");
   await rows.first().locator("summary").click();
   const facts = await rows.first().locator(".facts").innerText();
-  for (const fact of ["an extract by rule", "a summary by the model (it broke off)", "piece by piece (it came back empty)", "12, 3 put back word for word", "900 tokens in", "You waited 420 ms"]) assert.ok(facts.includes(fact), `${fact} in ${facts}`);
+  for (const fact of ["an extract by rule", "a summary by the model (it broke off)", "piece by piece (it came back empty)", "900 tokens in", "You waited 420 ms"]) assert.ok(facts.includes(fact), `${fact} in ${facts}`);
   assert.deepEqual(await page.locator("#log .compaction .undo-row").allInnerTexts(), ["", "Undo"]);
   server.wordMillis = 15;
   await say(page, "a long one, slowly");

@@ -16,7 +16,7 @@ function courseOf(instructions = "") {
   const usage = { inputTokens: 900, cachedTokens: 0, outputTokens: 120, source: "reported" };
   if (/\bclear\b/.test(instructions)) return { rung: "clear_tool_results" };
   if (/\bextract\b/.test(instructions)) {
-    return { rung: "extract", failedRungs: [{ rung: "model_summary", reason: "truncated" }, { rung: "chunked_summary", reason: "empty" }], retained: { checked: 12, restored: 3 }, summaryUsage: usage };
+    return { rung: "extract", failedRungs: [{ rung: "model_summary", reason: "truncated" }, { rung: "chunked_summary", reason: "empty" }], summaryUsage: usage };
   }
   return { rung: "model_summary", summaryUsage: usage };
 }

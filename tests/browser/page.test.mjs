@@ -55,7 +55,7 @@ onPage("a talk past the window: nothing but a line that says so", {}, async ({ p
   assert.match(await rows.first().innerText(), /[\d,]+ → [\d,]+ tokens \(−\d+ %\)/);
   await rows.first().locator("summary").click();
   const summary = await rows.first().innerText();
-  for (const part of ["Goal", "Progress", "wryneck", "Why: the window was nearly full"]) assert.match(summary, new RegExp(part));
+  for (const part of ["What the user said, word for word", "What was answered and done", "wryneck", "Why: the window was nearly full"]) assert.match(summary, new RegExp(part));
   await say(page, "What is my favourite bird?");
   await settled(page, answers + 1);
   assert.match((await conversation(page)).at(-1), /wryneck/);

@@ -29,5 +29,6 @@ export function checkCompacted(wire, compacted, trigger, strategy) {
   const reduction = 100 * (1 - tokensAfter / tokensBefore);
   wire.expect(Math.abs(reductionPercent - reduction) < 0.1, `reductionPercent is ${reductionPercent}, not ${reduction}`);
   wire.same([compacted.trigger, compacted.strategy], [trigger, strategy], "trigger and strategy");
-  wire.expect(compacted.summary.includes("## Goal"), "the summary has its sections");
+  wire.expect(compacted.summary.startsWith("What the user said, word for word:\n"), "the summary begins with the user's words");
+  wire.expect(compacted.summary.includes("\nWhat was answered and done:\n"), "the summary says what was done");
 }

@@ -1,108 +1,100 @@
-//! The processor time of a compaction beside the model's: staging its request, and making an outcome of its answer.
+//! The whole cost of a compaction, from a client's `start_compaction` to `context_compacted` and the loop that follows.
 
-use crate::figures::{Figures, Goal, median, ms};
-use anyhow::bail;
-use reseed::core::{
-    compaction::{
-        Job, Next, Order, Surroundings, Writing,
-        cut::{Keep, find_cut},
-        segments::Room,
-        strategy::FallbackStep,
-        structure::Structure,
-        summary::FileTools,
-        summary_tokens_max,
-    },
-    context::{Context, build_context, counter::Counter},
-    model::Answer,
-    prices::Prices,
-    session::Node,
+use crate::{
+    client::Client,
+    figures::{Figures, Goal, median, ms},
+    history_store,
+    process::{Bench, Process},
+    turn::commit,
 };
-use reseed_protocol::{
-    CallId, Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp, command::SummaryMode,
-    event::CompactionTrigger,
+use anyhow::Context as _;
+use reseed::core::context::counter::Counter;
+use reseed_protocol::{CallId, Message, Part, Role};
+use serde_json::json;
+use std::{
+    fmt::Write as _,
+    time::{Duration, Instant},
 };
-use rustix::time::{ClockId, clock_gettime};
-use std::{fmt::Write as _, sync::Arc, time::Duration};
 
-/// Returns the milliseconds that the compaction of this many tokens may take.
-fn goal_ms(tokens: u64) -> f64 {
-    if tokens <= 60_000 { 5.0 } else { 60.0 }
+/// Returns the milliseconds of processor time, and of waiting beyond the model and a commit, that the compaction of this
+/// many tokens may take.
+fn goals(tokens: u64) -> (f64, f64) {
+    match tokens {
+        0..=10_000 => (3.0, 5.0),
+        10_001..=60_000 => (8.0, 10.0),
+        _ => (60.0, 80.0),
+    }
 }
 
 /// Models whose texts are counted by character weights and by a real tokenizer.
 const MODELS: [&str; 2] = ["test", "gpt-4o"];
 
-pub(crate) fn measure(sizes: &[u64], rounds: usize, figures: &mut Figures) -> anyhow::Result<()> {
+/// Rounds that do not count: one-time loading.
+const WARM: usize = 2;
+
+pub(crate) async fn measure(bench: &Bench, sizes: &[u64], rounds: usize, figures: &mut Figures) -> anyhow::Result<()> {
+    let database = bench.database("compacting");
     for model in MODELS {
         let counter = Counter::for_model(model);
-        counter.warm();
+        for tokens in sizes {
+            let messages = conversation(*tokens, &counter)?;
+            history_store::write_messages(&database, &format!("{model}-{tokens}"), model, messages).await?;
+        }
+    }
+    let base_url = bench.upstream.base_url();
+    let settings = [
+        ("OPENAI_BASE_URL", &*base_url),
+        ("CONTEXT_WINDOW", "1000000"),
+        ("CONTEXT_KEEP_RECENT_TOKENS", "1000"),
+        ("CONTEXT_BACKGROUND", "1"),
+    ];
+    let server = bench.reseed_with(&database, &settings).await?;
+    bench.upstream.answer_with(&summary());
+    let commit = commit(bench).await?;
+    for model in MODELS {
         for tokens in sizes.iter().copied() {
-            let context = conversation(tokens, &counter)?;
-            let (mut staged, mut taken) = (Vec::new(), Vec::new());
-            for _ in 0..rounds {
-                let (stage, take) = compacted(&context, tokens, model, counter)?;
-                staged.push(stage);
-                taken.push(take);
+            let mut client = Client::session(&server, Some(&format!("{model}-{tokens}"))).await?;
+            let (mut waited, mut used) = (Vec::new(), Vec::new());
+            for round in 0..WARM + rounds {
+                let (wait, cpu) = compacted(bench, &server, &mut client).await?;
+                if round >= WARM {
+                    waited.push(wait.saturating_sub(commit));
+                    used.push(cpu);
+                }
             }
-            let (stage, take) = (median(staged), median(taken));
+            let (cpu_goal, wait_goal) = goals(tokens);
             let name = format!("compacting: {tokens} tokens, {model}");
-            figures.add(&format!("{name}, staging the request"), ms(stage), "ms", Goal::None);
-            figures.add(&format!("{name}, taking the summary"), ms(take), "ms", Goal::None);
-            figures.add(&format!("{name}, together"), ms(stage + take), "ms", Goal::AtMost(goal_ms(tokens)));
+            figures.add(&format!("{name}, processor time"), ms(median(used)), "ms", Goal::AtMost(cpu_goal));
+            let wait = ms(median(waited));
+            figures.add(&format!("{name}, waiting beyond model and commit"), wait, "ms", Goal::AtMost(wait_goal));
+            client.close().await?;
         }
     }
     Ok(())
 }
 
-/// Compacts once; returns the time until the model was asked, and from its answer to the outcome.
-fn compacted(context: &Context, tokens: u64, model: &str, counter: Counter) -> anyhow::Result<(Duration, Duration)> {
-    let window = tokens * 2;
-    let structure = Structure::of(context);
-    let keep = Keep { tokens: 1_000, tokens_max: window / 2 };
-    let Some(cut) = find_cut(context, &structure, keep) else { bail!("nothing can be cut") };
-    let around = Surroundings {
-        model,
-        window_tokens: window,
-        counter,
-        counted_by: counter.method(),
-        answer_tokens_max: None,
-        reasons: false,
-        earlier: None,
-        details: None,
-        file_tools: FileTools::default(),
-        now: Timestamp(0),
-        deadline: Timestamp(1),
-        delimiter: "quoted".into(),
-        asks_model: true,
-        room: Room::of(window / 2, summary_tokens_max(window), 0.5, SummaryMode::Segments),
-        conversation: None,
-        prices: Prices::default(),
-        writing: Writing::default(),
-    };
-    let order = Order::automatic("job".parse()?, CompactionTrigger::Threshold);
-    let begun = processor_time();
-    let mut job = Job::stage(order, None, context, |_| None, vec![FallbackStep::Summarise(cut)], around);
-    let Next::Ask(request) = job.advance() else { bail!("the model is not asked") };
-    let stage = processor_time().saturating_sub(begun);
-    drop(request);
-    let answer = Answer::new(vec![Part::Text { text: summary() }], StopReason::Stop);
-    let begun = processor_time();
-    job.take(&answer);
-    let Next::Offer(outcome) = job.advance() else { bail!("the summary is not taken") };
-    let take = processor_time().saturating_sub(begun);
-    if outcome.failed.is_empty() { Ok((stage, take)) } else { bail!("the summary is not used: {:?}", outcome.failed) }
-}
-
-/// Returns the processor time that this thread has used.
-fn processor_time() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+/// Compacts once and undoes it. Returns the time from the command to `context_compacted` without the model's, and the
+/// processor time of the server until the next loop answers.
+async fn compacted(bench: &Bench, server: &Process, client: &mut Client) -> anyhow::Result<(Duration, Duration)> {
+    let before = server.cpu()?;
+    let began = Instant::now();
+    let event = client.ask_for("start_compaction", json!({}), "context_compacted").await?;
+    let waited = began.elapsed().saturating_sub(bench.upstream.answered_in());
+    client.ask("get_context_info", json!({}), "context_info").await?;
+    let used = server.cpu()?.saturating_sub(before);
+    let compacted = event.map_err(|error| anyhow::anyhow!("start_compaction was answered with {error}"))?;
+    anyhow::ensure!(compacted["rung"] == "model_summary", "the summary is not the model's: {compacted}");
+    let entry_id = compacted["entryId"].as_str().context("no entry")?;
+    client.ask("undo_compaction", json!({ "entryId": entry_id }), "ok").await?;
+    Ok((waited, used))
 }
 
 /// Builds a conversation of questions, answers, calls and their results, as in work on files.
-fn conversation(tokens: u64, counter: &Counter) -> anyhow::Result<Context> {
-    let (mut path, mut parent, mut counted) = (Vec::new(), None, 0);
+fn conversation(tokens: u64, counter: &Counter) -> anyhow::Result<Vec<Message>> {
+    let (mut messages, mut counted) = (Vec::new(), 0);
+    // Ends with an answer.
     for at in 0_usize.. {
-        if counted >= tokens {
+        if counted >= tokens && at % 4 == 0 {
             break;
         }
         let call_id: CallId = format!("c{}", at / 4).parse()?;
@@ -118,19 +110,10 @@ fn conversation(tokens: u64, counter: &Counter) -> anyhow::Result<Context> {
             }
             _ => Message::new(Role::Assistant, vec![Part::Text { text: prose(at, 150) }]),
         };
-        let entry_id: EntryId = format!("e{at}").parse()?;
-        let entry = Entry {
-            entry_id: entry_id.clone(),
-            parent_id: parent.replace(entry_id),
-            timestamp: Timestamp(0),
-            imported: None,
-            data: EntryData::message(message),
-        };
-        let node = Node::counted(entry, counter);
-        counted += node.tokens.total();
-        path.push(Arc::new(node));
+        counted += counter.message(&message).total();
+        messages.push(message);
     }
-    Ok(build_context(&path))
+    Ok(messages)
 }
 
 /// Returns sentences with names, numbers and paths, of about this many words; another `seed` gives others.

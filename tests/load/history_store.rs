@@ -16,6 +16,9 @@ use reseed_protocol::{
 use serde_json::json;
 use std::{path::Path, sync::Arc};
 
+/// When the sessions began.
+const STARTED_AT: Timestamp = Timestamp(1_780_000_000_000);
+
 /// The model of the sessions; the server's own default, so that counting is as exact as it gets.
 const MODEL: &str = "gpt-4.1-mini";
 
@@ -35,7 +38,36 @@ struct Past {
     records: Vec<NewRecord>,
     /// The newest messages, oldest first.
     messages: Vec<EntryId>,
+    turn: usize,
     at: Timestamp,
+}
+
+/// Creates a session of this name, for this model, with these messages, of which none is compacted. A message of the
+/// user begins a turn; the last of the model before the next one ends it.
+pub(crate) async fn write_messages(
+    database: &Path,
+    name: &str,
+    model: &str,
+    messages: Vec<Message>,
+) -> anyhow::Result<()> {
+    let store = store::connect(&format!("sqlite://{}", database.display())).await?;
+    let mut lease = store.create(&name.parse()?, "", STARTED_AT).await?;
+    let mut past = Past::new(name, model)?;
+    let mut left = messages.into_iter().peekable();
+    while let Some(mut message) = left.next() {
+        let ends = left.peek().is_none_or(|next| next.role == Role::User);
+        let is_question = message.role == Role::User;
+        if message.role == Role::Assistant {
+            message.model = Some(model.to_owned());
+            message.stop_reason = Some(if ends { StopReason::Stop } else { StopReason::ToolCalls });
+        }
+        past.write(message, is_question, ends && !is_question)?;
+        if past.records.len() >= STEP_RECORDS || left.peek().is_none() {
+            past.flush(&*store, &mut lease).await?;
+        }
+    }
+    store.close().await?;
+    Ok(())
 }
 
 /// Creates a session of this name with this many messages; its summaries are included among its entries or left out.
@@ -46,11 +78,8 @@ pub(crate) async fn write(database: &Path, name: &str, messages: usize, compacte
 /// Does what [`write`] does in the database at this address.
 pub(crate) async fn write_at(database: &str, name: &str, messages: usize, compacted: bool) -> anyhow::Result<()> {
     let store = store::connect(database).await?;
-    let session: SessionId = name.parse()?;
-    let at = Timestamp(1_780_000_000_000);
-    let mut lease = store.create(&session, "", at).await?;
-    let state = SessionState { model: MODEL.to_owned(), strategy: "threshold".to_owned(), ..SessionState::default() };
-    let mut past = Past { session, state, records: Vec::new(), messages: Vec::new(), at };
+    let mut lease = store.create(&name.parse()?, "", STARTED_AT).await?;
+    let mut past = Past::new(name, MODEL)?;
     for index in 0..messages {
         past.say(index)?;
         let said = index + 1;
@@ -67,6 +96,12 @@ pub(crate) async fn write_at(database: &str, name: &str, messages: usize, compac
 }
 
 impl Past {
+    fn new(name: &str, model: &str) -> anyhow::Result<Self> {
+        let (model, strategy) = (model.to_owned(), "threshold".to_owned());
+        let state = SessionState { model, strategy, ..SessionState::default() };
+        Ok(Self { session: name.parse()?, state, records: Vec::new(), messages: Vec::new(), turn: 0, at: STARTED_AT })
+    }
+
     fn take(&mut self, event: &Event) -> anyhow::Result<()> {
         self.state.apply(event);
         let entry = EntryColumns::of(event);
@@ -85,18 +120,27 @@ impl Past {
 
     /// Appends a question with the start of its turn, or an answer with the end of it.
     fn say(&mut self, index: usize) -> anyhow::Result<()> {
-        let turn_id: TurnId = format!("t{:011}", index / 2).parse()?;
         let (question, text) = (index.is_multiple_of(2), text(index));
         let mut message = Message::new(if question { Role::User } else { Role::Assistant }, vec![Part::Text { text }]);
         if !question {
             message.model = Some(MODEL.to_owned());
             message.stop_reason = Some(StopReason::Stop);
         }
+        self.write(message, question, !question)
+    }
+
+    /// Appends a message that begins a turn, ends one, or does neither.
+    fn write(&mut self, message: Message, begins: bool, ends: bool) -> anyhow::Result<()> {
         let entry = self.append(EntryData::message(message))?;
         self.messages.push(entry.clone());
-        if question {
+        self.turn += usize::from(begins);
+        let turn_id: TurnId = format!("t{:011}", self.turn).parse()?;
+        if begins {
             let started = TurnStarted { turn_id, command_ids: Vec::new(), generation: self.state.generation };
             return self.take(&Event::TurnStarted(started));
+        }
+        if !ends {
+            return Ok(());
         }
         let breakdown = json!({ "system": 0, "tools": 0, "summary": 0, "user": 500, "assistant": 500, "reasoning": 0,
             "toolResults": 0, "images": 0, "uncached": 0 });
@@ -134,7 +178,7 @@ impl Past {
         let written = records.len() as u64;
         let state: Arc<str> = serde_json::to_string(&self.state)?.into();
         let head = Head {
-            created_at: Timestamp(1_780_000_000_000),
+            created_at: STARTED_AT,
             updated_at: self.at,
             entries: self.state.entries,
             token_count: 1_000,

@@ -84,7 +84,7 @@ const SMOKE: Sizes = Sizes {
     stream_deltas: 2_000,
     watchers: 100,
     entries: 1_000,
-    compacted_tokens: &[60_000],
+    compacted_tokens: &[10_000],
     compacted_rounds: 1,
     appenders: 50,
     append_secs: 1,
@@ -104,7 +104,7 @@ const FULL: Sizes = Sizes {
     stream_deltas: 20_000,
     watchers: 100,
     entries: 100_000,
-    compacted_tokens: &[60_000, 600_000],
+    compacted_tokens: &[10_000, 60_000, 600_000],
     compacted_rounds: 9,
     appenders: 200,
     append_secs: 5,
@@ -180,7 +180,9 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
             "fanout" => fanout::measure(&bench, sizes.watchers, sizes.turns, &mut figures).await,
             "history" => history::measure(&bench, sizes.rounds, sizes.turns, sizes.entries, &mut figures).await,
             "planning" => planning::measure(sizes.entries, &mut figures),
-            "compacting" => compacting::measure(sizes.compacted_tokens, sizes.compacted_rounds, &mut figures),
+            "compacting" => {
+                compacting::measure(&bench, sizes.compacted_tokens, sizes.compacted_rounds, &mut figures).await
+            }
             "searching" => {
                 let Sizes { entries, appenders, append_secs, .. } = sizes;
                 searching::measure(&bench, entries, appenders, append_secs, sizes.rounds, &mut figures).await

@@ -101,7 +101,7 @@ async fn round(process: &Process, speaks: Speaks, turns: usize, text: &str, take
 }
 
 /// Returns the time of one small append of the server's own store on this disk.
-async fn commit(bench: &Bench) -> anyhow::Result<Duration> {
+pub(crate) async fn commit(bench: &Bench) -> anyhow::Result<Duration> {
     let store = store::connect(&format!("sqlite://{}", bench.database("commit").display())).await?;
     let mut lease = store.create(&"commit".parse()?, "", Timestamp(0)).await?;
     let mut times = Vec::with_capacity(COMMITS);

@@ -7,7 +7,7 @@ use std::{
     fmt::Write as _,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
@@ -35,6 +35,8 @@ struct Script {
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     script: Arc<Mutex<Script>>,
+    /// The time of the last answer, from the end of its request to its own.
+    answered_in: Arc<Mutex<Duration>>,
 }
 
 impl Upstream {
@@ -42,8 +44,20 @@ impl Upstream {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let script = Arc::new(Mutex::new(Script { events: events(1), pace: None }));
-        tokio::spawn(accept(listener, script.clone()));
-        Ok(Self { address, script })
+        let answered_in = Arc::default();
+        tokio::spawn(accept(listener, script.clone(), Arc::clone(&answered_in)));
+        Ok(Self { address, script, answered_in })
+    }
+
+    /// Returns how long the last answer took, from the end of its request to its own end.
+    pub(crate) fn answered_in(&self) -> Duration {
+        *self.answered_in.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers with this text, all at once.
+    pub(crate) fn answer_with(&self, text: &str) {
+        let script = Script { events: [event(text)].into(), pace: None };
+        *self.script.lock().unwrap_or_else(PoisonError::into_inner) = script;
     }
 
     /// Sets the number of deltas and the pace of the next answers. Returns the text of each answer.
@@ -64,13 +78,15 @@ fn word(index: usize) -> &'static str {
 }
 
 fn events(deltas: usize) -> Arc<[String]> {
-    let event = |index| {
-        chunk(&format!(
-            r#"{{"id":"chatcmpl-load","object":"chat.completion.chunk","created":1,"model":"load","choices":[{{"index":0,"delta":{{"content":"{}"}},"finish_reason":null}}]}}"#,
-            word(index)
-        ))
-    };
-    (0..deltas).map(event).collect()
+    (0..deltas).map(|index| event(word(index))).collect()
+}
+
+/// Returns the event of a delta, as an HTTP chunk.
+fn event(text: &str) -> String {
+    let text = serde_json::json!(text);
+    chunk(&format!(
+        r#"{{"id":"chatcmpl-load","object":"chat.completion.chunk","created":1,"model":"load","choices":[{{"index":0,"delta":{{"content":{text}}},"finish_reason":null}}]}}"#
+    ))
 }
 
 /// Returns an event as an HTTP chunk.
@@ -79,21 +95,22 @@ fn chunk(data: &str) -> String {
     format!("{:x}\r\n{event}\r\n", event.len())
 }
 
-async fn accept(listener: TcpListener, script: Arc<Mutex<Script>>) {
+async fn accept(listener: TcpListener, script: Arc<Mutex<Script>>, answered_in: Arc<Mutex<Duration>>) {
     while let Ok((stream, _)) = listener.accept().await {
-        let script = script.clone();
+        let (script, answered_in) = (script.clone(), answered_in.clone());
         tokio::spawn(async move {
             // A client that hangs up ends its connection here.
-            let _ = serve(stream, &script).await;
+            let _ = serve(stream, &script, &answered_in).await;
         });
     }
 }
 
-async fn serve(stream: TcpStream, script: &Mutex<Script>) -> std::io::Result<()> {
+async fn serve(stream: TcpStream, script: &Mutex<Script>, answered_in: &Mutex<Duration>) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read);
     while let Some(bytes) = request(&mut read).await? {
+        let began = Instant::now();
         let Script { events, pace } = script.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
         write.write_all(head.as_bytes()).await?;
@@ -108,6 +125,8 @@ async fn serve(stream: TcpStream, script: &Mutex<Script>) -> std::io::Result<()>
                 }
             }
         }
+        // Before the end is written: who has read it may ask.
+        *answered_in.lock().unwrap_or_else(PoisonError::into_inner) = began.elapsed();
         write.write_all(ending(bytes, events.len()).as_bytes()).await?;
     }
     Ok(())

@@ -22,6 +22,7 @@ use reseed_protocol::{
     Entry, EntryData, ErrorCode, Role,
     command::{CancelCompaction, Command, Input as Said, StartCompaction, UserInput},
     entry::Compaction,
+    event::{CompactionRung, FailedRung},
     hook::HookAnswer,
     reply::Reply,
 };
@@ -71,6 +72,9 @@ pub(crate) fn result(data: &Data, case: &Value) -> Outcome {
         return Outcome::Deviating(deviations::NOTHING_TO_COMPACT);
     }
     if !nothing && unchanged && gave_up(&script) {
+        return Outcome::Deviating(deviations::NO_GAIN);
+    }
+    if script.entries.get(before).and_then(compaction_of).is_some_and(is_shorter_extract) {
         return Outcome::Deviating(deviations::NO_GAIN);
     }
     let mut drops_previous = false;
@@ -138,6 +142,12 @@ pub(super) fn files_deviate(path: &[Object], found: &Value, expected: &Value) ->
 /// Returns true if a compaction was started and failed because its summary would not be smaller.
 fn gave_up(script: &Script) -> bool {
     script.failed.iter().any(|failed| failed.error.code == ErrorCode::NothingToCompact)
+}
+
+/// Returns true for an extract that took the place of a summary which would have saved nothing.
+fn is_shorter_extract(compaction: &Compaction) -> bool {
+    let saved_too_little = |failed: &FailedRung| matches!(&*failed.reason, "not_smaller" | "too_little");
+    compaction.rung == Some(CompactionRung::Extract) && compaction.failed_rungs.iter().any(saved_too_little)
 }
 
 /// Returns the answers of a life-cycle case's extensions before a compaction, one after the other.

@@ -57,8 +57,9 @@ pub(crate) const DEVIATIONS: &[Deviation] = &[
     },
     Deviation {
         name: NO_GAIN,
-        reason: "pi stores a summary that is longer than what it stands for; here that is told as a failure and \
-                 nothing is written (these sessions are small, and our summaries have six sections)",
+        reason: "pi stores a summary that is longer than what it stands for; here an extract takes its place, or, if \
+                 that saves nothing either, nothing is written (these sessions are small, and our summaries have six \
+                 sections)",
     },
     Deviation {
         name: FAILING_SUMMARISER,

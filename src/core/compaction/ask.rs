@@ -127,8 +127,8 @@ pub struct Asking {
     pub(super) summary: Option<String>,
     /// The form of the newest answer.
     pub(super) form: SummaryForm,
-    /// Characters of results, arguments and reasoning that no request contains.
-    pub(super) left_out: u64,
+    /// Characters of results, arguments and reasoning that no request of its own contains.
+    left_out: u64,
     /// True once an unusable answer was asked for again: that costs a request and is done once.
     retried: bool,
     /// True if an answer was cut off: half as many words are asked for.
@@ -312,6 +312,11 @@ impl Asking {
     /// Returns true if every piece is summarised.
     pub(super) fn is_done(&self) -> bool {
         self.chunks.is_empty()
+    }
+
+    /// Returns the characters that no request contained: none if the request extended the conversation.
+    pub(super) fn left_out(&self) -> u64 {
+        if self.ride.is_some() { 0 } else { self.left_out }
     }
 
     /// Returns the number of summarised pieces, and of all pieces.

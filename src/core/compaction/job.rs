@@ -200,6 +200,12 @@ impl Job {
         self.fall_back(why);
     }
 
+    /// Returns true while older segments are merged: the new one is written, so the job goes on without the model.
+    #[must_use]
+    pub fn is_merging(&self) -> bool {
+        matches!(&self.at, State::Asking(_, draft) if draft.is_merging)
+    }
+
     /// Returns the result of asking the model, once.
     pub fn tried(&mut self) -> Option<SummaryAttempt> {
         self.tried.take()

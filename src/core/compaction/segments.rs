@@ -54,15 +54,16 @@ pub struct Said {
 }
 
 impl Said {
-    /// Returns what a message says, without what only programs read; shortened in its middle if it takes more than its
-    /// part of the room, or half of what may stay of what leaves now (`new_tokens_max`). `None` if it says nothing.
+    /// Returns what a message says, without what only programs read, and whether it is whole: it is cut in its middle if
+    /// it takes more than its part of the room, or half of what may stay of what leaves now (`new_tokens_max`). `None`
+    /// if it says nothing.
     #[must_use]
     pub fn of(
         id: Option<&EntryId>,
         message: &Message,
         room: &Room,
         (new_tokens_max, count): (u64, &dyn Fn(&str) -> u64),
-    ) -> Option<Self> {
+    ) -> Option<(Self, bool)> {
         let mut text = String::new();
         for part in &message.content {
             let said = match part {
@@ -80,8 +81,9 @@ impl Said {
             return None;
         }
         let tokens_max = (room.said_tokens / MESSAGE_PART).min(new_tokens_max / 2).max(MESSAGE_TOKENS_MIN);
-        let text = shortened(&text, tokens_max, id.filter(|_| room.shows_ids), count);
-        Some(Self { entry_id: id.cloned(), text })
+        let short = shortened(&text, tokens_max, id.filter(|_| room.shows_ids), count);
+        let is_whole = short.is_none();
+        Some((Self { entry_id: id.cloned(), text: short.unwrap_or(text) }, is_whole))
     }
 
     pub(super) fn mark(&self, shows_ids: bool) -> String {
@@ -92,11 +94,11 @@ impl Said {
     }
 }
 
-/// Cuts a long text in its middle, with a note of what is missing and how to read it.
-fn shortened(text: &str, tokens_max: u64, id: Option<&EntryId>, count: &dyn Fn(&str) -> u64) -> String {
-    // A token has at most some sixteen characters in any text that people write: most need not be counted.
+/// Cuts a long text in its middle, with a note of what is missing and how to read it; `None` if it is short enough.
+fn shortened(text: &str, tokens_max: u64, id: Option<&EntryId>, count: &dyn Fn(&str) -> u64) -> Option<String> {
+    // A token has at least one byte: most texts need not be counted.
     if text.len() as u64 <= tokens_max || count(text) <= tokens_max {
-        return text.to_owned();
+        return None;
     }
     let mut chars = tokens_max * CHARS_PER_TOKEN;
     loop {
@@ -107,7 +109,7 @@ fn shortened(text: &str, tokens_max: u64, id: Option<&EntryId>, count: &dyn Fn(&
         let how = id.map(|id| format!("; history_read with the id {id} shows them")).unwrap_or_default();
         let cut = format!("{}\n[… {left_out} characters left out{how} …]\n{}", head.trim_end(), tail.trim_start());
         if count(&cut) <= tokens_max || chars <= MESSAGE_TOKENS_MIN {
-            return cut;
+            return Some(cut);
         }
         chars -= chars.div_ceil(4);
     }
@@ -322,13 +324,15 @@ mod tests {
     #[test]
     fn a_long_message_is_cut_in_its_middle_and_says_so() {
         let text = (0..2_000).map(|n| format!("word{n}")).collect::<Vec<_>>().join(" ");
-        let of = Said::of(Some(&id("a1")), &Message::user(&*text), &room(100, 100), (u64::MAX, &words)).unwrap();
+        let said = |text: &str| Said::of(Some(&id("a1")), &Message::user(text), &room(100, 100), (u64::MAX, &words));
+        let (of, is_whole) = said(&text).unwrap();
+        assert!(!is_whole);
         assert!(of.text.starts_with("word0 ") && of.text.ends_with("word1999"), "{}", of.text);
         assert!(of.text.contains("characters left out; history_read with the id a1 shows them"), "{}", of.text);
         assert!(words(&of.text) <= MESSAGE_TOKENS_MIN);
-        let short = Said::of(Some(&id("a1")), &Message::user("  yes\n"), &room(100, 100), (u64::MAX, &words)).unwrap();
-        assert_eq!(short.text, "yes");
-        assert_eq!(Said::of(None, &Message::user(" "), &room(100, 100), (u64::MAX, &words)), None);
+        let (short, is_whole) = said("  yes\n").unwrap();
+        assert_eq!((&*short.text, is_whole), ("yes", true));
+        assert_eq!(said(" "), None);
     }
 
     #[test]

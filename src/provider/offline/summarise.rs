@@ -5,7 +5,7 @@ use super::count::tokens;
 use crate::core::{
     compaction::{
         extract::{extract, newest_lines},
-        summary::{read_in_place, read_prompt},
+        summary::{read_in_place, read_prompt, says_words_are_kept},
     },
     context::seed::unseed,
     model::ModelRequest,
@@ -65,9 +65,11 @@ pub(crate) fn asked_summary(request: &ModelRequest) -> AskedSummary<'_> {
 /// Returns the summary that the request asks for, in about `tokens_max` tokens at most.
 pub(super) fn summarise(request: &ModelRequest, tokens_max: u64) -> String {
     let asked = asked_summary(request);
+    let words_are_kept = request.messages().last().is_some_and(|asking| says_words_are_kept(&asking.message.text()));
+    let is_told = |message: &&Message| !(words_are_kept && message.role == Role::User);
     let mut chars_max = (asked.words_max.unwrap_or(WORDS_DEFAULT) as usize).saturating_mul(CHARS_PER_WORD);
     loop {
-        let new = extract(asked.messages.iter().map(|message| &**message), chars_max);
+        let new = extract(asked.messages.iter().map(|message| &**message).filter(is_told), chars_max);
         let summary = match &asked.previous {
             Some(previous) if !new.is_empty() => format!("{}\n{new}", newest_lines(previous, chars_max / 2)),
             Some(previous) => newest_lines(previous, chars_max),

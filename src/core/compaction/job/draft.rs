@@ -1,16 +1,19 @@
 //! A summary in the making: which segments stay, which are merged, and what is written of the rest.
 
 use super::{Job, Next, State};
-use crate::core::compaction::{
-    ask::{Asking, Task, extract_chars},
-    cut::Cut,
-    extract::{extract, newest_lines},
-    identifiers,
-    order::Outcome,
-    segments::{self, Arranged, Said, Segment},
+use crate::core::{
+    compaction::{
+        ask::{Asking, Task, extract_chars},
+        cut::Cut,
+        extract::{extract, newest_lines},
+        identifiers,
+        order::Outcome,
+        segments::{self, Arranged, Said, Segment},
+    },
+    text::clean::clean,
 };
-use reseed_protocol::{Message, entry::SummaryForm, event::CompactionRung};
-use std::sync::Arc;
+use reseed_protocol::{Message, Role, entry::SummaryForm, event::CompactionRung};
+use std::{collections::HashSet, sync::Arc};
 
 /// The part of what the model may write of a stretch that its identifiers may take beside it.
 const IDENTIFIERS_PART: u64 = 8;
@@ -41,7 +44,7 @@ pub(super) struct Draft {
 impl Draft {
     /// Takes what the model has written.
     pub(super) fn take(&mut self, asking: Asking) {
-        self.left_out += asking.left_out;
+        self.left_out += asking.left_out();
         if self.is_merging {
             self.merged = asking.summary;
         } else {
@@ -116,7 +119,9 @@ impl Job {
         let tokens_max = (removed.saturating_sub(said) / 4).max(EXTRACT_TOKENS_MIN);
         let chars_max = extract_chars(self.room.new_tokens.min(tokens_max));
         if draft.text.is_none() {
-            let messages = self.messages_of(&draft.cut);
+            let mut messages = self.messages_of(&draft.cut);
+            let said: HashSet<&str> = draft.arranged.said.iter().map(|said| said.text.as_str()).collect();
+            messages.retain(|message| message.role != Role::User || !said.contains(clean(&message.text()).trim()));
             let dropped: Vec<Arc<Message>> = as_messages(&draft.arranged.dropped).collect();
             let is_one = draft.arranged.is_one();
             let told = dropped.iter().filter(|_| is_one).chain(&messages);
@@ -206,8 +211,10 @@ impl Job {
     /// Decides what becomes of earlier segments when this cut is removed.
     fn arrange(&self, cut: &Cut) -> Arranged {
         let count = |text: &str| self.task.counter.text(text);
-        let said = self.said(cut, &count);
-        segments::arrange(self.segments(cut), said, &self.room, (self.room_of(cut), &count))
+        let earlier = self.segments(cut);
+        let (said, are_whole) = self.said(cut, &earlier, &count);
+        let arranged = segments::arrange(earlier, said, &self.room, (self.room_of(cut), &count));
+        Arranged { keeps_all: arranged.keeps_all && are_whole, ..arranged }
     }
 
     /// Returns the segments of the summary that the model sees.
@@ -216,23 +223,23 @@ impl Job {
         segments::read(self.earlier.as_ref(), &previous)
     }
 
-    /// Returns the messages of the user that this cut removes.
-    fn said(&self, cut: &Cut, count: &dyn Fn(&str) -> u64) -> Vec<Said> {
+    /// Returns the messages of the user that this cut removes and earlier segments do not hold, and whether all of them
+    /// are whole.
+    fn said(&self, cut: &Cut, earlier: &[Segment], count: &dyn Fn(&str) -> u64) -> (Vec<Said>, bool) {
         if !self.keeps_words() {
-            return Vec::new();
+            return (Vec::new(), true);
         }
+        let kept = self.kept_ids(cut);
+        let raw: Vec<_> = self.raw.iter().flat_map(|raw| raw.inputs(&kept)).collect();
+        let known: HashSet<_> = raw.iter().filter_map(|(id, _)| *id).collect();
+        let quoted: HashSet<_> =
+            earlier.iter().flat_map(|segment| &segment.said).filter_map(|said| said.entry_id.as_ref()).collect();
+        let since = self.removed_inputs(cut).filter(|(id, _)| id.is_none_or(|id| !known.contains(id)));
+        let inputs = raw.iter().copied().chain(since).filter(|(id, _)| id.is_none_or(|id| !quoted.contains(id)));
         let most = self.room_of(cut);
         let of = |(id, message): (Option<&_>, &Message)| Said::of(id, message, &self.room, (most, count));
-        match &self.raw {
-            Some(raw) => {
-                let kept = self.kept_ids(cut);
-                let raw = raw.inputs(&kept).collect::<Vec<_>>();
-                let known: std::collections::HashSet<_> = raw.iter().filter_map(|(id, _)| *id).collect();
-                let since = self.removed_inputs(cut).filter(|(id, _)| id.is_none_or(|id| !known.contains(id)));
-                raw.iter().copied().chain(since).filter_map(of).collect()
-            }
-            None => self.removed_inputs(cut).filter_map(of).collect(),
-        }
+        let (said, whole): (Vec<_>, Vec<_>) = inputs.filter_map(of).unzip();
+        (said, !whole.contains(&false))
     }
 
     /// Returns true if the user's words are kept beside the summary.

@@ -95,14 +95,16 @@ impl Job {
     pub(super) fn summarised(&self, cut: &Cut, segments: &[Segment], rung: CompactionRung) -> Outcome {
         let details = self.details(cut);
         let (text, layout) = segments::write(segments, self.room.shows_ids);
+        let written_tokens = segments.last().map_or(0, |newest| self.task.counter.text(&newest.text));
         let gained = if self.is_rebuild() { u64::MAX } else { cut.dropped_tokens / 2 };
         let files_chars_max = usize::try_from(self.files_chars_max().min(gained)).unwrap_or(usize::MAX);
         let summary = format!("{text}{}", summary::file_lists(&details, files_chars_max));
         // A single text without the user's words is a summary as it always was.
         let is_plain = matches!(layout.as_slice(), [one] if one.said.is_empty());
         let segments = if is_plain { Vec::new() } else { layout };
-        // What is kept of earlier segments and the user's words is bounded before; what the model wrote is not.
-        let bound = self.task.counter.text(&text) + self.room.new_tokens;
+        // What is kept of earlier segments and the user's words is bounded before; what the model writes now may be as
+        // long as it was asked for.
+        let bound = (self.task.counter.text(&text) + self.room.new_tokens).saturating_sub(written_tokens);
         let allowed_tokens = cut.kept_tokens + bound + self.files_chars_max() / 3;
         Outcome { summary, segments, details, allowed_tokens, ..self.outcome(cut, rung) }
     }

@@ -6,7 +6,7 @@
 //! | the output limit was reached before any text (`on_summary_fault`) | once: the same with room for reasoning |
 //! | the request was too large (`on_summary_fault`) | the next attempt, in smaller pieces if possible |
 //! | another fault, or the deadline (`on_summary_fault`, `on_compaction_tick`): | |
-//! | – somebody waits, or it is a preview | the next attempt |
+//! | – somebody waits, it is a preview, or older segments were being merged | the next attempt |
 //! | – otherwise | the job ends and can be tried again later |
 //! | every step of the chain (`chain_is_used_up`) | the best rejected outcome is used, if it saves enough |
 //! | the use of an outcome (`commit`, `hold`: what it had read has changed, or it saves nothing) | the job ends |
@@ -63,7 +63,7 @@ impl Compacting<'_> {
             ErrorCode::UpstreamEmpty if fault.ran_out && running.job.leave_room_for_reasoning() => {}
             ErrorCode::UpstreamEmpty => running.job.try_again("empty"),
             ErrorCode::ContentFiltered => running.job.try_again("refused"),
-            code if running.can_wait() => {
+            code if running.can_wait() && !running.job.is_merging() => {
                 self.compaction.carried.breaker.failed(self.ledger.now);
                 let mut error = ErrorBody::new(code, fault.message.clone());
                 error.retry_after_ms = fault.retry_after_ms;
@@ -84,7 +84,7 @@ impl Compacting<'_> {
         }
         let Some(mut running) = self.compaction.work.take_running() else { return };
         self.ledger.push(Effect::CancelModel(running.request));
-        if running.can_wait() {
+        if running.can_wait() && !running.job.is_merging() {
             self.compaction.carried.breaker.failed(self.ledger.now);
             let message = format!(
                 "the summary was not made within {} ms; see COMPACTION_TIMEOUT_SECS",

@@ -19,6 +19,6 @@ pub use check::{Unusable, check};
 pub use kind::recognise;
 pub use prompt::{
     Form, INSTRUCTIONS_BYTES_MAX, InPlaceParts, InPlaceRequest, PromptParts, QuotedRequest, SECTIONS, in_place, prompt,
-    read_in_place, read_prompt, system_prompt,
+    read_in_place, read_prompt, says_words_are_kept, system_prompt,
 };
 pub use repetition::{Repetition, before_repetition};

@@ -115,6 +115,12 @@ pub fn prompt(parts: PromptParts<'_>) -> String {
     text
 }
 
+/// Returns true if a request says that the user's words are kept beside the summary.
+#[must_use]
+pub fn says_words_are_kept(request: &str) -> bool {
+    request.contains(KEEPS_WORDS)
+}
+
 /// Appends the task and the requested form.
 fn push_task(text: &mut String, task: &str, split_turn: bool, words_max: u32, (form, kind): (Form<'_>, SummaryKind)) {
     let split_turn = if split_turn { format!(" {SPLIT_TURN}") } else { String::new() };
