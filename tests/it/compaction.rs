@@ -221,7 +221,7 @@ async fn instructions_reach_the_summary() {
 #[tokio::test]
 async fn the_second_summary_takes_up_the_first() {
     let model = talker(150);
-    let (_server, mut client) = session(&model, &[("SUMMARY_MODE", "rewrite")]).await;
+    let (_server, mut client) = session(&model, &[("SUMMARY_MODE", "rewrite"), ("CONTEXT_USER_SHARE", "0")]).await;
     for fact in ["FACT 1: the ship is called Aurora", "FACT 2: the captain is Odile"] {
         client.turn(fact).await;
         fill(&mut client, 700).await;
