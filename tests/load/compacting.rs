@@ -44,7 +44,7 @@ pub(crate) async fn measure(bench: &Bench, sizes: &[u64], rounds: usize, figures
     let base_url = bench.upstream.base_url();
     let settings = [
         ("OPENAI_BASE_URL", &*base_url),
-        ("CONTEXT_WINDOW", "1000000"),
+        ("MODEL_WINDOWS", "test=1000000,gpt-4o=1000000"),
         ("CONTEXT_KEEP_RECENT_TOKENS", "1000"),
         ("CONTEXT_BACKGROUND", "1"),
     ];
@@ -83,7 +83,7 @@ async fn compacted(bench: &Bench, server: &Process, client: &mut Client) -> anyh
     client.ask("get_context_info", json!({}), "context_info").await?;
     let used = server.cpu()?.saturating_sub(before);
     let compacted = event.map_err(|error| anyhow::anyhow!("start_compaction was answered with {error}"))?;
-    anyhow::ensure!(compacted["rung"] == "model_summary", "the summary is not the model's: {compacted}");
+    anyhow::ensure!(compacted["rung"] == "model_summary", "the summary is not the model's: {}", compacted["rung"]);
     let entry_id = compacted["entryId"].as_str().context("no entry")?;
     client.ask("undo_compaction", json!({ "entryId": entry_id }), "ok").await?;
     Ok((waited, used))

@@ -1,6 +1,7 @@
 //! What a compaction is ordered to do, and its outcome.
 
 use super::raw::Raw;
+use crate::core::context::node::Shown;
 use reseed_protocol::{
     CommandId, EntryId, JobId, Usage,
     command::SummaryKind,
@@ -111,4 +112,7 @@ pub struct Outcome {
     /// The details that the hook stores with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook_details: Option<serde_json::Value>,
+    /// What requests would show of the summary.
+    #[serde(skip)]
+    pub shown: Shown,
 }

@@ -14,7 +14,7 @@ use crate::core::{
         segments::{self, Segment},
         summary,
     },
-    context::seed,
+    context::{node::Shown, seed},
 };
 use reseed_protocol::{EntryId, Message, Part, Role, Usage, entry::CompactionDetails, event::CompactionRung};
 use std::{collections::HashSet, sync::Arc};
@@ -178,6 +178,7 @@ impl Job {
             any_gain,
             hook,
             hook_details,
+            shown: Shown::default(),
         }
     }
 
@@ -209,6 +210,7 @@ impl Job {
             any_gain: false,
             hook,
             hook_details,
+            shown: Shown::default(),
         }
     }
 

@@ -137,21 +137,21 @@ impl Planner<'_> {
             history_tools: self.prompt.searches_once_compacted(self.ledger),
         };
         let entry = |compaction| self.ledger.entry(entry_id.clone(), EntryData::Compaction(compaction));
-        let mut tree = self.with_compaction(entry(compaction.clone()), &outcome.cleared);
+        let mut tree = self.with_compaction(entry(compaction.clone()), outcome);
         compaction.carried_patch = carried_patch(&self.ledger.session.tree, &tree, &compaction);
         if !compaction.carried_patch.is_empty() {
-            tree = self.with_compaction(entry(compaction.clone()), &outcome.cleared);
+            tree = self.with_compaction(entry(compaction.clone()), outcome);
         }
         let after = self.prompt.count_compacted(self.ledger, &tree.context());
         compaction.tokens_after = Some(after.tokens);
         (entry(compaction), after)
     }
 
-    /// Returns the tree with this compaction applied.
-    pub(crate) fn with_compaction(&self, entry: Entry, cleared: &[EntryId]) -> SessionTree {
+    /// Returns the tree with this outcome's compaction applied.
+    pub(crate) fn with_compaction(&self, entry: Entry, outcome: &Outcome) -> SessionTree {
         let mut tree = self.ledger.session.tree.clone();
-        tree.append(Arc::new(Node::counted(entry, self.ledger.counter())));
-        tree.clear(cleared, self.ledger.counter());
+        tree.append(Arc::new(Node::compacted(entry, self.ledger.counter(), &outcome.shown)));
+        tree.clear(&outcome.cleared, self.ledger.counter());
         tree
     }
 

@@ -252,7 +252,7 @@ impl Planner<'_> {
         let (basis, mut outcome) = (held.basis(), held.outcome.clone());
         keep_what_came(self.ledger.path(), &basis, &mut outcome);
         let (entry, _) = self.would_be(&basis, &outcome, &some_id(), 0);
-        Some(self.with_compaction(entry, &outcome.cleared))
+        Some(self.with_compaction(entry, &outcome))
     }
 
     /// Returns a fingerprint of the settings that decide a compaction's outcome. Settings that only decide when to
