@@ -31,7 +31,7 @@ pub(super) async fn close(mut socket: WebSocket, code: CloseCode, reason: &str, 
 }
 
 /// Sends the close frame.
-pub(super) async fn tell_closed(socket: &mut WebSocket, code: CloseCode, reason: &str, patience: Duration) {
+async fn tell_closed(socket: &mut WebSocket, code: CloseCode, reason: &str, patience: Duration) {
     metrics::closed(code);
     let frame = CloseFrame { code: code.code(), reason: reason.into() };
     let _ = timeout(patience, socket.send(Message::Close(Some(frame)))).await;

@@ -25,10 +25,10 @@ use super::{
     alarm::{Alarm, Ring},
     app::App,
     auth::{Grant, Name},
-    closing::{CLOSE_TIME, End, Flow, close, protocol_fault, tell_closed, written},
+    closing::{CLOSE_TIME, End, Flow, close, protocol_fault, written},
     door::Guest,
     limits::Place,
-    relay::{LINGER_TIME, Relays, Via, arrived},
+    relay::{Relays, Via, arrived},
     v1, v2,
 };
 use crate::{
@@ -85,8 +85,6 @@ pub(super) struct Connection {
     pub(super) relays: Option<Box<Relays>>,
     /// Set if another node relays this client.
     pub(super) via: Option<Via>,
-    /// True once the client has closed the socket.
-    has_hung_up: bool,
     socket: WebSocket,
     negotiated: bool,
     /// The address that it comes from.
@@ -160,7 +158,6 @@ impl Connection {
             unanswered: Vec::new(),
             relays: None,
             via: None,
-            has_hung_up: false,
             socket,
             negotiated,
             address,
@@ -186,24 +183,9 @@ impl Connection {
                 break end;
             }
         };
-        // The link broke, and its client is probably still there: another link takes this one's place.
-        let may_come_back = !self.has_hung_up && matches!(end, End::Gone | End::Close(CloseCode::NoPong, _));
-        // It is not counted any more.
-        let lingers = self.via.take().is_some() && may_come_back;
-        if lingers {
-            // The sooner the other server hears of it, the sooner it dials again.
-            if let End::Close(code, reason) = end {
-                Box::pin(tell_closed(&mut self.socket, code, reason, CLOSE_TIME)).await;
-            }
-            tokio::select! {
-                () = tokio::time::sleep(LINGER_TIME) => {}
-                () = self.stopped.as_mut() => {}
-            }
-        }
         self.let_go();
         match end {
             End::Gone => {}
-            End::Close(..) if lingers => {}
             // It may resume reading later: then it should find the close code, behind what is on its way to it. Until
             // then it costs no more than its write buffer.
             End::Close(code @ CloseCode::SlowReader, reason) => {
@@ -318,7 +300,6 @@ impl Connection {
             // tungstenite answers pings by itself.
             Message::Ping(_) | Message::Pong(_) => Ok(()),
             Message::Close(_) => {
-                self.has_hung_up = true;
                 // tungstenite has queued the answering close frame, but writes it only on a flush.
                 let _ = self.flush().await;
                 Err(End::Gone)

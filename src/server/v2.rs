@@ -152,7 +152,6 @@ async fn handle(connection: &mut Connection, frame: &Frame<'_>, greeted: bool) -
     };
     drop(reading);
     connection.send(encoded).await?;
-    connection.has_answered(&id);
     Ok(())
 }
 

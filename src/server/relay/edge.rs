@@ -8,9 +8,7 @@
 //! is somewhere else by now, it is sent there.
 
 use super::{
-    bookmark::{Bookmark, Pass},
     link::{Dial, FromLink, Link},
-    outage::Outage,
     peek::Peek,
     routes::{Resend, Route, Then},
     wire::{self, Greeting, Rights, ToHolder},
@@ -24,15 +22,9 @@ use crate::{
     },
     store::NodeRow,
 };
-use reseed_protocol::{
-    CommandId, ErrorBody, ErrorCode, SessionId,
-    command::Command,
-    frame::{Received, parse_v2},
-};
+use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId};
 
-/// Bytes of commands that are kept until they are answered, or one command: with more, no further one is read. As many
-/// again are kept of those that only their holder can carry out, in case their link breaks; others are not kept, and
-/// their session then ends with the link.
+/// Bytes of commands that are kept until they are answered, or one command: with more, no further one is read.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
 impl Connection {
@@ -68,20 +60,12 @@ impl Connection {
     ) {
         let Some(relays) = &mut self.relays else { return };
         let Some(route) = relays.route_mut(session) else { return };
-        match name {
-            "close_session" => route.then = Then::Closes,
-            "register_tools" | "register_hooks" | "take_over_host" => {
-                route.bookmark.iter_mut().for_each(|bookmark| bookmark.offers());
-            }
-            _ => {}
+        if name == "close_session" {
+            route.then = Then::Closes;
         }
         let link = route.link;
         relays.push(link, text.clone());
-        let kept: usize =
-            self.unanswered.iter().filter_map(|waiting| waiting.repeat.as_ref()).map(|text| text.len()).sum();
-        let repeat = Some(text.clone()).filter(|text| kept + text.len() <= KEPT_BYTES_MAX);
-        let waiting = Unanswered::new(id.clone(), session, name);
-        self.wait_for(Unanswered { link: Some(link), repeat, ..waiting });
+        self.wait_for(Unanswered { link: Some(link), ..Unanswered::new(id.clone(), session, name) });
     }
 
     /// Passes an `open_session` on behind a `close_session` of the same session that is not answered yet. Returns false
@@ -128,12 +112,11 @@ impl Connection {
         let relays = self.relays.get_or_insert_default();
         match relays.links.iter().find(|link| link.row.id == row.id) {
             Some(link) => Some(link.number),
-            None => self.dial(row, None, Vec::new()),
+            None => self.dial(row),
         }
     }
 
-    /// Dials a node; `first` is sent before everything else. `outage` is the one that this attempt may end.
-    pub(super) fn dial(&mut self, row: &NodeRow, outage: Option<Outage>, first: Vec<FrameText>) -> Option<u64> {
+    fn dial(&mut self, row: &NodeRow) -> Option<u64> {
         let relays = self.relays.get_or_insert_default();
         let keeper = self.app.registry.keeper()?.clone();
         let identity = &self.shared.identity;
@@ -151,8 +134,6 @@ impl Connection {
             address: row.node.address.clone()?,
             token: self.app.node_token.clone()?,
             greeting: wire::encoded(&ToHolder::Greeting(Box::new(greeting))),
-            first,
-            outage,
             heartbeat: self.app.patience.heartbeat,
             keeper,
         };
@@ -188,9 +169,6 @@ impl Connection {
         self.still_granted()?;
         let Some(peek) = Peek::at(&frame) else { return Ok(()) };
         if let Some(re) = &peek.re {
-            if let Some(session) = self.opening_again(link, re) {
-                return Box::pin(self.opened_again(&session, &peek, &frame)).await;
-            }
             let is_it = |waiting: &Unanswered| {
                 waiting.link == Some(link)
                     && waiting.id.as_str() == re
@@ -210,7 +188,7 @@ impl Connection {
                 return Box::pin(self.look_again(waiting, from)).await;
             }
             metrics::command_answered(waiting.name, refused.map_or(Outcome::Ok, Outcome::Error));
-            self.answered(&waiting, refused.is_none(), &frame);
+            self.answered(&waiting, refused.is_none());
             return self.send(frame).await;
         }
         // An event of a session that the client has left meanwhile, or of none.
@@ -218,14 +196,6 @@ impl Connection {
         let of = |route: &&mut Route| route.link == link && Some(route.session.as_str()) == peek.session_id.as_deref();
         // Before its `open_session` is answered, an event is one of a subscription that has ended here.
         let Some(route) = relays.routes.iter_mut().find(of).filter(|route| route.is_open) else { return Ok(()) };
-        match route.bookmark.as_mut().map_or(Pass::On, |bookmark| bookmark.passes(&peek, &frame)) {
-            Pass::On => {}
-            Pass::Again => return Ok(()),
-            Pass::Gap => {
-                let session = route.session.clone();
-                return Box::pin(self.end_route(&session, "an event is missing")).await;
-            }
-        }
         if peek.is("session_closed") {
             let session = route.session.clone();
             relays.forget(&session);
@@ -246,8 +216,7 @@ impl Connection {
     }
 
     /// Draws the conclusions from a holder's reply.
-    fn answered(&mut self, waiting: &Unanswered, is_ok: bool, answer: &str) {
-        let me = self.shared.identity.connection_id.clone();
+    fn answered(&mut self, waiting: &Unanswered, is_ok: bool) {
         let Some(relays) = &mut self.relays else { return };
         match waiting.name {
             "open_session" if is_ok => {
@@ -259,13 +228,6 @@ impl Connection {
                 }
                 let Some(route) = relays.route_mut(&waiting.session) else { return };
                 route.is_open = true;
-                let command = waiting.resend.as_ref().and_then(|resend| parse_v2(&resend.text).ok());
-                route.bookmark = match command {
-                    Some(Received { command: Command::OpenSession(open), .. }) => {
-                        Bookmark::at(&open, answer, &me).map(Box::new)
-                    }
-                    _ => None,
-                };
             }
             "open_session" => relays.forget(&waiting.session),
             "close_session" => {
@@ -278,9 +240,9 @@ impl Connection {
                     route.then = Then::Stays;
                 }
                 match then {
-                    Then::Reopens => (route.is_open, route.bookmark) = (false, None),
+                    Then::Reopens => route.is_open = false,
                     // There were several of both.
-                    _ if is_reopened => (route.is_open, route.bookmark) = (false, None),
+                    _ if is_reopened => route.is_open = false,
                     _ if is_ok => relays.forget(&waiting.session),
                     _ => {}
                 }

@@ -5,7 +5,7 @@
 
 use super::{
     SUBPROTOCOL, WRONG_NODE,
-    wire::{self, Greeting, Resumption, Rights, ToHolder, WrongNode},
+    wire::{self, Greeting, Rights, ToHolder, WrongNode},
 };
 use crate::{
     metrics::{Dialect, RelayedConnection, Side},
@@ -34,35 +34,18 @@ use secrecy::ExposeSecret as _;
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
-    time::Duration,
 };
 use subtle::ConstantTimeEq as _;
 use tokio::time::{Instant, timeout};
-
-/// The longest time for which the events of a session wait for replies. Those to commands that were carried out before
-/// come at once.
-const HOLD_TIME: Duration = Duration::from_secs(1);
 
 /// Marks a connection whose client is another node's.
 #[derive(Debug)]
 pub(in crate::server) struct Via {
     /// The node that relays it.
     pub(in crate::server) node: NodeId,
-    /// Sessions that were opened again, whose events wait. At most one of each.
-    held_back: Vec<HeldBack>,
     /// The time until which the connection is kept although nothing runs here, while this server stops.
     stays_until: Option<Instant>,
     _counted: RelayedConnection,
-}
-
-/// A session whose events wait for replies: the client must get those first.
-#[derive(Debug)]
-struct HeldBack {
-    session: SessionId,
-    /// Commands that are not answered yet.
-    until: Vec<CommandId>,
-    /// They wait no longer than this: a command may need events to be answered.
-    at_most: Instant,
 }
 
 impl Via {
@@ -74,18 +57,6 @@ impl Via {
     /// Returns true if the connection is still kept.
     pub(in crate::server) fn stays(&self) -> bool {
         self.stays_until.is_some_and(|until| Instant::now() < until)
-    }
-
-    /// Returns the time at which the events of a session need to wait no longer; `None` if they need not at all.
-    pub(in crate::server) fn holds_back(&self, session: &SessionId) -> Option<Instant> {
-        let held = self.held_back.iter().find(|held| held.session == *session)?;
-        Some(held.at_most).filter(|at_most| *at_most > Instant::now())
-    }
-
-    /// Takes that a command was answered. Returns true if the events of its session go on.
-    pub(in crate::server) fn has_answered(&mut self, id: &CommandId) -> bool {
-        self.held_back.iter_mut().for_each(|held| held.until.retain(|waiting| waiting != id));
-        self.held_back.extract_if(.., |held| held.until.is_empty()).count() > 0
     }
 }
 
@@ -169,7 +140,7 @@ async fn greeted(
     let Message::Text(text) = first else { return None };
     let greeting = match serde_json::from_str(&text) {
         Ok(ToHolder::Greeting(greeting)) => *greeting,
-        Ok(ToHolder::Renewal(_) | ToHolder::Resumption(_)) => return None,
+        Ok(ToHolder::Renewal(_)) => return None,
         Err(error) => {
             tracing::warn!(%error, "another server's greeting cannot be read; are their versions adjacent?");
             return None;
@@ -192,7 +163,7 @@ async fn greeted(
     connection.counted.speaks(Dialect::Relay);
     connection.shared = ConnectionShare::new(Identity { connection_id, client_id, software: client });
     let _counted = RelayedConnection::new(Side::Holder);
-    connection.via = Some(Via { node: NodeId(from), held_back: Vec::new(), stays_until: None, _counted });
+    connection.via = Some(Via { node: NodeId(from), stays_until: None, _counted });
     Some(Box::new(connection))
 }
 
@@ -211,18 +182,15 @@ fn granted(app: &App, name: String, rights: &Rights) -> Arc<Grant> {
 impl Connection {
     /// Handles a frame of the other node's own; returns false if it is the client's.
     pub(in crate::server) fn renewed(&mut self, text: &str) -> bool {
-        let Some(via) = self.via.as_mut().filter(|_| text.starts_with(r#"{"type":"relay_"#)) else { return false };
+        if self.via.is_none() || !text.starts_with(r#"{"type":"relay_"#) {
+            return false;
+        }
         match serde_json::from_str(text) {
             Ok(ToHolder::Renewal(rights)) => {
                 let name = self.name.clone().unwrap_or_default();
                 self.grant = Some(granted(&self.app, name, &rights));
             }
-            Ok(ToHolder::Resumption(Resumption { session_id, answers_first })) => {
-                via.held_back.retain(|held| held.session != session_id && held.at_most > Instant::now());
-                let at_most = Instant::now() + HOLD_TIME;
-                via.held_back.push(HeldBack { session: session_id, until: answers_first, at_most });
-            }
-            // One that a newer version sends is not ours to understand.
+            // One that another version sends is not ours to understand.
             Ok(ToHolder::Greeting(_)) | Err(_) => {}
         }
         true

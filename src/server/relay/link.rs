@@ -3,7 +3,7 @@
 //! Reading and writing do not wait for each other: a holder that waits until its frames are taken would otherwise never
 //! take a command. What is read is passed on in batches; while a batch waits for the client, nothing more is read.
 
-use super::{PATH, SUBPROTOCOL, WRONG_NODE, outage::Outage};
+use super::{PATH, SUBPROTOCOL, WRONG_NODE};
 use crate::{
     metrics::{RelayedConnection, Side},
     runtime::{Keeper, encoded::FrameText},
@@ -98,8 +98,6 @@ pub(super) struct Link {
     pub(super) row: NodeRow,
     /// Boxed for the same reason as [`Told`].
     pub(super) to_holder: mpsc::Sender<Box<FrameText>>,
-    /// The outage that it is to end, or has ended.
-    pub(super) outage: Option<Outage>,
     _counted: RelayedConnection,
 }
 
@@ -119,10 +117,6 @@ pub(super) struct Dial {
     pub(super) token: SecretString,
     /// The first frame.
     pub(super) greeting: String,
-    /// The frames after it.
-    pub(super) first: Vec<FrameText>,
-    /// The outage that this attempt may end.
-    pub(super) outage: Option<Outage>,
     pub(super) heartbeat: Duration,
     pub(super) keeper: Arc<Keeper>,
 }
@@ -131,13 +125,13 @@ impl Link {
     /// Dials a holder. A frame that is sent meanwhile waits, and still goes there if the client leaves.
     pub(super) fn dial(dial: Dial, number: u64, to_connection: mpsc::Sender<Told>) -> Self {
         let (to_holder, from_connection) = mpsc::channel(1);
-        let (row, outage) = (dial.row.clone(), dial.outage);
+        let row = dial.row.clone();
         tokio::spawn(async move {
             let end = run(dial, number, from_connection, &to_connection).await;
             // A connection that is gone needs not be told.
             let _ = to_connection.send(Box::new((number, FromLink::Lost(end)))).await;
         });
-        Self { number, row, to_holder, outage, _counted: RelayedConnection::new(Side::Edge) }
+        Self { number, row, to_holder, _counted: RelayedConnection::new(Side::Edge) }
     }
 }
 
@@ -148,23 +142,15 @@ async fn run(
     to_connection: &mpsc::Sender<Told>,
 ) -> LinkEnd {
     let (keeper, holder, heartbeat) = (dial.keeper.clone(), dial.row.id, dial.heartbeat);
-    let has_first = !dial.first.is_empty();
     // In a box that is freed once the link is there: what dialling needs is far more than what reading and writing do.
     let dialling = Box::pin(async move {
-        let time = match dial.outage {
-            Some(outage) => {
-                tokio::time::sleep(outage.pause()).await;
-                outage.left().min(DIAL_TIME)
-            }
-            None => DIAL_TIME,
-        };
-        match timeout(time, connect(&dial)).await {
+        match timeout(DIAL_TIME, connect(&dial)).await {
             Ok(Ok(socket)) => Ok(socket),
             Ok(Err(Error::Io(error))) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 Err(LinkEnd::Absent(error.to_string()))
             }
             Ok(Err(error)) => Err(LinkEnd::Unreachable(reason(&error))),
-            Err(_) => Err(LinkEnd::Unreachable(format!("it did not answer within {} ms", time.as_millis()))),
+            Err(_) => Err(LinkEnd::Unreachable(format!("it did not answer within {} ms", DIAL_TIME.as_millis()))),
         }
     });
     let socket = tokio::select! {
@@ -173,7 +159,7 @@ async fn run(
             Err(end) => return end,
         },
         () = keeper.gone(holder) => return LinkEnd::Gone,
-        () = unneeded(to_connection, &from_connection, has_first) => return LinkEnd::Gone,
+        () = unneeded(to_connection, &from_connection) => return LinkEnd::Gone,
     };
     let (sink, stream) = socket.split();
     let pulse = Pulse::default();
@@ -186,14 +172,10 @@ async fn run(
 
 /// Waits until the client has left and no frame of it waits here. One that waits is still carried out, as it would be
 /// where its session is open.
-async fn unneeded(
-    to_connection: &mpsc::Sender<Told>,
-    from_connection: &mpsc::Receiver<Box<FrameText>>,
-    has_first: bool,
-) {
+async fn unneeded(to_connection: &mpsc::Sender<Told>, from_connection: &mpsc::Receiver<Box<FrameText>>) {
     to_connection.closed().await;
     // Nobody adds to it any more.
-    if has_first || !from_connection.is_empty() {
+    if !from_connection.is_empty() {
         std::future::pending().await
     }
 }
@@ -218,9 +200,6 @@ async fn connect(dial: &Dial) -> Result<Socket, Error> {
         .max_frame_size(Some(FRAME_BYTES_MAX));
     let (mut socket, _) = client_async_tls_with_config(request, stream, Some(config), None).await?;
     socket.feed(Message::text(dial.greeting.clone())).await?;
-    for frame in &dial.first {
-        socket.feed(Message::text(frame.as_str())).await?;
-    }
     socket.flush().await?;
     Ok(socket)
 }

@@ -7,23 +7,21 @@
 //! - `ask`: what one node asks others, over HTTP
 //! - `routes`: the links of a client connection, and which of its sessions goes over which
 //! - `edge`: a client connection with its links: what goes to which holder, and what comes back
-//! - `bookmark`: a client's place in a session, from which its events go on over another link
-//! - `outage`: the end of a link: what goes on over another one, and what ends
+//! - `ends`: the end of a link: which commands are sent on, and which sessions end
 //!
 //! Invariants:
 //! - A link belongs to one client connection: its holder knows one user by it, and a slow client stalls nobody else.
 //! - A holder never relays. It answers `wrong_node` for a session that is not its own, and the edge looks again.
 //! - Each queue between client and holder has room for one message, or for one batch of frames. Whoever does not read
 //!   stops the sender on the other side, however many nodes are in between.
-//! - A link that breaks is replaced while its node holds the sessions: they go on where they were, without a hole and
-//!   with nothing twice. What cannot go on ends alone: `session_closed`, retriable.
+//! - A link that breaks ends its sessions for the client alone: `session_closed`, retriable. The client opens them again
+//!   and resumes, as after a lost connection of its own.
 
 mod ask;
-mod bookmark;
 mod edge;
+mod ends;
 mod holder;
 mod link;
-mod outage;
 mod peek;
 mod routes;
 mod wire;
@@ -45,11 +43,6 @@ pub(super) const INTERNAL: &str = "/internal/";
 
 /// The path at which other nodes bring their clients.
 pub(super) const PATH: &str = "/internal/relay";
-
-/// The time for which a holder keeps the place of a client whose link has broken. Others see nothing of a break that is
-/// mended meanwhile, and no turn is cancelled because nobody watches it.
-pub(super) const LINGER_TIME: std::time::Duration =
-    outage::OUTAGE_TIME.saturating_add(std::time::Duration::from_secs(1));
 
 /// Closes a link whose greeting is for another node: the address has a new owner. Never sent to a client.
 const WRONG_NODE: u16 = 4450;

@@ -1,11 +1,8 @@
 //! The links of a client connection, and which of its sessions goes over which.
 
-use super::{
-    bookmark::Bookmark,
-    link::{FromLink, Link, Told},
-};
+use super::link::{FromLink, Link, Told};
 use crate::{runtime::encoded::FrameText, server::socket::push_rare, store::NodeId};
-use reseed_protocol::{CommandId, SessionId};
+use reseed_protocol::SessionId;
 use std::collections::VecDeque;
 use tokio::sync::mpsc;
 
@@ -32,10 +29,6 @@ pub(super) struct Route {
     pub(super) is_open: bool,
     /// Says what the client has asked for since.
     pub(super) then: Then,
-    /// The client's place in it, once it is open; `None` if it cannot be told.
-    pub(super) bookmark: Option<Box<Bookmark>>,
-    /// The command of this node that opens it again, while it is not answered.
-    pub(super) opens_again: Option<CommandId>,
 }
 
 /// Says what becomes of a route once the commands on their way are answered.
@@ -68,7 +61,7 @@ impl Default for Relays {
 impl Route {
     /// Returns the route of a session whose `open_session` is sent now.
     pub(super) fn opening(session: SessionId, link: u64) -> Self {
-        Self { session, link, is_open: false, then: Then::Stays, bookmark: None, opens_again: None }
+        Self { session, link, is_open: false, then: Then::Stays }
     }
 }
 

@@ -20,9 +20,6 @@ pub(super) enum ToHolder {
     /// The client has renewed its credentials.
     #[serde(rename = "relay_renewal")]
     Renewal(Rights),
-    /// A session is opened again after a link has broken, and then its commands are sent again.
-    #[serde(rename = "relay_resumption")]
-    Resumption(Resumption),
 }
 
 /// Whom a relayed connection belongs to.
@@ -42,15 +39,6 @@ pub(super) struct Greeting {
     /// The user.
     pub(super) name: String,
     pub(super) rights: Rights,
-}
-
-/// A session whose client must not notice that it is opened again.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Resumption {
-    pub(super) session_id: SessionId,
-    /// Commands that may have been carried out already. Their replies come before the events that they have caused.
-    pub(super) answers_first: Vec<CommandId>,
 }
 
 /// What the client's credentials allow.

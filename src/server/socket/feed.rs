@@ -26,12 +26,6 @@ impl Connection {
             let (mut at, mut had_more) = (0, false);
             while let Some(Subscription { handle, feed, cursor, deltas, .. }) = self.subscriptions.get_mut(at) {
                 let session = handle.id.clone();
-                let held_until = self.via.as_ref().and_then(|via| via.holds_back(&session));
-                if let Some(until) = held_until {
-                    self.alarm.look_in(until.saturating_duration_since(tokio::time::Instant::now()));
-                    at += 1;
-                    continue;
-                }
                 let frames = feed.next(cursor, *deltas, BATCH_BYTES);
                 had_more |= !frames.is_empty();
                 // A reply enters the channel before its events are published: send what is there first.

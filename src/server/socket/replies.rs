@@ -3,7 +3,7 @@
 use super::{Connection, Speaks};
 use crate::{
     metrics::{self, Outcome},
-    runtime::{Outgoing, Replied, encoded::FrameText, handle::REPLIES_MAX},
+    runtime::{Outgoing, Replied, handle::REPLIES_MAX},
     server::{closing::Flow, relay::Resend},
     tools::mcp::ServerStatus,
 };
@@ -26,14 +26,12 @@ pub(in crate::server) struct Unanswered {
     pub(in crate::server) link: Option<u64>,
     /// Set if it can be sent to yet another node.
     pub(in crate::server) resend: Option<Box<Resend>>,
-    /// Its frame, if it may be sent to the same node again.
-    pub(in crate::server) repeat: Option<FrameText>,
 }
 
 impl Unanswered {
     pub(in crate::server) fn new(id: CommandId, session: &SessionId, name: &'static str) -> Self {
         let quick = Command::spec_of(name).is_some_and(|spec| spec.does == Does::Transient);
-        Self { id, session: session.clone(), name, quick, link: None, resend: None, repeat: None }
+        Self { id, session: session.clone(), name, quick, link: None, resend: None }
     }
 }
 
@@ -99,13 +97,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Lets events go on that waited for this reply.
-    pub(in crate::server) fn has_answered(&mut self, id: &CommandId) {
-        if self.via.as_mut().is_some_and(|via| via.has_answered(id)) {
-            self.shared.bell.notify_one();
-        }
-    }
-
     /// Adds the MCP servers to a list of tools: they are the server's, and a session knows nothing of them.
     fn with_servers(&self, mut reply: Reply) -> Reply {
         if let (Reply::Tools(tools), Some(mcp)) = (&mut reply, &self.app.mcp) {
@@ -131,7 +122,6 @@ impl Connection {
                 if let Some(frame) = frame {
                     self.send(frame).await?;
                 }
-                self.has_answered(&id);
                 Ok(())
             }
             // v1 has none of them.
