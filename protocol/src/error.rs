@@ -139,7 +139,7 @@ codes! {
     HookUnavailable "hook_unavailable" retriable: true, "The client that hosts a required hook is not connected.", "Connect it, then retry.";
     // The model's server
     UpstreamUnreachable "upstream_unreachable" retriable: true, "The model server could not be reached.", "Retry; check the model server's address in the server's settings.";
-    UpstreamTimeout "upstream_timeout" retriable: true, "The model server sent nothing for too long.", "Retry; see UPSTREAM_FIRST_EVENT_TIMEOUT_SECS and UPSTREAM_IDLE_TIMEOUT_SECS.";
+    UpstreamTimeout "upstream_timeout" retriable: true, "The model server sent nothing for too long.", "Retry; see UPSTREAM_FIRST_EVENT_TIMEOUT_SECS.";
     UpstreamAuth "upstream_auth" retriable: false, "The model server rejected the API key.", "Check the API key in the server's settings.";
     UpstreamQuota "upstream_quota" retriable: false, "Your provider account is out of quota.", "Check its billing.";
     UpstreamRateLimited "upstream_rate_limited" retriable: true, "The model provider's rate limit was exceeded.", "Wait `retryAfterMs`, then retry.";

@@ -16,7 +16,6 @@ use super::{
 use crate::core::{
     agent_loop::OfferHistory,
     compaction::{SummaryRequest, factory::Strategies},
-    hook::HOOK_TIMEOUT_MS_MAX,
     prices::Prices,
 };
 use ipnet::IpNet;
@@ -107,11 +106,6 @@ settings! {
         context_importance_summarise: bool = "true", rules::flag();
         /// The steps of `pipeline`, from gentle to drastic.
         context_pipeline: Vec<&'static str> = "tool_results,threshold,truncate", rules::pipeline(strategies);
-        /// The tools that read a file, each with the argument that is its path: summaries list these files. `none` for
-        /// none.
-        file_read_tools: Vec<(String, String)> = "read:path", rules::file_tools();
-        /// The tools that create or change a file, in the same format.
-        file_write_tools: Vec<(String, String)> = "write:path,edit:path", rules::file_tools();
         /// The window of MODEL. If unset, it comes from the model server's list or from a table of known models. It
         /// also applies, with a warning, to other models that are in none of these and not in MODEL_WINDOWS.
         context_window: Option<u64> = "", rules::whole("tokens", WINDOW_TOKENS_MIN..=WINDOW_TOKENS_MAX).optional();
@@ -145,21 +139,14 @@ settings! {
         /// client's instructions for a summary are appended to it. At most 16 KiB, and at most a quarter of the window
         /// of the model that summarises.
         summary_instructions_file: Option<PathBuf> = "", rules::path().optional();
-        /// The most output tokens of a request for a summary, including reasoning; unset for twice what is wanted, and
-        /// 16,384 if the model reasons first.
-        summary_output_tokens: Option<u64> = "", rules::whole("tokens", 256..=WINDOW_TOKENS_MAX).optional();
         /// The time limit of a compaction's model requests; after it, the compaction continues without the model.
         compaction_timeout_secs: u64 = "180", rules::whole("seconds", 1..=DAY_SECS);
     }
 
     /// Time limits of the model server.
     upstream: UpstreamSettings {
-        /// Time to connect.
-        upstream_connect_timeout_secs: u64 = "10", rules::whole("seconds", 1..=DAY_SECS);
-        /// Time until the first event of an answer.
+        /// Time until the first event of an answer. Between two later events a fifth of it may pass, at least a second.
         upstream_first_event_timeout_secs: u64 = "300", rules::whole("seconds", 1..=DAY_SECS);
-        /// Time between two events of an answer.
-        upstream_idle_timeout_secs: u64 = "60", rules::whole("seconds", 1..=DAY_SECS);
     }
 
     /// The built-in model.
@@ -186,8 +173,6 @@ settings! {
     tools: ToolSettings {
         /// `off` offers the model no tools, not even those of clients.
         tools: Switch = "on", rules::choice();
-        /// Time limit of a tool call; a tool can set its own.
-        tool_timeout_secs: u64 = "120", rules::whole("seconds", 1..=DAY_SECS);
         /// The most rounds of tool calls in one turn, so that a model that only calls tools stops.
         tool_rounds_max: u32 = "50", rules::whole("rounds", 1..=10_000);
         /// The most calls of one turn that run in the server at the same time.
@@ -239,8 +224,6 @@ settings! {
     hooks: HookSettings {
         /// A JSON file that lists webhooks, each with its address, points and secret. Unset for none.
         hooks_file: Option<PathBuf> = "", rules::path().reloaded().optional();
-        /// Time limit of a hook's answer; a hook can set its own.
-        hook_timeout_secs: u64 = "30", rules::whole("seconds", 1..=HOOK_TIMEOUT_MS_MAX / 1000);
         /// The time for which a required client hook waits for its client to reconnect; the hook's own time limit does
         /// not run meanwhile.
         hook_away_secs: u64 = "120", rules::whole("seconds", 0..=3_600);
@@ -288,8 +271,6 @@ settings! {
         /// The most connections at a time that are not sockets of known users: before `hello`, and plain HTTP. When one
         /// more comes, the oldest of the address with the most must leave.
         guests_max: u32 = "512", rules::whole("connections", 1..=1_000_000);
-        /// The most of them from one address; 0 for no limit.
-        guests_per_address_max: u32 = "64", rules::whole("connections", 0..=1_000_000);
         /// The most bytes of messages that are only partly received, beyond 16 KiB for each connection. One user may
         /// have a quarter.
         partial_bytes_max: u64 = "134217728", rules::whole("bytes", 65_536..=68_719_476_736);
@@ -347,9 +328,6 @@ settings! {
         allowed_origins: Vec<Origin> = "", rules::origins().reloaded();
         /// The time for which a ticket can be redeemed, unless its request says `redeemWithinSecs`.
         ticket_secs: u64 = "60", rules::whole("seconds", 1..=3_600).reloaded();
-        /// The longest time for which a socket can be used with a ticket of a backend (`validForSecs`). Without
-        /// `validForSecs` it is an hour, or this if it is less.
-        grant_secs_max: u64 = "86400", rules::whole("seconds", 1..=7 * DAY_SECS).reloaded();
         /// The most unused tickets of one user, if there are several; 0 for no limit. All users together may have
         /// 10,000.
         tickets_per_user_max: u32 = "1000", rules::whole("tickets", 0..=10_000);

@@ -19,6 +19,7 @@ pub(crate) mod listed;
 mod near_miss;
 mod postgres_url;
 pub(crate) mod printed;
+mod removed;
 mod rules;
 mod scopes;
 mod secret_files;
@@ -140,6 +141,7 @@ impl Settings {
         let mut faults = Vec::new();
         let mut warnings = secret_files::read(&mut variables, &mut faults);
         warnings.extend(foreign::settle(&mut variables, &mut faults));
+        warnings.extend(removed::settle(&mut variables, &mut faults));
         warnings.extend(near_miss::warnings(variables.keys().map(String::as_str)));
         let fingerprints = Fingerprints::of(&variables);
         let set = variables.into_iter().filter(|(_, value)| !value.trim().is_empty());

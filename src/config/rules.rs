@@ -6,7 +6,7 @@ use super::{
     jwt::JwtAlgorithm,
     listed::is_this_machine,
     scopes::Scope,
-    values::{Choice, NamedToken, Origin, ServiceToken, UserAndGroup, file_tool},
+    values::{Choice, NamedToken, Origin, ServiceToken, UserAndGroup},
 };
 use crate::core::{
     compaction::factory::Strategies,
@@ -409,13 +409,6 @@ pub(super) fn origins() -> Rule<Vec<Origin>> {
 pub(super) fn networks() -> Rule<Vec<IpNet>> {
     Rule::new("a list of addresses such as 192.0.2.7 and networks such as 10.0.0.0/8, separated by commas", |text| {
         items(text).map(|item| item.parse().or_else(|_| item.parse().map(IpAddr::into)).map_err(|_| "")).collect()
-    })
-}
-
-/// Accepts a list of `tool:argument`, separated by commas, or `none`.
-pub(super) fn file_tools() -> Rule<Vec<(String, String)>> {
-    Rule::new("a list of tool:argument, separated by commas; names of 1 to 128 of A-Z a-z 0-9 . _ -; or none", |text| {
-        if text.eq_ignore_ascii_case("none") { Ok(Vec::new()) } else { items(text).map(file_tool).collect() }
     })
 }
 

@@ -117,17 +117,6 @@ fn lists_are_split_and_tidied() {
 }
 
 #[test]
-fn tools_that_name_files_are_told_with_their_argument() {
-    let context = read(&[("FILE_READ_TOOLS", "view:file_path, mcp.fs-read:path,"), ("FILE_WRITE_TOOLS", "None")]);
-    let context = context.unwrap().context;
-    let tools: Vec<_> = context.file_read_tools.iter().map(|one| (one.0.as_str(), one.1.as_str())).collect();
-    assert_eq!(tools, [("view", "file_path"), ("mcp.fs-read", "path")]);
-    assert_eq!(context.file_write_tools, []);
-    let unset = read(&[]).unwrap().context;
-    assert_eq!((unset.file_read_tools.len(), unset.file_write_tools.len()), (1, 2));
-}
-
-#[test]
 fn prices_are_those_of_models_by_name() {
     let prices = |text: &str| read(&[("MODEL", "gpt-4.1-mini"), ("MODEL_PRICES", text)]);
     let settings = prices("openai/gpt-4o=2.5/1.25/10, gpt-4.1-mini = 0.4/0.1/1.6,").unwrap();
@@ -227,10 +216,6 @@ fn addresses_paths_filters_and_origins_are_checked() {
         ("AUTH_TOKENS", ":token"),
         ("AUTH_TOKENS", "na me:token"),
         ("OPENAI_API_KEY", "sk-1 sk-2"),
-        ("FILE_READ_TOOLS", "read"),
-        ("FILE_READ_TOOLS", "read:"),
-        ("FILE_WRITE_TOOLS", ":path"),
-        ("FILE_WRITE_TOOLS", "write:a path"),
         ("NODE_NAME", "two words"),
         ("NODE_TOKEN", "shorter-than-32-characters"),
         ("NODE_ADDRESS", "http://10.0.0.5:8080"),

@@ -140,23 +140,6 @@ pub enum LimitsMode {
     Warn,
 }
 
-/// Most characters of a tool's or argument's name; model servers accept no longer ones.
-const TOOL_CHARS_MAX: usize = 128;
-
-/// Parses `tool:argument`: the names of a tool and of the argument that is the path of a file.
-pub(super) fn file_tool(item: &str) -> Result<(String, String), &'static str> {
-    let (tool, argument) = item.split_once(':').ok_or("an item has no `:` between tool and argument")?;
-    let (tool, argument) = (tool.trim(), argument.trim());
-    let is_name = |name: &str| {
-        (1..=TOOL_CHARS_MAX).contains(&name.len())
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-    };
-    if !is_name(tool) || !is_name(argument) {
-        return Err("an item's tool or argument name is invalid");
-    }
-    Ok((tool.to_owned(), argument.to_owned()))
-}
-
 /// Variables that are not settings: a file can name one of them instead of containing a secret. They are never shown.
 #[derive(Clone, Default)]
 pub struct Variables(Arc<BTreeMap<String, SecretString>>);

@@ -11,7 +11,7 @@ pub(crate) enum Limit {
     ConnectionsPerAddress,
     /// Connections that are not sockets of known users: `GUESTS_MAX`.
     Guests,
-    /// The same from one address: `GUESTS_PER_ADDRESS_MAX`.
+    /// The same from one address: an eighth of them.
     GuestsPerAddress,
     /// Bytes of a message from a client that is not known yet.
     GuestMessage,

@@ -368,12 +368,6 @@ impl Auth {
         self.accepted().ticket_life
     }
 
-    /// Returns the longest time for which a service can grant something.
-    #[must_use]
-    pub(crate) fn grant_max(&self) -> Duration {
-        self.accepted().grant_max
-    }
-
     /// Returns true if a page of this origin may connect: the server's own page on this machine, or a configured
     /// origin.
     #[must_use]

@@ -30,6 +30,10 @@ pub(super) const GUEST_MESSAGE_BYTES_MAX: usize = 16 * 1024;
 /// The part of the server's budget for partial messages that one user may have.
 const SHARE_OF_PARTIAL: usize = 4;
 
+/// The part of the guests that one address may have: many users of one network come in at once after a restart, and a
+/// few networks cannot take the whole room.
+const GUESTS_PER_ADDRESS_PART: usize = 8;
+
 /// Bytes of a ping's or pong's head, with its mask.
 const CONTROL_HEAD_BYTES: usize = 6;
 
@@ -110,10 +114,15 @@ impl From<Refusal> for io::Error {
 
 impl Door {
     pub(super) fn new(settings: &LimitSettings, addresses: Arc<Addresses>) -> Arc<Self> {
+        let guests_max = settings.guests_max as usize;
+        Self::with(settings, guests_max.div_ceil(GUESTS_PER_ADDRESS_PART), addresses)
+    }
+
+    fn with(settings: &LimitSettings, guests_per_address_max: usize, addresses: Arc<Addresses>) -> Arc<Self> {
         Arc::new(Self {
             addresses,
             guests_max: settings.guests_max as usize,
-            guests_per_address_max: settings.guests_per_address_max as usize,
+            guests_per_address_max,
             // A user's share has room for one message of any size that is allowed.
             partial_bytes_max: usize::try_from(
                 settings.partial_bytes_max.max(settings.message_bytes_max.saturating_mul(SHARE_OF_PARTIAL as u64)),

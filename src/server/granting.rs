@@ -27,6 +27,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// The longest time for which a socket can be used with a ticket of a service: a day, after which its backend is asked
+/// anew whether the user may still come in.
+const GRANT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Seconds of the longest time for which a service's ticket can be redeemed. A user's own is for the moment: waiting
 /// ones have a place in a table that all share.
 const REDEEM_SECS_MAX: u64 = 3_600;
@@ -107,7 +111,7 @@ pub(super) async fn ticket(
 
 /// Returns what a ticket shall stand for, and how long it can be redeemed.
 fn draft(app: &App, minter: Minter, wanted: Wanted) -> Result<(Draft, Duration), ErrorBody> {
-    let valid_max = app.auth.grant_max();
+    let valid_max = GRANT_MAX;
     let redeem_max = match &minter {
         Minter::User(..) => app.auth.ticket_life().as_secs(),
         Minter::Service(_) => REDEEM_SECS_MAX,

@@ -21,7 +21,7 @@ use reseed_protocol::ErrorBody;
 use std::{net::IpAddr, num::NonZeroU32, sync::Arc, time::Duration};
 
 /// The time that the answer to a wrong attempt waits, once many were made. Who guesses has few connections before
-/// `hello` (`GUESTS_PER_ADDRESS_MAX`), and each makes one attempt in this time.
+/// `hello` (an eighth of them is the most for one address), and each makes one attempt in this time.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The wrong credentials of each address.

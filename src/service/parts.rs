@@ -5,7 +5,9 @@ use crate::{
     clock::{Clock, SystemClock},
     config::{ContextCutRule, ContextEstimator, ProviderKind, Settings},
     core::{
-        agent_loop::{Deployment, HistoryTools, INSTRUCTIONS_WINDOW_PART, Summaries, Tools},
+        agent_loop::{
+            Deployment, HOOK_TIMEOUT_MS, HistoryTools, INSTRUCTIONS_WINDOW_PART, Summaries, TOOL_TIMEOUT_MS, Tools,
+        },
         approval::Policy,
         compaction::{
             Writing,
@@ -21,7 +23,7 @@ use crate::{
     provider::{
         Provider,
         offline::{Offline, OfflineOptions},
-        openai::{OpenAi, OpenAiOptions},
+        openai::{OpenAi, OpenAiOptions, idle_timeout},
     },
     tools::mcp::McpFile,
 };
@@ -51,12 +53,12 @@ pub fn provider(settings: &Settings) -> anyhow::Result<Arc<dyn Provider>> {
             }))
         }
         ProviderKind::OpenAi => {
+            let first_event_timeout = Duration::from_secs(upstream.upstream_first_event_timeout_secs);
             let mut options = OpenAiOptions {
                 api_key: model.openai_api_key.clone(),
                 api: model.openai_api,
-                connect_timeout: Duration::from_secs(upstream.upstream_connect_timeout_secs),
-                first_event_timeout: Duration::from_secs(upstream.upstream_first_event_timeout_secs),
-                idle_timeout: Duration::from_secs(upstream.upstream_idle_timeout_secs),
+                first_event_timeout,
+                idle_timeout: idle_timeout(first_event_timeout),
                 ..OpenAiOptions::default()
             };
             if let Some(address) = &model.openai_base_url {
@@ -222,7 +224,6 @@ pub(crate) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
         summaries: Summaries {
             model: summaries.summary_model.clone(),
             request: summaries.summary_request,
-            answer_tokens_max: summaries.summary_output_tokens,
             timeout_ms: summaries.compaction_timeout_secs * 1000,
             writing: Writing { form: summaries.summary_form, prompt: None, kind: SummaryKind::Auto },
         },
@@ -236,7 +237,7 @@ pub(crate) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
         },
         windows,
         prices: settings.model.model_prices.clone(),
-        tool_timeout_ms: tools.tool_timeout_secs * 1000,
+        tool_timeout_ms: TOOL_TIMEOUT_MS,
         tool_rounds_max: u64::from(tools.tool_rounds_max),
         tool_parallel_max: tools.tool_parallel_max as usize,
         tool_result_tokens_max: tools.tool_result_max_tokens,
@@ -250,9 +251,9 @@ pub(crate) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
         approvals: Policy::default(),
         approval_expiry_ms: tools.approval_expiry_secs * 1000,
         queue_items_max: turns.queue_items_max as usize,
-        file_tools: FileTools { reads: context.file_read_tools.clone(), writes: context.file_write_tools.clone() },
+        file_tools: FileTools::default(),
         hooks: Vec::new(),
-        hook_timeout_ms: settings.hooks.hook_timeout_secs * 1000,
+        hook_timeout_ms: HOOK_TIMEOUT_MS,
         hook_away_ms: settings.hooks.hook_away_secs * 1000,
     }
 }

@@ -28,8 +28,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Most models that are listed: the largest provider has some 400.
 const MODELS_MAX: usize = 1_000;
 
-/// Default time limit of a hook, in milliseconds.
-const HOOK_TIMEOUT_MS: u64 = 30_000;
+/// Default time limit of a tool call, in milliseconds: two minutes, in which a build or a test ends. A tool can set its
+/// own.
+pub const TOOL_TIMEOUT_MS: u64 = 120_000;
+
+/// Default time limit of a hook, in milliseconds: a user waits for it, and it may ask a model. A hook can set its own.
+pub const HOOK_TIMEOUT_MS: u64 = 30_000;
 
 /// Default time that a required hook's absent client is waited for, in milliseconds.
 const HOOK_AWAY_MS: u64 = 120_000;
@@ -117,7 +121,7 @@ impl Default for Deployment {
             cut_rules: &ByStrategy,
             windows: Windows::default(),
             prices: Prices::default(),
-            tool_timeout_ms: 0,
+            tool_timeout_ms: TOOL_TIMEOUT_MS,
             tool_rounds_max: 0,
             tool_parallel_max: 8,
             tool_result_tokens_max: None,
@@ -258,8 +262,6 @@ pub struct Summaries {
     pub model: Option<String>,
     /// The kind of request that they are made with.
     pub request: SummaryRequest,
-    /// Maximum tokens of an answer with a summary; absent for what the window has room for.
-    pub answer_tokens_max: Option<u64>,
     /// Milliseconds after which a compaction continues without the model.
     pub timeout_ms: u64,
     /// The style that they are written in.
@@ -268,12 +270,6 @@ pub struct Summaries {
 
 impl Default for Summaries {
     fn default() -> Self {
-        Self {
-            model: None,
-            request: SummaryRequest::Auto,
-            answer_tokens_max: None,
-            timeout_ms: 180_000,
-            writing: Writing::default(),
-        }
+        Self { model: None, request: SummaryRequest::Auto, timeout_ms: 180_000, writing: Writing::default() }
     }
 }

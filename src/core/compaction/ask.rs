@@ -69,8 +69,6 @@ pub(super) struct Task {
     pub(super) window_tokens: u64,
     /// Maximum tokens of the summary.
     pub(super) summary_tokens_max: u64,
-    /// Maximum tokens of the answer, if set (`SUMMARY_OUTPUT_TOKENS`).
-    pub(super) answer_tokens_max: Option<u64>,
     /// What the summary should focus on.
     pub(super) instructions: Option<String>,
     /// The requested form, if no prompt replaces the server's own.
@@ -285,13 +283,14 @@ impl Asking {
 
     /// Returns the tokens that the model may write.
     fn answer_tokens_max(&self) -> u64 {
-        match self.task.answer_tokens_max {
-            Some(tokens) => tokens,
-            None if self.task.reasons => REASONED_TOKENS_MAX.max(self.task.summary_tokens_max),
+        if self.task.reasons {
+            return REASONED_TOKENS_MAX.max(self.task.summary_tokens_max);
+        }
+        match self.task.form() {
             // Nothing is known about the length that a prompt of the operator's or a client's asks for.
-            None if matches!(self.task.form(), Form::Replaced(_)) => 2 * self.task.summary_tokens_max,
+            Form::Replaced(_) => 2 * self.task.summary_tokens_max,
             // The headings alone take a tenth of the smallest summary.
-            None => (ANSWER_TOKENS_PER_WORD * u64::from(self.words_max())).max(2 * SUMMARY_TOKENS.0),
+            _ => (ANSWER_TOKENS_PER_WORD * u64::from(self.words_max())).max(2 * SUMMARY_TOKENS.0),
         }
     }
 
@@ -356,10 +355,7 @@ impl Asking {
         let most = if self.halvings > 0 { answer.min(self.tokens_max / 2) } else { answer };
         let room = most.min(beside).max(self.task.summary_tokens_max.min(answer));
         let message = ContextMessage { entry_id: None, message: Arc::new(Message::user(prompt)) };
-        let mut options = RequestOptions {
-            max_output_tokens: Some(self.task.answer_tokens_max.unwrap_or(room)),
-            ..RequestOptions::default()
-        };
+        let mut options = RequestOptions { max_output_tokens: Some(room), ..RequestOptions::default() };
         limit_answer(&mut options, 0, beside);
         Some(ModelRequest {
             model: self.task.model.clone(),

@@ -295,7 +295,6 @@ impl World {
             counter: self.counter,
             counted_by: self.counter.method(),
             reasons: false,
-            answer_tokens_max: None,
             earlier: earlier.as_ref().map(|(_, compaction)| *compaction),
             details: None,
             file_tools: FileTools::default(),

@@ -27,7 +27,7 @@ mod stream_tests;
 mod usage;
 
 pub use crate::config::ApiChoice;
-pub use options::{Api, InvalidOptions, OPENAI_BASE_URL, OpenAiOptions};
+pub use options::{Api, InvalidOptions, OPENAI_BASE_URL, OpenAiOptions, idle_timeout};
 
 use super::{
     AnswerFuture, DeltaSink, ModelsFuture, Provider, Slots,

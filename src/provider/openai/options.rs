@@ -9,6 +9,11 @@ pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 /// OpenAI's own host, which alone receives fields that only OpenAI knows.
 pub(super) const OPENAI_HOST: &str = "api.openai.com";
 
+/// The longest time to open a connection: beyond ten seconds a server is away rather than slow.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest time for the first event: a small machine takes minutes to read a large prompt.
+const FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(300);
+
 /// The options of [`super::OpenAi::new`].
 #[derive(Debug, Clone)]
 pub struct OpenAiOptions {
@@ -23,7 +28,7 @@ pub struct OpenAiOptions {
     /// Longest time from sending a request to the first event of its answer (`UPSTREAM_FIRST_EVENT_TIMEOUT_SECS`): a
     /// small machine takes minutes to read a large prompt.
     pub first_event_timeout: Duration,
-    /// Longest silence within an answer (`UPSTREAM_IDLE_TIMEOUT_SECS`).
+    /// Longest silence within an answer.
     pub idle_timeout: Duration,
     /// The conditions for retrying a failed request.
     pub retry: RetryPolicy,
@@ -35,12 +40,19 @@ impl Default for OpenAiOptions {
             base_url: OPENAI_BASE_URL.to_owned(),
             api_key: None,
             api: ApiChoice::Auto,
-            connect_timeout: Duration::from_secs(10),
-            first_event_timeout: Duration::from_secs(300),
-            idle_timeout: Duration::from_secs(60),
+            connect_timeout: CONNECT_TIMEOUT,
+            first_event_timeout: FIRST_EVENT_TIMEOUT,
+            idle_timeout: idle_timeout(FIRST_EVENT_TIMEOUT),
             retry: RetryPolicy::default(),
         }
     }
+}
+
+/// Returns the longest silence within an answer of a server that may take so long for the first event: a fifth, at least
+/// a second. A machine that is slow to read a prompt is slow to write as well, and writing a word takes far less time.
+#[must_use]
+pub fn idle_timeout(first_event_timeout: Duration) -> Duration {
+    (first_event_timeout / 5).max(Duration::from_secs(1))
 }
 
 /// An API of a provider.

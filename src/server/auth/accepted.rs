@@ -14,7 +14,6 @@ pub(super) struct Accepted {
     pub(super) services: Vec<ServiceToken>,
     pub(super) origins: Vec<Origin>,
     pub(super) ticket_life: Duration,
-    pub(super) grant_max: Duration,
     pub(super) operators_read_content: bool,
     pub(super) jwt: Option<Arc<Jwt>>,
 }
@@ -30,7 +29,6 @@ impl Accepted {
             services: settings.service_tokens.clone(),
             origins: settings.allowed_origins.clone(),
             ticket_life: Duration::from_secs(settings.ticket_secs),
-            grant_max: Duration::from_secs(settings.grant_secs_max),
             operators_read_content: settings.operators_read_content,
         }
     }

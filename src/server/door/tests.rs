@@ -3,15 +3,14 @@
 use super::*;
 use futures_util::task::noop_waker;
 
-fn door(guests: u32, per_address: u32, partial: u64) -> Arc<Door> {
+fn door(guests: u32, per_address: usize, partial: u64) -> Arc<Door> {
     let settings = LimitSettings {
         guests_max: guests,
-        guests_per_address_max: per_address,
         partial_bytes_max: partial,
         message_bytes_max: 1024,
         ..LimitSettings::default()
     };
-    Door::new(&settings, Arc::default())
+    Door::with(&settings, per_address, Arc::default())
 }
 
 fn address(text: &str) -> IpAddr {

@@ -74,7 +74,6 @@ fn ridden(history: &Poisoned, answer: &str) -> (ModelRequest, ModelRequest, Opti
         counter,
         counted_by: counter.method(),
         reasons: false,
-        answer_tokens_max: None,
         earlier: path[0].compaction(),
         details: None,
         file_tools: FileTools::default(),

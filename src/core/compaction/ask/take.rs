@@ -34,7 +34,7 @@ impl Asking {
 
     /// Asks for the same once more, with room for the model's reasoning. Returns `false` if there was such room before.
     pub(in crate::compaction) fn leave_room_for_reasoning(&mut self) -> bool {
-        let may_help = self.task.answer_tokens_max.is_none() && !self.task.reasons;
+        let may_help = !self.task.reasons;
         self.task.reasons = true;
         may_help
     }

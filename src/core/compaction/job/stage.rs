@@ -36,8 +36,6 @@ pub struct Surroundings<'a> {
     pub counter: Counter,
     /// The method by which the context was counted.
     pub counted_by: Method,
-    /// Maximum tokens of an answer that contains it, if set.
-    pub answer_tokens_max: Option<u64>,
     /// True if the model reasons before it answers, as far as is known.
     pub reasons: bool,
     /// The compaction in effect.
@@ -86,7 +84,6 @@ impl Job {
             counter: around.counter,
             window_tokens: around.window_tokens,
             summary_tokens_max: around.room.new_tokens,
-            answer_tokens_max: around.answer_tokens_max,
             instructions: order.instructions.clone().filter(|_| !order.free_form),
             form: around.writing.form,
             prompt: match &order.instructions {

@@ -258,8 +258,7 @@ impl Planner<'_> {
     /// Returns a fingerprint of the settings that decide a compaction's outcome. Settings that only decide when to
     /// compact, what a request holds besides its messages, or how long to wait for a model, are not included.
     fn made_with(&self) -> String {
-        let Summaries { model, request, answer_tokens_max, writing: _, timeout_ms: _ } =
-            &self.ledger.deployment.summaries;
+        let Summaries { model, request, writing: _, timeout_ms: _ } = &self.ledger.deployment.summaries;
         let Options {
             keep_recent_tokens,
             target,
@@ -277,7 +276,8 @@ impl Planner<'_> {
             min_gain: _,
         } = self.prompt.manager().options();
         let writing = format!("{request:?} {:?}", self.writing());
-        let summaries = (model, writing, answer_tokens_max);
+        // What older servers could set stays a part of it, so that what they hold is not dropped.
+        let summaries = (model, writing, None::<u64>);
         let options = (keep_recent_tokens, target, keep_turns, keep_tool_results, summarise, steps);
         let words = format!("{user_share} {summary_mode:?}");
         let rule = format!("{} {:?}", self.ledger.deployment.cut_rules.name(), self.ledger.deployment.file_tools);

@@ -234,7 +234,6 @@ impl Planner<'_> {
             window_tokens: *window_tokens,
             counter: *counter,
             counted_by: self.ledger.counter().method(),
-            answer_tokens_max: summaries.answer_tokens_max,
             reasons: reasons(self.ledger.path(), model),
             earlier: None,
             details: None,

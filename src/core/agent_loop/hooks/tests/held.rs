@@ -267,9 +267,6 @@ fn only_what_it_rests_on_drops_it() {
             let change = |summaries: &mut Summaries| summaries.request = SummaryRequest::CachedPrefix;
             world.restart(|deployment| change(&mut deployment.summaries));
         }),
-        ("how long a summary may be", false, Vec::new(), &|world| {
-            world.restart(|deployment| deployment.summaries.answer_tokens_max = Some(99));
-        }),
         ("a person who cancels it", false, Vec::new(), &|world| {
             world.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
         }),

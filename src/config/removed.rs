@@ -1,0 +1,88 @@
+//! Settings that are gone. Whoever still sets one is told what to use, as nothing else would show that it does nothing.
+
+use std::collections::BTreeMap;
+
+/// A setting that is gone.
+struct Removed {
+    name: &'static str,
+    /// What holds now, and what to use; a sentence without its full stop.
+    instead: &'static str,
+    /// True if the server does not start with it: to ignore it would admit more than was wanted.
+    is_refused: bool,
+}
+
+const fn gone(name: &'static str, instead: &'static str) -> Removed {
+    Removed { name, instead, is_refused: false }
+}
+
+const fn refused(name: &'static str, instead: &'static str) -> Removed {
+    Removed { name, instead, is_refused: true }
+}
+
+/// All settings that are gone.
+const REMOVED: &[Removed] = &[
+    gone(
+        "FILE_READ_TOOLS",
+        "summaries list the files of `read`; call the tool that reads files so, and its argument `path`",
+    ),
+    gone(
+        "FILE_WRITE_TOOLS",
+        "summaries list the files of `write` and `edit`; call the tools that write files so, and their argument `path`",
+    ),
+    refused("GRANT_SECS_MAX", "a ticket is valid for a day at most; ask for less with `validForSecs`"),
+    refused("GUESTS_PER_ADDRESS_MAX", "one address may have an eighth of all guests"),
+    gone("HOOK_TIMEOUT_SECS", "a hook has 30 s; set its own `timeoutMs` in HOOKS_FILE"),
+    gone("SUMMARY_OUTPUT_TOKENS", "the limit follows from the length that is asked for"),
+    gone("TOOL_TIMEOUT_SECS", "a call has 120 s; a tool can set its own limit, an MCP server `timeout` in MCP_FILE"),
+    gone("UPSTREAM_CONNECT_TIMEOUT_SECS", "connecting may take 10 s"),
+    gone(
+        "UPSTREAM_IDLE_TIMEOUT_SECS",
+        "it is a fifth of UPSTREAM_FIRST_EVENT_TIMEOUT_SECS; raise that for a slow model server",
+    ),
+];
+
+/// Takes the settings that are gone out of these variables. Returns warnings, one sentence each; those that must not be
+/// ignored are added to the faults.
+pub(super) fn settle(variables: &mut BTreeMap<String, String>, faults: &mut Vec<String>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for Removed { name, instead, is_refused } in REMOVED {
+        if variables.remove(*name).is_none_or(|value| value.trim().is_empty()) {
+            continue;
+        }
+        match is_refused {
+            true => faults.push(format!("{name} is no longer a setting, remove it: {instead}")),
+            false => warnings.push(format!("{name} is no longer a setting and is ignored: {instead}")),
+        }
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Error, Settings, declared};
+
+    #[test]
+    fn what_is_gone_is_no_setting_and_is_told_with_what_to_use() {
+        assert!(REMOVED.is_sorted_by_key(|removed| removed.name));
+        let ours: Vec<String> = declared().into_iter().map(|setting| setting.variable).collect();
+        for Removed { name, instead, is_refused } in REMOVED {
+            assert!(!ours.iter().any(|own| own == name), "{name} is a setting");
+            assert!(!instead.is_empty() && !instead.ends_with('.'), "{name}");
+            // Capital words are settings that there are.
+            let words = instead.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+            let named = words.filter(|word| word.contains('_') && *word == word.to_ascii_uppercase());
+            for word in named {
+                assert!(ours.iter().any(|own| own == word), "{name} names {word}");
+            }
+            let told = match Settings::from_iter([(*name, "1")]) {
+                Ok(settings) => settings.warnings,
+                Err(Error(faults)) => faults,
+            };
+            assert_eq!(told.len(), 1, "{told:?}");
+            assert!(told[0].starts_with(&format!("{name} is no longer a setting")), "{told:?}");
+            assert_eq!(told[0].contains("ignored"), !is_refused, "{told:?}");
+            assert_eq!(Settings::from_iter([(*name, " ")]).unwrap().warnings, Vec::<String>::new());
+        }
+    }
+}
