@@ -17,6 +17,7 @@ use crate::store::{
 };
 use futures_util::future::join;
 use std::{sync::Arc, time::Duration};
+use tokio::time::timeout;
 
 async fn connected(address: &str) -> Connection {
     Connector::new(&settings(address), Use::Write, None).unwrap().connect().await.unwrap()
@@ -104,6 +105,7 @@ async fn a_connection_whose_read_was_dropped_is_lent_to_nobody() {
         let sql = "SELECT 1 FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'PgSleep'";
         while watch.rows(sql, &[&first]).await.unwrap().is_empty() {}
     };
+    let running = async { timeout(Duration::from_secs(30), running).await.expect("it is seen at work") };
     tokio::select! {
         slow = slow => panic!("{slow:?}"),
         () = running => {}
