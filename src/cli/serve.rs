@@ -5,11 +5,12 @@ mod reloading;
 use self::reloading::Reloading;
 use super::descriptors;
 use crate::{
-    config::{LimitsMode, ProviderKind, Settings},
+    config::{ProviderKind, Settings},
     core::agent_loop::{Deployment, usage_percent},
     hooks::Hooks,
     metrics::hooks::HookKind,
     service::{self, Service},
+    shares::FORKS_PER_USER_MAX,
     telemetry,
     tools::shell::OWN_BINARY,
 };
@@ -108,13 +109,12 @@ pub(super) fn limits_line(settings: &Settings) -> Option<String> {
             (limits.connections_per_user(), "connections"),
             (limits.sessions_open_per_user(), "sessions in memory"),
             (limits.model_requests_per_user(), "requests to the model"),
-            (limits.forks_per_user_max, "forks"),
+            (FORKS_PER_USER_MAX, "forks"),
             (limits.stored_sessions_per_user_max, "stored sessions"),
             (limits.points_per_minute(true), "points a minute"),
         ];
         let of = shares.map(|(most, what)| if most == 0 { format!("any {what}") } else { format!("{most} {what}") });
-        let mode = if limits.limits == LimitsMode::Warn { " (LIMITS=warn: only logged)" } else { "" };
-        format!("for each user {}{mode}", of.join(", "))
+        format!("for each user {}", of.join(", "))
     })
 }
 

@@ -8,10 +8,7 @@ use super::{
     jwt::JwtAlgorithm,
     rules,
     scopes::Scope,
-    values::{
-        ApiChoice, ContextCutRule, ContextEstimator, LimitsMode, LogFormat, NamedToken, Origin, ProviderChoice,
-        ServiceToken, Switch, UserAndGroup, Variables,
-    },
+    values::{ApiChoice, LogFormat, NamedToken, Origin, ProviderChoice, ServiceToken, Switch, UserAndGroup, Variables},
 };
 use crate::core::{
     agent_loop::OfferHistory,
@@ -19,10 +16,7 @@ use crate::core::{
     prices::Prices,
 };
 use ipnet::IpNet;
-use reseed_protocol::{
-    command::{SummaryKind, SummaryMode},
-    entry::SummaryForm,
-};
+use reseed_protocol::command::{SummaryKind, SummaryMode};
 use secrecy::SecretString;
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
@@ -84,11 +78,6 @@ settings! {
         /// Tokens of recent entries that a compaction keeps verbatim, at most a quarter of the window and what
         /// the target has room for.
         context_keep_recent_tokens: u64 = "20000", rules::whole("tokens", 0..=WINDOW_TOKENS_MAX);
-        /// The token estimate: `own` uses the model's tokenizer or character weights, corrected by reported usage; `pi`
-        /// counts one token per four characters, as pi does, for comparisons.
-        context_estimator: ContextEstimator = "own", rules::choice();
-        /// The cut rule of a compaction: `own`, or `pi` for pi's rule with its own estimate, for comparisons.
-        context_cut_rule: ContextCutRule = "own", rules::choice();
         /// The share of the window that a compaction aims for, at most three quarters of the count at which it is due.
         context_target: f64 = "0.6", rules::share();
         /// The share of the count at which a compaction is due from which it is prepared in the background; 1 for
@@ -123,9 +112,6 @@ settings! {
         /// appends the instruction to the request that the conversation would send, so that the provider's cache is
         /// used; `auto` uses the latter if the session's own model summarises and its provider has been seen to cache.
         summary_request: SummaryRequest = "auto", rules::choice();
-        /// The form that is asked for: `sections` under fixed headings, `free` as plain text. A summary in another form
-        /// is accepted.
-        summary_form: SummaryForm = "sections", rules::choice();
         /// What a compaction does with earlier summaries: `segments` keeps them as they are and adds one for what newly
         /// leaves the context, so that the provider's cache holds, and merges the oldest when all together exceed a
         /// fifth of the target; `rewrite` brings one summary up to date.
@@ -175,11 +161,6 @@ settings! {
         tools: Switch = "on", rules::choice();
         /// The most rounds of tool calls in one turn, so that a model that only calls tools stops.
         tool_rounds_max: u32 = "50", rules::whole("rounds", 1..=10_000);
-        /// The most calls of one turn that run in the server at the same time.
-        tool_parallel_max: u32 = "8", rules::whole("calls", 1..=1_000);
-        /// The most tokens of a tool's result that the model gets; the rest is stored and can be read. Unset for a
-        /// quarter of the window, which is always a limit.
-        tool_result_max_tokens: Option<u64> = "", rules::whole("tokens", 100..=100_000_000).optional();
         /// When the tools that search the session's history are offered: `auto` from its first compaction on, if the
         /// window is at least twenty times as large as they are, which is about 9,000 tokens. A model that writes calls
         /// as text is not offered them again until the server restarts.
@@ -264,10 +245,6 @@ settings! {
     limits: LimitSettings {
         /// The most connections at a time.
         connections_max: u32 = "10000", rules::whole("connections", 1..=10_000_000);
-        /// The most connections at a time from one address, or one IPv6 network of 64 bits; 0 for no limit. This and
-        /// the other limits by address do not apply to loopback and private addresses and to TRUSTED_PROXIES, which
-        /// clients share behind a proxy.
-        connections_per_address_max: u32 = "0", rules::whole("connections", 0..=10_000_000);
         /// The most connections at a time that are not sockets of known users: before `hello`, and plain HTTP. When one
         /// more comes, the oldest of the address with the most must leave.
         guests_max: u32 = "512", rules::whole("connections", 1..=1_000_000);
@@ -286,8 +263,6 @@ settings! {
         /// The most of them for one user; 0 for no limit. Further ones wait. If unset, it is a quarter of
         /// MODEL_REQUESTS_MAX.
         model_requests_per_user_max: Option<u32> = "", rules::whole("requests", 0..=1_000_000).optional();
-        /// The most forks in progress or waiting of one user; 0 for no limit.
-        forks_per_user_max: u32 = "4", rules::whole("forks", 0..=1_000);
         /// The most bytes of tool definitions that the connections of one user offer at a time; 0 for no limit.
         offered_bytes_per_user_max: u64 = "67108864", rules::whole("bytes", 0..=1_125_899_906_842_624);
         /// The most sessions that one user may have stored; 0 for no limit.
@@ -306,9 +281,6 @@ settings! {
         /// The wrong tokens and tickets that one address may send per minute; 0 for no limit. The second half of them
         /// is answered with a delay, further ones are refused; valid credentials never are.
         wrong_credentials_per_minute: u32 = "20", rules::whole("attempts", 0..=1_000_000);
-        /// `enforce` refuses what exceeds the limits of one user or address; `warn` only logs and counts what would be
-        /// refused.
-        limits: LimitsMode = "enforce", rules::choice();
     }
 
     /// Authentication.
@@ -326,8 +298,6 @@ settings! {
         operators_read_content: bool = "false", rules::flag().reloaded();
         /// The web origins that may connect, in addition to the server's own on this machine.
         allowed_origins: Vec<Origin> = "", rules::origins().reloaded();
-        /// The time for which a ticket can be redeemed, unless its request says `redeemWithinSecs`.
-        ticket_secs: u64 = "60", rules::whole("seconds", 1..=3_600).reloaded();
         /// The most unused tickets of one user, if there are several; 0 for no limit. All users together may have
         /// 10,000.
         tickets_per_user_max: u32 = "1000", rules::whole("tickets", 0..=10_000);

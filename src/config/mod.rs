@@ -36,8 +36,7 @@ pub use postgres_url::{Postgres, PostgresUrl};
 pub(crate) use printed::help;
 pub use scopes::{Scope, Scopes};
 pub use values::{
-    ApiChoice, ContextCutRule, ContextEstimator, LimitsMode, LogFormat, NamedToken, Origin, ProviderChoice,
-    ServiceToken, Switch, UserAndGroup, Variables,
+    ApiChoice, LogFormat, NamedToken, Origin, ProviderChoice, ServiceToken, Switch, UserAndGroup, Variables,
 };
 
 pub use fingerprints::Fingerprints;

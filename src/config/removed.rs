@@ -21,6 +21,15 @@ const fn refused(name: &'static str, instead: &'static str) -> Removed {
 
 /// All settings that are gone.
 const REMOVED: &[Removed] = &[
+    refused(
+        "CONNECTIONS_PER_ADDRESS_MAX",
+        "nothing takes its place; limit the connections of an address in the proxy in front",
+    ),
+    gone("CONTEXT_CUT_RULE", "compactions cut by the server's own rule; `reseed replay` compares it with others"),
+    gone(
+        "CONTEXT_ESTIMATOR",
+        "tokens are counted by the model's tokenizer; `reseed replay` compares it with other estimates",
+    ),
     gone(
         "FILE_READ_TOOLS",
         "summaries list the files of `read`; call the tool that reads files so, and its argument `path`",
@@ -29,10 +38,19 @@ const REMOVED: &[Removed] = &[
         "FILE_WRITE_TOOLS",
         "summaries list the files of `write` and `edit`; call the tools that write files so, and their argument `path`",
     ),
+    refused("FORKS_PER_USER_MAX", "a user may have four forks in progress"),
     refused("GRANT_SECS_MAX", "a ticket is valid for a day at most; ask for less with `validForSecs`"),
     refused("GUESTS_PER_ADDRESS_MAX", "one address may have an eighth of all guests"),
     gone("HOOK_TIMEOUT_SECS", "a hook has 30 s; set its own `timeoutMs` in HOOKS_FILE"),
+    gone("LIMITS", "limits always refuse what exceeds them; raise the limit that is reached"),
+    gone("SUMMARY_FORM", "summaries have sections; SUMMARY_INSTRUCTIONS_FILE asks for another form"),
     gone("SUMMARY_OUTPUT_TOKENS", "the limit follows from the length that is asked for"),
+    refused(
+        "TICKET_SECS",
+        "a ticket can be redeemed for 60 s; a service can ask for another time with `redeemWithinSecs`",
+    ),
+    gone("TOOL_PARALLEL_MAX", "eight calls of a turn run at the same time; a tool can call itself `sequential`"),
+    gone("TOOL_RESULT_MAX_TOKENS", "a result may have a quarter of the window"),
     gone("TOOL_TIMEOUT_SECS", "a call has 120 s; a tool can set its own limit, an MCP server `timeout` in MCP_FILE"),
     gone("UPSTREAM_CONNECT_TIMEOUT_SECS", "connecting may take 10 s"),
     gone(

@@ -5,10 +5,7 @@ use super::{
     scopes::{Scope, Scopes},
 };
 use crate::core::{agent_loop::OfferHistory, compaction::SummaryRequest};
-use reseed_protocol::{
-    command::{SummaryKind, SummaryMode},
-    entry::SummaryForm,
-};
+use reseed_protocol::command::{SummaryKind, SummaryMode};
 use secrecy::SecretString;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -46,11 +43,7 @@ choices! {
         Research = "research",
     }
     SummaryMode { Segments = "segments", Rewrite = "rewrite", }
-    SummaryForm { Sections = "sections", Free = "free", }
-    ContextEstimator { Own = "own", Pi = "pi", }
-    ContextCutRule { Own = "own", Pi = "pi", }
     LogFormat { Text = "text", Json = "json", }
-    LimitsMode { Enforce = "enforce", Warn = "warn", }
     Switch { Off = "off", On = "on", }
     OfferHistory { Off = "off", Auto = "auto", On = "on", }
 }
@@ -86,24 +79,6 @@ pub enum ApiChoice {
     Chat,
 }
 
-/// `CONTEXT_ESTIMATOR`: how tokens are estimated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ContextEstimator {
-    /// The model's tokenizer or character weights.
-    Own,
-    /// pi's.
-    Pi,
-}
-
-/// `CONTEXT_CUT_RULE`: the rule for where a compaction cuts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ContextCutRule {
-    /// The valid cut that keeps closest to the configured amount.
-    Own,
-    /// pi's.
-    Pi,
-}
-
 /// `LOG_FORMAT`: the format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
@@ -128,16 +103,6 @@ impl Switch {
     pub fn is_on(self) -> bool {
         self == Self::On
     }
-}
-
-/// `LIMITS`: what happens at the limits of one user.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum LimitsMode {
-    /// What exceeds them is refused.
-    #[default]
-    Enforce,
-    /// It is logged and counted.
-    Warn,
 }
 
 /// Variables that are not settings: a file can name one of them instead of containing a secret. They are never shown.

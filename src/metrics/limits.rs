@@ -7,8 +7,6 @@ use super::declared::{LIMITS_REFUSED_TOTAL, MODEL_REQUESTS_WAITING};
 pub(crate) enum Limit {
     /// Connections at a time: `CONNECTIONS_MAX`.
     Connections,
-    /// Connections at a time from one address: `CONNECTIONS_PER_ADDRESS_MAX`.
-    ConnectionsPerAddress,
     /// Connections that are not sockets of known users: `GUESTS_MAX`.
     Guests,
     /// The same from one address: an eighth of them.
@@ -31,7 +29,7 @@ pub(crate) enum Limit {
     OpenSessions,
     /// Sessions in memory of one user: `SESSIONS_OPEN_PER_USER_MAX`.
     OpenSessionsPerUser,
-    /// Forks of one user: `FORKS_PER_USER_MAX`.
+    /// Forks of one user.
     ForksPerUser,
     /// Bytes of tools that one user offers: `OFFERED_BYTES_PER_USER_MAX`.
     OfferedBytesPerUser,
@@ -53,9 +51,8 @@ pub(crate) enum Limit {
 
 impl Limit {
     /// All of them.
-    pub(super) const ALL: [Self; 22] = [
+    pub(super) const ALL: [Self; 21] = [
         Self::Connections,
-        Self::ConnectionsPerAddress,
         Self::Guests,
         Self::GuestsPerAddress,
         Self::GuestMessage,
@@ -82,7 +79,6 @@ impl Limit {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Connections => "connections",
-            Self::ConnectionsPerAddress => "connections_per_address",
             Self::Guests => "guests",
             Self::GuestsPerAddress => "guests_per_address",
             Self::GuestMessage => "guest_message_bytes",

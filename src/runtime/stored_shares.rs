@@ -55,7 +55,8 @@ impl Shared {
         let Some(usage) = self.store.usage(owner).await.map_err(|error| self.fault(&error))? else { return Ok(()) };
         for &(limit, most) in bounds {
             let (stored, what, remedy) = stored(limit, usage);
-            if most > 0 && stored >= most && self.shares.refuses(limit, owner) {
+            if most > 0 && stored >= most {
+                self.shares.refused(limit, owner);
                 let message = format!("you have stored {stored} {what}, and may have {most}; {remedy}");
                 return Err(limit_reached(limit, most, message));
             }

@@ -15,7 +15,7 @@ pub(super) struct ToolCalls {
     shared: Arc<Shared>,
     session: SessionId,
     mailbox: mpsc::WeakSender<Box<Message>>,
-    /// Bounded by `TOOL_PARALLEL_MAX`: the loop starts no more.
+    /// Bounded by [`TOOL_PARALLEL_MAX`](crate::core::agent_loop::TOOL_PARALLEL_MAX): the loop starts no more.
     running: BTreeMap<CallId, Running>,
 }
 

@@ -362,12 +362,6 @@ impl Auth {
         self.accepted.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the time for which a ticket can be redeemed if nothing else is said.
-    #[must_use]
-    pub(crate) fn ticket_life(&self) -> Duration {
-        self.accepted().ticket_life
-    }
-
     /// Returns true if a page of this origin may connect: the server's own page on this machine, or a configured
     /// origin.
     #[must_use]

@@ -31,6 +31,9 @@ use std::{
 /// anew whether the user may still come in.
 const GRANT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// The time for which a ticket can be redeemed if nothing else is said: a page uses it at once, also on a slow line.
+const TICKET_LIFE: Duration = Duration::from_secs(60);
+
 /// Seconds of the longest time for which a service's ticket can be redeemed. A user's own is for the moment: waiting
 /// ones have a place in a table that all share.
 const REDEEM_SECS_MAX: u64 = 3_600;
@@ -70,7 +73,7 @@ pub(super) async fn ticket(
             ErrorBody::new(ErrorCode::InvalidField, format!("the body is not a request for a ticket: {error}"))
         }),
     };
-    let (draft, life) = match wanted.and_then(|wanted| draft(&app, minter, wanted)) {
+    let (draft, life) = match wanted.and_then(|wanted| draft(minter, wanted)) {
         Ok(drafted) => drafted,
         Err(error) if error.code == ErrorCode::Forbidden => return problem(StatusCode::FORBIDDEN, error),
         Err(error) => return problem(StatusCode::BAD_REQUEST, error),
@@ -110,10 +113,10 @@ pub(super) async fn ticket(
 }
 
 /// Returns what a ticket shall stand for, and how long it can be redeemed.
-fn draft(app: &App, minter: Minter, wanted: Wanted) -> Result<(Draft, Duration), ErrorBody> {
+fn draft(minter: Minter, wanted: Wanted) -> Result<(Draft, Duration), ErrorBody> {
     let valid_max = GRANT_MAX;
     let redeem_max = match &minter {
-        Minter::User(..) => app.auth.ticket_life().as_secs(),
+        Minter::User(..) => TICKET_LIFE.as_secs(),
         Minter::Service(_) => REDEEM_SECS_MAX,
     };
     let (name, most, valid, source) = match (minter, wanted.principal) {
@@ -142,7 +145,7 @@ fn draft(app: &App, minter: Minter, wanted: Wanted) -> Result<(Draft, Duration),
         (Some(secs), _) => Valid::For(within(secs, valid_max.as_secs(), "validForSecs")?),
     };
     let life = match wanted.redeem_within_secs {
-        None => app.auth.ticket_life(),
+        None => TICKET_LIFE,
         Some(secs) => within(secs, redeem_max, "redeemWithinSecs")?,
     };
     Ok((Draft { name, scopes, session: wanted.session_id, valid, source, id: None }, life))

@@ -82,15 +82,14 @@ impl App {
             Answer::Later => tokio::time::sleep(PAUSE).await,
             Answer::Refused(UsedUp { per_minute, wait }) => {
                 tokio::time::sleep(PAUSE).await;
-                if self.registry.shares().refuses(Limit::WrongCredentials, &network(address).to_string()) {
-                    let message = format!(
-                        "your address has sent {per_minute} wrong tokens or tickets within a minute, the limit \
-                         (WRONG_CREDENTIALS_PER_MINUTE); check the credentials"
-                    );
-                    let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
-                    let error = limit_reached(Limit::WrongCredentials, per_minute.into(), message);
-                    return Err(error.with_retry_after_ms(millis));
-                }
+                self.registry.shares().refused(Limit::WrongCredentials, &network(address).to_string());
+                let message = format!(
+                    "your address has sent {per_minute} wrong tokens or tickets within a minute, the limit \
+                     (WRONG_CREDENTIALS_PER_MINUTE); check the credentials"
+                );
+                let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
+                let error = limit_reached(Limit::WrongCredentials, per_minute.into(), message);
+                return Err(error.with_retry_after_ms(millis));
             }
         }
         Ok(())

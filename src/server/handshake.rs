@@ -123,7 +123,7 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
         let tracker = app.connections.clone();
         // Boxed: deeply nested futures would otherwise make every idle connection as large as the busiest.
         tracker.track_future(Box::pin(async move {
-            let Some(place) = app.limits.enter(address) else {
+            let Some(place) = app.limits.enter() else {
                 close(socket, CloseCode::Overloaded, "too many open connections", CLOSE_TIME).await;
                 return;
             };

@@ -1,14 +1,9 @@
 //! Limits on the number of connections.
 
-use super::address::{Addresses, network};
 use crate::{config::LimitSettings, metrics::limits::Limit};
-use dashmap::DashMap;
-use std::{
-    net::IpAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
 /// The limits and their current use.
@@ -16,23 +11,19 @@ use std::{
 pub(crate) struct Limits {
     settings: LimitSettings,
     connections: AtomicUsize,
-    /// The connections of each address.
-    connections_of: DashMap<IpAddr, usize>,
-    addresses: Arc<Addresses>,
 }
 
 /// A connection's permit, released on drop.
 #[derive(Debug)]
 pub(crate) struct Place {
     limits: Arc<Limits>,
-    address: Option<IpAddr>,
 }
 
 impl Limits {
     /// Creates the limits, unused.
     #[must_use]
-    pub(crate) fn new(settings: LimitSettings, addresses: Arc<Addresses>) -> Arc<Self> {
-        Arc::new(Self { settings, connections: AtomicUsize::new(0), connections_of: DashMap::new(), addresses })
+    pub(crate) fn new(settings: LimitSettings) -> Arc<Self> {
+        Arc::new(Self { settings, connections: AtomicUsize::new(0) })
     }
 
     pub(super) fn settings(&self) -> &LimitSettings {
@@ -45,9 +36,9 @@ impl Limits {
         usize::try_from(self.settings.message_bytes_max).unwrap_or(usize::MAX)
     }
 
-    /// Takes a permit for a connection from this address; `None` if the limit is reached.
+    /// Takes a permit for a connection; `None` if the limit is reached.
     #[must_use]
-    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+    pub(crate) fn enter(self: &Arc<Self>) -> Option<Place> {
         let taken = self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
             (count < self.settings.connections_max as usize).then_some(count + 1)
         });
@@ -55,30 +46,13 @@ impl Limits {
             Limit::Connections.refused();
             return None;
         }
-        let mut place = Place { limits: self.clone(), address: None };
-        if self.settings.connections_per_address_max > 0 && !self.addresses.is_shared(address) {
-            let address = network(address);
-            let mut count = self.connections_of.entry(address).or_insert(0);
-            if *count >= self.settings.connections_per_address_max as usize {
-                Limit::ConnectionsPerAddress.refused();
-                return None;
-            }
-            *count += 1;
-            place.address = Some(address);
-        }
-        Some(place)
+        Some(Place { limits: self.clone() })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         self.limits.connections.fetch_sub(1, Ordering::Relaxed);
-        if let Some(address) = self.address {
-            self.limits.connections_of.remove_if_mut(&address, |_, count| {
-                *count -= 1;
-                *count == 0
-            });
-        }
     }
 }
 
@@ -86,25 +60,12 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    fn limits(connections_max: u32, per_address: u32) -> Arc<Limits> {
-        let settings =
-            LimitSettings { connections_max, connections_per_address_max: per_address, ..LimitSettings::default() };
-        Limits::new(settings, Arc::default())
-    }
-
     #[test]
-    fn places_are_bounded_in_all_and_by_address_and_come_back() {
-        let (a, b): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
-        let limits = limits(3, 2);
-        let first = limits.enter(a);
-        let second = limits.enter(a);
-        assert!(first.is_some() && second.is_some() && limits.enter(a).is_none());
-        let third = limits.enter(b);
-        assert!(third.is_some() && limits.enter(b).is_none(), "three in all");
+    fn places_are_bounded_and_come_back() {
+        let limits = Limits::new(LimitSettings { connections_max: 2, ..LimitSettings::default() });
+        let (first, second) = (limits.enter(), limits.enter());
+        assert!(first.is_some() && second.is_some() && limits.enter().is_none());
         drop(first);
-        assert!(limits.enter(a).is_some());
-        drop((second, third));
-        let here: Vec<_> = (0..3).map(|_| limits.enter([127, 0, 0, 1].into())).collect();
-        assert!(here.iter().all(Option::is_some), "clients share such an address");
+        assert!(limits.enter().is_some());
     }
 }

@@ -210,7 +210,7 @@ pub async fn start_with_extensions(
         registry: registry.clone(),
         mcp: server_tools.mcp(),
         auth: Auth::new(settings, jwt, Some(store.clone())),
-        limits: Limits::new(limits.clone(), addresses.clone()),
+        limits: Limits::new(limits.clone()),
         addresses,
         patience: Patience {
             hello: Duration::from_secs(listen.hello_timeout_secs),

@@ -3,10 +3,11 @@
 use super::model::{List, is_same};
 use crate::{
     clock::{Clock, SystemClock},
-    config::{ContextCutRule, ContextEstimator, ProviderKind, Settings},
+    config::{ProviderKind, Settings},
     core::{
         agent_loop::{
-            Deployment, HOOK_TIMEOUT_MS, HistoryTools, INSTRUCTIONS_WINDOW_PART, Summaries, TOOL_TIMEOUT_MS, Tools,
+            Deployment, HOOK_TIMEOUT_MS, HistoryTools, INSTRUCTIONS_WINDOW_PART, Summaries, TOOL_PARALLEL_MAX,
+            TOOL_TIMEOUT_MS, Tools,
         },
         approval::Policy,
         compaction::{
@@ -19,7 +20,6 @@ use crate::{
         model::Takes,
     },
     hooks::webhook::{self, Webhook},
-    pi,
     provider::{
         Provider,
         offline::{Offline, OfflineOptions},
@@ -28,7 +28,7 @@ use crate::{
     tools::mcp::McpFile,
 };
 use anyhow::Context as _;
-use reseed_protocol::{approval::ApprovalPolicy, command::SummaryKind};
+use reseed_protocol::approval::ApprovalPolicy;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -225,22 +225,15 @@ pub(crate) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
             model: summaries.summary_model.clone(),
             request: summaries.summary_request,
             timeout_ms: summaries.compaction_timeout_secs * 1000,
-            writing: Writing { form: summaries.summary_form, prompt: None, kind: SummaryKind::Auto },
+            writing: Writing::default(),
         },
-        counter_of: match context.context_estimator {
-            ContextEstimator::Own => Counter::for_model,
-            ContextEstimator::Pi => pi::estimate::counter,
-        },
-        cut_rules: match context.context_cut_rule {
-            ContextCutRule::Own => &ByStrategy,
-            ContextCutRule::Pi => &pi::cut::Pi,
-        },
+        counter_of: Counter::for_model,
+        cut_rules: &ByStrategy,
         windows,
         prices: settings.model.model_prices.clone(),
         tool_timeout_ms: TOOL_TIMEOUT_MS,
         tool_rounds_max: u64::from(tools.tool_rounds_max),
-        tool_parallel_max: tools.tool_parallel_max as usize,
-        tool_result_tokens_max: tools.tool_result_max_tokens,
+        tool_parallel_max: TOOL_PARALLEL_MAX,
         turn_timeout_ms: (turns.turn_timeout_secs > 0).then(|| turns.turn_timeout_secs * 1000),
         models_take: BTreeMap::new(),
         tools_are_off: !tools.tools.is_on(),

@@ -13,10 +13,7 @@ use self::{
     rates::Rates,
     turns::{Bounds, Turns},
 };
-use crate::{
-    config::{LimitSettings, LimitsMode},
-    metrics::limits::Limit,
-};
+use crate::{config::LimitSettings, metrics::limits::Limit};
 use dashmap::DashMap;
 use reseed_protocol::{ErrorBody, ErrorCode};
 use std::sync::{
@@ -64,11 +61,13 @@ impl Share {
     }
 }
 
+/// The most forks in progress or waiting of one user: each copies a whole conversation, and a person waits for one.
+pub(crate) const FORKS_PER_USER_MAX: u32 = 4;
+
 /// The shares that the users of a server hold.
 #[derive(Debug)]
 pub(crate) struct Shares {
     most: [u64; SHARES],
-    mode: LimitsMode,
     /// The users who hold something.
     users: DashMap<Arc<str>, Arc<Held>>,
     lines: Lines,
@@ -121,7 +120,6 @@ impl Default for Shares {
     fn default() -> Self {
         Self {
             most: [0; SHARES],
-            mode: LimitsMode::Enforce,
             users: DashMap::new(),
             lines: Lines::default(),
             turns: Turns::new(Bounds { most: 0, most_per_user: 0 }),
@@ -140,10 +138,9 @@ impl Shares {
             most: [
                 share(settings.connections_per_user().into()),
                 share(settings.sessions_open_per_user().into()),
-                share(settings.forks_per_user_max.into()),
+                share(FORKS_PER_USER_MAX.into()),
                 share(settings.offered_bytes_per_user_max),
             ],
-            mode: settings.limits,
             users: DashMap::new(),
             lines: Lines::default(),
             turns: Turns::new(Bounds {
@@ -209,7 +206,8 @@ impl Shares {
         let now = before.wrapping_sub(given).wrapping_add(count);
         // Dropped when refused, which gives back what was added.
         let counted = Counted { shares: self.clone(), held, share, count: count.into() };
-        if now > most && count > given && self.refuses(share.limit(), user) {
+        if now > most && count > given {
+            self.refused(share.limit(), user);
             if let Some(old) = old {
                 counted.held.counts[share as usize].fetch_add(given, Ordering::Relaxed);
                 old.count.store(given, Ordering::Relaxed);
@@ -222,19 +220,13 @@ impl Shares {
         Ok(Permit { counted: Some(counted) })
     }
 
-    /// Counts and logs that a bound is reached. Returns true if what exceeds it is refused.
-    pub(crate) fn refuses(&self, limit: Limit, user: &str) -> bool {
+    /// Counts and logs that a bound is reached, and what exceeds it refused.
+    pub(crate) fn refused(&self, limit: Limit, user: &str) {
         limit.refused();
-        let refused = self.mode == LimitsMode::Enforce;
         if let Some(left_out) = self.lines.admit() {
             let limit = limit.as_str();
-            if refused {
-                tracing::warn!(user, limit, left_out, "a limit is reached: refuse");
-            } else {
-                tracing::warn!(user, limit, left_out, "a limit is reached: LIMITS=warn, so it is not enforced");
-            }
+            tracing::warn!(user, limit, left_out, "a limit is reached: refuse");
         }
-        refused
     }
 
     fn held(&self, user: &str) -> Arc<Held> {
@@ -294,11 +286,10 @@ mod tests {
         }
     }
 
-    fn shares(mode: LimitsMode, has_several_users: bool) -> Arc<Shares> {
+    fn shares(has_several_users: bool) -> Arc<Shares> {
         let settings = LimitSettings {
             connections_per_user_max: Some(3),
-            forks_per_user_max: 0,
-            limits: mode,
+            offered_bytes_per_user_max: 0,
             ..LimitSettings::default()
         };
         Shares::new(&settings, has_several_users)
@@ -306,7 +297,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_connection_of_a_user_reads_at_a_time() {
-        let shares = shares(LimitsMode::Enforce, true);
+        let shares = shares(true);
         let first = shares.reading("ann").await;
         let mut second = std::pin::pin!(shares.reading("ann"));
         assert!(futures_util::poll!(&mut second).is_pending());
@@ -314,14 +305,14 @@ mod tests {
         drop(first);
         drop(second.await);
         assert!(shares.users.is_empty(), "who reads nothing is forgotten");
-        let alone = super::tests::shares(LimitsMode::Enforce, false);
+        let alone = super::tests::shares(false);
         let _first = alone.reading("").await;
         let _second = alone.reading("").await;
     }
 
     #[test]
     fn each_user_has_a_share_that_comes_back() {
-        let shares = shares(LimitsMode::Enforce, true);
+        let shares = shares(true);
         let taken: Vec<Permit> = (0..9).filter_map(|_| shares.take(Share::Connections, "ann", 1).ok()).collect();
         assert_eq!(taken.len(), 3);
         let error = shares.take(Share::Connections, "ann", 1).unwrap_err();
@@ -330,7 +321,7 @@ mod tests {
             (ErrorCode::LimitReached, Some(serde_json::json!({ "limit": "connections_per_user", "max": 3 })))
         );
         let others = shares.take(Share::Connections, "bob", 3);
-        assert!(others.is_ok() && shares.take(Share::Forks, "ann", 1_000).is_ok(), "0 is no limit");
+        assert!(others.is_ok() && shares.take(Share::OfferedBytes, "ann", 1_000).is_ok(), "0 is no limit");
         drop(taken);
         assert!(shares.take(Share::Connections, "ann", 3).is_ok());
         drop(others);
@@ -339,7 +330,7 @@ mod tests {
 
     #[test]
     fn what_is_exchanged_counts_once() {
-        let shares = shares(LimitsMode::Enforce, true);
+        let shares = shares(true);
         let held = || shares.users.get("ann").map_or(0, |held| held.counts[0].load(Ordering::Relaxed));
         let mut permit = shares.take(Share::Connections, "ann", 2).unwrap();
         // How much is taken instead of what there is, and whether it is refused.
@@ -362,9 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_user_has_everything_and_warnings_refuse_nothing() {
-        for shares in [shares(LimitsMode::Enforce, false), shares(LimitsMode::Warn, true)] {
-            assert!(shares.take(Share::Connections, "ann", 1_000).is_ok());
-        }
+    fn a_single_user_has_everything() {
+        assert!(shares(false).take(Share::Connections, "ann", 1_000).is_ok());
     }
 }

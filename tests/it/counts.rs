@@ -2,11 +2,26 @@
 
 use crate::support::{client::Client, json::present, server::Server, talk::words};
 use reseed::{
+    config::LimitSettings,
+    core::{
+        agent_loop::{Deployment, Origin, check_offers},
+        context::windows::Windows,
+    },
+    hooks::Hooks,
+    internals::{
+        Attach, ConnectionShare, Identity, Outbox, Outgoing, REPLIES_MAX, Registry, RegistryOptions, SystemClock,
+    },
+    pi,
     provider::scripted::{Reply, Scripted},
-    store::sqlite::SqliteStore,
+    store::{memory::MemoryStore, sqlite::SqliteStore},
+    tools::Toolset,
 };
+use reseed_protocol::command::{Command, SessionRole};
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+/// The time until a session without connections ends its turn; no test reaches it.
+const DETACHED_TURN: Duration = Duration::from_secs(600);
 
 /// Returns a model that counts `percent` of what the server estimates.
 fn counting(percent: u64) -> Scripted {
@@ -79,26 +94,71 @@ async fn a_count_that_no_report_holds_for_is_the_same_after_a_restart() {
 
 #[tokio::test]
 async fn by_pis_rules_a_reported_count_includes_the_system_prompt_and_the_tools_where_they_are() {
-    let model = Scripted::answering(|_| Reply::text("It is calm.").usage(3_000, 10));
-    let instructions = words(1, 1_500);
-    let settings = [("CONTEXT_ESTIMATOR", "pi"), ("CONTEXT_WINDOW", "100000"), ("INSTRUCTIONS", instructions.as_str())];
-    let server = Server::start(model, &settings).await;
-    let (mut client, _) = Client::v2_session(&server.ws()).await;
-    let parameters = json!({ "type": "object", "properties": {} });
-    let tool = json!({ "name": "look", "description": words(2, 400), "parameters": parameters });
-    client.ask("register_tools", json!({ "tools": [tool] })).await;
-    let parts = async |client: &mut Client| {
-        let context = client.ask("get_context", json!({})).await;
-        context["payload"]["envelope"]["meta"].clone()
+    let deployment = Deployment {
+        model: "test".into(),
+        strategy: "manual".into(),
+        instructions: words(1, 1_500),
+        counter_of: pi::estimate::counter,
+        cut_rules: &pi::cut::Pi,
+        windows: Windows::new(Some(100_000), Vec::new()),
+        tool_rounds_max: 1,
+        queue_items_max: 1,
+        ..Deployment::default()
     };
-    let before = parts(&mut client).await;
+    let registry = Registry::new(RegistryOptions {
+        store: Arc::new(MemoryStore::new()),
+        provider: Arc::new(Scripted::answering(|_| Reply::text("It is calm.").usage(3_000, 10))),
+        clock: Arc::new(SystemClock),
+        hooks: Hooks::default(),
+        tools: Toolset::default(),
+        deployment,
+        limits: LimitSettings { sessions_open_max: 8, ..LimitSettings::default() },
+        has_several_users: false,
+        detached_turn: DETACHED_TURN,
+        host_away: DETACHED_TURN,
+        cluster: None,
+    });
+    let handle = registry.create("").await.unwrap();
+    let (outgoing, mut incoming) = Outbox::new(REPLIES_MAX);
+    let identity = Identity { connection_id: "connection".parse().unwrap(), client_id: None, software: None };
+    let parameters = json!({ "type": "object", "properties": {} });
+    let tools = json!([{ "name": "look", "description": words(2, 400), "parameters": parameters }]);
+    let attach = Attach {
+        origin: Origin(1),
+        role: SessionRole::Writer,
+        tools: Some(check_offers(serde_json::from_value(tools).unwrap()).unwrap()),
+        hooks: None,
+        outgoing: outgoing.clone(),
+        shared: ConnectionShare::new(identity),
+        resume: None,
+    };
+    let _attached = handle.attach(attach).await.unwrap().unwrap();
+    let mut asked = 0;
+    let mut ask = async |name: &str, payload: Value| {
+        asked += 1;
+        let command: Command = serde_json::from_value(json!({ "type": name, "payload": payload })).unwrap();
+        let id = format!("command-number-{asked:06}").parse().unwrap();
+        handle.command(Origin(1), id, command, outgoing.clone()).await.unwrap();
+        loop {
+            if let Outgoing::Reply(replied) = incoming.recv().await.expect("a reply") {
+                break serde_json::to_value(&replied.reply).unwrap()["payload"].clone();
+            }
+        }
+    };
+    let before = ask("get_context", json!({})).await["envelope"]["meta"].clone();
     assert_eq!(before["tokens"], 0, "by pi's rules they are free: {before}");
-    client.turn("How is the sea?").await;
-    let after = parts(&mut client).await;
+    ask("user_input", json!({ "input": "How is the sea?" })).await;
+    let after = loop {
+        let meta = ask("get_context", json!({})).await["envelope"]["meta"].clone();
+        if meta["tokens"] == 3_010 {
+            break meta;
+        }
+        tokio::task::yield_now().await;
+    };
     let sum = |kind: &str| after["parts"][kind].as_array().unwrap().iter().filter_map(Value::as_u64).sum::<u64>();
-    assert_eq!(after["tokens"], 3_010);
     assert!(sum("system") > 2_000 && sum("tools") > 500, "{after}");
     assert!(sum("cached") < 50, "a question and an answer of three words each: {after}");
-    let info = client.ask("get_context_info", json!({})).await["payload"]["breakdown"].clone();
+    let info = ask("get_context_info", json!({})).await["breakdown"].clone();
     assert!(info["system"].as_u64().unwrap() > 2_000 && info["user"].as_u64().unwrap() < 50, "{info}");
+    registry.stop(Duration::ZERO).await;
 }

@@ -32,6 +32,10 @@ const MODELS_MAX: usize = 1_000;
 /// own.
 pub const TOOL_TIMEOUT_MS: u64 = 120_000;
 
+/// The most calls of one turn that run in the server at the same time. Models seldom make more, and each may be a
+/// process or a request of its own.
+pub const TOOL_PARALLEL_MAX: usize = 8;
+
 /// Default time limit of a hook, in milliseconds: a user waits for it, and it may ask a model. A hook can set its own.
 pub const HOOK_TIMEOUT_MS: u64 = 30_000;
 
@@ -74,8 +78,6 @@ pub struct Deployment {
     pub tool_rounds_max: u64,
     /// Maximum number of calls of one turn that run in the server at the same time.
     pub tool_parallel_max: usize,
-    /// Maximum tokens of a tool's result; absent for a quarter of the window, which is always a limit.
-    pub tool_result_tokens_max: Option<u64>,
     /// Maximum time of a turn in milliseconds, without the time for which it waits for approvals; absent for no limit.
     pub turn_timeout_ms: Option<u64>,
     /// True if no request offers any tool.
@@ -123,8 +125,7 @@ impl Default for Deployment {
             prices: Prices::default(),
             tool_timeout_ms: TOOL_TIMEOUT_MS,
             tool_rounds_max: 0,
-            tool_parallel_max: 8,
-            tool_result_tokens_max: None,
+            tool_parallel_max: TOOL_PARALLEL_MAX,
             turn_timeout_ms: None,
             tools_are_off: false,
             models_take: BTreeMap::new(),

@@ -54,7 +54,9 @@ pub use crate::compaction::machine::{
     keep::{PINS_MAX, pins_without, undo_target},
     preview::PREVIEW_MILLIS,
 };
-pub use deployment::{Deployment, HOOK_TIMEOUT_MS, HistoryTools, OfferHistory, Summaries, TOOL_TIMEOUT_MS};
+pub use deployment::{
+    Deployment, HOOK_TIMEOUT_MS, HistoryTools, OfferHistory, Summaries, TOOL_PARALLEL_MAX, TOOL_TIMEOUT_MS,
+};
 pub use io::{Append, CallHook, CallModel, CallTool, Effect, Input, Mark, Origin, RequestId};
 pub use prompt::info::{usage_percent, usage_ratio};
 pub use seed::Seed;

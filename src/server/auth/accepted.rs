@@ -3,7 +3,7 @@
 use super::{Draft, Jwt, Name, Refusal, Service, Source, grant::Digest, jwt::Signed};
 use crate::config::{NamedToken, Origin, ServiceToken, Settings};
 use secrecy::ExposeSecret;
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
 /// The settings in effect; a reload replaces them as a whole.
@@ -13,7 +13,6 @@ pub(super) struct Accepted {
     pub(super) operators: Vec<NamedToken>,
     pub(super) services: Vec<ServiceToken>,
     pub(super) origins: Vec<Origin>,
-    pub(super) ticket_life: Duration,
     pub(super) operators_read_content: bool,
     pub(super) jwt: Option<Arc<Jwt>>,
 }
@@ -28,7 +27,6 @@ impl Accepted {
             operators: settings.operator_tokens.clone(),
             services: settings.service_tokens.clone(),
             origins: settings.allowed_origins.clone(),
-            ticket_life: Duration::from_secs(settings.ticket_secs),
             operators_read_content: settings.operators_read_content,
         }
     }

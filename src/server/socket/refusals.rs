@@ -28,10 +28,7 @@ impl Connection {
         }
         let name = peek_type(text).unwrap_or_default();
         let taken = rates.command(&self.sender, costs::points(&name));
-        taken.or_else(|used_up| {
-            let refuses = self.app.registry.shares().refuses(Limit::Commands, &self.sender);
-            if refuses { Err(used_up) } else { Ok(()) }
-        })
+        taken.inspect_err(|_| self.app.registry.shares().refused(Limit::Commands, &self.sender))
     }
 
     /// Refuses a command that the sender's allowance does not cover.

@@ -104,17 +104,6 @@ async fn sockets_that_never_speak_take_their_places_and_no_more() {
 }
 
 #[tokio::test]
-async fn one_address_takes_only_its_share() {
-    let server = server(&[("CONNECTIONS_PER_ADDRESS_MAX", "2"), ("TRUSTED_PROXIES", "127.0.0.1")]).await;
-    let url = server.ws();
-    let connect = async |address: &str| Client::connect_with(&url, &[("X-Forwarded-For", address)]).await;
-    let (_first, _second) = (connect("203.0.113.5").await, connect("203.0.113.5").await);
-    assert_eq!(connect("203.0.113.5").await.closed().await, 1013);
-    let mut other = connect("203.0.113.6").await;
-    assert_eq!(other.ask("hello", json!({ "protocolVersion": 2 })).await["type"], "welcome");
-}
-
-#[tokio::test]
 async fn connections_that_send_no_request_are_let_go() {
     // Clients that do send something must manage to within the same time.
     let server = server(&[("HELLO_TIMEOUT_SECS", "5")]).await;

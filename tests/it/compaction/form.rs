@@ -126,10 +126,7 @@ async fn half_as_many_words_are_asked_for_after_an_answer_that_was_cut_off() {
 }
 
 #[tokio::test]
-async fn a_deployment_and_a_client_choose_the_form() {
-    let free =
-        check(&[Said::Text(PROSE)], &[("SUMMARY_FORM", "free")], json!({}), ("model_summary", "free", &[])).await;
-    assert!(free["summary"].as_str().unwrap().contains("/srv/berth/17.txt"), "the user's words are there: {free}");
+async fn a_client_chooses_the_form() {
     let replaced = json!({ "instructions": "Write a poem about the ship.", "replaceInstructions": true });
     let poem =
         check(&[Said::Text("O Aurora, ship of ships")], &[], replaced.clone(), ("model_summary", "free", &[])).await;

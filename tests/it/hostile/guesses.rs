@@ -12,13 +12,13 @@ const WRONG: &str = "token-of-nobody-77aa19c3d0";
 const GUESSER: &str = "203.0.113.5";
 const OTHER: &str = "198.51.100.7";
 
-async fn guarded(more: &[(&str, &str)]) -> Server {
+async fn guarded() -> Server {
     let settings = [
         ("TRUSTED_PROXIES", "127.0.0.1"),
         ("WRONG_CREDENTIALS_PER_MINUTE", "3"),
         ("OPERATOR_TOKENS", "opal:token-of-opal-19f6d2c8b4"),
     ];
-    server(Scripted::new(), &[&settings, more].concat()).await
+    server(Scripted::new(), &settings).await
 }
 
 /// Sends `hello` for this address. Returns the reply.
@@ -37,7 +37,7 @@ fn is_refused(error: &Value) {
 
 #[tokio::test]
 async fn who_guesses_is_refused_and_good_credentials_of_the_same_address_are_not() {
-    let server = guarded(&[]).await;
+    let server = guarded().await;
     for attempt in 0..6 {
         let (mut client, reply) = hello(&server, GUESSER, WRONG).await;
         match attempt {
@@ -57,7 +57,7 @@ async fn who_guesses_is_refused_and_good_credentials_of_the_same_address_are_not
 
 #[tokio::test]
 async fn who_guesses_over_http_is_refused_too() {
-    let server = guarded(&[]).await;
+    let server = guarded().await;
     let (address, wrong) = (server.address(), format!("Bearer {WRONG}"));
     let ask = async |method: &str, path: &str, from: &str, token: Option<&str>| {
         let mut headers = vec![("X-Forwarded-For", from)];
@@ -84,7 +84,7 @@ async fn who_guesses_over_http_is_refused_too() {
 
 #[tokio::test]
 async fn clients_behind_a_shared_address_do_not_pay_for_one_of_them() {
-    let server = guarded(&[("CONNECTIONS_PER_ADDRESS_MAX", "1")]).await;
+    let server = guarded().await;
     for shared in ["127.0.0.1", "10.1.2.3"] {
         for _ in 0..8 {
             let (_, reply) = hello(&server, shared, WRONG).await;
@@ -98,7 +98,7 @@ async fn clients_behind_a_shared_address_do_not_pay_for_one_of_them() {
 
 #[tokio::test]
 async fn a_refused_guess_is_answered_as_slowly_as_others() {
-    let server = guarded(&[]).await;
+    let server = guarded().await;
     for _ in 0..3 {
         hello(&server, GUESSER, WRONG).await;
     }
@@ -109,7 +109,7 @@ async fn a_refused_guess_is_answered_as_slowly_as_others() {
 
 #[tokio::test]
 async fn who_is_known_guesses_no_others_credentials() {
-    let server = guarded(&[]).await;
+    let server = guarded().await;
     let (mut client, reply) = hello(&server, GUESSER, ADA).await;
     assert_eq!(reply["type"], "welcome", "{reply}");
     for _ in 0..3 {

@@ -364,7 +364,7 @@ async fn together(seed: u64, server: &Server) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_lines_that_break_a_client_has_what_the_server_says() {
     let model = Offline::new(OfflineOptions { window_tokens: 8_000, pace: Some(Duration::from_millis(1)) });
-    let settings = [("CONTEXT_WINDOW", "8000"), ("CONNECTIONS_MAX", "1000"), ("CONNECTIONS_PER_ADDRESS_MAX", "1000")];
+    let settings = [("CONTEXT_WINDOW", "8000"), ("CONNECTIONS_MAX", "1000")];
     let server = Arc::new(Server::start(model, &settings).await);
     let seeds: Vec<u64> = match number("SEED") {
         Some(seed) => vec![seed],

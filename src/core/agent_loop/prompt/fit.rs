@@ -50,12 +50,10 @@ impl Prompt {
         Ok(())
     }
 
-    /// Cuts a tool's output to the deployment's limit, and to a quarter of the window: no compaction could make room
-    /// for output that fills it alone. The beginning and the end are kept, with a note between them; what was left out
-    /// comes with it.
+    /// Cuts a tool's output to a quarter of the window: no compaction could make room for output that fills it alone.
+    /// The beginning and the end are kept, with a note between them; what was left out comes with it.
     pub(crate) fn fitting_output(&self, ledger: &Ledger, output: String) -> (String, Option<Box<Cut>>) {
-        let quarter = (ledger.window_tokens() / 4).max(1);
-        let tokens_max = ledger.deployment.tool_result_tokens_max.map_or(quarter, |most| most.clamp(1, quarter));
+        let tokens_max = (ledger.window_tokens() / 4).max(1);
         let tokens = self.calibration.tokens(&Mix::of_text(&ledger.counter().scripts(&output)));
         if tokens <= tokens_max {
             return (output, None);
