@@ -18,8 +18,8 @@ pub(super) fn fit(limits: &mut LimitSettings) -> Option<String> {
     let LimitSettings { connections_max, guests_max, model_requests_max, .. } = fitted;
     *limits = fitted;
     Some(format!(
-        "the process may have {files} open files, so CONNECTIONS_MAX is {connections_max}, GUESTS_MAX {guests_max} and \
-         MODEL_REQUESTS_MAX {model_requests_max}; raise its limit (ulimit -n, LimitNOFILE=, --ulimit nofile=)"
+        "the process may have {files} open files, so CONNECTIONS_MAX is {connections_max}, MODEL_REQUESTS_MAX \
+         {model_requests_max}, and {guests_max} connections may be without `hello`; raise its limit (ulimit -n, LimitNOFILE=, --ulimit nofile=)"
     ))
 }
 

@@ -36,6 +36,8 @@ pub(super) fn sentences(lines: &[&str]) -> String {
 /// Declares settings by section. A field has the name of its environment variable, in lower case, so that one search
 /// finds the declaration and every use. `field: Type = "default", rule;`, where an empty default means none.
 ///
+/// A section may end with `fixed { field: Type = value; }`: constants that no variable sets, and that tests lower.
+///
 /// Generates a struct per section, [`super::Settings`] containing them, and the list of [`Declared`].
 ///
 /// A rule may need the available strategies, which are bound to the name given first.
@@ -44,12 +46,16 @@ macro_rules! settings {
         $(#[doc = $about:literal])+
         $section:ident: $Section:ident {
             $( $(#[doc = $doc:literal])+ $field:ident: $Type:ty = $default:literal, $rule:expr; )+
+            $( fixed { $( $(#[doc = $why:literal])+ $fixed:ident: $Fixed:ty = $value:expr; )+ } )?
         }
     )+) => {
         $(
             $(#[doc = $about])+
             #[derive(Debug, Clone)]
-            pub struct $Section { $( $(#[doc = $doc])+ pub $field: $Type, )+ }
+            pub struct $Section {
+                $( $(#[doc = $doc])+ pub $field: $Type, )+
+                $( $( $(#[doc = $why])+ pub $fixed: $Fixed, )+ )?
+            }
 
             impl Default for $Section {
                 fn default() -> Self {
@@ -66,7 +72,7 @@ macro_rules! settings {
                     let _ = $strategies;
                     // Read all of them before returning, so that every error is reported at once.
                     $( let $field = $rule.read(stringify!($field), given.$field.as_deref(), $default, faults); )+
-                    Some(Self { $( $field: $field?, )+ })
+                    Some(Self { $( $field: $field?, )+ $( $( $fixed: $value, )+ )? })
                 }
             }
         )+
@@ -94,6 +100,23 @@ macro_rules! settings {
             pub(super) fn read(given: &Given, strategies: Strategies, faults: &mut Vec<String>) -> Option<Self> {
                 $( let $section = $Section::read(given, &strategies, faults); )+
                 Some(Self { $( $section: $section?, )+ warnings: Vec::new(), strategies, variables: Variables::default(), fingerprints: Fingerprints::default() })
+            }
+        }
+
+        impl Settings {
+            /// The names of the constants that tests lower.
+            #[doc(hidden)]
+            pub const FIXED: &'static [&'static str] = &[$( $( $( stringify!($fixed), )+ )? )+];
+
+            /// Gives such a constant another value. Returns false if there is none of this name, or it cannot have the
+            /// value.
+            pub(super) fn fix(&mut self, name: &str, value: &str) -> bool {
+                match name {
+                    $( $( $( stringify!($fixed) => {
+                        value.parse::<$Fixed>().map(|value| self.$section.$fixed = value).is_ok()
+                    } )+ )? )+
+                    _ => false,
+                }
             }
         }
 

@@ -245,31 +245,13 @@ settings! {
     limits: LimitSettings {
         /// The most connections at a time.
         connections_max: u32 = "10000", rules::whole("connections", 1..=10_000_000);
-        /// The most connections at a time that are not sockets of known users: before `hello`, and plain HTTP. When one
-        /// more comes, the oldest of the address with the most must leave.
-        guests_max: u32 = "512", rules::whole("connections", 1..=1_000_000);
-        /// The most bytes of messages that are only partly received, beyond 16 KiB for each connection. One user may
-        /// have a quarter.
-        partial_bytes_max: u64 = "134217728", rules::whole("bytes", 65_536..=68_719_476_736);
-        /// The most connections at a time of one user; 0 for no limit. If unset, it is a quarter of CONNECTIONS_MAX.
-        /// This and the other limits of one user apply only if AUTH_TOKENS names several.
-        connections_per_user_max: Option<u32> = "", rules::whole("connections", 0..=10_000_000).optional();
+        /// What one user may take of CONNECTIONS_MAX, SESSIONS_OPEN_MAX and MODEL_REQUESTS_MAX, so that nobody takes all;
+        /// 1 for everything. This and the other limits of one user apply only if there may be several.
+        user_share: f64 = "0.25", rules::share();
         /// The most sessions in memory at a time; the others are on disk.
         sessions_open_max: u32 = "10000", rules::whole("sessions", 1..=10_000_000);
-        /// The most of them that belong to one user; 0 for no limit. If unset, it is a quarter of SESSIONS_OPEN_MAX.
-        sessions_open_per_user_max: Option<u32> = "", rules::whole("sessions", 0..=10_000_000).optional();
         /// The most requests to the model at a time for turns; 0 for no limit. Further ones wait, and users take turns.
         model_requests_max: u32 = "1000", rules::whole("requests", 0..=1_000_000);
-        /// The most of them for one user; 0 for no limit. Further ones wait. If unset, it is a quarter of
-        /// MODEL_REQUESTS_MAX.
-        model_requests_per_user_max: Option<u32> = "", rules::whole("requests", 0..=1_000_000).optional();
-        /// The most bytes of tool definitions that the connections of one user offer at a time; 0 for no limit.
-        offered_bytes_per_user_max: u64 = "67108864", rules::whole("bytes", 0..=1_125_899_906_842_624);
-        /// The most sessions that one user may have stored; 0 for no limit.
-        stored_sessions_per_user_max: u32 = "100000", rules::whole("sessions", 0..=1_000_000_000);
-        /// The most of them in which nothing was said; 0 for no limit. Those that are not open are deleted an hour
-        /// after they were created.
-        empty_sessions_per_user_max: u32 = "1000", rules::whole("sessions", 0..=1_000_000_000);
         /// The most bytes of conversations that one user may have stored; 0 for no limit. At it, nothing new is begun.
         stored_bytes_per_user_max: u64 = "10737418240", rules::whole("bytes", 0..=1_125_899_906_842_624);
         /// The largest message that a client may send.
@@ -278,9 +260,28 @@ settings! {
         /// docker/README.md: 1 for a ping, 50 for an input. If unset, it is 60,000 for each user if AUTH_TOKENS names
         /// several; otherwise there is no limit.
         rate_limit_per_minute: Option<u32> = "", rules::whole("points", 0..=100_000_000).optional();
-        /// The wrong tokens and tickets that one address may send per minute; 0 for no limit. The second half of them
-        /// is answered with a delay, further ones are refused; valid credentials never are.
-        wrong_credentials_per_minute: u32 = "20", rules::whole("attempts", 0..=1_000_000);
+        fixed {
+            /// The most connections at a time that are not sockets of known users: before `hello`, and plain HTTP. When
+            /// one more comes, the oldest of the address with the most must leave. Enough for a restart after which
+            /// everybody comes back, and few enough that strangers cost little memory.
+            guests_max: u32 = 512;
+            /// The most bytes of messages that are only partly received, beyond 16 KiB for each connection, and at
+            /// least four of the largest. One user may have a quarter. A small machine has this much to spare.
+            partial_bytes_max: u64 = 128 * 1024 * 1024;
+            /// The most bytes of tool definitions that the connections of one user offer at a time; 0 for no limit. A
+            /// hundred connections with large schemas stay below it.
+            offered_bytes_per_user_max: u64 = 64 * 1024 * 1024;
+            /// The most sessions that one user may have stored; 0 for no limit. Nobody holds so many conversations; a
+            /// program that makes them without end is stopped before lists get slow.
+            stored_sessions_per_user_max: u32 = 100_000;
+            /// The most of them in which nothing was said; 0 for no limit. Those that are not open are deleted an hour
+            /// after they were created, so only a program without end gets there.
+            empty_sessions_per_user_max: u32 = 1_000;
+            /// The wrong tokens and tickets that one address may send per minute; 0 for no limit. The second half of
+            /// them is answered with a delay, further ones are refused; valid credentials never are. People mistype
+            /// less often.
+            wrong_credentials_per_minute: u32 = 20;
+        }
     }
 
     /// Authentication.
@@ -298,11 +299,13 @@ settings! {
         operators_read_content: bool = "false", rules::flag().reloaded();
         /// The web origins that may connect, in addition to the server's own on this machine.
         allowed_origins: Vec<Origin> = "", rules::origins().reloaded();
-        /// The most unused tickets of one user, if there are several; 0 for no limit. All users together may have
-        /// 10,000.
-        tickets_per_user_max: u32 = "1000", rules::whole("tickets", 0..=10_000);
-        /// The most unused tickets of all users of one backend; 0 for no limit.
-        tickets_per_service_max: u32 = "5000", rules::whole("tickets", 0..=10_000);
+        fixed {
+            /// The most unused tickets of one user, if there are several; 0 for no limit. A tenth of what all may have.
+            tickets_per_user_max: u32 = 1_000;
+            /// The most unused tickets of all users of one backend; 0 for no limit. Half of what all may have, so that
+            /// another backend has the rest.
+            tickets_per_service_max: u32 = 5_000;
+        }
     }
 
     /// Users of an identity provider, who bring tokens that it signs (JSON Web Tokens).

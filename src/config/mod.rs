@@ -61,6 +61,10 @@ const OPENAI_MODEL: &str = "gpt-4.1-mini";
 /// The built-in model's name.
 const OFFLINE_MODEL: &str = "offline";
 
+/// The variable with which tests of the whole server lower its constants: `name=value`, separated by spaces. It is not
+/// for deployments, so it is in no document, and a server that finds it says so.
+const FIXED_VARIABLE: &str = "RESEED_FIXED";
+
 /// The reason the server does not start: all errors in its settings, one per line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid settings:\n  {}", .0.join("\n  "))]
@@ -142,14 +146,18 @@ impl Settings {
         warnings.extend(foreign::settle(&mut variables, &mut faults));
         warnings.extend(removed::settle(&mut variables, &mut faults));
         warnings.extend(near_miss::warnings(variables.keys().map(String::as_str)));
+        let fixed = variables.remove(FIXED_VARIABLE).filter(|fixed| !fixed.trim().is_empty());
         let fingerprints = Fingerprints::of(&variables);
         let set = variables.into_iter().filter(|(_, value)| !value.trim().is_empty());
         let (set, others): (Vec<_>, Vec<_>) = set.partition(|(name, _)| is_ours(name));
         // envy only returns texts: its own conversions stop at the first error and name fields, not variables.
         let given: Given = envy::from_iter(set.into_iter().map(|(name, value)| (name, value.trim().to_owned())))
             .map_err(|fault| Error(vec![fault.to_string()]))?;
-        let settings = Self::read(&given, strategies, &mut faults);
-        if let Some(settings) = &settings {
+        let mut settings = Self::read(&given, strategies, &mut faults);
+        if let Some(settings) = &mut settings {
+            if let Some(fixed) = fixed {
+                fix(settings, &fixed, &mut warnings, &mut faults);
+            }
             check::together(settings, &mut faults);
         }
         match settings {
@@ -271,28 +279,37 @@ impl ClientSettings {
 /// Points per minute of one of several users, if nothing is set: a thousand pings a second, or twenty inputs.
 const POINTS_PER_MINUTE: u32 = 60_000;
 
-/// Returns what one user may take of a total, so that nobody takes all; nothing is limited where the total is not.
-fn share(total: u32) -> u32 {
-    total.div_ceil(4)
-}
-
 impl LimitSettings {
+    /// Returns what one user may take of a total, at least one; 0 for no limit, as where the total has none.
+    fn share_of(&self, total: u32) -> u32 {
+        if self.user_share >= 1.0 {
+            return 0;
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of a number is none that it cannot hold"
+        )]
+        let share = (f64::from(total) * self.user_share).ceil() as u32;
+        share
+    }
+
     /// Returns the most connections of one user; 0 for no limit.
     #[must_use]
     pub fn connections_per_user(&self) -> u32 {
-        self.connections_per_user_max.unwrap_or_else(|| share(self.connections_max))
+        self.share_of(self.connections_max)
     }
 
     /// Returns the most sessions of one user in memory; 0 for no limit.
     #[must_use]
     pub fn sessions_open_per_user(&self) -> u32 {
-        self.sessions_open_per_user_max.unwrap_or_else(|| share(self.sessions_open_max))
+        self.share_of(self.sessions_open_max)
     }
 
     /// Returns the most requests to the model for one user; 0 for no limit.
     #[must_use]
     pub fn model_requests_per_user(&self) -> u32 {
-        self.model_requests_per_user_max.unwrap_or_else(|| share(self.model_requests_max))
+        self.share_of(self.model_requests_max)
     }
 
     /// Returns the points that a client may spend per minute; 0 for no limit.
@@ -381,6 +398,17 @@ impl StoreSettings {
 fn is_ours(name: &str) -> bool {
     let named_by = |declared: &Declared| secret_files::variable_of(declared).is_some_and(|file| file == name);
     declared().iter().any(|declared| declared.variable == name || named_by(declared))
+}
+
+/// Gives constants the values that a test wants.
+fn fix(settings: &mut Settings, fixed: &str, warnings: &mut Vec<String>, faults: &mut Vec<String>) {
+    for item in fixed.split_whitespace() {
+        let is_fixed = item.split_once('=').is_some_and(|(name, value)| settings.fix(name, value));
+        if !is_fixed {
+            faults.push(format!("{FIXED_VARIABLE} has `{item}`, which is not a constant and its value"));
+        }
+    }
+    warnings.push(format!("{FIXED_VARIABLE} changes constants of this server ({fixed}): it is for tests only"));
 }
 
 /// Reads a file like `.env`; nothing if it does not exist. A line that cannot be read may contain a key, so the error

@@ -25,11 +25,13 @@ const REMOVED: &[Removed] = &[
         "CONNECTIONS_PER_ADDRESS_MAX",
         "nothing takes its place; limit the connections of an address in the proxy in front",
     ),
+    refused("CONNECTIONS_PER_USER_MAX", "set USER_SHARE, the share of CONNECTIONS_MAX that one user may take"),
     gone("CONTEXT_CUT_RULE", "compactions cut by the server's own rule; `reseed replay` compares it with others"),
     gone(
         "CONTEXT_ESTIMATOR",
         "tokens are counted by the model's tokenizer; `reseed replay` compares it with other estimates",
     ),
+    refused("EMPTY_SESSIONS_PER_USER_MAX", "a user may have 1,000 sessions in which nothing was said"),
     gone(
         "FILE_READ_TOOLS",
         "summaries list the files of `read`; call the tool that reads files so, and its argument `path`",
@@ -40,11 +42,19 @@ const REMOVED: &[Removed] = &[
     ),
     refused("FORKS_PER_USER_MAX", "a user may have four forks in progress"),
     refused("GRANT_SECS_MAX", "a ticket is valid for a day at most; ask for less with `validForSecs`"),
+    gone("GUESTS_MAX", "512 connections may be without `hello` at a time"),
     refused("GUESTS_PER_ADDRESS_MAX", "one address may have an eighth of all guests"),
     gone("HOOK_TIMEOUT_SECS", "a hook has 30 s; set its own `timeoutMs` in HOOKS_FILE"),
     gone("LIMITS", "limits always refuse what exceeds them; raise the limit that is reached"),
+    refused("MODEL_REQUESTS_PER_USER_MAX", "set USER_SHARE, the share of MODEL_REQUESTS_MAX that one user may take"),
+    refused("OFFERED_BYTES_PER_USER_MAX", "a user may offer 64 MiB of tools"),
+    gone("PARTIAL_BYTES_MAX", "128 MiB may be partly received, at least four times MESSAGE_BYTES_MAX"),
+    refused("SESSIONS_OPEN_PER_USER_MAX", "set USER_SHARE, the share of SESSIONS_OPEN_MAX that one user may take"),
+    refused("STORED_SESSIONS_PER_USER_MAX", "a user may have 100,000 sessions; set STORED_BYTES_PER_USER_MAX for less"),
     gone("SUMMARY_FORM", "summaries have sections; SUMMARY_INSTRUCTIONS_FILE asks for another form"),
     gone("SUMMARY_OUTPUT_TOKENS", "the limit follows from the length that is asked for"),
+    refused("TICKETS_PER_SERVICE_MAX", "the users of a backend may have 5,000 unused tickets"),
+    refused("TICKETS_PER_USER_MAX", "a user may have 1,000 unused tickets"),
     refused(
         "TICKET_SECS",
         "a ticket can be redeemed for 60 s; a service can ask for another time with `redeemWithinSecs`",
@@ -57,6 +67,7 @@ const REMOVED: &[Removed] = &[
         "UPSTREAM_IDLE_TIMEOUT_SECS",
         "it is a fifth of UPSTREAM_FIRST_EVENT_TIMEOUT_SECS; raise that for a slow model server",
     ),
+    refused("WRONG_CREDENTIALS_PER_MINUTE", "an address may send 20 wrong credentials per minute"),
 ];
 
 /// Takes the settings that are gone out of these variables. Returns warnings, one sentence each; those that must not be

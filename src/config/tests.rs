@@ -257,6 +257,27 @@ fn servers_that_reach_each_other_need_a_secret() {
 }
 
 #[test]
+fn constants_are_lowered_for_tests_alone_and_told() {
+    assert_eq!(read(&[]).unwrap().limits.guests_max, 512);
+    assert!(!declared().iter().any(|setting| Settings::FIXED.contains(&&*setting.variable.to_ascii_lowercase())));
+    let lowered = read(&[("RESEED_FIXED", "guests_max=9 guests_max=8 empty_sessions_per_user_max=2")]).unwrap();
+    assert_eq!((lowered.limits.guests_max, lowered.limits.empty_sessions_per_user_max), (8, 2));
+    assert!(lowered.warnings[0].contains("for tests only"), "{:?}", lowered.warnings);
+    refused(
+        &[("RESEED_FIXED", "guests_max=many ws_port=1")],
+        &[
+            "RESEED_FIXED has `guests_max=many`, which is not a constant and its value",
+            "RESEED_FIXED has `ws_port=1`, which is not a constant and its value",
+        ],
+    );
+    // As a variable of its own it is nothing.
+    assert_eq!(
+        read(&[("OFFERED_BYTES_PER_USER_MAX", " ")]).unwrap().limits.offered_bytes_per_user_max,
+        64 * 1024 * 1024
+    );
+}
+
+#[test]
 fn every_fault_is_told_at_once_in_one_message() {
     let error = Settings::from_iter([("WS_PORT", "x"), ("LOG_FORMAT", "y"), ("OFFLINE_WINDOW", "1")]).unwrap_err();
     let text = error.to_string();

@@ -155,7 +155,7 @@ metrics! {
     SESSIONS_OPEN = Kind::Gauge, "reseed_sessions_open" [], Count,
         "Sessions in memory.";
     MODEL_REQUESTS_WAITING = Kind::Gauge, "reseed_model_requests_waiting" [], Count,
-        "Requests to the model that wait for a place (MODEL_REQUESTS_MAX, MODEL_REQUESTS_PER_USER_MAX).";
+        "Requests to the model that wait for a place (MODEL_REQUESTS_MAX, USER_SHARE).";
     TURNS_TOTAL = Kind::Counter, "reseed_turns_total" ["status"], Count,
         "Turns ended, by status.";
     CONTEXT_WARNINGS_TOTAL = Kind::Counter, "reseed_context_warnings_total" ["code"], Count,

@@ -7,37 +7,37 @@ use super::declared::{LIMITS_REFUSED_TOTAL, MODEL_REQUESTS_WAITING};
 pub(crate) enum Limit {
     /// Connections at a time: `CONNECTIONS_MAX`.
     Connections,
-    /// Connections that are not sockets of known users: `GUESTS_MAX`.
+    /// Connections that are not sockets of known users: `guests_max`.
     Guests,
     /// The same from one address: an eighth of them.
     GuestsPerAddress,
     /// Bytes of a message from a client that is not known yet.
     GuestMessage,
-    /// Bytes of messages that are only partly received: `PARTIAL_BYTES_MAX`.
+    /// Bytes of messages that are only partly received: `partial_bytes_max`.
     PartialBytes,
     /// Bytes of replies that wait for a connection.
     ReplyBytes,
     /// Unused tickets of all users.
     Tickets,
-    /// Unused tickets of one user: `TICKETS_PER_USER_MAX`.
+    /// Unused tickets of one user: `tickets_per_user_max`.
     TicketsPerUser,
-    /// Unused tickets of one backend: `TICKETS_PER_SERVICE_MAX`.
+    /// Unused tickets of one backend: `tickets_per_service_max`.
     TicketsPerService,
-    /// Connections of one user: `CONNECTIONS_PER_USER_MAX`.
+    /// Connections of one user: its `USER_SHARE`.
     ConnectionsPerUser,
     /// Sessions in memory: `SESSIONS_OPEN_MAX`.
     OpenSessions,
-    /// Sessions in memory of one user: `SESSIONS_OPEN_PER_USER_MAX`.
+    /// Sessions in memory of one user: its `USER_SHARE`.
     OpenSessionsPerUser,
     /// Forks of one user.
     ForksPerUser,
-    /// Bytes of tools that one user offers: `OFFERED_BYTES_PER_USER_MAX`.
+    /// Bytes of tools that one user offers: `offered_bytes_per_user_max`.
     OfferedBytesPerUser,
-    /// Wrong credentials per minute from one address: `WRONG_CREDENTIALS_PER_MINUTE`.
+    /// Wrong credentials per minute from one address: `wrong_credentials_per_minute`.
     WrongCredentials,
-    /// Sessions that one user has stored: `STORED_SESSIONS_PER_USER_MAX`.
+    /// Sessions that one user has stored: `stored_sessions_per_user_max`.
     StoredSessionsPerUser,
-    /// Those of them in which nothing was said: `EMPTY_SESSIONS_PER_USER_MAX`.
+    /// Those of them in which nothing was said: `empty_sessions_per_user_max`.
     EmptySessionsPerUser,
     /// Bytes of conversations that one user has stored: `STORED_BYTES_PER_USER_MAX`.
     StoredBytesPerUser,

@@ -75,9 +75,7 @@ fn refused(error: &io::Error) -> End {
         Some(Refusal::GuestMessage) => {
             (CloseCode::TooLarge, "before hello with credentials, a message may have 16 KiB")
         }
-        Some(Refusal::Partial) => {
-            (CloseCode::Overloaded, "too many bytes of partly received messages (PARTIAL_BYTES_MAX)")
-        }
+        Some(Refusal::Partial) => (CloseCode::Overloaded, "too many bytes of partly received messages"),
     };
     End::Close(code, why)
 }

@@ -93,11 +93,11 @@ pub(super) async fn ticket(
             ([(header::CACHE_CONTROL, "no-store")], Json(body)).into_response()
         }
         Ok(Err(Refused::Share(limit, max))) => {
-            let (whose, setting) = match limit {
-                Limit::TicketsPerService => ("the users of this service have", "TICKETS_PER_SERVICE_MAX"),
-                _ => ("this user has", "TICKETS_PER_USER_MAX"),
+            let whose = match limit {
+                Limit::TicketsPerService => "the users of this service have",
+                _ => "this user has",
             };
-            let message = format!("{whose} {max} unused tickets ({setting}); use them, or wait until they expire");
+            let message = format!("{whose} {max} unused tickets, the limit; use them, or wait until they expire");
             problem(StatusCode::TOO_MANY_REQUESTS, limit_reached(limit, max as u64, message))
         }
         Ok(Err(Refused::All)) => {

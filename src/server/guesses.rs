@@ -84,8 +84,8 @@ impl App {
                 tokio::time::sleep(PAUSE).await;
                 self.registry.shares().refused(Limit::WrongCredentials, &network(address).to_string());
                 let message = format!(
-                    "your address has sent {per_minute} wrong tokens or tickets within a minute, the limit \
-                     (WRONG_CREDENTIALS_PER_MINUTE); check the credentials"
+                    "your address has sent {per_minute} wrong tokens or tickets within a minute, the limit; \
+                     check the credentials"
                 );
                 let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
                 let error = limit_reached(Limit::WrongCredentials, per_minute.into(), message);

@@ -58,7 +58,7 @@ impl Service {
         let mut wants_restart = first.wants_restart(settings);
         if first.has_several_users() != settings.has_several_users() {
             // What each user has taken is counted from the start on, or not at all.
-            wants_restart.push("what each user may take (…_PER_USER_MAX)".to_owned());
+            wants_restart.push("what each user may take (USER_SHARE)".to_owned());
         }
         Ok(Reloaded { closed, wants_restart })
     }

@@ -266,29 +266,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_set_for_a_user_is_a_quarter_of_the_total() {
-        let shares = |total: u32, set: Option<u32>| {
+    fn a_user_has_a_share_of_each_total() {
+        for (total, user_share, expected) in
+            [(10_000, 0.25, 2_500), (50, 0.25, 13), (1, 0.25, 1), (50, 0.8, 40), (50, 1.0, 0), (0, 0.25, 0)]
+        {
             let settings = LimitSettings {
                 connections_max: total,
-                connections_per_user_max: set,
                 sessions_open_max: total,
-                sessions_open_per_user_max: set,
                 model_requests_max: total,
-                model_requests_per_user_max: set,
+                user_share,
                 ..LimitSettings::default()
             };
-            [settings.connections_per_user(), settings.sessions_open_per_user(), settings.model_requests_per_user()]
-        };
-        for (total, set, expected) in
-            [(10_000, None, 2_500), (50, None, 13), (1, None, 1), (50, Some(40), 40), (50, Some(0), 0), (0, None, 0)]
-        {
-            assert_eq!(shares(total, set), [expected; 3], "{set:?} of {total}");
+            let of = [
+                settings.connections_per_user(),
+                settings.sessions_open_per_user(),
+                settings.model_requests_per_user(),
+            ];
+            assert_eq!(of, [expected; 3], "{user_share} of {total}");
         }
     }
 
     fn shares(has_several_users: bool) -> Arc<Shares> {
         let settings = LimitSettings {
-            connections_per_user_max: Some(3),
+            connections_max: 12,
+            user_share: 0.25,
             offered_bytes_per_user_max: 0,
             ..LimitSettings::default()
         };

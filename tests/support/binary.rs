@@ -1,6 +1,7 @@
 //! The real binary, run as users run it: in its own directory, on a free port, with its own environment.
 
-use std::{ffi::OsStr, fs, path::Path, process::Stdio, time::Duration};
+use super::fixed;
+use std::{fs, path::Path, process::Stdio, time::Duration};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
     process::{Child, ChildStdout, Command},
@@ -40,7 +41,7 @@ fn command(folder: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> Comm
 
 fn configured(mut command: Command, folder: &Path, settings: &[(&str, &str)]) -> Command {
     command.current_dir(folder).env_clear().env("WS_PORT", "0");
-    command.envs(settings.iter().map(|(name, value)| (OsStr::new(name), OsStr::new(value))));
+    command.envs(fixed::variables(settings));
     command.stdin(Stdio::null()).kill_on_drop(true);
     command
 }
@@ -64,7 +65,10 @@ impl Binary {
 
     /// Like [`Self::start`], with another build of the server.
     pub(crate) async fn start_other(program: &Path, folder: &Path, settings: &[(&str, &str)]) -> Self {
-        Self::started(folder, configured(Command::new(program), folder, settings)).await
+        let mut command = configured(Command::new(program), folder, settings);
+        // An older one reads its constants from variables of their own.
+        command.envs(settings.iter().copied());
+        Self::started(folder, command).await
     }
 
     /// Like [`Self::start`], with a limit on the size of files in KiB, as on a full disk.

@@ -6,6 +6,7 @@ pub(crate) mod client;
 #[allow(dead_code, reason = "each binary of tests uses a part of it")]
 pub(crate) mod cluster;
 pub(crate) mod conversation;
+pub(crate) mod fixed;
 #[cfg(feature = "postgres")]
 #[allow(dead_code, reason = "each binary of tests uses a part of it")]
 pub(crate) mod gate;

@@ -1,5 +1,6 @@
 //! A complete server in this process: real sockets on a free port, with a given store and provider.
 
+use super::fixed;
 use reseed::{
     config::Settings,
     hooks::Hook,
@@ -103,6 +104,5 @@ impl Server {
 
 fn read(settings: &[(&str, &str)]) -> Settings {
     let usual = [("WS_PORT", "0"), ("CONTEXT_WINDOW", "2000"), ("MODEL", "test"), ("SHUTDOWN_GRACE_SECS", "1")];
-    let all = usual.iter().chain(settings).map(|(name, value)| (name.to_string(), value.to_string()));
-    Settings::from_iter(all).unwrap_or_else(|error| panic!("{error}"))
+    Settings::from_iter(fixed::variables(&[&usual, settings].concat())).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -43,7 +43,7 @@ pub(super) fn is_refused(reply: &Value, limit: &str, max: u64) {
 
 #[tokio::test]
 async fn one_user_cannot_take_all_connections() {
-    let server = server(Scripted::new(), &[("CONNECTIONS_PER_USER_MAX", "2")]).await;
+    let server = server(Scripted::new(), &[("CONNECTIONS_MAX", "8")]).await;
     let (first, _second) = (hello(&server, ADA).await, hello(&server, ADA).await);
     let (mut third, refused) = hello(&server, ADA).await;
     is_refused(&refused, "connections_per_user", 2);
@@ -60,7 +60,7 @@ async fn one_user_cannot_take_all_connections() {
 
 #[tokio::test]
 async fn one_user_cannot_take_all_sessions_in_memory() {
-    let server = server(Scripted::new(), &[("SESSIONS_OPEN_PER_USER_MAX", "2")]).await;
+    let server = server(Scripted::new(), &[("SESSIONS_OPEN_MAX", "8")]).await;
     let (_first, mut second) = (session(&server, ADA).await, session(&server, ADA).await);
     is_refused(&second.ask("open_session", json!({})).await, "sessions_open_per_user", 2);
     session(&server, BOB).await;
@@ -155,7 +155,7 @@ async fn one_user_cannot_take_all_places_at_the_model() {
     let gate = Gate::new();
     let model = Scripted::answering(|_| Reply::text("yes"));
     model.push(Reply::text("slowly").held_by(&gate));
-    let server = server(model.clone(), &[("MODEL_REQUESTS_PER_USER_MAX", "1")]).await;
+    let server = server(model.clone(), &[("MODEL_REQUESTS_MAX", "4")]).await;
     let (mut first, mut second) = (session(&server, ADA).await, session(&server, ADA).await);
     let mut other = session(&server, BOB).await;
     first.ask("user_input", json!({ "input": "the first" })).await;

@@ -90,7 +90,7 @@ async fn what_was_acknowledged_is_so_again_at_every_bound() {
     let bounds = [
         ("STORED_SESSIONS_PER_USER_MAX", "1"),
         ("STORED_BYTES_PER_USER_MAX", "8000"),
-        ("SESSIONS_OPEN_PER_USER_MAX", "1"),
+        ("SESSIONS_OPEN_MAX", "4"),
         ("CONTEXT_WINDOW", "20000"),
     ];
     let server = server(model, &bounds).await;
