@@ -139,20 +139,25 @@ settings! {
     offline: OfflineSettings {
         /// Its window; small, so that a compaction comes soon.
         offline_window: u64 = "8000", rules::whole("tokens", WINDOW_TOKENS_MIN..=WINDOW_TOKENS_MAX);
-        /// The delay between two words of its answers; 0 for none.
-        offline_word_millis: u64 = "25", rules::whole("milliseconds", 0..=60_000);
+        fixed {
+            /// The delay between two words of its answers, as fast as people read; 0 for none.
+            offline_word_millis: u64 = 25;
+        }
     }
 
     /// Turns.
     turns: TurnSettings {
         /// Time limit of a turn, without the time for which it waits for approvals; 0 for none.
         turn_timeout_secs: u64 = "3600", rules::whole("seconds", 0..=7 * DAY_SECS);
-        /// The most inputs of one session that may wait for their turn.
-        queue_items_max: u32 = "32", rules::whole("inputs", 1..=10_000);
         /// The time for which a turn continues while nobody is connected to its session; 0 cancels it at once.
         detached_turn_secs: u64 = "3600", rules::whole("seconds", 0..=7 * DAY_SECS);
-        /// The time after which a connection on standby hosts the tools and hooks in place of one that is away.
-        host_away_secs: u64 = "30", rules::whole("seconds", 0..=DAY_SECS);
+        fixed {
+            /// The most inputs of one session that may wait for their turn: more than a person writes ahead.
+            queue_items_max: u32 = 32;
+            /// The time after which a connection on standby hosts the tools and hooks in place of one that is away: a
+            /// client that lost its connection is back before.
+            host_away_secs: u64 = 30;
+        }
     }
 
     /// Tools: what runs them, for how long, and after whose approval.
@@ -168,8 +173,11 @@ settings! {
         /// A JSON file with rules for which calls a person must allow. Unset for the defaults: in the server, what
         /// calls itself read-only runs, the rest is asked about.
         approvals_file: Option<PathBuf> = "", rules::path().optional();
-        /// The time in which an approval must be answered; no answer is a refusal.
-        approval_expiry_secs: u64 = "86400", rules::whole("seconds", 1..=30 * DAY_SECS);
+        fixed {
+            /// The time in which an approval must be answered; no answer is a refusal. A day, so that nobody must
+            /// answer at night.
+            approval_expiry_secs: u64 = 24 * 60 * 60;
+        }
     }
 
     /// The built-in tools `shell` and `apply_patch`, which work in a folder of the session.
@@ -205,9 +213,11 @@ settings! {
     hooks: HookSettings {
         /// A JSON file that lists webhooks, each with its address, points and secret. Unset for none.
         hooks_file: Option<PathBuf> = "", rules::path().reloaded().optional();
-        /// The time for which a required client hook waits for its client to reconnect; the hook's own time limit does
-        /// not run meanwhile.
-        hook_away_secs: u64 = "120", rules::whole("seconds", 0..=3_600);
+        fixed {
+            /// The time for which a required client hook waits for its client to reconnect; the hook's own time limit
+            /// does not run meanwhile. A page that is loaded again is back before.
+            hook_away_secs: u64 = 120;
+        }
     }
 
     /// MCP servers, whose tools the model may call.
@@ -227,18 +237,21 @@ settings! {
         /// The addresses of proxies in front of the server, from which `X-Forwarded-For` is believed: limits by address
         /// then count the clients behind them. Each must append to that header the address that it sees.
         trusted_proxies: Vec<IpNet> = "", rules::networks();
-        /// Time for a new connection to send `hello` if v2 was negotiated or credentials are required. Other
-        /// connections may stay silent.
-        hello_timeout_secs: u64 = "10", rules::whole("seconds", 1..=3_600);
-        /// The interval between pings; a client that answers neither of two is disconnected, unless it speaks v1.
-        heartbeat_secs: u64 = "20", rules::whole("seconds", 1..=3_600);
-        /// The time for which a client may stop reading.
-        slow_reader_secs: u64 = "30", rules::whole("seconds", 1..=3_600);
         /// The time for which a server that stops still serves everybody, while `/readyz` already answers 503: what a
         /// balancer takes to notice.
         shutdown_notice_secs: u64 = "0", rules::whole("seconds", 0..=3_600);
         /// The time for running turns to finish when the server stops.
         shutdown_grace_secs: u64 = "10", rules::whole("seconds", 0..=3_600);
+        fixed {
+            /// Time for a new connection to send `hello` if v2 was negotiated or credentials are required. Other
+            /// connections may stay silent. Clients send it at once, also on slow lines.
+            hello_timeout_secs: u64 = 10;
+            /// The interval between pings; a client that answers neither of two is disconnected, unless it speaks v1.
+            /// Proxies and routers close what is silent for a minute.
+            heartbeat_secs: u64 = 20;
+            /// The time for which a client may stop reading: a phone that changes networks goes on before.
+            slow_reader_secs: u64 = 30;
+        }
     }
 
     /// Limits for clients.
@@ -323,8 +336,6 @@ settings! {
         /// The algorithms that may sign tokens, separated by commas. Those with a shared secret are not supported: a
         /// public key could be used as one.
         auth_jwt_algorithms: Vec<JwtAlgorithm> = "RS256,ES256,EdDSA", rules::jwt_algorithms().reloaded();
-        /// How far the provider's clock may be off.
-        auth_jwt_leeway_secs: u64 = "30", rules::whole("seconds", 0..=600).reloaded();
         /// The claim that names the user, a text of 1 to 256 bytes. One that begins with `/` is a path, such as
         /// `/user/id`.
         auth_jwt_principal_claim: String = "sub", rules::claim().reloaded();
@@ -334,8 +345,14 @@ settings! {
         /// What the values of AUTH_JWT_SCOPES_CLAIM stand for, as `value=scope`, separated by commas, such as
         /// `chat-users=sessions,chat-admins=operator`. If unset, they are the scopes' own names.
         auth_jwt_scopes: Vec<(String, Scope)> = "", rules::scope_map().reloaded();
-        /// The interval at which the keys of AUTH_JWKS_URL are fetched again.
-        auth_jwks_refresh_secs: u64 = "600", rules::whole("seconds", 1..=DAY_SECS).reloaded();
+        fixed {
+            /// How far the provider's clock may be off, in seconds: clocks that are set over the network are within
+            /// that.
+            auth_jwt_leeway_secs: u64 = 30;
+            /// The interval at which the keys of AUTH_JWKS_URL are fetched again, in seconds. Tokens with new keys do
+            /// not wait for it; what is withdrawn counts for so long.
+            auth_jwks_refresh_secs: u64 = 600;
+        }
     }
 
     /// Storage.
@@ -349,15 +366,17 @@ settings! {
         database_schema: String = "reseed", rules::schema();
         /// On PostgreSQL, a file with the certificates (PEM) that sign the server's, instead of the system's.
         database_ca_file: Option<PathBuf> = "", rules::path().optional();
-        /// On PostgreSQL, the connections that read. Two more write, and one tells the other servers that this one
-        /// lives.
-        database_readers: u32 = "8", rules::whole("connections", 2..=100);
         /// On PostgreSQL, the longest time for which a read or a write waits while the database is away, as during its
         /// restart. After that the sessions that wrote are closed, and opened again when their clients come back.
         store_patience_secs: u64 = "10", rules::whole("seconds", 1..=300);
-        /// Accept a PostgreSQL server that may lose what it has acknowledged (`fsync = off` or `full_page_writes =
-        /// off`). For tests only.
-        unsafe_store: bool = "false", rules::flag();
+        fixed {
+            /// Accept a PostgreSQL server that may lose what it has acknowledged (`fsync = off` or `full_page_writes =
+            /// off`). For tests only.
+            unsafe_store: bool = false;
+            /// On PostgreSQL, the connections that read. Two more write, and one tells the other servers that this one
+            /// lives. Eight keep a server of a few processors busy.
+            database_readers: u32 = 8;
+        }
     }
 
     /// Several servers on one PostgreSQL database.

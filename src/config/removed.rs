@@ -21,6 +21,9 @@ const fn refused(name: &'static str, instead: &'static str) -> Removed {
 
 /// All settings that are gone.
 const REMOVED: &[Removed] = &[
+    gone("APPROVAL_EXPIRY_SECS", "an approval must be answered within a day"),
+    gone("AUTH_JWKS_REFRESH_SECS", "keys are fetched again every ten minutes"),
+    gone("AUTH_JWT_LEEWAY_SECS", "clocks may differ by 30 s"),
     refused(
         "CONNECTIONS_PER_ADDRESS_MAX",
         "nothing takes its place; limit the connections of an address in the proxy in front",
@@ -31,6 +34,7 @@ const REMOVED: &[Removed] = &[
         "CONTEXT_ESTIMATOR",
         "tokens are counted by the model's tokenizer; `reseed replay` compares it with other estimates",
     ),
+    gone("DATABASE_READERS", "eight connections read"),
     refused("EMPTY_SESSIONS_PER_USER_MAX", "a user may have 1,000 sessions in which nothing was said"),
     gone(
         "FILE_READ_TOOLS",
@@ -44,12 +48,19 @@ const REMOVED: &[Removed] = &[
     refused("GRANT_SECS_MAX", "a ticket is valid for a day at most; ask for less with `validForSecs`"),
     gone("GUESTS_MAX", "512 connections may be without `hello` at a time"),
     refused("GUESTS_PER_ADDRESS_MAX", "one address may have an eighth of all guests"),
+    gone("HEARTBEAT_SECS", "the server pings every 20 s"),
+    gone("HELLO_TIMEOUT_SECS", "`hello` must come within 10 s"),
+    gone("HOOK_AWAY_SECS", "a required hook waits for 120 s for its client"),
     gone("HOOK_TIMEOUT_SECS", "a hook has 30 s; set its own `timeoutMs` in HOOKS_FILE"),
+    gone("HOST_AWAY_SECS", "a connection on standby becomes the host after 30 s"),
     gone("LIMITS", "limits always refuse what exceeds them; raise the limit that is reached"),
     refused("MODEL_REQUESTS_PER_USER_MAX", "set USER_SHARE, the share of MODEL_REQUESTS_MAX that one user may take"),
     refused("OFFERED_BYTES_PER_USER_MAX", "a user may offer 64 MiB of tools"),
+    gone("OFFLINE_WORD_MILLIS", "the built-in model says a word every 25 ms"),
     gone("PARTIAL_BYTES_MAX", "128 MiB may be partly received, at least four times MESSAGE_BYTES_MAX"),
+    gone("QUEUE_ITEMS_MAX", "32 inputs of a session may wait"),
     refused("SESSIONS_OPEN_PER_USER_MAX", "set USER_SHARE, the share of SESSIONS_OPEN_MAX that one user may take"),
+    gone("SLOW_READER_SECS", "a client may stop reading for 30 s"),
     refused("STORED_SESSIONS_PER_USER_MAX", "a user may have 100,000 sessions; set STORED_BYTES_PER_USER_MAX for less"),
     gone("SUMMARY_FORM", "summaries have sections; SUMMARY_INSTRUCTIONS_FILE asks for another form"),
     gone("SUMMARY_OUTPUT_TOKENS", "the limit follows from the length that is asked for"),
@@ -62,6 +73,7 @@ const REMOVED: &[Removed] = &[
     gone("TOOL_PARALLEL_MAX", "eight calls of a turn run at the same time; a tool can call itself `sequential`"),
     gone("TOOL_RESULT_MAX_TOKENS", "a result may have a quarter of the window"),
     gone("TOOL_TIMEOUT_SECS", "a call has 120 s; a tool can set its own limit, an MCP server `timeout` in MCP_FILE"),
+    gone("UNSAFE_STORE", "a PostgreSQL server that may lose what it has acknowledged is refused"),
     gone("UPSTREAM_CONNECT_TIMEOUT_SECS", "connecting may take 10 s"),
     gone(
         "UPSTREAM_IDLE_TIMEOUT_SECS",

@@ -171,7 +171,7 @@ fn a_value_that_is_not_allowed_is_told_with_what_is() {
         ("WS_PORT", "-1", format!("WS_PORT is `-1`; allowed: {whole} 0 to 65535")),
         ("CONTEXT_WINDOW", "511", format!("CONTEXT_WINDOW is `511`; allowed: {whole} 512 to 100000000")),
         ("TOOL_ROUNDS_MAX", "0", format!("TOOL_ROUNDS_MAX is `0`; allowed: {whole} 1 to 10000")),
-        ("HELLO_TIMEOUT_SECS", "1e9", format!("HELLO_TIMEOUT_SECS is `1e9`; allowed: {whole} 1 to 3600")),
+        ("SHUTDOWN_GRACE_SECS", "1e9", format!("SHUTDOWN_GRACE_SECS is `1e9`; allowed: {whole} 0 to 3600")),
         (
             "CONTEXT_STRATEGY",
             "sliding\nwindow",

@@ -228,7 +228,7 @@ metrics! {
         "Times that PostgreSQL was found on a newer timeline: a standby took over, or a backup was restored, which may \
         lack the end of what was acknowledged.";
     STORE_READS_WAITED_TOTAL = Kind::Counter, "reseed_store_reads_waited_total" [], Count,
-        "Reads of PostgreSQL that found all connections in use (DATABASE_READERS) and waited for one.";
+        "Reads of PostgreSQL that found all connections in use and waited for one.";
     STORE_RECORDS_TOTAL = Kind::Counter, "reseed_store_records_total" [], Count,
         "Records stored durably.";
 }

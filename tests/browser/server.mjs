@@ -32,9 +32,11 @@ export class Server {
   async start() {
     if (!existsSync(this.binary)) throw new Error(`there is no server at ${this.binary}: build it (cargo build --bins --examples), or set RESEED_BIN`);
     this.folder ??= await mkdtemp(join(tmpdir(), "reseed-page-"));
+    // Tests lower the server's constants by the names of its fields.
+    const { OFFLINE_WORD_MILLIS: pace = "0", ...settings } = this.settings;
     const env = {
       PATH: process.env.PATH, HOME: this.folder, HOST: "127.0.0.1", WS_PORT: this.port,
-      DATABASE_URL: `sqlite://${join(this.folder, "reseed.db")}`, MODEL_PROVIDER: "offline", OFFLINE_WORD_MILLIS: "0", ...this.settings,
+      DATABASE_URL: `sqlite://${join(this.folder, "reseed.db")}`, MODEL_PROVIDER: "offline", RESEED_FIXED: `offline_word_millis=${pace}`, ...settings,
     };
     this.child = spawn(this.binary, [], { cwd: this.folder, env, stdio: ["ignore", "pipe", "pipe"] });
     let said = "";

@@ -4,6 +4,7 @@
 use crate::support::{
     binary::{Binary, Ended, logged, run},
     client::Client,
+    fixed,
     json::present,
     postgres,
 };
@@ -293,7 +294,7 @@ async fn pass(client: UnixStream, server: PathBuf, left: Arc<AtomicI64>, full: A
 async fn killed(folder: &Path, from: &str, to: &str, bytes: i64) {
     let dam = Dam::after(bytes);
     let mut command = Command::new(env!("CARGO_BIN_EXE_reseed"));
-    command.args(["migrate", from, &dam.address(to)]).current_dir(folder).env_clear().envs(SETTINGS);
+    command.args(["migrate", from, &dam.address(to)]).current_dir(folder).env_clear().envs(fixed::variables(&SETTINGS));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().unwrap();
     tokio::select! {

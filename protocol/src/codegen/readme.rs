@@ -30,7 +30,7 @@ pub struct Limit {
 pub const LIMITS: &[Limit] = &[
     limit("messageBytesMax", 1_048_576, Some("MESSAGE_BYTES_MAX"), "the connection is closed with 1009"),
     limit("depthMax", 32, None, "`too_deep`"),
-    limit("queueItemsMax", 32, Some("QUEUE_ITEMS_MAX"), "`queue_full`"),
+    limit("queueItemsMax", 32, None, "`queue_full`"),
     limit("toolsMax", 128, None, "`invalid_tools`"),
     limit("hooksMax", 32, None, "`invalid_hooks`"),
     limit("subscriptionsMax", 64, None, "`too_many_subscriptions`"),
@@ -39,7 +39,7 @@ pub const LIMITS: &[Limit] = &[
     limit("replayEventsMax", 5_000, None, "`resume` is answered with a snapshot"),
     limit("badFramesMax", 50, None, "the connection is closed with 4400"),
     limit("previewSecs", 600, None, "`preview_not_found`"),
-    limit("hostAwaySecs", 30, Some("HOST_AWAY_SECS"), "the first connection on standby becomes the host"),
+    limit("hostAwaySecs", 30, None, "the first connection on standby becomes the host"),
 ];
 
 const fn limit(field: &'static str, default: u64, setting: Option<&'static str>, beyond: &'static str) -> Limit {

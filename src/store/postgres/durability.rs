@@ -77,8 +77,8 @@ impl Durability {
         let Self { fsync, full_page_writes, data_checksums, .. } = self;
         let means = match (&**fsync, &**full_page_writes) {
             ("on", "on") => "what is acknowledged survives a crash of the server and of its machine",
-            ("on", _) => "a crash of the machine can tear pages and lose sessions (UNSAFE_STORE allows it)",
-            _ => "a crash of the machine can lose all sessions (UNSAFE_STORE allows it)",
+            ("on", _) => "a crash of the machine can tear pages and lose sessions",
+            _ => "a crash of the machine can lose all sessions",
         };
         format!("fsync {fsync}, full_page_writes {full_page_writes}, data_checksums {data_checksums}: {means}")
     }

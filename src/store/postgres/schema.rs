@@ -143,10 +143,7 @@ pub enum SchemaError {
         schema: String,
     },
     /// The server may lose what it has acknowledged.
-    #[error(
-        "`{setting}` is `{value}` on the server, so it may lose what it has acknowledged; set it to `{wanted}`, or \
-         UNSAFE_STORE=true for tests"
-    )]
+    #[error("`{setting}` is `{value}` on the server, so it may lose what it has acknowledged; set it to `{wanted}`")]
     Unsafe {
         /// The server's setting.
         setting: String,
@@ -191,7 +188,7 @@ pub(super) async fn check_server(db: &Connection, allows_unsafe: bool) -> Result
         if !allows_unsafe {
             return Err(SchemaError::Unsafe { setting: setting.to_owned(), value, wanted });
         }
-        tracing::warn!(setting, value, "UNSAFE_STORE is on: a crash may lose what is acknowledged");
+        tracing::warn!(setting, value, "unsafe_store is on: a crash may lose what is acknowledged");
     }
     Ok(())
 }

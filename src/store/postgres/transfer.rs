@@ -111,7 +111,7 @@ impl PostgresSide {
 }
 
 fn readers(connector: Connector, database: &Postgres) -> Result<Readers, OpenError> {
-    // One statement at a time, whatever DATABASE_READERS says.
+    // One statement at a time, however many connections a server has.
     Readers::new(connector, 1, database.patience).map_err(|error| OpenError::Connect(error.to_string()))
 }
 

@@ -39,7 +39,7 @@ process.on("exit", () => server?.kill());
 const environment = {
   PATH: process.env.PATH,
   MODEL_PROVIDER: "offline",
-  OFFLINE_WORD_MILLIS: "0",
+  RESEED_FIXED: "offline_word_millis=0",
   OFFLINE_WINDOW: "200000",
   WS_PORT: "0",
   LOG_LEVEL: "warn",

@@ -35,7 +35,7 @@ async fn a_server_that_may_lose_what_it_has_acknowledged_is_refused() {
     let error = refusal(&strict).await;
     let OpenError::Schema(SchemaError::Unsafe { setting, value, .. }) = &error else { panic!("{error}") };
     assert_eq!((setting.as_str(), value.as_str()), ("fsync", "off"));
-    assert!(error.to_string().contains("UNSAFE_STORE"), "{error}");
+    assert!(error.to_string().contains("set it to `on`"), "{error}");
 }
 
 #[tokio::test]
