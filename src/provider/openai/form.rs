@@ -1,7 +1,7 @@
 //! The form in which a request is sent: what its model needs, and the images that are left out of it.
 
 use crate::core::{
-    fingerprint::fingerprint,
+    fingerprint::{fingerprint, message_fingerprint},
     model::ModelRequest,
     need::{Need, Needs},
 };
@@ -53,17 +53,17 @@ pub(super) fn picture_key(url: &str) -> u64 {
     fingerprint(url.as_bytes())
 }
 
-/// Bytes of a message without an entry that identify its session: those of a summary's request end with a random mark.
+/// Bytes of a text without an entry that identify its session: those of a summary's request hold its random mark.
 const KEY_BYTES_MAX: usize = 1_024;
 
 /// Identifies a session by what its requests begin with: requests do not name it. A compaction makes it another.
 pub(super) fn session_key(request: &ModelRequest) -> u64 {
     request.messages().next().map_or(0, |first| match &first.entry_id {
         Some(entry) => fingerprint(entry.as_str().as_bytes()),
-        None => {
-            let text = first.message.text();
-            fingerprint(&text.as_bytes()[..text.len().min(KEY_BYTES_MAX)])
-        }
+        None => match &first.message.content[..] {
+            [Part::Text { text }] => fingerprint(&text.as_bytes()[..text.len().min(KEY_BYTES_MAX)]),
+            _ => message_fingerprint(&first.message),
+        },
     })
 }
 
