@@ -242,15 +242,14 @@ settings! {
         shutdown_notice_secs: u64 = "0", rules::whole("seconds", 0..=3_600);
         /// The time for running turns to finish when the server stops.
         shutdown_grace_secs: u64 = "10", rules::whole("seconds", 0..=3_600);
+        /// The interval between pings; a client that answers neither of two is disconnected, unless it speaks v1.
+        heartbeat_secs: u64 = "20", rules::whole("seconds", 1..=3_600);
+        /// The time for which a client may stop reading.
+        slow_reader_secs: u64 = "30", rules::whole("seconds", 1..=3_600);
         fixed {
             /// Time for a new connection to send `hello` if v2 was negotiated or credentials are required. Other
             /// connections may stay silent. Clients send it at once, also on slow lines.
             hello_timeout_secs: u64 = 10;
-            /// The interval between pings; a client that answers neither of two is disconnected, unless it speaks v1.
-            /// Proxies and routers close what is silent for a minute.
-            heartbeat_secs: u64 = 20;
-            /// The time for which a client may stop reading: a phone that changes networks goes on before.
-            slow_reader_secs: u64 = 30;
         }
     }
 

@@ -24,7 +24,8 @@ pub(crate) async fn measure(bench: &Bench, readers: usize, turns: usize, figures
         ("OPENAI_BASE_URL", base_url.as_str()),
         ("CONTEXT_WINDOW", "100000000"),
         // They stay connected for as long as the measurement takes.
-        ("RESEED_FIXED", "slow_reader_secs=3600 heartbeat_secs=3600"),
+        ("SLOW_READER_SECS", "3600"),
+        ("HEARTBEAT_SECS", "3600"),
     ];
     let server = bench.reseed_with(&database, &settings).await?;
     let text = bench.upstream.answer(DELTAS, None);
