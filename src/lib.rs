@@ -35,8 +35,8 @@
 //!
 //! Whole programs are in `tests/examples`, the architecture in `src/README.md`. Everything else is private, so that the
 //! compiler finds what nothing uses. Imports point one way, enforced by `tests/it/tidy.rs`: `protocol ← core ←
-//! {provider, store, hooks, shares} ← runtime ← server ← service ← cli`; `config`, `metrics` and `clock` are leaves
-//! that the core never uses.
+//! {provider, store, hooks, tools, shares} ← runtime ← server ← service ← cli`; `config`, `metrics` and `clock` are
+//! leaves that the core never uses.
 
 mod cli;
 mod clock;

@@ -3,7 +3,7 @@
 //! - [`session`]: the tree of entries, and the session state folded from the log
 //! - [`context`]: what the model sees of it, counted against the window
 //! - [`compaction`]: when and how the context is shortened: strategies, cuts, summaries, and their machine
-//! - [`text`]: words, sentences and sections; how a text is cleaned, masked, escaped and clipped
+//! - [`text`]: how a text is cleaned, masked, escaped and clipped, and the files that tool calls name
 //! - [`agent_loop`]: one total function from inputs to effects
 //! - [`fingerprint`], [`usage`]: a stable hash, and sums of usage
 //! - [`tool`], [`approval`]: tools, and which of their calls a person must allow
