@@ -19,7 +19,8 @@ pub(super) fn fit(limits: &mut LimitSettings) -> Option<String> {
     *limits = fitted;
     Some(format!(
         "the process may have {files} open files, so CONNECTIONS_MAX is {connections_max}, MODEL_REQUESTS_MAX \
-         {model_requests_max}, and {guests_max} connections may be without `hello`; raise its limit (ulimit -n, LimitNOFILE=, --ulimit nofile=)"
+         {model_requests_max}, and {guests_max} connections may be without `hello`; raise its limit (ulimit -n, \
+         LimitNOFILE=, --ulimit nofile=)"
     ))
 }
 

@@ -131,7 +131,8 @@ settings! {
 
     /// Time limits of the model server.
     upstream: UpstreamSettings {
-        /// Time until the first event of an answer. Between two later events a fifth of it may pass, at least a second.
+        /// Time until the first event of an answer. Between two later events a minute may pass, or a fifth of it if that is
+        /// longer.
         upstream_first_event_timeout_secs: u64 = "300", rules::whole("seconds", 1..=DAY_SECS);
     }
 

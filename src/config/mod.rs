@@ -279,6 +279,9 @@ impl ClientSettings {
 /// Points per minute of one of several users, if nothing is set: a thousand pings a second, or twenty inputs.
 const POINTS_PER_MINUTE: u32 = 60_000;
 
+/// What a product of a total and a share may be off: 7 % of 100 is 7.000000000000001.
+const ROUNDING: f64 = 1e-6;
+
 impl LimitSettings {
     /// Returns what one user may take of a total, at least one; 0 for no limit, as where the total has none.
     fn share_of(&self, total: u32) -> u32 {
@@ -290,7 +293,7 @@ impl LimitSettings {
             clippy::cast_sign_loss,
             reason = "a share of a number is none that it cannot hold"
         )]
-        let share = (f64::from(total) * self.user_share).ceil() as u32;
+        let share = (f64::from(total) * self.user_share - ROUNDING).ceil() as u32;
         share
     }
 

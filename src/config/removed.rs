@@ -21,19 +21,16 @@ const fn refused(name: &'static str, instead: &'static str) -> Removed {
 
 /// All settings that are gone.
 const REMOVED: &[Removed] = &[
-    gone("APPROVAL_EXPIRY_SECS", "an approval must be answered within a day"),
-    gone("AUTH_JWKS_REFRESH_SECS", "keys are fetched again every ten minutes"),
-    gone("AUTH_JWT_LEEWAY_SECS", "clocks may differ by 30 s"),
+    refused("APPROVAL_EXPIRY_SECS", "an approval must be answered within a day"),
+    refused("AUTH_JWKS_REFRESH_SECS", "keys are fetched again every ten minutes"),
+    refused("AUTH_JWT_LEEWAY_SECS", "clocks may differ by 30 s"),
     refused(
         "CONNECTIONS_PER_ADDRESS_MAX",
         "nothing takes its place; limit the connections of an address in the proxy in front",
     ),
     refused("CONNECTIONS_PER_USER_MAX", "set USER_SHARE, the share of CONNECTIONS_MAX that one user may take"),
-    gone("CONTEXT_CUT_RULE", "compactions cut by the server's own rule; `reseed replay` compares it with others"),
-    gone(
-        "CONTEXT_ESTIMATOR",
-        "tokens are counted by the model's tokenizer; `reseed replay` compares it with other estimates",
-    ),
+    gone("CONTEXT_CUT_RULE", "compactions cut by the server's own rule; `reseed replay --policy pi` plays pi's"),
+    gone("CONTEXT_ESTIMATOR", "tokens are counted by the model's tokenizer, or by script"),
     gone("DATABASE_READERS", "eight connections read"),
     refused("EMPTY_SESSIONS_PER_USER_MAX", "a user may have 1,000 sessions in which nothing was said"),
     gone(
@@ -46,7 +43,7 @@ const REMOVED: &[Removed] = &[
     ),
     refused("FORKS_PER_USER_MAX", "a user may have four forks in progress"),
     refused("GRANT_SECS_MAX", "a ticket is valid for a day at most; ask for less with `validForSecs`"),
-    gone("GUESTS_MAX", "512 connections may be without `hello` at a time"),
+    refused("GUESTS_MAX", "512 connections may be without `hello` at a time"),
     refused("GUESTS_PER_ADDRESS_MAX", "one address may have an eighth of all guests"),
     gone("HELLO_TIMEOUT_SECS", "`hello` must come within 10 s"),
     gone("HOOK_AWAY_SECS", "a required hook waits for 120 s for its client"),
@@ -56,7 +53,7 @@ const REMOVED: &[Removed] = &[
     refused("MODEL_REQUESTS_PER_USER_MAX", "set USER_SHARE, the share of MODEL_REQUESTS_MAX that one user may take"),
     refused("OFFERED_BYTES_PER_USER_MAX", "a user may offer 64 MiB of tools"),
     gone("OFFLINE_WORD_MILLIS", "the built-in model says a word every 25 ms"),
-    gone("PARTIAL_BYTES_MAX", "128 MiB may be partly received, at least four times MESSAGE_BYTES_MAX"),
+    refused("PARTIAL_BYTES_MAX", "128 MiB may be partly received, at least four times MESSAGE_BYTES_MAX"),
     gone("QUEUE_ITEMS_MAX", "32 inputs of a session may wait"),
     refused("SESSIONS_OPEN_PER_USER_MAX", "set USER_SHARE, the share of SESSIONS_OPEN_MAX that one user may take"),
     refused("STORED_SESSIONS_PER_USER_MAX", "a user may have 100,000 sessions; set STORED_BYTES_PER_USER_MAX for less"),

@@ -188,7 +188,9 @@ def past_the_window():
     session.wire.same(compactions, COMPACTIONS, f"the compactions within {INPUTS_MAX} inputs")
     answer, info = session.turn("What is the harbour code?")
     session.wire.expect("K7-tango-42" in answer, f"the answer after {COMPACTIONS} compactions is {answer}")
-    session.wire.same(info["compactions"], COMPACTIONS, "the compactions in the meter")
+    # The question itself may have been the next to cross it.
+    told = sum(frame["type"] == "context_compacted" for frame in session.durable)
+    session.wire.same(info["compactions"], told, "the compactions in the meter")
 
 
 def rooted():

@@ -24,7 +24,7 @@ pub enum SummaryRequest {
     CachedPrefix,
 }
 
-/// How summaries are written, as configured.
+/// How summaries are written.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Writing {
     /// The requested form.

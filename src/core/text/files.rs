@@ -1,7 +1,7 @@
 //! The files that a session has touched according to its tool calls, carried from compaction to compaction.
 //!
-//! Which tools read and write, and which argument is the path, is a setting ([`FileTools`]); failed calls count, and
-//! paths are not changed. The lists follow the summary in tags, once: [`strip_files`] removes them before the summary
+//! [`FileTools`] says which tools read and write, and which argument is the path; failed calls count, and paths are not
+//! changed. The lists follow the summary in tags, once: [`strip_files`] removes them before the summary
 //! is merged again.
 
 use reseed_protocol::{Message, entry::CompactionDetails};

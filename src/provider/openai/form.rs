@@ -1,7 +1,7 @@
 //! The form in which a request is sent: what its model needs, and the images that are left out of it.
 
 use crate::core::{
-    fingerprint::{fingerprint, message_fingerprint},
+    fingerprint::{chained, fingerprint, message_fingerprint},
     model::ModelRequest,
     need::{Need, Needs},
 };
@@ -53,7 +53,8 @@ pub(super) fn picture_key(url: &str) -> u64 {
     fingerprint(url.as_bytes())
 }
 
-/// Bytes of a text without an entry that identify its session: those of a summary's request hold its random mark.
+/// Bytes at each end of a text without an entry that identify its session, with its length: those of a summary's request
+/// hold its random mark.
 const KEY_BYTES_MAX: usize = 1_024;
 
 /// Identifies a session by what its requests begin with: requests do not name it. A compaction makes it another.
@@ -61,7 +62,11 @@ pub(super) fn session_key(request: &ModelRequest) -> u64 {
     request.messages().next().map_or(0, |first| match &first.entry_id {
         Some(entry) => fingerprint(entry.as_str().as_bytes()),
         None => match &first.message.content[..] {
-            [Part::Text { text }] => fingerprint(&text.as_bytes()[..text.len().min(KEY_BYTES_MAX)]),
+            [Part::Text { text }] => {
+                let (text, bytes) = (text.as_bytes(), text.len().min(KEY_BYTES_MAX));
+                let ends = [fingerprint(&text[..bytes]), fingerprint(&text[text.len() - bytes..])];
+                chained([ends[0], ends[1], text.len() as u64])
+            }
             _ => message_fingerprint(&first.message),
         },
     })

@@ -48,11 +48,15 @@ impl Default for OpenAiOptions {
     }
 }
 
-/// Returns the longest silence within an answer of a server that may take so long for the first event: a fifth, at least
-/// a second. A machine that is slow to read a prompt is slow to write as well, and writing a word takes far less time.
+/// The silence within an answer that is always allowed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Returns the longest silence within an answer of a server that may take so long for the first event: a minute, or a
+/// fifth if that is longer, and never more than for the first. A machine that is slow to read a prompt is slow to write
+/// as well, and a pause for thought is shorter than a minute.
 #[must_use]
 pub fn idle_timeout(first_event_timeout: Duration) -> Duration {
-    (first_event_timeout / 5).max(Duration::from_secs(1))
+    first_event_timeout.min(IDLE_TIMEOUT).max(first_event_timeout / 5)
 }
 
 /// An API of a provider.

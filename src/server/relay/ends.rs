@@ -17,6 +17,7 @@ use crate::{
     store::NodeId,
 };
 use reseed_protocol::{
+    CloseCode,
     event::SubscriptionEnd,
     frame::{encode_event, encode_reply},
     reply::{Done, Reply},
@@ -59,8 +60,9 @@ impl Connection {
         for route in routes.into_iter().filter(|route| route.is_open && route.then == Then::Stays) {
             self.send(encode_event(Some(&route.session), &SubscriptionEnd::Moved.event())).await?;
         }
-        let is_dialled = self.relays.iter().any(|relays| relays.links.iter().any(|link| link.row.id == node));
-        let may_be_there = is_dialled || matches!(end, LinkEnd::WrongNode | LinkEnd::Broken);
+        // One that closes a silent connection lives.
+        let may_be_there =
+            matches!(end, LinkEnd::WrongNode | LinkEnd::Broken) || *end == LinkEnd::Closed(CloseCode::NoPong.code());
         for waiting in again {
             Box::pin(self.look_again(waiting, Some(node).filter(|_| !may_be_there))).await?;
         }

@@ -127,7 +127,7 @@ async fn a_turn_that_takes_longer_is_interrupted_and_can_be_retried() {
 async fn a_second_server_does_not_start_on_the_same_database() {
     let folder = folder();
     let server = Binary::start(folder.path(), &QUICK).await;
-    let second = binary::run(folder.path(), &["serve"], &QUICK).await;
+    let second = binary::run(folder.path(), &["serve"], &[]).await;
     assert_eq!((second.code, second.printed.as_str()), (Some(1), ""));
     let expected =
         format!("/data/reseed.db` is in use by process {}; only one server at a time can open it\n", server.pid());
