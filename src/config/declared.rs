@@ -131,8 +131,8 @@ settings! {
 
     /// Time limits of the model server.
     upstream: UpstreamSettings {
-        /// Time until the first event of an answer. Between two later events a minute may pass, or a fifth of it if that is
-        /// longer.
+        /// Time until the first event of an answer. Between two later events a minute may pass, or a fifth of it if
+        /// that is longer.
         upstream_first_event_timeout_secs: u64 = "300", rules::whole("seconds", 1..=DAY_SECS);
     }
 
@@ -258,8 +258,8 @@ settings! {
     limits: LimitSettings {
         /// The most connections at a time.
         connections_max: u32 = "10000", rules::whole("connections", 1..=10_000_000);
-        /// What one user may take of CONNECTIONS_MAX, SESSIONS_OPEN_MAX and MODEL_REQUESTS_MAX, so that nobody takes all;
-        /// 1 for everything. This and the other limits of one user apply only if there may be several.
+        /// What one user may take of CONNECTIONS_MAX, SESSIONS_OPEN_MAX and MODEL_REQUESTS_MAX, so that nobody takes
+        /// all; 1 for everything. This and the other limits of one user apply only if there may be several.
         user_share: f64 = "0.25", rules::share();
         /// The most sessions in memory at a time; the others are on disk.
         sessions_open_max: u32 = "10000", rules::whole("sessions", 1..=10_000_000);

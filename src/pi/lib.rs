@@ -10,8 +10,9 @@
 //! - `message`: the messages of a path in pi's form; `estimate`, `usage`: their size by pi's rules
 //! - `cut`, `prepare`, `files`: what pi chooses to summarise
 //!
-//! `estimate` and `cut` implement the core's `TokenEstimate` and `CutRules`; a deployment's `counter_of` and `cut_rules`
-//! select them. They work on the pi form of our entries, so an imported session is measured exactly as pi measures it.
+//! `estimate` and `cut` implement the core's `TokenEstimate` and `CutRules`; a deployment's `counter_of` and
+//! `cut_rules` select them. They work on the pi form of our entries, so an imported session is measured exactly as pi
+//! measures it.
 //!
 //! Pure, like the core, which knows nothing of pi.
 

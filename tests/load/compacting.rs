@@ -16,8 +16,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Returns the milliseconds of processor time, and of waiting beyond the model and a commit, that the compaction of this
-/// many tokens may take.
+/// Returns the milliseconds of processor time, and of waiting beyond the model and a commit, that the compaction of
+/// this many tokens may take.
 fn goals(tokens: u64) -> (f64, f64) {
     match tokens {
         0..=10_000 => (3.0, 5.0),

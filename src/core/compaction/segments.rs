@@ -54,9 +54,9 @@ pub struct Said {
 }
 
 impl Said {
-    /// Returns what a message says, without what only programs read, and whether it is whole: it is cut in its middle if
-    /// it takes more than its part of the room, or half of what may stay of what leaves now (`new_tokens_max`). `None`
-    /// if it says nothing.
+    /// Returns what a message says, without what only programs read, and whether it is whole: it is cut in its middle
+    /// if it takes more than its part of the room, or half of what may stay of what leaves now (`new_tokens_max`).
+    /// `None` if it says nothing.
     #[must_use]
     pub fn of(
         id: Option<&EntryId>,

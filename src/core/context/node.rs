@@ -82,8 +82,8 @@ impl Node {
         Self { entry, message, tokens, hash, pinned: false, undone: false, cleared: false, patch }
     }
 
-    /// Counts a compaction's entry whose summary may have been counted before (`shown`): it is tried out often, and each
-    /// time in another entry.
+    /// Counts a compaction's entry whose summary may have been counted before (`shown`): it is tried out often, and
+    /// each time in another entry.
     #[must_use]
     pub(crate) fn compacted(entry: Entry, counter: &Counter, shown: &Shown) -> Self {
         let EntryData::Compaction(compaction) = &entry.data else { return Self::counted(entry, counter) };

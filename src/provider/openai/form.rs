@@ -53,8 +53,8 @@ pub(super) fn picture_key(url: &str) -> u64 {
     fingerprint(url.as_bytes())
 }
 
-/// Bytes at each end of a text without an entry that identify its session, with its length: those of a summary's request
-/// hold its random mark.
+/// Bytes at each end of a text without an entry that identify its session, with its length: those of a summary's
+/// request hold its random mark.
 const KEY_BYTES_MAX: usize = 1_024;
 
 /// Identifies a session by what its requests begin with: requests do not name it. A compaction makes it another.

@@ -1,7 +1,8 @@
 //! The end of a link: what is sent to another node, and what ends.
 //!
-//! The sessions that went over it end for the client with `session_closed`; it opens them again, and resumes exactly, as
-//! after a lost connection of its own. Commands that any node can carry out are sent on; the others get a retriable error.
+//! The sessions that went over it end for the client with `session_closed`; it opens them again, and resumes exactly,
+//! as after a lost connection of its own. Commands that any node can carry out are sent on; the others get a retriable
+//! error.
 
 use super::{
     link::LinkEnd,

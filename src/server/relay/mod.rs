@@ -14,8 +14,8 @@
 //! - A holder never relays. It answers `wrong_node` for a session that is not its own, and the edge looks again.
 //! - Each queue between client and holder has room for one message, or for one batch of frames. Whoever does not read
 //!   stops the sender on the other side, however many nodes are in between.
-//! - A link that breaks ends its sessions for the client alone: `session_closed`, retriable. The client opens them again
-//!   and resumes, as after a lost connection of its own.
+//! - A link that breaks ends its sessions for the client alone: `session_closed`, retriable. The client opens them
+//!   again and resumes, as after a lost connection of its own.
 
 mod ask;
 mod edge;
