@@ -50,7 +50,7 @@ pub(crate) async fn measure(bench: &Bench, sizes: &[u64], rounds: usize, figures
     ];
     let server = bench.reseed_with(&database, &settings).await?;
     bench.upstream.answer_with(&summary());
-    let commit = commit(bench).await?;
+    let commit = commit(bench, "compacting-commit").await?;
     for model in MODELS {
         for tokens in sizes.iter().copied() {
             let mut client = Client::session(&server, Some(&format!("{model}-{tokens}"))).await?;

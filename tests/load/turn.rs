@@ -55,7 +55,7 @@ pub(crate) async fn measure(bench: &Bench, rounds: usize, turns: usize, figures:
         round(&floor, Speaks::Floor, turns, &text, &mut floors).await?;
         round(&server, Speaks::V2, turns, &text, &mut servers).await?;
     }
-    let commit = commit(bench).await?;
+    let commit = commit(bench, "turn-commit").await?;
     let (floor_cpu, server_cpu) = (floors.cpu(), servers.cpu());
     let (floor_first, server_first) = (floors.first_delta(), servers.first_delta());
     let count = rounds * turns * CONNECTIONS;
@@ -100,9 +100,9 @@ async fn round(process: &Process, speaks: Speaks, turns: usize, text: &str, take
     Ok(())
 }
 
-/// Returns the time of one small append of the server's own store on this disk.
-pub(crate) async fn commit(bench: &Bench) -> anyhow::Result<Duration> {
-    let store = store::connect(&format!("sqlite://{}", bench.database("commit").display())).await?;
+/// Returns the time of one small append of the server's own store on this disk, in a new database of this name.
+pub(crate) async fn commit(bench: &Bench, name: &str) -> anyhow::Result<Duration> {
+    let store = store::connect(&format!("sqlite://{}", bench.database(name).display())).await?;
     let mut lease = store.create(&"commit".parse()?, "", Timestamp(0)).await?;
     let mut times = Vec::with_capacity(COMMITS);
     for _ in 0..COMMITS {
