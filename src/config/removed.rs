@@ -1,4 +1,5 @@
-//! Settings that are gone. Whoever still sets one is told what to use, as nothing else would show that it does nothing.
+//! Settings that were removed. If one is still set, the server says at its start what to use instead: nothing else
+//! would show that it has no effect.
 
 use std::collections::BTreeMap;
 

@@ -42,7 +42,7 @@ impl Phrases {
             (from, places.map_or(&[][..], Vec::as_slice))
         });
         let Some((from, places)) = places.min_by_key(|(_, places)| places.len()) else {
-            // One or two words, of which both may be parts.
+            // One or two words; each may be a part of a word.
             return self.text.contains(phrase);
         };
         let starts = places.iter().filter_map(|at| at.checked_sub(from));

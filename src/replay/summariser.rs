@@ -62,7 +62,7 @@ impl Summariser {
         }
     }
 
-    /// Answers a request for a summary of a conversation, of which so many texts have been said.
+    /// Answers a request for a summary of a conversation in which this many texts were said.
     pub(crate) fn answer(
         &self,
         request: &ModelRequest,

@@ -42,8 +42,8 @@ struct Past {
     at: Timestamp,
 }
 
-/// Creates a session of this name, for this model, with these messages, of which none is compacted. A message of the
-/// user begins a turn; the last of the model before the next one ends it.
+/// Creates a session of this name, for this model, with these messages and no compaction. A message of the user begins
+/// a turn; the last of the model before the next one ends it.
 pub(crate) async fn write_messages(
     database: &Path,
     name: &str,
