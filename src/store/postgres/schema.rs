@@ -152,6 +152,9 @@ pub enum SchemaError {
         /// What it must be.
         wanted: &'static str,
     },
+    /// The database gave the change of the tables up, because another program held what it waited for.
+    #[error("{0}; start the server again")]
+    Contended(String),
     /// The database failed.
     #[error("{0}")]
     Failed(String),
@@ -159,7 +162,14 @@ pub enum SchemaError {
 
 impl From<Fault> for SchemaError {
     fn from(fault: Fault) -> Self {
-        Self::Failed(fault.describe())
+        match &fault {
+            Fault::Database(error)
+                if matches!(error.code(), Some(&SqlState::T_R_DEADLOCK_DETECTED | &SqlState::LOCK_NOT_AVAILABLE)) =>
+            {
+                Self::Contended(fault.describe())
+            }
+            _ => Self::Failed(fault.describe()),
+        }
     }
 }
 
@@ -249,23 +259,38 @@ pub(super) async fn check_nodes(db: &Connection, schema: &str) -> Result<(), Sch
     }
 }
 
+/// How often a start tries to bring the tables up to date. Servers of an older version may be writing to them, and
+/// PostgreSQL ends one of two transactions that wait for each other.
+const ATTEMPTS: u32 = 5;
+
 /// Creates the tables, or brings older ones up to date. Several programs may do so at once: a lock orders them.
 pub(super) async fn migrate(db: &Connection, schema: &str) -> Result<(), SchemaError> {
     if known_version(db, schema).await? == VERSION {
         return Ok(());
     }
-    let done = steps(db, schema).await;
-    if done.is_err() {
-        // If this fails as well, closing the connection rolls back.
-        let _ = db.batch("ROLLBACK").await;
+    let mut attempt = 1;
+    loop {
+        let done = steps(db, schema).await;
+        if done.is_err() {
+            // If this fails as well, closing the connection rolls back.
+            let _ = db.batch("ROLLBACK").await;
+        }
+        match done {
+            Err(SchemaError::Contended(_)) if attempt < ATTEMPTS => attempt += 1,
+            done => return done,
+        }
     }
-    done
 }
 
 async fn steps(db: &Connection, schema: &str) -> Result<(), SchemaError> {
     db.batch(&format!("BEGIN; SELECT pg_advisory_xact_lock({})", lock_key(schema))).await?;
     let there = db.rows("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", &[&schema]).await?;
-    if !there.first().is_some_and(|row| row.get(0)) {
+    let exists = there.first().is_some_and(|row| row.get(0));
+    // Another program may have been faster. It may write to the tables already, so nothing here locks them again.
+    if exists && known_version(db, schema).await? == VERSION {
+        return Ok(db.batch("COMMIT").await?);
+    }
+    if !exists {
         db.batch(&format!("CREATE SCHEMA \"{schema}\"")).await.map_err(|fault| forbidden(fault, schema))?;
     }
     db.batch(
@@ -275,7 +300,6 @@ async fn steps(db: &Connection, schema: &str) -> Result<(), SchemaError> {
     )
     .await
     .map_err(|fault| forbidden(fault, schema))?;
-    // Another program may have been faster, and newer.
     let found = known_version(db, schema).await?;
     for (step, sql) in STEPS.iter().enumerate().skip(usize::try_from(found).unwrap_or(0)) {
         db.batch(sql).await?;

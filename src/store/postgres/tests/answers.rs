@@ -7,7 +7,7 @@ use super::{
         connection::{Connection, Connector, Use},
         readers::Readers,
     },
-    database, open,
+    connected, database, open,
     server::Server,
     settings,
 };
@@ -18,10 +18,6 @@ use crate::store::{
 use futures_util::future::join;
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
-
-async fn connected(address: &str) -> Connection {
-    Connector::new(&settings(address), Use::Write, None).unwrap().connect().await.unwrap()
-}
 
 fn marks(commands: &[&str]) -> Append {
     let mark = |command: &&str| CommandMark { command_id: (*command).into(), fingerprint: 7, reply: "{}".into() };

@@ -6,12 +6,17 @@ mod plans;
 mod refusals;
 #[path = "../../../../tests/support/postgres.rs"]
 mod server;
+mod starts;
 mod texts;
 mod tls;
 #[path = "../../../../tests/support/wire.rs"]
 mod wire;
 
-use super::{PostgresStore, history::Indexer};
+use super::{
+    PostgresStore,
+    connection::{Connection, Connector, Use},
+    history::Indexer,
+};
 use crate::{
     config::{Database, Postgres},
     store::{
@@ -34,6 +39,11 @@ fn settings(address: &str) -> Postgres {
 
 async fn open(address: &str) -> PostgresStore {
     PostgresStore::open(&settings(address), |_| {}).await.unwrap_or_else(|error| panic!("{address}: {error}"))
+}
+
+/// Connects as the store does.
+async fn connected(address: &str) -> Connection {
+    Connector::new(&settings(address), Use::Write, None).unwrap().connect().await.unwrap()
 }
 
 /// Returns the address of a new database.
