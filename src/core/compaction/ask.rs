@@ -6,7 +6,7 @@ use crate::core::{
     compaction::{
         extract::{extract, newest_lines},
         serialize::{Bounds, blocks_within, in_pieces, read},
-        summary::{self, Form, InPlaceParts, PromptParts},
+        summary::{self, InPlaceParts, PromptParts},
     },
     context::{counter::Counter, window::limit_answer, windows::WINDOW_TOKENS_MIN},
     model::{ModelRequest, Purpose},
@@ -71,8 +71,6 @@ pub(super) struct Task {
     pub(super) summary_tokens_max: u64,
     /// What the summary should focus on.
     pub(super) instructions: Option<String>,
-    /// The requested form, if no prompt replaces the server's own.
-    pub(super) form: SummaryForm,
     /// A prompt that replaces the server's own.
     pub(super) prompt: Option<Arc<str>>,
     /// The kind of conversation.
@@ -92,16 +90,6 @@ pub(super) struct Task {
     pub(super) keeps_words: bool,
     /// True if the earlier summary is kept before this one.
     pub(super) keeps_earlier: bool,
-}
-
-impl Task {
-    fn form(&self) -> Form<'_> {
-        match (&self.prompt, self.form) {
-            (Some(prompt), _) => Form::Replaced(prompt),
-            (None, SummaryForm::Sections) => Form::Sections,
-            (None, SummaryForm::Free) => Form::Free,
-        }
-    }
 }
 
 /// The conversation whose request a cached-prefix summary request extends.
@@ -191,7 +179,7 @@ impl Asking {
             kept_messages: ride.kept_messages,
             first_kept: ride.first_kept.as_deref(),
             instructions: self.task.instructions.as_deref(),
-            form: self.task.form(),
+            replaced: self.task.prompt.as_deref(),
             kind: self.task.kind,
             split_turn: self.task.split_turn,
             words_max: self.words_max(),
@@ -286,11 +274,11 @@ impl Asking {
         if self.task.reasons {
             return REASONED_TOKENS_MAX.max(self.task.summary_tokens_max);
         }
-        match self.task.form() {
+        match self.task.prompt {
             // Nothing is known about the length that a prompt of the operator's or a client's asks for.
-            Form::Replaced(_) => 2 * self.task.summary_tokens_max,
+            Some(_) => 2 * self.task.summary_tokens_max,
             // The headings alone take a tenth of the smallest summary.
-            _ => (ANSWER_TOKENS_PER_WORD * u64::from(self.words_max())).max(2 * SUMMARY_TOKENS.0),
+            None => (ANSWER_TOKENS_PER_WORD * u64::from(self.words_max())).max(2 * SUMMARY_TOKENS.0),
         }
     }
 
@@ -299,7 +287,7 @@ impl Asking {
             blocks,
             previous: self.summary.as_deref(),
             instructions: self.task.instructions.as_deref(),
-            form: self.task.form(),
+            replaced: self.task.prompt.as_deref(),
             kind: self.task.kind,
             split_turn: self.task.split_turn,
             delimiter: &self.task.delimiter,

@@ -27,8 +27,6 @@ pub enum SummaryRequest {
 /// How summaries are written.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Writing {
-    /// The requested form.
-    pub form: SummaryForm,
     /// A prompt that replaces the server's own.
     pub prompt: Option<Arc<str>>,
     /// The kind of conversation.

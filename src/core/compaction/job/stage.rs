@@ -85,7 +85,6 @@ impl Job {
             window_tokens: around.window_tokens,
             summary_tokens_max: around.room.new_tokens,
             instructions: order.instructions.clone().filter(|_| !order.free_form),
-            form: around.writing.form,
             prompt: match &order.instructions {
                 Some(instructions) if order.free_form => Some(instructions.as_str().into()),
                 _ => around.writing.prompt,

@@ -14,7 +14,8 @@ use std::cmp::Reverse;
 const KEPT_UNITS_MAX: usize = 100;
 
 /// Keeps the newest messages up to the budget, then the most important older ones while the target has room. What is
-/// removed is summarised, or dropped if `summarise` is off.
+/// removed is summarised, or dropped if `summarise` is off. The user's older messages are not chosen where the summary
+/// keeps their words: chosen one by one, an older value would stand after a newer one.
 #[derive(Debug, Clone)]
 pub struct Importance {
     options: Options,
@@ -65,7 +66,12 @@ impl ContextManager for Importance {
         let (first, last) = if self.options.summarise {
             // If everything fits, a requested summary covers what other strategies would summarise.
             let scores = scores(context, structure);
-            let kept = choose(planning, &scores, planning.keep.tokens, planning.keep.tokens_max).kept;
+            let limits = Limits {
+                tail_tokens: planning.keep.tokens,
+                tokens: planning.keep.tokens_max,
+                chooses_input: self.options.user_share == 0.0,
+            };
+            let kept = choose(planning, &scores, limits).kept;
             let cut = cut_units(context, structure, &kept)
                 .or_else(|| find_cut(context, structure, planning.keep))
                 .or_else(|| last_turn_cut(context, structure));
@@ -85,7 +91,8 @@ fn least_important(planning: &Planning<'_>) -> Option<Cut> {
     let tokens_max = planning.room_without_summary();
     let mut tail_tokens_max = keep.tokens;
     loop {
-        let chosen = choose(planning, &scores, tail_tokens_max, tokens_max);
+        let limits = Limits { tail_tokens: tail_tokens_max, tokens: tokens_max, chooses_input: true };
+        let chosen = choose(planning, &scores, limits);
         // If more single units would fit than may be named, the tail grows into the remaining room.
         if !chosen.is_capped || tail_tokens_max >= tokens_max {
             return cut_units(context, structure, &chosen.kept);
@@ -103,27 +110,38 @@ struct Chosen {
     is_capped: bool,
 }
 
-/// Keeps a tail of about `tail_tokens_max`, then the most important older units.
-fn choose(planning: &Planning<'_>, scores: &[i64], tail_tokens_max: u64, tokens_max: u64) -> Chosen {
+/// What may be kept.
+struct Limits {
+    /// Tokens of the newest units together.
+    tail_tokens: u64,
+    /// Tokens of all units together.
+    tokens: u64,
+    /// True if the user's older messages are chosen like others.
+    chooses_input: bool,
+}
+
+/// Keeps the newest units, then the most important older ones.
+fn choose(planning: &Planning<'_>, scores: &[i64], limits: Limits) -> Chosen {
     let Planning { context, structure, .. } = *planning;
     let units = &structure.units;
     let mut kept = must_stay(context, structure);
     let stays: u64 = units.iter().zip(&kept).filter(|(_, stays)| **stays).map(|(unit, _)| unit.tokens).sum();
-    let mut room = tokens_max.saturating_sub(stays);
+    let mut room = limits.tokens.saturating_sub(stays);
     // The newest messages belong together, whatever they say.
     let mut tail = units.len();
     let mut tail_tokens = 0;
     for at in (0..units.len()).rev() {
         let cost = if kept[at] { 0 } else { units[at].tokens };
         tail_tokens += units[at].tokens;
-        if cost > room || tail_tokens > tail_tokens_max {
+        if cost > room || tail_tokens > limits.tail_tokens {
             break;
         }
         room -= cost;
         kept[at] = true;
         tail = at;
     }
-    let mut older: Vec<usize> = (0..tail).filter(|at| !kept[*at]).collect();
+    let can_be_chosen = |at: &usize| !kept[*at] && (limits.chooses_input || !units[*at].is_input);
+    let mut older: Vec<usize> = (0..tail).filter(can_be_chosen).collect();
     // Among equals the newer one.
     older.sort_unstable_by_key(|at| Reverse((scores[*at], *at)));
     let mut chosen = 0;

@@ -106,8 +106,8 @@ fn each_strategy_makes_room_in_its_own_steps() {
         ("truncate", 8, 4, true, tight, TURNS, &["truncate abcdef"]),
         ("truncate", 8, 4, true, tight, CALLS, &["truncate bcde"]),
         ("truncate", 8, 4, true, roomy, &TURNS[..4], &[]),
-        // The newest up to the budget, then questions before answers.
-        ("importance", 8, 4, true, roomy, TURNS, &["summarise bd", "truncate ab"]),
+        // The newest up to the budget, then answers: the summary keeps the user's words.
+        ("importance", 8, 4, true, roomy, TURNS, &["summarise ace", "truncate ab"]),
         ("importance", 8, 4, false, tight, TURNS, &["truncate abcdef"]),
         ("importance", 8, 4, false, roomy, &TURNS[..4], &[]),
     ];
@@ -119,6 +119,9 @@ fn each_strategy_makes_room_in_its_own_steps() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // Without them questions come before answers.
+    let no_words = StrategySettings { user_share: Some(0.0), ..settings(8, 4, true, &[]) };
+    assert_eq!(steps("importance", &no_words, TURNS, roomy), ["summarise bd", "truncate ab"]);
 }
 
 #[test]

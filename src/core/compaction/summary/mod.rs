@@ -18,7 +18,7 @@ pub use crate::core::text::{
 pub use check::{Unusable, check};
 pub use kind::recognise;
 pub use prompt::{
-    Form, INSTRUCTIONS_BYTES_MAX, InPlaceParts, InPlaceRequest, PromptParts, QuotedRequest, SECTIONS, in_place, prompt,
+    INSTRUCTIONS_BYTES_MAX, InPlaceParts, InPlaceRequest, PromptParts, QuotedRequest, SECTIONS, in_place, prompt,
     read_in_place, read_prompt, says_words_are_kept, system_prompt,
 };
 pub use repetition::{Repetition, before_repetition};

@@ -24,18 +24,6 @@ pub const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
 pub const SECTIONS: [&str; 6] =
     ["Goal", "Constraints & Preferences", "Progress", "Key Decisions", "Next Steps", "Critical Context"];
 
-/// The form that a summary request asks for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Form<'a> {
-    /// The sections that every summary has.
-    #[default]
-    Sections,
-    /// Plain text.
-    Free,
-    /// The form that this prompt asks for; it replaces the server's own.
-    Replaced(&'a str),
-}
-
 /// The inputs of a summary request.
 #[derive(Debug, Clone, Copy)]
 pub struct PromptParts<'a> {
@@ -45,8 +33,8 @@ pub struct PromptParts<'a> {
     pub previous: Option<&'a str>,
     /// What the user wants the summary to focus on.
     pub instructions: Option<&'a str>,
-    /// The requested form.
-    pub form: Form<'a>,
+    /// What is asked for, if not the server's own sections.
+    pub replaced: Option<&'a str>,
     /// The kind of conversation.
     pub kind: SummaryKind,
     /// True if the conversation ends within a turn, the rest of which is kept verbatim.
@@ -84,9 +72,6 @@ const FORM: &str = "Use these headings, with short points below each; leave out 
                     & Preferences\n## Progress\n### Done\n### In Progress\n### Blocked\n## Key Decisions\n## Next \
                     Steps\n## Critical Context\nUnder Critical Context list every fact that was told and may be asked \
                     for later: who and what is called how, values, places, dates.";
-const FREE_FORM: &str = "Write plain text without headings: what the user wants and how, what was done and decided, \
-                         what is open and comes next, and every fact that was told and may be asked for later: who and \
-                         what is called how, values, places, dates.";
 const SPLIT_TURN: &str = "It breaks off within a turn whose rest is kept. Of that turn, say what was asked first \
                           (Goal), what has been done so far (In Progress), and what one must know to understand the \
                           rest (Critical Context).";
@@ -102,15 +87,16 @@ pub fn prompt(parts: PromptParts<'_>) -> String {
         push_quoted(&mut text, delimiter, PREVIOUS, &escape(&presentable(previous), TextKind::Quoted));
     }
     push_quoted(&mut text, delimiter, CONVERSATION, &parts.blocks.join("\n\n"));
-    let task = match (parts.form, previous) {
+    let task = match (parts.replaced, previous) {
         (_, Some(_)) if parts.blocks.is_empty() => CONDENSE,
-        (Form::Replaced(_), None) => "",
-        (Form::Replaced(_), Some(_)) => MERGE_REPLACED,
-        (_, None) => TASK,
-        (_, Some(_)) => MERGE,
+        (Some(_), None) => "",
+        (Some(_), Some(_)) => MERGE_REPLACED,
+        (None, None) => TASK,
+        (None, Some(_)) => MERGE,
     };
-    let keeps_words = if parts.keeps_words && !matches!(parts.form, Form::Replaced(_)) { KEEPS_WORDS } else { "" };
-    push_task(&mut text, &format!("{task}{keeps_words}"), parts.split_turn, parts.words_max, (parts.form, parts.kind));
+    let keeps_words = if parts.keeps_words && parts.replaced.is_none() { KEEPS_WORDS } else { "" };
+    let task = format!("{task}{keeps_words}");
+    push_task(&mut text, &task, parts.split_turn, parts.words_max, (parts.replaced, parts.kind));
     push_focus(&mut text, parts.instructions);
     text
 }
@@ -122,13 +108,18 @@ pub fn says_words_are_kept(request: &str) -> bool {
 }
 
 /// Appends the task and the requested form.
-fn push_task(text: &mut String, task: &str, split_turn: bool, words_max: u32, (form, kind): (Form<'_>, SummaryKind)) {
+fn push_task(
+    text: &mut String,
+    task: &str,
+    split_turn: bool,
+    words_max: u32,
+    (replaced, kind): (Option<&str>, SummaryKind),
+) {
     let split_turn = if split_turn { format!(" {SPLIT_TURN}") } else { String::new() };
     let keep = kind::task(kind);
-    match form {
-        Form::Sections => text.push_str(&format!("{task}{split_turn} At most {words_max} words. {FORM}{keep}")),
-        Form::Free => text.push_str(&format!("{task}{split_turn} At most {words_max} words. {FREE_FORM}{keep}")),
-        Form::Replaced(prompt) => {
+    match replaced {
+        None => text.push_str(&format!("{task}{split_turn} At most {words_max} words. {FORM}{keep}")),
+        Some(prompt) => {
             let gap = if task.is_empty() { "" } else { " " };
             text.push_str(&format!("{task}{gap}{}\nAt most {words_max} words.", clean(prompt).trim()));
         }
@@ -152,8 +143,8 @@ pub struct InPlaceParts<'a> {
     pub first_kept: Option<&'a Message>,
     /// What the user wants the summary to focus on.
     pub instructions: Option<&'a str>,
-    /// The requested form.
-    pub form: Form<'a>,
+    /// What is asked for, if not the server's own sections.
+    pub replaced: Option<&'a str>,
     /// The kind of conversation.
     pub kind: SummaryKind,
     /// True if the first kept message is within a turn.
@@ -197,8 +188,8 @@ pub fn in_place(parts: InPlaceParts<'_>) -> String {
         task.push_str(KEEPS_WORDS);
     }
     let mut text = String::new();
-    push_task(&mut text, &task, parts.split_turn, parts.words_max, (parts.form, parts.kind));
-    if matches!(parts.form, Form::Replaced(_)) {
+    push_task(&mut text, &task, parts.split_turn, parts.words_max, (parts.replaced, parts.kind));
+    if parts.replaced.is_some() {
         text.push_str(" Write only the summary.");
     }
     push_focus(&mut text, parts.instructions);
@@ -260,8 +251,8 @@ pub(super) fn is_our_own(line: &str) -> bool {
 }
 
 /// The fixed texts of requests.
-const OURS: [&str; 11] =
-    [INTRODUCTION, MERGE, TASK, CONDENSE, KEEPS_WORDS, FORM, FREE_FORM, SPLIT_TURN, IN_PLACE, BEGINS, GOES_ON];
+const OURS: [&str; 10] =
+    [INTRODUCTION, MERGE, TASK, CONDENSE, KEEPS_WORDS, FORM, SPLIT_TURN, IN_PLACE, BEGINS, GOES_ON];
 
 /// Minimum characters of a line that is compared with our own requests.
 const ECHO_CHARS_MIN: usize = 25;
@@ -327,7 +318,7 @@ mod tests {
             blocks,
             previous,
             instructions,
-            form: Form::Sections,
+            replaced: None,
             kind: SummaryKind::Chat,
             split_turn: false,
             delimiter: "k3j9x2",
@@ -382,7 +373,7 @@ mod tests {
             kept_messages,
             first_kept,
             instructions: None,
-            form: Form::Sections,
+            replaced: None,
             kind: SummaryKind::Chat,
             split_turn: false,
             words_max: 300,
