@@ -166,8 +166,8 @@ metrics! {
     FIRST_DELTA_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_first_delta_seconds" [], Seconds,
         "Time from the start of a turn to the first piece of its answer.";
     TOKENS_TOTAL = Kind::Counter, "reseed_tokens_total" ["purpose", "kind"], Count,
-        "Tokens reported by the model server, for turns and for summaries; `cached` and `cache_write` are parts of \
-        `input`, `reasoning` of `output`.";
+        "Tokens reported by the model server, for turns and for summaries, failed ones, previews and branches \
+        included. `cached` and `cache_write` are parts of `input`, `reasoning` of `output`.";
     MODEL_REQUESTS_TOTAL = Kind::Counter, "reseed_model_requests_total" ["purpose", "outcome"], Count,
         "Requests to the model, by purpose; outcome is `ok`, `cancelled` or the error code.";
     MODEL_COST_NANO_USD_TOTAL = Kind::Counter, "reseed_model_cost_nano_usd_total" ["purpose"], Count,
@@ -182,8 +182,8 @@ metrics! {
     PREFIX_TOKENS_LOST_TOTAL = Kind::Counter, "reseed_prefix_tokens_lost_total" ["reason"], Count,
         "Tokens of previous requests after the shared prefix, by reason.";
     COMPACTIONS_TOTAL = Kind::Counter, "reseed_compactions_total" ["trigger", "rung", "outcome", "mode"], Count,
-        "Compactions ended, by trigger, the fallback step that succeeded (`none` if none did), outcome, and \
-        whether they started in the background.";
+        "Compactions ended, by trigger, fallback step that succeeded (or `none`), outcome, and whether turns \
+        continued (`background`).";
     COMPACTIONS_PREPARED_TOTAL = Kind::Counter, "reseed_compactions_prepared_total" [], Count,
         "Compactions prepared in the background and held until due.";
     HELD_TOKENS_UNUSED_TOTAL = Kind::Counter, "reseed_held_tokens_unused_total" ["kind"], Count,
@@ -199,7 +199,7 @@ metrics! {
     COMPACTION_TRIGGER_RATIO = Kind::Histogram(TRIGGER_SHARES), "reseed_compaction_trigger_ratio" [], Count,
         "Tokens of the next request when an automatic compaction was committed, as a share of the threshold.";
     COMPACTION_TOKENS_SAVED_TOTAL = Kind::Counter, "reseed_compaction_tokens_saved_total" [], Count,
-        "Tokens saved by compactions.";
+        "Tokens that compactions save in each later request.";
     COMPACTION_CACHED_TOKENS_LOST_TOTAL = Kind::Counter, "reseed_compaction_cached_tokens_lost_total" [], Count,
         "Tokens in a provider's cache that a compaction invalidated.";
     COMPACTION_PREVIEWS_TOTAL = Kind::Counter, "reseed_compaction_previews_total" ["outcome"], Count,
