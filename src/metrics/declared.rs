@@ -120,54 +120,54 @@ metrics! {
     BUILD_INFO = Kind::Gauge, "reseed_build_info" ["version"], Count,
         "Always 1; the label is the running version.";
     CONNECTIONS = Kind::Gauge, "reseed_connections" ["dialect"], Count,
-        "Open connections, by protocol version; `none` has not sent a frame yet, and `relay` carries the frames of a \
-        client from another server, which counts the client.";
+        "Open connections, by protocol version. `none` has not sent a frame yet. `relay` carries a client's frames \
+        from another node, which counts the client.";
     NODES = Kind::Gauge, "reseed_nodes" ["state"], Count,
-        "Servers that share the database, as this one sees them, itself included. `living` and `draining`: it has seen \
-        them beat within their lease. `silent`: it has seen no beat for longer than their lease; each address, or name \
-        of a server without one, counts once, and not if one that lives has it.";
+        "Nodes of the database, as this one sees them, itself included: `living`, `draining` or `silent` for longer \
+        than their lease. An address, or the name of a node without one, counts once, and as `silent` only if no \
+        living node has it.";
     LEASE_AGE_RATIO = Kind::Gauge, "reseed_lease_age_ratio" [], Count,
-        "Time since this server last renewed its lease, as a part of NODE_LEASE_SECS, as of its last attempt; 0 if \
-        that one succeeded. From 0.8 on it serves nothing.";
+        "Time since this node last renewed its lease, as a share of NODE_LEASE_SECS; 0 if its last attempt \
+        succeeded. From 0.8 on it serves nothing.";
     LEASE_LOSSES_TOTAL = Kind::Counter, "reseed_lease_losses_total" [], Count,
-        "Times that this server could not renew its lease in time, so that others might take its sessions over.";
+        "Times this node did not renew its lease in time, so that others could take over its sessions.";
     SESSIONS_HELD = Kind::Gauge, "reseed_sessions_held" [], Count,
-        "Sessions that this server holds among those that share the database; it is told with each beat.";
+        "Sessions that this node holds, as of its last beat.";
     TAKEOVERS_TOTAL = Kind::Counter, "reseed_takeovers_total" ["reason"], Count,
-        "Sessions that this server took over from another one that was `silent`, or `gone` without giving them up.";
+        "Sessions that this node took over from a node that was `silent`, or `gone` without giving them up.";
     APPENDS_FENCED_TOTAL = Kind::Counter, "reseed_appends_fenced_total" [], Count,
-        "Appends that the store refused because another server has opened the session since.";
+        "Appends that the store refused because another node has opened the session since.";
     RELAYED_CONNECTIONS = Kind::Gauge, "reseed_relayed_connections" ["side"], Count,
-        "Open connections to other nodes of the cluster that carry a client's frames: `edge` for clients of this node, \
-        `holder` for sessions of this node.";
+        "Open connections to other nodes that carry a client's frames: `edge` for clients of this node, `holder` \
+        for sessions of this node.";
     CONNECTIONS_TOTAL = Kind::Counter, "reseed_connections_total" [], Count,
-        "Connections accepted since the start, those that other servers relay included.";
+        "Connections accepted since the start, including those relayed by other nodes.";
     CLOSES_TOTAL = Kind::Counter, "reseed_closes_total" ["code"], Count,
         "Connections that the server closed, by close code.";
     FRAMES_REFUSED_TOTAL = Kind::Counter, "reseed_frames_refused_total" ["code"], Count,
         "Frames answered with an error, by error code.";
     LIMITS_REFUSED_TOTAL = Kind::Counter, "reseed_limits_refused_total" ["limit"], Count,
-        "What was refused because a bound was reached, by bound.";
+        "Refusals because a limit was reached, by limit.";
     SETTINGS_RELOADS_TOTAL = Kind::Counter, "reseed_settings_reloads_total" ["outcome"], Count,
-        "Times that the settings were read again; those that failed changed nothing.";
+        "Reloads of the settings; a failed one changed nothing.";
     COMMANDS_TOTAL = Kind::Counter, "reseed_commands_total" ["type", "outcome"], Count,
         "Commands answered, by type; outcome is `ok` or the error code.";
     SESSIONS_OPEN = Kind::Gauge, "reseed_sessions_open" [], Count,
         "Sessions in memory.";
     MODEL_REQUESTS_WAITING = Kind::Gauge, "reseed_model_requests_waiting" [], Count,
-        "Requests to the model that wait for a place (MODEL_REQUESTS_MAX, USER_SHARE).";
+        "Requests to the model that wait for a permit (MODEL_REQUESTS_MAX, USER_SHARE).";
     TURNS_TOTAL = Kind::Counter, "reseed_turns_total" ["status"], Count,
         "Turns ended, by status.";
     CONTEXT_WARNINGS_TOTAL = Kind::Counter, "reseed_context_warnings_total" ["code"], Count,
-        "Warnings about the context that clients were sent, by cause; at `context_truncated_upstream` the model server \
-        reads less than it is sent.";
+        "Context warnings sent to clients, by cause. With `context_truncated_upstream` the model server reads less \
+        than it is sent.";
     TURN_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_turn_duration_seconds" [], Seconds,
         "Duration of a turn.";
     FIRST_DELTA_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_first_delta_seconds" [], Seconds,
         "Time from the start of a turn to the first piece of its answer.";
     TOKENS_TOTAL = Kind::Counter, "reseed_tokens_total" ["purpose", "kind"], Count,
-        "Tokens reported by the model server, for turns and for summaries; `cached` and `cache_write` are parts of \
-        `input`, `reasoning` of `output`.";
+        "Tokens reported by the model server, for turns and for summaries, failed ones, previews and branches \
+        included. `cached` and `cache_write` are parts of `input`, `reasoning` of `output`.";
     MODEL_REQUESTS_TOTAL = Kind::Counter, "reseed_model_requests_total" ["purpose", "outcome"], Count,
         "Requests to the model, by purpose; outcome is `ok`, `cancelled` or the error code.";
     MODEL_COST_NANO_USD_TOTAL = Kind::Counter, "reseed_model_cost_nano_usd_total" ["purpose"], Count,
@@ -175,15 +175,15 @@ metrics! {
     MODEL_UNPRICED_REQUESTS_TOTAL = Kind::Counter, "reseed_model_unpriced_requests_total" ["purpose"], Count,
         "Answered requests of unknown cost: the model has no price, or its server reported no usage.";
     PREFIX_TOKENS_TOTAL = Kind::Counter, "reseed_prefix_tokens_total" [], Count,
-        "Tokens that turn requests share as a prefix with their session's previous request: what a provider could have \
-        cached.";
+        "Tokens that turn requests share as a prefix with their session's previous request, and that a provider \
+        could therefore have cached.";
     PREFIX_BREAKS_TOTAL = Kind::Counter, "reseed_prefix_breaks_total" ["reason"], Count,
-        "Turn requests that do not start with their session's whole previous request, by reason.";
+        "Turn requests that do not begin with their session's whole previous request, by reason.";
     PREFIX_TOKENS_LOST_TOTAL = Kind::Counter, "reseed_prefix_tokens_lost_total" ["reason"], Count,
-        "Tokens of previous requests that those do not start with, by reason.";
+        "Tokens of previous requests after the shared prefix, by reason.";
     COMPACTIONS_TOTAL = Kind::Counter, "reseed_compactions_total" ["trigger", "rung", "outcome", "mode"], Count,
-        "Compactions ended, by trigger, the fallback step that succeeded (`none` if none did), outcome, and \
-        whether they started in the background.";
+        "Compactions ended, by trigger, fallback step that succeeded (or `none`), outcome, and whether turns \
+        continued (`background`).";
     COMPACTIONS_PREPARED_TOTAL = Kind::Counter, "reseed_compactions_prepared_total" [], Count,
         "Compactions prepared in the background and held until due.";
     HELD_TOKENS_UNUSED_TOTAL = Kind::Counter, "reseed_held_tokens_unused_total" ["kind"], Count,
@@ -199,7 +199,7 @@ metrics! {
     COMPACTION_TRIGGER_RATIO = Kind::Histogram(TRIGGER_SHARES), "reseed_compaction_trigger_ratio" [], Count,
         "Tokens of the next request when an automatic compaction was committed, as a share of the threshold.";
     COMPACTION_TOKENS_SAVED_TOTAL = Kind::Counter, "reseed_compaction_tokens_saved_total" [], Count,
-        "Tokens saved by compactions.";
+        "Tokens that compactions save in each later request.";
     COMPACTION_CACHED_TOKENS_LOST_TOTAL = Kind::Counter, "reseed_compaction_cached_tokens_lost_total" [], Count,
         "Tokens in a provider's cache that a compaction invalidated.";
     COMPACTION_PREVIEWS_TOTAL = Kind::Counter, "reseed_compaction_previews_total" ["outcome"], Count,
@@ -214,21 +214,21 @@ metrics! {
         "Hook calls, by kind (`rust`, `webhook`, `client`) and point; outcome is `ok`, `cancelled`, \
         `passed_over` (too many observer calls were in progress) or the error code.";
     HOOK_SECONDS = Kind::Histogram(PAUSE_SECONDS), "reseed_hook_duration_seconds" ["kind", "point"], Seconds,
-        "Time until a hook answered or was given up.";
+        "Time until a hook answered, failed or timed out.";
     TOOL_CALLS_TOTAL = Kind::Counter, "reseed_tool_calls_total" ["tool", "outcome"], Count,
-        "Calls of tools, by tool; those of clients together as `(client)`; outcome is `ok`, `failed` or `cancelled` \
+        "Tool calls, by tool; `(client)` stands for all tools of clients. Outcome is `ok`, `failed` or `cancelled` \
         (timed out, or its turn ended).";
     TOOL_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_tool_duration_seconds" ["tool"], Seconds,
-        "Duration of calls of tools, by tool; those of clients together as `(client)`.";
+        "Duration of tool calls, by tool; `(client)` stands for all tools of clients.";
     STORE_COMMITS_TOTAL = Kind::Counter, "reseed_store_commits_total" ["outcome"], Count,
-        "Store commits, each with one or more appends, by outcome `ok` or `failed`.";
+        "Store commits of one or more appends, by outcome: `ok` or `failed`.";
     STORE_COMMIT_SECONDS = Kind::Histogram(COMMIT_SECONDS), "reseed_store_commit_seconds" [], Seconds,
         "Duration of a store commit, including the disk sync.";
     STORE_TIMELINE_CHANGES_TOTAL = Kind::Counter, "reseed_store_timeline_changes_total" [], Count,
-        "Times that PostgreSQL was found on a newer timeline: a standby took over, or a backup was restored, which may \
-        lack the end of what was acknowledged.";
+        "Times PostgreSQL was found on a newer timeline: a standby took over or a backup was restored, and \
+        acknowledged records may be missing.";
     STORE_READS_WAITED_TOTAL = Kind::Counter, "reseed_store_reads_waited_total" [], Count,
-        "Reads of PostgreSQL that found all connections in use and waited for one.";
+        "Reads of PostgreSQL that waited because all connections were in use.";
     STORE_RECORDS_TOTAL = Kind::Counter, "reseed_store_records_total" [], Count,
         "Records stored durably.";
 }
