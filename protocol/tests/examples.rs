@@ -490,7 +490,7 @@ fn every_frame_in_the_readme_fits_its_schema_and_the_types() {
         through_the_types(v2, command, &frame).unwrap_or_else(|error| panic!("{place}: {error}"));
         count += 1;
     }
-    assert!(count >= 110, "only {count} frames were found");
+    assert!(count >= 70, "only {count} frames were found");
     let resumes = |line: &&str| line.starts_with("→ ") && line.contains(r#""resume":"#);
     let resuming: Vec<&str> = readme.lines().filter(resumes).collect();
     assert!(!resuming.is_empty() && resuming.iter().all(|line| line.contains(r#""hooks":"#)), "{resuming:?}");

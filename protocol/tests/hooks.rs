@@ -191,7 +191,7 @@ fn each_field_of_an_answer_is_for_some_point_and_each_point_is_called_as_on_the_
 #[test]
 fn the_readme_says_what_each_point_may_answer() {
     let readme = include_str!("../README.md");
-    let table = readme.split_once("| point | asked | told | may answer |").unwrap().1;
+    let table = readme.split_once("| point | called | receives | may answer |").unwrap().1;
     let rows: Vec<Vec<&str>> = table
         .lines()
         .skip(2)

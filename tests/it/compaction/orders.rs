@@ -1,4 +1,4 @@
-//! What an ordered summary keeps verbatim, and when there is nothing to compact: the table of protocol/README.md.
+//! What an ordered summary keeps verbatim, and when there is nothing to compact.
 
 use super::{WAITED_FOR, whole};
 use crate::support::{

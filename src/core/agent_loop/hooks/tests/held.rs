@@ -187,7 +187,7 @@ fn its_hooks_are_asked_once_when_it_is_prepared() {
     assert_eq!(world.committed().rung, CompactionRung::HookSummary);
 }
 
-/// The table of protocol/README.md: what drops a held compaction, and what does not.
+/// What drops a held compaction, and what does not.
 #[test]
 fn only_what_it_rests_on_drops_it() {
     let settings = StrategySettings::default;
