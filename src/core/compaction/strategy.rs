@@ -316,7 +316,7 @@ impl Default for Options {
             summarise: true,
             steps: vec!["tool_results", "threshold", "truncate"],
             summary_kind: SummaryKind::Auto,
-            user_share: 0.5,
+            user_share: 0.8,
             summary_mode: SummaryMode::Segments,
         }
     }

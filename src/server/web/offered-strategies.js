@@ -138,6 +138,6 @@ export const DEFAULTS = {
     "truncate"
   ],
   "summaryKind": "auto",
-  "userShare": 0.5,
+  "userShare": 0.8,
   "summaryMode": "segments"
 };

@@ -30,19 +30,20 @@ pub fn arrange(
 ) -> Arranged {
     let tokens = |said: &Said| count(&said.text) + count(&said.mark(room.shows_ids)) + 1;
     let new: Vec<u64> = said.iter().map(tokens).collect();
-    let earlier: Vec<Vec<u64>> = old.iter().map(|segment| segment.said.iter().map(tokens).collect()).collect();
+    let mut earlier: Vec<Vec<u64>> = old.iter().map(|segment| segment.said.iter().map(tokens).collect()).collect();
     let all: u64 = new.iter().chain(earlier.iter().flatten()).sum();
     // What was dropped breaks the cache, so more is dropped than is needed just now.
     let has_old_words = earlier.iter().any(|segment| !segment.is_empty());
     let limit = match (all > room.said_tokens, has_old_words) {
         (false, _) => u64::MAX,
-        (true, true) => room.said_tokens * 7 / 8,
+        (true, true) => room.said_tokens * 15 / 16,
         (true, false) => room.said_tokens,
     };
     // What the user said first, which tells who is speaking and what it is about, stays longest.
     let opens = old.iter().all(|segment| segment.said.is_empty()) && new.first().is_some_and(|n| *n <= new_tokens_max);
     let opening = if opens && room.said_tokens > 0 { new[0] } else { 0 };
-    let (mut left, mut new_left) = (limit.saturating_sub(opening), new_tokens_max.saturating_sub(opening));
+    let opened = earlier.iter_mut().flatten().next().map_or(0, std::mem::take);
+    let (mut left, mut new_left) = (limit.saturating_sub(opening + opened), new_tokens_max.saturating_sub(opening));
     let mut first = new.len();
     while let Some(tokens) = first.checked_sub(1).map(|at| if at == 0 && opening > 0 { 0 } else { new[at] })
         && tokens <= left

@@ -4,7 +4,7 @@ use super::{
     super::{
         PostgresStore,
         append::{self, AppendAt, Fate},
-        connection::{Connection, Connector, Use},
+        connection::{Connector, Use},
         readers::Readers,
     },
     connected, database, open,
