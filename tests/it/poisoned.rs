@@ -7,7 +7,7 @@ mod riding;
 
 use reseed::core::compaction::{
     serialize,
-    summary::{self, Form, InPlaceParts, PromptParts},
+    summary::{self, InPlaceParts, PromptParts},
 };
 use reseed::core::context::seed;
 use reseed_protocol::{CallId, Message, Part, Role, command::SummaryKind};
@@ -69,7 +69,7 @@ fn request(history: &Poisoned) -> String {
         blocks: &blocks,
         previous: Some(&previous),
         instructions: None,
-        form: Form::Sections,
+        replaced: None,
         kind: SummaryKind::Chat,
         split_turn: false,
         delimiter: MARK,
@@ -243,7 +243,7 @@ fn none_changes_what_is_asked_in_place() {
             kept_messages: 3,
             first_kept: Some(&first_kept),
             instructions: None,
-            form: Form::Sections,
+            replaced: None,
             kind: SummaryKind::Chat,
             split_turn: false,
             words_max: 300,

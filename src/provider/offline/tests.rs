@@ -4,7 +4,7 @@ use super::*;
 use crate::core::compaction::{
     segments::{self, Said, Segment},
     serialize,
-    summary::{self, Form, PromptParts},
+    summary::{self, PromptParts},
 };
 use crate::core::context::seed;
 use futures_util::FutureExt;
@@ -245,7 +245,7 @@ fn compacted(messages: &[Message], segments: &mut Vec<Segment>, words_max: u32) 
         blocks: &blocks,
         previous: None,
         instructions: None,
-        form: Form::Sections,
+        replaced: None,
         kind: SummaryKind::Chat,
         split_turn: false,
         delimiter: "q8r2k1",
@@ -340,7 +340,7 @@ fn a_summary_in_place_leaves_out_what_is_kept() {
         kept_messages: 2,
         first_kept: Some(&kept),
         instructions: None,
-        form: Form::Sections,
+        replaced: None,
         kind: SummaryKind::Chat,
         split_turn: false,
         words_max: 200,
