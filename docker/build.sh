@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds the server into a directory. The Dockerfile runs this, and so do the tests, with the faster profile.
+# Builds the server and `reseed-shell` into a directory. The Dockerfile runs this, and so do the tests, with the faster
+# profile.
 #
 #     docker/build.sh FOLDER [dist|dev]
 set -eu
@@ -20,6 +21,8 @@ folder=$(cd "$folder" && pwd)
 cd "$(dirname "$0")/.."
 
 # --locked: images built today and next month contain the same dependencies.
-cargo build --locked --bin reseed --profile "$profile"
-install -m 755 "${CARGO_TARGET_DIR:-target}/$built/reseed" "$folder/reseed"
-strip "$folder/reseed"
+cargo build --locked --package reseed --package reseed-shell --bins --profile "$profile"
+for binary in reseed reseed-shell; do
+    install -m 755 "${CARGO_TARGET_DIR:-target}/$built/$binary" "$folder/$binary"
+    strip "$folder/$binary"
+done

@@ -73,12 +73,6 @@ pub struct Approval {
     pub arguments_hash: String,
     /// The arguments for people: invisible and direction-changing characters are written as `⟨U+202E⟩`.
     pub display: String,
-    /// The command line, if the tool runs one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub command: Option<Vec<String>>,
-    /// The patch, if the tool applies one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub patch: Option<String>,
     /// The arguments as the model wrote them, if a hook has changed them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposed_arguments: Option<String>,

@@ -239,9 +239,9 @@ pub struct LoadingState {
 #[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalRequest {
-    /// The command line; of a tool that runs none, its name and its arguments.
+    /// The tool's name and its arguments.
     pub command: Vec<String>,
-    /// The patch, if the tool applies one.
+    /// Not sent: the arguments hold the patch, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub apply_patch: Option<ApplyPatch>,
     /// The approval.

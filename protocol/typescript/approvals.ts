@@ -44,10 +44,6 @@ export interface Approval {
   argumentsHash: string;
   /** The arguments for people: invisible and direction-changing characters are written as `⟨U+202E⟩`. */
   display: string;
-  /** The command line, if the tool runs one. */
-  command?: Array<string>;
-  /** The patch, if the tool applies one. */
-  patch?: string;
   /** The arguments as the model wrote them, if a hook has changed them. */
   proposedArguments?: string;
   /** Who would run it. */

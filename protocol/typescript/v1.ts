@@ -174,9 +174,9 @@ export interface ContextInfo {
 
 /** Payload of `approval_request`. */
 export interface ApprovalRequest {
-  /** The command line; of a tool that runs none, its name and its arguments. */
+  /** The tool's name and its arguments. */
   command: Array<string>;
-  /** The patch, if the tool applies one. */
+  /** Not sent: the arguments hold the patch, if there is one. */
   applyPatch?: ApplyPatch;
   /** The approval. */
   approvalId: string;

@@ -12,7 +12,6 @@ use crate::{
     provider::DeltaSink,
     server::auth::Jwt,
     service, store,
-    tools::shell::{OWN_BINARY, Shell},
 };
 use anyhow::Context as _;
 use reseed_protocol::{
@@ -90,7 +89,6 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
         // Calling one would make it act.
         say(format!("webhooks    {}, not called", webhooks.len()));
     }
-    check_shell(settings).await?;
     servers::check(settings, deployment.counter(&deployment.model)).await?;
     if let Some(jwt) = Jwt::open(settings, None).await? {
         say(format!("users       {jwt}"));
@@ -128,21 +126,5 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
         )),
         None => say("usage       not reported: token counts will be estimates"),
     }
-    Ok(())
-}
-
-/// Opens the sandbox of the tool `shell` as the start does, and removes nothing of a server that is running.
-async fn check_shell(settings: &Settings) -> anyhow::Result<()> {
-    if !settings.tools.tools.is_on() {
-        return Ok(());
-    }
-    let mut settings = settings.clone();
-    settings.shell.shell_binary.get_or_insert_with(|| OWN_BINARY.into());
-    let Some(shell) = Shell::check(&settings).await.context("set up the tool `shell`")? else { return Ok(()) };
-    let folder = shell.folder().display();
-    say(match shell.is_confined() {
-        true => format!("shell       on, its sandbox works; folders of sessions in {folder}"),
-        false => format!("shell       on WITHOUT a sandbox; folders of sessions in {folder}"),
-    });
     Ok(())
 }

@@ -18,10 +18,7 @@ mod terminal;
 mod tree;
 mod vacuum;
 
-use crate::{
-    config::{self, Settings},
-    tools::shell,
-};
+use crate::config::{self, Settings};
 use clap::{Parser, Subcommand};
 use std::{io::Write as _, process::ExitCode};
 
@@ -87,25 +84,17 @@ enum Command {
     Replay(replay::ReplayOptions),
     /// Chat with a running server in the terminal, or through pipes.
     Chat(chat::ChatOptions),
-    /// Start a command of the tool `shell`; for the server alone.
-    #[command(hide = true)]
-    SandboxedExec,
 }
 
 /// Runs the command; errors go to standard error.
 #[must_use]
 pub fn run(cli: Cli) -> ExitCode {
-    let command = match cli.command.unwrap_or(Command::Serve) {
-        // Without a runtime: what it takes from itself holds for the thread that does it.
-        Command::SandboxedExec => return shell::run_helper(),
-        command => command,
-    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("start the runtime: {error}")),
     };
     let outcome = runtime.block_on(async {
-        match command {
+        match cli.command.unwrap_or(Command::Serve) {
             Command::Serve => serve::run(Settings::load()?).await,
             Command::Check => check::run(&Settings::load()?).await,
             Command::Import(command) => import::run(&Settings::load()?, command).await,
@@ -120,7 +109,6 @@ pub fn run(cli: Cli) -> ExitCode {
             Command::Inspect(options) => inspect::run(&Settings::load()?, options).await,
             // A client: it reads only where the server listens, and errors in other settings do not stop it.
             Command::Chat(options) => chat::run(options).await,
-            Command::SandboxedExec => unreachable!("it has been carried out above"),
         }
     });
     match outcome {

@@ -12,7 +12,6 @@ use crate::{
     service::{self, Service},
     shares::FORKS_PER_USER_MAX,
     telemetry,
-    tools::shell::OWN_BINARY,
 };
 use anyhow::Context as _;
 use reseed_protocol::context::CompactAtRule;
@@ -31,8 +30,6 @@ pub(super) async fn run(mut settings: Settings) -> anyhow::Result<()> {
     if let Some(lowered) = descriptors::fit(&mut settings.limits) {
         tracing::warn!("{lowered}");
     }
-    // This binary has the subcommand that starts commands; a program that embeds the server has not.
-    settings.shell.shell_binary.get_or_insert_with(|| OWN_BINARY.into());
     let provider = service::provider(&settings)?;
     let store = service::open_store(&settings).await?;
     // Listen before announcing the server, which may have to wait: whoever knows of it may ask it to stop.

@@ -42,14 +42,6 @@ pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
                 .to_owned(),
         );
     }
-    let shell = &settings.shell;
-    if shell.shell_tool.is_on() && !shell.shell_sandbox.is_on() && settings.has_several_users() {
-        faults.push(
-            "SHELL_SANDBOX is `off`, and there may be several users: each could read and change what belongs to the \
-             others; set SHELL_SANDBOX to on, or SHELL_TOOL to off"
-                .to_owned(),
-        );
-    }
     let tokens: Vec<&NamedToken> = named(auth).collect();
     for (index, one) in tokens.iter().enumerate() {
         if tokens[..index].iter().any(|other| other.token.expose_secret() == one.token.expose_secret()) {
@@ -99,13 +91,8 @@ pub(super) fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
             settings.listen.host
         )
     });
-    let unconfined = (settings.shell.shell_tool.is_on() && !settings.shell.shell_sandbox.is_on()).then(|| {
-        "SHELL_SANDBOX is `off`: the model's commands have all rights of the server's user, the network and the \
-         server's own files and keys included"
-            .to_owned()
-    });
     let hooks = settings.hooks_path().and_then(|file| secret_files::exposed(&file, "HOOKS_FILE"));
-    short.chain(unpriced).chain(twice).chain(plain).chain(unencrypted).chain(unconfined).chain(hooks)
+    short.chain(unpriced).chain(twice).chain(plain).chain(unencrypted).chain(hooks)
 }
 
 /// Returns true if other machines reach the server, and no proxy is known of that could encrypt what they send.

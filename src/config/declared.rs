@@ -8,7 +8,7 @@ use super::{
     jwt::JwtAlgorithm,
     rules,
     scopes::Scope,
-    values::{ApiChoice, LogFormat, NamedToken, Origin, ProviderChoice, ServiceToken, Switch, UserAndGroup, Variables},
+    values::{ApiChoice, LogFormat, NamedToken, Origin, ProviderChoice, ServiceToken, Switch, Variables},
 };
 use crate::core::{
     agent_loop::OfferHistory,
@@ -179,35 +179,6 @@ settings! {
             /// answer at night.
             approval_expiry_secs: u64 = 24 * 60 * 60;
         }
-    }
-
-    /// The built-in tools `shell` and `apply_patch`, which work in a folder of the session.
-    shell: ShellSettings {
-        /// `on` offers both tools. Linux only.
-        shell_tool: Switch = "off", rules::choice();
-        /// `on` confines commands to the session's folder, without network; it needs Linux 6.12. `off` gives commands
-        /// all rights of the server's user, and is refused if there may be several users.
-        shell_sandbox: Switch = "on", rules::choice();
-        /// The directory with a folder for each session, created when it is needed.
-        shell_folder: PathBuf = "./data/workspaces", rules::path();
-        /// The user and group, by number, that commands run as, such as `10002:10002`. Only a server that runs as root
-        /// can set it, and with SHELL_SANDBOX=on such a server must.
-        shell_user: Option<UserAndGroup> = "", rules::user().optional();
-        /// The `reseed` binary, which sets up the confinement before a command starts. Unset for the running one; a
-        /// program that embeds the server must set it.
-        shell_binary: Option<PathBuf> = "", rules::path().optional();
-        /// The time limit of a command; the model can ask for less.
-        shell_timeout_secs: u64 = "60", rules::whole("seconds", 1..=3_600);
-        /// The most bytes of a command's output that are kept, from its beginning and its end.
-        shell_output_bytes_max: u64 = "32768", rules::whole("bytes", 1_024..=1_048_576);
-        /// The most memory of one process of a command.
-        shell_memory_bytes_max: u64 = "4294967296", rules::whole("bytes", 67_108_864..=1_125_899_906_842_624);
-        /// The largest file that a command may write.
-        shell_file_bytes_max: u64 = "268435456", rules::whole("bytes", 1_048_576..=1_125_899_906_842_624);
-        /// The most processes and threads that a command may add to those of its user. Does not hold for root.
-        shell_processes_max: u64 = "256", rules::whole("processes", 8..=100_000);
-        /// The most commands at a time; further ones wait.
-        shell_calls_max: u32 = "8", rules::whole("commands", 1..=1_000);
     }
 
     /// Hooks: external code called at fixed extension points.

@@ -28,16 +28,14 @@ mod values;
 pub use database::{Database, InvalidDatabase};
 pub use declared::{
     AuthSettings, ContextSettings, HookSettings, JwtSettings, LimitSettings, ListenSettings, LogSettings, McpSettings,
-    ModelSettings, NodeSettings, OfflineSettings, Settings, ShellSettings, StoreSettings, SummarySettings,
-    ToolSettings, TurnSettings, UpstreamSettings,
+    ModelSettings, NodeSettings, OfflineSettings, Settings, StoreSettings, SummarySettings, ToolSettings, TurnSettings,
+    UpstreamSettings,
 };
 pub use jwt::JwtAlgorithm;
 pub use postgres_url::{Postgres, PostgresUrl};
 pub(crate) use printed::help;
 pub use scopes::{Scope, Scopes};
-pub use values::{
-    ApiChoice, LogFormat, NamedToken, Origin, ProviderChoice, ServiceToken, Switch, UserAndGroup, Variables,
-};
+pub use values::{ApiChoice, LogFormat, NamedToken, Origin, ProviderChoice, ServiceToken, Switch, Variables};
 
 pub use fingerprints::Fingerprints;
 
@@ -218,12 +216,6 @@ impl Settings {
     #[must_use]
     pub fn summary_instructions_path(&self) -> Option<PathBuf> {
         self.summaries.summary_instructions_file.as_ref().map(|file| self.below_working_directory(file))
-    }
-
-    /// Returns the directory with the sessions' folders: under the working directory, unless absolute.
-    #[must_use]
-    pub fn shell_path(&self) -> PathBuf {
-        self.below_working_directory(&self.shell.shell_folder)
     }
 
     fn below_working_directory(&self, file: &Path) -> PathBuf {

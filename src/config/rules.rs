@@ -6,7 +6,7 @@ use super::{
     jwt::JwtAlgorithm,
     listed::is_this_machine,
     scopes::Scope,
-    values::{Choice, NamedToken, Origin, ServiceToken, UserAndGroup},
+    values::{Choice, NamedToken, Origin, ServiceToken},
 };
 use crate::core::{
     compaction::factory::Strategies,
@@ -254,15 +254,6 @@ pub(super) fn address() -> Rule<IpAddr> {
 /// Accepts the path of a directory or file.
 pub(super) fn path() -> Rule<PathBuf> {
     Rule::new("a path", |text| Ok(PathBuf::from(text)))
-}
-
-/// Accepts a user and a group by number. The highest number means none to the system.
-pub(super) fn user() -> Rule<UserAndGroup> {
-    Rule::new("USER:GROUP, both whole numbers above 0, such as 10002:10002", |text| {
-        let number = |text: &str| text.parse().ok().filter(|number| (1..u32::MAX).contains(number));
-        let (user, group) = text.split_once(':').ok_or("it has no `:`")?;
-        Ok(UserAndGroup { user: number(user).ok_or("")?, group: number(group).ok_or("")? })
-    })
 }
 
 /// Accepts the address of a database that survives a restart.

@@ -48,15 +48,6 @@ choices! {
     OfferHistory { Off = "off", Auto = "auto", On = "on", }
 }
 
-/// A user and a group of the system, by number. Neither is root.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UserAndGroup {
-    /// The user.
-    pub user: u32,
-    /// The group.
-    pub group: u32,
-}
-
 /// `MODEL_PROVIDER`, before it is resolved by [`super::ModelSettings::provider`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProviderChoice {

@@ -60,7 +60,7 @@ pub(super) fn record_all() {
     compaction::compaction_undone();
     std::mem::forget(compaction::OpenBreaker::new(BreakerReason::NoGain));
     drop(hooks::HookCallMeter::new(hooks::HookKind::Rust, HookPoint::Context));
-    tools::ToolCallMeter::new("shell").ended(false);
+    tools::ToolCallMeter::new("history_search").ended(false);
     store_committed(3, Duration::from_micros(400));
     store_commit_failed();
 }

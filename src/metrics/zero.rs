@@ -39,7 +39,7 @@ fn values(metric: &str, label: &str) -> Vec<&'static str> {
         ("reseed_tool_calls_total", "outcome") => vec!["ok", "failed", "cancelled"],
         // The built-in ones. Those of MCP servers and of programs appear with their first call.
         ("reseed_tool_calls_total" | "reseed_tool_duration_seconds", "tool") => {
-            vec!["shell", "apply_patch", "history_search", "history_read", tools::OF_CLIENT]
+            vec!["history_search", "history_read", tools::OF_CLIENT]
         }
         ("reseed_context_warnings_total", "code") => {
             vec!["nearly_full", "window_unknown", "context_truncated_upstream"]

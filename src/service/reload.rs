@@ -36,11 +36,6 @@ impl Service {
             "AUTH_TOKENS, SERVICE_TOKENS and AUTH_JWKS_URL are all unset now, so everyone would be let in; restart the \
              server if that is meant"
         );
-        ensure!(
-            !(self.server_tools.has_unconfined_shell() && settings.has_several_users()),
-            "there may be several users now, and SHELL_SANDBOX is `off`: each could read and change what belongs to \
-             the others; set SHELL_SANDBOX to on, or SHELL_TOOL to off, and restart the server"
-        );
         let hooks = self.registry.hooks().with_other_webhooks(webhooks(settings)?)?;
         let mcp = self.server_tools.mcp_file(settings)?;
         let known = self.app.auth.jwt();

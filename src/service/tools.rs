@@ -1,18 +1,16 @@
-//! The tools of a server: the program's own, the built-in ones, and those of MCP servers.
+//! The tools of a server: the program's own, those that search the history, and those of MCP servers.
 
 use super::parts;
 use crate::{
     config::Settings,
     core::agent_loop::check_server_tools,
     runtime::Registry,
-    store::{Error as StoreError, SessionStore},
+    store::SessionStore,
     tools::{
         Tool, Toolset, history,
         mcp::{Mcp, McpFile},
-        shell::Shell,
     },
 };
-use anyhow::Context as _;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// The time that the start waits for MCP servers, so that the first sessions have their tools. Later ones join.
@@ -23,10 +21,9 @@ const LEFT_OUT_STEP: usize = 8;
 
 /// The tools of a server, and what they run on.
 pub(super) struct ServerTools {
-    /// The program's own and the built-in ones.
+    /// The program's own.
     own: Vec<Arc<dyn Tool>>,
     history: Vec<Arc<dyn Tool>>,
-    shell: Option<Arc<Shell>>,
     /// `None` with `TOOLS=off`.
     mcp: Option<Arc<Mcp>>,
 }
@@ -35,29 +32,25 @@ impl ServerTools {
     /// Sets up the tools that the settings name, beside the program's own. With `TOOLS=off` there are none.
     ///
     /// # Errors
-    /// A tool that cannot be offered: see [`Shell::open`], [`McpFile::read`] and [`Toolset::new`].
+    /// See [`McpFile::read`].
     pub(super) async fn open(
         settings: &Settings,
         own: Vec<Arc<dyn Tool>>,
         store: &Arc<dyn SessionStore>,
     ) -> anyhow::Result<Arc<Self>> {
         if !settings.tools.tools.is_on() {
-            return Ok(Arc::new(Self { own: Vec::new(), history: Vec::new(), shell: None, mcp: None }));
+            return Ok(Arc::new(Self { own: Vec::new(), history: Vec::new(), mcp: None }));
         }
-        let shell = Shell::open(settings).await?;
         let mcp = Mcp::none();
         mcp.take_up(parts::mcp_file(settings)?);
         mcp.settled(MCP_START).await;
-        let own = own.into_iter().chain(shell.iter().flat_map(Shell::tools)).collect();
-        let this = Self { own, history: history::tools(store.clone()), shell, mcp: Some(Arc::new(mcp)) };
-        this.remove_leftovers(store).await;
-        Ok(Arc::new(this))
+        Ok(Arc::new(Self { own, history: history::tools(store.clone()), mcp: Some(Arc::new(mcp)) }))
     }
 
     /// Returns the tools as they are now. A tool of an MCP server that cannot be offered is left out.
     ///
     /// # Errors
-    /// A tool of the program's or a built-in one cannot be offered.
+    /// A tool of the program's cannot be offered.
     pub(super) fn toolset(&self) -> anyhow::Result<Toolset> {
         let names: BTreeSet<String> = self.own.iter().chain(&self.history).map(|tool| tool.offer().name).collect();
         let mut of_mcp: Vec<Arc<dyn Tool>> = Vec::new();
@@ -133,34 +126,10 @@ impl ServerTools {
         }
     }
 
-    /// Returns true if commands of the model have all rights of the server's user.
-    pub(super) fn has_unconfined_shell(&self) -> bool {
-        self.shell.as_ref().is_some_and(|shell| !shell.is_confined())
-    }
-
     /// Ends what tools run on.
     pub(super) async fn close(&self) {
         if let Some(mcp) = &self.mcp {
             mcp.close().await;
-        }
-    }
-
-    /// Removes what tools keep of sessions that are gone: the server may have died after it deleted them.
-    async fn remove_leftovers(&self, store: &Arc<dyn SessionStore>) {
-        let Some(shell) = &self.shell else { return };
-        let sessions = match shell.sessions().context("list the folders of sessions") {
-            Ok(sessions) => sessions,
-            Err(error) => {
-                tracing::warn!("{error:#}");
-                return;
-            }
-        };
-        for session in sessions {
-            if matches!(store.head(&session).await, Err(StoreError::NotFound(_)))
-                && let Err(error) = shell.remove(&session).await
-            {
-                tracing::warn!(%session, %error, "remove the folder of a session that is gone");
-            }
         }
     }
 }

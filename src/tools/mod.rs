@@ -11,13 +11,6 @@ pub mod mcp;
 #[cfg(not(feature = "mcp"))]
 #[path = "mcp/absent.rs"]
 pub mod mcp;
-#[cfg(target_os = "linux")]
-mod patch;
-#[cfg(target_os = "linux")]
-pub mod shell;
-#[cfg(not(target_os = "linux"))]
-#[path = "shell/elsewhere.rs"]
-pub mod shell;
 mod toolset;
 
 pub use crate::core::tool::Output;

@@ -17,7 +17,7 @@ const visible = (text) => text.replaceAll("\u202e", "⟨U+202E⟩");
 export async function askingTool(server, world, text) {
   const item = world.startItem();
   const isPatch = /\bpatch\b/.test(text);
-  const call = isPatch ? { patch: PATCH } : { command: COMMAND, workdir: "." };
+  const call = isPatch ? { input: PATCH } : { command: COMMAND, workdir: "." };
   const name = isPatch ? "apply_patch" : "shell";
   world.delta(item, 0, "I need a tool for that.");
   const content = { type: "tool_call", name, arguments: JSON.stringify(call), toolCallId: world.id("c") };
@@ -27,7 +27,7 @@ export async function askingTool(server, world, text) {
   let why = "the user has rejected this very call for good.";
   if (!standing) {
     const decided = await new Promise((resolve) => {
-      world.ask(content, isPatch ? { patch: PATCH } : { command: COMMAND });
+      world.ask(content);
       server.asked.set(world.approvals.at(-1).approvalId, resolve);
       server.cancels.set(world, () => {
         if (world.turn) world.finishTurn("cancelled");
@@ -52,10 +52,10 @@ export async function askingTool(server, world, text) {
 
 /** What a `World` knows of approvals. */
 export const approvalRules = {
-  ask({ toolCallId, name, arguments: text }, forms) {
+  ask({ toolCallId, name, arguments: text }) {
     const approval = {
       approvalId: this.id("a"), toolCallId, turnId: this.turn.turnId, name, arguments: text,
-      argumentsHash: "ab".repeat(32), display: visible(text), ...forms, place: "server",
+      argumentsHash: "ab".repeat(32), display: visible(text), place: "server",
       reason: `\`${name}\` may destroy what it changes.`, options: OPTIONS, generation: this.generation,
       expiresAt: new Date(Date.now() + 3_600_000).toISOString(),
     };

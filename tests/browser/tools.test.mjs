@@ -83,7 +83,7 @@ onPage("a card asks, shows exactly the call, and a button allows it", { wordMill
   const card = await asks(page);
   assert.equal(await page.evaluate(() => document.activeElement.dataset.approval !== undefined), true, "nothing was being written: the card has the focus");
   const text = await card.innerText();
-  for (const part of [/Allow the tool shell\?/, /may destroy what it changes/, /rm -r "build ⟨U\+202E⟩txt"/, /"workdir": "\."/, /Without an answer until/, /Alt\+Y allow once/]) assert.match(text, part);
+  for (const part of [/Allow the tool shell\?/, /may destroy what it changes/, /"build ⟨U\+202E⟩txt"/, /"workdir": "\."/, /Without an answer until/, /Alt\+Y allow once/]) assert.match(text, part);
   assert.deepEqual(await card.locator(".answers button").allInnerTexts(), ["Allow once", "Allow always", "Reject", "Reject always"]);
   assert.match(await page.title(), /^\(!\)/);
   assert.deepEqual(await lines(page), ["shell | rm -r \"build ⟨U+202E⟩txt\", . | waits for approval"]);

@@ -49,8 +49,6 @@ mod schema;
 mod searching;
 mod server_tools;
 mod settings;
-#[cfg(target_os = "linux")]
-mod shell;
 mod source;
 mod strategies;
 mod streaming;

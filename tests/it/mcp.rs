@@ -7,6 +7,8 @@
 mod everything;
 mod listed;
 mod reloading;
+#[cfg(target_os = "linux")]
+mod shell;
 
 use crate::{mcp::everything::everything, support::binary};
 use serde_json::json;

@@ -106,6 +106,7 @@ type Rule = fn(path: &str, text: &str) -> Vec<String>;
 const RULES: &[(&str, Rule)] = &[
     ("src/", imports),
     ("src/", servers),
+    ("src/", programs),
     ("src/core/", core_rooms),
     ("src/core/", purity),
     ("src/pi/", purity),
@@ -131,7 +132,7 @@ const RULES_FOR_ALL: &[Rule] = &[head, length];
 fn imports(path: &str, text: &str) -> Vec<String> {
     let modules = modules(path);
     // The Cargo.toml of a crate says what the crate may use.
-    let is_no_room = |room: &&String| !matches!(room.as_str(), "main" | "core" | "pi");
+    let is_no_room = |room: &&String| !matches!(room.as_str(), "main" | "core" | "pi" | "shell");
     let Some(room) = modules.first().filter(is_no_room) else { return Vec::new() };
     let Some((_, allowed)) = ROOMS.iter().find(|(name, _)| name == room) else {
         return vec![format!("{path}: room `{room}` is not in the order of rooms")];
@@ -151,6 +152,16 @@ fn servers(path: &str, text: &str) -> Vec<String> {
     let is_client = modules(path).first().is_some_and(|room| room == "cli");
     let used = paths(&without_tests(&code(text))).into_iter().filter(|used| used[0] == "reseed_client");
     used.filter(|_| !is_client).map(|used| format!("{path}: the server imports `{}`", used.join("::"))).collect()
+}
+
+/// Checks that the server starts no program but MCP servers. What the model runs is the business of one of those.
+fn programs(path: &str, text: &str) -> Vec<String> {
+    if path.starts_with("src/shell/") || path == "src/tools/mcp/process.rs" {
+        return Vec::new();
+    }
+    let used = paths(&without_tests(&code(text))).into_iter();
+    let starting = used.filter(|used| used.ends_with(&["process".to_owned(), "Command".to_owned()]));
+    starting.map(|used| format!("{path}: the server starts a program (`{}`)", used.join("::"))).collect()
 }
 
 /// Checks that what the client decides waits for nothing and reads no clock.
@@ -362,6 +373,9 @@ fn each_rule_catches_what_it_is_for_and_nothing_else() {
         (imports, "src/attic.rs", "", 1),
         (servers, "src/server/a.rs", "use reseed_client::{Client, Update};", 2),
         (servers, "src/cli/chat.rs", "use reseed_client::Client;", 0),
+        (programs, "src/hooks/a.rs", "use tokio::process::{Child, Command};", 1),
+        (programs, "src/hooks/a.rs", "use std::process::ExitCode; enum Command { A }", 0),
+        (programs, "src/shell/a.rs", "use std::process::Command;", 0),
         (deciding, "protocol/client-rust/src/machine/a.rs", "async fn a() { tokio::b(Instant::now()).await }", 4),
         (deciding, "protocol/client-rust/src/machine/a.rs", "use std::time::Instant; fn a(now: Instant) {}", 0),
         (deciding, "protocol/client-rust/src/socket.rs", "async fn a() { b().await }", 0),

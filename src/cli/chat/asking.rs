@@ -6,7 +6,7 @@
 //! - all that the model wrote is shown with what would hide in it written out.
 
 use super::{
-    calls::{command_line, told},
+    calls::told,
     dialogue::{Asked, Dialogue, Step},
     lines::ToolsLine,
     screen::Screen,
@@ -18,6 +18,7 @@ use reseed_protocol::{
     command::{ApprovalResponse, Command, Decision, Empty, SetTools, WithdrawApproval},
     event::{CallOutcome, CallResolved},
 };
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// What a refusal tells the model if the input has ended, so that nobody can be asked.
@@ -192,6 +193,21 @@ fn inset(text: &str) -> String {
     marked(&visible(text)).lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
+/// Returns the texts of several lines in a call's arguments.
+fn texts_in_lines(arguments: &str) -> Vec<String> {
+    fn collect(value: Value, found: &mut Vec<String>) {
+        match value {
+            Value::String(text) if text.contains('\n') => found.push(text),
+            Value::Array(items) => items.into_iter().for_each(|item| collect(item, found)),
+            Value::Object(fields) => fields.into_iter().for_each(|(_, field)| collect(field, found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    collect(serde_json::from_str(arguments).unwrap_or_default(), &mut found);
+    found
+}
+
 impl Screen {
     /// Returns the question about a call: exactly what would be called, why it is asked, and how to answer.
     fn question(self, approval: &Approval, watched: bool) -> String {
@@ -200,11 +216,8 @@ impl Screen {
             visible(&approval.name),
             visible(&approval.reason)
         ))];
-        match (&approval.patch, &approval.command) {
-            (Some(patch), _) => lines.push(inset(patch)),
-            (None, Some(words)) => lines.push(inset(&command_line(words))),
-            (None, None) => {}
-        }
+        // Of what JSON writes in one line: a patch, a script, a file.
+        lines.extend(texts_in_lines(&approval.display).iter().map(|text| inset(text)));
         lines.push(inset(&approval.display));
         if let Some(proposed) = &approval.proposed_arguments {
             lines.push(self.note("a hook has changed the arguments; the model wrote:"));

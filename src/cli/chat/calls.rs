@@ -110,7 +110,7 @@ fn words(value: &Value) -> Option<Vec<String>> {
 }
 
 /// Returns a command line in one line. Words that do not mean themselves are quoted as in JSON.
-pub(super) fn command_line(words: &[String]) -> String {
+fn command_line(words: &[String]) -> String {
     let is_plain =
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c));
     let quoted = words.iter().map(|word| match is_plain(word) {

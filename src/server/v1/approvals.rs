@@ -7,10 +7,9 @@ use reseed_protocol::{
     approval::Approval,
     command::{ApprovalResponse, Command, Decision},
     event::CallResolved,
-    v1::{self, ApplyPatch, ApprovalRequest, ItemContent, ResponseItem, Review},
+    v1::{self, ApprovalRequest, ItemContent, ResponseItem, Review},
 };
-use serde::de::IgnoredAny;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// The approvals of a connection's session that are open.
 #[derive(Default)]
@@ -43,10 +42,9 @@ impl Translator {
 
     fn outstanding(&mut self) -> Vec<String> {
         let Some(approval) = self.approvals.open.front() else { return Vec::new() };
-        let command = shown_command(approval);
-        let apply_patch = approval.patch.clone().map(|patch| ApplyPatch { patch });
+        let command = vec![approval.name.clone(), approval.display.clone()];
         let approval_id = approval.approval_id.to_string();
-        let request = v1::Event::ApprovalRequest(ApprovalRequest { command, apply_patch, approval_id });
+        let request = v1::Event::ApprovalRequest(ApprovalRequest { command, apply_patch: None, approval_id });
         vec![self.frame(&request)]
     }
 
@@ -94,16 +92,6 @@ pub(super) async fn answered(
     hand_over(connection, id, command).await.map(|()| Vec::new())
 }
 
-/// Returns the words that v1's client shows: the command line if the call has nothing else, otherwise the tool and all
-/// of its arguments. v1 has no field for a working directory, for instance, and nothing may run that was not shown.
-fn shown_command(approval: &Approval) -> Vec<String> {
-    let arguments = serde_json::from_str::<BTreeMap<String, IgnoredAny>>(&approval.arguments);
-    match &approval.command {
-        Some(words) if arguments.is_ok_and(|arguments| arguments.len() == 1) => words.clone(),
-        _ => vec![approval.name.clone(), approval.display.clone()],
-    }
-}
-
 /// Explains a call in words, from what is known about its tool.
 fn explanation(approval: &Approval, tools: &Toolset) -> String {
     let offer = tools.checked().offers().map(|(offer, _)| offer).find(|offer| offer.name == approval.name);
@@ -111,10 +99,6 @@ fn explanation(approval: &Approval, tools: &Toolset) -> String {
     match offer.map(|offer| offer.description.trim()).filter(|text| !text.is_empty()) {
         Some(about) => lines.push(format!("The model wants to call the tool `{}`: {about}", approval.name)),
         None => lines.push(format!("The model wants to call the tool `{}`.", approval.name)),
-    }
-    if let Some(command) = &approval.command {
-        let words: Vec<String> = command.iter().map(|word| format!("`{word}`")).collect();
-        lines.push(format!("The command has these words: {}.", words.join(" ")));
     }
     lines.push(format!("The arguments are: {}", approval.display));
     lines.push(approval.reason.clone());
@@ -133,42 +117,4 @@ fn explanation(approval: &Approval, tools: &Toolset) -> String {
     }
     lines.push("Nothing runs until you allow it.".to_owned());
     lines.join("\n\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_command_line_is_shown_alone_only_if_it_is_the_whole_call() {
-        let words = json!(["git", "push"]);
-        let cases = [
-            (r#"{"command":["git","push"]}"#, Some(&words), vec!["git", "push"]),
-            (
-                r#"{"command":["git","push"],"workdir":"b"}"#,
-                Some(&words),
-                vec!["shell", r#"{"command":["git","push"],"workdir":"b"}"#],
-            ),
-            (r#"{"at":"a"}"#, None, vec!["shell", r#"{"at":"a"}"#]),
-        ];
-        for (arguments, command, shown) in cases {
-            let approval: Approval = serde_json::from_value(json!({
-                "approvalId": "a1",
-                "toolCallId": "c1",
-                "turnId": "t1",
-                "name": "shell",
-                "arguments": arguments,
-                "argumentsHash": "",
-                "display": arguments,
-                "command": command,
-                "reason": "",
-                "options": [],
-                "generation": 1,
-                "expiresAt": "2026-01-01T00:00:00Z",
-            }))
-            .unwrap();
-            assert_eq!(shown_command(&approval), shown, "{arguments}");
-        }
-    }
 }

@@ -12,13 +12,13 @@
  */
 
 import { clock, el } from "./dom.js";
-import { commandLine, indented, visible } from "./visible.js";
+import { indented, visible } from "./visible.js";
 
 /** Characters of a message to the model, as the field takes them. */
 const MESSAGE_CHARS_MAX = 2000;
 
-/** Arguments that are nothing but a command or a patch, which are shown in their own form. */
-const SHOWN_ALONE = /^\s*\{\s*"(?:(?:patch|input)"\s*:\s*"(?:[^"\\]|\\.)*"|command"\s*:\s*\[[^\[\]{}]*\])\s*\}\s*$/;
+/** Arguments that are nothing but one text. */
+const ONE_TEXT = /^\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*"(?:[^"\\]|\\.)*"\s*\}\s*$/;
 
 /**
  * The answers, in the order in which people are asked.
@@ -111,21 +111,42 @@ export class ApprovalCard {
  * Shows exactly what would be called.
  * @param {Approval} approval
  */
-function exactCall({ display, command, patch, proposedArguments }) {
-  const box = (/** @type {string} */ label, /** @type {(Node | string)[]} */ content, kind = "") =>
-    el("pre", { class: `plain exact ${kind}`, tabindex: 0, role: "region", "aria-label": label }, ...content);
-  const isPatch = patch !== undefined;
-  const folded = command !== undefined || isPatch;
+function exactCall({ display, proposedArguments }) {
+  const box = (/** @type {string} */ label, /** @type {(Node | string)[]} */ content) =>
+    el("pre", { class: "plain exact", tabindex: 0, role: "region", "aria-label": label }, ...content);
+  const texts = textsInLines(display);
   const whole = box("All arguments", [indented(display)]);
-  const hasMore = !SHOWN_ALONE.test(display);
   return [
-    command !== undefined && !isPatch && box("The command", [commandLine(command)], "command"),
-    isPatch && box("The patch", visible(patch.trimEnd()).split("\n").map(patchLine)),
-    // A command or a patch may be all there is, or not: the rest must be seen without a search.
-    folded ? el("details", { class: "details", open: hasMore }, el("summary", {}, "All arguments"), whole) : whole,
+    ...texts.map((text) => box("A text among the arguments", inLines(visible(text.trimEnd())))),
+    // One text may be all there is, or not: the rest must be seen without a search.
+    texts.length > 0 && ONE_TEXT.test(display) ? el("details", { class: "details" }, el("summary", {}, "All arguments"), whole) : whole,
     proposedArguments !== undefined && el("details", { class: "details" },
       el("summary", {}, "An extension has changed what the model wrote"), box("What the model wrote", [indented(proposedArguments)])),
   ].filter((part) => part instanceof HTMLElement);
+}
+
+/**
+ * The texts of several lines in a call's arguments, which JSON writes in one: a patch, a script, a file.
+ * @param {string} text JSON
+ */
+function textsInLines(text) {
+  /** @type {string[]} */
+  const found = [];
+  const collect = (/** @type {unknown} */ value) => {
+    if (typeof value === "string" && value.includes("\n")) found.push(value);
+    else if (typeof value === "object" && value !== null) Object.values(value).forEach(collect);
+  };
+  try {
+    collect(JSON.parse(text));
+  } catch {
+    // Shown as it is.
+  }
+  return found;
+}
+
+/** @param {string} text */
+function inLines(text) {
+  return text.startsWith("*** Begin Patch") ? text.split("\n").map(patchLine) : [text];
 }
 
 /** @param {string} line */

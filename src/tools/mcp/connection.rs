@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - a call is sent at most once: what was lost is reported, never repeated;
-//! - dropping a call tells the server that it is cancelled.
+//! - dropping a call tells the server that it is cancelled;
+//! - only a server that asks for them learns of sessions.
 
 use super::{
     MESSAGE_BYTES_MAX,
@@ -13,11 +14,12 @@ use super::{
     line::{Messages, TooLong},
     outcome::output,
     process::Process,
+    sessions,
     variables::Secrets,
 };
 use crate::tools::{Output, Progress};
 use futures_util::{FutureExt as _, future::BoxFuture};
-use reseed_protocol::reply::ToolServerFailure as Failure;
+use reseed_protocol::{SessionId, reply::ToolServerFailure as Failure};
 use rmcp::{
     Peer, RoleClient,
     model::{
@@ -265,16 +267,29 @@ impl Connection {
         self.answered.load(Ordering::Relaxed)
     }
 
+    /// Returns true if the server keeps something for each session.
+    pub(super) fn keeps_sessions(&self) -> bool {
+        self.peer.peer_info().is_some_and(|info| sessions::are_wanted(info.capabilities.experimental.as_ref()))
+    }
+
+    /// Tells the server that a session was deleted. Returns false if it did not take the news.
+    pub(super) async fn session_deleted(&self, session: &SessionId) -> bool {
+        let told = self.peer.send_notification(sessions::deleted(session).into());
+        matches!(timeout(CANCEL_TIMEOUT, told).await, Ok(Ok(())))
+    }
+
     /// Calls a tool by the server's own name of it.
     pub(super) async fn call(
         &self,
         tool: &str,
+        session: &SessionId,
         arguments: JsonObject,
         progress: Progress,
         permit: OwnedSemaphorePermit,
         secrets: &Secrets,
     ) -> Result<Output, CallFault> {
-        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        params.meta = self.keeps_sessions().then(|| sessions::meta(session));
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let mut too_long = self.too_long.seen();
         let held = self.calls.hold().await;

@@ -1,6 +1,6 @@
 //! The tools that a server lists, as they are offered to the model: bounded, named, in a fixed order.
 
-use super::{file::Spec, names::names};
+use super::{file::Spec, names::names, sessions};
 use crate::core::agent_loop::check_offers;
 use reseed_protocol::command::{ToolAnnotations, ToolOffer};
 use rmcp::model::Tool;
@@ -79,7 +79,8 @@ fn offer(name: String, tool: Tool, timeout_ms: Option<u64>) -> ToolOffer {
         idempotent: hints.idempotent_hint,
         open_world: hints.open_world_hint,
     });
-    ToolOffer { timeout_ms, annotations, ..ToolOffer::new(name, description, parameters) }
+    let sequential = sessions::is_sequential(tool.meta.as_ref());
+    ToolOffer { timeout_ms, sequential, annotations, ..ToolOffer::new(name, description, parameters) }
 }
 
 #[cfg(test)]

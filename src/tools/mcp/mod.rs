@@ -19,6 +19,7 @@ mod names;
 mod outcome;
 mod process;
 mod server;
+mod sessions;
 mod status;
 #[cfg(test)]
 mod tests;

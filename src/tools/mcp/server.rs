@@ -16,8 +16,8 @@ use super::{
     process::Stderr,
     status::{ServerState, ServerStatus},
 };
-use crate::tools::{Call, CallFuture, Output, Tool};
-use reseed_protocol::{command::ToolOffer, reply::ToolServerFailure};
+use crate::tools::{Call, CallFuture, ForgetFuture, Output, Tool};
+use reseed_protocol::{SessionId, command::ToolOffer, reply::ToolServerFailure};
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -79,6 +79,8 @@ struct Known {
     failure: Option<ToolServerFailure>,
     protocol: Option<String>,
     software: Option<String>,
+    /// True if it keeps something for each session, as it said when it was last up.
+    keeps_sessions: bool,
     starts: u64,
     stderr: Option<Stderr>,
 }
@@ -166,7 +168,14 @@ impl Server {
                 Ok(connection) => connection,
                 Err(why) => return Output::error(format!("The MCP server `{name}` {why}. The call was not made.")),
             };
-            let called = connection.call(tool, arguments.clone(), call.progress.clone(), permit, &self.spec.secrets);
+            let called = connection.call(
+                tool,
+                &call.session,
+                arguments.clone(),
+                call.progress.clone(),
+                permit,
+                &self.spec.secrets,
+            );
             let why = match called.await {
                 Ok(output) => return output,
                 Err(CallFault::Refused(why)) => return Output::error(format!("The MCP server `{name}` {why}")),
@@ -185,6 +194,22 @@ impl Server {
             }
             retried = true;
         }
+    }
+
+    /// Tells the server that a session was deleted, if it keeps something for sessions. One that is stopped is started
+    /// for it, as for a call; one that is down does not hear of it.
+    async fn forget(&self, session: &SessionId) {
+        if !self.known().keeps_sessions {
+            return;
+        }
+        let why = match self.connection().await {
+            Ok(connection) if !connection.keeps_sessions() => return,
+            Ok(connection) if connection.session_deleted(session).await => return,
+            Ok(_) => "did not take it".to_owned(),
+            Err(why) => why,
+        };
+        let server = &self.spec.name;
+        tracing::warn!(%server, %session, "tell the MCP server that a session was deleted: it {why}");
     }
 
     /// Waits for a connection, for one start at most: a server that is down is started at once if somebody calls it.
@@ -234,10 +259,11 @@ impl Server {
         let mut known = self.known();
         let is_new = known.listing.offers != listing.offers;
         if is_new {
-            let tool = |(own, offer): &(String, ToolOffer)| -> Arc<dyn Tool> {
-                Arc::new(McpTool { server: self.clone(), own: own.clone(), offer: offer.clone() })
+            let tool = |(index, (own, offer)): (usize, &(String, ToolOffer))| -> Arc<dyn Tool> {
+                let (server, own, offer) = (self.clone(), own.clone(), offer.clone());
+                Arc::new(McpTool { server, own, offer, forgets: index == 0 })
             };
-            known.tools = listing.offers.iter().map(tool).collect();
+            known.tools = listing.offers.iter().enumerate().map(tool).collect();
         }
         for why in listing.left_out.iter().filter(|why| !known.listing.left_out.contains(why)) {
             tracing::warn!(server = %self.spec.name, "the MCP server has a tool that is not offered: {why}");
@@ -261,6 +287,8 @@ struct McpTool {
     /// The server's own name of it.
     own: String,
     offer: ToolOffer,
+    /// True for the first one: the server is told once of a session that was deleted.
+    forgets: bool,
 }
 
 impl Tool for McpTool {
@@ -270,5 +298,12 @@ impl Tool for McpTool {
 
     fn call(&self, call: Call) -> CallFuture<'_> {
         Box::pin(self.server.call(&self.own, call))
+    }
+
+    fn forget<'a>(&'a self, session: &'a SessionId) -> ForgetFuture<'a> {
+        match self.forgets {
+            true => Box::pin(self.server.forget(session)),
+            false => Box::pin(std::future::ready(())),
+        }
     }
 }

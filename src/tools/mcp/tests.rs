@@ -8,6 +8,7 @@ mod processes;
 #[cfg(unix)]
 mod reloading;
 mod script;
+mod sessions;
 
 use super::{
     Mcp,

@@ -85,7 +85,6 @@ async fn what_hides_in_a_call_is_written_out() {
     ask(&mut client, "Dig!").await;
     let approval = asked(&mut client).await;
     assert_eq!(approval["display"], "{\"command\":[\"rm\",\"\\u202egpj.exe\",\"a⟨U+200B⟩b\"]}");
-    assert_eq!(approval.get("command"), None, "only the server's own shell is known to run a command");
     assert_eq!(decide(&mut client, &approval, "reject_once", None).await["type"], "ok");
     assert_eq!(finished(&mut client).await["status"], "completed");
 }

@@ -8,7 +8,7 @@ use crate::agent_loop::{
     records::session_updated, step::Step, subject::answer::Called, turn::Turn, turn::tools::result_entry,
 };
 use crate::approval::{Policy, call_hash, default_decision, visible};
-use crate::tool::{Terms, ToolPlace};
+use crate::tool::Terms;
 use crate::{
     fingerprint::fingerprint_of,
     session::{EndedCall, Lookup},
@@ -134,26 +134,6 @@ fn as_call(approval: &ApprovalId) -> CallId {
     approval.as_str().parse().expect("an approval's id is an id")
 }
 
-/// Returns the command line and the patch in a call's arguments, for clients that show them as such: what hides in them
-/// is written out.
-fn command_and_patch(name: &str, arguments: &str) -> (Option<Vec<String>>, Option<String>) {
-    if !matches!(name, "shell" | "apply_patch") {
-        return (None, None);
-    }
-    let value: serde_json::Value = serde_json::from_str(arguments).unwrap_or_default();
-    let command: Option<Vec<String>> = value["command"]
-        .as_array()
-        .and_then(|words| words.iter().map(|word| word.as_str().map(str::to_owned)).collect());
-    let by_command = command.as_ref().filter(|words| words.len() == 2 && words[0] == "apply_patch");
-    let patch = match by_command {
-        Some(words) => Some(words[1].clone()),
-        None if name == "apply_patch" => value["patch"].as_str().or(value["input"].as_str()).map(str::to_owned),
-        None => None,
-    };
-    let command = command.map(|words| words.iter().map(|word| visible(word).into_owned()).collect());
-    (command, patch.map(|patch| visible(&patch).into_owned()))
-}
-
 /// Refuses the approvals that nobody answered in time. Returns true if there were any.
 pub(super) fn expire_approvals(ledger: &mut Ledger) -> bool {
     let now = ledger.now;
@@ -197,11 +177,6 @@ pub(super) fn verdict(ledger: &mut Ledger, called: &Called, terms: &Terms) -> Ve
     let Some(turn_id) = ledger.turn_id() else {
         return Verdict::Refuse("Not called: the turn has ended.".to_owned());
     };
-    // Only of the server's own tools is it known that the rest of the arguments changes nothing of what they say.
-    let (command, patch) = match terms.place {
-        ToolPlace::Server => command_and_patch(name, arguments),
-        ToolPlace::Client => (None, None),
-    };
     let reason = match terms.annotations.destructive {
         Some(true) => format!("`{name}` may destroy what it changes."),
         _ => format!("`{name}` may change something."),
@@ -214,8 +189,6 @@ pub(super) fn verdict(ledger: &mut Ledger, called: &Called, terms: &Terms) -> Ve
         arguments_hash,
         display: visible(arguments).into_owned(),
         arguments: arguments.clone(),
-        command,
-        patch,
         proposed_arguments: proposed.clone(),
         place: terms.place,
         reason,

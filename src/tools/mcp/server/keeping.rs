@@ -179,6 +179,7 @@ impl Server {
         let (protocol, software) = up.connection.about();
         let mut known = self.known();
         (known.protocol, known.software) = (protocol.clone(), software.clone());
+        known.keeps_sessions = up.connection.keeps_sessions();
         known.starts += 1;
         (known.error, known.failure) = (None, None);
         drop(known);

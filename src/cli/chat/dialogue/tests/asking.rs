@@ -19,10 +19,10 @@ fn event(seq: u64, kind: &str, payload: &Value) -> String {
 
 /// Returns the question of this number about the call.
 fn asked(seq: u64, id: &str) -> String {
-    let text = "{\"command\":[\"rm\",\"-r\",\"build\"]}";
+    let text = r#"{"command":["sh","-c","cd a\nrm -r b\u202euild"]}"#;
     let payload = json!({
         "approvalId": id, "toolCallId": "c1", "turnId": "t1", "name": "shell", "arguments": text, "argumentsHash": HASH,
-        "display": text, "command": ["rm", "-r", "b\u{202e}uild"], "place": "server",
+        "display": text, "place": "server",
         "reason": "`shell` may destroy what it changes.",
         "options": ["allow_once", "allow_always", "reject_once", "reject_always"], "generation": 1,
         "expiresAt": "2026-11-22T09:18:22.414Z",
@@ -76,10 +76,10 @@ fn a_question_shows_the_call_and_each_key_answers_it() {
     assert_eq!(
         shown,
         format!(
-            "the tool shell asks first: `shell` may destroy what it changes.\n  rm -r \"b⟨U+202E⟩uild\"\n  \
-             {{\"command\":[\"rm\",\"-r\",\"build\"]}}\non an empty line: y allow once, a allow always, n reject, \
-             r reject always, s reject and stop the answer\n/allow [always], /reject [always|stop] [WHY]; always means \
-             in this session, for exactly this call\n{BEFORE}"
+            "the tool shell asks first: `shell` may destroy what it changes.\n  cd a\n  rm -r b⟨U+202E⟩uild\n  \
+             {{\"command\":[\"sh\",\"-c\",\"cd a\\nrm -r b\\u202euild\"]}}\n\
+             on an empty line: y allow once, a allow always, n reject, r reject always, s reject and stop the answer\n\
+             /allow [always], /reject [always|stop] [WHY]; always means in this session, for exactly this call\n{BEFORE}"
         )
     );
     let q1: ApprovalId = "q1".parse().unwrap();

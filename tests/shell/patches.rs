@@ -1,6 +1,6 @@
 //! `apply_patch` on real files: what it does, what it refuses, and that it does all or nothing.
 
-use super::{SESSION, World, call, returned};
+use super::{SESSION, World, returned};
 use serde_json::json;
 use std::{
     fs,
@@ -229,15 +229,13 @@ async fn no_race_with_links_leads_out() {
                 .unwrap();
             }
         });
-        let tools = world.shell.tools();
-        let tool = tools.iter().find(|tool| tool.offer().name == "apply_patch").unwrap();
         let runtime = tokio::runtime::Handle::current();
         tokio::task::block_in_place(|| {
             for round in 0..400 {
                 let patch = format!(
                     "*** Begin Patch\n*** Add File: real/{round}\n+x\n*** Update File: real/file\n@@\n-old\n+old\n*** End Patch"
                 );
-                let output = runtime.block_on(tool.call(call(SESSION, json!({ "input": patch }))));
+                let output = runtime.block_on(world.call("apply_patch", SESSION, json!({ "input": patch })));
                 if output.is_error {
                     refused += 1;
                 } else {

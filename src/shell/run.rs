@@ -5,13 +5,14 @@ use super::{
     kept::Kept,
     order::{Order, REPORT_BYTES_MAX, Report},
 };
-use crate::config::UserAndGroup;
+use crate::options::UserAndGroup;
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::{io, path::PathBuf, process::Stdio, time::Duration};
+use std::{io, process::Stdio, time::Duration};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     process::{Child, ChildStdin, Command},
     runtime::Handle,
+    sync::OwnedSemaphorePermit,
     time::{Instant, sleep_until, timeout},
 };
 
@@ -19,18 +20,21 @@ use tokio::{
 pub(super) const OUTPUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// The time that what was killed has for ending: the kernel may be writing to a disk for it.
-const ENDING_TIME: Duration = Duration::from_secs(2);
+pub(super) const ENDING_TIME: Duration = Duration::from_secs(2);
 
-/// The subcommand of the binary that is the helper.
-pub(super) const SUBCOMMAND: &str = "sandboxed-exec";
+/// The first argument of the helper.
+pub(super) const HELPER: &str = "sandboxed-exec";
+
+/// The binary of this process, also after another was put in its place.
+const BINARY: &str = "/proc/self/exe";
 
 /// How helpers are started.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Launch {
-    /// The binary.
-    pub(super) binary: PathBuf,
     /// The user that commands run as; `None` for the server's.
     pub(super) user: Option<UserAndGroup>,
+    /// True if commands are confined, so that no process can leave its group.
+    pub(super) is_confined: bool,
 }
 
 /// How a command ended.
@@ -46,13 +50,19 @@ pub(super) enum Outcome {
     Lost,
 }
 
-/// Runs a command to its end. Dropping the future kills it.
+/// Runs a command to its end. Dropping the future kills it. Its place is free again when its processes are gone.
 ///
 /// # Errors
 /// The helper cannot be started.
-pub(super) async fn run(launch: &Launch, order: &Order, time: Duration, kept: &mut Kept) -> io::Result<Outcome> {
+pub(super) async fn run(
+    launch: Launch,
+    order: &Order,
+    time: Duration,
+    kept: &mut Kept,
+    place: OwnedSemaphorePermit,
+) -> io::Result<Outcome> {
     let deadline = Instant::now() + time;
-    let (mut group, streams) = Group::start(launch, order.is_confined)?;
+    let (mut group, streams) = Group::start(launch, place)?;
     let Streams { control, mut output, report } = streams;
     if let Some(user) = launch.user {
         // Both ends are one file, which programs open again as `/dev/stdout`.
@@ -126,12 +136,14 @@ struct Group {
     number: Pid,
     /// True if no process can leave the group.
     is_confined: bool,
+    /// Taken with the helper.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl Group {
-    fn start(launch: &Launch, is_confined: bool) -> io::Result<(Self, Streams)> {
-        let mut command = Command::new(&launch.binary);
-        command.arg0("reseed").arg(SUBCOMMAND).env_clear().current_dir("/").process_group(0);
+    fn start(launch: Launch, place: OwnedSemaphorePermit) -> io::Result<(Self, Streams)> {
+        let mut command = Command::new(BINARY);
+        command.arg0("reseed-shell").arg(HELPER).env_clear().current_dir("/").process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(user) = launch.user {
             command.uid(user.user).gid(user.group);
@@ -140,7 +152,7 @@ impl Group {
         let gone = || io::Error::other("the helper has no number or streams");
         let number = helper.id().and_then(|id| Pid::from_raw(id.cast_signed())).ok_or_else(gone)?;
         let streams = (helper.stdin.take(), helper.stdout.take(), helper.stderr.take());
-        let group = Self { helper: Some(helper), number, is_confined };
+        let group = Self { helper: Some(helper), number, is_confined: launch.is_confined, place: Some(place) };
         let (Some(control), Some(output), Some(report)) = streams else { return Err(gone()) };
         Ok((group, Streams { control, output, report }))
     }
@@ -177,13 +189,14 @@ impl Drop for Group {
     fn drop(&mut self) {
         let Some(mut helper) = self.helper.take() else { return };
         self.kill();
-        let (number, last) = (self.number, LastResort(Some(self.number)));
+        let (number, last, place) = (self.number, LastResort(Some(self.number)), self.place.take());
         if let Ok(runtime) = Handle::try_current() {
             // The helper sees that its orders have ended, ends its command, and is reaped here.
             runtime.spawn(async move {
                 let mut last = last;
                 reap(&mut helper, number).await;
                 last.0 = None;
+                drop(place);
             });
         }
     }

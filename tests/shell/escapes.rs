@@ -156,7 +156,7 @@ async fn act(world: &World, target: &Path, relative: &str, sign: Sign, script: &
 
 #[tokio::test]
 async fn no_act_on_files_reaches_beyond_the_folder() {
-    let (confined, free) = (World::new(&[]).await, World::new(&[("SHELL_SANDBOX", "off")]).await);
+    let (confined, free) = (World::new(&[]).await, World::new(&["--no-sandbox"]).await);
     // So that the sessions' folders exist.
     for world in [&confined, &free] {
         world.script("true", &[]).await;
@@ -238,7 +238,7 @@ const ACTS_ON_PROCESSES: &[(&str, Sign, &str)] = &[
 
 #[tokio::test]
 async fn no_act_reaches_other_processes() {
-    let (confined, free) = (World::new(&[]).await, World::new(&[("SHELL_SANDBOX", "off")]).await);
+    let (confined, free) = (World::new(&[]).await, World::new(&["--no-sandbox"]).await);
     let mut faults = Vec::new();
     for (name, sign, script) in ACTS_ON_PROCESSES {
         for (world, expected) in [(&confined, false), (&free, true)] {
@@ -295,7 +295,7 @@ const CONNECTS: &[(&str, &str)] = &[
 
 #[tokio::test]
 async fn no_act_reaches_a_socket() {
-    let (confined, free) = (World::new(&[]).await, World::new(&[("SHELL_SANDBOX", "off")]).await);
+    let (confined, free) = (World::new(&[]).await, World::new(&["--no-sandbox"]).await);
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let directory = super::directory();
@@ -361,12 +361,13 @@ async fn places_of_the_system_and_of_other_sessions_are_out_of_reach() {
 
 #[tokio::test]
 async fn what_the_server_inherited_is_not_passed_on() {
-    let world = World::new(&[]).await;
-    let path = world.directory.path().join("inherited");
+    let directory = super::directory();
+    let path = directory.path().join("inherited");
     fs::write(&path, SECRET).unwrap();
     let file = fs::File::open(&path).unwrap();
-    // As if what started this process had left it open.
+    // What starts the server leaves it open.
     rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();
+    let world = World::new(&[]).await;
     let number = std::os::fd::AsRawFd::as_raw_fd(&file);
     // Not every shell understands numbers above 9, and every reader moves the place in the file.
     let read = format!("open F, '<&=', {number} and seek(F, 0, 0) and print <F>");

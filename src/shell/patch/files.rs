@@ -6,7 +6,7 @@
 //! so a change by a command in between is noticed and taken back.
 
 use super::path::RelativePath;
-use crate::{config::UserAndGroup, tools::shell::own};
+use crate::{folders::own, options::UserAndGroup};
 use rustix::{
     fs::{
         AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, fchmod, fstat, mkdirat, openat, openat2,

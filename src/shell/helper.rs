@@ -1,6 +1,6 @@
 //! The process between the server and a command: it takes away its own rights, then starts the command and waits.
 //!
-//! It is the server's own binary with another subcommand, so nothing but `exec` happens between `fork` and the command,
+//! It is the server's own binary with another argument, so nothing but `exec` happens between `fork` and the command,
 //! and no code of ours is unsafe. The command inherits what the helper has lost.
 //!
 //! - Standard input has the order. It stays open as long as the call is wanted: at its end, everything is killed. So a
@@ -41,8 +41,7 @@ const NO_PROGRAM: i32 = 127;
 const SWEEP_TIME: Duration = Duration::from_secs(1);
 
 /// Runs the helper. It reads its order from standard input and is of no use to people.
-#[must_use]
-pub fn run() -> ExitCode {
+pub(crate) fn run() -> ExitCode {
     let report = match carry_out() {
         Ok(report) | Err(report) => report,
     };
@@ -60,8 +59,8 @@ fn carry_out() -> Result<Report, Report> {
     if order.is_confined {
         if geteuid().is_root() {
             return Err(not_confined(
-                "SHELL_SANDBOX=on does not hold for root, to whom the system's files belong; set SHELL_USER, or run \
-                 the server as another user"
+                "the sandbox does not hold for root, to whom the system's files belong; give --user, or run as another \
+                 user"
                     .to_owned(),
             ));
         }

@@ -29,10 +29,9 @@ const SOCK_TYPE_MASK: u64 = 0xF;
 /// Why the kernel does not do it, as text for the log.
 pub(super) fn forbid() -> Result<(), String> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)
-        .map_err(|_| format!("SHELL_SANDBOX=on does not support `{}` processors", std::env::consts::ARCH))?;
+        .map_err(|_| format!("the sandbox does not support `{}` processors", std::env::consts::ARCH))?;
     for program in programs(arch).map_err(|error| format!("build the seccomp filter: {error}"))? {
-        apply_filter(&program)
-            .map_err(|error| format!("seccomp cannot be used: {error}. SHELL_SANDBOX=on needs it"))?;
+        apply_filter(&program).map_err(|error| format!("seccomp cannot be used: {error}. The sandbox needs it"))?;
     }
     Ok(())
 }

@@ -1,27 +1,25 @@
-//! The built-in tools `shell` and `apply_patch`, called through their trait, with real processes.
+//! `reseed-shell` as MCP clients run it: the binary, over its standard input and output, with real processes.
 //!
 //! These tests need Linux with Landlock: where the kernel lacks it, they fail and say so. As root, commands run as
-//! another user, as `SHELL_USER` demands.
+//! another user, as the sandbox demands.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "the settings of clippy exempt tests, and what they call is as much a test")]
 
+mod client;
 mod escapes;
 mod patches;
 mod processes;
+mod serving;
 mod starting;
 mod working;
 
-use reseed::{
-    config::Settings,
-    tools::{Call, Output, Progress, shell::Shell},
-};
+use client::Client;
 use serde_json::{Value, json};
 use std::{
     fs,
     os::unix::fs::{PermissionsExt as _, chown},
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicU32, Ordering},
 };
 use tempfile::TempDir;
 
@@ -40,12 +38,19 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// A shell with a directory of its own.
+/// A server with a directory of its own.
 struct World {
     directory: TempDir,
-    shell: Arc<Shell>,
+    client: Client,
     /// The user of its commands; `None` for that of the tests.
     user: Option<u32>,
+}
+
+/// What a call returned.
+#[derive(Debug)]
+struct Output {
+    text: String,
+    is_error: bool,
 }
 
 /// What a call returned, in v1's form.
@@ -57,17 +62,18 @@ struct Returned {
 }
 
 impl World {
-    async fn new(settings: &[(&str, &str)]) -> Self {
+    async fn new(flags: &[&str]) -> Self {
         static WORLDS: AtomicU32 = AtomicU32::new(1);
         let user = is_root().then(|| OTHER_USER + WORLDS.fetch_add(1, Ordering::Relaxed));
-        Self::of(user, settings).await
-    }
-
-    async fn of(user: Option<u32>, settings: &[(&str, &str)]) -> Self {
         let directory = directory();
-        let opened = Shell::open(&settings_in(directory.path(), user, settings)).await;
-        let shell = opened.unwrap_or_else(|error| panic!("THE SANDBOX CANNOT BE TESTED HERE: {error}"));
-        Self { directory, shell: shell.expect("it is on"), user }
+        let mut all = vec!["--folder", "workspaces"];
+        let as_user = user.map(|user| format!("{user}:{user}"));
+        all.extend(as_user.iter().flat_map(|user| ["--user", user]));
+        all.extend(flags);
+        let client = Client::start(directory.path(), &all);
+        let up = client.initialize().await;
+        assert!(up.is_some(), "THE SANDBOX CANNOT BE TESTED HERE: {}", client.ended().await.1);
+        Self { directory, client, user }
     }
 
     /// Gives a file or directory to the user of the commands.
@@ -83,9 +89,9 @@ impl World {
     }
 
     async fn call(&self, tool: &str, session: &str, arguments: Value) -> Output {
-        let tools = self.shell.tools();
-        let tool = tools.iter().find(|one| one.offer().name == tool).expect("it is offered");
-        tool.call(call(session, arguments)).await
+        let result = self.client.ask("tools/call", params(tool, session, arguments)).await;
+        let [content] = &result["content"].as_array().unwrap()[..] else { panic!("{result}") };
+        Output { text: content["text"].as_str().unwrap().to_owned(), is_error: result["isError"].as_bool().unwrap() }
     }
 
     /// Runs a command in a session.
@@ -107,14 +113,9 @@ impl World {
     }
 }
 
-fn call(session: &str, arguments: Value) -> Call {
-    Call {
-        call_id: "call-1".parse().unwrap(),
-        session: session.parse().unwrap(),
-        leaf: None,
-        arguments,
-        progress: Progress::new(|_| {}),
-    }
+/// Returns the parameters of a call in a session.
+fn params(tool: &str, session: &str, arguments: Value) -> Value {
+    json!({ "name": tool, "arguments": arguments, "_meta": { "reseed/session": session } })
 }
 
 /// Reads v1's form; `None` if it is not that.
@@ -133,19 +134,4 @@ fn directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o711)).unwrap();
     directory
-}
-
-/// Returns settings with the shell on, and these.
-fn settings_in(directory: &Path, user: Option<u32>, settings: &[(&str, &str)]) -> Settings {
-    let text = directory.to_str().unwrap();
-    let user = user.map(|user| format!("{user}:{user}"));
-    let mut all = vec![
-        ("SHELL_TOOL", "on"),
-        ("SHELL_FOLDER", "workspaces"),
-        ("SHELL_BINARY", env!("CARGO_BIN_EXE_reseed")),
-        ("WORKING_DIRECTORY", text),
-    ];
-    all.extend(user.as_ref().map(|user| ("SHELL_USER", user.as_str())));
-    all.extend(settings);
-    Settings::from_iter(all).unwrap()
 }

@@ -1,11 +1,16 @@
 //! The sessions' folders: one for each, made when it is needed and removed with its session.
 //!
 //! Names that begin with a dot are the server's own: where patches are put together, and what is being removed.
+//!
+//! Several servers may use one directory, such as one that `reseed check` starts beside the running one. Each holds a
+//! shared lock on [`STAGING`]; only one that finds itself alone removes what an earlier one left.
 
-use crate::config::UserAndGroup;
-use reseed_protocol::SessionId;
+use crate::options::UserAndGroup;
 use rustix::{
-    fs::{AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, chmodat, fchown, mkdirat, openat, renameat_with, unlinkat},
+    fs::{
+        AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags, chmodat, fchown, flock, mkdirat, openat,
+        renameat_with, unlinkat,
+    },
     io::Errno,
     process::{Gid, Uid},
 };
@@ -28,6 +33,45 @@ const REMOVED: &str = ".removed-";
 /// Entries of a directory that are listed at once.
 const BATCH: usize = 512;
 
+/// The folder of all calls of a client that knows of no sessions.
+const SHARED: &str = ".shared";
+
+/// The most characters of a session's id.
+const ID_CHARS_MAX: usize = 64;
+
+/// A session, by the name of its folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Session(String);
+
+impl Session {
+    /// Checks an id; returns `None` if it cannot be the name of a folder.
+    pub(crate) fn parse(id: &str) -> Option<Self> {
+        let is_allowed = |letter: u8| letter.is_ascii_alphanumeric() || b"._:-".contains(&letter);
+        let is_id = (1..=ID_CHARS_MAX).contains(&id.len()) && !id.starts_with('.') && id.bytes().all(is_allowed);
+        is_id.then(|| Self(id.to_owned()))
+    }
+
+    /// Returns what stands for the session of a client that knows of none.
+    pub(crate) fn shared() -> Self {
+        Self(SHARED.to_owned())
+    }
+
+    /// Returns a session for a trial. The next start removes its folder, should this process end before.
+    pub(crate) fn trial() -> Self {
+        Self(removed_name())
+    }
+
+    /// Returns the name of its folder.
+    pub(crate) fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Returns a new name of a folder that is to be removed.
+fn removed_name() -> String {
+    format!("{REMOVED}{:016x}", fastrand::u64(..))
+}
+
 /// The directory of all folders.
 #[derive(Debug)]
 pub(crate) struct Folders {
@@ -39,7 +83,7 @@ pub(crate) struct Folders {
 }
 
 /// Names of what an earlier server left.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Left {
     staged: Vec<Vec<u8>>,
     removed: Vec<Vec<u8>>,
@@ -55,11 +99,12 @@ pub(crate) struct Folder {
 }
 
 impl Folders {
-    /// Opens the directory, and creates it if it does not exist.
+    /// Opens the directory, and creates it if it does not exist. Returns also what an earlier server left there: parts
+    /// of patches, and folders whose removal it did not finish.
     ///
     /// # Errors
     /// It cannot be created or used.
-    pub(crate) fn open(path: &Path, user: Option<UserAndGroup>) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, user: Option<UserAndGroup>) -> io::Result<(Self, Left)> {
         // Another user must be able to pass through it to its folders, but not to list them.
         let mode = if user.is_some() { 0o711 } else { 0o700 };
         if let Some(parent) = path.parent() {
@@ -73,7 +118,14 @@ impl Folders {
         let root = openat(CWD, &path, directory(), Mode::empty())?;
         make(&root, STAGING)?;
         let staging = openat(&root, STAGING, directory(), Mode::empty())?;
-        Ok(Self { path, root, staging, user })
+        let mut left = Left::default();
+        if flock(&staging, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            left.staged = names(&staging, usize::MAX)?;
+            left.removed = names(&root, usize::MAX)?;
+            left.removed.retain(|name| name.starts_with(REMOVED.as_bytes()));
+        }
+        flock(&staging, FlockOperation::LockShared)?;
+        Ok((Self { path, root, staging, user }, left))
     }
 
     /// Returns the path.
@@ -94,9 +146,9 @@ impl Folders {
     /// Returns a session's folder, which is created if it does not exist.
     ///
     /// # Errors
-    /// It cannot be created, or the session's id cannot be the name of a folder.
-    pub(crate) fn of(&self, session: &SessionId) -> io::Result<Folder> {
-        let name = name_of(session)?;
+    /// It cannot be created.
+    pub(crate) fn of(&self, session: &Session) -> io::Result<Folder> {
+        let name = session.name();
         let is_new = make(&self.root, name)?;
         let root = openat(&self.root, name, directory(), Mode::empty())?;
         if is_new && let Some(user) = self.user {
@@ -105,29 +157,24 @@ impl Folders {
         Ok(Folder { path: self.path.join(name), root })
     }
 
-    /// Removes a session's folder with all that is in it. Takes as long as the files are many.
+    /// Takes a session's folder away, and returns its new name for [`Self::remove`]; `None` if it has no folder.
     ///
     /// # Errors
-    /// A part of it cannot be removed. The session has no folder any more even then.
-    pub(crate) fn remove(&self, session: &SessionId) -> io::Result<()> {
-        let name = name_of(session)?;
-        let removed = format!("{REMOVED}{:016x}", fastrand::u64(..));
-        match renameat_with(&self.root, name, &self.root, removed.as_str(), RenameFlags::NOREPLACE) {
-            Err(Errno::NOENT) => return Ok(()),
-            outcome => outcome?,
+    /// It stays.
+    pub(crate) fn set_aside(&self, session: &Session) -> io::Result<Option<String>> {
+        let removed = removed_name();
+        match renameat_with(&self.root, session.name(), &self.root, removed.as_str(), RenameFlags::NOREPLACE) {
+            Err(Errno::NOENT) => Ok(None),
+            outcome => Ok(outcome.map(|()| Some(removed))?),
         }
-        Ok(remove_all(&self.root, removed.as_bytes())?)
     }
 
-    /// Returns what an earlier server left: parts of patches, and folders whose removal it did not finish. Call it
-    /// before anything else makes such.
+    /// Removes a folder with all that is in it. Takes as long as the files are many.
     ///
     /// # Errors
-    /// The directory cannot be listed.
-    pub(crate) fn left(&self) -> io::Result<Left> {
-        let mut removed = names(&self.root, usize::MAX)?;
-        removed.retain(|name| name.starts_with(REMOVED.as_bytes()));
-        Ok(Left { staged: names(&self.staging, usize::MAX)?, removed })
+    /// A part of it cannot be removed.
+    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
+        Ok(remove_all(&self.root, name.as_bytes())?)
     }
 
     /// Removes what an earlier server left.
@@ -137,25 +184,6 @@ impl Folders {
     pub(crate) fn clean(&self, left: &Left) -> io::Result<()> {
         left.staged.iter().try_for_each(|name| remove_all(&self.staging, name))?;
         Ok(left.removed.iter().try_for_each(|name| remove_all(&self.root, name))?)
-    }
-
-    /// Returns the sessions that have folders.
-    ///
-    /// # Errors
-    /// The directory cannot be listed.
-    pub(crate) fn sessions(&self) -> io::Result<Vec<SessionId>> {
-        let names = names(&self.root, usize::MAX)?.into_iter().filter(|name| !name.starts_with(b"."));
-        Ok(names.filter_map(|name| String::from_utf8(name).ok()?.parse().ok()).collect())
-    }
-}
-
-/// Returns the name of a session's folder. Ids have no `/`, but may be dots alone.
-fn name_of(session: &SessionId) -> io::Result<&str> {
-    match session.as_str() {
-        id if id.starts_with('.') => {
-            Err(io::Error::other(format!("a session whose id begins with a dot (`{id}`) can have no folder")))
-        }
-        id => Ok(id),
     }
 }
 
@@ -265,7 +293,7 @@ fn move_up(parent: &OwnedFd, name: &[u8], top: &OwnedFd, moved: &mut u64) -> rus
 
 #[cfg(test)]
 mod tests {
-    use super::Folders;
+    use super::{Folders, Session};
     use std::{
         fs,
         os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
@@ -273,14 +301,24 @@ mod tests {
 
     fn folders() -> (tempfile::TempDir, Folders) {
         let directory = tempfile::tempdir().expect("a directory");
-        let folders = Folders::open(&directory.path().join("a/workspaces"), None).expect("they open");
+        let (folders, left) = Folders::open(&directory.path().join("a/workspaces"), None).expect("they open");
+        assert_eq!((left.staged.len(), left.removed.len()), (0, 0));
         (directory, folders)
+    }
+
+    fn session(id: &str) -> Session {
+        Session::parse(id).expect("an id")
+    }
+
+    fn remove(folders: &Folders, session: &Session) {
+        let removed = folders.set_aside(session).expect("set aside").expect("there is a folder");
+        folders.remove(&removed).expect("removed");
     }
 
     #[test]
     fn a_folder_is_for_its_owner_alone_and_kept_until_it_is_removed() {
         let (directory, folders) = folders();
-        let session = "session-1".parse().expect("an id");
+        let session = session("session-1");
         let folder = folders.of(&session).expect("a folder");
         assert_eq!(fs::metadata(&folder.path).expect("it exists").mode() & 0o7777, 0o700);
         fs::write(folder.path.join("kept"), "1").expect("written");
@@ -295,8 +333,8 @@ mod tests {
         fs::create_dir(folder.path.join("closed")).expect("made");
         fs::write(folder.path.join("closed/in"), "3").expect("written");
         fs::set_permissions(folder.path.join("closed"), fs::Permissions::from_mode(0o000)).expect("closed");
-        folders.remove(&session).expect("removed");
-        folders.remove(&session).expect("nothing to remove");
+        remove(&folders, &session);
+        assert_eq!(folders.set_aside(&session).expect("no fault"), None);
         let left: Vec<_> =
             fs::read_dir(folders.path()).expect("listed").map(|entry| entry.expect("one").file_name()).collect();
         assert_eq!(left, [".staging"]);
@@ -304,42 +342,49 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_server_left_is_removed_and_nothing_else() {
+    fn what_an_earlier_server_left_is_removed_by_one_that_is_alone_and_nothing_else() {
         let (_directory, folders) = folders();
-        let session = "kept".parse().expect("an id");
-        folders.of(&session).expect("a folder");
-        fs::create_dir_all(folders.path().join(".removed-1/a/b")).expect("made");
-        fs::write(folders.path().join(".staging/1"), "").expect("written");
-        let left = folders.left().expect("listed");
+        let path = folders.path().to_owned();
+        folders.of(&session("kept")).expect("a folder");
+        folders.of(&Session::shared()).expect("a folder");
+        folders.of(&Session::trial()).expect("a folder");
+        fs::create_dir_all(path.join(".removed-1/a/b")).expect("made");
+        fs::write(path.join(".staging/1"), "").expect("written");
+        let (_, beside) = Folders::open(&path, None).expect("it opens");
+        assert_eq!((beside.staged.len(), beside.removed.len()), (0, 0), "another server is running");
+        drop(folders);
+        let (folders, left) = Folders::open(&path, None).expect("it opens");
         // A patch of this server.
-        fs::write(folders.path().join(".staging/2"), "").expect("written");
+        fs::write(path.join(".staging/2"), "").expect("written");
         folders.clean(&left).expect("removed");
-        let remains = |name: &str| folders.path().join(name).exists();
-        assert_eq!([".removed-1", ".staging/1", ".staging/2", "kept"].map(remains), [false, false, true, true]);
-        assert_eq!(folders.sessions().expect("listed"), [session]);
+        let mut names: Vec<_> =
+            fs::read_dir(&path).expect("listed").map(|entry| entry.expect("one").file_name()).collect();
+        names.sort();
+        assert_eq!(names, [".shared", ".staging", "kept"]);
+        assert_eq!([".staging/1", ".staging/2"].map(|name| path.join(name).exists()), [false, true]);
     }
 
     #[test]
-    fn ids_that_are_dots_have_no_folder() {
-        let (_directory, folders) = folders();
-        for id in [".", "..", ".staging", ".removed-1"] {
-            let error = folders.of(&id.parse().expect("an id")).expect_err(id);
-            assert!(error.to_string().contains(id), "{error}");
-            folders.remove(&id.parse().expect("an id")).expect_err(id);
+    fn only_ids_that_can_be_names_have_folders() {
+        for id in ["", ".", "..", ".staging", ".removed-1", ".shared", "a/b", "a\0", "é", &"x".repeat(65)] {
+            assert_eq!(Session::parse(id), None, "{id}");
+        }
+        for id in ["a", "ses_1", "A.b:c-9", &"x".repeat(64)] {
+            assert_eq!(session(id).name(), id);
         }
     }
 
     #[test]
     fn directories_nested_deeper_than_a_path_is_long_are_removed() {
         let (_directory, folders) = folders();
-        let session = "deep".parse().expect("an id");
+        let session = session("deep");
         let mut at = folders.of(&session).expect("a folder").root;
         for _ in 0..3_000 {
             super::make(&at, "d").expect("made");
             at = rustix::fs::openat(&at, "d", super::directory(), rustix::fs::Mode::empty()).expect("opened");
         }
         drop(at);
-        folders.remove(&session).expect("removed");
-        assert_eq!(folders.sessions().expect("listed"), []);
+        remove(&folders, &session);
+        assert!(!folders.path().join("deep").exists());
     }
 }

@@ -2,7 +2,6 @@
 
 use super::{SESSION, World};
 use serde_json::{Value, json};
-use std::fs;
 
 #[tokio::test]
 async fn commands_work_in_a_folder_that_stays() {
@@ -72,33 +71,19 @@ async fn the_environment_has_nothing_of_the_server() {
 }
 
 #[tokio::test]
-async fn a_session_leaves_nothing() {
-    let world = World::new(&[]).await;
-    world.script("mkdir -p a/b && echo x > a/b/c && mkfifo p && ln -s / l", &[]).await;
-    let folder = world.folder(SESSION);
-    assert!(fs::symlink_metadata(folder.join("l")).is_ok());
-    world.shell.remove(&SESSION.parse().unwrap()).await.unwrap();
-    let left: Vec<_> =
-        fs::read_dir(folder.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, [".staging"]);
-    // And begins anew.
-    let returned = world.run_in(SESSION, json!({ "command": ["ls"] })).await;
-    assert_eq!(returned.output, "");
-}
-
-#[tokio::test]
-async fn the_offers_say_what_the_tools_do() {
-    for (sandbox, open_world) in [("on", false), ("off", true)] {
-        let world = World::new(&[("SHELL_SANDBOX", sandbox)]).await;
-        let offers: Vec<Value> =
-            world.shell.tools().iter().map(|tool| serde_json::to_value(tool.offer()).unwrap()).collect();
-        let named = |name: &str| offers.iter().find(|offer| offer["name"] == name).unwrap();
-        let annotations = |open_world: bool| json!({ "readOnly": false, "destructive": true, "idempotent": false, "openWorld": open_world });
-        assert_eq!(named("shell")["annotations"], annotations(open_world));
-        assert_eq!(named("apply_patch")["annotations"], annotations(false));
-        assert_eq!(named("shell")["sequential"], json!(true));
-        let text = named("shell")["description"].as_str().unwrap();
-        assert_eq!(text.contains("no network"), sandbox == "on", "{text}");
+async fn the_tools_say_what_they_do() {
+    for (flags, open_world) in [(&[][..], false), (&["--no-sandbox"][..], true)] {
+        let world = World::new(flags).await;
+        let listed = world.client.ask("tools/list", json!({})).await;
+        let named = |name: &str| -> Value {
+            listed["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == name).unwrap().clone()
+        };
+        let hints = |open_world: bool| json!({ "readOnlyHint": false, "destructiveHint": true, "idempotentHint": false, "openWorldHint": open_world });
+        assert_eq!(named("shell")["annotations"], hints(open_world));
+        assert_eq!(named("apply_patch")["annotations"], hints(false));
+        assert_eq!(named("shell")["_meta"], json!({ "reseed/sequential": true }));
+        let text = named("shell")["description"].as_str().unwrap().to_owned();
+        assert_eq!(text.contains("no network"), !open_world, "{text}");
     }
 }
 

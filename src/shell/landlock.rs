@@ -11,7 +11,7 @@ use std::path::Path;
 const REQUIRED: ABI = ABI::V6;
 
 /// What a command may read and run: programs, libraries, and what they need to start. Nothing here is a secret of the
-/// server, which [`super::Shell::open`] checks.
+/// server, which [`super::shell::Shell::open`] checks.
 pub(super) const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",
@@ -55,7 +55,7 @@ const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full"];
 pub(super) fn confine(folder: &Path) -> Result<(), String> {
     let status = restrict(folder).map_err(|error| {
         format!(
-            "Landlock cannot be used: {error}. SHELL_SANDBOX=on needs Linux 6.12 with Landlock switched on \
+            "Landlock cannot be used: {error}. The sandbox needs Linux 6.12 with Landlock switched on \
              (`landlock` in /sys/kernel/security/lsm), and in a container also its seccomp profile must allow it"
         )
     })?;

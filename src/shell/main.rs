@@ -1,0 +1,15 @@
+//! The program `reseed-shell`: see `lib.rs`.
+
+use std::process::ExitCode;
+
+#[cfg(target_os = "linux")]
+fn main() -> ExitCode {
+    reseed_shell::main()
+}
+
+/// Nothing on other systems opens files and ends processes as the tools need it.
+#[cfg(not(target_os = "linux"))]
+fn main() -> ExitCode {
+    eprintln!("reseed-shell: this system is not supported; Linux is");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,187 @@
+//! MCP over standard input and output: a message a line, and what a server with two tools needs of it.
+//!
+//! Beyond MCP it asks to know of sessions, as `src/tools/mcp/sessions.rs` sends them. A client that knows of none works
+//! in one folder.
+//!
+//! Invariants:
+//! - a call is answered once, or was cancelled;
+//! - when the input has ended, every call is ended too.
+
+use crate::{
+    folders::Session,
+    shell::{Ended, Shell},
+    tools,
+};
+use serde_json::{Value, json};
+use std::{collections::HashMap, io, sync::Arc};
+use tokio::{
+    io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader},
+    sync::mpsc,
+    task::JoinHandle,
+};
+
+/// The most bytes of a message: the arguments of a command, which the system limits to 2 MiB, escaped as JSON.
+const MESSAGE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// The most calls that run and wait.
+const CALLS_MAX: usize = 1_024;
+
+/// The revision for clients that name none. All revisions with `initialize` have the same form of what is used here.
+const REVISION: &str = "2025-06-18";
+
+/// JSON-RPC's codes of errors.
+const NOT_JSON: i32 = -32_700;
+const NO_METHOD: i32 = -32_601;
+const WRONG_PARAMS: i32 = -32_602;
+
+/// Serves until the input ends.
+///
+/// # Errors
+/// A stream that fails, or a message that is too long.
+pub(crate) async fn serve(shell: Arc<Shell>) -> io::Result<()> {
+    let (done, ended) = mpsc::channel(16);
+    let mut server = Server { shell, calls: HashMap::new(), done };
+    let outcome = server.run(tokio::io::stdin(), tokio::io::stdout(), ended).await;
+    server.calls.values().for_each(|call| call.work.abort());
+    server.shell.close().await;
+    outcome
+}
+
+struct Server {
+    shell: Arc<Shell>,
+    /// The calls that are not answered, by their ids as JSON.
+    calls: HashMap<String, Call>,
+    done: mpsc::Sender<(String, Value)>,
+}
+
+/// A call at work.
+struct Call {
+    session: Session,
+    work: JoinHandle<()>,
+}
+
+impl Server {
+    async fn run(
+        &mut self,
+        input: impl AsyncRead + Unpin,
+        mut output: impl AsyncWrite + Unpin,
+        mut ended: mpsc::Receiver<(String, Value)>,
+    ) -> io::Result<()> {
+        let (mut input, mut line) = (BufReader::new(input), Vec::new());
+        loop {
+            let answer = tokio::select! {
+                read = next_line(&mut input, &mut line) => {
+                    if !read? {
+                        return Ok(());
+                    }
+                    let answer = self.take(&line).await;
+                    line.clear();
+                    answer
+                }
+                // One that was cancelled meanwhile is not answered.
+                Some((key, answer)) = ended.recv() => self.calls.remove(&key).map(|_| answer),
+            };
+            if let Some(answer) = answer {
+                output.write_all(format!("{answer}\n").as_bytes()).await?;
+                output.flush().await?;
+            }
+        }
+    }
+
+    /// Takes a message, and returns what is answered at once.
+    async fn take(&mut self, line: &[u8]) -> Option<Value> {
+        let Ok(message) = serde_json::from_slice::<Value>(line) else {
+            return Some(refusal(&Value::Null, NOT_JSON, "this is not JSON"));
+        };
+        let (id, params) = (&message["id"], &message["params"]);
+        let result = match (message["method"].as_str()?, id) {
+            ("notifications/cancelled", _) => {
+                if let Some(call) = self.calls.remove(&params["requestId"].to_string()) {
+                    call.work.abort();
+                }
+                return None;
+            }
+            ("notifications/reseed/session_deleted", _) => {
+                self.forget(params["sessionId"].as_str().and_then(Session::parse)?).await;
+                return None;
+            }
+            // Other notifications say nothing that matters here.
+            (_, Value::Null) => return None,
+            ("initialize", _) => json!({
+                "protocolVersion": params["protocolVersion"].as_str().unwrap_or(REVISION),
+                "capabilities": { "tools": {}, "experimental": { "reseed/sessions": {} } },
+                "serverInfo": { "name": "reseed-shell", "version": env!("CARGO_PKG_VERSION") },
+            }),
+            ("ping", _) => json!({}),
+            ("tools/list", _) => json!({ "tools": tools::definitions(&self.shell) }),
+            ("tools/call", _) => return self.call(id, params),
+            (method, _) => return Some(refusal(id, NO_METHOD, &format!("there is no method `{method}`"))),
+        };
+        Some(answer(id, &result))
+    }
+
+    /// Starts a call. Returns an answer if it is refused.
+    fn call(&mut self, id: &Value, params: &Value) -> Option<Value> {
+        let session = match &params["_meta"]["reseed/session"] {
+            Value::Null => Some(Session::shared()),
+            session => session.as_str().and_then(Session::parse),
+        };
+        let Some(session) = session else {
+            return Some(refusal(id, WRONG_PARAMS, "this id of a session cannot be the name of a folder"));
+        };
+        if self.calls.len() >= CALLS_MAX {
+            return Some(answer(id, &result(&Ended::error("too many calls are waiting"))));
+        }
+        let (shell, done, id, params) = (self.shell.clone(), self.done.clone(), id.clone(), params.clone());
+        let (key, of) = (id.to_string(), session.clone());
+        let work = tokio::spawn(async move {
+            let ended =
+                tools::call(&shell, &of, params["name"].as_str().unwrap_or_default(), &params["arguments"]).await;
+            // The receiver is gone only when everything ends.
+            let _ = done.send((id.to_string(), answer(&id, &result(&ended)))).await;
+        });
+        self.calls.insert(key, Call { session, work });
+        None
+    }
+
+    /// Ends the calls of a session that was deleted, and removes its folder.
+    async fn forget(&mut self, session: Session) {
+        for (_, call) in self.calls.extract_if(|_, call| call.session == session) {
+            call.work.abort();
+            // Its command is killed when this returns.
+            let _ = call.work.await;
+        }
+        if let Err(error) = self.shell.remove(&session) {
+            eprintln!("reseed-shell: the folder of a deleted session stays: {error}");
+        }
+    }
+}
+
+/// Reads on to the end of a line; returns false at the end of the input. Dropped, it is continued by the next call.
+///
+/// # Errors
+/// The input fails, or the line is too long.
+async fn next_line(input: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> io::Result<bool> {
+    let room = MESSAGE_BYTES_MAX.saturating_sub(line.len() as u64);
+    input.take(room).read_until(b'\n', line).await?;
+    match line.last() {
+        Some(b'\n') => Ok(true),
+        _ if line.len() as u64 >= MESSAGE_BYTES_MAX => {
+            Err(io::Error::other(format!("a message has more than {MESSAGE_BYTES_MAX} bytes")))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Returns the result of a call in MCP's form.
+fn result(ended: &Ended) -> Value {
+    json!({ "content": [{ "type": "text", "text": ended.text }], "isError": ended.is_error })
+}
+
+fn answer(id: &Value, result: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "result": result })
+}
+
+fn refusal(id: &Value, code: i32, message: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
+}

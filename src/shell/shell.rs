@@ -1,0 +1,273 @@
+//! What runs the calls of both tools: the folders, the limits, and the places for commands.
+
+use crate::{
+    folders::{Folder, Folders, Session},
+    kept::Kept,
+    landlock,
+    options::Options,
+    order::{Command, Limits, Order, Report},
+    patch::{self, Base},
+    run::{self, ENDING_TIME, Launch, OUTPUT_BYTES_MAX, Outcome},
+    tools::Asked,
+};
+use serde_json::json;
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
+    task::spawn_blocking,
+    time::timeout,
+};
+
+/// The time for setting up the confinement once, at the start.
+const PROBE_TIME: Duration = Duration::from_secs(20);
+
+/// The bytes of a command's output that are kept, from its beginning and its end: about 8,000 tokens.
+const KEPT_BYTES_MAX: usize = 32 * 1024;
+
+/// The exit code of `timeout` for a command that was ended by it.
+const TIMED_OUT: i32 = 124;
+
+/// The exit code of shells for a command that was killed.
+const KILLED: i32 = 137;
+
+/// The reason the server does not start, or ends.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// What the server keeps lies where every command may read.
+    #[error("{what} is {}, and commands can read everything in {system}; move it elsewhere", path.display())]
+    Readable {
+        /// What it is.
+        what: &'static str,
+        /// Its path.
+        path: PathBuf,
+        /// The directory that commands can read.
+        system: &'static str,
+    },
+    /// The directory of the sessions' folders cannot be used.
+    #[error("--folder is {}: {fault}", path.display())]
+    Folder {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: io::Error,
+    },
+    /// The helper cannot be started.
+    #[error("the helper cannot be started: {0}")]
+    Helper(io::Error),
+    /// The helper was started, and could not do what it is for.
+    #[error("commands cannot be confined: {0}")]
+    Confinement(String),
+    /// The runtime or a stream fails.
+    #[error(transparent)]
+    Io(io::Error),
+}
+
+/// What the calls of both tools share.
+#[derive(Debug)]
+pub(crate) struct Shell {
+    folders: Arc<Folders>,
+    launch: Launch,
+    limits: Limits,
+    time_max: Duration,
+    places: Arc<Semaphore>,
+    places_max: u32,
+}
+
+impl Shell {
+    /// Sets up the tools. It tries the confinement once, so that a server whose kernel lacks something does not start.
+    ///
+    /// # Errors
+    /// Anything that is missing.
+    pub(crate) async fn open(options: &Options) -> Result<Self, Error> {
+        let is_confined = !options.no_sandbox;
+        if is_confined {
+            check_place("--folder", &options.folder)?;
+            check_place("the working directory", Path::new("."))?;
+        }
+        let (path, user) = (&options.folder, options.user);
+        let unusable = |fault| Error::Folder { path: path.clone(), fault };
+        let (folders, left) = Folders::open(path, user).map_err(unusable)?;
+        let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+        let this = Self {
+            folders: Arc::new(folders),
+            launch: Launch { user, is_confined },
+            limits: Limits {
+                memory_bytes: options.memory_bytes_max,
+                file_bytes: options.file_bytes_max,
+                processes: options.processes_max,
+                // Only a process that uses every processor all the time gets near it.
+                cpu_secs: (options.timeout_secs + 1).saturating_mul(processors),
+            },
+            time_max: Duration::from_secs(options.timeout_secs),
+            places: Arc::new(Semaphore::new(options.calls_max as usize)),
+            places_max: options.calls_max,
+        };
+        this.probe().await?;
+        let folders = this.folders.clone();
+        // Takes as long as there are files, and nothing waits for it.
+        drop(spawn_blocking(move || {
+            if let Err(error) = folders.clean(&left) {
+                eprintln!("reseed-shell: what an earlier server left stays: {error}");
+            }
+        }));
+        Ok(this)
+    }
+
+    /// Returns true if commands are confined.
+    pub(crate) fn is_confined(&self) -> bool {
+        self.launch.is_confined
+    }
+
+    /// Returns the time limit of a command.
+    pub(crate) fn time_max(&self) -> Duration {
+        self.time_max
+    }
+
+    /// Removes a session's folder, if it has one. Call it when none of its calls is running.
+    ///
+    /// # Errors
+    /// It stays.
+    pub(crate) fn remove(&self, session: &Session) -> io::Result<()> {
+        let Some(removed) = self.folders.set_aside(session)? else { return Ok(()) };
+        let folders = self.folders.clone();
+        drop(spawn_blocking(move || {
+            if let Err(error) = folders.remove(&removed) {
+                eprintln!("reseed-shell: a part of a deleted session's folder stays until the next start: {error}");
+            }
+        }));
+        Ok(())
+    }
+
+    /// Waits until the processes of all commands are gone. Their calls have been dropped.
+    pub(crate) async fn close(&self) {
+        let _ = timeout(2 * ENDING_TIME, self.places.acquire_many(self.places_max)).await;
+    }
+
+    /// Sets up the confinement in a folder of its own, and runs nothing in it.
+    async fn probe(&self) -> Result<(), Error> {
+        let fault = |fault| Error::Folder { path: self.folders.path().to_owned(), fault };
+        let session = Session::trial();
+        let folder = self.folders.of(&session).map_err(fault)?;
+        let place = self.place().await.map_err(io::Error::other).map_err(fault)?;
+        let outcome = run::run(self.launch, &self.order(&folder, None), PROBE_TIME, &mut Kept::new(0), place).await;
+        self.folders.remove(session.name()).map_err(fault)?;
+        match outcome.map_err(Error::Helper)? {
+            Outcome::Reported(Report::Ready) => Ok(()),
+            Outcome::Reported(Report::NotConfined(why) | Report::NotStarted(why)) => Err(Error::Confinement(why)),
+            other => Err(Error::Confinement(format!("the helper did not say that it is ready ({other:?})"))),
+        }
+    }
+
+    /// Waits for a place for a command.
+    async fn place(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
+        self.places.clone().acquire_owned().await
+    }
+
+    fn order(&self, folder: &Folder, command: Option<Command>) -> Order {
+        Order { folder: folder.path.clone(), is_confined: self.is_confined(), limits: self.limits, command }
+    }
+
+    /// Runs a command of a session.
+    pub(crate) async fn run(&self, session: &Session, asked: Asked) -> Ended {
+        let Ok(place) = self.place().await else { return Ended::error("the server is stopping") };
+        let started = Instant::now();
+        let folder = match self.folders.of(session) {
+            Ok(folder) => folder,
+            Err(error) => return Ended::error(format!("the session's folder cannot be used: {error}")),
+        };
+        let time = asked.timeout.map_or(self.time_max, |timeout| timeout.min(self.time_max));
+        let order = self.order(&folder, Some(Command { argv: asked.command, workdir: asked.workdir }));
+        let mut kept = Kept::new(KEPT_BYTES_MAX);
+        let outcome = match run::run(self.launch, &order, time, &mut kept, place).await {
+            Ok(outcome) => outcome,
+            Err(error) => return Ended::error(format!("the command cannot be started: {error}")),
+        };
+        let (code, why) = match outcome {
+            Outcome::Reported(Report::Ended(code)) => (code, None),
+            Outcome::Reported(Report::NotStarted(why) | Report::NotConfined(why)) => {
+                return Ended::error(format!("the command was not started: {why}"));
+            }
+            Outcome::TimedOut => (TIMED_OUT, Some(format!("stopped after {} ms, its time limit", time.as_millis()))),
+            Outcome::WroteTooMuch => {
+                (KILLED, Some(format!("stopped after {OUTPUT_BYTES_MAX} bytes of output, the most that is allowed")))
+            }
+            Outcome::Lost | Outcome::Reported(Report::Ready) => (KILLED, Some("stopped by the system".to_owned())),
+        };
+        let mut text = kept.into_text();
+        if let Some(why) = &why {
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push_str(&format!("[{why}]"));
+        }
+        Ended::of(&text, code, started.elapsed(), why.is_some())
+    }
+
+    /// Applies a patch to the files of a session.
+    pub(crate) async fn patch(&self, session: &Session, text: String, workdir: Option<String>) -> Ended {
+        let (folders, session) = (self.folders.clone(), session.clone());
+        let started = Instant::now();
+        // Dropped with the call: a patch that nobody waits for is not begun.
+        let (wanted, is_wanted) = patch::wanted();
+        let work = spawn_blocking(move || {
+            let folder =
+                folders.of(&session).map_err(|error| format!("the session's folder cannot be used: {error}"))?;
+            let base = Base { folder: &folder.root, staging: folders.staging(), user: folders.user() };
+            patch::apply(&base, workdir.as_deref(), &text, &is_wanted)
+        });
+        let outcome = work.await;
+        drop(wanted);
+        match outcome {
+            Ok(Ok(text)) => Ended::of(&text, 0, started.elapsed(), false),
+            Ok(Err(why)) => Ended::of(&why, 1, started.elapsed(), true),
+            Err(error) => Ended::error(format!("the patch failed: {error}")),
+        }
+    }
+}
+
+/// Refuses a place of the server's own files where commands may read.
+fn check_place(what: &'static str, path: &Path) -> Result<(), Error> {
+    let real = real(path);
+    match landlock::SYSTEM.iter().find(|system| real.starts_with(self::real(Path::new(system)))) {
+        Some(system) => Err(Error::Readable { what, path: real, system }),
+        None => Ok(()),
+    }
+}
+
+/// Returns a path without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let real = absolute.ancestors().find_map(|ancestor| {
+        let rest = absolute.strip_prefix(ancestor).ok()?;
+        Some(ancestor.canonicalize().ok()?.join(rest))
+    });
+    real.unwrap_or(absolute)
+}
+
+/// The result of a call.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) text: String,
+    pub(crate) is_error: bool,
+}
+
+impl Ended {
+    /// Returns the result of a call that came to nothing.
+    pub(crate) fn error(why: impl Into<String>) -> Self {
+        Self { text: why.into(), is_error: true }
+    }
+
+    /// Returns the result of a command or patch, in the form of v1 of reseed's protocol.
+    fn of(text: &str, code: i32, took: Duration, is_error: bool) -> Self {
+        // Tenths of a second, as the original has them.
+        #[expect(clippy::cast_precision_loss, reason = "a duration of hours in tenths of a second is exact")]
+        let seconds = (took.as_millis() / 100) as f64 / 10.0;
+        let metadata = json!({ "exit_code": code, "duration_seconds": seconds });
+        Self { text: json!({ "output": text, "metadata": metadata }).to_string(), is_error }
+    }
+}

@@ -1,0 +1,41 @@
+//! What a server may ask for beyond MCP, so that it can keep something for each session, such as a folder. It asks by
+//! the experimental capability [`CAPABILITY`]; without it nothing of this is sent.
+
+use reseed_protocol::SessionId;
+use rmcp::model::{CustomNotification, JsonObject, MetaObject, RequestMetaObject};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// The experimental capability of a server that keeps something for each session.
+const CAPABILITY: &str = "reseed/sessions";
+
+/// The session of a call, in its `_meta`.
+const SESSION: &str = "reseed/session";
+
+/// The mark in the `_meta` of a tool whose calls must not run beside others of the same answer.
+const SEQUENTIAL: &str = "reseed/sequential";
+
+/// The notification that a session was deleted.
+const DELETED: &str = "notifications/reseed/session_deleted";
+
+/// Returns true if a server with these experimental capabilities wants to know of sessions.
+pub(super) fn are_wanted(experimental: Option<&BTreeMap<String, JsonObject>>) -> bool {
+    experimental.is_some_and(|experimental| experimental.contains_key(CAPABILITY))
+}
+
+/// Returns the `_meta` of a call in a session.
+pub(super) fn meta(session: &SessionId) -> RequestMetaObject {
+    let mut meta = RequestMetaObject::default();
+    meta.0.0.insert(SESSION.to_owned(), json!(session));
+    meta
+}
+
+/// Returns the news that a session was deleted.
+pub(super) fn deleted(session: &SessionId) -> CustomNotification {
+    CustomNotification::new(DELETED, Some(json!({ "sessionId": session })))
+}
+
+/// Returns whether a tool says that its calls must not run beside others; `None` if it says nothing.
+pub(super) fn is_sequential(meta: Option<&MetaObject>) -> Option<bool> {
+    meta?.0.get(SEQUENTIAL)?.as_bool()
+}

@@ -1,0 +1,151 @@
+//! `reseed-shell` as reseed runs it: asked about, told of sessions, and checked. What it does by itself is tested in
+//! `tests/shell/`.
+
+use super::servers;
+use crate::support::{
+    binary,
+    client::Client,
+    server::Server,
+    tools::{ask, finished, results},
+};
+use reseed::provider::scripted::{Reply, Scripted};
+use reseed_protocol::Part;
+use serde_json::{Value, json};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use tokio::time::{sleep, timeout};
+
+/// Time for what takes a second; only a test that fails waits for it.
+const SOON: Duration = Duration::from_secs(60);
+
+/// Returns the binary. A build of the whole workspace puts it beside the server's; a run of these tests alone may not
+/// have it.
+fn program() -> Option<PathBuf> {
+    let program = Path::new(env!("CARGO_BIN_EXE_reseed")).with_file_name("reseed-shell");
+    let found = program.exists();
+    assert!(found || std::env::var_os("RESEED_TOOLS").is_none(), "reseed-shell is missing: cargo build --workspace");
+    if !found {
+        eprintln!("skipped: reseed-shell is missing; `cargo build -p reseed-shell` builds it");
+    }
+    found.then_some(program)
+}
+
+/// Returns the entry in `MCP_FILE`, with these flags.
+fn entry(program: &Path, flags: &[&str]) -> Value {
+    let is_root = rustix::process::geteuid().is_root();
+    let user: &[&str] = if is_root { &["--user", "999999:999999"] } else { &[] };
+    let args = [user, flags].concat();
+    json!({ "shell": { "command": program, "args": args } })
+}
+
+/// Creates a directory that the user of the commands can pass through.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).unwrap();
+    fs::create_dir(folder.path().join("data")).unwrap();
+    fs::set_permissions(folder.path().join("data"), fs::Permissions::from_mode(0o711)).unwrap();
+    folder
+}
+
+/// Starts a server with the tools, whose working directory is this folder.
+async fn started(folder: &Path, program: &Path, model: &Scripted) -> Server {
+    servers(folder, entry(program, &[]));
+    let file = folder.join("mcp.json");
+    let settings = [("MCP_FILE", file.to_str().unwrap()), ("WORKING_DIRECTORY", folder.to_str().unwrap())];
+    Server::start(model.clone(), &[&settings[..], &[("CONTEXT_WINDOW", "20000")]].concat()).await
+}
+
+/// Has the model run a script, and then say something.
+fn will_run(model: &Scripted, script: &str) -> String {
+    let arguments = json!({ "command": ["sh", "-c", script] }).to_string();
+    let call_id = "call_1".parse().unwrap();
+    model.push(Reply::parts(vec![Part::ToolCall {
+        call_id,
+        name: "shell__shell".into(),
+        arguments: arguments.clone(),
+    }]));
+    model.push(Reply::text("Done."));
+    arguments
+}
+
+#[tokio::test]
+async fn a_command_runs_when_it_is_allowed_in_a_folder_that_goes_with_its_session() {
+    let Some(program) = program() else { return };
+    let (folder, model) = (folder(), Scripted::new());
+    let server = started(folder.path(), &program, &model).await;
+    let (mut client, opened) = Client::v2_session(&server.ws()).await;
+    let session = opened["sessionId"].as_str().unwrap();
+    will_run(&model, "pwd; echo kept > kept");
+    ask(&mut client, "Where are you?").await;
+    let approval = client.event("approval_request").await["payload"].clone();
+    assert_eq!(approval["name"], "shell__shell");
+    assert_eq!(approval["reason"], "`shell__shell` may destroy what it changes.");
+    let allow = json!({
+        "approvalId": approval["approvalId"], "argumentsHash": approval["argumentsHash"], "review": "allow_once",
+    });
+    assert_eq!(client.ask("approval_response", allow).await["type"], "ok");
+    assert_eq!(finished(&mut client).await["status"], "completed");
+    let told = results(&model.requests()[1]);
+    let [(output, false)] = &told[..] else { panic!("{told:?}") };
+    let output: Value = serde_json::from_str(output).unwrap();
+    let own = folder.path().canonicalize().unwrap().join("data/workspaces").join(session);
+    assert_eq!(output["output"], format!("{}\n", own.display()));
+    assert!(own.join("kept").exists());
+
+    let deleted = client.ask("delete_session", json!({ "sessionId": session })).await;
+    assert_eq!(deleted["type"], "ok", "{deleted}");
+    let gone = async {
+        while own.exists() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, gone).await.expect("the folder is removed");
+    server.service.stop().await;
+}
+
+#[tokio::test]
+async fn v1_asks_about_it_as_about_any_tool_and_gets_its_exit_code() {
+    let Some(program) = program() else { return };
+    let (folder, model) = (folder(), Scripted::new());
+    let server = started(folder.path(), &program, &model).await;
+    let mut client = Client::connect(&format!("ws://{}/", server.address())).await;
+    let arguments = will_run(&model, "echo out; exit 3");
+    let content = json!([{ "type": "input_text", "text": "Go!" }]);
+    let input = json!({ "input": [{ "type": "message", "role": "user", "content": content }] });
+    client.send("user_input", input).await;
+    let request = client.until(|frame| frame["type"] == "approval_request").await["payload"].clone();
+    assert_eq!(request["command"], json!(["shell__shell", arguments]));
+    client.send("approval_response", json!({ "review": "yes" })).await;
+    let is_output = |frame: &Value| frame["payload"]["type"] == "function_call_output";
+    let item = client.until(is_output).await["payload"].clone();
+    let output: Value = serde_json::from_str(item["output"].as_str().unwrap()).unwrap();
+    assert_eq!((&output["output"], &output["metadata"]["exit_code"]), (&json!("out\n"), &json!(3)), "{item}");
+    server.service.stop().await;
+}
+
+#[tokio::test]
+async fn check_tries_the_sandbox() {
+    let Some(program) = program() else { return };
+    let folder = folder();
+    for (flags, expected) in [
+        (&[][..], ["mcp         1 servers, 2 tools, ", "  shell: 2 tools, "]),
+        (
+            &["--folder", "/usr/share/reseed-x"],
+            [
+                "  shell: FAILED: the server ended with code 1 before it answered",
+                "commands can read everything in /usr; move it elsewhere",
+            ],
+        ),
+    ] {
+        let file = servers(folder.path(), entry(&program, flags));
+        let ended = binary::run(folder.path(), &["check"], &[file, ("MODEL_PROVIDER", "offline")]).await;
+        assert_eq!(ended.code, Some(0), "{}{}", ended.printed, ended.faults);
+        for part in expected {
+            assert!(ended.printed.contains(part), "{part}: {}", ended.printed);
+        }
+    }
+}
