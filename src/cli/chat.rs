@@ -2,37 +2,17 @@
 //!
 //! The connection, its resume and the state of a session are [`reseed_client`]'s.
 //!
-//! - `dialogue` and `events`: what was typed and what came, turned into what to show and what to ask for; pure
-//! - `sessions`: which session is open; `branches`: moving about in the tree, and the queue; `tree`: the tree as text
-//! - `asking`: what tools ask before they run; `calls`: tool calls in a line
-//! - `keeping`: a compaction looked at first or taken back, pins, the strategy
-//! - `lines`: what a person types; `streamed`: an answer while it comes; `screen`: what is shown
-//! - `console`: the terminal, where a line is edited below what is shown; `rows`: where the text above it ends; `past`:
-//!   the lines of earlier chats
+//! - `dialogue`: what was typed and what came, turned into what to show and what to send; pure
+//! - `screen`: the texts that are shown
+//! - `console`: the terminal, where a line is edited below what is shown
 //!
 //! Without a terminal it reads lines from a pipe, one after the other, each when the one before has been answered, and
 //! ends when its input has ended and the last turn is over. A prompt on the command line is such an input of one line.
 //! Answers go to stdout as plain text, everything else to stderr.
 
-mod asking;
-mod branches;
-mod calls;
-#[cfg(unix)]
 mod console;
 mod dialogue;
-mod events;
-mod keeping;
-mod lines;
-#[cfg(unix)]
-mod past;
-#[cfg(unix)]
-mod rows;
 mod screen;
-mod sessions;
-mod streamed;
-#[cfg(test)]
-mod test_frames;
-mod tree;
 
 use crate::config::ClientSettings;
 use anyhow::Context as _;
@@ -41,11 +21,23 @@ use reseed_client::{Address, Credentials, Driver};
 use reseed_protocol::{ApprovalId, SessionId};
 use screen::Screen;
 use secrecy::ExposeSecret as _;
-use std::io::{IsTerminal as _, Write};
+use std::{
+    io::{BufRead, IsTerminal as _, Read as _, Write},
+    time::{Duration, Instant},
+};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
 };
+
+/// Bytes that a line may have: what a server takes in one message by default.
+const LINE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Lines that may have been read and not been used: a person is not that fast, and a pipe waits.
+const LINES_WAITING_MAX: usize = 16;
+
+/// How long a tool's question is shown before a typed line answers it: one that comes sooner was typed before.
+const READING_TIME: Duration = Duration::from_millis(700);
 
 /// The options of `reseed chat`.
 #[derive(Clone, clap::Args)]
@@ -62,9 +54,6 @@ pub(super) struct ChatOptions {
     /// The session to go on with; without it, what is said first begins a new one
     #[arg(long)]
     pub session: Option<String>,
-    /// Whether to use colours
-    #[arg(long, value_enum, default_value_t = Color::Auto)]
-    pub color: Color,
 }
 
 impl std::fmt::Debug for ChatOptions {
@@ -72,17 +61,6 @@ impl std::fmt::Debug for ChatOptions {
         let token = self.token.as_ref().map(|_| "…");
         f.debug_struct("ChatOptions").field("url", &self.url).field("token", &token).finish_non_exhaustive()
     }
-}
-
-/// Whether to use colours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Color {
-    /// On a terminal, unless NO_COLOR is set or the terminal is dumb
-    Auto,
-    /// Always
-    Always,
-    /// Never
-    Never,
 }
 
 /// Chats on the terminal, or through pipes, until the person leaves or the input ends.
@@ -95,14 +73,9 @@ pub(super) async fn run(mut options: ChatOptions) -> anyhow::Result<()> {
     }
     let stdout_is_terminal = std::io::stdout().is_terminal();
     let watched = options.prompt.is_none() && stdout_is_terminal && std::io::stdin().is_terminal();
-    let color = match options.color {
-        Color::Always => true,
-        Color::Never => false,
-        Color::Auto => {
-            let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-            stdout_is_terminal && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
-        }
-    };
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let color = stdout_is_terminal && !set("NO_COLOR") && !is_dumb;
     let chat = Chat { screen: Screen { color }, watched };
     let url = match &options.url {
         Some(url) => url.clone(),
@@ -116,8 +89,7 @@ pub(super) async fn run(mut options: ChatOptions) -> anyhow::Result<()> {
     if let Some(prompt) = options.prompt {
         return chat.run(connected, one_line(prompt), std::io::stdout()).await;
     }
-    #[cfg(unix)]
-    if watched && let Some((console, lines)) = console::Console::open(chat.screen) {
+    if watched && let Some((console, lines)) = console::Console::open() {
         return chat.run(connected, lines, console).await;
     }
     chat.run(connected, lines_of(std::io::stdin()), std::io::stdout()).await
@@ -148,8 +120,6 @@ fn server_of_settings() -> anyhow::Result<(String, Option<String>)> {
 enum Typed {
     /// A line, or a pasted block of lines.
     Line(String),
-    /// A key that answers this question of a tool.
-    Key(char, ApprovalId),
     /// Ctrl-C.
     Interrupt,
     /// The end of the input.
@@ -164,12 +134,6 @@ type Lines = mpsc::Receiver<std::io::Result<Typed>>;
 trait Output: Write {
     /// Asks for the next line.
     fn want_line(&mut self) {}
-
-    /// Takes the question of a tool that single keys may answer; `None` if there is none.
-    fn asks(&mut self, _: Option<&ApprovalId>) {}
-
-    /// Confirms that a line was taken.
-    fn took_line(&mut self) {}
 
     /// Writes what is no part of an answer.
     fn note(&mut self, text: &str) -> std::io::Result<()> {
@@ -187,6 +151,12 @@ impl Output for std::io::Stdout {
 /// The lines of a person or a pipe, and the process's signals, which are caught from its creation on.
 struct Input {
     lines: Lines,
+    /// True while a line is being read.
+    wanted: bool,
+    /// The question of a tool that stood there when that line was begun, and since when.
+    question: Option<(ApprovalId, Instant)>,
+    /// True if a person types them.
+    watched: bool,
     /// True once the lines have ended.
     has_ended: bool,
     interrupt: Signal,
@@ -195,10 +165,13 @@ struct Input {
 }
 
 impl Input {
-    fn new(lines: Lines) -> anyhow::Result<Self> {
+    fn new(lines: Lines, watched: bool) -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("listen to signals");
         Ok(Self {
             lines,
+            wanted: false,
+            question: None,
+            watched,
             has_ended: false,
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
@@ -206,18 +179,32 @@ impl Input {
         })
     }
 
-    /// Returns the next line, if lines are taken, or the next signal. Cancel safe.
+    /// Begins to read a line, unless one is being read or there are no more.
+    fn want(&mut self, question: Option<&ApprovalId>, output: &mut impl Output) {
+        if self.wanted || self.has_ended {
+            return;
+        }
+        self.wanted = true;
+        if self.question.as_ref().map(|(id, _)| id) != question {
+            self.question = question.map(|id| (id.clone(), Instant::now()));
+        }
+        output.want_line();
+    }
+
+    /// Returns the question that the line which was read may answer.
+    fn question(&self) -> Option<&ApprovalId> {
+        let (id, since) = self.question.as_ref()?;
+        Some(id).filter(|_| !self.watched || since.elapsed() >= READING_TIME)
+    }
+
+    /// Returns the line that is being read, or the next signal. Cancel safe.
     ///
     /// # Errors
     /// Returns an error if a line cannot be read.
-    async fn next(&mut self, takes_lines: bool, output: &mut impl Output) -> anyhow::Result<Typed> {
-        let takes_lines = takes_lines && !self.has_ended;
-        if takes_lines {
-            output.want_line();
-        }
+    async fn next(&mut self) -> anyhow::Result<Typed> {
         tokio::select! {
-            typed = self.lines.recv(), if takes_lines => {
-                output.took_line();
+            typed = self.lines.recv(), if self.wanted => {
+                self.wanted = false;
                 let typed = typed.transpose().context("read a line")?.unwrap_or(Typed::End);
                 self.has_ended = typed == Typed::End;
                 Ok(typed)
@@ -252,7 +239,7 @@ impl Chat {
         });
         let mut dialogue = Dialogue::new(self.screen, self.watched, random_id()?, session.transpose()?);
         let mut driver = Driver::new(address, options.token.clone().map(Credentials::fixed));
-        dialogue.machine.connect(std::time::Instant::now());
+        dialogue.machine.connect(Instant::now());
         let mut steps = Vec::new();
         while !dialogue.is_connected() && steps.is_empty() {
             let update = driver.next(&mut dialogue.machine).await;
@@ -266,18 +253,15 @@ impl Chat {
 
     async fn run(&self, connected: Connected, lines: Lines, mut output: impl Output) -> anyhow::Result<()> {
         let Connected { mut dialogue, mut driver, mut steps } = connected;
-        let mut input = Input::new(lines)?;
+        let mut input = Input::new(lines, self.watched)?;
         while carry_out(steps, &mut output)? && !(input.has_ended && dialogue.is_idle()) {
-            // A person may type at any time; a pipe is read line by line, so that its answers keep their order.
-            // Its next line may answer a tool that asks.
-            let asks = dialogue.asks();
-            let takes_lines = self.watched || dialogue.is_connected() && (dialogue.is_idle() || asks.is_some());
-            output.asks(asks);
+            if dialogue.takes_line() {
+                input.want(dialogue.asks(), &mut output);
+            }
             steps = tokio::select! {
                 update = driver.next(&mut dialogue.machine) => dialogue.on_update(update),
-                typed = input.next(takes_lines, &mut output) => match typed? {
-                    Typed::Line(line) => dialogue.on_line(&line),
-                    Typed::Key(key, question) => dialogue.on_key(key, &question),
+                typed = input.next() => match typed? {
+                    Typed::Line(line) => dialogue.on_line(&line, input.question()),
                     Typed::Interrupt => dialogue.on_interrupt(),
                     Typed::End => dialogue.on_end(),
                     Typed::Killed(signal) => anyhow::bail!("ended by {signal}"),
@@ -318,10 +302,10 @@ fn show(output: &mut (impl Write + ?Sized), text: &str) -> std::io::Result<()> {
 /// Reads the lines of an input on a thread of its own: a read from a terminal cannot be cancelled, and the thread may
 /// still wait in it when the process ends.
 fn lines_of(input: impl std::io::Read + Send + 'static) -> Lines {
-    let (sender, receiver) = mpsc::channel(lines::LINES_WAITING_MAX);
+    let (sender, receiver) = mpsc::channel(LINES_WAITING_MAX);
     std::thread::spawn(move || {
         let mut input = std::io::BufReader::new(input);
-        while let Some(line) = lines::read(&mut input).transpose() {
+        while let Some(line) = read_line(&mut input).transpose() {
             let failed = line.is_err();
             if sender.blocking_send(line.map(Typed::Line)).is_err() || failed {
                 break;
@@ -329,6 +313,22 @@ fn lines_of(input: impl std::io::Read + Send + 'static) -> Lines {
         }
     });
     receiver
+}
+
+/// Reads the next line, without its end. `None` at the end of the input.
+///
+/// # Errors
+/// Returns the error of the input, or that a line is longer than a message may be.
+fn read_line(input: &mut impl BufRead) -> std::io::Result<Option<String>> {
+    let mut line = Vec::new();
+    let mut within = input.take(LINE_BYTES_MAX);
+    if within.read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    if line.last() != Some(&b'\n') && within.limit() == 0 {
+        return Err(std::io::Error::other(format!("a line has more than {LINE_BYTES_MAX} bytes")));
+    }
+    Ok(Some(String::from_utf8_lossy(&line).trim_end_matches(['\r', '\n']).to_owned()))
 }
 
 /// Returns an input of one line.

@@ -1,11 +1,11 @@
 //! Text that others wrote, on a terminal: it must not steer it, and must read as it is written.
 
+use crate::core::session::preview;
 use std::borrow::Cow;
 
-/// Returns true for what steers a terminal or turns the direction of writing: control characters other than newline and
-/// tab, and the marks that embed, override and isolate a direction.
-pub(super) fn steers(c: char) -> bool {
-    (c.is_control() && c != '\n' && c != '\t') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Returns true for what steers a terminal or turns the direction of writing, other than newline and tab.
+fn steers(c: char) -> bool {
+    c != '\n' && c != '\t' && preview::steers(c)
 }
 
 /// Returns the text with a mark in place of each of them.

@@ -92,19 +92,18 @@ fn session(shown: &str) -> &str {
 #[tokio::test(flavor = "multi_thread")]
 async fn lines_are_answered_in_turn_and_a_fact_is_recalled_later() {
     let server = server("8000", &[]).await;
-    let first = chat(&server, &[], "My ferry is called Aurora.\n\n/rename The ferry\n/context\n").await;
+    let first = chat(&server, &[], "My ferry is called Aurora.\n\n/context\n").await;
     assert_eq!((first.code, first.faults.as_str()), (Some(0), ""), "{}", first.shown);
-    for expected in ["strategy threshold", "renamed", " / 8,000 tokens", "  user  ", "  assistant  ", "  free  "] {
+    for expected in ["strategy threshold", " / 8,000 tokens", "  user  ", "  assistant  ", "  free  "] {
         assert!(first.shown.contains(expected), "{expected:?} is missing in\n{}", first.shown);
     }
     assert!(!first.shown.contains('\x1b'), "a pipe gets plain text: {:?}", first.shown);
 
-    let again = chat(&server, &["--session", session(&first.shown)], "What is my ferry called?\n/sessions\n").await;
+    let again = chat(&server, &["--session", session(&first.shown)], "What is my ferry called?\n").await;
     assert_eq!(again.code, Some(0), "{}", again.faults);
-    assert!(again.shown.contains("session ") && again.shown.contains("`The ferry`"), "{}", again.shown);
+    assert!(again.shown.contains("`My ferry is called Aurora.`"), "the session has a name:\n{}", again.shown);
     assert!(again.shown.contains("> My ferry is called Aurora."), "the history is shown:\n{}", again.shown);
     assert!(again.answers.contains("Aurora"), "the answer recalls the name:\n{}", again.shown);
-    assert!(again.shown.contains("*  1  The ferry"), "{}", again.shown);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,7 +142,7 @@ async fn what_cannot_be_reached_or_opened_is_told_and_the_exit_code_says_so() {
         assert!(ended.faults.contains(expected), "{arguments:?}: {}", ended.faults);
     }
     // A session that is open elsewhere is shared.
-    let joined = chat(&open, &[], &format!("/open {shared}\nhello\n")).await;
+    let joined = chat(&open, &["--session", shared], "hello\n").await;
     assert_eq!(joined.code, Some(0), "{}", joined.faults);
     assert!(joined.shown.contains(&format!("session {shared}")), "{}", joined.shown);
     assert_eq!(other.event("turn_finished").await["payload"]["status"], "completed");
@@ -224,24 +223,19 @@ async fn the_token_of_the_same_settings_goes_to_their_own_server_and_to_no_other
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chat_in_which_nothing_is_said_leaves_no_session_behind() {
     let server = server("8000", &[]).await;
-    for input in ["", "\n\n", "/help\n/sessions\n/new\n/context\n", "/quit\n"] {
+    for input in ["", "\n\n", "/help\n/context\n", "/quit\n"] {
         let ended = chat(&server, &[], input).await;
         assert_eq!((ended.code, ended.faults.as_str()), (Some(0), ""), "{input:?}: {}", ended.shown);
     }
     let mut client = Client::v2(&server.ws()).await;
     let listed = client.ask("list_sessions", json!({})).await;
     assert_eq!(listed["payload"]["items"], json!([]));
-    // `/new` leaves a session behind only if something was said in it.
-    let ended = chat(&server, &[], "one\n/new\n/new\ntwo\n/new\n").await;
-    assert_eq!(ended.code, Some(0), "{}", ended.faults);
-    let listed = client.ask("list_sessions", json!({})).await;
-    assert_eq!(listed["payload"]["items"].as_array().unwrap().len(), 2, "{listed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pipe_gets_the_answers_alone_and_the_exit_code_says_whether_there_is_one() {
     let server = server("8000", &[]).await;
-    let piped = chat(&server, &[], "My ferry is called Aurora.\n/context\n/sessions\n").await;
+    let piped = chat(&server, &[], "My ferry is called Aurora.\n/context\n").await;
     assert_eq!((piped.code, piped.faults.as_str()), (Some(0), ""), "{}", piped.shown);
     assert!(piped.answers.contains("Aurora") && piped.answers.lines().count() == 1, "{:?}", piped.answers);
     let asked = chat(&server, &["My train is called Comet."], "this is not read").await;

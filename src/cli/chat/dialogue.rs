@@ -3,33 +3,34 @@
 //! Pure: no socket, no terminal, no clock. The client, [`Machine`], keeps the connection, the position in the session
 //! and the commands without a reply.
 
-use super::{
-    asking::Questions,
-    calls::Calls,
-    lines::{self, Line},
-    screen::Screen,
-    streamed::Streamed,
-};
+mod asking;
+
+use super::screen::Screen;
+use crate::cli::terminal::clean;
 use reseed_client::{
-    Identity, Lost, Session, SessionEnd, SessionEvent, Stop, To, Unanswered, Update, fold::Snapshot, machine::Machine,
+    Identity, Lost, Opening, Session, SessionEnd, SessionEvent, Stop, Unanswered, Update, fold::Snapshot,
+    machine::Machine,
 };
 use reseed_protocol::{
-    CommandId, EntryId, ErrorBody, JobId, SessionId, TurnId,
+    ApprovalId, CommandId, Entry, EntryData, EntryId, ErrorBody, JobId, Role, SessionId, TurnId,
     command::{
-        Address, CancelCompaction, CancelTurn, Command, Empty, Input, ListSessions, RenameSession, RetryTurn, Software,
-        StartCompaction, UserInput,
+        CancelCompaction, CancelTurn, Command, Empty, Input, RetryTurn, Software, StartCompaction, UndoCompaction,
+        UserInput,
     },
-    event::Event,
-    reply::Reply,
+    event::{EphemeralEvent, Event, TurnFinished, TurnStatus},
+    reply::{Reply, Resumed, RunningPart, SessionOpened},
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The maximum number of attempts to reconnect. Their waits add up to about five minutes on average, which is longer
 /// than a server takes to restart.
 const ATTEMPTS_MAX: u32 = 24;
 
-/// The maximum number of refusals to open the first session: a few seconds with the client's waits.
+/// The maximum number of refusals to open a session that was never open: a few seconds with the client's waits.
 const REFUSALS_MAX: u32 = 4;
+
+/// The number of entries shown when a session is opened.
+const HISTORY_ENTRIES: u32 = 20;
 
 /// A step for the chat to carry out.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,76 +45,52 @@ pub(super) enum Step {
     Fail(String),
 }
 
-/// The purpose of a command, where its reply alone does not show it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
-    Rename,
-    /// To find the last so many questions.
-    Back(usize),
-    /// To move in the tree.
-    Go,
-    /// To answer a tool's question.
-    Answer,
-    Label,
-    Queue,
-    Steer,
-    Tools,
-    Undo,
-    /// To withdraw a lasting answer.
-    Withdraw,
-    Other,
+/// What was shown of an answer that is being written.
+#[derive(Debug, Default)]
+struct Written {
+    /// The part that was shown last, and how many bytes of it.
+    part: usize,
+    bytes: usize,
+    /// The text that was shown, parts joined by newlines as `Message::text` joins them; without reasoning.
+    text: String,
+    /// True if any of it was shown.
+    was_shown: bool,
 }
 
 /// The dialogue. See the head of this file.
 #[derive(Debug)]
 pub(super) struct Dialogue {
-    pub(super) screen: Screen,
+    screen: Screen,
     /// True on a terminal: reasoning and progress are shown there, but not written to a pipe.
-    pub(super) watched: bool,
+    watched: bool,
     /// The client.
     pub(super) machine: Machine,
     /// The prefix of this process's command ids, by which it recognises its own commands.
-    pub(super) prefix: String,
-    /// The purposes of the commands without a reply.
-    asked: BTreeMap<CommandId, Asked>,
-    /// The session that is shown or being opened.
-    pub(super) session: Option<Session>,
-    /// True while connected.
+    prefix: String,
+    /// The names of the commands without a reply.
+    sent: BTreeMap<CommandId, &'static str>,
+    /// The session; `None` until something is said, so that no empty one is left behind.
+    session: Option<Session>,
     connected: bool,
     /// Failed attempts to connect since the last connection, including its loss.
     attempts: u32,
     /// True once a server was reached. Before that, a failure ends the chat.
     reached_once: bool,
-    /// True if the server's notice was shown.
-    noticed: bool,
     /// Refusals in a row to open the session.
     refusals: u32,
-    /// True once a session was open. Before that, a refusal ends the chat.
-    pub(super) opened_once: bool,
-    /// True if a session is created with the first message, so that no empty one is left behind.
-    pub(super) opens_later: bool,
-    /// The newest durable event that the session had when it was opened.
-    pub(super) caught_up_at: u64,
-    pub(super) turn: Option<TurnId>,
-    pub(super) jobs: BTreeSet<JobId>,
-    /// The job that summarises the branch being left.
-    pub(super) leaving: Option<JobId>,
-    /// The held compaction that was shown last.
-    pub(super) held: Option<JobId>,
-    /// The compaction that ended last. Its `compaction_started`, which is not stored, may arrive after its end.
-    pub(super) ended_job: Option<JobId>,
-    /// The preview that was shown last and not applied.
-    pub(super) previewed: Option<JobId>,
-    /// The entries of the last `/tree`, by number.
-    pub(super) drawn: Vec<EntryId>,
-    pub(super) items: BTreeMap<EntryId, Streamed>,
-    pub(super) last_entry: Option<EntryId>,
-    /// The tool calls without a result.
-    pub(super) calls: Calls,
-    /// What tools ask.
-    pub(super) questions: Questions,
-    /// The sessions of the last `/sessions`, by number.
-    pub(super) listed: Vec<SessionId>,
+    /// The durable event up to which the session is not idle.
+    caught_up_at: u64,
+    turn: Option<TurnId>,
+    /// The compaction that this chat has asked for.
+    job: Option<JobId>,
+    last_entry: Option<EntryId>,
+    written: BTreeMap<EntryId, Written>,
+    /// The question of a tool that was shown last.
+    asked: Option<ApprovalId>,
+    /// The question that this chat has answered last.
+    answered: Option<ApprovalId>,
+    /// True once the input has ended, so that nobody can be asked.
+    nobody: bool,
     /// True if Ctrl-C was pressed since the last line.
     interrupted: bool,
     /// True if a turn did not end with an answer, or a command was refused.
@@ -129,41 +106,34 @@ impl Dialogue {
     pub(super) fn new(screen: Screen, watched: bool, prefix: String, session: Option<SessionId>) -> Self {
         let software = Software { name: "reseed-chat".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
         let identity = Identity { client_id: prefix.clone(), software: Some(software) };
+        let machine = Machine::new(identity, fastrand::Rng::new()).with_command_prefix(&prefix);
         let mut dialogue = Self {
             screen,
             watched,
             // The token comes from the command line, so it cannot be renewed.
-            machine: Machine::new(identity, fastrand::Rng::new()).with_command_prefix(&prefix).with_fixed_credentials(),
+            machine: machine.with_fixed_credentials(),
             prefix,
-            asked: BTreeMap::new(),
+            sent: BTreeMap::new(),
             session: None,
             connected: false,
             attempts: 0,
             reached_once: false,
-            noticed: false,
             refusals: 0,
-            opened_once: false,
-            opens_later: session.is_none(),
             caught_up_at: 0,
             turn: None,
-            jobs: BTreeSet::new(),
-            leaving: None,
-            held: None,
-            ended_job: None,
-            previewed: None,
-            drawn: Vec::new(),
-            items: BTreeMap::new(),
+            job: None,
             last_entry: None,
-            calls: Calls::default(),
-            questions: Questions::default(),
-            listed: Vec::new(),
+            written: BTreeMap::new(),
+            asked: None,
+            answered: None,
+            nobody: false,
             interrupted: false,
             has_failed: false,
             out: Vec::new(),
             line_open: false,
         };
         if session.is_some() {
-            dialogue.go_to(session);
+            dialogue.open(session);
         }
         dialogue
     }
@@ -173,71 +143,57 @@ impl Dialogue {
         self.connected
     }
 
-    /// Returns true if nothing is pending: no command, no turn, no compaction, no missed event.
+    /// Returns true if nothing is pending: no command, no turn, no compaction that was asked for, no missed event.
     pub(super) fn is_idle(&self) -> bool {
         let snapshot = self.snapshot();
         let caught_up = snapshot.is_none_or(|snapshot| snapshot.seq >= self.caught_up_at && snapshot.queue.is_empty());
         let opened = self.session.is_none() || snapshot.is_some();
-        opened && self.machine.unanswered() == 0 && self.turn.is_none() && self.jobs.is_empty() && caught_up
+        opened && self.machine.unanswered() == 0 && self.turn.is_none() && self.job.is_none() && caught_up
     }
 
-    /// Returns the state of the session that is shown.
-    pub(super) fn snapshot(&self) -> Option<&Snapshot> {
+    /// Returns true if it is time for a line: when the one before was answered, or a tool asks.
+    pub(super) fn takes_line(&self) -> bool {
+        self.connected && (self.is_idle() || self.asks().is_some())
+    }
+
+    fn snapshot(&self) -> Option<&Snapshot> {
         self.machine.snapshot(self.session?)
     }
 
-    /// Handles an update of the client.
+    /// Opens the session; `None` creates one.
+    fn open(&mut self, id: Option<SessionId>) -> Session {
+        let opening = Opening { entries: Some(HISTORY_ENTRIES), ..Opening::default() };
+        *self.session.insert(self.machine.open(id, opening))
+    }
+
+    /// Handles an update of the client, which has one session at most.
     pub(super) fn on_update(&mut self, update: Update) -> Vec<Step> {
         match update {
             Update::Connected(welcome) => {
-                (self.connected, self.attempts) = (true, 0);
-                let first = !std::mem::replace(&mut self.noticed, true);
-                if let Some(notice) = welcome.server.notice.as_deref().filter(|_| first) {
-                    self.line(&self.screen.note(notice));
-                }
-                if !first && self.session.is_none() {
+                self.connected = true;
+                if std::mem::take(&mut self.attempts) > 0 {
                     self.progress("connected again");
+                } else if let Some(notice) = &welcome.server.notice {
+                    self.line(&self.screen.note(notice));
                 }
             }
             Update::Disconnected { lost, reached, .. } => self.on_lost(&lost, reached),
-            Update::Stopped(stop) => self.on_stopped(&stop),
-            Update::Opened { session, opened } if self.session == Some(session) => {
-                self.refusals = 0;
-                self.on_opened(&opened);
-            }
-            Update::Retrying { session, error, .. } if self.session == Some(session) => {
-                self.on_retrying(error.as_ref())
-            }
-            Update::Event { session, event } if self.session == Some(session) => match event {
-                SessionEvent::Durable(_, Event::TurnFinished(end)) => self.on_turn_finished(&end),
-                SessionEvent::Durable(_, event) => self.on_event(&event),
-                SessionEvent::Ephemeral(event) => self.on_ephemeral(&event),
-            },
-            Update::Reply { id, result } => {
-                let asked = self.asked.remove(&id).unwrap_or(Asked::Other);
-                match result {
-                    Ok(reply) => self.on_reply(asked, &reply),
-                    Err(Unanswered::Refused(error)) => {
-                        self.has_failed = true;
-                        if asked == Asked::Answer {
-                            self.on_answer_refused();
-                        }
-                        self.line(&self.screen.fault(&error));
-                    }
-                    // The end of the session or of the client was already shown.
-                    Err(Unanswered::SessionClosed | Unanswered::Stopped(_)) => {}
-                    Err(why) => {
-                        self.has_failed = true;
-                        self.line(&self.screen.warning(&why.to_string()));
-                    }
-                }
-            }
-            Update::Ended { session, why } if self.session == Some(session) => self.on_ended(&why),
-            Update::Opened { .. }
-            | Update::Retrying { .. }
-            | Update::Event { .. }
-            | Update::Ended { .. }
-            | Update::Listed(_) => {}
+            Update::Stopped(stop) => self.out.push(match stop {
+                Stop::Closed => Step::Quit,
+                Stop::Credentials(why) => Step::Fail(format!("{why}; name a token of the server's with --token")),
+                Stop::Refused(ErrorBody { message, code, .. }) => Step::Fail(format!("{message} ({code})")),
+                Stop::Lost(lost) => Step::Fail(lost.to_string()),
+            }),
+            Update::Opened { opened, .. } => self.on_opened(&opened),
+            Update::Retrying { error: Some(error), .. } => self.on_retrying(&error),
+            Update::Ended { why, .. } => self.out.push(Step::Fail(match why {
+                SessionEnd::Refused(ErrorBody { message, code, .. }) => format!("{message} ({code})"),
+                why => why.to_string(),
+            })),
+            Update::Event { event: SessionEvent::Durable(_, event), .. } => self.on_event(&event),
+            Update::Event { event: SessionEvent::Ephemeral(event), .. } => self.on_ephemeral(&event),
+            Update::Reply { id, result } => self.on_reply(&id, result),
+            Update::Retrying { error: None, .. } | Update::Listed(_) => {}
         }
         self.done()
     }
@@ -246,8 +202,7 @@ impl Dialogue {
         self.connected = false;
         self.attempts += 1;
         self.reached_once |= reached;
-        let is_there = matches!(lost, Lost::Broken(why) if why.contains(" answered "));
-        if !self.reached_once && !is_there && matches!(lost, Lost::Broken(_)) {
+        if !self.reached_once && matches!(lost, Lost::Broken(_)) {
             let cure = "start the server with `reseed serve`, or name another one: `reseed chat URL`";
             self.out.push(Step::Fail(format!("{lost}; {cure}")));
         } else if !self.reached_once || self.attempts > ATTEMPTS_MAX {
@@ -260,218 +215,331 @@ impl Dialogue {
 
     /// Handles a session that cannot be opened for now. The client tries again; the chat ends if it has shown nothing
     /// yet and would seem to hang.
-    fn on_retrying(&mut self, error: Option<&ErrorBody>) {
+    fn on_retrying(&mut self, ErrorBody { message, code, .. }: &ErrorBody) {
         self.refusals += 1;
-        let Some(error) = error else { return };
-        if !self.opened_once && self.refusals > REFUSALS_MAX {
-            self.out.push(Step::Fail(format!("{} ({})", error.message, error.code)));
+        if self.snapshot().is_none() && self.refusals > REFUSALS_MAX {
+            self.out.push(Step::Fail(format!("{message} ({code})")));
         } else if self.refusals == 1 {
-            self.line(&self.screen.warning(&format!("{} ({}); trying again", error.message, error.code)));
+            self.line(&self.screen.warning(&format!("{message} ({code}); trying again")));
         }
     }
 
-    fn on_stopped(&mut self, stop: &Stop) {
-        self.out.push(match stop {
-            Stop::Closed => Step::Quit,
-            Stop::Credentials(why) => Step::Fail(format!("{why}; name a token of the server's with --token")),
-            Stop::Refused(ErrorBody { message, code, .. }) => Step::Fail(format!("{message} ({code})")),
-            Stop::Lost(lost) => Step::Fail(lost.to_string()),
-        });
-    }
-
-    fn on_ended(&mut self, why: &SessionEnd) {
-        if !self.opened_once {
-            self.out.push(Step::Fail(match why {
-                SessionEnd::Refused(ErrorBody { message, code, .. }) => format!("{message} ({code})"),
-                why => why.to_string(),
-            }));
-            return;
+    /// Handles an opened session: shows what is new in it.
+    fn on_opened(&mut self, opened: &SessionOpened) {
+        self.refusals = 0;
+        self.caught_up_at = opened.as_of_seq;
+        self.turn = opened.turn.as_ref().map(|turn| turn.turn_id.clone());
+        if opened.resumed.is_none() {
+            self.line(&self.screen.opened(opened));
         }
-        self.has_failed = true;
-        self.line(&match why {
-            SessionEnd::Refused(error) => self.screen.fault(error),
-            why => self.screen.warning(&why.to_string()),
-        });
-        self.leave();
-        self.line(&self.screen.note("no session is open; /new makes one, /sessions lists them"));
+        if opened.resumed != Some(Resumed::Replay) {
+            let running = opened.compaction.as_ref().map(|job| &job.job_id);
+            self.job = self.job.take().filter(|job| running == Some(job));
+            let entries = opened.entries.as_deref().unwrap_or_default();
+            let seen = entries.iter().position(|entry| Some(&entry.entry_id) == self.last_entry.as_ref());
+            for entry in &entries[seen.map_or(0, |at| at + 1)..] {
+                if opened.resumed.is_some() {
+                    self.on_entry(entry, false);
+                } else if let Some(text) = self.screen.entry(entry) {
+                    self.line(&text);
+                }
+                self.last_entry = Some(entry.entry_id.clone());
+            }
+        }
+        let snapshot = self.snapshot();
+        let items = snapshot.into_iter().flat_map(|snapshot| &snapshot.items).map(|item| item.item_id().clone());
+        for item in items.collect::<Vec<_>>() {
+            self.on_item(&item);
+        }
+        self.show_question();
     }
 
-    fn on_reply(&mut self, asked: Asked, reply: &Reply) {
-        match reply {
+    /// Handles a reply.
+    fn on_reply(&mut self, id: &CommandId, result: Result<Reply, Unanswered>) {
+        let name = self.sent.remove(id).unwrap_or_default();
+        match result {
             // An answer given before speaks of a turn that the events have told of already.
-            Reply::Accepted(accepted) if accepted.duplicate != Some(true) => {
-                self.turn = accepted.turn_id.clone().or(self.turn.take());
+            Ok(Reply::Accepted(accepted)) if accepted.duplicate != Some(true) => {
+                self.turn = accepted.turn_id.or(self.turn.take());
                 self.caught_up_at = self.caught_up_at.max(accepted.as_of_seq + 1);
                 if accepted.queued {
-                    let when = if asked == Asked::Steer {
-                        "it is told with the next request"
-                    } else {
-                        "it is asked when this turn has ended"
-                    };
-                    self.progress(&format!("queued: {when}; /queue shows what waits"));
+                    self.progress("queued: it is asked when the running turn has ended");
                 }
             }
-            Reply::Ok(done) => {
-                if done.duplicate != Some(true) {
-                    self.jobs.extend(done.job_id.clone());
+            Ok(Reply::Ok(done)) if done.duplicate != Some(true) && name == "start_compaction" => self.job = done.job_id,
+            // The event behind it says what came back.
+            Ok(Reply::Ok(done)) if name == "undo_compaction" => {
+                self.caught_up_at = self.caught_up_at.max(done.as_of_seq.map_or(0, |seq| seq + 1));
+            }
+            Ok(Reply::ContextInfo(info)) => self.line(&self.screen.breakdown(&info)),
+            Ok(_) => {}
+            Err(Unanswered::Refused(error)) => {
+                self.has_failed = true;
+                if name == "approval_response" {
+                    // The question is open again, if it still is.
+                    self.answered = None;
                 }
-                match asked {
-                    Asked::Rename => self.line(&self.screen.note("renamed")),
-                    Asked::Label => self.line(&self.screen.note("labelled")),
-                    Asked::Tools => self.line(&self.screen.note("the tools are switched; /tools lists them")),
-                    Asked::Withdraw => self.line(&self.screen.note("it is asked about again")),
-                    Asked::Queue => self.line(&self.screen.note("the queue is changed")),
-                    // The event behind it says what came back.
-                    Asked::Undo => {
-                        self.caught_up_at = self.caught_up_at.max(done.as_of_seq.map_or(0, |seq| seq + 1));
+                self.line(&self.screen.fault(&error));
+            }
+            // The end of the session or of the client was already shown.
+            Err(Unanswered::SessionClosed | Unanswered::Stopped(_)) => {}
+            Err(why) => self.fail(&why.to_string()),
+        }
+    }
+
+    /// Handles a durable event.
+    fn on_event(&mut self, event: &Event) {
+        match event {
+            Event::EntryAppended(appended) => {
+                self.on_entry(&appended.entry, self.is_mine(appended.command_id.as_ref()));
+                self.last_entry = Some(appended.entry.entry_id.clone());
+            }
+            Event::TurnStarted(started) => self.turn = Some(started.turn_id.clone()),
+            Event::TurnFinished(end) => self.on_turn_finished(end),
+            Event::ContextCompacted(compacted) => {
+                self.end_job(&compacted.job_id);
+                self.line(&self.screen.compacted(compacted));
+            }
+            Event::CompactionFailed(failed) => {
+                self.end_job(&failed.job_id);
+                let ErrorBody { message, code, .. } = &failed.error;
+                self.line(&self.screen.warning(&format!("not compacted: {message} ({code})")));
+            }
+            Event::CompactionUndone(undone) => {
+                self.line(&self.screen.note("the compaction was taken back"));
+                self.line(&self.screen.usage(&undone.context_info));
+            }
+            Event::ApprovalRequest(_) => self.show_question(),
+            Event::CallResolved(resolved) => self.on_decided(resolved),
+            Event::SessionUpdated(updated) => {
+                if let Some(leaf) = &updated.leaf_id {
+                    self.last_entry.clone_from(leaf);
+                    if !self.is_mine(updated.command_id.as_ref()) {
+                        self.line(&self.screen.note("the session goes on from another place in its tree now"));
                     }
-                    _ => {}
                 }
             }
-            Reply::Tree(tree) => {
-                let (text, drawn) = self.screen.tree(tree);
-                self.drawn = drawn;
-                self.line(&text);
-            }
-            Reply::Entries(entries) => {
-                if let Asked::Back(count) = asked {
-                    self.on_path(count, entries);
+            Event::ToolCall(_)
+            | Event::QueueItemAdded(_)
+            | Event::QueueItemRemoved(_)
+            | Event::QueueReordered(_)
+            | Event::QueueReleased(_)
+            | Event::QueueChanged(_)
+            | Event::Unknown(_) => {}
+        }
+    }
+
+    /// Shows an entry, and of an answer what was not shown of it while it was being written.
+    fn on_entry(&mut self, entry: &Entry, is_mine: bool) {
+        let written = self.written.remove(&entry.entry_id).unwrap_or_default();
+        match &entry.data {
+            EntryData::Message(message) if message.role == Role::Assistant => {
+                let text = message.text();
+                let rest = text.strip_prefix(&written.text).unwrap_or_else(|| {
+                    // What was shown is another text.
+                    self.end_line();
+                    &text
+                });
+                self.piece(clean(rest).into_owned());
+                self.end_line();
+                let screen = self.screen;
+                for call in message.content.iter().filter_map(|part| screen.call(part)) {
+                    self.line(&call);
                 }
             }
-            Reply::CompactionPreview(preview) => self.on_preview(preview),
-            Reply::Navigated(navigated) => self.on_navigated(navigated),
-            Reply::Forked(forked) => self.go_to(Some(forked.session_id.clone())),
-            Reply::Tools(tools) => self.line(&self.screen.tools(tools)),
-            Reply::ContextInfo(info) => self.line(&self.screen.breakdown(info)),
-            Reply::Sessions(sessions) => {
-                self.listed = sessions.items.iter().map(|item| item.session_id.clone()).collect();
-                let open = self.session.and_then(|session| self.machine.session_id(session)).map(SessionId::as_str);
-                self.line(&self.screen.sessions(&sessions.items, open, sessions.next_cursor.is_some()));
+            // A compaction is shown by its event, which says more.
+            EntryData::Message(_) if !is_mine => {
+                if let Some(text) = self.screen.entry(entry) {
+                    self.line(&text);
+                }
             }
             _ => {}
+        }
+    }
+
+    fn on_turn_finished(&mut self, end: &TurnFinished) {
+        if self.turn.as_ref() == Some(&end.turn_id) {
+            self.turn = None;
+        }
+        self.has_failed |= end.status != TurnStatus::Completed;
+        self.written.clear();
+        self.line(&self.screen.turn_finished(end));
+    }
+
+    /// Handles an ephemeral event.
+    fn on_ephemeral(&mut self, event: &EphemeralEvent) {
+        match event {
+            EphemeralEvent::RequestDelayed(delayed) => self.line(&self.screen.delayed(delayed)),
+            EphemeralEvent::ItemDelta(delta) => self.on_item(&delta.item_id),
+            EphemeralEvent::ItemAborted(aborted) => self.on_item(&aborted.item_id),
+            EphemeralEvent::CompactionStarted(_) => self.progress("compacting the context"),
+            EphemeralEvent::CompactionPrepared(prepared) => self.end_job(&prepared.job_id),
+            EphemeralEvent::ContextWarning(warning) => self.line(&self.screen.warning(&warning.message)),
+            // The rest is for hosts and for pages, or comes again with an entry.
+            _ => {}
+        }
+    }
+
+    fn end_job(&mut self, job_id: &JobId) {
+        self.job.take_if(|job| job == job_id);
+    }
+
+    /// Shows what is new of an answer that is being written.
+    fn on_item(&mut self, id: &EntryId) {
+        let snapshot = self.session.and_then(|session| self.machine.snapshot(session));
+        let Some(item) = snapshot.and_then(|snapshot| snapshot.item(id)) else { return };
+        if let Some(reason) = item.aborted() {
+            let void = format!("this answer broke off and is not stored ({reason})");
+            if self.written.remove(id).is_some_and(|written| written.was_shown) {
+                self.line(&self.screen.warning(&void));
+            }
+            return;
+        }
+        let written = self.written.entry(id.clone()).or_default();
+        let mut pieces = Vec::new();
+        for (at, part) in item.parts().iter().enumerate().skip(written.part) {
+            if at > written.part {
+                (written.part, written.bytes) = (at, 0);
+            }
+            let fresh = part.text().get(written.bytes..).unwrap_or_default();
+            let thought = match part {
+                RunningPart::Text { .. } => false,
+                RunningPart::Reasoning { .. } if self.watched => true,
+                _ => continue,
+            };
+            if fresh.is_empty() {
+                continue;
+            }
+            let begins = written.bytes == 0;
+            if !thought {
+                if begins && !written.text.is_empty() {
+                    written.text.push('\n');
+                }
+                written.text.push_str(fresh);
+            }
+            written.bytes += fresh.len();
+            written.was_shown = true;
+            pieces.push((begins, if thought { self.screen.note(fresh) } else { clean(fresh).into_owned() }));
+        }
+        for (begins, text) in pieces {
+            if begins {
+                self.end_line();
+            }
+            self.piece(text);
         }
     }
 
     /// Handles Ctrl-C: cancels what is running. A second Ctrl-C, or one while disconnected, ends the chat.
     pub(super) fn on_interrupt(&mut self) -> Vec<Step> {
         if std::mem::replace(&mut self.interrupted, true) || !self.connected {
-            return vec![Step::Quit];
-        }
-        if self.turn.is_some() || !self.jobs.is_empty() || self.leaving.is_some() {
-            self.cancel();
+            self.out.push(Step::Quit);
+        } else if let Some(turn_id) = self.turn.clone() {
+            self.send(Command::CancelTurn(CancelTurn { turn_id: Some(turn_id) }));
+        } else if let Some(job) = self.snapshot().and_then(|snapshot| snapshot.compaction.as_ref()) {
+            let job_id = Some(job.job_id.clone());
+            self.send(Command::CancelCompaction(CancelCompaction { job_id }));
         } else {
             self.line(&self.screen.note("Ctrl-C again leaves"));
         }
         self.done()
     }
 
-    /// Handles a typed line.
-    pub(super) fn on_line(&mut self, line: &str) -> Vec<Step> {
+    /// Handles a typed line, and the question that stood there when it was begun.
+    pub(super) fn on_line(&mut self, line: &str, question: Option<&ApprovalId>) -> Vec<Step> {
         self.interrupted = false;
-        let line = lines::parse(line);
-        // What is for a session that there will be is sent behind the command that makes it.
-        let is_for_new = matches!(line, Line::Say(_) | Line::Rename(_) | Line::Strategy(_));
-        if is_for_new && self.opens_later {
-            self.go_to(None);
-        }
-        match line {
-            Line::Nothing => {}
-            Line::Help => self.line(&self.screen.help()),
-            Line::Quit => self.out.push(Step::Quit),
-            Line::Wrong(what) => {
-                self.has_failed = true;
-                self.line(&self.screen.warning(&what));
-            }
-            Line::Sessions => {
-                let list = ListSessions { cursor: None, limit: None, search: None, watch: None };
-                self.ask(Asked::Other, Command::ListSessions(list));
-            }
-            Line::New => self.begin_later(),
-            Line::Open(which) => match self.session(&which) {
-                Some(id) => self.go_to(Some(id)),
-                None => self.line(&self.screen.warning("that is no session's id, and no number of /sessions")),
-            },
-            _ if self.session.is_none() && self.opens_later => {
-                self.line(&self.screen.warning("nothing was said yet: what you say first begins a session"));
-            }
-            _ if self.session.is_none() => {
-                self.line(&self.screen.warning("no session is open; /new makes one, /sessions lists them"));
-            }
-            Line::Say(text) => {
-                self.ask(Asked::Other, Command::UserInput(UserInput::plain(Input::Text(text))));
-            }
-            Line::Steer(text) => self.steer(text),
-            Line::Queue(line) => self.on_queue_line(line),
-            Line::Tree => self.ask_tree(),
-            Line::Go(go) => self.go(go),
-            Line::Back(count) => self.back(count),
-            Line::Fork(which) => self.fork(which.as_deref()),
-            Line::Label { which, label } => self.label(&which, label),
-            Line::Answer { decision, why } => self.answer(decision, why),
-            Line::Tools(line) => self.on_tools_line(line),
-            Line::Context => self.ask(Asked::Other, Command::GetContextInfo(Empty {})),
-            Line::Compact(instructions) => self.ask(
-                Asked::Other,
-                Command::StartCompaction(StartCompaction { instructions, ..StartCompaction::default() }),
-            ),
-            Line::Preview(instructions) => self.preview(instructions),
-            Line::Apply => self.apply(),
-            Line::Undo => self.undo(),
-            Line::Pin { which, pinned } => self.pin(&which, pinned),
-            Line::Strategy(name) => self.strategy(name),
-            Line::Cancel => self.cancel(),
-            Line::Retry => self.ask(Asked::Other, Command::RetryTurn(RetryTurn { turn_id: None })),
-            Line::Rename(name) => {
-                self.ask(Asked::Rename, Command::RenameSession(RenameSession { name }));
+        let text = line.trim();
+        match text.strip_prefix('/') {
+            None if text.is_empty() => {}
+            None => self.say(text),
+            Some(said) if said.starts_with('/') => self.say(said),
+            Some(command) => {
+                let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+                match self.on_command(name, rest.trim(), question) {
+                    true => {}
+                    // A pasted block that begins with a path.
+                    false if text.contains('\n') => self.say(text),
+                    false => self.fail(&format!("there is no command /{name}; /help lists them")),
+                }
             }
         }
         self.done()
     }
 
-    fn cancel(&mut self) {
-        if let Some(turn_id) = self.turn.clone() {
-            self.ask(Asked::Other, Command::CancelTurn(CancelTurn { turn_id: Some(turn_id) }));
-        } else if let Some(job_id) = self.jobs.first().or(self.leaving.as_ref()).cloned() {
-            self.ask(Asked::Other, Command::CancelCompaction(CancelCompaction { job_id: Some(job_id) }));
-        } else {
-            self.line(&self.screen.note("nothing is running"));
-        }
-    }
-
-    /// Returns true if this client sent the command for this purpose and it has no reply yet.
-    pub(super) fn awaits(&self, id: Option<&CommandId>, asked: Asked) -> bool {
-        id.is_some_and(|id| self.asked.get(id) == Some(&asked))
-    }
-
-    /// Sends a command. If it needs a session, it is about the one that is shown.
-    pub(super) fn ask(&mut self, asked: Asked, command: Command) {
-        let to = match (command.spec().address, self.session) {
-            (Address::Required, Some(session)) => To::Session(session),
-            _ => To::Server,
-        };
-        match self.machine.send(to, &command) {
-            Ok(id) => {
-                self.asked.insert(id, asked);
+    /// Carries out a command. Returns false if there is no such command.
+    fn on_command(&mut self, name: &str, rest: &str, question: Option<&ApprovalId>) -> bool {
+        let command = match name {
+            "help" => {
+                self.line(&self.screen.help());
+                return true;
             }
-            Err(full) => self.line(&self.screen.warning(&format!("{full}; this one was not sent"))),
+            "quit" | "exit" => {
+                self.out.push(Step::Quit);
+                return true;
+            }
+            "allow" | "y" | "reject" | "n" => {
+                self.on_answer(name, rest, question);
+                return true;
+            }
+            "context" => Command::GetContextInfo(Empty {}),
+            "compact" => {
+                let instructions = Some(rest.to_owned()).filter(|rest| !rest.is_empty());
+                Command::StartCompaction(StartCompaction { instructions, ..StartCompaction::default() })
+            }
+            "undo" => Command::UndoCompaction(UndoCompaction::default()),
+            "retry" => Command::RetryTurn(RetryTurn { turn_id: None }),
+            _ => return false,
+        };
+        if self.session.is_some() {
+            self.send(command);
+        } else {
+            self.line(&self.screen.warning("nothing was said yet: what you say first begins a session"));
         }
+        true
+    }
+
+    fn say(&mut self, text: &str) {
+        if self.session.is_none() {
+            // What is said goes out behind the command that creates the session.
+            self.open(None);
+        }
+        self.send(Command::UserInput(UserInput::plain(Input::Text(text.to_owned()))));
+    }
+
+    /// Sends a command to the session.
+    fn send(&mut self, command: Command) {
+        let Some(session) = self.session else { return };
+        match self.machine.send(session, &command) {
+            Ok(id) => drop(self.sent.insert(id, command.name())),
+            Err(full) => self.fail(&format!("{full}; this one was not sent")),
+        }
+    }
+
+    /// Returns true if this client sent the command.
+    fn is_mine(&self, id: Option<&CommandId>) -> bool {
+        id.is_some_and(|id| id.as_str().starts_with(&self.prefix))
+    }
+
+    /// Shows what went wrong.
+    fn fail(&mut self, why: &str) {
+        self.has_failed = true;
+        self.line(&self.screen.warning(why));
     }
 
     /// Shows whole lines that are no part of an answer.
-    pub(super) fn line(&mut self, text: &str) {
+    fn line(&mut self, text: &str) {
         self.end_line();
         self.out.push(Step::Note(format!("{text}\n")));
     }
 
     /// Shows a note on progress, on a terminal only.
-    pub(super) fn progress(&mut self, text: &str) {
+    fn progress(&mut self, text: &str) {
         if self.watched {
             self.line(&self.screen.note(text));
         }
     }
 
-    /// Shows text without a line break.
-    pub(super) fn piece(&mut self, text: String) {
+    /// Shows a piece of an answer.
+    fn piece(&mut self, text: String) {
         if !text.is_empty() {
             self.line_open = !text.ends_with('\n');
             self.out.push(Step::Show(text));
@@ -479,13 +547,13 @@ impl Dialogue {
     }
 
     /// Ends the current line, if it has text.
-    pub(super) fn end_line(&mut self) {
-        if std::mem::replace(&mut self.line_open, false) {
+    fn end_line(&mut self) {
+        if std::mem::take(&mut self.line_open) {
             self.out.push(Step::Show("\n".to_owned()));
         }
     }
 
-    pub(super) fn done(&mut self) -> Vec<Step> {
+    fn done(&mut self) -> Vec<Step> {
         std::mem::take(&mut self.out)
     }
 }

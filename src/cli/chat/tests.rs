@@ -1,6 +1,6 @@
 //! The whole client against a small server that plays a script.
 
-use super::{test_frames::whole, *};
+use super::*;
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -149,8 +149,7 @@ impl Output for &mut Vec<u8> {}
 
 /// Chats through pipes: these lines in, what was printed out.
 async fn chat(url: &str, token: Option<&str>, lines: &str) -> (anyhow::Result<()>, String) {
-    let options =
-        ChatOptions { url: None, prompt: None, token: token.map(str::to_owned), session: None, color: Color::Never };
+    let options = ChatOptions { url: None, prompt: None, token: token.map(str::to_owned), session: None };
     let chat = Chat { screen: Screen { color: false }, watched: false };
     let mut output = Vec::new();
     let lines = lines_of(std::io::Cursor::new(lines.to_owned().into_bytes()));
@@ -160,7 +159,7 @@ async fn chat(url: &str, token: Option<&str>, lines: &str) -> (anyhow::Result<()
 }
 
 /// What each turn ends with.
-const BAR: &str = "[#..................|.....] 1.0 % 81 / 8,000 tokens\n";
+const USAGE: &str = "context: 1.0 %, 81 / 8,000 tokens\n";
 
 const HEAD: &str = "session ses, model offline, strategy threshold\n";
 
@@ -186,7 +185,7 @@ async fn a_pipe_asks_one_question_after_the_other_and_ends_after_the_last_answer
     let (url, server) = server(vec![script.into_iter().flatten().collect()]).await;
     let (ended, shown) = chat(&url, Some("secret"), "first\n\nsecond").await;
     ended.unwrap();
-    assert_eq!(shown, format!("{HEAD}one day\n{BAR}two days\n{BAR}"));
+    assert_eq!(shown, format!("{HEAD}one day\n{USAGE}two days\n{USAGE}"));
     let seen = server.await.unwrap();
     assert_eq!(seen.commands[0]["payload"]["token"], "secret");
     assert_eq!(seen.commands[2]["payload"]["input"], "first");
@@ -205,7 +204,7 @@ async fn a_lost_connection_is_made_again_and_nothing_is_shown_twice_or_left_out(
     let (ended, shown) = chat(&url, None, "first").await;
     ended.unwrap();
     let told = shown.strip_prefix(&format!("{HEAD}one \n")).unwrap_or_else(|| panic!("{shown}"));
-    assert!(told.ends_with(&format!("; reconnecting\nday\n{BAR}")), "{shown}");
+    assert!(told.ends_with(&format!("; reconnecting\nday\n{USAGE}")), "{shown}");
     let resume = server.await.unwrap().commands[4]["payload"]["resume"].clone();
     assert_eq!(resume, json!({ "epoch": "ep", "seq": 2, "items": [{ "itemId": "at1", "part": 0, "offset": 4 }] }));
 }
@@ -218,7 +217,7 @@ async fn a_command_without_a_reply_is_sent_again_unchanged() {
         server(vec![first.into_iter().flatten().collect(), second.into_iter().flatten().collect()]).await;
     let (ended, shown) = chat(&url, None, "first").await;
     ended.unwrap();
-    assert!(shown.ends_with(&format!("reconnecting\none day\n{BAR}")), "{shown}");
+    assert!(shown.ends_with(&format!("reconnecting\none day\n{USAGE}")), "{shown}");
     let commands = server.await.unwrap().commands;
     assert_eq!(commands[2], commands[5]);
 }
@@ -242,4 +241,30 @@ async fn a_server_that_is_not_there_ends_the_chat_at_once() {
     let (ended, shown) = chat(&url, None, "first").await;
     assert!(ended.unwrap_err().to_string().starts_with(&format!("{url}/ws: ")), "the error names the address");
     assert_eq!(shown, "");
+}
+
+#[test]
+fn lines_end_where_they_end_and_a_line_without_end_is_refused() {
+    let mut input = std::io::Cursor::new(b"one\r\n\ntwo".to_vec());
+    let lines: Vec<_> = std::iter::from_fn(|| read_line(&mut input).unwrap()).collect();
+    assert_eq!(lines, ["one", "", "two"]);
+    assert!(read_line(&mut std::io::BufReader::new(std::io::repeat(b'x'))).is_err());
+}
+
+/// Returns the frame of a script with all required fields: those that it leaves out come from the protocol's examples.
+/// Text that is not JSON stays as it is.
+pub(super) fn whole(frame: &str) -> String {
+    let Ok(mut frame) = serde_json::from_str::<Value>(frame) else { return frame.to_owned() };
+    let example = match frame["type"].as_str().unwrap_or_default() {
+        "welcome" => "replies/welcome.json",
+        "session_opened" => "replies/session_opened.json",
+        "turn_finished" => "events/turn_finished.json",
+        _ => return frame.to_string(),
+    };
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("protocol/examples/v2");
+    let example: Value = serde_json::from_str(&std::fs::read_to_string(root.join(example)).unwrap()).unwrap();
+    let mut payload = example["payload"].clone();
+    payload.as_object_mut().unwrap().extend(frame["payload"].as_object().unwrap().clone());
+    frame["payload"] = payload;
+    frame.to_string()
 }

@@ -165,7 +165,8 @@ impl PreviewLine {
 
 /// Returns true for a character that moves the cursor or changes the text direction: on a terminal or a page it could
 /// make one line look like another.
-fn steers(c: char) -> bool {
+#[must_use]
+pub fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 

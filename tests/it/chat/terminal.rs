@@ -16,8 +16,10 @@ use serde_json::json;
 use std::{
     fs::File,
     io::{Read as _, Write as _},
+    os::unix::fs::PermissionsExt as _,
     process::{ExitStatus, Stdio},
     sync::Arc,
+    time::Duration,
 };
 use tokio::{
     process::{Child, Command},
@@ -44,6 +46,11 @@ struct Person {
 
 impl Person {
     async fn at(server: &Server) -> Self {
+        Self::with(server, &[]).await
+    }
+
+    /// The same, with these variables.
+    async fn with(server: &Server, variables: &[(&str, &str)]) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
         let master = openpt(flags).unwrap();
         grantpt(&master).unwrap();
@@ -54,6 +61,7 @@ impl Person {
             .args(["chat", &server.ws()])
             .env_clear()
             .env("TERM", "xterm-256color")
+            .envs(variables.iter().copied())
             .stdin(Stdio::from(slave.try_clone().unwrap()))
             .stdout(Stdio::from(slave.try_clone().unwrap()))
             .stderr(Stdio::from(slave))
@@ -100,8 +108,14 @@ impl Person {
         }
     }
 
-    /// Waits until a line is being edited and nothing is typed yet: only then is Ctrl-C a key. This terminal controls
-    /// no process, so it generates no signal at other times.
+    /// Sends a signal: this terminal controls no process, so Ctrl-C generates none while no line is edited.
+    async fn signals(&self, signal: &str) {
+        let id = self.child.id().unwrap().to_string();
+        let sent = Command::new("kill").args([&format!("-{signal}"), &id]).status().await.unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits until a line is being edited and nothing is typed yet: only then is Ctrl-C a key.
     async fn sees_prompt(&mut self) {
         self.sees("the prompt", |rows| rows.last().is_some_and(|row| row == ">")).await;
     }
@@ -181,7 +195,7 @@ async fn a_pasted_block_is_one_turn_and_lines_that_come_at_once_are_several() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_typed_while_an_answer_streams_stays_below_it() {
+async fn what_is_typed_while_an_answer_streams_begins_the_next_line() {
     let (model, gate) = (Scripted::new(), Gate::new());
     let (shown, rest) = ("the first half of it, ", "and then the 2nd half.");
     model.push(Reply::text([shown, rest].concat()).in_pieces(2).held_by(&gate));
@@ -191,25 +205,79 @@ async fn what_is_typed_while_an_answer_streams_stays_below_it() {
     person.types("Tell me.\r");
     person.sees_row(shown.trim_end()).await;
     person.types("and a qestion");
-    person.sees_row("> and a qestion").await;
     gate.open();
-    // The answer continues in its own row, and the line stays as it is, to be edited further.
-    let whole = [shown, rest].concat();
-    let rows = person.sees("the rest", |rows| rows.contains(&whole)).await;
-    assert!(!rows.iter().any(|row| row == shown.trim_end()), "{rows:#?}");
-    person.sees("the line, last", |rows| rows.last().is_some_and(|row| row == "> and a qestion")).await;
+    // It was not echoed into the answer.
+    person.sees_row(&[shown, rest].concat()).await;
+    person.sees("the line", |rows| rows.last().is_some_and(|row| row == "> and a qestion")).await;
     person.types(&LEFT.repeat(6));
     person.types(&format!("u{ENTER}"));
-    let is_over = |rows: &[String]| rows.iter().filter(|row| row.ends_with(" tokens")).count() == 2;
-    let rows = person.sees("the end of the second turn", is_over).await;
-    assert!(rows.contains(&"Goodbye.".to_owned()), "{rows:#?}");
-    assert!(rows.contains(&"> and a question".to_owned()), "{rows:#?}");
+    person.sees_row("Goodbye.").await;
+    person.sees_prompt().await;
     person.types(CTRL_C);
     person.sees_row("Ctrl-C again leaves").await;
     person.sees_prompt().await;
     person.types(CTRL_C);
     person.left_alone().await;
     assert_eq!(said(&server).await, ["Tell me.", "and a question"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupt_cancels_the_answer() {
+    let (model, gate) = (Scripted::new(), Gate::new());
+    model.push(Reply::text("one, two").in_pieces(2).held_by(&gate));
+    let server = Server::start(model, &[]).await;
+    let mut person = Person::at(&server).await;
+    person.types("Count.\r");
+    person.sees("the beginning", |rows| rows.iter().any(|row| row.starts_with("one"))).await;
+    person.signals("INT").await;
+    person.sees_row("cancelled").await;
+    person.sees_prompt().await;
+    person.types("/quit\r");
+    person.left_alone().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_from_elsewhere_is_shown_above_the_line_that_is_edited() {
+    let server = Server::start(parrot(), &[]).await;
+    let mut person = Person::at(&server).await;
+    person.types("hello\r");
+    person.sees_row("You said: hello").await;
+    person.sees_prompt().await;
+    person.types("half a l");
+    person.sees_row("> half a l").await;
+    let mut other = Client::v2(&server.ws()).await;
+    let listed = other.ask("list_sessions", json!({})).await;
+    other.ask("open_session", json!({ "sessionId": listed["payload"]["items"][0]["sessionId"] })).await;
+    other.ask("user_input", json!({ "input": "from elsewhere" })).await;
+    let rows = person.sees_row("You said: from elsewhere").await;
+    assert!(rows.contains(&"> from elsewhere".to_owned()), "{rows:#?}");
+    person.sees("the line, last", |rows| rows.last().is_some_and(|row| row == "> half a l")).await;
+    person.types("ine\r");
+    person.sees_row("You said: half a line").await;
+    person.types(CTRL_D);
+    person.left_alone().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_of_earlier_chats_come_back_and_are_nobody_else_s() {
+    let server = Server::start(parrot(), &[]).await;
+    let state = tempfile::tempdir().unwrap();
+    let variables = [("XDG_STATE_HOME", state.path().to_str().unwrap())];
+    let mut person = Person::with(&server, &variables).await;
+    person.types("\x1b[200~a \\ block\rof lines\x1b[201~\r");
+    person.sees_row("of lines").await;
+    person.types("/quit\r");
+    person.left_alone().await;
+    let mut person = Person::with(&server, &variables).await;
+    person.types(&format!("{UP}{UP}"));
+    person.sees_row("> a \\ block").await;
+    person.types(CTRL_C);
+    person.sees_prompt().await;
+    person.types(CTRL_D);
+    person.left_alone().await;
+    let file = state.path().join("reseed/chat_history");
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
 }
 
 /// A tool of the server's that a person is asked about.
@@ -226,7 +294,7 @@ impl Tool for Note {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_answers_a_tool_that_asks_and_only_on_an_empty_line() {
+async fn a_line_answers_a_tool_that_asks_unless_it_was_typed_before() {
     let (model, gate) = (Scripted::new(), Gate::new());
     let call = |text: &str| Part::ToolCall {
         call_id: "c".parse().unwrap(),
@@ -238,32 +306,17 @@ async fn a_key_answers_a_tool_that_asks_and_only_on_an_empty_line() {
     let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(Note)];
     let server = Server::over_with_tools(model, Arc::new(MemoryStore::new()), tools, &[]).await;
     let mut person = Person::at(&server).await;
-    person.types("Note milk.\r");
-    person.sees_prompt().await;
-    person.types("haste");
-    person.sees_row("> haste").await;
+    // The second line waits in the editor while the answer is awaited.
+    person.types("Note milk.\r/allow\r");
+    person.sees_row("> Note milk.").await;
     gate.open();
-    person.sees("the question", |rows| rows.iter().any(|row| row.contains("note asks first"))).await;
-    person.types("y");
-    person.sees("the letter", |rows| rows.last().is_some_and(|row| row == "> hastey")).await;
-    person.types("\x7f\x7f\x7f\x7f\x7f\x7fx");
-    person.sees("another key", |rows| rows.last().is_some_and(|row| row == "> x")).await;
-    person.types("\x7f");
+    person.sees_row("the question came while you typed; answer again").await;
+    assert!(!person.rows().iter().any(|row| row == "allowed"));
     person.sees_prompt().await;
-    // Until the question has been there for a while, the key is a letter.
-    loop {
-        person.types("y");
-        let is_seen =
-            |rows: &[String]| rows.iter().any(|row| row == "allowed") || rows.last().is_some_and(|row| row == "> y");
-        let rows = person.sees("the key's effect", is_seen).await;
-        if rows.iter().any(|row| row == "allowed") {
-            break;
-        }
-        person.types("\x7f");
-        person.sees_prompt().await;
-    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    person.types("/allow\r");
+    person.sees_row("allowed").await;
     person.sees_row("Noted.").await;
-    person.sees("the call's end", |rows| rows.iter().any(|row| row.starts_with("note milk: done"))).await;
     person.types(CTRL_D);
     person.left_alone().await;
     assert_eq!(said(&server).await, ["Note milk."]);
@@ -277,9 +330,7 @@ async fn a_signal_that_ends_the_chat_gives_the_terminal_back() {
         person.types("half a l");
         person.sees_row("> half a l").await;
         assert!(!person.modes().contains(LocalModes::ICANON), "a line is edited");
-        let id = person.child.id().unwrap().to_string();
-        let sent = Command::new("kill").args([&format!("-{signal}"), &id]).status().await.unwrap();
-        assert!(sent.success());
+        person.signals(signal).await;
         assert_eq!(person.ends().await.code(), Some(1));
         person.sees_row(&format!("reseed: ended by SIG{signal}")).await;
     }
@@ -292,15 +343,17 @@ async fn one_interrupt_leaves_while_the_server_is_away() {
         let mut person = Person::at(&server).await;
         person.types("hello\r");
         person.sees_row("You said: hello").await;
+        person.sees_prompt().await;
         server.service.stop().await;
         person.sees("the loss", |rows| rows.iter().any(|row| row.contains("(Ctrl-C leaves)"))).await;
         if let Some(line) = typed.strip_suffix(ENTER) {
             person.types(typed);
-            // The earlier prompt does not count.
             person.sees_row(&format!("> {line}")).await;
+            person.signals("INT").await;
+        } else {
+            person.sees_prompt().await;
+            person.types(CTRL_C);
         }
-        person.sees_prompt().await;
-        person.types(CTRL_C);
         person.left_alone().await;
     }
 }

@@ -2,10 +2,13 @@
 
 mod asking;
 mod compaction;
-mod tree;
 
-use super::{super::test_frames::whole, *};
+use super::{
+    super::{screen::HELP, tests::whole},
+    *,
+};
 use reseed_client::{Credentials, machine::Output};
+use reseed_protocol::command::Address;
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -26,7 +29,10 @@ fn play_from(session: Option<&str>, watched: bool, script: &str) -> (String, Dia
     dialogue.machine.connect(now);
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let steps = match line.split_at(1) {
-            (">", typed) => dialogue.on_line(typed),
+            (">", typed) => {
+                let question = dialogue.asks().cloned();
+                dialogue.on_line(typed, question.as_ref())
+            }
             ("<", frame) => {
                 dialogue.machine.frame(now, &whole(&frame.replace('#', &format!("{PREFIX}-"))));
                 Vec::new()
@@ -72,11 +78,11 @@ fn play_from(session: Option<&str>, watched: bool, script: &str) -> (String, Dia
     (out, dialogue)
 }
 
-/// The usage bar, which the tests of the screen are about, is left out.
+/// How full the window is, which the tests of the screen are about, is left out.
 fn shown(step: &Step) -> String {
     match step {
         Step::Show(text) | Step::Note(text) => {
-            text.split_inclusive('\n').filter(|line| !line.starts_with("[#")).collect()
+            text.split_inclusive('\n').filter(|line| !line.starts_with("context: ")).collect()
         }
         other => format!("[{other:?}]\n"),
     }
@@ -168,8 +174,8 @@ fn after_a_lost_connection_it_resumes_and_asks_again_what_had_no_reply() {
          \n\
          gone; reconnecting (Ctrl-C leaves)\n\
          → hello {\"client\":{\"name\":\"reseed-chat\",\"version\":\"VERSION\"},\"clientId\":\"0123456789abcdef\",\"protocolVersion\":2}\n\
-         → open_session {\"entries\":20,\"resume\":{\"epoch\":\"ep\",\"items\":[{\"itemId\":\"a1\",\"offset\":5,\"part\":0}],\"seq\":2},\"sessionId\":\"ses\"}\n\
          connected again\n\
+         → open_session {\"entries\":20,\"resume\":{\"epoch\":\"ep\",\"items\":[{\"itemId\":\"a1\",\"offset\":5,\"part\":0}],\"seq\":2},\"sessionId\":\"ses\"}\n\
          → start_compaction {}\n\
          morning.\n"
             .replace("VERSION", env!("CARGO_PKG_VERSION"))
@@ -179,32 +185,17 @@ fn after_a_lost_connection_it_resumes_and_asks_again_what_had_no_reply() {
 }
 
 #[test]
-fn what_was_asked_while_no_session_is_open_is_asked_again_after_the_greeting() {
-    let script = r##"
-        > /sessions
-        lost
-        > /sessions
-        again
-    "##;
-    let (out, _) = play_from(None, true, &[GREETED, script].concat());
-    let kinds: Vec<_> = out.lines().filter_map(|line| line.strip_prefix("→ ")?.split(' ').next()).collect();
-    assert_eq!(kinds, ["hello", "list_sessions", "hello", "list_sessions", "list_sessions"], "{out}");
-}
-
-#[test]
 fn an_answer_that_only_began_is_named_when_the_session_is_resumed_and_its_end_is_not_shown() {
-    let begun: String =
-        TURN.lines().filter(|line| !line.contains("item_delta")).map(|line| format!("{line}\n")).collect();
     let resumed = r##"
         lost
         again
         < {"re":"#5","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":2,"resumed":"replay","queue":[]}}
         < {"sessionId":"ses","type":"item_aborted","payload":{"itemId":"a1","reason":"interrupted"}}
     "##;
-    let (out, _) = play(true, &[OPEN, &begun, resumed].concat());
+    let (out, _) = play(true, &[OPEN, &begun(), resumed].concat());
     let resume = r#""resume":{"epoch":"ep","items":[{"itemId":"a1","offset":0,"part":0}],"seq":2}"#;
     assert!(out.contains(resume), "{out}");
-    assert!(!out.contains("void"), "{out}");
+    assert!(!out.contains("broke off"), "{out}");
 }
 
 #[test]
@@ -225,7 +216,7 @@ fn a_snapshot_shows_what_was_missed_and_takes_up_the_running_answer() {
         .replace("},\n        {", "},{");
     let script = [OPEN, TURN, ANSWER, &snapshot].concat();
     let (out, dialogue) = play(true, &script);
-    assert!(out.ends_with("connected again\n> and now?\nAnd so on"), "{out}");
+    assert!(out.ends_with("\n> and now?\nAnd so on"), "{out}");
     assert!(!dialogue.is_idle());
 }
 
@@ -241,68 +232,55 @@ fn ctrl_c_cancels_what_runs_and_leaves_the_second_time() {
 }
 
 #[test]
-fn commands_are_sent_as_they_are_typed() {
+fn lines_are_said_and_commands_are_sent() {
     let table = [
-        ("> /context", "→ get_context_info {}\n"),
-        ("> /compact the times", "→ start_compaction {\"instructions\":\"the times\"}\n"),
-        ("> /retry", "→ retry_turn {}\n"),
-        ("> /rename Walk", "→ rename_session {\"name\":\"Walk\"}\n"),
-        ("> /sessions", "→ list_sessions {}\n"),
-        ("> /open abc", "→ close_session {}\n→ open_session {\"entries\":20,\"sessionId\":\"abc\"}\n"),
-        ("> /open abc", "→ close_session {}\n→ open_session {\"entries\":20,\"sessionId\":\"abc\"}\n"),
+        (" hello ", "→ user_input {\"input\":\"hello\"}\n"),
+        ("1/2", "→ user_input {\"input\":\"1/2\"}\n"),
+        ("//etc/hosts", "→ user_input {\"input\":\"/etc/hosts\"}\n"),
+        ("two\n lines\n", "→ user_input {\"input\":\"two\\n lines\"}\n"),
+        ("/etc/hosts has\n127.0.0.1", "→ user_input {\"input\":\"/etc/hosts has\\n127.0.0.1\"}\n"),
+        ("/context", "→ get_context_info {}\n"),
+        ("/compact", "→ start_compaction {}\n"),
+        ("/compact keep\nthe times", "→ start_compaction {\"instructions\":\"keep\\nthe times\"}\n"),
+        ("/undo", "→ undo_compaction {}\n"),
+        ("/retry", "→ retry_turn {}\n"),
+        ("/quit", "[Quit]\n"),
+        ("/allow", "no tool waits for an answer\n"),
+        ("/contest", "there is no command /contest; /help lists them\n"),
+        ("  ", ""),
     ];
     for (line, expected) in table {
-        check(&[line], expected, false);
-    }
-    let here = [
-        ("> /cancel", "nothing is running\n"),
-        ("> /quit", "[Quit]\n"),
-        ("> /new", "what you say next begins a new session\n→ close_session {}\n"),
-        ("> /nonsense", "there is no command /nonsense; /help lists them\n"),
-        ("> /open a b", "that is no session's id, and no number of /sessions\n"),
-        ("> ", ""),
-    ];
-    for (line, expected) in here {
-        check(&[line], expected, true);
+        let (before, mut dialogue) = play(true, OPEN);
+        assert!(before.ends_with("strategy threshold\n"), "{before}");
+        let mut out: String = dialogue.on_line(line, None).iter().map(shown).collect();
+        while let Some(Output::Send(frame)) = dialogue.machine.poll() {
+            out += &sent(&frame);
+        }
+        assert_eq!(out, expected, "{line:?}");
+        let is_wrong = line == "/contest";
+        assert_eq!(dialogue.has_failed, is_wrong, "{line:?}");
     }
 }
 
 #[test]
-fn a_session_can_be_opened_by_its_number_in_the_list() {
-    let listed = r##"
-        > /sessions
-        < {"re":"#3","type":"sessions","payload":{"items":[{"sessionId":"first","name":"A","createdAt":"2026-11-21T09:00:00.000Z","updatedAt":"2026-11-21T09:00:00.000Z","entries":2,"tokenCount":81,"usageRatio":0.01,"state":"idle"}]}}
-        > /open 1
-    "##;
-    check(
-        &[listed],
-        "→ list_sessions {}\n   1  A  (first, 2 entries, 1.0 %)\n/open N goes to one\n\
-         → close_session {}\n→ open_session {\"entries\":20,\"sessionId\":\"first\"}\n",
-        false,
-    );
+fn every_command_of_the_help_exists() {
+    for (usage, _) in HELP {
+        let (_, mut dialogue) = play(true, OPEN);
+        let usage = usage.replace("always|stop", "always").replace(['[', ']'], "");
+        dialogue.on_line(&usage, None);
+        assert!(!dialogue.has_failed, "{usage}");
+    }
 }
 
 #[test]
-fn a_refusal_is_shown_and_a_session_that_cannot_be_opened_leaves_none_open() {
+fn a_refusal_is_shown_and_a_session_that_ends_ends_the_chat() {
     let refused = r##"
         > /compact
         < {"re":"#3","type":"error","payload":{"code":"nothing_to_compact","message":"there is room","retriable":false}}
     "##;
     check(&[refused], "→ start_compaction {}\nerror: there is room (nothing_to_compact)\n", true);
-    let lost = r##"
-        > /open abc
-        < {"re":"#3","type":"ok","payload":{}}
-        < {"re":"#4","type":"error","payload":{"code":"session_not_found","message":"no session `abc`","retriable":false}}
-        > hello
-    "##;
-    check(
-        &[lost],
-        "→ close_session {}\n→ open_session {\"entries\":20,\"sessionId\":\"abc\"}\n\
-         error: no session `abc` (session_not_found)\n\
-         no session is open; /new makes one, /sessions lists them\n\
-         no session is open; /new makes one, /sessions lists them\n",
-        true,
-    );
+    let deleted = r##"< {"sessionId":"ses","type":"session_closed","payload":{"code":"deleted","message":"the session was deleted","retriable":false}}"##;
+    check(&[deleted], "[Fail(\"the session was deleted\")]\n", true);
 }
 
 #[test]
@@ -348,7 +326,7 @@ fn input_that_waits_is_awaited_too() {
     check(
         &[TURN, queued],
         "→ user_input {\"input\":\"hello\"}\nGood → user_input {\"input\":\"and?\"}\n\
-         \nqueued: it is asked when this turn has ended; /queue shows what waits\ncancelled\n",
+         \nqueued: it is asked when the running turn has ended\ncancelled\n",
         false,
     );
 }
@@ -366,15 +344,8 @@ fn a_session_is_opened_with_what_is_said_first() {
         (out.split_once('\n').unwrap().1.to_owned(), dialogue.is_idle())
     };
     let nothing = "nothing was said yet: what you say first begins a session\n";
-    let cases = [
-        ("", "", true),
-        ("> /sessions", "→ list_sessions {}\n", false),
-        ("> /context", nothing, true),
-        ("> hello", "→ open_session {\"entries\":20}\n", false),
-        ("> /rename Walk", "→ open_session {\"entries\":20}\n", false),
-        ("> /open abc", "→ open_session {\"entries\":20,\"sessionId\":\"abc\"}\n", false),
-        ("> /new", "what you say next begins a new session\n", true),
-    ];
+    let cases =
+        [("", "", true), ("> /context", nothing, true), ("> hello", "→ open_session {\"entries\":20}\n", false)];
     for (script, shown, idle) in cases {
         assert_eq!(greeted(script), (shown.to_owned(), idle), "{script}");
     }
@@ -405,24 +376,6 @@ fn what_was_queued_before_the_connection_was_lost_is_counted_once() {
 }
 
 #[test]
-fn a_session_that_comes_after_another_was_asked_for_is_closed_again() {
-    let script = r##"
-        > /open one
-        > /open two
-        > hello
-        < {"re":"#2","sessionId":"one","type":"session_opened","payload":{"sessionId":"one","epoch":"ep","asOfSeq":0,"queue":[]}}
-        < {"re":"#4","sessionId":"two","type":"session_opened","payload":{"sessionId":"two","epoch":"ep","asOfSeq":0,"queue":[]}}
-        < {"re":"#9","sessionId":"one","type":"accepted","payload":{"turnId":"t9","queued":false,"asOfSeq":0}}
-    "##;
-    let (out, dialogue) = play_from(None, true, &[GREETED, script].concat());
-    let shown = dialogue.session.and_then(|session| dialogue.machine.session_id(session));
-    assert_eq!(shown.map(SessionId::as_str), Some("two"));
-    assert_eq!(dialogue.turn, None, "what another session accepts is not this one's turn");
-    let sent: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("→ ")?.split(' ').next()).collect();
-    assert_eq!(sent, ["hello", "open_session", "close_session", "open_session", "user_input"], "{out}");
-}
-
-#[test]
 fn a_pipe_is_shown_no_thoughts_and_no_progress() {
     let thinking = r##"
         < {"sessionId":"ses","type":"item_started","payload":{"itemId":"a1","turnId":"t1","kind":"message"}}
@@ -435,47 +388,68 @@ fn a_pipe_is_shown_no_thoughts_and_no_progress() {
     }
 }
 
-#[test]
-fn what_waits_is_listed_and_changed_and_the_running_turn_is_steered() {
-    let queue = r##"
-        > /steer shorter
-        < {"re":"#4","type":"accepted","payload":{"queued":true,"asOfSeq":2}}
-        < {"sessionId":"ses","seq":3,"type":"queue_item_added","payload":{"position":0,"item":{"commandId":"other","content":[{"type":"text","text":"and then"}]}}}
-        < {"sessionId":"ses","seq":4,"type":"queue_item_added","payload":{"position":0,"item":{"commandId":"#4","content":[{"type":"text","text":"shorter"}],"steer":true}}}
-        > /queue
-        > /queue first 2
-        < {"re":"#5","type":"ok","payload":{"asOfSeq":3}}
-        > /queue remove 1
-        > /queue remove 3
-    "##;
-    check(
-        &[TURN, queue],
-        "→ user_input {\"input\":\"hello\"}\nGood → user_input {\"input\":\"shorter\",\"whenBusy\":\"steer\"}\n\
-         \nqueued: it is told with the next request; /queue shows what waits\n\
-         \x20  1  shorter (with the next request)\n\
-         \x20  2  and then\n\
-         → edit_queue {\"order\":[\"other\",\"0123456789abcdef-4\"]}\n\
-         the queue is changed\n\
-         → edit_queue {\"remove\":[\"0123456789abcdef-4\"]}\n\
-         nothing waits under that number; /queue lists what does\n",
-        false,
-    );
+/// Returns an answer of these texts, as its entry.
+fn answer_of(texts: &[&str]) -> Value {
+    let parts: Vec<_> = texts.iter().map(|text| json!({ "type": "text", "text": text })).collect();
+    json!({ "entryId": "a1", "parentId": "u1", "timestamp": "2026-11-21T09:00:01.000Z", "type": "message",
+            "role": "assistant", "content": parts, "stopReason": "stop" })
+}
+
+/// Returns a frame of the session.
+fn frame(kind: &str, payload: &Value) -> String {
+    format!("< {}\n", json!({ "sessionId": "ses", "type": kind, "payload": payload }))
+}
+
+/// Returns [`TURN`] up to the start of its answer.
+fn begun() -> String {
+    TURN.lines().filter(|line| !line.contains("item_delta")).map(|line| format!("{line}\n")).collect()
 }
 
 #[test]
-fn entries_are_pinned_by_id_and_the_strategy_is_chosen_by_name() {
-    let script = r##"
-        > /pin u1
-        < {"re":"#3","type":"ok","payload":{"asOfSeq":0}}
-        < {"sessionId":"ses","seq":1,"type":"session_updated","payload":{"pins":[{"entryId":"a1","with":"u1"},{"entryId":"u1"}],"commandId":"#3"}}
-        > /unpin u1
-        < {"re":"#4","type":"ok","payload":{"asOfSeq":1}}
-        < {"sessionId":"ses","seq":2,"type":"session_updated","payload":{"pins":[],"commandId":"#4"}}
-        > /pin 7
-        > /strategy truncate
-        < {"re":"#5","type":"ok","payload":{"asOfSeq":2}}
-    "##;
-    let shown = "→ pin_entry {\"entryId\":\"u1\"}\npinned: u1\n→ unpin_entry {\"entryId\":\"u1\"}\nnothing is pinned\n\
-        that is no number of the last /tree, and no entry's id\n→ set_context_strategy {\"strategy\":\"truncate\"}\n";
-    check(&[script], shown, true);
+fn whatever_comes_the_whole_text_is_shown_once() {
+    type Case<'a> = (&'a [(u32, u64, &'a str)], &'a [&'a str], &'a str);
+    let table: [Case<'_>; 9] = [
+        (&[], &["all of it"], "all of it\n"),
+        (&[(0, 0, "all "), (0, 4, "of it")], &["all of it"], "all of it\n"),
+        (&[(0, 0, "all "), (0, 0, "all of it")], &["all of it"], "all of it\n"),
+        (&[(0, 0, "all "), (0, 0, "all ")], &["all of it"], "all of it\n"),
+        (&[(0, 0, "all "), (0, 6, " it")], &["all of it"], "all of it\n"),
+        (&[(0, 0, "🚢 a"), (0, 2, " and b")], &["🚢 and b"], "🚢 and b\n"),
+        (&[(0, 0, "🚢 a"), (0, 3, "and b")], &["🚢 and b"], "🚢 and b\n"),
+        (&[(0, 0, "one"), (1, 0, "two")], &["one", "two"], "one\ntwo\n"),
+        (&[(0, 0, "first try")], &["second"], "first try\nsecond\n"),
+    ];
+    for (deltas, whole, shown) in table {
+        let deltas = deltas.iter().map(|(part, offset, text)| {
+            frame("item_delta", &json!({ "itemId": "a1", "part": part, "offset": offset, "text": text }))
+        });
+        let end = json!({ "sessionId": "ses", "seq": 3, "type": "entry_appended",
+                          "payload": { "entry": answer_of(whole), "turnId": "t1" } });
+        let script = [OPEN.to_owned(), begun(), deltas.collect(), format!("< {end}")].concat();
+        let (out, _) = play(true, &script);
+        assert_eq!(out.split_once("{\"input\":\"hello\"}\n").unwrap().1, shown, "{script}");
+    }
+}
+
+#[test]
+fn an_answer_that_ended_while_the_connection_was_lost_is_shown_from_where_it_stood() {
+    let opened = json!({ "re": "#5", "type": "session_opened", "payload": {
+        "sessionId": "ses", "epoch": "ep", "asOfSeq": 4, "resumed": "snapshot", "queue": [],
+        "entries": [answer_of(&["Good morning."])],
+    } });
+    let (out, dialogue) = play(false, &[OPEN, TURN, &format!("lost\nagain\n< {opened}")].concat());
+    assert!(out.contains("\"hello\"}\nGood \ngone; reconnecting\n"), "{out}");
+    assert!(out.ends_with("\nmorning.\n"), "{out}");
+    assert!(dialogue.is_idle());
+}
+
+#[test]
+fn no_text_of_a_model_steers_the_terminal() {
+    let text = "\u{1b}[2Jwiped\u{202e} \u{9b}31m";
+    let delta = frame("item_delta", &json!({ "itemId": "a1", "part": 0, "offset": 0, "text": text }));
+    let thought = json!({ "itemId": "a2", "part": 0, "offset": 0, "kind": "reasoning", "text": text });
+    let script = [OPEN, &begun(), &delta, &frame("item_delta", &thought)].concat();
+    let (out, _) = play(true, &script);
+    assert_eq!(out.matches("[2Jwiped 31m").count(), 2, "{out}");
+    assert!(!out.contains(|c: char| c.is_control() && c != '\n' || c == '\u{202e}'), "{out:?}");
 }

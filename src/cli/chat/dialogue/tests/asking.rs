@@ -53,65 +53,44 @@ fn after(out: &str, mark: &str) -> String {
 const BEFORE: &str = "without an answer until 2026-11-22T09:18:22.414Z it is not run\n";
 
 #[test]
-fn a_call_is_a_line_and_its_result_another() {
+fn a_call_is_a_line_and_a_failed_one_another() {
+    let called_line = "calls shell {\"command\":[\"rm\",\"-r\",\"build\"]}\n";
     let table = [
-        (result(4, "gone", false), "calls shell rm -r build\nshell rm -r build: done, 1.5 s\n"),
-        (
-            result(4, "no such\nfolder", true),
-            "calls shell rm -r build\nshell rm -r build: failed, 1.5 s: no such folder\n",
-        ),
-        (result(4, "Not called: no.", true), "calls shell rm -r build\nshell rm -r build: not run\n"),
+        (result(4, "gone", false), ""),
+        (result(4, "no such\nfolder", true), "the tool failed: no such folder\n"),
+        (result(4, "Not called: no.", true), "the tool was not run\n"),
     ];
     for (end, expected) in table {
         let (out, _) = play(false, &[OPEN, TURN, &called(3), &end].concat());
-        assert!(out.ends_with(expected), "{out}");
+        assert!(out.ends_with(&format!("{called_line}{expected}")), "{out}");
     }
 }
 
 #[test]
-fn a_question_shows_the_call_and_each_key_answers_it() {
-    let script = [OPEN, TURN, &called(3), &asked(4, "q1")].concat();
-    let (out, _) = play(true, &script);
-    let shown = after(&out, "calls shell rm -r build\n");
+fn a_question_shows_the_call() {
+    let (out, dialogue) = play(true, &[OPEN, TURN, &called(3), &asked(4, "q1")].concat());
+    let shown = after(&out, "\"build\"]}\n");
     assert_eq!(
         shown,
         format!(
             "the tool shell asks first: `shell` may destroy what it changes.\n  cd a\n  rm -r b⟨U+202E⟩uild\n  \
              {{\"command\":[\"sh\",\"-c\",\"cd a\\nrm -r b\\u202euild\"]}}\n\
-             on an empty line: y allow once, a allow always, n reject, r reject always, s reject and stop the answer\n\
-             /allow [always], /reject [always|stop] [WHY]; always means in this session, for exactly this call\n{BEFORE}"
+             /allow [always] or /y, /reject [always|stop] [WHY] or /n;\n\
+             always means in this session, for exactly this call\n{BEFORE}"
         )
     );
-    let q1: ApprovalId = "q1".parse().unwrap();
-    for (key, review) in [
-        ('y', "allow_once"),
-        ('a', "allow_always"),
-        ('n', "reject_once"),
-        ('r', "reject_always"),
-        ('s', "reject_and_stop"),
-    ] {
-        let (_, mut dialogue) = play(true, &script);
-        assert_eq!(dialogue.asks(), Some(&q1));
-        let other: ApprovalId = "q9".parse().unwrap();
-        let refused: String = dialogue.on_key(key, &other).iter().map(shown_step).collect();
-        assert_eq!(refused, "that question is over\n", "{key} belongs to another question");
-        assert_eq!(dialogue.on_key(key, &q1), Vec::new());
-        let Some(Output::Send(frame)) = dialogue.machine.poll() else { panic!("{key} sends nothing") };
-        let expected =
-            format!("→ approval_response {}\n", json!({ "approvalId": "q1", "review": review, "argumentsHash": HASH }));
-        assert_eq!(sent(&frame), expected);
-        assert_eq!(dialogue.asks(), None, "it is answered once");
-    }
-}
-
-fn shown_step(step: &Step) -> String {
-    shown(step)
+    assert_eq!(dialogue.asks().map(ApprovalId::as_str), Some("q1"));
+    assert!(dialogue.takes_line());
 }
 
 #[test]
 fn commands_answer_and_what_is_decided_is_told() {
     let script = [OPEN, TURN, &called(3), &asked(4, "q1")].concat();
     let table = [
+        ("> /allow", r#"{"approvalId":"q1","argumentsHash":"HASH","review":"allow_once"}"#),
+        ("> /y", r#"{"approvalId":"q1","argumentsHash":"HASH","review":"allow_once"}"#),
+        ("> /n", r#"{"approvalId":"q1","argumentsHash":"HASH","review":"reject_once"}"#),
+        ("> /reject always", r#"{"approvalId":"q1","argumentsHash":"HASH","review":"reject_always"}"#),
         ("> /allow always", r#"{"approvalId":"q1","argumentsHash":"HASH","review":"allow_always"}"#),
         (
             "> /reject not now",
@@ -129,12 +108,37 @@ fn commands_answer_and_what_is_decided_is_told() {
     assert!(play(true, &elsewhere).0.ends_with("rejected elsewhere\n"));
     let expired = [script.clone(), decided(5, "q1", "expired", None)].concat();
     assert!(play(true, &expired).0.ends_with("nobody answered in time: not run\n"));
-    let next = [script.clone(), asked(5, "q2"), decided(6, "q1", "allowed", Some("allow_once"))].concat();
+    let next = [script, asked(5, "q2"), decided(6, "q1", "allowed", Some("allow_once"))].concat();
     let (out, dialogue) = play(true, &next);
     assert_eq!(out.matches("asks first").count(), 2, "one question at a time: {out}");
     assert_eq!(dialogue.asks().map(ApprovalId::as_str), Some("q2"));
     let (out, _) = play(true, &[OPEN, "> /allow"].concat());
     assert!(out.ends_with("no tool waits for an answer\n"), "{out}");
+}
+
+#[test]
+fn nothing_else_answers() {
+    let script = [OPEN, TURN, &called(3), &asked(4, "q1")].concat();
+    let wrong = "/allow takes nothing, or `always`\n";
+    let input = |text: &str| format!("→ user_input {{\"input\":\"{text}\"}}\n");
+    for (line, expected) in [
+        ("> ", String::new()),
+        ("> y", input("y")),
+        ("> allow", input("allow")),
+        ("> /allow it", wrong.to_owned()),
+        ("> /allow always not", wrong.to_owned()),
+    ] {
+        let (out, dialogue) = play(true, &[&script, line].concat());
+        assert_eq!(after(&out, BEFORE), expected, "{line}");
+        assert_eq!(dialogue.asks().map(ApprovalId::as_str), Some("q1"), "{line}");
+    }
+    // Begun before the question came, or while another one stood there.
+    let (_, mut dialogue) = play(true, &script);
+    for question in [None, Some("q9".parse().unwrap())] {
+        let steps = dialogue.on_line("/allow", question.as_ref());
+        assert_eq!(steps, [Step::Note("the question came while you typed; answer again\n".to_owned())]);
+        assert_eq!(dialogue.machine.poll(), None);
+    }
 }
 
 #[test]
@@ -171,38 +175,4 @@ fn where_nobody_can_be_asked_a_pipe_rejects_and_a_terminal_leaves() {
         }
     }
     assert!(frames.contains(r#""review":"reject_once""#), "{frames}");
-}
-
-#[test]
-fn tools_are_listed_and_switched() {
-    let listed = r##"
-        > /tools
-        < {"re":"#3","type":"tools","payload":{"items":[{"name":"shell","description":"Runs a\ncommand.","place":"server","tokens":1182,"annotations":{"destructive":true}},{"name":"files__read","description":"Reads a file.","place":"server","tokens":74,"off":true,"annotations":{"readOnly":true}}],"tokens":1182}}
-    "##;
-    let expected = "→ list_tools {}\n  on  shell                      1,182 tokens, may destroy  Runs a command.\n  \
-                    off files__read                   74 tokens, only reads  Reads a file.\n\
-                    1 of 2 are on and take about 1,182 tokens of every request; /tools off NAME and /tools on NAME switch\n";
-    check(&[listed], expected, true);
-    let servers = r##"
-        > /tools
-        < {"re":"#3","type":"tools","payload":{"items":[],"tokens":0,"servers":[{"name":"files","prefix":"files__","state":"ready","restarts":0},{"name":"web","prefix":"web__","state":"failing","failure":"unreachable","restarts":2}]}}
-    "##;
-    let expected = "→ list_tools {}\n  MCP files                    running\n  MCP web                      not running: it \
-                    cannot be reached\nthis session has no tools\n";
-    check(&[servers], expected, true);
-    let settings = r##"
-        < {"sessionId":"ses","seq":1,"type":"session_updated","payload":{"settings":{"toolsOff":["a","b"]}}}
-        < {"sessionId":"ses","seq":2,"type":"session_updated","payload":{"standingApprovals":[{"approvalId":"q1","name":"shell","argumentsHash":"h","display":"{\"command\":[\"ls\"]}","option":"allow_always","since":"2026-11-21T09:18:25.102Z"}]}}
-    "##;
-    let table = [
-        ("> /tools off c", "→ set_tools {\"off\":[\"a\",\"b\",\"c\"]}\n"),
-        ("> /tools on a", "→ set_tools {\"off\":[\"b\"]}\n"),
-        ("> /tools ask 1", "→ withdraw_approval {\"approvalId\":\"q1\"}\n"),
-        ("> /tools ask 2", "that is no number of a lasting answer in /tools\n"),
-        ("> /tools", "   1  allowed always: shell ls\n/tools ask N asks about such a call again\n→ list_tools {}\n"),
-    ];
-    for (line, expected) in table {
-        let (out, _) = play(true, &[OPEN, settings, line].concat());
-        assert!(out.ends_with(expected), "{line}: {out}");
-    }
 }
