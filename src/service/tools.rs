@@ -15,24 +15,24 @@ use crate::{
 use anyhow::Context as _;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// The time that the start waits for MCP servers, so that the first sessions have their tools. Later ones join.
+/// How long the start waits for MCP servers, so that the first sessions have their tools. Later servers join.
 const MCP_START: Duration = Duration::from_secs(5);
 
-/// Tools that are left out in one step when the tools of MCP servers are too large together.
+/// How many tools are dropped in one step if the tools of all MCP servers are too large together.
 const LEFT_OUT_STEP: usize = 8;
 
-/// The tools of a server, and what they run on.
+/// The tools of a server, and the processes and servers behind them.
 pub(super) struct ServerTools {
-    /// The program's own and the built-in ones.
+    /// The program's own and the built-in tools.
     own: Vec<Arc<dyn Tool>>,
     history: Vec<Arc<dyn Tool>>,
     shell: Option<Arc<Shell>>,
-    /// `None` with `TOOLS=off`.
+    /// `None` if `TOOLS=off`.
     mcp: Option<Arc<Mcp>>,
 }
 
 impl ServerTools {
-    /// Sets up the tools that the settings name, beside the program's own. With `TOOLS=off` there are none.
+    /// Sets up the tools that the settings name, in addition to the program's own. With `TOOLS=off` there are none.
     ///
     /// # Errors
     /// A tool that cannot be offered: see [`Shell::open`], [`McpFile::read`] and [`Toolset::new`].
@@ -54,10 +54,10 @@ impl ServerTools {
         Ok(Arc::new(this))
     }
 
-    /// Returns the tools as they are now. A tool of an MCP server that cannot be offered is left out.
+    /// Returns the current tools. Tools of MCP servers that cannot be offered are dropped.
     ///
     /// # Errors
-    /// A tool of the program's or a built-in one cannot be offered.
+    /// One of the program's tools or of the built-in ones cannot be offered.
     pub(super) fn toolset(&self) -> anyhow::Result<Toolset> {
         let names: BTreeSet<String> = self.own.iter().chain(&self.history).map(|tool| tool.offer().name).collect();
         let mut of_mcp: Vec<Arc<dyn Tool>> = Vec::new();
@@ -78,7 +78,7 @@ impl ServerTools {
                 Ok(tools) => return Ok(tools),
                 Err(error) if of_mcp.is_empty() => return Err(anyhow::anyhow!(error.message)),
                 Err(error) => {
-                    // Each is fine by itself, and all together are too large.
+                    // Each tool is valid by itself, but all together are too large.
                     let kept = of_mcp.len().saturating_sub(LEFT_OUT_STEP);
                     let left_out = of_mcp.split_off(kept).len();
                     tracing::warn!(left_out, "tools of MCP servers are left out: {}", error.message);
@@ -87,10 +87,10 @@ impl ServerTools {
         }
     }
 
-    /// Offers sessions what MCP servers offer, whenever that changes, until the server stops.
+    /// Updates the tools that sessions are offered whenever those of MCP servers change, until the server stops.
     pub(super) fn keep_offering(self: &Arc<Self>, registry: &Arc<Registry>) {
         let Some(mut changed) = self.mcp.as_ref().map(|mcp| mcp.changed()) else { return };
-        // A server that came up while this one started is not in the tools that it started with.
+        // The initial tools lack those of an MCP server that came up during the start.
         changed.mark_changed();
         let (this, registry) = (self.clone(), registry.clone());
         let stopped = registry.stopping();
@@ -102,7 +102,7 @@ impl ServerTools {
                     _ = changed.changed() => {}
                 }
                 let tools = this.clone();
-                // Schemas are compiled.
+                // This compiles schemas.
                 let toolset = tokio::task::spawn_blocking(move || tools.toolset()).await;
                 match toolset {
                     Ok(Ok(toolset)) => registry.replace_tools(toolset),
@@ -113,12 +113,12 @@ impl ServerTools {
         });
     }
 
-    /// Returns the MCP servers, whose states people may see; `None` if the server has no tools.
+    /// Returns the MCP servers, whose states are public; `None` if the server has no tools.
     pub(super) fn mcp(&self) -> Option<Arc<Mcp>> {
         self.mcp.clone()
     }
 
-    /// Reads the file of MCP servers that the settings name, for [`Self::take_up`]. `None`: the server has no tools.
+    /// Reads the file of MCP servers that the settings name, for [`Self::take_up`]. `None` if the server has no tools.
     ///
     /// # Errors
     /// As [`McpFile::read`].
@@ -126,26 +126,26 @@ impl ServerTools {
         self.mcp.as_ref().map(|_| parts::mcp_file(settings)).transpose()
     }
 
-    /// Continues with the servers of this file. Sessions offer other tools from their next turn or compaction on.
+    /// Applies the servers of this file. Sessions offer the new tools from their next turn or compaction on.
     pub(super) fn take_up(&self, file: Option<McpFile>) {
         if let (Some(mcp), Some(file)) = (&self.mcp, file) {
             mcp.take_up(file);
         }
     }
 
-    /// Returns true if commands of the model have all rights of the server's user.
+    /// Returns true if the model's commands have all rights of the server's user.
     pub(super) fn has_unconfined_shell(&self) -> bool {
         self.shell.as_ref().is_some_and(|shell| !shell.is_confined())
     }
 
-    /// Ends what tools run on.
+    /// Ends the processes and servers behind the tools.
     pub(super) async fn close(&self) {
         if let Some(mcp) = &self.mcp {
             mcp.close().await;
         }
     }
 
-    /// Removes what tools keep of sessions that are gone: the server may have died after it deleted them.
+    /// Removes the tools' data of deleted sessions, because the server may have died after it deleted them.
     async fn remove_leftovers(&self, store: &Arc<dyn SessionStore>) {
         let Some(shell) = &self.shell else { return };
         let sessions = match shell.sessions().context("list the folders of sessions") {
