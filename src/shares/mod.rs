@@ -1,8 +1,8 @@
 //! Limits what one user may take of the server, so that the others get their part.
 //!
-//! A user is a name in `AUTH_TOKENS`. Shares apply only if there may be several users. [`Permit`]s count what is held
-//! at a time (connections, open sessions, forks). [`turns`] lets users take turns at the model, and [`rates`] limits
-//! commands per minute.
+//! A user is the owner that credentials name. Shares apply only if there may be several users. [`Permit`]s count what
+//! is held at a time (connections, open sessions, forks). [`turns`] lets users take turns at the model, and [`rates`]
+//! limits commands per minute.
 
 pub(crate) mod lines;
 pub(crate) mod rates;
