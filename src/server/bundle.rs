@@ -18,7 +18,9 @@ pub(super) enum Fault {
     /// An unsupported form.
     #[error("`{module}` has the line `{line}`")]
     Form {
+        /// The module.
         module: String,
+        /// The line.
         line: String,
     },
 }
