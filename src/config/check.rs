@@ -94,7 +94,7 @@ pub(super) fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
     });
     let unencrypted = is_unencrypted(settings).then(|| {
         format!(
-            "HOST is `{}`: tokens and what is said can be read on the way, unless a proxy in front encrypts them \
+            "HOST is `{}`: tokens and conversations can be read in transit, unless a proxy in front encrypts them \
              (TLS); name it in TRUSTED_PROXIES",
             settings.listen.host
         )

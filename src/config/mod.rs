@@ -292,7 +292,7 @@ impl LimitSettings {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a share of a number is none that it cannot hold"
+            reason = "a share of a number fits into its type"
         )]
         let share = (f64::from(total) * self.user_share - ROUNDING).ceil() as u32;
         share

@@ -33,7 +33,7 @@ const REMOVED: &[Removed] = &[
     gone("CONTEXT_CUT_RULE", "compactions cut by the server's own rule; `reseed replay --policy pi` plays pi's"),
     gone("CONTEXT_ESTIMATOR", "tokens are counted by the model's tokenizer, or by script"),
     gone("DATABASE_READERS", "eight connections read"),
-    refused("EMPTY_SESSIONS_PER_USER_MAX", "a user may have 1,000 sessions in which nothing was said"),
+    refused("EMPTY_SESSIONS_PER_USER_MAX", "a user may have 1,000 empty sessions"),
     gone(
         "FILE_READ_TOOLS",
         "summaries list the files of `read`; call the tool that reads files so, and its argument `path`",
@@ -59,7 +59,7 @@ const REMOVED: &[Removed] = &[
     refused("SESSIONS_OPEN_PER_USER_MAX", "set USER_SHARE, the share of SESSIONS_OPEN_MAX that one user may take"),
     refused("STORED_SESSIONS_PER_USER_MAX", "a user may have 100,000 sessions; set STORED_BYTES_PER_USER_MAX for less"),
     gone("SUMMARY_FORM", "summaries have sections; SUMMARY_INSTRUCTIONS_FILE asks for another form"),
-    gone("SUMMARY_OUTPUT_TOKENS", "the limit follows from the length that is asked for"),
+    gone("SUMMARY_OUTPUT_TOKENS", "the limit follows from the requested length"),
     refused("TICKETS_PER_SERVICE_MAX", "the users of a backend may have 5,000 unused tickets"),
     refused("TICKETS_PER_USER_MAX", "a user may have 1,000 unused tickets"),
     refused(

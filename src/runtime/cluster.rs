@@ -462,7 +462,7 @@ impl Keeper {
         match cluster.join(&self.node).await {
             Ok(me) => {
                 metrics::lease_lost();
-                tracing::error!(node = %me, "the database no longer had this server; it has joined again");
+                tracing::error!(node = %me, "this server was removed from the database; it has joined again");
                 let mut view = self.view();
                 *view = View::joined(self.node.lease, me, sent);
                 self.standing.send_modify(|standing| (standing.me, standing.beats) = (me, standing.beats + 1));

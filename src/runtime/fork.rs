@@ -308,7 +308,7 @@ pub fn keep_settling(registry: &Arc<Registry>) {
                 },
             }
             if let Err(error) = settle(&registry_of).await {
-                tracing::warn!(%error, "settle what other servers left unfinished");
+                tracing::warn!(%error, "settle unfinished sessions of other servers");
             }
         }
     });

@@ -112,7 +112,7 @@ impl Shared {
         if known.contains(model) || known.len() >= CALIBRATIONS_MAX {
             return;
         }
-        tracing::warn!(model, "the model refused a request because it offered tools; it is offered none from now on");
+        tracing::warn!(model, "the model refused a request because it offered tools; it will not be offered any");
         let mut deployment = (*parts.deployment).clone();
         deployment.models_without_tools.insert(model.to_owned());
         *parts = Arc::new(with_deployment(&parts, deployment));

@@ -70,8 +70,8 @@ fn stored(limit: Limit, usage: Usage) -> (u64, &'static str, &'static str) {
     match limit {
         Limit::EmptySessionsPerUser => (
             usage.empty,
-            "sessions in which nothing was said",
-            "say something in one, delete one, or wait: those that are not open are deleted after an hour",
+            "empty sessions",
+            "use one, delete one, or wait: those that are not open are deleted after an hour",
         ),
         Limit::StoredBytesPerUser => (usage.bytes, "bytes of conversations", "delete one that you no longer need"),
         _ => (usage.sessions, "sessions", "delete one that you no longer need"),

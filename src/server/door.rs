@@ -95,13 +95,13 @@ pub(super) struct Guest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     /// Another guest needed the room.
-    #[error("too many connections that are not greeted yet")]
+    #[error("too many connections that have not authenticated")]
     Room,
     /// A guest has sent too much.
     #[error("a client that has not sent hello with its credentials may send 16 KiB")]
     GuestMessage,
     /// Partial messages hold too many bytes.
-    #[error("too many bytes of messages that are only partly received")]
+    #[error("too many bytes of partly received messages")]
     Partial,
 }
 

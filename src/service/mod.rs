@@ -93,7 +93,7 @@ impl Service {
         let keeper = self.registry.keeper();
         keeper.iter().for_each(|keeper| keeper.drain());
         if !self.notice.is_zero() {
-            tracing::info!("serving for another {} s, until nobody sends clients here", self.notice.as_secs());
+            tracing::info!("serving for another {} s, so that load balancers notice", self.notice.as_secs());
             tokio::time::sleep(self.notice).await;
         }
         let has_others = match keeper {

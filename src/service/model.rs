@@ -77,7 +77,7 @@ pub(super) async fn list_once_there(settings: &Settings, provider: &dyn Provider
             tokio::time::sleep(LOOK_EVERY).await;
             listed = list(provider).await;
             if listed.is_ok() {
-                tracing::info!("the model server is there");
+                tracing::info!("the model server is up");
             }
         }
     };
@@ -91,7 +91,7 @@ pub(super) async fn list_once_there(settings: &Settings, provider: &dyn Provider
 fn absence(fault: &ModelFault) -> &str {
     match fault.code {
         // llama.cpp, vLLM and LM Studio give this answer until their model is loaded.
-        ErrorCode::UpstreamOverloaded => "It is there and not ready: it still loads its model, or is overloaded.",
+        ErrorCode::UpstreamOverloaded => "It is not ready: it is still loading its model, or is overloaded.",
         _ => &fault.message,
     }
 }

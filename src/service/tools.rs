@@ -159,7 +159,7 @@ impl ServerTools {
             if matches!(store.head(&session).await, Err(StoreError::NotFound(_)))
                 && let Err(error) = shell.remove(&session).await
             {
-                tracing::warn!(%session, %error, "remove the folder of a session that is gone");
+                tracing::warn!(%session, %error, "remove the folder of a deleted session");
             }
         }
     }

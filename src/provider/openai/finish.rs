@@ -96,7 +96,7 @@ pub(super) fn finish(word: &str) -> Result<Finish, ModelFault> {
     if FAILURES.iter().any(|failure| known.contains(failure)) {
         return Err(fault(ErrorCode::UpstreamError, "the server ended the answer with an error"));
     }
-    tracing::warn!(finish_reason = name(word), "the model server ended an answer for a reason that is not known");
+    tracing::warn!(finish_reason = name(word), "the model server ended an answer for an unknown reason");
     Ok(Finish::STOP)
 }
 

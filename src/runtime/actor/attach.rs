@@ -36,7 +36,7 @@ impl Actor {
         let mut member = Member::new(&attach);
         if self.members.is_replaced(&member.client) {
             // Nobody reads the reply, because the socket's frames go over the newer connection.
-            let message = "the client has another connection by now";
+            let message = "the client has a newer connection";
             return Ok(Err(ErrorBody::new(ErrorCode::StoreFailed, message)));
         }
         // If a host's socket returns as an observer, the host has left.

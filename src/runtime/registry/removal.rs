@@ -86,7 +86,7 @@ impl Registry {
                 }
                 match registry.sweep_empty().await {
                     Ok(0) => {}
-                    Ok(sessions) => tracing::info!(sessions, "deleted sessions in which nothing was ever said"),
+                    Ok(sessions) => tracing::info!(sessions, "deleted empty sessions"),
                     Err(error) => tracing::warn!(%error, "sweep empty sessions"),
                 }
             }

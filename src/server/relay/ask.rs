@@ -102,7 +102,7 @@ pub(in crate::server) async fn revoke_elsewhere(app: &App, service: &str, whose:
             None => Err("it has no NODE_ADDRESS".to_owned()),
         };
         ended.map_err(|error| {
-            tracing::warn!(node = %row.id, name = row.node.name, error, "another server did not hear of a revocation");
+            tracing::warn!(node = %row.id, name = row.node.name, error, "another server was not notified of a revocation");
             row.node.name.clone()
         })
     });
@@ -128,7 +128,7 @@ pub(in crate::server) async fn compactions_elsewhere(app: &App, heads: &[Session
             let told = timeout(COMPACTIONS_TIME, ask(app, address, COMPACTIONS_PATH, &body)).await;
             let told = told.unwrap_or_else(|_| Err("it did not answer in time".to_owned()));
             told.unwrap_or_else(|error| {
-                tracing::debug!(node = %row.id, error, "another server did not tell the compactions of its sessions");
+                tracing::debug!(node = %row.id, error, "another server did not report the compactions of its sessions");
                 BTreeMap::new()
             })
         })

@@ -157,7 +157,7 @@ fn of_jwk(jwk: Jwk) -> Option<Key> {
 /// Reads every `PUBLIC KEY` of a PEM text.
 fn from_pem(text: &[u8]) -> Result<Vec<Key>, String> {
     if text.windows(11).any(|part| part == b"PRIVATE KEY") {
-        return Err("it has a private key; whoever has it can be any user. Only the public key belongs here".to_owned());
+        return Err("it has a private key, which can sign tokens for any user; use only the public key".to_owned());
     }
     let all = SubjectPublicKeyInfoDer::pem_slice_iter(text).take(KEYS_MAX).collect::<Result<Vec<_>, _>>();
     let all = all.map_err(|_| "it is neither a JWK set nor PEM".to_owned())?;

@@ -58,7 +58,7 @@ impl fmt::Display for Jwt {
         let (issuer, algorithms) = (self.issuer(), algorithms.join(", "));
         match self.keys().len() {
             0 => {
-                write!(f, "signed by {issuer}: NO KEYS YET, AUTH_JWKS_URL is asked again; until then nobody is let in")
+                write!(f, "signed by {issuer}: NO KEYS YET, nobody can sign in until AUTH_JWKS_URL returns them")
             }
             count => write!(f, "signed by {issuer}: {count} keys; {algorithms}"),
         }

@@ -107,7 +107,7 @@ impl Server {
                     match end {
                         End::Closing => break,
                         End::Idle => {
-                            tracing::info!(server = %self.spec.name, "the MCP server was stopped: nobody calls it");
+                            tracing::info!(server = %self.spec.name, "the MCP server was stopped because it was idle");
                             self.enter(Stage::Idle);
                             tokio::select! {
                                 () = self.wake.notified() => continue,
@@ -283,12 +283,12 @@ impl Server {
                         let listing = self.listing(&tools);
                         let tools = listing.offers.len();
                         if self.publish(listing) {
-                            tracing::info!(server = %self.spec.name, tools, "the MCP server has other tools now");
+                            tracing::info!(server = %self.spec.name, tools, "the MCP server's tools have changed");
                         }
                     }
                     Ok(Err(why)) => tracing::warn!(server = %self.spec.name, "the MCP server {why}; its tools stay"),
                     Err(_) => {
-                        tracing::warn!(server = %self.spec.name, "the MCP server did not list its tools; they stay");
+                        tracing::warn!(server = %self.spec.name, "the MCP server did not list its tools; the earlier ones stay");
                     }
                 },
             }
