@@ -75,7 +75,7 @@ struct Actor {
     members: Members,
     /// The client whose tools and hooks the loop knows, if any.
     host: Option<Box<Host>>,
-    /// The host that clients were told of.
+    /// The host that was last announced to clients.
     told_host: Option<event::Host>,
     /// The client that was asked to run each open tool call. Bounded by the calls of one answer.
     runs: BTreeMap<CallId, Run>,

@@ -2,7 +2,7 @@
 //!
 //! A subscriber reads three things, in this order:
 //! - durable events by `seq`: the newest few from memory, and others from the store;
-//! - ephemeral events, of which a slow reader misses the oldest;
+//! - ephemeral events; a slow reader misses the oldest;
 //! - the text of the answer being streamed, as one piece from the reader's position to the end, so that deltas
 //!   coalesce.
 //!
@@ -84,7 +84,7 @@ struct Ephemeral {
     about: Option<About>,
 }
 
-/// Subjects of which a reader needs only the newest state.
+/// Subjects for which a reader needs only the newest state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum About {
     /// The size of the context.

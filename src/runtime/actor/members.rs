@@ -17,8 +17,8 @@ use reseed_protocol::{
 use std::sync::{Arc, LazyLock};
 use tokio::sync::Semaphore;
 
-/// Maximum number of a session's connections that others are told of. Each is told of each other, so the cost grows
-/// with the square. Nobody has as many windows.
+/// Maximum number of a session's connections that others can see. Each sees each other, so the cost grows with the
+/// square. Nobody has as many windows.
 pub(crate) const PRESENCE_MAX: usize = 100;
 
 /// Maximum number of messages that wait for a connection before it is sent another event. The rest is for replies.
@@ -99,7 +99,7 @@ pub(super) struct Member {
     event_room: Arc<Semaphore>,
     /// Bytes of a call that was not sent because the client did not read. The call is sent again once there is room.
     unsent_bytes: Option<u32>,
-    /// True if others are told of it, because it is one of the first [`PRESENCE_MAX`].
+    /// True if others can see it, because it is one of the first [`PRESENCE_MAX`].
     is_named: bool,
 }
 
@@ -158,7 +158,7 @@ impl Member {
         fits
     }
 
-    /// Returns what others are told of it; `None` if they are not told.
+    /// Returns its presence as others see it; `None` if they cannot see it.
     pub(super) fn presence(&self) -> Option<Participant> {
         self.is_named.then(|| Participant {
             connection_id: self.client.identity.connection_id.clone(),
@@ -188,7 +188,7 @@ impl Members {
         self.0.iter().any(|other| other.client.is_at_same_socket(client) && other.client.origin > client.origin)
     }
 
-    /// Adds a connection. It replaces an earlier one of its client's socket. Returns what the others are told of it.
+    /// Adds a connection. It replaces an earlier one of its client's socket. Returns its presence for the others.
     pub(super) fn add(&mut self, mut member: Member) -> Option<Participant> {
         if let Some(before) = self.0.iter_mut().find(|other| other.client.is_at_same_socket(&member.client)) {
             member.is_named = before.is_named;
@@ -214,7 +214,7 @@ impl Members {
         Some(self.0.remove(at))
     }
 
-    /// Makes the next connection visible to others, if there is room. Returns what they are told of it.
+    /// Makes the next connection visible to others, if there is room. Returns its presence for them.
     pub(super) fn name_next(&mut self) -> Option<Participant> {
         let has_room = self.0.iter().filter(|member| member.is_named).count() < PRESENCE_MAX;
         let next = self.0.iter_mut().find(|member| has_room && !member.is_named)?;
@@ -228,7 +228,7 @@ impl Members {
         self.0.iter().filter(|member| member.outgoing.is_closed()).map(|member| member.client.origin).collect()
     }
 
-    /// Returns what everyone is told of all connections.
+    /// Returns the presence of all visible connections.
     pub(super) fn presence(&self) -> Vec<Participant> {
         self.0.iter().filter_map(Member::presence).collect()
     }

@@ -114,7 +114,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Returns a list of tools each of which can be parsed. An item without a name is dropped.
+/// Returns a list of tools that can all be parsed. An item without a name is dropped.
 fn tools(list: Value) -> Value {
     let Value::Array(list) = list else { return json!([]) };
     list.into_iter().filter(|tool| tool["name"].is_string()).map(tool).collect()
@@ -139,7 +139,7 @@ fn tool(mut tool: Value) -> Value {
     plain
 }
 
-/// Returns content each part of which can be parsed.
+/// Returns content whose parts can all be parsed.
 fn contents(content: Value) -> Value {
     match content {
         Value::Null => json!([]),
