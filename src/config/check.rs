@@ -59,7 +59,7 @@ fn named(auth: &AuthSettings) -> impl Iterator<Item = &NamedToken> {
     auth.auth_tokens.iter().chain(&auth.operator_tokens).chain(services)
 }
 
-/// Returns what is allowed but looks wrong.
+/// Returns a warning for each setting that is allowed but looks wrong.
 pub(super) fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
     let short =
         named(&settings.auth).filter(|named| named.token.expose_secret().len() < TOKEN_CHARS_GOOD).map(|named| {
@@ -86,7 +86,7 @@ pub(super) fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
     });
     let unencrypted = is_unencrypted(settings).then(|| {
         format!(
-            "HOST is `{}`: tokens and what is said can be read on the way, unless a proxy in front encrypts them \
+            "HOST is `{}`: tokens and conversations can be read in transit, unless a proxy in front encrypts them \
              (TLS); name it in TRUSTED_PROXIES",
             settings.listen.host
         )
@@ -95,14 +95,14 @@ pub(super) fn warnings(settings: &Settings) -> impl Iterator<Item = String> {
     short.chain(unpriced).chain(twice).chain(plain).chain(unencrypted).chain(hooks)
 }
 
-/// Returns true if other machines reach the server, and no proxy is known of that could encrypt what they send.
+/// Returns true if other machines can reach the server, and no proxy is known that could encrypt their traffic.
 fn is_unencrypted(settings: &Settings) -> bool {
     let (listen, auth) = (&settings.listen, &settings.auth);
     let has_tokens = named(auth).next().is_some() || settings.jwt.is_used();
     !listen.host.is_loopback() && has_tokens && listen.trusted_proxies.is_empty()
 }
 
-/// Returns the host that gets the key unencrypted, unless it is this machine.
+/// Returns the host that receives the key unencrypted, unless it is this machine.
 fn key_over_plain_http(model: &ModelSettings) -> Option<String> {
     model.openai_api_key.as_ref()?;
     let authority = model.openai_base_url.as_deref()?.strip_prefix("http://")?.split('/').next()?;

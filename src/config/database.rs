@@ -13,15 +13,15 @@ const SQLITE: &str = "sqlite://";
 /// The address of a store in memory.
 const MEMORY: &str = "memory:";
 
-/// The beginnings of a text that is meant as a path, and the ends, in lower case.
+/// Prefixes and suffixes of a text that is meant as a path, in lower case.
 const PATH_BEGINS: [&str; 6] = ["sqlite", "file:", "/", "./", "../", "~/"];
 const PATH_ENDS: [&str; 3] = [".db", ".sqlite", ".sqlite3"];
 
-/// Parts of a text that is meant as the address of a server, or holds a password, in lower case.
+/// Parts of a text that is meant as the address of a server or contains a password, in lower case.
 const SERVER_WORDS: [&str; 5] = ["postgres", "psql", "pass", "pwd", "secret"];
 
-/// Returns true if an error may repeat an address that is refused: it is clearly meant as the path of a file. Of any
-/// other nothing is shown, as it is unknown which part of a mistyped address is its password.
+/// Returns true if an error may repeat a refused address, because it is clearly meant as a file path. Nothing is shown
+/// of any other, because any part of a mistyped address may be its password.
 pub(super) fn may_be_shown(address: &str) -> bool {
     let text = address.to_ascii_lowercase();
     if text.is_empty() || text == "memory" || text == MEMORY {
@@ -31,14 +31,14 @@ pub(super) fn may_be_shown(address: &str) -> bool {
         || PATH_ENDS.iter().any(|end| text.trim_end_matches('/').ends_with(end));
     let schemes = ["sqlite3:", "sqlite:", "file:"];
     let path = schemes.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(&text);
-    // The address of a server has `:`, `@`, `?`, `=` or `%`; the path of a file hardly ever has one.
+    // The address of a server contains `:`, `@`, `?`, `=` or `%`, and the path of a file hardly ever does.
     let is_plain = |c: char| c.is_alphanumeric() || "/._-~ ".contains(c);
     is_meant
         && path.replace(":memory:", "").chars().all(is_plain)
         && !SERVER_WORDS.iter().any(|word| text.contains(word))
 }
 
-/// Returns a refused address for an error, or that it is not shown.
+/// Returns a refused address for an error message, or a note that it is not shown.
 fn shown(address: &str) -> String {
     if may_be_shown(address) { format!("`{address}`") } else { "(not shown: it may hold a password)".to_owned() }
 }
@@ -54,7 +54,7 @@ pub enum Database {
     Memory,
 }
 
-/// The reason an address names no store.
+/// The reason why an address names no store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDatabase {
     /// The scheme is not supported.
@@ -64,18 +64,18 @@ pub enum InvalidDatabase {
          (`postgres://user:password@db/reseed`)"
     )]
     Scheme {
-        /// The address in backquotes, if it is clearly a path; otherwise that it is not shown.
+        /// The address in backquotes if it is clearly a path, or a note that it is not shown.
         shown: String,
     },
-    /// A SQLite address that is not a path to a file.
+    /// A SQLite address is not the path of a file.
     #[error("the database URL {shown} must be `sqlite://` and a path to a file: {reason}")]
     Path {
-        /// The address in backquotes, if it is clearly a path; otherwise that it is not shown.
+        /// The address in backquotes if it is clearly a path, or a note that it is not shown.
         shown: String,
         /// The reason for the refusal.
         reason: &'static str,
     },
-    /// A PostgreSQL address that cannot be used. Nothing of it is repeated.
+    /// A PostgreSQL address cannot be used. Nothing of it is repeated.
     #[error("the database URL must be like `postgres://user:password@host:5432/database`: {reason}")]
     Postgres {
         /// The reason for the refusal.
@@ -84,7 +84,7 @@ pub enum InvalidDatabase {
 }
 
 impl Database {
-    /// Returns the same store, with a relative path taken from this directory.
+    /// Returns the same store. A relative path is resolved against this directory.
     #[must_use]
     pub(crate) fn below(&self, directory: &Path) -> Self {
         match self {
@@ -120,7 +120,7 @@ impl FromStr for Database {
 }
 
 impl fmt::Display for Database {
-    /// Writes where the database is, for people.
+    /// Writes the location of the database for people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => path.display().fmt(f),

@@ -1,6 +1,6 @@
 //! The macro behind [`super::declared`]: one line declares a setting, and everything else follows from that line.
 
-/// The declaration of a setting, without its value; printed as `.env.example`, as a table and as help.
+/// The declaration of a setting, without its value. It is printed in `.env.example`, in a table and in the help.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Declared {
     /// Its section of [`super::Settings`].
@@ -19,7 +19,7 @@ pub struct Declared {
     pub allowed: String,
     /// True if its value must never be shown.
     pub secret: bool,
-    /// True if a running server takes up a new value on SIGHUP.
+    /// True if a running server applies a new value on SIGHUP.
     pub reloaded: bool,
 }
 
@@ -33,12 +33,13 @@ pub(super) fn sentences(lines: &[&str]) -> String {
     lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
 }
 
-/// Declares settings by section. A field has the name of its environment variable, in lower case, so that one search
-/// finds the declaration and every use. `field: Type = "default", rule;`, where an empty default means none.
+/// Declares settings by section. A field has the name of its environment variable in lower case, so that one search
+/// finds the declaration and every use. The form is `field: Type = "default", rule;`, and an empty default means none.
 ///
-/// A section may end with `fixed { field: Type = value; }`: constants that no variable sets, and that tests lower.
+/// A section may end with `fixed { field: Type = value; }`. These are constants that no variable sets and that tests
+/// lower.
 ///
-/// Generates a struct per section, [`super::Settings`] containing them, and the list of [`Declared`].
+/// The macro generates a struct per section, [`super::Settings`] containing them, and the list of [`Declared`].
 ///
 /// A rule may need the available strategies, which are bound to the name given first.
 macro_rules! settings {
@@ -70,7 +71,7 @@ macro_rules! settings {
                 /// Reads its settings; `None` if one of them is invalid.
                 fn read(given: &Given, $strategies: &Strategies, faults: &mut Vec<String>) -> Option<Self> {
                     let _ = $strategies;
-                    // Read all of them before returning, so that every error is reported at once.
+                    // All settings are read before returning, so that every error is reported at once.
                     $( let $field = $rule.read(stringify!($field), given.$field.as_deref(), $default, faults); )+
                     Some(Self { $( $field: $field?, )+ $( $( $fixed: $value, )+ )? })
                 }
@@ -87,11 +88,11 @@ macro_rules! settings {
             pub strategies: Strategies,
             /// Other variables.
             pub variables: Variables,
-            /// What tells these settings from others.
+            /// Distinguishes these settings from others.
             pub fingerprints: Fingerprints,
         }
 
-        /// The environment as envy returns it: texts by field.
+        /// The environment as envy returns it, with a string for each field.
         #[derive(Debug, Default, serde::Deserialize)]
         pub(super) struct Given { $( $( $field: Option<String>, )+ )+ }
 
@@ -108,8 +109,8 @@ macro_rules! settings {
             #[doc(hidden)]
             pub const FIXED: &'static [&'static str] = &[$( $( $( stringify!($fixed), )+ )? )+];
 
-            /// Gives such a constant another value. Returns false if there is none of this name, or it cannot have the
-            /// value.
+            /// Gives such a constant another value. Returns false if no constant has this name, or if it cannot have
+            /// the value.
             pub(super) fn fix(&mut self, name: &str, value: &str) -> bool {
                 match name {
                     $( $( $( stringify!($fixed) => {

@@ -20,13 +20,13 @@ use reseed_protocol::command::{SummaryKind, SummaryMode};
 use secrecy::SecretString;
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
-/// Tokens of the smallest window with room for a summary, a question and an answer.
+/// Tokens of the smallest window that has room for a summary, a question and an answer.
 const WINDOW_TOKENS_MIN: u64 = 512;
 
-/// Tokens of the largest plausible window; ten times that of models in 2026.
+/// Tokens of the largest plausible window, ten times that of models in 2026.
 const WINDOW_TOKENS_MAX: u64 = 100_000_000;
 
-/// Seconds of the longest duration that can be set: a day.
+/// Seconds of the longest duration that can be set, which is a day.
 const DAY_SECS: u64 = 24 * 60 * 60;
 
 settings! {
@@ -44,8 +44,8 @@ settings! {
         /// The API to use. `auto` uses Responses with OpenAI and Chat Completions with other servers.
         openai_api: ApiChoice = "auto", rules::choice();
         /// The model's name; unset for `gpt-4.1-mini`, or `offline` with the built-in model. With OPENAI_BASE_URL,
-        /// unset means the only model that the server lists, and a name that it does not list ends the start, unless
-        /// its window is set. A session can choose another.
+        /// unset means the only model that the server lists. The server does not start with a name that is not listed,
+        /// unless its window is set. A session can choose another.
         model: Option<String> = "", rules::text(256).optional();
         /// Model prices, as `model=input/cached/output` in US dollars per million tokens, such as
         /// `gpt-4.1-mini=0.4/0.1/1.6`; if unset, no cost is reported. A fourth price, as in
@@ -54,8 +54,8 @@ settings! {
         model_prices: Prices = "", rules::prices().reloaded();
         /// The models that sessions may choose besides MODEL and SUMMARY_MODEL, separated by commas; unset for any.
         models_allowed: Vec<String> = "", rules::models();
-        /// The most tokens of an answer that a session may choose, and what one gets that chooses nothing; unset for no
-        /// limit.
+        /// The maximum tokens of an answer that a session may choose, and the default for sessions that choose none;
+        /// unset for no limit.
         output_tokens_max: Option<u64> = "", rules::whole("tokens", 1..=WINDOW_TOKENS_MAX).optional();
         /// The system prompt. A session can choose another.
         instructions: String = "You are a helpful assistant.", rules::text(65_536);
@@ -80,8 +80,8 @@ settings! {
         context_keep_recent_tokens: u64 = "20000", rules::whole("tokens", 0..=WINDOW_TOKENS_MAX);
         /// The share of the window that a compaction aims for, at most three quarters of the count at which it is due.
         context_target: f64 = "0.6", rules::share();
-        /// The share of the count at which a compaction is due from which it is prepared in the background; 1 for
-        /// never.
+        /// A compaction is prepared in the background once the context reaches this share of the count at which the
+        /// compaction is due; 1 for never.
         context_background: f64 = "0.85", rules::share();
         /// The share of a request that a compaction must save.
         context_min_gain: f64 = "0.05", rules::share_upto(0.9);
@@ -112,9 +112,9 @@ settings! {
         /// appends the instruction to the request that the conversation would send, so that the provider's cache is
         /// used; `auto` uses the latter if the session's own model summarises and its provider has been seen to cache.
         summary_request: SummaryRequest = "auto", rules::choice();
-        /// What a compaction does with earlier summaries: `segments` keeps them as they are and adds one for what newly
-        /// leaves the context, so that the provider's cache holds, and merges the oldest when all together exceed a
-        /// fifth of the target; `rewrite` brings one summary up to date.
+        /// What a compaction does with earlier summaries. `segments` leaves them unchanged and adds one for the entries
+        /// that newly leave the context, which preserves the provider's cache. It merges the oldest summaries when all
+        /// together exceed a fifth of the target. `rewrite` updates a single summary.
         summary_mode: SummaryMode = "segments", rules::choice();
         /// The kind of conversation, which decides what a summary must keep: `code` keeps files, symbols, signatures
         /// and decisions; `debugging` keeps symptoms, rejected hypotheses, reproduction steps and exact errors;
@@ -131,8 +131,8 @@ settings! {
 
     /// Time limits of the model server.
     upstream: UpstreamSettings {
-        /// Time until the first event of an answer. Between two later events a minute may pass, or a fifth of it if
-        /// that is longer.
+        /// Time until the first event of an answer. The silence between two later events may last a minute, or a fifth
+        /// of this limit if that is longer.
         upstream_first_event_timeout_secs: u64 = "300", rules::whole("seconds", 1..=DAY_SECS);
     }
 
@@ -141,7 +141,7 @@ settings! {
         /// Its window; small, so that a compaction comes soon.
         offline_window: u64 = "8000", rules::whole("tokens", WINDOW_TOKENS_MIN..=WINDOW_TOKENS_MAX);
         fixed {
-            /// The delay between two words of its answers, as fast as people read; 0 for none.
+            /// The delay between two words of its answers, at reading speed; 0 for none.
             offline_word_millis: u64 = 25;
         }
     }
@@ -153,10 +153,10 @@ settings! {
         /// The time for which a turn continues while nobody is connected to its session; 0 cancels it at once.
         detached_turn_secs: u64 = "3600", rules::whole("seconds", 0..=7 * DAY_SECS);
         fixed {
-            /// The most inputs of one session that may wait for their turn: more than a person writes ahead.
+            /// The maximum number of inputs that wait in one session. People do not write more ahead.
             queue_items_max: u32 = 32;
-            /// The time after which a connection on standby hosts the tools and hooks in place of one that is away: a
-            /// client that lost its connection is back before.
+            /// How long a host may be away before a connection on standby hosts the tools and hooks. A client that lost
+            /// its connection is back before that.
             host_away_secs: u64 = 30;
         }
     }
@@ -171,12 +171,12 @@ settings! {
         /// window is at least twenty times as large as they are, which is about 9,000 tokens. A model that writes calls
         /// as text is not offered them again until the server restarts.
         history_tools: OfferHistory = "auto", rules::choice();
-        /// A JSON file with rules for which calls a person must allow. Unset for the defaults: in the server, what
-        /// calls itself read-only runs, the rest is asked about.
+        /// A JSON file with rules for which calls a person must allow. Unset for the defaults: server-side tools that
+        /// declare themselves read-only run without asking, and all others ask first.
         approvals_file: Option<PathBuf> = "", rules::path().optional();
         fixed {
-            /// The time in which an approval must be answered; no answer is a refusal. A day, so that nobody must
-            /// answer at night.
+            /// How long an approval may remain unanswered before it counts as a refusal. With a day, nobody must answer
+            /// at night.
             approval_expiry_secs: u64 = 24 * 60 * 60;
         }
     }
@@ -186,8 +186,8 @@ settings! {
         /// A JSON file that lists webhooks, each with its address, points and secret. Unset for none.
         hooks_file: Option<PathBuf> = "", rules::path().reloaded().optional();
         fixed {
-            /// The time for which a required client hook waits for its client to reconnect; the hook's own time limit
-            /// does not run meanwhile. A page that is loaded again is back before.
+            /// How long a required client hook waits for its client to reconnect. The hook's own time limit does not
+            /// run meanwhile. A page that is reloaded is back before that.
             hook_away_secs: u64 = 120;
         }
     }
@@ -206,21 +206,21 @@ settings! {
         host: IpAddr = "127.0.0.1", rules::address();
         /// The port; 0 picks a free port and logs it. If unset, it is the variable PORT, which hosting platforms set.
         ws_port: u16 = "8080", rules::whole("", 0..=65_535);
-        /// The addresses of proxies in front of the server, from which `X-Forwarded-For` is believed: limits by address
-        /// then count the clients behind them. Each must append to that header the address that it sees.
+        /// The addresses of proxies in front of the server whose `X-Forwarded-For` header is trusted: limits by address
+        /// then count the clients behind them. Each proxy must append the address that it sees to that header.
         trusted_proxies: Vec<IpNet> = "", rules::networks();
-        /// The time for which a server that stops still serves everybody, while `/readyz` already answers 503: what a
-        /// balancer takes to notice.
+        /// How long a stopping server still serves everyone while `/readyz` already answers 503, so that a load
+        /// balancer notices.
         shutdown_notice_secs: u64 = "0", rules::whole("seconds", 0..=3_600);
         /// The time for running turns to finish when the server stops.
         shutdown_grace_secs: u64 = "10", rules::whole("seconds", 0..=3_600);
-        /// The interval between pings; a client that answers neither of two is disconnected, unless it speaks v1.
+        /// The interval between pings; a v2 client that leaves two of them unanswered is disconnected.
         heartbeat_secs: u64 = "20", rules::whole("seconds", 1..=3_600);
-        /// The time for which a client may stop reading.
+        /// How long a client may stop reading before it is disconnected.
         slow_reader_secs: u64 = "30", rules::whole("seconds", 1..=3_600);
         fixed {
-            /// Time for a new connection to send `hello` if v2 was negotiated or credentials are required. Other
-            /// connections may stay silent. Clients send it at once, also on slow lines.
+            /// The time limit for a new connection to send `hello` if v2 was negotiated or credentials are required.
+            /// Other connections may stay silent. Clients send it at once, even on slow networks.
             hello_timeout_secs: u64 = 10;
         }
     }
@@ -236,7 +236,8 @@ settings! {
         sessions_open_max: u32 = "10000", rules::whole("sessions", 1..=10_000_000);
         /// The most requests to the model at a time for turns; 0 for no limit. Further ones wait, and users take turns.
         model_requests_max: u32 = "1000", rules::whole("requests", 0..=1_000_000);
-        /// The most bytes of conversations that one user may have stored; 0 for no limit. At it, nothing new is begun.
+        /// The most bytes of conversations that one user may have stored; 0 for no limit. At the limit, nothing new can
+        /// be started.
         stored_bytes_per_user_max: u64 = "10737418240", rules::whole("bytes", 0..=1_125_899_906_842_624);
         /// The largest message that a client may send.
         message_bytes_max: u64 = "1048576", rules::whole("bytes", 1_024..=67_108_864);
@@ -245,25 +246,25 @@ settings! {
         /// several; otherwise there is no limit.
         rate_limit_per_minute: Option<u32> = "", rules::whole("points", 0..=100_000_000).optional();
         fixed {
-            /// The most connections at a time that are not sockets of known users: before `hello`, and plain HTTP. When
-            /// one more comes, the oldest of the address with the most must leave. Enough for a restart after which
-            /// everybody comes back, and few enough that strangers cost little memory.
+            /// The maximum number of connections that are not sockets of known users: those before `hello`, and plain
+            /// HTTP. When another one comes, the oldest of the address with the most must leave. This is enough for a
+            /// restart after which everyone reconnects, and small enough that strangers cost little memory.
             guests_max: u32 = 512;
-            /// The most bytes of messages that are only partly received, beyond 16 KiB for each connection, and at
-            /// least four of the largest. One user may have a quarter. A small machine has this much to spare.
+            /// The maximum bytes of partially received messages, beyond 16 KiB per connection. It is at least four
+            /// messages of maximum size. One user may have a quarter. A small machine can spare this much.
             partial_bytes_max: u64 = 128 * 1024 * 1024;
-            /// The most bytes of tool definitions that the connections of one user offer at a time; 0 for no limit. A
+            /// The maximum bytes of tool definitions that one user's connections offer at a time; 0 for no limit. A
             /// hundred connections with large schemas stay below it.
             offered_bytes_per_user_max: u64 = 64 * 1024 * 1024;
-            /// The most sessions that one user may have stored; 0 for no limit. Nobody holds so many conversations; a
-            /// program that makes them without end is stopped before lists get slow.
+            /// The maximum number of sessions that one user may have stored; 0 for no limit. Nobody has so many
+            /// conversations. A program that creates sessions without end is stopped before lists become slow.
             stored_sessions_per_user_max: u32 = 100_000;
-            /// The most of them in which nothing was said; 0 for no limit. Those that are not open are deleted an hour
-            /// after they were created, so only a program without end gets there.
+            /// The maximum number of these that contain no messages; 0 for no limit. If they are not open, they are
+            /// deleted an hour after they were created, so only a runaway program reaches this limit.
             empty_sessions_per_user_max: u32 = 1_000;
-            /// The wrong tokens and tickets that one address may send per minute; 0 for no limit. The second half of
-            /// them is answered with a delay, further ones are refused; valid credentials never are. People mistype
-            /// less often.
+            /// The number of wrong tokens and tickets that one address may send per minute; 0 for no limit. The second
+            /// half is answered with a delay, and further ones are refused. Valid credentials are never refused. People
+            /// mistype less often.
             wrong_credentials_per_minute: u32 = 20;
         }
     }
@@ -279,33 +280,34 @@ settings! {
         /// None can name a user of AUTH_TOKENS or of another backend. `name/read:token` is for one whose users only
         /// read.
         service_tokens: Vec<ServiceToken> = "", rules::services().reloaded();
-        /// If true, operators may also read what was said.
+        /// If true, operators may also read the content of conversations.
         operators_read_content: bool = "false", rules::flag().reloaded();
         /// The web origins that may connect, in addition to the server's own on this machine.
         allowed_origins: Vec<Origin> = "", rules::origins().reloaded();
         fixed {
-            /// The most unused tickets of one user, if there are several; 0 for no limit. A tenth of what all may have.
+            /// The maximum number of one user's unused tickets, if there are several users; 0 for no limit. This is a
+            /// tenth of the total.
             tickets_per_user_max: u32 = 1_000;
-            /// The most unused tickets of all users of one backend; 0 for no limit. Half of what all may have, so that
-            /// another backend has the rest.
+            /// The maximum number of unused tickets of all users of one backend; 0 for no limit. This is half of the
+            /// total, so that other backends have the rest.
             tickets_per_service_max: u32 = 5_000;
         }
     }
 
     /// Users of an identity provider, who bring tokens that it signs (JSON Web Tokens).
     jwt: JwtSettings {
-        /// The address of the provider's public keys (a JWK set). They are fetched again in the background, and once
-        /// when a token names a key that is not among them; during an outage the known ones stay valid.
+        /// The address of the provider's public keys (a JWK set). They are fetched again in the background, and also
+        /// when a token names an unknown key; during an outage the known keys stay valid.
         auth_jwks_url: Option<String> = "", rules::jwks_url().reloaded().optional();
         /// A file with the provider's public keys, instead of AUTH_JWKS_URL: a JWK set, or PEM with `PUBLIC KEY`.
         auth_jwt_key_file: Option<PathBuf> = "", rules::path().reloaded().optional();
-        /// The provider, as `iss` in its tokens names it. It is a part of its users' names, so that they are nobody
-        /// else's. Required with keys.
+        /// The provider, as `iss` in its tokens names it. It becomes part of its users' names, so that they cannot
+        /// collide with those of others. Required with keys.
         auth_jwt_issuer: Option<String> = "", rules::issuer().reloaded().optional();
-        /// Whom tokens must be meant for: `aud` must contain one of these, separated by commas. Required with keys.
+        /// The accepted audiences: `aud` must contain one of these, separated by commas. Required with keys.
         auth_jwt_audience: Vec<String> = "", rules::words().reloaded();
-        /// The algorithms that may sign tokens, separated by commas. Those with a shared secret are not supported: a
-        /// public key could be used as one.
+        /// The algorithms that may sign tokens, separated by commas. Algorithms with a shared secret are not supported,
+        /// because a public key could be used as the secret.
         auth_jwt_algorithms: Vec<JwtAlgorithm> = "RS256,ES256,EdDSA", rules::jwt_algorithms().reloaded();
         /// The claim that names the user, a text of 1 to 256 bytes. One that begins with `/` is a path, such as
         /// `/user/id`.
@@ -317,35 +319,35 @@ settings! {
         /// `chat-users=sessions,chat-admins=operator`. If unset, they are the scopes' own names.
         auth_jwt_scopes: Vec<(String, Scope)> = "", rules::scope_map().reloaded();
         fixed {
-            /// How far the provider's clock may be off, in seconds: clocks that are set over the network are within
-            /// that.
+            /// How far the provider's clock may be off, in seconds. Clocks that are set over the network are more
+            /// accurate.
             auth_jwt_leeway_secs: u64 = 30;
             /// The interval at which the keys of AUTH_JWKS_URL are fetched again, in seconds. Tokens with new keys do
-            /// not wait for it; what is withdrawn counts for so long.
+            /// not wait for it. A withdrawn key stays valid for this long.
             auth_jwks_refresh_secs: u64 = 600;
         }
     }
 
     /// Storage.
     store: StoreSettings {
-        /// The directory that relative paths in other settings start from.
+        /// The directory against which relative paths in other settings are resolved.
         working_directory: PathBuf = ".", rules::path();
-        /// The database. A SQLite file is created on the first start, with its directories. Of a PostgreSQL database,
-        /// only host and name are ever shown: the address may have a password.
+        /// The database. A SQLite file is created on the first start, with its directories. For PostgreSQL, only host
+        /// and name are ever shown, because the address may contain a password.
         database_url: Database = "sqlite://./data/reseed.db", rules::database();
         /// On PostgreSQL, the schema that holds the tables; created on the first start.
         database_schema: String = "reseed", rules::schema();
         /// On PostgreSQL, a file with the certificates (PEM) that sign the server's, instead of the system's.
         database_ca_file: Option<PathBuf> = "", rules::path().optional();
-        /// On PostgreSQL, the longest time for which a read or a write waits while the database is away, as during its
-        /// restart. After that the sessions that wrote are closed, and opened again when their clients come back.
+        /// On PostgreSQL, how long a read or a write waits while the database is away, as during its restart. After
+        /// that, the sessions that were writing are closed, and opened again when their clients return.
         store_patience_secs: u64 = "10", rules::whole("seconds", 1..=300);
         fixed {
-            /// Accept a PostgreSQL server that may lose what it has acknowledged (`fsync = off` or `full_page_writes =
-            /// off`). For tests only.
+            /// Accepts a PostgreSQL server that may lose acknowledged data (`fsync = off` or `full_page_writes = off`).
+            /// For tests only.
             unsafe_store: bool = false;
-            /// On PostgreSQL, the connections that read. Two more write, and one tells the other servers that this one
-            /// lives. Eight keep a server of a few processors busy.
+            /// On PostgreSQL, the number of connections that read. Two more write, and one sends this server's
+            /// heartbeat. Eight are enough for a server with a few processors.
             database_readers: u32 = 8;
         }
     }
@@ -354,14 +356,14 @@ settings! {
     node: NodeSettings {
         /// The name of this server among those that share its database, for people; unset for the machine's name.
         node_name: Option<String> = "", rules::node_name().optional();
-        /// The address at which the other servers reach this one, such as `ws://10.0.0.5:8080`, for clients of theirs
-        /// whose sessions are open here; unset if there are none. Needs NODE_TOKEN.
+        /// The address at which the other servers reach this one, such as `ws://10.0.0.5:8080`. They relay their
+        /// clients to the sessions that are open here. Unset if there are no other servers. Needs NODE_TOKEN.
         node_address: Option<String> = "", rules::node_address().optional();
-        /// The secret with which the servers that share a database know each other: 32 characters or more, the same on
-        /// all of them. On `ws://` it travels in the clear.
+        /// The secret with which the servers that share a database authenticate each other: 32 characters or more, the
+        /// same on all of them. On `ws://` it is sent unencrypted.
         node_token: Option<SecretString> = "", rules::node_token().optional();
         /// The time after which the sessions of a server that is gone can be opened on another one. A server that
-        /// cannot reach the database for so long opens no sessions. On PostgreSQL only.
+        /// cannot reach the database for this long opens no sessions. On PostgreSQL only.
         node_lease_secs: u64 = "5", rules::whole("seconds", 2..=60);
     }
 

@@ -1,22 +1,22 @@
-//! Reads files like `.env`, as docker compose and dotenv for Node do.
+//! Reads files like `.env` in the same way as docker compose and dotenv for Node.
 //!
-//! - `NAME=value`, also with spaces around `=`, with `export` before it, or as `NAME: value`. The last line of a name
-//!   counts.
-//! - A value without quotes is the rest of its line, spaces inside included, as far as ` #`, which starts a comment.
-//! - A value in quotes ends at the closing quote and can have several lines. In double quotes `\n`, `\r`, `\t`, `\\`,
-//!   `\"` and `\$` are escapes; in single quotes only `\'`. Only a comment may follow.
-//! - A `$` stands for itself: an API key or a password may contain one.
+//! - The form is `NAME=value`, with optional spaces around `=` and an optional `export` before it, or `NAME: value`. If
+//!   a name occurs several times, its last line counts.
+//! - A value without quotes is the rest of its line, including spaces, up to ` #`, which starts a comment.
+//! - A value in quotes ends at the closing quote and can span lines. In double quotes, `\n`, `\r`, `\t`, `\\`, `\"` and
+//!   `\$` are escapes. In single quotes, only `\'` is. Only a comment may follow.
+//! - A `$` stands for itself, because an API key or a password may contain one.
 //!
-//! Invariant: an error names the line and repeats nothing of it, since it may contain a secret.
+//! Invariant: an error names the line and repeats nothing of it, because it may contain a secret.
 
 use std::collections::BTreeMap;
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Dotenv {
     /// The variables.
     pub variables: BTreeMap<String, String>,
-    /// The variables whose value looks like one that other programs would expand, such as `${HOME}/data`.
+    /// Variables with values that other programs would expand, such as `${HOME}/data`.
     pub unexpanded: Vec<String>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Unreadable {
     what: &'static str,
 }
 
-/// Reads the text of a file.
+/// Parses the text of a file.
 pub(super) fn parse(text: &str) -> Result<Dotenv, Unreadable> {
     let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n").replace('\r', "\n");
     let mut read = Dotenv::default();
@@ -63,8 +63,8 @@ pub(super) fn parse(text: &str) -> Result<Dotenv, Unreadable> {
     Ok(read)
 }
 
-/// Returns the name that a line assigns to, and where its value starts; nothing for a line that assigns none: a blank
-/// one, a comment, or a name alone, which compose takes from the environment.
+/// Returns the name that a line assigns to, and where its value starts. `None` for a line that assigns nothing: a blank
+/// line, a comment, or a name alone, which compose takes from the environment.
 fn assigned(line: &str) -> Result<Option<(&str, usize)>, &'static str> {
     let trimmed = line.trim_start();
     if trimmed.is_empty() || trimmed.starts_with('#') {
@@ -87,7 +87,7 @@ fn assigned(line: &str) -> Result<Option<(&str, usize)>, &'static str> {
     Ok(Some((name, line.len() - value.trim_start_matches([' ', '\t']).len())))
 }
 
-/// Returns the text up to the closing quote, without its escapes, and what follows the quote.
+/// Returns the text up to the closing quote, with its escapes resolved, and what follows the quote.
 fn quoted(text: &str, mark: char) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices().peekable();
@@ -111,14 +111,14 @@ fn quoted(text: &str, mark: char) -> Option<(String, &str)> {
     None
 }
 
-/// Returns a value without quotes: up to a `#` at its start or after a space.
+/// Returns an unquoted value up to a `#` that is at its start or follows a space.
 fn without_comment(value: &str) -> &str {
     let is_comment = |(at, _): &(usize, &str)| *at == 0 || value[..*at].ends_with([' ', '\t']);
     let end = value.match_indices('#').find(is_comment).map_or(value.len(), |(at, _)| at);
     value[..end].trim_end()
 }
 
-/// Returns true if a value has `${NAME` in it.
+/// Returns true if a value contains `${NAME`.
 fn is_expansion(value: &str) -> bool {
     value.match_indices("${").any(|(at, _)| value[at + 2..].starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
 }

@@ -1,4 +1,4 @@
-//! Tells which settings have changed, without keeping their texts, some of which are secret.
+//! Detects which settings have changed, without keeping their texts, some of which are secret.
 
 use super::{Settings, declared, is_ours};
 use std::{
@@ -8,10 +8,10 @@ use std::{
     sync::LazyLock,
 };
 
-/// Keyed at random for this process, so that a fingerprint says nothing about a secret.
+/// The key is random for this process, so that a fingerprint reveals nothing about a secret.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// A fingerprint of the text of each setting that was given.
+/// Fingerprints of the texts of all settings that were given.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Fingerprints(BTreeMap<String, u64>);
 
@@ -30,13 +30,13 @@ impl Fingerprints {
 }
 
 impl Settings {
-    /// Returns true if this variable has another text in the other settings.
+    /// Returns true if this variable has a different text in the other settings.
     #[must_use]
     pub fn differs_in(&self, variable: &str, other: &Self) -> bool {
         self.fingerprints.0.get(variable) != other.fingerprints.0.get(variable)
     }
 
-    /// Returns the variables that differ from other settings, and that only a restart takes up.
+    /// Returns the variables that differ from the other settings and take effect only after a restart.
     #[must_use]
     pub fn wants_restart(&self, other: &Self) -> Vec<String> {
         let fixed = declared().into_iter().filter(|setting| !setting.reloaded);

@@ -1,9 +1,9 @@
 //! Variables that hosting platforms, shells and build tools set under names that could be ours.
 //!
-//! - `PORT` is how platforms tell a program where to listen. It counts where `WS_PORT` is unset.
-//! - `HOST` is set by conda to a target triplet (`x86_64-conda-linux-gnu`) and by shells to the machine's name. Neither
-//!   is an address that anybody chose, so it is ignored with a warning. Anything that may be a mistyped address stays,
-//!   and is refused like every other value that is not allowed.
+//! - Platforms set `PORT` to tell a program where to listen. It is used if `WS_PORT` is unset.
+//! - conda sets `HOST` to a target triplet (`x86_64-conda-linux-gnu`), and shells set it to the machine's name. Nobody
+//!   chose either as an address for this server, so it is ignored with a warning. A value that may be a mistyped
+//!   address is kept, and is refused like any other invalid value.
 
 use std::collections::BTreeMap;
 
@@ -31,8 +31,8 @@ const ARCHITECTURES: &[&str] = &[
     "sh4",
 ];
 
-/// Puts these variables in order: sets `WS_PORT` to `PORT`, and removes a `HOST` that nobody chose for this server.
-/// Returns warnings, one sentence each.
+/// Resolves these variables. Sets `WS_PORT` to `PORT`, and removes a `HOST` that nobody chose for this server. Returns
+/// warnings of one sentence each.
 pub(super) fn settle(variables: &mut BTreeMap<String, String>, faults: &mut Vec<String>) -> Vec<String> {
     let set = |variables: &BTreeMap<String, String>, name: &str| {
         variables.get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
@@ -53,22 +53,22 @@ pub(super) fn settle(variables: &mut BTreeMap<String, String>, faults: &mut Vec<
     )]
 }
 
-/// Returns true for a target triplet, with or without a version: `arm64-apple-darwin20.0.0`.
+/// Returns true for a target triplet, with or without a version, such as `arm64-apple-darwin20.0.0`.
 fn is_of_a_build(host: &str) -> bool {
     let mut words = host.split('-');
     let architecture = words.next().unwrap_or_default();
     words.next().is_some() && ARCHITECTURES.iter().any(|known| architecture.starts_with(known))
 }
 
-/// Returns true for the bare name of a machine: one label that begins with a letter, and not a loopback's name. A name
-/// with dots may be one that people reach, written where the address belongs; only this machine's own name is not.
+/// Returns true for the bare name of a machine: one label that begins with a letter and is not a loopback name. A name
+/// with dots may be an address that people use, so it counts only if it is this machine's own name.
 fn is_of_a_machine(host: &str) -> bool {
     let is_label = host.starts_with(|c: char| c.is_ascii_alphabetic())
         && host.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     (is_label && !host.eq_ignore_ascii_case("localhost")) || host == this_machine()
 }
 
-/// Returns the name of this machine as shells see it.
+/// Returns the name of this machine in the form that shells use.
 #[cfg(unix)]
 fn this_machine() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()

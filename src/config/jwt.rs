@@ -1,8 +1,8 @@
-//! Settings about JSON Web Tokens: their algorithms, and what must be set together.
+//! Settings for JSON Web Tokens: their algorithms, and which settings belong together.
 
 use super::{JwtSettings, values::Choice};
 
-/// An algorithm that signs tokens. All of them have public keys.
+/// A signature algorithm for tokens. All of them use public keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JwtAlgorithm {
     /// RSA (PKCS #1 v1.5) with SHA-256.
@@ -84,7 +84,7 @@ impl JwtSettings {
 mod tests {
     use crate::config::{Error, Settings};
 
-    /// Settings, and the start of each fault that they have.
+    /// Settings, and the beginning of each error that they cause.
     type Row<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the files have in common that settings name and that list something: `HOOKS_FILE` and `MCP_FILE`.
+//! Shared by the files that list something, `HOOKS_FILE` and `MCP_FILE`.
 
 use secrecy::SecretString;
 use std::{
@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-/// Most bytes of a file; the most that it may list needs a few thousand.
+/// Maximum bytes of a file. The largest list that is allowed needs a few thousand.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Looks up a variable that a file names.
@@ -17,7 +17,7 @@ pub(crate) type Variable<'a> = &'a dyn Fn(&str) -> Option<SecretString>;
 /// Reads a file.
 ///
 /// # Errors
-/// It cannot be read, or is larger than 1 MiB.
+/// The file cannot be read, or is larger than 1 MiB.
 pub(crate) fn contents(file: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     File::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;

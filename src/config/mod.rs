@@ -2,7 +2,7 @@
 //!
 //! - The environment overrides `.env`, which is read from the current directory.
 //! - A variable that is empty or blank counts as unset.
-//! - All errors are reported at once, with the variable's name, the value (never a secret's) and what is allowed.
+//! - All errors are reported at once, with the variable's name, the value (never a secret's) and the allowed values.
 //! - Nothing here changes the environment, so tests read settings from lists.
 //!
 //! Constructors take the section they need, never [`Settings`].
@@ -59,11 +59,11 @@ const OPENAI_MODEL: &str = "gpt-4.1-mini";
 /// The built-in model's name.
 const OFFLINE_MODEL: &str = "offline";
 
-/// The variable with which tests of the whole server lower its constants: `name=value`, separated by spaces. It is not
-/// for deployments, so it is in no document, and a server that finds it says so.
+/// The variable with which tests of the whole server lower its constants, as `name=value` separated by spaces. It is
+/// not for deployments. So no document mentions it, and a server that finds it logs a warning.
 const FIXED_VARIABLE: &str = "RESEED_FIXED";
 
-/// The reason the server does not start: all errors in its settings, one per line.
+/// The reason why the server does not start: all errors in its settings, one per line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid settings:\n  {}", .0.join("\n  "))]
 pub struct Error(pub Vec<String>);
@@ -112,7 +112,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Reads settings from a list of variables; the last one of a name counts.
+    /// Reads settings from a list of variables. If a name occurs several times, the last one counts.
     ///
     /// # Errors
     /// All errors at once.
@@ -125,7 +125,7 @@ impl Settings {
         Self::with_strategies(Strategies::default(), variables)
     }
 
-    /// Does what [`Self::from_iter`] does, for a program with strategies of its own.
+    /// Like [`Self::from_iter`], for a program with its own strategies.
     ///
     /// # Errors
     /// All errors at once.
@@ -148,7 +148,8 @@ impl Settings {
         let fingerprints = Fingerprints::of(&variables);
         let set = variables.into_iter().filter(|(_, value)| !value.trim().is_empty());
         let (set, others): (Vec<_>, Vec<_>) = set.partition(|(name, _)| is_ours(name));
-        // envy only returns texts: its own conversions stop at the first error and name fields, not variables.
+        // envy returns only strings here. Its own conversions stop at the first error, and name fields instead of
+        // variables.
         let given: Given = envy::from_iter(set.into_iter().map(|(name, value)| (name, value.trim().to_owned())))
             .map_err(|fault| Error(vec![fault.to_string()]))?;
         let mut settings = Self::read(&given, strategies, &mut faults);
@@ -194,25 +195,25 @@ impl ModelSettings {
 }
 
 impl Settings {
-    /// Returns the path of the file that lists webhooks: under the working directory, unless absolute.
+    /// Returns the path of the file that lists webhooks. A relative path starts at the working directory.
     #[must_use]
     pub fn hooks_path(&self) -> Option<PathBuf> {
         self.hooks.hooks_file.as_ref().map(|file| self.below_working_directory(file))
     }
 
-    /// Returns the path of the file with the approval policy: under the working directory, unless absolute.
+    /// Returns the path of the file with the approval policy. A relative path starts at the working directory.
     #[must_use]
     pub fn approvals_path(&self) -> Option<PathBuf> {
         self.tools.approvals_file.as_ref().map(|file| self.below_working_directory(file))
     }
 
-    /// Returns the path of the file that lists MCP servers: under the working directory, unless absolute.
+    /// Returns the path of the file that lists MCP servers. A relative path starts at the working directory.
     #[must_use]
     pub fn mcp_path(&self) -> Option<PathBuf> {
         self.mcp.mcp_file.as_ref().map(|file| self.below_working_directory(file))
     }
 
-    /// Returns the path of the file with the summary prompt: under the working directory, unless absolute.
+    /// Returns the path of the file with the summary prompt. A relative path starts at the working directory.
     #[must_use]
     pub fn summary_instructions_path(&self) -> Option<PathBuf> {
         self.summaries.summary_instructions_file.as_ref().map(|file| self.below_working_directory(file))
@@ -233,11 +234,11 @@ pub struct ClientSettings {
 }
 
 impl ClientSettings {
-    /// Reads these from the environment of this process, then from `.env` in the current directory. Other settings are
-    /// ignored, and an item of AUTH_TOKENS that the server would refuse is skipped.
+    /// Reads these settings from the environment of this process, then from `.env` in the current directory. Other
+    /// settings are ignored, and so is an item of AUTH_TOKENS that the server would refuse.
     ///
     /// # Errors
-    /// What is wrong with HOST, WS_PORT or PORT, or a `.env` that cannot be read.
+    /// HOST, WS_PORT or PORT is invalid, or a `.env` cannot be read.
     pub fn load() -> Result<Self, Error> {
         Self::merge(Path::new(".env"), std::env::vars_os())
     }
@@ -248,7 +249,7 @@ impl ClientSettings {
             environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
         );
         let mut faults = Vec::new();
-        // Of the server's secrets only these matter here, and the others may be out of reach.
+        // Only these of the server's secrets matter here, and the others may be inaccessible.
         variables.retain(|name, _| {
             let listens = matches!(name.as_str(), "HOST" | "WS_PORT" | "PORT");
             listens || matches!(name.as_str(), "AUTH_TOKENS" | "AUTH_TOKENS_FILE" | "WORKING_DIRECTORY")
@@ -268,14 +269,14 @@ impl ClientSettings {
     }
 }
 
-/// Points per minute of one of several users, if nothing is set: a thousand pings a second, or twenty inputs.
+/// The default points per minute of each of several users: a thousand pings a second, or twenty inputs.
 const POINTS_PER_MINUTE: u32 = 60_000;
 
-/// What a product of a total and a share may be off: 7 % of 100 is 7.000000000000001.
+/// How far the product of a total and a share may be off. For example, 7 % of 100 is 7.000000000000001.
 const ROUNDING: f64 = 1e-6;
 
 impl LimitSettings {
-    /// Returns what one user may take of a total, at least one; 0 for no limit, as where the total has none.
+    /// Returns one user's share of a total, which is at least 1. 0 means no limit, for example if the total has none.
     fn share_of(&self, total: u32) -> u32 {
         if self.user_share >= 1.0 {
             return 0;
@@ -283,31 +284,31 @@ impl LimitSettings {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a share of a number is none that it cannot hold"
+            reason = "a share of a number fits into its type"
         )]
         let share = (f64::from(total) * self.user_share - ROUNDING).ceil() as u32;
         share
     }
 
-    /// Returns the most connections of one user; 0 for no limit.
+    /// Returns the maximum connections of one user; 0 means no limit.
     #[must_use]
     pub fn connections_per_user(&self) -> u32 {
         self.share_of(self.connections_max)
     }
 
-    /// Returns the most sessions of one user in memory; 0 for no limit.
+    /// Returns the maximum number of one user's sessions in memory; 0 means no limit.
     #[must_use]
     pub fn sessions_open_per_user(&self) -> u32 {
         self.share_of(self.sessions_open_max)
     }
 
-    /// Returns the most requests to the model for one user; 0 for no limit.
+    /// Returns the maximum number of one user's requests to the model; 0 means no limit.
     #[must_use]
     pub fn model_requests_per_user(&self) -> u32 {
         self.share_of(self.model_requests_max)
     }
 
-    /// Returns the points that a client may spend per minute; 0 for no limit.
+    /// Returns the points that a client may spend per minute; 0 means no limit.
     #[must_use]
     pub fn points_per_minute(&self, has_several_users: bool) -> u32 {
         self.rate_limit_per_minute.unwrap_or(if has_several_users { POINTS_PER_MINUTE } else { 0 })
@@ -315,8 +316,7 @@ impl LimitSettings {
 }
 
 impl Settings {
-    /// Returns true if there may be several users. Only then has each a share: a single one has nobody to leave
-    /// something to.
+    /// Returns true if there may be several users. Only then does each user have a share.
     #[must_use]
     pub fn has_several_users(&self) -> bool {
         let AuthSettings { service_tokens, auth_tokens, .. } = &self.auth;
@@ -325,7 +325,7 @@ impl Settings {
             || auth_tokens.iter().any(|token| token.name != auth_tokens[0].name)
     }
 
-    /// Returns the path of the file with the identity provider's keys: under the working directory, unless absolute.
+    /// Returns the path of the file with the identity provider's keys. A relative path starts at the working directory.
     #[must_use]
     pub fn jwt_key_path(&self) -> Option<PathBuf> {
         self.jwt.auth_jwt_key_file.as_ref().map(|file| self.below_working_directory(file))
@@ -333,8 +333,8 @@ impl Settings {
 }
 
 impl ListenSettings {
-    /// Returns the address at which programs on this machine reach the server: a server on all addresses listens on
-    /// loopback.
+    /// Returns the address at which programs on this machine reach the server. A server that listens on all addresses
+    /// also listens on loopback.
     #[must_use]
     pub fn local_address(&self) -> SocketAddr {
         let host = match self.host {
@@ -347,7 +347,7 @@ impl ListenSettings {
 }
 
 impl NodeSettings {
-    /// Returns the name of this server: the machine's if none is set.
+    /// Returns the name of this server, which defaults to the machine's name.
     #[must_use]
     pub fn name(&self) -> String {
         if let Some(name) = &self.node_name {
@@ -358,7 +358,7 @@ impl NodeSettings {
         if name.is_empty() { "reseed".to_owned() } else { name }
     }
 
-    /// Returns the time after which another server may open what this one has open.
+    /// Returns the time after which another server may open the sessions of this one.
     #[must_use]
     pub fn lease(&self) -> Duration {
         Duration::from_secs(self.node_lease_secs)
@@ -366,13 +366,13 @@ impl NodeSettings {
 }
 
 impl StoreSettings {
-    /// Returns the database: under the working directory, unless its path is absolute.
+    /// Returns the database. A relative path starts at the working directory.
     #[must_use]
     pub fn database(&self) -> Database {
         self.database_at(&self.database_url)
     }
 
-    /// Returns another database, with the settings that are not in its address.
+    /// Returns another database, with the settings that its address does not contain.
     pub(crate) fn database_at(&self, address: &Database) -> Database {
         let mut database = address.below(&self.working_directory);
         if let Database::Postgres(postgres) = &mut database {
@@ -395,7 +395,7 @@ fn is_ours(name: &str) -> bool {
     declared().iter().any(|declared| declared.variable == name || named_by(declared))
 }
 
-/// Gives constants the values that a test wants.
+/// Sets constants to the values that a test requests.
 fn fix(settings: &mut Settings, fixed: &str, warnings: &mut Vec<String>, faults: &mut Vec<String>) {
     for item in fixed.split_whitespace() {
         let is_fixed = item.split_once('=').is_some_and(|(name, value)| settings.fix(name, value));
@@ -406,8 +406,8 @@ fn fix(settings: &mut Settings, fixed: &str, warnings: &mut Vec<String>, faults:
     warnings.push(format!("{FIXED_VARIABLE} changes constants of this server ({fixed}): it is for tests only"));
 }
 
-/// Reads a file like `.env`; nothing if it does not exist. A line that cannot be read may contain a key, so the error
-/// says where it is and not what it says.
+/// Reads a file like `.env`. Returns nothing if it does not exist. A line that cannot be read may contain a key, so the
+/// error gives its position and not its text.
 fn dotenv(file: &Path) -> Result<Dotenv, Error> {
     let fault = |what: String| Error(vec![format!("{}: {what}", file.display())]);
     match std::fs::read(file) {

@@ -1,11 +1,11 @@
-//! Warns about variables that look like a misspelt setting and would otherwise be ignored unnoticed.
+//! Warns about variables that look like a misspelt setting and would otherwise be silently ignored.
 
 use super::declared;
 
-/// Most wrong letters; with more, other programs' variables would match.
+/// Maximum number of wrong letters. With more, variables of other programs would match.
 const TYPOS_MAX: usize = 2;
 
-/// Letters of the shortest name that is compared: other programs' names are within two letters of `HOST` or `MODEL`.
+/// The minimum length of a name that is compared. Names of other programs are within two letters of `HOST` or `MODEL`.
 const NAME_CHARS_MIN: usize = 7;
 
 /// Returns a warning for each of these variables that is almost the name of a setting.
@@ -20,7 +20,7 @@ pub(super) fn warnings<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> 
         .collect()
 }
 
-/// Returns the number of wrong letters if `own` was meant, possibly with one of its inner words missing.
+/// Returns the number of wrong letters if `own` was meant. One of its inner words may be missing.
 fn typos_at_best(name: &str, own: &str) -> usize {
     let words: Vec<&str> = own.split('_').collect();
     let inner = 1..words.len().saturating_sub(1);
@@ -31,7 +31,7 @@ fn typos_at_best(name: &str, own: &str) -> usize {
 
 /// Returns the number of letters to insert, delete or change to turn one name into the other.
 fn typos(one: &str, other: &str) -> usize {
-    // Skip the table for names of very different length.
+    // Names of very different length need no table.
     if one.len().abs_diff(other.len()) > TYPOS_MAX {
         return usize::MAX;
     }

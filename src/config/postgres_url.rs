@@ -1,14 +1,14 @@
-//! The address of a PostgreSQL database, which may hold a password: nothing here prints more than host and database.
+//! The address of a PostgreSQL database. It may contain a password, so nothing here prints more than host and database.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
 /// The prefixes of an address.
 const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
-/// The values of `sslmode`. With `require` the certificate is verified as with `verify-full`.
+/// The values of `sslmode`. `require` verifies the certificate in the same way as `verify-full`.
 const SSL_MODES: [&str; 4] = ["disable", "prefer", "require", "verify-full"];
 
-/// Sessions in PostgreSQL: where, and how the store uses the server.
+/// A PostgreSQL database for sessions: its location, and how the store uses it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Postgres {
     /// The address.
@@ -17,16 +17,16 @@ pub struct Postgres {
     pub schema: String,
     /// Certificates that are trusted instead of the system's.
     pub ca_file: Option<PathBuf>,
-    /// Connections that read.
+    /// The number of connections that read.
     pub readers: u32,
     /// How long a read or a write may wait for the server.
     pub patience: Duration,
-    /// True if a server that may lose what it has acknowledged is accepted.
+    /// True if a server that may lose acknowledged data is accepted.
     pub allows_unsafe: bool,
 }
 
 impl Postgres {
-    /// Returns the database at an address, used in the default way.
+    /// Returns the database at an address, with the default options.
     #[must_use]
     pub fn at(url: PostgresUrl) -> Self {
         let patience = Duration::from_secs(10);
@@ -47,7 +47,7 @@ impl PostgresUrl {
         SCHEMES.iter().any(|scheme| text.starts_with(scheme))
     }
 
-    /// Reads an address. The error says what is wrong and repeats nothing of it.
+    /// Parses an address. The error says what is wrong and repeats nothing of the address.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let rest = SCHEMES.iter().find_map(|scheme| text.strip_prefix(scheme)).ok_or("it has another scheme")?;
         let (base, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -58,7 +58,7 @@ impl PostgresUrl {
         if authority.matches('@').count() > 1 || database.contains('@') || !hosts.chars().all(is_plain) {
             return Err(encode);
         }
-        // What stands after the last colon of a host is its port, unless the host is an IPv6 address.
+        // The text after the last colon of a host is its port, unless the host is an IPv6 address.
         let is_port = |host: &str| match host.rsplit_once(':') {
             Some((_, port)) if !port.contains(']') => port.chars().all(|c| c.is_ascii_digit()),
             _ => true,
@@ -90,7 +90,7 @@ impl PostgresUrl {
         Ok(Self { text: text.to_owned(), shown: format!("PostgreSQL at {}/{name}", host.replace("%2F", "/")) })
     }
 
-    /// Returns the whole address, with the password. It must not be shown.
+    /// Returns the whole address, including the password. It must not be shown.
     #[cfg(feature = "postgres")]
     pub(crate) fn expose(&self) -> &str {
         &self.text

@@ -1,4 +1,4 @@
-//! Prints the settings: `.env.example`, the tables of `README.md` beside this file, and the help.
+//! Prints the settings for `.env.example`, for the tables of `README.md` beside this file, and for the help.
 
 use super::declare::Declared;
 use super::{declared, secret_files};
@@ -73,7 +73,7 @@ fn sections() -> Vec<Vec<Declared>> {
     sections
 }
 
-/// Returns the sentence that says what a setting allows.
+/// Returns the sentence that describes the allowed values of a setting.
 fn allowed(setting: &Declared) -> String {
     let allowed = match setting.unit {
         "" => format!("Allowed: {}.", setting.allowed),
@@ -84,12 +84,12 @@ fn allowed(setting: &Declared) -> String {
     format!("{allowed}{}{reloaded}", in_file.unwrap_or_default())
 }
 
-/// Quotes a default as `.env` needs it.
+/// Quotes a default if `.env` requires it.
 fn quoted(value: &str) -> String {
     if value.contains([' ', '#', '$', '"']) { format!("'{value}'") } else { value.to_owned() }
 }
 
-/// Wraps a text at spaces into lines of at most `columns`; a longer word gets a line of its own.
+/// Wraps a text at spaces into lines of at most `columns` characters. A longer word gets its own line.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

@@ -1,14 +1,14 @@
-//! Settings that were removed. If one is still set, the server says at its start what to use instead: nothing else
-//! would show that it has no effect.
+//! Settings that were removed. If one is still set, the server reports at startup what to use instead. Nothing else
+//! would show that the setting has no effect.
 
 use std::collections::BTreeMap;
 
-/// A setting that is gone.
+/// A removed setting.
 struct Removed {
     name: &'static str,
-    /// What holds now, and what to use; a sentence without its full stop.
+    /// What applies now and what to use, as a sentence without its full stop.
     instead: &'static str,
-    /// True if the server does not start with it: to ignore it would admit more than was wanted.
+    /// True if the server refuses to start with it, because ignoring it would admit more than intended.
     is_refused: bool,
 }
 
@@ -20,7 +20,7 @@ const fn refused(name: &'static str, instead: &'static str) -> Removed {
     Removed { name, instead, is_refused: true }
 }
 
-/// All settings that are gone.
+/// All removed settings.
 const REMOVED: &[Removed] = &[
     refused("APPROVAL_EXPIRY_SECS", "an approval must be answered within a day"),
     refused("AUTH_JWKS_REFRESH_SECS", "keys are fetched again every ten minutes"),
@@ -33,7 +33,7 @@ const REMOVED: &[Removed] = &[
     gone("CONTEXT_CUT_RULE", "compactions cut by the server's own rule; `reseed replay --policy pi` plays pi's"),
     gone("CONTEXT_ESTIMATOR", "tokens are counted by the model's tokenizer, or by script"),
     gone("DATABASE_READERS", "eight connections read"),
-    refused("EMPTY_SESSIONS_PER_USER_MAX", "a user may have 1,000 sessions in which nothing was said"),
+    refused("EMPTY_SESSIONS_PER_USER_MAX", "a user may have 1,000 empty sessions"),
     gone(
         "FILE_READ_TOOLS",
         "summaries list the files of `read`; call the tool that reads files so, and its argument `path`",
@@ -70,7 +70,7 @@ const REMOVED: &[Removed] = &[
     gone("SHELL_USER", "give `--user` to `reseed-shell` among its `args` in MCP_FILE"),
     refused("STORED_SESSIONS_PER_USER_MAX", "a user may have 100,000 sessions; set STORED_BYTES_PER_USER_MAX for less"),
     gone("SUMMARY_FORM", "summaries have sections; SUMMARY_INSTRUCTIONS_FILE asks for another form"),
-    gone("SUMMARY_OUTPUT_TOKENS", "the limit follows from the length that is asked for"),
+    gone("SUMMARY_OUTPUT_TOKENS", "the limit follows from the requested length"),
     refused("TICKETS_PER_SERVICE_MAX", "the users of a backend may have 5,000 unused tickets"),
     refused("TICKETS_PER_USER_MAX", "a user may have 1,000 unused tickets"),
     refused(
@@ -89,8 +89,8 @@ const REMOVED: &[Removed] = &[
     refused("WRONG_CREDENTIALS_PER_MINUTE", "an address may send 20 wrong credentials per minute"),
 ];
 
-/// Takes the settings that are gone out of these variables. Returns warnings, one sentence each; those that must not be
-/// ignored are added to the faults.
+/// Takes the removed settings out of these variables. Returns warnings of one sentence each. Settings that must not be
+/// ignored are added to the errors.
 pub(super) fn settle(variables: &mut BTreeMap<String, String>, faults: &mut Vec<String>) -> Vec<String> {
     let mut warnings = Vec::new();
     for Removed { name, instead, is_refused } in REMOVED {
@@ -117,7 +117,7 @@ mod tests {
         for Removed { name, instead, is_refused } in REMOVED {
             assert!(!ours.iter().any(|own| own == name), "{name} is a setting");
             assert!(!instead.is_empty() && !instead.ends_with('.'), "{name}");
-            // Capital words are settings that there are.
+            // Words in capitals are names of existing settings.
             let words = instead.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
             let named = words.filter(|word| word.contains('_') && *word == word.to_ascii_uppercase());
             for word in named {

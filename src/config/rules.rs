@@ -17,13 +17,13 @@ use secrecy::SecretString;
 use std::{collections::BTreeMap, fmt::Display, net::IpAddr, ops::RangeInclusive, path::PathBuf, str::FromStr};
 use tracing_subscriber::filter::LevelFilter;
 
-/// Characters of a value that an error repeats; more would hide the message.
+/// Maximum characters of a value that an error repeats. More would hide the message.
 const SHOWN_CHARS_MAX: usize = 80;
 
-/// Most characters of a model's name, as for MODEL.
+/// Maximum characters of a model's name, as for MODEL.
 const MODEL_CHARS_MAX: usize = 256;
 
-/// The reason a parser refuses a text: a few words for the message, or empty.
+/// The reason why a parser refuses a text: a few words for the message, or an empty string.
 type Refusal = &'static str;
 
 /// Parses a text, which is empty only if a setting has no default.
@@ -37,9 +37,9 @@ pub(super) struct Rule<T> {
     pub(super) allowed: String,
     /// True if its value must never be shown.
     pub(super) secret: bool,
-    /// True if a running server takes up a new value.
+    /// True if a running server applies a new value.
     pub(super) reloaded: bool,
-    /// Returns true if an error may repeat a value that is refused.
+    /// Returns true if an error may repeat a refused value.
     may_be_shown: fn(&str) -> bool,
     parse: Parse<T>,
 }
@@ -61,19 +61,19 @@ impl<T: 'static> Rule<T> {
         self
     }
 
-    /// Returns the rule of a setting of which some values may hold a secret.
+    /// Returns the rule of a setting some of whose values may contain a secret.
     fn shown_if(mut self, may_be_shown: fn(&str) -> bool) -> Self {
         self.may_be_shown = may_be_shown;
         self
     }
 
-    /// Returns the rule of a setting that a running server takes up when it reads its settings again.
+    /// Returns the rule of a setting that a running server applies when it reads its settings again.
     pub(super) fn reloaded(mut self) -> Self {
         self.reloaded = true;
         self
     }
 
-    /// Returns the rule with an empty default meaning none.
+    /// Returns the rule with an empty default that means none.
     pub(super) fn optional(self) -> Rule<Option<T>> {
         let parse = self.parse;
         Rule {
@@ -86,7 +86,7 @@ impl<T: 'static> Rule<T> {
         }
     }
 
-    /// Parses a field from the given text, otherwise from its default. Adds an error if the text is refused.
+    /// Parses a field from the given text, or otherwise from its default. Adds an error if the text is refused.
     pub(super) fn read(&self, field: &str, given: Option<&str>, default: &str, faults: &mut Vec<String>) -> Option<T> {
         let text = given.unwrap_or(default);
         let refusal = match (self.parse)(text) {
@@ -104,7 +104,7 @@ impl<T: 'static> Rule<T> {
     }
 }
 
-/// Shortens a value for an error: one line, limited length, and without the user name and password of an address.
+/// Shortens a value for an error: to one line of limited length, without the user name and password of an address.
 fn shown(text: &str) -> String {
     let text = match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
         Some((scheme, host)) => format!("{scheme}://…@{host}"),
@@ -155,7 +155,7 @@ pub(super) fn share_upto(most: f64) -> Rule<f64> {
     })
 }
 
-/// Accepts a strategy by any of its names, and reads its short name.
+/// Accepts a strategy under any of its names, and returns its short name.
 pub(super) fn strategy(strategies: &Strategies) -> Rule<&'static str> {
     let strategies = strategies.clone();
     Rule::new(strategies.all_names().join(", "), move |text| {
@@ -178,7 +178,7 @@ pub(super) fn text(chars_max: usize) -> Rule<String> {
     })
 }
 
-/// Accepts a secret, which is never shown. It is sent in an HTTP header, so it is printable ASCII.
+/// Accepts a secret, which is never shown. It is sent in an HTTP header, so it must be printable ASCII.
 pub(super) fn secret() -> Rule<SecretString> {
     Rule::new("printable ASCII without spaces", |text| {
         if is_token(text) { Ok(SecretString::from(text)) } else { Err("it contains other characters") }
@@ -213,7 +213,7 @@ pub(super) fn node_address() -> Rule<String> {
     )
 }
 
-/// Accepts the name of a server. It is shown in logs and lists.
+/// Accepts the name of a server, which logs and lists show.
 pub(super) fn node_name() -> Rule<String> {
     Rule::new("1 to 64 characters of printable ASCII without spaces", |text| {
         if is_token(text) && text.len() <= 64 { Ok(text.to_owned()) } else { Err("") }
@@ -286,7 +286,7 @@ pub(super) fn schema() -> Rule<String> {
 pub(super) fn log_filter() -> Rule<String> {
     Rule::new("off, error, warn, info, debug, trace, or a list such as info,reseed::server=debug", |text| {
         let directive = |text: &str| match text.split_once('=') {
-            // A bare word that is not a level would be taken as a target, and a misspelt level would log nothing.
+            // A bare word that is not a level would be taken as a target, so a misspelt level would silence the log.
             None => text.parse::<LevelFilter>().is_ok(),
             Some((target, level)) => !target.is_empty() && level.parse::<LevelFilter>().is_ok(),
         };
@@ -452,12 +452,12 @@ fn model_name(text: &str) -> Result<String, Refusal> {
     is_name.then(|| name.to_owned()).ok_or("an item's model name is invalid")
 }
 
-/// Splits a list; blank items are skipped, so that a list may end with a comma.
+/// Splits a list. Blank items are skipped, so a list may end with a comma.
 fn items(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty())
 }
 
-/// Returns true if a text is printable ASCII without spaces, at least one character.
+/// Returns true if a text is printable ASCII without spaces and not empty.
 pub(super) fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

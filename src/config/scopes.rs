@@ -11,7 +11,7 @@ pub enum Scope {
     Read,
     /// Read metrics and the statistics of all sessions.
     Operator,
-    /// Read what was said in all sessions.
+    /// Read the content of all sessions.
     OperatorContent,
 }
 
@@ -36,7 +36,7 @@ impl Scope {
         Self::ALL.into_iter().find(|scope| scope.name() == name)
     }
 
-    /// Returns the scopes that it consists of: whoever writes sessions may read them, and content belongs to the
+    /// Returns the scopes that it includes. Writing sessions includes reading them, and reading content includes the
     /// statistics that operators read.
     const fn bits(self) -> u8 {
         match self {
@@ -59,19 +59,19 @@ impl Scopes {
         self.0 & scope.bits() == scope.bits()
     }
 
-    /// Returns true if the set has every scope of the other.
+    /// Returns true if the set contains every scope of the other.
     #[must_use]
     pub fn cover(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Returns true if there is none.
+    /// Returns true if the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Returns the names, without those that follow from others.
+    /// Returns the names, without those that other scopes imply.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let implied = move |scope: &Scope| {
             Scope::ALL.iter().any(|other| {

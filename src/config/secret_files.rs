@@ -1,4 +1,4 @@
-//! `…_FILE`: a secret setting that is in a file of its own, as containers and service managers hand secrets out.
+//! `…_FILE`: a secret setting in a separate file, which is how containers and service managers provide secrets.
 
 use super::{declare::Declared, declared};
 use std::{
@@ -8,21 +8,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Most bytes of a file; a list of a thousand tokens has half of it.
+/// Maximum bytes of a file. A list of a thousand tokens takes half of it.
 const FILE_BYTES_MAX: u64 = 128 * 1024;
 
-/// The permissions of everyone but a file's owner.
+/// The permissions of everyone except a file's owner.
 #[cfg(unix)]
 const OTHERS: u32 = 0o077;
 
-/// Returns the variable that names a file with a setting's value; `None` for settings that hold no secret.
+/// Returns the variable that names a file with a setting's value; `None` for settings without a secret.
 pub(super) fn variable_of(setting: &Declared) -> Option<String> {
-    // The address of a database may have a password.
+    // The address of a database may contain a password.
     let holds_secret = setting.secret || setting.variable == "DATABASE_URL";
     holds_secret.then(|| format!("{}_FILE", setting.variable))
 }
 
-/// Replaces each variable that names a file by the setting that is in the file. Relative paths begin at
+/// Replaces each variable that names a file by the setting that the file contains. Relative paths start at
 /// WORKING_DIRECTORY. Returns warnings about files that others may read.
 pub(super) fn read(variables: &mut BTreeMap<String, String>, faults: &mut Vec<String>) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -52,15 +52,15 @@ pub(super) fn read(variables: &mut BTreeMap<String, String>, faults: &mut Vec<St
     warnings
 }
 
-/// Characters of the shortest secret that is accepted anywhere.
+/// The minimum number of characters of a secret that is accepted anywhere.
 const SECRET_CHARS_MIN: usize = 16;
 
-/// Returns true if what should be the path of a file may be the secret, put there by mistake.
+/// Returns true if the path may be the secret itself, put there by mistake.
 fn may_be_a_secret(file: &str) -> bool {
     file.contains([':', '@', '=']) || !file.contains('/') && file.chars().count() >= SECRET_CHARS_MIN
 }
 
-/// Reads a value without the line break at its end.
+/// Reads a value without its final line break.
 fn contents(path: &Path) -> Result<String, String> {
     let mut text = Vec::new();
     let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text));
@@ -73,7 +73,7 @@ fn contents(path: &Path) -> Result<String, String> {
     if text.trim().is_empty() { Err("is blank".to_owned()) } else { Ok(text.to_owned()) }
 }
 
-/// Returns a warning if others than the owner may read or change a file with secrets.
+/// Returns a warning if anyone but the owner may read or change a file with secrets.
 #[cfg(unix)]
 pub(super) fn exposed(path: &Path, what: &str) -> Option<String> {
     use std::os::unix::fs::PermissionsExt as _;
@@ -87,7 +87,7 @@ pub(super) fn exposed(path: &Path, what: &str) -> Option<String> {
     })
 }
 
-/// Returns nothing: other systems have other permissions.
+/// Returns nothing, because other systems have other permissions.
 #[cfg(not(unix))]
 pub(super) fn exposed(_: &Path, _: &str) -> Option<String> {
     None
@@ -100,7 +100,7 @@ mod tests {
     use secrecy::ExposeSecret as _;
     use std::os::unix::fs::PermissionsExt as _;
 
-    /// Writes a file that its owner alone may read.
+    /// Writes a file that only its owner may read.
     fn write(folder: &Path, name: &str, text: &[u8]) -> PathBuf {
         let path = folder.join(name);
         fs::write(&path, text).unwrap();

@@ -1,4 +1,4 @@
-//! Settings read from lists: which are accepted, which are refused and with what message.
+//! Tests settings read from lists: which are accepted, and which are refused with which message.
 
 use super::{Error, ProviderKind, Settings, declared, dotenv, printed::env_example};
 use secrecy::ExposeSecret;
@@ -270,7 +270,7 @@ fn constants_are_lowered_for_tests_alone_and_told() {
             "RESEED_FIXED has `ws_port=1`, which is not a constant and its value",
         ],
     );
-    // As a variable of its own it is nothing.
+    // As a separate variable it has no effect.
     assert_eq!(
         read(&[("OFFERED_BYTES_PER_USER_MAX", " ")]).unwrap().limits.offered_bytes_per_user_max,
         64 * 1024 * 1024
@@ -375,7 +375,7 @@ fn the_example_uncommented_is_the_defaults() {
     assert_eq!(format!("{settings:?}"), format!("{:?}", read(&[]).unwrap()));
 }
 
-/// Reads settings from a file with the content `dotenv` and from this environment; returns the errors as one text.
+/// Reads settings from a file with the contents `dotenv` and from this environment. Returns the errors as one text.
 fn merged(dotenv: &str, environment: &[(&str, &[u8])]) -> Result<Settings, String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(".env");

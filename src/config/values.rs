@@ -9,12 +9,12 @@ use reseed_protocol::command::{SummaryKind, SummaryMode};
 use secrecy::SecretString;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-/// Most characters of a token's name, which is stored in every session's head.
+/// Maximum characters of a token's name, which is stored in the head of every session.
 const NAME_CHARS_MAX: usize = 64;
 
 /// A value chosen by name.
 pub(super) trait Choice: Copy + 'static {
-    /// Every name with its value; the first name of a value is canonical, the others are aliases.
+    /// Every name with its value. The first name of a value is canonical, and the others are aliases.
     const CHOICES: &'static [(&'static str, Self)];
 }
 
@@ -79,7 +79,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// What is off or on.
+/// A setting that is either off or on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Switch {
     /// It is off.
@@ -96,7 +96,7 @@ impl Switch {
     }
 }
 
-/// Variables that are not settings: a file can name one of them instead of containing a secret. They are never shown.
+/// Variables that are not settings. A file can name one of them instead of containing a secret. They are never shown.
 #[derive(Clone, Default)]
 pub struct Variables(Arc<BTreeMap<String, SecretString>>);
 
@@ -121,9 +121,9 @@ impl fmt::Debug for Variables {
 /// A user and the token that authenticates them.
 #[derive(Debug, Clone)]
 pub struct NamedToken {
-    /// The name that owns what is created with this token.
+    /// The name that owns everything created with this token.
     pub name: String,
-    /// The token; compare it in constant time.
+    /// The token, which must be compared in constant time.
     pub token: SecretString,
 }
 
@@ -145,14 +145,14 @@ impl NamedToken {
 /// A service: a backend that grants its own users access.
 #[derive(Debug, Clone)]
 pub struct ServiceToken {
-    /// Its name, which stands before the names of its users, and its token.
+    /// Its name, which precedes the names of its users, and its token.
     pub named: NamedToken,
-    /// The most that it can grant.
+    /// The scopes that it can grant at most.
     pub scopes: Scopes,
 }
 
 impl ServiceToken {
-    /// Parses `name:token`, or `name/scope:token` with the most that the service can grant.
+    /// Parses `name:token`, or `name/scope:token` with the maximum scope that the service can grant.
     pub(super) fn parse(item: &str) -> Result<Self, &'static str> {
         let (name, token) = item.split_once(':').ok_or("an item has no `:` between name and token")?;
         let (name, scope) = name.split_once('/').unwrap_or((name, Scope::Sessions.name()));
@@ -165,7 +165,8 @@ impl ServiceToken {
     }
 }
 
-/// A web origin as browsers send it: `scheme://host` and, unless it is the scheme's default, `:port`; in lower case.
+/// A web origin as browsers send it: `scheme://host` in lower case, followed by `:port` unless it is the scheme's
+/// default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin(String);
 

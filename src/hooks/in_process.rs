@@ -1,4 +1,4 @@
-//! In-process hooks: built from closures, with panics isolated.
+//! In-process hooks, built from closures. Panics are isolated.
 
 use super::{Hook, HookFuture, Session};
 use crate::core::hook::{HookFault, HookSpec};
@@ -10,7 +10,7 @@ use std::{
     task::Poll,
 };
 
-/// Returns a hook made of a closure.
+/// Creates a hook from a closure.
 ///
 /// ```
 /// use reseed::{core::hook::HookSpec, hooks};
@@ -33,7 +33,7 @@ where
     Arc::new(Closure { specs: specs.into(), ask })
 }
 
-/// Returns a hook made of a closure that also receives a handle to the session.
+/// Creates a hook from a closure that also receives a handle to the session.
 ///
 /// ```
 /// use reseed::{core::hook::HookSpec, hooks};
@@ -102,12 +102,12 @@ where
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Panicked;
 
-/// Returns a hook's answer, or that it panicked, whether before it returned its future or in it.
+/// Returns a hook's answer, or that it panicked. The panic may occur before it returns its future, or in the future.
 pub(super) async fn isolated<'a>(
     call: impl FnOnce() -> HookFuture<'a>,
 ) -> Result<Result<HookAnswer, HookFault>, Panicked> {
-    // After a panic nothing of the hook is used again except the hook itself, whose types say that it can be shared: a
-    // lock that it poisoned is its own.
+    // After a panic, only the hook itself is used again. Its types say that it can be shared, so any lock that it
+    // poisoned is its own concern.
     let mut future = catch_unwind(AssertUnwindSafe(call)).map_err(|_| Panicked)?;
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
         Ok(Poll::Pending) => Poll::Pending,

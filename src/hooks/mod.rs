@@ -1,12 +1,12 @@
-//! Hooks: external code called at fixed extension points. This room has hooks written in Rust and webhooks; a client's
-//! own hooks are called through its socket.
+//! Hooks: external code called at fixed extension points. This folder contains hooks written in Rust and webhooks. A
+//! client's own hooks are called through its socket.
 //!
-//! A hook's failure stays its own: whatever it does wrong, including a panic, becomes a [`HookFault`] that ends what
-//! the hook was called for and nothing else.
+//! A hook's failure is isolated. Whatever it does wrong, including a panic, becomes a [`HookFault`]. The fault ends
+//! only the operation for which the hook was called.
 //!
-//! One responsibility stays with its author: a hook runs on the server's threads, which cannot be taken away from it. A
-//! hook that computes for long, or blocks without `.await`, keeps such a thread from all sessions, and its time limit
-//! and a cancellation take effect only where it awaits. Blocking work belongs in [`tokio::task::spawn_blocking`].
+//! One responsibility stays with the hook's author. A hook runs on the server's threads. If it computes for long, or
+//! blocks without `.await`, it keeps such a thread from all sessions. Its time limit and a cancellation take effect
+//! only where it awaits. Blocking work belongs in [`tokio::task::spawn_blocking`].
 
 pub(crate) mod webhook;
 
@@ -28,7 +28,7 @@ use reseed_protocol::{
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 use webhook::Webhook;
 
-/// Most characters of a fault's message; more would be the hook's input or a stack trace.
+/// Maximum characters of a fault's message. A longer one would be the hook's input or a stack trace.
 const FAULT_CHARS_MAX: usize = 500;
 
 /// The future that [`Hook::call`] returns.
@@ -36,13 +36,13 @@ pub type HookFuture<'a> = Pin<Box<dyn Future<Output = Result<HookAnswer, HookFau
 
 /// External code called at fixed extension points.
 ///
-/// Contract, the same for every hook:
-/// - `specs` is called once, when the server starts; the hook is called only for what it lists there;
-/// - several calls may run at once, for as many sessions;
-/// - dropping the future cancels the call: the turn was cancelled, or the time limit has passed;
-/// - what an answer leaves out stays unchanged, so [`HookAnswer::default`] changes nothing.
+/// Every hook must keep this contract:
+/// - `specs` is called once, when the server starts. The hook is called only for the points listed there.
+/// - Several calls may run at once, for as many sessions.
+/// - Dropping the future cancels the call, because the turn was cancelled or the time limit has passed.
+/// - Parts that an answer leaves out stay unchanged, so [`HookAnswer::default`] changes nothing.
 ///
-/// [`on`] makes a hook of a closure, [`on_session`] of one that needs the session it is called for.
+/// [`on`] makes a hook from a closure. [`on_session`] makes one from a closure that needs the session.
 ///
 /// ```
 /// use reseed::{
@@ -75,27 +75,28 @@ pub type HookFuture<'a> = Pin<Box<dyn Future<Output = Result<HookAnswer, HookFau
 /// ```
 pub trait Hook: Send + Sync {
     /// Returns where and how the hook is called. A hook is required unless [`HookSpec::optional`] or
-    /// [`HookSpec::observing`] says otherwise: if it fails, what it was called for does not happen.
+    /// [`HookSpec::observing`] says otherwise. If a required hook fails, the operation for which it was called does not
+    /// happen.
     fn specs(&self) -> Vec<HookSpec>;
 
     /// Calls the hook. It owns the call, so its answer may reuse the call's parts.
     fn call(&self, call: HookCall) -> HookFuture<'_>;
 
-    /// Calls the hook with a handle to the session, for a hook that reads the session or adds to it. The server calls
-    /// this method.
+    /// Calls the hook with a handle to the session, for hooks that read the session or add to it. The server always
+    /// calls this method.
     fn call_in(&self, call: HookCall, session: Session) -> HookFuture<'_> {
         let _ = session;
         self.call(call)
     }
 }
 
-/// The reason hooks cannot be used.
+/// The reason why hooks cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct InvalidHooks {
     /// The hook, or the file and the position in it.
     pub place: String,
-    /// The error, and what is allowed.
+    /// The error, and the allowed values.
     pub message: String,
 }
 
@@ -159,7 +160,7 @@ impl Hooks {
         Ok(Self { hooks: Arc::new(hooks) })
     }
 
-    /// Returns these hooks with other webhooks in the place of theirs.
+    /// Returns these hooks with their webhooks replaced.
     ///
     /// # Errors
     /// As [`Self::with_webhooks`].
@@ -200,10 +201,10 @@ impl Hooks {
         numbers.len()
     }
 
-    /// Calls the hook at this index. There is no time limit here: dropping the future cancels the call.
+    /// Calls the hook at this index. There is no time limit here, and dropping the future cancels the call.
     ///
     /// # Errors
-    /// The failure it answers with, or that it panicked; `hook_unavailable` if there is no hook at this index.
+    /// The failure that the hook returns, or its panic; `hook_unavailable` if there is no hook at this index.
     pub async fn call(&self, at: usize, call: HookCall, session: Session) -> Result<HookAnswer, HookFault> {
         let Some(registered) = self.hooks.get(at) else {
             return Err(HookFault::unavailable(format!("there is no hook at index {at}")));
@@ -230,7 +231,7 @@ impl fmt::Debug for Hooks {
     }
 }
 
-/// Sanitises a fault: with a hook's error code, on one line of limited length.
+/// Sanitises a fault. Gives it a hook's error code and a message of one line and limited length.
 fn sanitised(fault: HookFault) -> HookFault {
     let code = match fault.code {
         code @ (ErrorCode::HookTimeout | ErrorCode::HookUnavailable) => code,

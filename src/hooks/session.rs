@@ -1,8 +1,8 @@
-//! A Rust hook's access to the session that it is called for: reading its state, adding to its history, requesting a
-//! compaction.
+//! A Rust hook's access to the session for which it is called. It can read the session's state, add to its history, and
+//! request a compaction.
 //!
 //! Invariant: nothing here waits for the hook's own answer, so a hook may await all of these while it runs. Text for
-//! the model added during a turn is sent with its next request.
+//! the model that is added during a turn is sent with its next request.
 
 use crate::core::agent_loop::Snapshot;
 use reseed_protocol::{
@@ -26,12 +26,12 @@ pub trait Access: Send + Sync {
     /// Returns what the next request would send.
     fn context(&self, get: GetContext) -> AccessFuture<'_, Context>;
 
-    /// Returns an entry and up to `limit` entries in all along its ancestors, newest first.
+    /// Returns an entry and its ancestors, newest first, at most `limit` entries in all.
     fn path(&self, from: EntryId, limit: u32) -> AccessFuture<'_, Vec<Entry>>;
 }
 
-/// The session that a hook is called for. Cheap to clone, and valid while the session is in memory: afterwards every
-/// method returns `session_not_found`.
+/// The session for which a hook is called. It is cheap to clone, and valid while the session is in memory. Afterwards,
+/// every method returns `session_not_found`.
 #[derive(Clone)]
 pub struct Session(Arc<dyn Access>);
 
@@ -42,7 +42,7 @@ impl Session {
         Self(access)
     }
 
-    /// Returns the session's state: its model, strategy and settings, its context's size, its running turn, its queue.
+    /// Returns the session's state: model, strategy, settings, context size, running turn and queue.
     ///
     /// # Errors
     /// `session_not_found` if it has left memory.
@@ -53,13 +53,13 @@ impl Session {
     /// Returns what the next request would send.
     ///
     /// # Errors
-    /// Why it cannot be shown.
+    /// The reason why it cannot be shown.
     pub async fn context(&self, get: GetContext) -> Result<Context, ErrorBody> {
         self.0.context(get).await
     }
 
-    /// Returns an entry and its ancestors, newest first: at most `limit`, which is capped at 500. Entries that
-    /// compactions have replaced are included.
+    /// Returns an entry and its ancestors, newest first. `limit` is capped at 500. Entries that compactions have
+    /// replaced are included.
     ///
     /// # Errors
     /// The store's errors.
@@ -70,25 +70,25 @@ impl Session {
     /// Stores data in the history that the model never sees.
     ///
     /// # Errors
-    /// What is invalid, or that it could not be written.
+    /// The data is invalid, or could not be written.
     pub async fn append_custom(&self, custom: AppendCustom) -> Result<EntryId, ErrorBody> {
         self.written(Command::AppendCustom(custom)).await
     }
 
-    /// Adds a message for the model in the user's role, without requesting an answer: at once if the session is idle,
-    /// else with the next request. Its `details` are for programs.
+    /// Adds a message for the model in the user's role, without requesting an answer. It is added at once if the
+    /// session is idle, and otherwise with the next request. Its `details` are for programs.
     ///
     /// # Errors
-    /// What is invalid, or that it could not be written.
+    /// The message is invalid, or could not be written.
     pub async fn append_message(&self, message: AppendCustomMessage) -> Result<EntryId, ErrorBody> {
         self.written(Command::AppendCustomMessage(message)).await
     }
 
-    /// Requests a compaction, and returns its job once it has started or waits for a point between two requests. Its
-    /// outcome is an event.
+    /// Requests a compaction. Returns its job once it has started or waits for a point between two requests. An event
+    /// reports its outcome.
     ///
     /// # Errors
-    /// `nothing_to_compact`, `compaction_running`, or what is invalid about the request.
+    /// `nothing_to_compact`, `compaction_running`, or the reason why the request is invalid.
     pub async fn compact(&self, order: StartCompaction) -> Result<Option<JobId>, ErrorBody> {
         self.done(Command::StartCompaction(order)).await.map(|done| done.job_id)
     }

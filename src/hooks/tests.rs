@@ -1,4 +1,4 @@
-//! Rust hooks: which are accepted, how they are called, and what happens when one fails.
+//! Tests of Rust hooks: which are accepted, how they are called, and what happens when one fails.
 
 use super::{Access, AccessFuture, Hook, HookFuture, Hooks, Session, on};
 use crate::{

@@ -1,4 +1,4 @@
-//! Compaction metrics and the label values they use, which the log uses too.
+//! Compaction metrics, and their label values, which the log also uses.
 
 use super::declared::*;
 use reseed_protocol::{
@@ -19,7 +19,7 @@ pub(crate) enum CompactionOutcome {
     NoGain,
     /// Cancelled by a person or program.
     Cancelled,
-    /// Discarded, because the entries it had read are no longer what the model sees.
+    /// It was discarded, because the model no longer sees the entries that it had read.
     Void,
 }
 
@@ -72,13 +72,13 @@ pub(crate) fn rung(rung: CompactionRung) -> &'static str {
     }
 }
 
-/// Returns the label value for whether turns continued meanwhile.
+/// Returns the label value for whether turns continued during the compaction.
 #[must_use]
 pub(crate) fn mode(background: bool) -> &'static str {
     if background { "background" } else { "foreground" }
 }
 
-/// Returns the label value for why the circuit breaker is open.
+/// Returns the label value for the reason why the circuit breaker is open.
 #[must_use]
 pub(crate) fn breaker_reason(reason: BreakerReason) -> &'static str {
     match reason {
@@ -88,7 +88,7 @@ pub(crate) fn breaker_reason(reason: BreakerReason) -> &'static str {
     }
 }
 
-/// Returns why a fallback step failed as one of a closed set of label values; `other` for an unknown reason.
+/// Returns the label value for the reason why a fallback step failed, from a closed set; `other` if it is unknown.
 #[must_use]
 pub(crate) fn reason(reason: &str) -> &'static str {
     reasons().find(|known| *known == reason).unwrap_or("other")
@@ -99,11 +99,11 @@ pub(super) fn reasons() -> impl Iterator<Item = &'static str> {
     REASONS.iter().copied().chain(FAULTS.iter().map(|code| code.as_str()))
 }
 
-/// Reasons that are no errors of a model's.
+/// Reasons that are not errors of a model.
 const REASONS: &[&str] =
     &["too_little", "not_smaller", "empty", "truncated", "continued", "refused", "malformed", "timeout"];
 
-/// Errors of a model's, each of which is a reason.
+/// Errors of a model, each of which is a reason.
 const FAULTS: &[ErrorCode] = &[
     ErrorCode::ContextOverflow,
     ErrorCode::UpstreamUnreachable,
@@ -136,7 +136,7 @@ pub(crate) fn compaction_committed(event: &ContextCompacted) {
     COMPACTION_CACHED_TOKENS_LOST_TOTAL.counter([]).increment(event.cached_tokens_lost);
 }
 
-/// Records a compaction that was not committed. The summary of an abandoned branch is not a compaction: it has no
+/// Records a compaction that was not committed. The summary of an abandoned branch is not a compaction. It has no
 /// trigger and is not counted.
 pub(crate) fn compaction_failed(event: &CompactionFailed) {
     let Some(trigger) = event.trigger else { return };
@@ -149,7 +149,7 @@ pub(crate) fn compaction_failed(event: &CompactionFailed) {
     }
 }
 
-/// Records a prepared compaction that is held.
+/// Records a compaction that was prepared and is now held.
 pub(crate) fn compaction_prepared() {
     COMPACTIONS_PREPARED_TOTAL.counter([]).increment(1);
 }
@@ -190,7 +190,7 @@ impl OpenBreaker {
     #[must_use]
     pub(crate) fn new(reason: BreakerReason) -> Self {
         if reason != BreakerReason::Undone {
-            // This reason comes from the log: it recurs each time the session is opened.
+            // This reason is read from the log, so it recurs each time the session is opened.
             BREAKERS_OPENED_TOTAL.counter([breaker_reason(reason)]).increment(1);
         }
         BREAKERS_OPEN.gauge([breaker_reason(reason)]).increment(1.0);

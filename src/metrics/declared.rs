@@ -6,17 +6,17 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 /// Upper bounds, in seconds, for durations from an immediate answer to a long chain of tool calls.
 const LONG_SECONDS: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 
-/// Upper bounds, in seconds, for a commit: a fast disk syncs in half a millisecond, a slow one in a second.
+/// Upper bounds, in seconds, for a commit. A fast disk syncs in half a millisecond, and a slow one in a second.
 const COMMIT_SECONDS: &[f64] =
     &[0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
-/// Upper bounds, in seconds, for a user's wait: none, imperceptible, up to the time of a summary.
+/// Upper bounds, in seconds, for a user's wait, from none to the time of a summary.
 const PAUSE_SECONDS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 
 /// Upper bounds for a ratio.
 const SHARES: &[f64] = &[0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
 
-/// Upper bounds for a ratio to a threshold, fine around 1.
+/// Upper bounds for a ratio to a threshold, with fine steps around 1.
 const TRIGGER_SHARES: &[f64] = &[0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5];
 
 /// The kind of a metric.
@@ -111,7 +111,7 @@ macro_rules! metrics {
     };
 }
 
-/// Returns the number of labels; an empty array literal has no type to take it from.
+/// Returns the number of labels. An empty array literal has no type from which it could be inferred.
 const fn count_labels(labels: &[&str]) -> usize {
     labels.len()
 }

@@ -1,4 +1,4 @@
-//! Holds `docker/README.md`, the page for operators, to the metrics and alerts that there are.
+//! Checks that `docker/README.md`, the page for operators, matches the actual metrics and alerts.
 
 use super::{
     declared::DECLARED,
@@ -6,7 +6,7 @@ use super::{
 };
 use std::{collections::BTreeMap, fmt::Write as _, fs};
 
-/// The page. cargo runs tests in the folder of their crate.
+/// The page. cargo runs tests in the directory of their crate.
 const PAGE: &str = "docker/README.md";
 
 /// Returns every metric with its labels and its help, as Markdown.

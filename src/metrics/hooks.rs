@@ -28,7 +28,8 @@ impl HookKind {
     }
 }
 
-/// A hook call in progress. Counted once, by its outcome; dropped without one, it counts as cancelled.
+/// A hook call in progress. It is counted once, by its outcome. If it is dropped without an outcome, it counts as
+/// cancelled.
 #[derive(Debug)]
 pub(crate) struct HookCallMeter {
     kind: HookKind,
@@ -44,7 +45,7 @@ impl HookCallMeter {
         Self { kind, point, began: Instant::now(), ended: AtomicBool::new(false) }
     }
 
-    /// Ends the call; only the first outcome counts.
+    /// Ends the call. Only the first outcome counts.
     pub(crate) fn ended(&self, outcome: Outcome) {
         if !self.ended.swap(true, Ordering::Relaxed) {
             let (kind, event) = (self.kind.label(), self.point.as_str());

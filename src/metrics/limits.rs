@@ -1,19 +1,19 @@
-//! The bounds on what clients can make the server spend, as labels of the metric that counts refusals.
+//! The limits on what clients can consume, as labels of the metric that counts refusals.
 
 use super::declared::{LIMITS_REFUSED_TOTAL, MODEL_REQUESTS_WAITING};
 
-/// A bound.
+/// A limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
     /// Connections at a time: `CONNECTIONS_MAX`.
     Connections,
     /// Connections that are not sockets of known users: `guests_max`.
     Guests,
-    /// The same from one address: an eighth of them.
+    /// The same from one address, which may have an eighth of them.
     GuestsPerAddress,
-    /// Bytes of a message from a client that is not known yet.
+    /// Bytes of a message from a client that has not authenticated yet.
     GuestMessage,
-    /// Bytes of messages that are only partly received: `partial_bytes_max`.
+    /// Bytes of partially received messages: `partial_bytes_max`.
     PartialBytes,
     /// Bytes of replies that wait for a connection.
     ReplyBytes,
@@ -37,7 +37,7 @@ pub(crate) enum Limit {
     WrongCredentials,
     /// Sessions that one user has stored: `stored_sessions_per_user_max`.
     StoredSessionsPerUser,
-    /// Those of them in which nothing was said: `empty_sessions_per_user_max`.
+    /// Sessions that one user has stored and that contain no messages: `empty_sessions_per_user_max`.
     EmptySessionsPerUser,
     /// Bytes of conversations that one user has stored: `STORED_BYTES_PER_USER_MAX`.
     StoredBytesPerUser,
@@ -50,7 +50,6 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    /// All of them.
     pub(super) const ALL: [Self; 21] = [
         Self::Connections,
         Self::Guests,
@@ -75,7 +74,6 @@ impl Limit {
         Self::JwksFetches,
     ];
 
-    /// Returns the label.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Connections => "connections",

@@ -1,12 +1,12 @@
-//! Log lines that an outage causes, bounded: whoever tries again and again would hide everything else in the log.
+//! Limits the log lines that an outage causes. Continuous retries would otherwise hide everything else in the log.
 
 use std::time::{Duration, Instant};
 
-/// The least time between two lines of one kind.
+/// The minimum time between two lines of one kind.
 const SPACE: Duration = Duration::from_secs(2);
 
-/// The lines of one kind, each some time after the one before. The first one of an outage is there, however many an
-/// earlier outage had.
+/// The lines of one kind, with a minimum time between them. The first line of an outage is always logged, however many
+/// lines an earlier outage caused.
 #[derive(Debug, Default)]
 pub(crate) struct Spaced {
     last: Option<Instant>,
@@ -14,7 +14,7 @@ pub(crate) struct Spaced {
 }
 
 impl Spaced {
-    /// Returns how many lines were left out before this one, or `None` if this one is to be left out too.
+    /// Returns how many lines were left out before this one, or `None` if this one should be left out too.
     pub(crate) fn admit(&mut self) -> Option<u64> {
         self.admit_at(Instant::now())
     }

@@ -1,14 +1,14 @@
 //! The server's metrics, for Prometheus.
 //!
 //! - Each metric is declared once, in `declared.rs`.
-//! - It is recorded only through the typed functions here. Label values are `&'static str`s of closed sets, so no user
-//!   text, id or address can become one, and the number of series is bounded. The names of the server's tools, which
-//!   its operator chooses, are a set that is bounded too (`tools.rs`).
+//! - Metrics are recorded only through the typed functions here. Label values are `&'static str`s from closed sets, so
+//!   user text, ids and addresses cannot become labels, and the number of series is bounded. The operator chooses the
+//!   names of the server's tools, and their number is bounded too (`tools.rs`).
 //! - Recording does nothing until [`install`] is called.
 //!
-//! Gauges are guards: what they count is released on drop, on every code path.
+//! Gauges are guards: they release what they count on drop, on every code path.
 //!
-//! [`lines`] bounds the log lines of what happens again and again.
+//! [`lines`] limits recurring log lines.
 
 pub(crate) mod compaction;
 mod declared;
@@ -31,8 +31,8 @@ use reseed_protocol::{
 };
 use std::{sync::OnceLock, thread, time::Duration};
 
-/// The interval at which histogram samples are aggregated: until then they stay in memory, and a server that nobody
-/// scrapes must not keep them indefinitely.
+/// The interval at which histogram samples are aggregated. Until then they stay in memory, and a server that is never
+/// scraped must not keep them indefinitely.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Reads the metrics of all servers in this process.
@@ -47,7 +47,7 @@ impl Handle {
     }
 }
 
-/// Starts recording. Further calls, also from another server in the same process, return the same metrics.
+/// Starts recording. Further calls return the same metrics, even from another server in the same process.
 pub(crate) fn install() -> Handle {
     static INSTALLED: OnceLock<Handle> = OnceLock::new();
     INSTALLED
@@ -85,13 +85,13 @@ fn recorder() -> PrometheusRecorder {
 /// The protocol of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// No frame received yet.
+    /// No frame has been received yet.
     Undecided,
     /// Version 1.
     V1,
     /// Version 2.
     V2,
-    /// A client's frames from another server, which counts the client.
+    /// A relayed client. The server to which it is connected counts it.
     Relay,
 }
 
@@ -144,9 +144,9 @@ impl Drop for OpenConnection {
 /// The node that counts a relayed connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The one that the client is connected to.
+    /// The node to which the client is connected.
     Edge,
-    /// The one that holds the session.
+    /// The node that holds the session.
     Holder,
 }
 
@@ -164,7 +164,7 @@ impl Side {
 pub(crate) struct RelayedConnection(Side);
 
 impl RelayedConnection {
-    /// Counts a new one.
+    /// Counts a new connection.
     #[must_use]
     pub(crate) fn new(side: Side) -> Self {
         RELAYED_CONNECTIONS.gauge([side.label()]).increment(1.0);
@@ -178,7 +178,7 @@ impl Drop for RelayedConnection {
     }
 }
 
-/// Sets the numbers of nodes in each state, and of the sessions that this one holds.
+/// Sets the numbers of nodes in each state, and of the sessions that this node holds.
 pub(crate) fn nodes(living: usize, draining: usize, silent: usize, held: u64) {
     for (state, count) in [("living", living), ("draining", draining), ("silent", silent)] {
         NODES.gauge([state]).set(count as f64);
@@ -186,7 +186,7 @@ pub(crate) fn nodes(living: usize, draining: usize, silent: usize, held: u64) {
     SESSIONS_HELD.gauge([]).set(held as f64);
 }
 
-/// Says how long ago this server renewed its lease, as a part of the lease.
+/// Records how long ago this server renewed its lease, as a fraction of the lease.
 pub(crate) fn lease_renewed(ago: f64) {
     LEASE_AGE_RATIO.gauge([]).set(ago);
 }
@@ -201,12 +201,12 @@ pub(crate) fn store_read_waited() {
     STORE_READS_WAITED_TOTAL.counter([]).increment(1);
 }
 
-/// Counts a session taken over from a node that is silent, or gone.
+/// Counts a session taken over from a node that is silent or gone.
 pub(crate) fn taken_over(is_silent: bool) {
     TAKEOVERS_TOTAL.counter([if is_silent { "silent" } else { "gone" }]).increment(1);
 }
 
-/// Counts a failover of the database, or a backup that was restored.
+/// Counts a failover of the database, or the restoration of a backup.
 pub(crate) fn store_timeline_changed() {
     STORE_TIMELINE_CHANGES_TOTAL.counter([]).increment(1);
 }
@@ -293,7 +293,7 @@ pub(crate) fn frame_refused(code: ErrorCode) {
     FRAMES_REFUSED_TOTAL.counter([code.as_str()]).increment(1);
 }
 
-/// Records that a command was answered. `name` is its type, as in [`reseed_protocol::command::Command::name`] or v1's
+/// Records that a command was answered. `name` is its type, as in [`reseed_protocol::command::Command::name`], or v1's
 /// equivalent.
 pub(crate) fn command_answered(name: &'static str, outcome: Outcome) {
     COMMANDS_TOTAL.counter([name, outcome.label()]).increment(1);
@@ -333,7 +333,7 @@ fn purpose_label(purpose: Purpose) -> &'static str {
     }
 }
 
-/// Records the end of a request to the model; `usage` is what the model server reported, if anything.
+/// Records the end of a request to the model. `usage` is the model server's report, if there is one.
 pub(crate) fn model_request_finished(purpose: Purpose, outcome: Outcome, usage: Option<ReportedUsage>) {
     let label = purpose_label(purpose);
     MODEL_REQUESTS_TOTAL.counter([label, outcome.label()]).increment(1);
@@ -349,7 +349,7 @@ pub(crate) fn model_request_finished(purpose: Purpose, outcome: Outcome, usage: 
     }
 }
 
-/// Records the cost of an answer in billionths of a US dollar, or that it is not known.
+/// Records the cost of an answer in billionths of a US dollar, or that it is unknown.
 pub(crate) fn model_answer_paid(purpose: Purpose, cost_nano_usd: Option<u64>) {
     let label = purpose_label(purpose);
     match cost_nano_usd {
@@ -358,7 +358,7 @@ pub(crate) fn model_answer_paid(purpose: Purpose, cost_nano_usd: Option<u64>) {
     }
 }
 
-/// Records how an answered request shares its prefix with the previous one.
+/// Records how much of its prefix an answered request shares with the previous one.
 pub(crate) fn request_shared(receipt: &Receipt) {
     PREFIX_TOKENS_TOTAL.counter([]).increment(receipt.prefix_tokens);
     let Some(broke) = &receipt.broke else { return };
@@ -367,7 +367,7 @@ pub(crate) fn request_shared(receipt: &Receipt) {
     PREFIX_TOKENS_LOST_TOTAL.counter([reason]).increment(broke.lost_tokens);
 }
 
-/// Returns the label value for why a request does not start with the previous one; the same as on the wire.
+/// Returns the label value for the reason why a request does not start with the previous one, as on the wire.
 #[must_use]
 pub(crate) fn break_reason(reason: BreakReason) -> &'static str {
     match reason {
@@ -397,7 +397,7 @@ pub(crate) fn settings_reloaded(is_taken_up: bool) {
     SETTINGS_RELOADS_TOTAL.counter([if is_taken_up { "ok" } else { "failed" }]).increment(1);
 }
 
-/// Records that a store commit failed: nothing in it was acknowledged.
+/// Records that a store commit failed, so that nothing in it was acknowledged.
 pub(crate) fn store_commit_failed() {
     STORE_COMMITS_TOTAL.counter(["failed"]).increment(1);
 }

@@ -126,7 +126,7 @@ fn every_metric_is_declared_described_and_recorded_and_none_is_a_summary() {
     assert!(!text.lines().any(|line| line.starts_with("# TYPE") && line.ends_with(" summary")), "{text}");
 }
 
-/// Returns the metrics that a text names, each with the labels it selects by.
+/// Returns the metrics that a text names, each with the labels that it selects by.
 fn named(text: &str) -> BTreeSet<(String, Vec<String>)> {
     let word =
         |text: &str| -> usize { text.find(|c: char| !(c.is_ascii_lowercase() || c == '_')).unwrap_or(text.len()) };

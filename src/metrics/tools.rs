@@ -1,4 +1,4 @@
-//! Metrics of tools: the server's by name, those of clients together.
+//! Metrics of tools. The server's tools are counted by name, and those of clients together.
 
 use super::declared::*;
 use std::{
@@ -7,17 +7,17 @@ use std::{
     time::Instant,
 };
 
-/// Tools that have series of their own: more than the deployment may offer at one time. An MCP server that keeps
-/// renaming its tools adds no more.
+/// Maximum number of tools that have their own series, which exceeds what a deployment may offer at one time. An MCP
+/// server that keeps renaming its tools adds no more.
 const TOOLS_MAX: usize = 1_000;
 
 /// The label of tools that have no series of their own.
 const OTHER: &str = "other";
 
-/// The label of all tools of clients: their names come from users. No tool can have this name.
+/// The label of all tools of clients, whose names come from users. No tool can have this name.
 pub(super) const OF_CLIENT: &str = "(client)";
 
-/// A call of a tool. Dropped without an end, it counts as cancelled.
+/// A call of a tool. If it is dropped before its end, it counts as cancelled.
 #[derive(Debug)]
 pub(crate) struct ToolCallMeter {
     tool: &'static str,
@@ -26,19 +26,19 @@ pub(crate) struct ToolCallMeter {
 }
 
 impl ToolCallMeter {
-    /// Starts a call of this tool of the server.
+    /// Starts a call of one of the server's tools.
     #[must_use]
     pub(crate) fn new(tool: &str) -> Self {
         Self { tool: label(tool), began: Instant::now(), ended: false }
     }
 
-    /// Starts a call of any client's tool.
+    /// Starts a call of a client's tool.
     #[must_use]
     pub(crate) fn of_client() -> Self {
         Self { tool: OF_CLIENT, began: Instant::now(), ended: false }
     }
 
-    /// Measures the duration from now on: the call has waited for others until now.
+    /// Restarts the measurement, because the call has waited for others until now.
     pub(crate) fn starts(&mut self) {
         self.began = Instant::now();
     }
@@ -63,8 +63,8 @@ impl Drop for ToolCallMeter {
     }
 }
 
-/// Returns a tool's name as a label. Names come from the deployment and its MCP servers, never from users; each is kept
-/// for the life of the process, at most [`TOOLS_MAX`] of them.
+/// Returns a tool's name as a label. Names come from the deployment and its MCP servers, never from users. Each is kept
+/// for the life of the process, up to [`TOOLS_MAX`] names.
 fn label(tool: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,9 +1,9 @@
-//! Creates every predictable series at zero from the start. Otherwise an alert on an increase misses the first one: a
-//! series that appears with the value 1 has not increased.
+//! Creates every predictable series at zero from the start. Otherwise an alert on an increase misses the first one,
+//! because a series that appears with the value 1 has not increased.
 //!
-//! Commands are labelled by type and error code; that product has thousands of members, of which a server sees a few.
-//! Of these, the successes exist from the start, the errors that any command can return, and those of each command's
-//! row in [`OUTCOMES`]; others appear on first use.
+//! Commands are labelled by type and error code. This product has thousands of members, of which a server sees a few.
+//! The following exist from the start: successes, errors that any command can return, and the errors in each command's
+//! row of [`OUTCOMES`]. Others appear on first use.
 
 use super::{
     close_label, compaction,
@@ -37,7 +37,7 @@ fn values(metric: &str, label: &str) -> Vec<&'static str> {
             vec!["ok", "cancelled", "passed_over", "hook_failed", "hook_timeout", "hook_unavailable"]
         }
         ("reseed_tool_calls_total", "outcome") => vec!["ok", "failed", "cancelled"],
-        // The built-in ones. Those of MCP servers and of programs appear with their first call.
+        // The built-in tools. Tools of MCP servers and of programs appear with their first call.
         ("reseed_tool_calls_total" | "reseed_tool_duration_seconds", "tool") => {
             vec!["history_search", "history_read", tools::OF_CLIENT]
         }
@@ -95,7 +95,7 @@ pub(super) fn series(metric: &str, labels: &[&str]) -> Vec<Vec<&'static str>> {
     all
 }
 
-/// Excludes what cannot happen or is unlikely: a compaction has a successful step if and only if it was committed.
+/// Excludes impossible or unlikely combinations. A compaction has a successful step if and only if it was committed.
 fn is_possible(metric: &str, values: &[&str]) -> bool {
     match (metric, values) {
         ("reseed_compactions_total", [_, rung, outcome, _]) => (*rung == "none") == (*outcome != "committed"),
@@ -113,7 +113,7 @@ fn is_expected(command: &str, outcome: &str) -> bool {
     outcome == "ok" || of_any() || is_own()
 }
 
-/// Creates every such series and sets the version.
+/// Creates all of these series and sets the version.
 pub(super) fn begin() {
     zero_all();
     BUILD_INFO.gauge([env!("CARGO_PKG_VERSION")]).set(1.0);

@@ -1,7 +1,7 @@
 //! Maps the errors of a model server to our error codes.
 //!
 //! The text of an upstream error never leaves this file, because it can echo keys and prompts. It is only searched for
-//! known words; the fault's message consists of the code's own cause and remedy, and of numbers.
+//! known words. The fault's message consists of the code's own cause and remedy, and of numbers.
 
 #[cfg(test)]
 mod tests;
@@ -21,20 +21,23 @@ use reseed_protocol::ErrorCode;
 use serde_json::Value;
 use words::{BAD_KEY, CERTAIN, KEY_REACH, OF_CONTENT, VAGUE};
 
-/// Returns a fault with this code. `note` is a few words of ours that go into the message, never the upstream's.
+/// Returns a fault with this code. `note` is a few words of ours for the message, never the upstream's.
 #[must_use]
 pub(crate) fn fault(code: ErrorCode, note: &str) -> ModelFault {
     let cause = code.cause().trim_end_matches('.');
     ModelFault::new(code, format!("{cause} ({note}). {}", code.remedy()))
 }
 
-/// Classifies a failed exchange. `status` is the HTTP status, absent for an error inside a stream that started well;
-/// `body` is the response body or the event. Total: any input gets a code.
+/// Classifies a failed exchange. `status` is the HTTP status, which is absent for an error inside a stream that started
+/// well. `body` is the response body or the event. Every input gets a code.
 ///
-/// The order matters: first what a model wrote, since the error quotes it; then refusals of who asks and of what was
-/// said, which no other form and no smaller request cures; then overflow, because servers send it with 400, 413 and
-/// 500; then words more reliable than the status (an exhausted quota arrives as 429, like a rate limit); then the
-/// status; then less reliable words.
+/// The order of the checks matters:
+/// 1. errors about the model's own output, which they quote;
+/// 2. refusals of credentials or content, which no other form and no smaller request can fix;
+/// 3. overflow, which servers report with 400, 413 and 500;
+/// 4. words that are more reliable than the status: an exhausted quota comes as 429, like a rate limit;
+/// 5. the status;
+/// 6. less reliable words.
 #[must_use]
 pub(crate) fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp, body: &[u8]) -> ModelFault {
     let error = ErrorBody::read(body);
@@ -70,7 +73,7 @@ pub(crate) fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp,
     let refusal = match code {
         _ if of_sample => refusal::of_sample(),
         ErrorCode::ContextOverflow if error.is_of_bytes(status, hint) => refusal::of_bytes(),
-        // Never for credentials, quota, rates or what was said.
+        // This excludes errors about credentials, quotas, rates and content.
         ErrorCode::UpstreamRejected | ErrorCode::UpstreamNotFound | ErrorCode::UpstreamError => {
             refusal::read(body, code)
         }
@@ -82,7 +85,7 @@ pub(crate) fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp,
     ModelFault { overflow: hint, refusal, retry_after_ms, origin, ..fault(code, &note) }
 }
 
-/// Most characters of an error type or request id taken from upstream.
+/// Maximum characters of an error type or request id taken from upstream.
 const NAME_CHARS_MAX: usize = 128;
 
 /// Headers in which servers return a request id.
@@ -95,7 +98,7 @@ pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
     REQUEST_ID_HEADERS.iter().find_map(|header| name(headers.get(*header)?.to_str().ok()?))
 }
 
-/// Returns the text if it can only be a name, so that nothing a person wrote, and no key, reaches the log.
+/// Returns the text if it can only be a name. This keeps user text and keys out of the log.
 pub(crate) fn name(text: &str) -> Option<String> {
     let text = text.trim();
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
@@ -108,7 +111,7 @@ fn by_status(status: u16) -> Option<ErrorCode> {
         300..=399 | 404 | 405 | 410 => ErrorCode::UpstreamNotFound,
         401 | 403 | 407 => ErrorCode::UpstreamAuth,
         402 => ErrorCode::UpstreamQuota,
-        // Possibly transient: the request arrived too slowly or conflicted with another one.
+        // These may be transient: the request arrived too slowly, or conflicted with another one.
         408 | 409 | 425 => ErrorCode::UpstreamError,
         429 => ErrorCode::UpstreamRateLimited,
         400..=499 => ErrorCode::UpstreamRejected,
@@ -118,17 +121,17 @@ fn by_status(status: u16) -> Option<ErrorCode> {
     })
 }
 
-/// An upstream error, as far as any server's dialect can be read.
+/// An upstream error, as far as it can be read in any server's dialect.
 struct ErrorBody {
     /// Code, type and message on separate lines, in lower case.
     words: String,
     /// The message alone.
     message: String,
-    /// Its type, or else its code, if that is a name.
+    /// The error's type, or else its code, if that is a name.
     error_type: Option<String>,
     /// A status given inside the body.
     status: Option<u16>,
-    /// Codes and types in fields of their own, on separate lines.
+    /// Codes and types from separate fields, one per line.
     codes: String,
     /// Token counts in separate fields, as llama-server sends them.
     counts: OverflowHint,
@@ -139,8 +142,8 @@ struct ErrorBody {
 }
 
 impl ErrorBody {
-    /// Reads `{"error":{…}}`, `{"error":"…"}`, `{"message":…}`, `{"detail":…}`, `{"errors":[…]}`, `[{"error":…}]`,
-    /// what a router passes on in a field of its own, or plain text.
+    /// Reads `{"error":{…}}`, `{"error":"…"}`, `{"message":…}`, `{"detail":…}`, `{"errors":[…]}`, `[{"error":…}]`, an
+    /// error that a router passes on in a field of its own, or plain text.
     fn read(body: &[u8]) -> Self {
         let root: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
         let root = match &root {
@@ -158,7 +161,7 @@ impl ErrorBody {
             other => other.to_string(),
         };
         let message = match error {
-            // What a page says is for people who look at it; the status says what it means.
+            // The text of a web page is meant for people. The status determines its meaning.
             Value::Null if refusal::is_page(body) => String::new(),
             Value::Null => String::from_utf8_lossy(body).into_owned(),
             Value::String(text) => text.clone(),
@@ -183,8 +186,8 @@ impl ErrorBody {
         Self { words, error_type, message, status, codes, counts, wait_ms, bodiless: body.trim_ascii().is_empty() }
     }
 
-    /// Returns the overflow that the error reports. A status that is about who asks, or how often, is never one, unless
-    /// the request alone is above what a minute allows.
+    /// Returns the overflow that the error reports. Statuses about credentials or rates never mean overflow, unless the
+    /// request alone exceeds the allowance per minute.
     fn overflow(&self, status: Option<u16>) -> Option<OverflowHint> {
         let is_possible = !matches!(status, Some(401..=404 | 407..=410 | 503 | 529));
         if self.bodiless {
@@ -194,12 +197,12 @@ impl ErrorBody {
         let hint = match overflow::judge(&self.message) {
             Verdict::TooLarge(hint) if is_possible && (status != Some(429) || hint.is_certain()) => hint,
             Verdict::TooLarge(_) | Verdict::Throttled => return None,
-            // Compaction also cures a body too large for an intermediate proxy.
+            // Compaction also helps if the body was too large for a proxy in between.
             Verdict::Other if status == Some(413) && !overflow::is_about_media(&self.message) => {
                 OverflowHint::default()
             }
             Verdict::Other if is_possible && status != Some(429) => {
-                // OpenAI has this type beside every code, `string_above_max_length` of a description among them.
+                // OpenAI adds this type to every code, such as `string_above_max_length` for a description.
                 let codes = ["invalid_request_error", "bad_request", "badrequest"];
                 overflow::detect(&codes.iter().fold(self.codes.clone(), |left, code| left.replace(code, "")))?
             }
@@ -211,7 +214,7 @@ impl ErrorBody {
         })
     }
 
-    /// Returns true if the error is one of the size in bytes: by its words, or by its status where they say nothing.
+    /// Returns true if the error is about the size in bytes. Its words decide, or its status if they say nothing.
     fn is_of_bytes(&self, status: Option<u16>, hint: OverflowHint) -> bool {
         let text = format!("{}\n{}", self.message, self.codes);
         let is_by_status = status == Some(413);
@@ -220,13 +223,13 @@ impl ErrorBody {
             && overflow::is_of_bytes(&text, is_by_status)
     }
 
-    /// Returns true if a server gave up waiting. One that could not fetch an image refuses the image.
+    /// Returns true if a server gave up waiting. If it could not fetch an image, the image counts as refused instead.
     fn is_timeout(&self, status: Option<u16>) -> bool {
         let is_possible = matches!(status, None | Some(400 | 413 | 422 | 500));
         is_possible && overflow::is_timeout(&self.words) && !overflow::is_about_media(&self.message)
     }
 
-    /// Returns true if the API key is refused, in whatever words. Tools may have a parameter of that name.
+    /// Returns true if the API key was refused, however that is worded. A tool may have a parameter of that name.
     fn refuses_key(&self, status: Option<u16>) -> bool {
         let is_possible = matches!(status, None | Some(400..=404 | 422));
         let words = self.words.replace(['_', '-'], " ").replace("apikey", "api key");
@@ -240,7 +243,7 @@ impl ErrorBody {
             })
     }
 
-    /// Returns the code of a refusal of what was said. Statuses that are about who asks, or how often, are none.
+    /// Returns the code if the content was refused. Statuses about credentials or rates never mean this.
     fn of_content(&self, status: Option<u16>) -> Option<ErrorCode> {
         let is_possible = !matches!(status, Some(401 | 402 | 404 | 407 | 429 | 502..=599));
         let words = self.words.replace(['_', '-'], " ");
@@ -248,7 +251,7 @@ impl ErrorBody {
         (is_possible && is_filtered).then_some(ErrorCode::ContentFiltered)
     }
 
-    /// Returns true if the error limits the rate: by the minute, or with a short wait. A quota by the day is used up.
+    /// Returns true if a rate limit applies, per minute or with a short wait. A daily quota counts as used up.
     fn is_passing(&self) -> bool {
         let by_day = ["perday", "per day", "per_day", "daily", "monthly"].iter().any(|word| self.words.contains(word));
         let by_minute = ["perminute", "per minute", "per_minute", "per-minute", "per second", "persecond"];
@@ -260,7 +263,7 @@ impl ErrorBody {
     }
 }
 
-/// Returns a message about tools without the names that it quotes: a tool may be called `list_overdue_invoices`.
+/// Returns a message about tools without the names it quotes. A tool may be called `list_overdue_invoices`.
 fn without_quoted_names(message: &str) -> String {
     let is_about_tools = ["function", "tool", "schema"].iter().any(|word| message.contains(word));
     if !is_about_tools {
@@ -284,7 +287,7 @@ fn without_quoted_names(message: &str) -> String {
     left + rest
 }
 
-/// Returns the message of the error that a router passes on, often as JSON in a text.
+/// Returns the message of an error that a router passes on, often as JSON inside a string.
 fn passed_on(raw: &Value) -> String {
     let inner: Value = match raw {
         Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| raw.clone()),
@@ -299,7 +302,7 @@ fn passed_on(raw: &Value) -> String {
     }
 }
 
-/// Returns how long the upstream asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date.
+/// Returns how long the upstream asks to wait: from `retry-after-ms`, or from `retry-after` in seconds or as a date.
 fn retry_after_ms(headers: &HeaderMap, now: Timestamp) -> Option<u64> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let number = |text: &str| text.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0);

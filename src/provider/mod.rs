@@ -24,31 +24,31 @@ pub trait DeltaSink: Send {
     /// Receives the next piece.
     fn delta(&mut self, delta: Delta<'_>);
 
-    /// Hears of a wait before the request is sent again; only before the first piece.
+    /// Reports a wait before the request is sent again. This happens only before the first piece.
     fn delayed(&mut self, _: &Delay) {}
 }
 
 /// A wait before a request is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delay {
-    /// The attempt that follows it: 2 after the first one has failed.
+    /// The number of the next attempt: 2 after the first one has failed.
     pub attempt: u32,
-    /// How long it takes.
+    /// The length of the wait.
     pub wait: Duration,
-    /// Why the last attempt failed.
+    /// The reason why the last attempt failed.
     pub reason: ErrorCode,
 }
 
 /// A model backend.
 ///
-/// Contract, the same for every provider:
-/// - each call to `answer` sends one request and retries only before the first byte of an answer;
-/// - dropping the future cancels the upstream request at once, and there is no other way to cancel;
-/// - every piece of text in the answer was passed to `sink` before the future resolves to `Ok`, with part numbers that
-///   match the answer's parts;
-/// - of a tool call, `sink` gets the name first, then the arguments in pieces, then the end; a call of which it gets
-///   nothing is shown when the answer is complete;
-/// - an answer is complete: a stream that ended early or was empty is a fault.
+/// Every provider must keep this contract:
+/// - Each call to `answer` sends one request. It retries only before the first byte of an answer.
+/// - Dropping the future cancels the upstream request at once. There is no other way to cancel.
+/// - Every piece of text in the answer is passed to `sink` before the future resolves to `Ok`. Part numbers match the
+///   answer's parts.
+/// - For a tool call, `sink` gets first the name, then the arguments in pieces, then the end. A call of which it gets
+///   nothing is shown when the answer is complete.
+/// - An answer is complete. A stream that ended early or was empty is a fault.
 ///
 /// ```
 /// use reseed::{
@@ -91,21 +91,20 @@ pub trait Provider: Send + Sync {
     /// Lists the models, with their windows where the provider reports them.
     fn models(&self) -> ModelsFuture<'_>;
 
-    /// Returns how many requests the provider works on at a time, as far as it is known by now.
+    /// Returns how many requests the provider works on at a time, as far as it is known.
     fn slots(&self) -> Slots {
         Slots::Several
     }
 }
 
-/// How many requests a model server works on at a time. One that works on one at a time makes the next ones wait until
-/// it is done.
+/// How many requests a model server works on at a time. A server with one slot makes further requests wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slots {
     /// One.
     One,
     /// More than one.
     Several,
-    /// It does not say: what happens to requests shows it.
+    /// The server does not say. Its behaviour may show it.
     Unknown,
 }
 
@@ -116,6 +115,6 @@ pub struct ListedModel {
     pub id: String,
     /// Its window in tokens, if the list has it (`context_length`, `max_model_len`, `meta.n_ctx` and the like).
     pub window_tokens: Option<u64>,
-    /// What it takes besides text.
+    /// What it accepts besides text.
     pub takes: Takes,
 }

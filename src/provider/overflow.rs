@@ -1,9 +1,10 @@
-//! Recognises a request that was refused as too large, whatever the server.
+//! Recognises a request that was refused as too large, on any server.
 //!
 //! There is no common code for it, and each server has its own sentence, so no sentence is matched. A text means
-//! overflow if it has one of a few codes, or if it speaks of the size of what a model reads (tokens, a context, the
-//! length of a prompt) and says that a limit is exceeded, unless it speaks of something else that is limited: the rate
-//! of requests, pictures, tools, the answer alone. The numbers are read by what stands beside them (`numbers`).
+//! overflow if it contains one of a few codes. It also does if it mentions the size of the model's input (tokens, a
+//! context, the length of a prompt) and says that a limit is exceeded. It does not if it is about another limit: the
+//! rate of requests, images, tools, or the answer alone. Numbers get their meaning from the words around them
+//! (`numbers`).
 
 mod numbers;
 
@@ -15,13 +16,13 @@ pub(super) use numbers::{head, tail};
 pub(crate) enum Verdict {
     /// The request is too large for the model.
     TooLarge(OverflowHint),
-    /// Requests come too fast, or too many of them: waiting cures it, and a smaller request does not.
+    /// Requests come too fast, or there are too many. Waiting helps, and a smaller request does not.
     Throttled,
     /// It says neither.
     Other,
 }
 
-/// Codes that name an overflow. They stand in fields of their own, and some servers put them into the text.
+/// Codes that name an overflow. They are in separate fields, and some servers put them into the text.
 const CODES: &[&str] = &[
     "context_length_exceeded",
     "context_window_exceeded",
@@ -74,14 +75,14 @@ const THROTTLES: &[&str] = &[
     "concurren",
 ];
 
-/// What a model reads, and therefore what can be too large for it.
+/// Words for the model's input, which can be too large for it.
 const READ: &[&str] =
     &["prompt", "input", "message", "request", "sequence", "conversation", "history", "content", "chat", "body"];
 
-/// Words for its size.
+/// Words for the input's size.
 const SIZES: &[&str] = &["length", "size", "long", "large", "big", "exceed"];
 
-/// Words that say that there is a limit and that it is passed.
+/// Words that say that there is a limit and that it is exceeded.
 const LIMITS: &[&str] = &[
     "exceed",
     "overflow",
@@ -123,7 +124,8 @@ const LIMITS: &[&str] = &[
     ">=",
 ];
 
-/// Things beside the text that are limited, too. Where one is named, only tokens or a context mean the text.
+/// Other things that are limited too. If one is named, the error is about the text only if it mentions tokens or a
+/// context.
 const ELSEWHERE: &[&str] = &[
     "image",
     "picture",
@@ -160,8 +162,8 @@ const ELSEWHERE: &[&str] = &[
     "budget",
 ];
 
-/// Names of options that count tokens, and words for the answer: limits of these are not limits of what is read. A text
-/// that has them and nothing of what is read is about them alone.
+/// Options that count tokens, and words for the answer. Their limits are not limits on the input. A text that contains
+/// these and no word for the input is only about them.
 const ANSWERS: &[&str] = &[
     "max_tokens",
     "max_completion_tokens",
@@ -182,7 +184,7 @@ const ANSWERS: &[&str] = &[
     "completion",
 ];
 
-/// Words of servers that gave up waiting, or whose client did. Programs in Go call the request's time its context.
+/// Words of servers that gave up waiting, or whose client did. In Go, the request's deadline belongs to its "context".
 const TIMES_OUT: &[&str] = &[
     "deadline exceeded",
     "deadline_exceeded",
@@ -199,14 +201,14 @@ const TIMES_OUT: &[&str] = &[
     "timeout exceeded",
 ];
 
-/// Where "context" is not what a model reads: a schema's place, options, words that begin alike.
+/// Places where "context" does not mean the model's input: a schema path, options, and words that begin alike.
 const OTHER_CONTEXTS: &[&str] = &["context=", "context_management", "contextual", "ssl context", "tls context"];
 
-/// What validators say of any value, whose `Input` is not what a model reads.
+/// Phrases that validators use for any value. Their `Input` is not the model's input.
 const VALIDATORS: &[&str] =
     &["input should be greater than", "input should be less than", "input should be a ", "input should be '"];
 
-/// Words for the size of a body or a text, as servers and proxies in front of them measure it.
+/// Words for the size of a body or a text, as servers and proxies measure it.
 const BYTES: &[&str] = &[
     "byte",
     "kb",
@@ -228,13 +230,13 @@ const BYTES: &[&str] = &[
     "client_max_body_size",
 ];
 
-/// Words for the size of what a model reads.
+/// Words for the size of the model's input.
 const TOKENS: &[&str] = &["token", "context", "n_ctx", "prompt", "sequence", "conversation", "history", "input is"];
 
-/// Cerebras refuses without a body; clients that keep only a text represent that like this.
+/// Cerebras refuses without a body. Clients that keep only a text represent that in these words.
 const BODILESS: &[&str] = &["400 status code (no body)", "413 status code (no body)", "400 (no body)", "413 (no body)"];
 
-/// Judges an error text: the message of a refusal, or its codes.
+/// Classifies an error text, which is a refusal's message or its codes.
 #[must_use]
 pub(crate) fn judge(text: &str) -> Verdict {
     let text = VALIDATORS.iter().fold(text.trim().to_lowercase(), |text, words| text.replace(words, ""));
@@ -244,7 +246,7 @@ pub(crate) fn judge(text: &str) -> Verdict {
         return Verdict::Other;
     }
     if has(THROTTLES) {
-        // A request that is by itself above what a minute allows is never let through, however long one waits.
+        // A single request above the allowance per minute never succeeds, however long one waits.
         let hint = numbers();
         let is_hopeless = matches!((hint.prompt_tokens, hint.window_tokens), (Some(sent), Some(fit)) if sent > fit);
         let is_large = text.contains("too large") || text.contains("too long") || text.contains("too big");
@@ -268,7 +270,7 @@ pub fn detect(text: &str) -> Option<OverflowHint> {
     }
 }
 
-/// Returns true if a text that names a limit means the one of what a model reads.
+/// Returns true if a text that names a limit is about the model's input.
 fn is_about_what_is_read(text: &str) -> bool {
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
     if OTHER_CONTEXTS.iter().fold(text.to_owned(), |text, other| text.replace(other, "")).contains("context") {
@@ -276,7 +278,7 @@ fn is_about_what_is_read(text: &str) -> bool {
     }
     let tokens = text.contains("token");
     if tokens {
-        // "max_tokens 9000 exceeds 8192 output tokens" is about the answer, unless what is read is named beside it.
+        // "max_tokens 9000 exceeds 8192 output tokens" is about the answer, unless the text also names the input.
         let rest = without_answers(text);
         let is_answer = rest.len() < text.len();
         let names_read =
@@ -292,7 +294,7 @@ fn is_about_what_is_read(text: &str) -> bool {
     has(READ) && has(SIZES)
 }
 
-/// Returns true if a text is about pictures, files and the like.
+/// Returns true if a text is about images, files and the like.
 #[must_use]
 pub(crate) fn is_about_media(text: &str) -> bool {
     let text = text.to_lowercase();
@@ -300,17 +302,17 @@ pub(crate) fn is_about_media(text: &str) -> bool {
         && ["image", "picture", "audio", "video", "attachment"].iter().any(|word| text.contains(word))
 }
 
-/// Returns true if a refusal as too large measures bytes or characters, which say nothing about a window.
-/// `by_status`: its status means the size of a body.
+/// Returns true if a refusal as too large measures bytes or characters, which say nothing about a window. `by_status`
+/// means that the status stands for the size of a body.
 #[must_use]
 pub(crate) fn is_of_bytes(text: &str, by_status: bool) -> bool {
     let text = text.to_lowercase();
     let names_bytes = |word: &&str| {
-        // A unit stands behind a number or alone; as a part of a longer word it is none.
+        // A unit follows a number or stands alone. As a part of a longer word, it does not count.
         text.match_indices(*word)
             .any(|(at, _)| word.len() > 3 || !text[..at].ends_with(|c: char| c.is_alphabetic() || c == '_'))
     };
-    // A number of more than a million without a unit is one of bytes.
+    // A number above a million without a unit counts bytes.
     let is_huge = text.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > 6);
     !TOKENS.iter().any(|word| text.contains(word)) && (by_status || is_huge || BYTES.iter().any(names_bytes))
 }
@@ -322,7 +324,7 @@ pub(crate) fn is_timeout(text: &str) -> bool {
     TIMES_OUT.iter().any(|word| text.contains(word))
 }
 
-/// Returns a text without the names of the answer's limit, whose parts would be taken for words of their own.
+/// Returns a text without the names of the answer's limit, whose parts would otherwise count as words.
 fn without_answers(text: &str) -> String {
     ANSWERS.iter().fold(text.to_owned(), |text, word| text.replace(word, ""))
 }

@@ -1,13 +1,13 @@
 //! Recognises which part of a request a server refused.
 //!
-//! Servers share no error codes for this, and each has its own sentences. What they share are the names of the API:
-//! `image_url`, `tools`, `messages[1].content[0].type`. So the tables ([`words`]) have names. A name of the API counts
-//! wherever it stands; a plain word (`image`, `tools`) counts only beside a word of refusal. The names are only guesses
-//! of what helps: the provider tries them, and keeps what did.
+//! Servers share no error codes for this, and each has its own sentences. They do share the names of the API:
+//! `image_url`, `tools`, `messages[1].content[0].type`. So the tables ([`words`]) contain names. An API name counts
+//! wherever it occurs. A plain word (`image`, `tools`) counts only next to a word of refusal. The names are only
+//! guesses at what helps. The provider tries them, and keeps what did.
 //!
-//! What a model does not take is told from what is wrong with this request alone: the value of an option, a damaged
-//! image, the schema of a tool. Nothing is learnt of the latter, because others share the model. Where an error says
-//! neither, it counts as the latter.
+//! A refusal is either about what the model accepts, or about this request alone: the value of an option, a damaged
+//! image, a tool's schema. Nothing is learnt from the latter, because others share the model. If an error says neither,
+//! it counts as the latter.
 
 mod said;
 #[cfg(test)]
@@ -30,17 +30,17 @@ use words::{
     OTHER_VALUE, OUTPUTS, QUOTES, READINGS, REFUSES, SAYS_SO, UNKNOWN_OPTION, WORDS, WRONG_TYPE,
 };
 
-/// Largest number that can be one of images.
+/// The largest number that can be a number of images.
 const IMAGES_MAX: u16 = 999;
 
-/// Returns true if an error is about the form of a field, and so not about the size of the request.
+/// Returns true if an error is about the form of a field, and therefore not about the size of the request.
 #[must_use]
 pub(super) fn is_of_form(body: &[u8]) -> bool {
     let said = Said::of(body);
     said.has(ONE_TOO_MANY) || said.has(WRONG_TYPE)
 }
 
-/// Returns true if a server could not read what its model wrote. The request is not at fault: the model may write
+/// Returns true if a server could not read its model's output. This is not the request's fault, and the model may write
 /// something else next time.
 #[must_use]
 pub(super) fn is_of_sample(body: &[u8]) -> bool {
@@ -51,25 +51,25 @@ pub(super) fn is_of_sample(body: &[u8]) -> bool {
     said.has(OF_SAMPLE) || ((is_read || is_written) && !names_message)
 }
 
-/// Returns the refusal of what a model wrote: if asking again does not help, it is asked without tools.
+/// Returns the refusal for unreadable model output. If repeating the request does not help, it is sent without tools.
 #[must_use]
 pub(super) fn of_sample() -> Refusal {
     Refusal { needs: [NoTools].into(), of_request: Needs::of(&[NoTools]), of_sample: true, ..Refusal::default() }
 }
 
-/// Returns the refusal of a body with too many bytes: images are most of them, if there are any.
+/// Returns the refusal of a body with too many bytes. If there are images, they are most of them.
 #[must_use]
 pub(super) fn of_bytes() -> Refusal {
     let of_request = Needs::of(&[NoImages]);
     Refusal { needs: [NoImages].into(), of_request, images_max: Some(1), of_bytes: true, ..Refusal::default() }
 }
 
-/// Reads the body of an error with this code: which parts of the request it may be about.
+/// Reads the body of an error with this code, and returns the parts of the request that it may be about.
 #[must_use]
 pub(super) fn read(body: &[u8], code: ErrorCode) -> Refusal {
     let said = Said::of(body);
     let is_whole = code == ErrorCode::UpstreamRejected;
-    // Proxies and servers in trouble answer with any text.
+    // Proxies and failing servers answer with any text.
     if code == ErrorCode::UpstreamError && !said.is_json {
         return Refusal::default();
     }
@@ -81,9 +81,9 @@ pub(super) fn read(body: &[u8], code: ErrorCode) -> Refusal {
             }
         })
     };
-    // Only images give parts of contents.
+    // Only images make a content consist of parts.
     let names_type = [&said.param, &said.text].iter().any(|text| is_path(text, ".type") && text.contains("content"));
-    // The field that the server names comes first, then the names in the order in which it says them.
+    // The field that the server names comes first, followed by the names in the order of the text.
     for text in [&said.param, &said.text] {
         if is_path(text, ".type") && text.contains("content") {
             add(&[NoImages]);
@@ -112,7 +112,7 @@ pub(super) fn read(body: &[u8], code: ErrorCode) -> Refusal {
     }
     let of_request = needs.iter().copied().filter(|need| is_of_request(*need, &said, names_type));
     let mut of_request = of_request.fold(Needs::default(), Needs::with);
-    // A server in trouble may name anything: what passes with its trouble is not learnt for others.
+    // A failing server may name anything. Nothing is learnt for other sessions from a transient failure.
     if code == ErrorCode::UpstreamError && !said.has(SAYS_SO) {
         of_request = Needs::of(&needs);
     }
@@ -120,7 +120,7 @@ pub(super) fn read(body: &[u8], code: ErrorCode) -> Refusal {
     if of_request.iter().any(|need| is_limit(&need))
         && let Some(at) = needs.iter().position(is_limit)
     {
-        // Its value is too large under any name.
+        // Its value is too large under either name.
         needs.retain(|need| !is_limit(need));
         needs.insert(at.min(needs.len()), NoLimit);
     }
@@ -129,8 +129,7 @@ pub(super) fn read(body: &[u8], code: ErrorCode) -> Refusal {
     Refusal { needs: needs.into(), of_request, images_max, ..Refusal::default() }
 }
 
-/// Returns true if an error that names a part is about what this request has of it, and not about whether the model
-/// takes it.
+/// Returns true if an error that names a part is about this request's content, and not about what the model accepts.
 fn is_of_request(need: Need, said: &Said, names_type: bool) -> bool {
     match need {
         NewLimit | OldLimit | NoLimit | NoEffort => said.has(OTHER_VALUE) || !said.has(UNKNOWN_OPTION),
@@ -152,13 +151,13 @@ fn is_of_request(need: Need, said: &Said, names_type: bool) -> bool {
             !wants_text && !names_type && !takes_none
         }
         NoTools => !said.has(NONE_TAKEN) || said.has(OF_TOOL) || names_one_tool(&said.text),
-        // Keys change, and what was sealed with the old ones stays in the history.
+        // Keys change, and reasoning sealed with old keys stays in the history.
         NoSealed => said.has(&["invalid_encrypted_content", "verif", "decrypt"]),
         _ => false,
     }
 }
 
-/// Returns true if a text names a tool by its place: `tools[0].function`, `tools.0.custom`.
+/// Returns true if a text names a tool by its position: `tools[0].function`, `tools.0.custom`.
 fn names_one_tool(text: &str) -> bool {
     text.match_indices("tools").any(|(at, word)| {
         let rest = &text[at + word.len()..];
@@ -166,7 +165,8 @@ fn names_one_tool(text: &str) -> bool {
     })
 }
 
-/// Returns how many images a server takes in one request, if it says that there are too many; 1 if it does not say.
+/// Returns how many images a server accepts in one request, if it says that there are too many; 1 if it gives no
+/// number.
 fn images_max(said: &Said) -> Option<u16> {
     let is_of_size = said.has(&["byte", " mb", " kb", "mib", "size", "pixel", "dimension", "resolution"]);
     if !said.text.contains("image") || !said.has(MANY_IMAGES) || is_of_size {
@@ -177,7 +177,7 @@ fn images_max(said: &Said) -> Option<u16> {
     Some(numbers.filter(|number| *number <= IMAGES_MAX).min().unwrap_or(1))
 }
 
-/// Returns the needs of the names that occur, in the order of their places.
+/// Returns the needs of the names that occur, in the order of their positions.
 fn names_in(text: &str) -> impl Iterator<Item = &'static [Need]> {
     let mut found: Vec<(usize, &'static [Need])> =
         NAMES.iter().filter_map(|(name, needs)| Some((text.find(name)?, *needs))).collect();
@@ -185,7 +185,7 @@ fn names_in(text: &str) -> impl Iterator<Item = &'static [Need]> {
     found.into_iter().map(|(_, needs)| needs)
 }
 
-/// Returns true if the text names a field of a message by its path, such as `messages[1].content[0].type`.
+/// Returns true if the text contains the path of a message's field, such as `messages[1].content[0].type`.
 fn is_path(text: &str, field: &str) -> bool {
     text.split(|c: char| c.is_whitespace() || "'`\",()".contains(c)).any(|path| {
         let path = path.trim_end_matches(['.', ':']);

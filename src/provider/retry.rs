@@ -1,22 +1,22 @@
 //! Retries after transient failures.
 //!
-//! Invariant: once the first word of an answer has arrived, the request is not retried, because the model has worked
-//! and its words may have been shown. A fault that a stream reports before that is retried like the same fault with an
-//! HTTP status, and so is a stream that breaks off. Also not retried: failures that would repeat (credentials, quota,
-//! overflow, an invalid request), and silence, because a server that sent nothing for minutes may still be working on
-//! the request.
+//! Invariant: once the first word of an answer has arrived, the request is not retried, because the model has done work
+//! and its words may have been shown. Before that, a fault in a stream is retried like the same fault with an HTTP
+//! status, and so is a broken stream. Failures that would repeat (credentials, quota, overflow, an invalid request) are
+//! not retried. Neither is silence, because a server that sent nothing for minutes may still be working on the request.
 
 use super::{Delay, DeltaSink};
 use crate::core::model::ModelFault;
 use reseed_protocol::ErrorCode;
 use std::{num::NonZeroU32, time::Duration};
 
-/// Most attempts for a request, including the first.
+/// Maximum attempts for a request, including the first.
 pub const TRIES_MAX: NonZeroU32 = NonZeroU32::new(4).expect("4 is not 0");
-/// The longest that one request waits because its upstream asks for it, all its waits together. Most limits are by the
-/// minute, and some add a little to it; beyond, the fault is returned at once, including the requested wait.
+/// Maximum time that one request waits because its upstream asks for it, summed over all its waits. Most limits are per
+/// minute, and some servers add a little. If the upstream asks for more, the fault is returned at once and includes the
+/// wait.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(90);
-/// The upper bound of the first wait; it doubles with each failure.
+/// The upper bound of the first wait. It doubles with each failure.
 pub const BACKOFF_BASE: Duration = Duration::from_millis(500);
 /// The upper bound of a wait that the upstream did not request.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(8);
@@ -24,16 +24,16 @@ pub const BACKOFF_MAX: Duration = Duration::from_secs(8);
 /// The number and the delays of retries of a failed request.
 #[derive(Debug, Clone, Copy)]
 pub struct RetryPolicy {
-    /// Most attempts, including the first.
+    /// Maximum attempts, including the first.
     pub tries_max: NonZeroU32,
     /// Upper bound of the first wait.
     pub backoff_base: Duration,
-    /// Upper bound of every wait.
+    /// Upper bound of every wait that the upstream did not request.
     pub backoff_max: Duration,
-    /// The longest that a request waits because its upstream asks for it, all its waits together.
+    /// Maximum time that a request waits because its upstream asks for it, summed over all its waits.
     pub retry_after_max: Duration,
-    /// Returns a number from 0 to 1, drawn for each wait. Waits are spread over their whole range, so that clients that
-    /// failed together do not retry together.
+    /// Returns a random number from 0 to 1 for each wait. It spreads the waits over their whole range, so that clients
+    /// that failed together do not retry together.
     pub jitter: fn() -> f64,
 }
 
@@ -59,14 +59,14 @@ pub struct Failed {
 }
 
 impl RetryPolicy {
-    /// Returns how long to wait before the next attempt, after `failures` failed attempts, the last one being `failed`,
-    /// and after this long a wait; `None` to give up.
+    /// Returns how long to wait before the next attempt; `None` to give up. `failures` counts the failed attempts,
+    /// `waited` sums up the earlier waits, and `failed` is the last attempt.
     #[must_use]
     pub fn wait(&self, failures: u32, waited: Duration, failed: &Failed) -> Option<Duration> {
         if failed.begun || failures >= self.tries_max.get() || !is_transient(failed.fault.code) {
             return None;
         }
-        // 2^16 times the base is beyond every sensible maximum; the shift must not overflow.
+        // 2^16 times the base exceeds every sensible maximum, and the shift must not overflow.
         let doubled = self.backoff_base.saturating_mul(1 << failures.saturating_sub(1).min(16));
         let spread = doubled.min(self.backoff_max).mul_f64((self.jitter)().clamp(0.0, 1.0));
         match failed.fault.retry_after_ms.map(Duration::from_millis) {
@@ -92,10 +92,10 @@ impl<'p> Attempts<'p> {
         Self { policy, failures: 0, waited: Duration::ZERO }
     }
 
-    /// Records a failed attempt, tells of the wait, and waits until the next one is due.
+    /// Records a failed attempt, reports the wait, and waits until the next attempt is due.
     ///
     /// # Errors
-    /// Returns the fault of that attempt if there is to be no other.
+    /// Returns the fault of that attempt if there is no further attempt.
     pub async fn after(&mut self, failed: Failed, sink: &mut dyn DeltaSink) -> Result<(), ModelFault> {
         self.failures += 1;
         match self.policy.wait(self.failures, self.waited, &failed) {

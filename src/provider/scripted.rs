@@ -1,5 +1,5 @@
-//! A provider that answers from a script, in this process. For our tests and those of library users; the server does
-//! not offer it.
+//! A provider in this process that answers from a script. It is meant for our tests and those of library users. The
+//! server does not offer it.
 
 use super::{AnswerFuture, Delay, DeltaSink, ModelsFuture, Provider};
 use crate::core::{
@@ -23,7 +23,7 @@ pub struct Scripted {
 
 struct Shared {
     state: Mutex<State>,
-    /// Requests that arrived, and those dropped before completion.
+    /// The number of requests that arrived, and of those dropped before completion.
     counts: watch::Sender<Counts>,
 }
 
@@ -52,7 +52,7 @@ pub struct Reply {
     learnt: Needs,
 }
 
-/// Holds a reply back until it is opened. Clones share one gate.
+/// Holds a reply back until the gate is opened. Clones share one gate.
 #[derive(Debug, Clone)]
 pub struct Gate(Arc<Semaphore>);
 
@@ -70,7 +70,7 @@ impl Gate {
 
     /// Waits until the gate is open.
     pub async fn passed(&self) {
-        // The semaphore never has permits: closing it ends the wait, which opens the gate.
+        // The semaphore never has permits. Closing it ends the wait and thereby opens the gate.
         let _ = self.0.acquire().await;
     }
 }
@@ -82,13 +82,13 @@ impl Default for Gate {
 }
 
 impl Reply {
-    /// Returns the answer as one for which the request was changed, and for which this was learnt of its model.
+    /// Returns the answer as if its request had been adapted, and these needs learnt about its model.
     #[must_use]
     pub fn having_learnt(self, needs: Needs) -> Self {
         Self { learnt: needs, ..self }
     }
 
-    /// Returns an answer of these parts, one delta per part, without reported usage. Tool calls are streamed too.
+    /// Returns an answer of these parts, with one delta per part and no reported usage. Tool calls are streamed too.
     #[must_use]
     pub fn parts(parts: Vec<Part>) -> Self {
         let (pieces, delays, learnt) = (1, Vec::new(), Needs::default());
@@ -119,25 +119,25 @@ impl Reply {
         Self { usage: Some(ReportedUsage { input_tokens, output_tokens, ..ReportedUsage::default() }), ..self }
     }
 
-    /// Ends with this stop reason; the default is `ToolCalls` if there are calls, else `Stop`.
+    /// Ends with this stop reason. The default is `ToolCalls` if there are calls, and otherwise `Stop`.
     #[must_use]
     pub fn stopping(self, stop_reason: StopReason) -> Self {
         Self { stop_reason: Some(stop_reason), ..self }
     }
 
-    /// Fails after its deltas; the fault's `shown` is set if there were any.
+    /// Fails after its deltas. The fault's `shown` is set if there were any.
     #[must_use]
     pub fn then_fault(self, fault: ModelFault) -> Self {
         Self { fault: Some(fault), ..self }
     }
 
-    /// Tells of these waits before its first delta, without waiting.
+    /// Reports these waits before its first delta, without waiting.
     #[must_use]
     pub fn delayed(self, delays: &[Delay]) -> Self {
         Self { delays: delays.to_vec(), ..self }
     }
 
-    /// Pauses before its last delta with text, or before its end if it has at most one, until the gate opens.
+    /// Pauses until the gate opens: before its last delta with text, or before its end if it has at most one.
     #[must_use]
     pub fn held_by(self, gate: &Gate) -> Self {
         Self { gate: Some(gate.clone()), ..self }
@@ -151,7 +151,7 @@ impl Default for Scripted {
 }
 
 impl Scripted {
-    /// Returns a provider without replies: a request takes a [`Scripted::push`]ed one, or fails.
+    /// Returns a provider without replies. A request takes a [`Scripted::push`]ed one, or fails.
     #[must_use]
     pub fn new() -> Self {
         let state = State { queue: VecDeque::new(), script: None, requests: Vec::new() };
@@ -166,7 +166,7 @@ impl Scripted {
         scripted
     }
 
-    /// Queues a reply; requests take them in order.
+    /// Queues a reply. Requests take replies in order.
     pub fn push(&self, reply: Reply) {
         self.state().queue.push_back(reply);
     }
@@ -188,7 +188,7 @@ impl Scripted {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A test whose script panicked has already failed; others can continue.
+        // A test whose script panicked has already failed, and others can continue.
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -243,7 +243,7 @@ impl Provider for Scripted {
     }
 }
 
-/// Sends the reply's texts and calls to the sink; returns true if there were any.
+/// Sends the reply's texts and calls to the sink. Returns true if there were any.
 async fn play(reply: &Reply, sink: &mut dyn DeltaSink) -> bool {
     reply.delays.iter().for_each(|delay| sink.delayed(delay));
     let mut deltas: Vec<Delta<'_>> = Vec::new();
@@ -269,7 +269,7 @@ async fn play(reply: &Reply, sink: &mut dyn DeltaSink) -> bool {
             gate.passed().await;
         }
         sink.delta(delta);
-        // As with a real server, other tasks run between deltas.
+        // Other tasks run between deltas, as with a real server.
         tokio::task::yield_now().await;
     }
     if let (Some(gate), None) = (&reply.gate, held_at) {
@@ -278,7 +278,7 @@ async fn play(reply: &Reply, sink: &mut dyn DeltaSink) -> bool {
     !deltas.is_empty()
 }
 
-/// Cuts a text into at most this many non-empty pieces with about the same number of characters.
+/// Splits a text into at most this many non-empty pieces, each with about the same number of characters.
 fn cut(text: &str, pieces: usize) -> impl Iterator<Item = &str> {
     let chars = text.chars().count();
     let size = chars.div_ceil(pieces).max(1);

@@ -1,12 +1,11 @@
-//! Reads from the body of a refusal how long its server asks to wait. Headers say it too, but not all servers send
-//! them.
+//! Reads from the body of a refusal how long the server asks to wait. Not all servers send this in headers.
 
 use serde_json::Value;
 
-/// Longest wait that is taken from a text: what is longer is no wait.
+/// The longest wait that is accepted from a text. Anything longer is not a wait.
 const WAIT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 
-/// Words behind which a text names the wait.
+/// Words after which a text names the wait.
 const CUES: &[&str] = &[
     "try again in",
     "try again after",
@@ -41,8 +40,8 @@ fn in_text(message: &str) -> Option<u64> {
     })
 }
 
-/// Reads a duration at the beginning of a text: `45s`, `1.5s`, `1m30s`, `250ms`, `20 seconds`, `2 minutes`. A number
-/// without a unit is none, since it could be anything.
+/// Parses a duration at the beginning of a text: `45s`, `1.5s`, `1m30s`, `250ms`, `20 seconds`, `2 minutes`. A number
+/// without a unit is not a duration, because it could be anything.
 fn duration(text: &str) -> Option<u64> {
     let mut rest = text.trim_start();
     let mut total: Option<f64> = None;

@@ -1,6 +1,6 @@
 //! A session's actor: one task, one mailbox, one agent loop. Everything that can wake it becomes one input.
 //!
-//! The actor lives while a connection is attached or a turn is running, then leaves memory: a session without a
+//! The actor lives while a connection is attached or a turn is running, and then leaves memory. A session without a
 //! connection costs only disk space.
 
 mod attach;
@@ -56,11 +56,11 @@ use tokio::{
 /// A session that was loaded or created.
 pub(super) struct Started {
     pub(super) lease: Lease,
-    /// Holds what this node was before it opened the session, if it is one of a cluster's.
+    /// The node's standing before it opened the session; `None` outside a cluster.
     pub(super) since: Option<Since>,
     pub(super) seed: Seed,
     pub(super) head: Head,
-    /// Sequence number up to which the stored copy of the state reaches; 0 if there is none.
+    /// The sequence number up to which the stored copy of the state reaches; 0 if there is no copy.
     pub(super) stored_seq: u64,
     pub(super) row: Arc<Row>,
 }
@@ -75,36 +75,37 @@ struct Actor {
     members: Members,
     /// The client whose tools and hooks the loop knows, if any.
     host: Option<Box<Host>>,
-    /// The host that clients know of.
+    /// The host that was last announced to clients.
     told_host: Option<event::Host>,
     /// The client that was asked to run each open tool call. Bounded by the calls of one answer.
     runs: BTreeMap<CallId, Run>,
     stopping: bool,
-    /// The running turn was stopped early; queued inputs must not start.
+    /// True if the running turn was stopped early, so that queued inputs must not start.
     held: bool,
-    /// The session was loaded with queued inputs: they wait for the first connection that may write, which may bring
-    /// tools and hooks.
+    /// True if the session was loaded with queued inputs. They wait for the first connection that may write, because it
+    /// may bring tools and hooks.
     queue_waits: bool,
-    /// A record of the session was found damaged.
+    /// True if a damaged record of the session was found.
     quarantined: bool,
-    /// A read has waited in vain for the database, which several servers share.
+    /// True if a read has waited in vain for a database that several servers share.
     database_is_away: bool,
     ended: bool,
-    /// A connection has sent a message to this actor; until then it waits for the one that had the session opened.
+    /// True once a connection has sent a message to this actor. Until then, it waits for the connection that opened the
+    /// session.
     visited: bool,
     detached_since: Option<Instant>,
     time: SteadyTime,
-    /// The settings that the loop has.
+    /// The settings that the loop uses.
     deployment: Arc<Deployment>,
 }
 
-/// The time for which an actor waits for a message from the connection that opened the session; the connection may die
+/// How long an actor waits for a message from the connection that opened the session, because that connection may die
 /// in between.
 const VISIT_TIME: Duration = Duration::from_secs(10);
 
 impl Drop for Actor {
-    /// Closes the feed if the actor was dropped before its end: it has panicked, and its subscribers reconnect and
-    /// resume.
+    /// Closes the feed if the actor was dropped before its end, which means that it panicked. Its subscribers reconnect
+    /// and resume.
     fn drop(&mut self) {
         if !self.ended {
             self.feed.close(SubscriptionEnd::Failed);
@@ -112,15 +113,15 @@ impl Drop for Actor {
     }
 }
 
-/// The reason the actor ends.
+/// The reason why the actor ends.
 enum End {
     /// Nobody needs the session.
     Unneeded,
-    /// The session must be opened again, or is deleted: all subscriptions to it end.
+    /// The session was deleted or must be opened again. All subscriptions to it end.
     Close(SubscriptionEnd),
 }
 
-/// Creates a session's actor: its handle, and the task to spawn.
+/// Creates a session's actor. Returns its handle and the task to spawn.
 pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, impl Future<Output = ()> + Send) {
     let (sender, mailbox) = mpsc::channel(MAILBOX_MAX);
     let id = started.lease.session.clone();
@@ -174,18 +175,19 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
 }
 
 impl Actor {
-    /// Runs the actor to its end. It is boxed, because a future stores its arguments twice.
+    /// Runs the actor until it ends. `self` is boxed, because a future stores its arguments twice.
     async fn run(mut self: Box<Self>, mut mailbox: mpsc::Receiver<Box<Message>>) {
         let counted = OpenSession::new();
         let end = match Box::pin(self.tell(Input::Recovered, None)).await {
             Ok(()) => self.serve(&mut mailbox).await,
             Err(end) => end,
         };
-        // Before the mailbox is closed, because deleting the session waits for that.
+        // This precedes closing the mailbox, because deleting the session waits for that.
         if self.effects.take_changed() || self.row.doing() != SessionState::Idle {
             self.row.changed(self.effects.head(), SessionState::Idle);
         }
-        // Later senders find the mailbox closed and open the session again; those already queued get a reply.
+        // Later senders find the mailbox closed and open the session again. Messages that are already queued get a
+        // reply.
         mailbox.close();
         let ended = match end {
             End::Unneeded => None,
@@ -214,9 +216,9 @@ impl Actor {
             let wake = self.next_wake();
             let (drain, stop) = (self.shared.drain.clone(), self.shared.stop.clone());
             let message = tokio::select! {
-                // In this order: a stopping server comes before anything new, and what arrived before a time limit
-                // counts as in time. Ticks wait behind a mailbox that is bounded and drained within one store commit
-                // per message. A fixed order also makes seeded tests repeatable.
+                // The order matters. A stopping server comes before anything new, and a message that arrived before a
+                // time limit counts as in time. Ticks wait behind a mailbox that is bounded and drained within one
+                // store commit per message. A fixed order also makes seeded tests repeatable.
                 biased;
                 () = drain.cancelled(), if !self.stopping => {
                     self.stopping = true;
@@ -232,7 +234,7 @@ impl Actor {
                 },
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => Message::Input(Input::Tick),
             };
-            // Boxed: messages are rare, and what they await would make every idle session larger.
+            // Boxed, because messages are rare and what they await would make every idle session larger.
             if let Err(end) = Box::pin(self.on_message(message)).await {
                 return end;
             }
@@ -250,14 +252,14 @@ impl Actor {
         if !self.quarantined
             && let Some(damage) = self.shared.damage(&self.id)
         {
-            // Running work may end; nothing new starts.
+            // Running work may finish, and nothing new starts.
             self.quarantined = true;
             self.tell(Input::Hold(Box::new(damage)), None).await?;
         }
         match message {
             Message::Attach(attach, answer) => {
                 let attached = self.attach(attach).await?;
-                // A connection that has gone meanwhile is noticed by its closed channel.
+                // A connection that has gone in the meantime is detected by its closed channel.
                 let _ = answer.send(attached);
             }
             Message::Command { origin, id, command, outgoing } => self.command(origin, id, command, &outgoing).await?,
@@ -276,7 +278,7 @@ impl Actor {
                 let _ = answer.send(remembered);
             }
             Message::Left { origin, has_closed } => self.member_left(origin, has_closed).await?,
-            // Whatever this loop would still say, the session's next holder says it.
+            // Anything that this loop would still report comes from the session's next holder.
             Message::Close(SubscriptionEnd::Moved) => return Err(End::Close(SubscriptionEnd::Moved)),
             Message::Close(reason) => {
                 self.tell(Input::Stop(Box::new(self.gone(Some(reason)))), None).await?;
@@ -345,16 +347,16 @@ impl Actor {
         }
     }
 
-    /// Executes effects in order, each to its end.
+    /// Executes effects in order, each to completion.
     async fn carry_out(&mut self, effects: Vec<Effect>, asker: Option<Asker<'_>>) -> Result<(), End> {
-        // Effects can cause inputs (a cancelled request, a new loop), and those more effects: use a queue, not
-        // recursion.
+        // Effects can cause inputs (a cancelled request, a new loop), and inputs cause more effects. Hence a queue
+        // instead of recursion.
         let mut waiting: VecDeque<Effect> = effects.into();
         while let Some(effect) = waiting.pop_front() {
             let now = self.time.now(&*self.shared.clock);
             match effect {
                 Effect::Append(mut append) => {
-                    // Adjacent appends become one commit: none could be seen without the next.
+                    // Adjacent appends become one commit, because none could be visible without the next.
                     while let Some(Effect::Append(next)) =
                         waiting.pop_front_if(|next| matches!(next, Effect::Append(_)))
                     {
@@ -425,7 +427,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Replaces the loop with one that is seeded from it. Returns the effects of the new one.
+    /// Replaces the loop with a new one that is seeded from it. Returns the effects of the new loop.
     async fn reseed(&mut self, now: Timestamp) -> Result<Vec<Effect>, End> {
         let Some(old) = self.agent.take() else { return Err(End::Close(SubscriptionEnd::Failed)) };
         let (generation, is_stale) = (old.generation() + 1, old.has_stale_path());
@@ -441,8 +443,8 @@ impl Actor {
         Ok(effects)
     }
 
-    /// Returns the error for a command that is still queued when the session is closed for this reason, or leaves
-    /// memory.
+    /// Returns the error for a command that is still queued when the session is closed for this reason, or when it
+    /// leaves memory.
     fn gone(&self, ended: Option<SubscriptionEnd>) -> ErrorBody {
         match ended {
             Some(SubscriptionEnd::Deleted) => store_error(&StoreError::NotFound(self.id.clone())),
@@ -456,7 +458,7 @@ impl Actor {
     /// Returns true if nobody is attached and nothing is running.
     fn is_unneeded(&mut self) -> bool {
         let attached = self.feed.readers() > 0;
-        // A turn that waits for a person alone goes on when the session is opened again.
+        // A turn that waits only for a person continues when the session is opened again.
         let idle = self.agent.as_ref().is_none_or(|agent| agent.is_idle() || agent.is_parked());
         if attached {
             self.detached_since = None;

@@ -1,4 +1,4 @@
-//! Work that takes long, on a thread of its own.
+//! Runs long work without blocking a worker thread.
 
 use std::{future::pending, panic::resume_unwind, sync::LazyLock, thread};
 use tokio::{
@@ -6,23 +6,23 @@ use tokio::{
     sync::Semaphore,
 };
 
-/// Does work that may take more than two milliseconds. The other tasks of this worker thread move to another one
-/// meanwhile, if the runtime has any.
+/// Runs work that may take more than two milliseconds. If the runtime has other worker threads, this one's tasks move
+/// to them.
 pub(crate) fn apart<T>(work: impl FnOnce() -> T) -> T {
     if has_other_workers() { tokio::task::block_in_place(work) } else { work() }
 }
 
-/// At most as many threads as there are processors do work beside others: more would only take turns with the workers.
+/// Limits this work to one thread per processor. More would only take turns with the workers.
 static BESIDE: LazyLock<Semaphore> =
     LazyLock::new(|| Semaphore::new(thread::available_parallelism().map_or(1, usize::from)));
 
-/// Does such work on another thread, so that the caller can do something else meanwhile. On a runtime of one thread it
-/// is done at once. If the future is dropped once the work has begun, it is still finished.
+/// Runs long work on another thread, so that the caller can continue. A runtime with one thread runs it at once. If the
+/// future is dropped after the work has begun, the work still finishes.
 pub(crate) async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     if !has_other_workers() {
         return work();
     }
-    // The semaphore is never closed. Work whose caller is gone keeps its permit until it is done.
+    // The semaphore is never closed. If the caller is gone, the work keeps its permit until it is done.
     let permit = BESIDE.acquire().await.ok();
     let work = move || {
         let _permit = permit;
@@ -32,7 +32,7 @@ pub(crate) async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
-            // The runtime ends, and this future with it.
+            // The runtime is ending, and this future with it.
             Err(_) => pending().await,
         },
     }

@@ -1,6 +1,6 @@
-//! This server as a node of a cluster: it beats, watches the others, and knows whether it may be trusted.
+//! This server as a node of a cluster: it beats, watches the other nodes, and knows whether it may trust itself.
 //!
-//! The judgment is [`view`]'s. What follows for the sessions of this node is the registry's
+//! [`view`] makes the judgments. The registry draws the consequences for this node's sessions
 //! (`runtime/registry/holding.rs`).
 
 pub(crate) mod view;
@@ -23,37 +23,37 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// The time limit for telling the others that this node leaves. They find out by themselves, after the lease.
+/// The time limit for announcing that this node leaves. Without it, the others notice after the lease.
 const LEAVE_TIME: Duration = Duration::from_secs(5);
 
-/// Says where a session's loop runs, or may be started.
+/// Where a session's loop runs, or may be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// It is open here, or held by this node.
     Here,
     /// Another node holds it.
     Elsewhere(Box<NodeRow>),
-    /// Nobody holds it, or only a node that is silent: it may be opened here.
+    /// Nobody holds it, or only a silent node does, so it may be opened here.
     Free,
 }
 
-/// Tells what has happened to this node, so that its sessions can be checked.
+/// The standing of this node. Its changes trigger a check of its sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// The node that this server is now. Another one: it was removed, and has joined again.
+    /// This node's id. It changes if the node was removed and has joined again.
     pub(crate) me: NodeId,
-    /// Counts how often trust came back after it had run out: others may have opened the sessions that are here.
+    /// How often trust has returned after it ran out. Others may have opened this node's sessions meanwhile.
     lapses: u64,
-    /// The store's count of failovers: the copy that has taken over may lack the end of what is here.
+    /// The store's count of failovers. The replica that took over may lack the newest records.
     failovers: u64,
     /// Changes when a node joins, leaves or becomes silent.
     pub(crate) others: u64,
-    /// Counts the beats that were answered.
+    /// The number of answered beats.
     beats: u64,
 }
 
-/// Remembers a node as it was when it opened a session. While it is the same, no other node can have taken the session,
-/// and the store has not lost its end.
+/// A node's standing when it opened a session. While it is unchanged, no other node can have taken the session, and the
+/// store cannot have lost its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Since {
     me: NodeId,
@@ -67,10 +67,10 @@ impl Standing {
     }
 }
 
-/// Returns the numbers of open sessions and of connections.
+/// Returns the number of open sessions and of connections.
 type Counts = Box<dyn Fn() -> (u64, u64) + Send + Sync>;
 
-/// Keeps this server's place among the nodes of its store, from its start until [`Keeper::leave`].
+/// Maintains this server's membership in the cluster, from its start until [`Keeper::leave`].
 pub struct Keeper {
     store: Arc<dyn SessionStore>,
     node: NewNode,
@@ -78,24 +78,25 @@ pub struct Keeper {
     began: Instant,
     view: Mutex<View>,
     standing: watch::Sender<Standing>,
-    /// Changes when another node joins, leaves or becomes silent. Many wait for that, who need not wake with each beat.
+    /// Signals that another node joins, leaves or becomes silent. Many tasks wait for that, and need not wake at each
+    /// beat.
     changes: watch::Sender<()>,
-    /// Remembers this node as it was when all its open sessions were last compared with the store.
+    /// This node's standing when all its open sessions were last compared with the store.
     compared: Mutex<Since>,
     counts: OnceLock<Counts>,
     draining: AtomicBool,
-    /// The log lines about other nodes that cannot be reached.
+    /// Limits the log lines about other nodes that cannot be reached.
     unreachable: Mutex<BTreeMap<NodeId, Spaced>>,
-    /// Cancelled when somebody has asked this node to stop.
+    /// Cancelled when an operator asks this node to stop.
     asked: CancellationToken,
-    /// Asks for a beat at once.
+    /// Requests a beat at once.
     now: Notify,
     ended: CancellationToken,
 }
 
 impl Keeper {
-    /// Joins the nodes of a store and keeps beating; `None` if the store is for one server. `patience` is how long
-    /// openings and requests wait while this node cannot be trusted.
+    /// Joins the cluster of a store and keeps beating; `None` if the store is for one server. `patience` is how long
+    /// openings and requests wait while this node does not trust itself.
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -132,11 +133,11 @@ impl Keeper {
         Ok(Some(keeper))
     }
 
-    /// Says how the numbers that this node tells with its beats are found.
+    /// Sets the source of the counts that this node reports with its beats.
     pub(crate) fn counts_by(&self, counts: impl Fn() -> (u64, u64) + Send + Sync + 'static) {
-        // Only the first one counts.
+        // Later calls have no effect.
         let _ = self.counts.set(Box::new(counts));
-        // The first beat had nothing to count, and may have been before there were metrics.
+        // The first beat had no counts, and may have preceded the metrics.
         self.now.notify_one();
     }
 
@@ -154,14 +155,14 @@ impl Keeper {
         self.view().me()
     }
 
-    /// Returns true if no other node can have judged this one silent, and it has not begun to leave: then what it still
-    /// has open is anybody's.
+    /// Returns true if no other node can have judged this one silent, and it has not begun to leave. After either,
+    /// others may take its sessions.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         !self.ended.is_cancelled() && self.view().is_trusted(self.began.elapsed())
     }
 
-    /// Waits until this node may be trusted; false if that takes longer than the patience.
+    /// Waits until this node may trust itself. Returns false if that takes longer than the patience.
     pub(crate) async fn trusted(&self) -> bool {
         let (mut standing, until) = (self.standing.subscribe(), Instant::now() + self.patience);
         while !self.is_trusted() {
@@ -172,14 +173,16 @@ impl Keeper {
         true
     }
 
-    /// Returns what this node is, for a session that is about to be opened. A failover counts before the next beat.
+    /// Returns the standing to store with a session that is about to be opened. It already includes a failover that no
+    /// beat has noticed.
     pub(crate) fn since(&self) -> Since {
         let now = self.standing.borrow().since();
         Since { failovers: self.cluster().map_or(0, Cluster::failovers), ..now }
     }
 
-    /// Waits until this node may be trusted, and returns true if it still has a session that it opened then. If trust
-    /// has run out meanwhile, the store is asked: others may have opened the session, which is not closed here yet.
+    /// Waits until this node may trust itself, and returns true if it still holds a session opened at that standing. If
+    /// trust has run out in between, the store is queried, because others may have opened a session that is not closed
+    /// here yet.
     pub(crate) async fn still_has(&self, held: Held, then: Since) -> bool {
         if !self.trusted().await {
             return false;
@@ -194,7 +197,7 @@ impl Keeper {
         self.lost(&[held], known, now).await.is_ok_and(|lost| lost.is_empty())
     }
 
-    /// Returns those of these sessions that this node may have lost between what it was and what it is now.
+    /// Returns the sessions that this node may have lost between two standings.
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -202,24 +205,24 @@ impl Keeper {
         let all = || held.iter().map(|held| held.session.clone()).collect();
         let Some(cluster) = self.cluster().filter(|_| now.me == then.me) else { return Ok(all()) };
         let lost = cluster.lost(held).await?;
-        // While this node was not trusted, others may have opened a session and written to it, and the failover may
-        // have lost that. The store then shows it as this node left it, but clients have seen more.
+        // While this node did not trust itself, another node may have opened a session and written to it, and the
+        // failover may have lost these records. The store then looks as this node left it, but clients have seen more.
         let is_unknown = now.lapses != then.lapses && cluster.failovers() != then.failovers;
         Ok(if is_unknown { all() } else { lost })
     }
 
-    /// Notes that all that this node has open was compared with the store.
+    /// Records that all open sessions were compared with the store at this standing.
     pub(crate) fn compared(&self, now: Since) {
         *self.compared.lock().unwrap_or_else(PoisonError::into_inner) = now;
     }
 
-    /// Joins again now instead of with the next beat: the store has said that it does not have this node, which was
-    /// `lacking`. Returns once it has joined, when it leaves, or after the patience.
+    /// Joins again now instead of at the next beat, because the store does not know the node `lacking`, which this
+    /// server was. Returns once it has joined, when it leaves, or after the patience.
     pub(crate) async fn join_now(&self, lacking: NodeId) {
         let mut standing = self.standing.subscribe();
         self.now.notify_one();
         let joined = standing.wait_for(|now| now.me != lacking);
-        // If it has not, what is called next says so.
+        // If it has not joined, the next call fails and reports that.
         tokio::select! {
             _ = timeout(self.patience, joined) => {}
             () = self.ended.cancelled() => {}
@@ -234,18 +237,18 @@ impl Keeper {
         self.view().beat_every()
     }
 
-    /// Returns what tells of changes.
+    /// Returns a receiver for changes of the standing.
     pub(crate) fn standing(&self) -> watch::Receiver<Standing> {
         self.standing.subscribe()
     }
 
-    /// Returns all living nodes as of the last poll, without this one.
+    /// Returns all living nodes except this one, as of the last poll.
     #[must_use]
     pub fn others(&self) -> Vec<NodeRow> {
         self.view().living().cloned().collect()
     }
 
-    /// Tells where a session with this holder is.
+    /// Returns where a session with this holder is.
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -266,7 +269,7 @@ impl Keeper {
         })
     }
 
-    /// Returns all nodes as the store knows them now, each with true if it is silent.
+    /// Returns all nodes from the store. The flag is true for a silent node.
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -279,7 +282,7 @@ impl Keeper {
         Ok(rows.into_iter().map(|row| (view.is_silent(row.id), row)).map(|(silent, row)| (row, silent)).collect())
     }
 
-    /// Returns the name of the node that holds a session, if it is known and lives.
+    /// Returns the name of the node that holds a session, if the node is known and alive.
     pub(crate) fn name_of(&self, holder: Option<NodeId>) -> Option<String> {
         match self.view().holder(holder) {
             Holder::Me => Some(self.node.name.clone()),
@@ -288,7 +291,7 @@ impl Keeper {
         }
     }
 
-    /// Counts a session that this node has taken from another one, if it has.
+    /// Counts a session that this node has taken over, if another node held it.
     pub(crate) fn took_over_from(&self, holder: Option<NodeId>) {
         let Some(holder) = holder else { return };
         let view = self.view();
@@ -297,8 +300,8 @@ impl Keeper {
         }
     }
 
-    /// Returns true if a session with this holder is another living node's, as of the last poll. One that is not known
-    /// counts as living if it may have joined since.
+    /// Returns true if another living node holds a session, as of the last poll. An unknown node counts as living if it
+    /// may have joined since.
     pub(crate) fn is_of_another(&self, holder: Option<NodeId>) -> bool {
         let view = self.view();
         match view.holder(holder) {
@@ -308,7 +311,7 @@ impl Keeper {
         }
     }
 
-    /// Waits until another node is silent or has left. One that is not known yet counts as living.
+    /// Waits until another node is silent or has left. A node that is not known yet counts as living.
     pub(crate) async fn gone(&self, node: NodeId) {
         let (mut changes, mut was_seen) = (self.changes.subscribe(), false);
         loop {
@@ -321,13 +324,13 @@ impl Keeper {
         }
     }
 
-    /// Returns the time after which it is worth asking again for a session that this node holds.
+    /// Returns how long to wait before asking again for a session that this node holds.
     pub(crate) fn retry_after(&self, node: NodeId) -> Duration {
         self.view().retry_after(node)
     }
 
-    /// Returns how many lines about this node, which cannot be reached, were left out of the log before this one, or
-    /// `None` if this one is to be left out too. Each client that asks for a session there finds out anew.
+    /// Limits the log lines about an unreachable node, because each client that asks for a session there finds out
+    /// anew. Returns the number of lines left out before this one, or `None` if this one should be left out.
     pub(crate) fn admit_unreachable(&self, node: NodeId) -> Option<u64> {
         let view = self.view();
         let mut unreachable = self.unreachable.lock().unwrap_or_else(PoisonError::into_inner);
@@ -335,19 +338,19 @@ impl Keeper {
         unreachable.entry(node).or_default().admit()
     }
 
-    /// Says with a beat at once that this server is about to stop.
+    /// Announces with an immediate beat that this server is about to stop.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         self.now.notify_one();
     }
 
-    /// Waits until somebody asks this node to stop, with `reseed nodes --drain`.
+    /// Waits until an operator asks this node to stop, with `reseed nodes --drain`.
     pub(crate) async fn asked_to_drain(&self) {
         self.asked.cancelled().await;
     }
 
-    /// Returns true if clients of this node can be served by another one, which will not stop soon. The store is asked:
-    /// the others may have started since the last beat.
+    /// Returns true if another node can serve this node's clients and will not stop soon. The store is queried, because
+    /// others may have started since the last beat.
     pub(crate) async fn has_others(&self) -> bool {
         let rows = match timeout(self.beat_every(), self.nodes()).await {
             Ok(Ok(rows)) => rows,
@@ -358,7 +361,7 @@ impl Keeper {
         rows.iter().any(|(row, is_silent)| !is_silent && serves(row))
     }
 
-    /// Stops beating and leaves: what this node still holds is free at once.
+    /// Stops beating and leaves the cluster. The sessions that this node still holds are free at once.
     pub async fn leave(&self) {
         self.ended.cancel();
         let Some(cluster) = self.cluster() else { return };
@@ -389,7 +392,7 @@ impl Keeper {
         }
     }
 
-    /// Beats once, and draws conclusions from the answer. `is_away` says whether the last beat failed.
+    /// Beats once and evaluates the answer. `is_away` is true if the last beat failed.
     async fn beat(&self, is_away: &mut bool) {
         let Some(cluster) = self.cluster() else { return };
         let (sessions, connections) = self.counts.get().map_or((0, 0), |counts| counts());
@@ -415,7 +418,7 @@ impl Keeper {
         let failovers = cluster.failovers();
         let (counted, gone, lapsed, has_changed) = {
             let mut view = self.view();
-            // A machine that was suspended may have a clock that stood still with it. The store's only adds suspicion.
+            // The clock of a suspended machine may have stopped too. The store's clock is used only to add suspicion.
             let age = rows.iter().find(|row| row.id == view.me()).map_or(Duration::ZERO, |row| row.age);
             let lapsed = !view.is_trusted(answered) || age >= view.trusted_for();
             let before: Vec<NodeId> = view.living().map(|row| row.id).collect();
@@ -426,7 +429,7 @@ impl Keeper {
             let has_changed = !view.living().map(|row| row.id).eq(before);
             cluster.judge(view.silent(), failovers);
             let counted = view.counted(&self.node, pulse.draining);
-            // Before anybody else can see that this node is trusted again.
+            // This comes before anyone else can see that this node is trusted again.
             self.standing.send_modify(|standing| {
                 standing.beats += 1;
                 standing.lapses += u64::from(lapsed);
@@ -453,13 +456,13 @@ impl Keeper {
         }
     }
 
-    /// Joins as another node: this one was removed, and others may have all that it held.
+    /// Joins under a new id, because this node was removed and others may have taken all its sessions.
     async fn join_again(&self, cluster: &dyn Cluster) {
         let sent = self.began.elapsed();
         match cluster.join(&self.node).await {
             Ok(me) => {
                 metrics::lease_lost();
-                tracing::error!(node = %me, "the database no longer had this server; it has joined again");
+                tracing::error!(node = %me, "this server was removed from the database; it has joined again");
                 let mut view = self.view();
                 *view = View::joined(self.node.lease, me, sent);
                 self.standing.send_modify(|standing| (standing.me, standing.beats) = (me, standing.beats + 1));
@@ -468,7 +471,8 @@ impl Keeper {
         }
     }
 
-    /// Reports another living node with this one's address: sessions cannot be found under it. Returns true if so.
+    /// Warns if another living node has this node's address, because its sessions cannot be reached there. Returns true
+    /// if so.
     fn check_address(&self) -> bool {
         let (view, address) = (self.view(), self.node.address.as_deref());
         let Some(twin) = address.and_then(|address| view.twin(address)) else { return false };
@@ -476,8 +480,8 @@ impl Keeper {
         true
     }
 
-    /// Reports another living node with another lease: each is judged by its own, so the sessions of one are free later
-    /// than those of the other if they are killed. Returns true if so.
+    /// Warns if another living node has a different lease. Each node is judged by its own lease, so the sessions of a
+    /// killed node become free at different times. Returns true if so.
     fn check_lease(&self) -> bool {
         let view = self.view();
         let Some(other) = view.of_other_lease() else { return false };

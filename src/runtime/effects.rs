@@ -1,7 +1,7 @@
 //! Executes the agent loop's effects: appends and publishes events, calls the model and hooks, answers commands.
 //!
-//! Persist, then publish: an event reaches the feed only after the store's acknowledgement, and the reply to the
-//! command that caused it is sent in between.
+//! An event reaches the feed only after the store's acknowledgement. The reply to the command that caused it is sent in
+//! between.
 
 use super::{
     cluster::Since,
@@ -45,26 +45,26 @@ pub(super) struct Effects {
     shared: Arc<Shared>,
     owner: Arc<str>,
     lease: Lease,
-    /// Holds what this node was when it opened the session, if it is one of a cluster's.
+    /// The node's standing before it opened the session; `None` outside a cluster.
     since: Option<Since>,
     feed: Arc<Feed>,
     mailbox: mpsc::WeakSender<Box<Message>>,
     copy: StateCopy,
     head: Head,
-    /// Something was appended that watchers of the session list have not seen.
+    /// True if something was appended that watchers of the session list have not seen.
     changed: bool,
-    /// The answer being streamed.
+    /// The request whose answer is being streamed.
     asking: Option<ProviderCall>,
-    /// The summary being made in parallel.
+    /// The request for a summary that runs in parallel.
     summarising: Option<ProviderCall>,
     hooks: HookCalls,
     tools: ToolCalls,
     measure: Measure,
-    /// The command being executed, until it is answered: each gets one reply, also when something fails.
+    /// The command being executed, until it is answered. Each command gets one reply, even if something fails.
     expected: Option<CommandId>,
-    /// Pending replies: commands that are answered after later ones.
+    /// Replies to commands that are answered after later ones.
     pub(super) late: Late,
-    /// Fingerprints of the ids of all commands in the log, while they are known here; otherwise the store is queried.
+    /// Fingerprints of the ids of all commands in the log, if they are known. Otherwise the store is queried.
     marked: Option<Vec<u64>>,
 }
 
@@ -75,23 +75,23 @@ pub(super) struct Asker<'a> {
     pub(super) outgoing: &'a Outbox,
 }
 
-/// Commands of a new session that are known without querying the store: 4 KiB of fingerprints, more than most sessions
-/// see.
+/// Maximum number of a new session's commands that are known without querying the store. This is 4 KiB of fingerprints,
+/// and more commands than most sessions see.
 const MARKED_MAX: usize = 512;
 
 /// A model request in progress.
 struct ProviderCall {
     request: RequestId,
-    /// The item it is shown as; `None` if it is not shown.
+    /// The item that shows it; `None` if it is not shown.
     item: Option<EntryId>,
     model: String,
-    /// Cancelled once somebody waits for it.
+    /// Cancelled once somebody waits for its result.
     hurry: CancellationToken,
     task: AbortHandle,
 }
 
 impl Drop for ProviderCall {
-    /// Disconnects the request, also when the actor panicked.
+    /// Disconnects the request, also if the actor panicked.
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -111,7 +111,7 @@ impl Effects {
         let hooks = HookCalls::new(shared.clone(), lease.session.clone(), mailbox.clone());
         let tools = ToolCalls::new(shared.clone(), lease.session.clone(), mailbox.clone());
         let late = Late::new(lease.session.clone());
-        // Under the first lease of an empty log no command has been written yet.
+        // Under the first lease of an empty log, no command has been written yet.
         let marked = (lease.term == 1 && lease.next_seq == 1).then(Vec::new);
         Self {
             shared,
@@ -135,7 +135,7 @@ impl Effects {
         }
     }
 
-    /// Sets what this node was when it opened the session.
+    /// Sets the node's standing before it opened the session.
     pub(super) fn opened_since(self, since: Option<Since>) -> Self {
         Self { since, ..self }
     }
@@ -144,7 +144,7 @@ impl Effects {
         &self.head
     }
 
-    /// Records whether the circuit breaker is open, and returns how the newest compaction ended.
+    /// Records whether the circuit breaker is open. Returns the outcome of the newest compaction.
     pub(super) fn note_breaker(&mut self, reason: Option<BreakerReason>) -> Option<LastCompaction> {
         self.measure.note_breaker(reason);
         self.measure.last_compaction()
@@ -155,18 +155,18 @@ impl Effects {
         std::mem::take(&mut self.changed)
     }
 
-    /// Shares the loop's state as the copy that is stored, if the two are equal.
+    /// Shares the loop's state as the copy that is stored, if both are equal.
     pub(super) fn share_state(&mut self, state: &Arc<session::SessionState>) {
         self.copy.share(state);
     }
 
-    /// Takes what the session's counter has learned, to be stored with the next append.
+    /// Takes what the session's counter has learned, to store it with the next append.
     pub(super) fn calibrate(&mut self, own: Calibration) {
         self.copy.calibrate(own);
     }
 
-    /// Returns the calibration for the next loop: what is stored with the state, or else what the path teaches, so that
-    /// it is the same as after a restart.
+    /// Returns the calibration for the next loop: the stored one, or else what the path teaches. It is therefore the
+    /// same as after a restart.
     pub(super) fn calibration_of(&mut self, session: &session::Session) -> Calibration {
         if let Some(known) = self.copy.calibration() {
             return known.clone();
@@ -196,7 +196,7 @@ impl Effects {
     /// Appends one step, answers the commands that caused it, and publishes its events.
     ///
     /// # Errors
-    /// The store could not write, or another writer has the session: the actor must end.
+    /// The store could not write, or another writer has the session. The actor must end.
     pub(super) async fn append(
         &mut self,
         now: Timestamp,
@@ -255,8 +255,8 @@ impl Effects {
         Ok(())
     }
 
-    /// Tells how a session ends whose append was not written. In a cluster, another node may have opened it, or may do
-    /// so while this one cannot reach the store: its clients are sent away.
+    /// Returns how a session ends after a failed append. In a cluster, another node may have opened it, or may do so
+    /// while this one cannot reach the store. Clients are then sent away.
     fn append_failed(&self, error: &store::Error) -> SubscriptionEnd {
         let session = &self.lease.session;
         match (&self.shared.cluster, error) {
@@ -278,7 +278,7 @@ impl Effects {
         SubscriptionEnd::Failed
     }
 
-    /// Starts a command, which has had no reply yet.
+    /// Records that a command starts, which has no reply yet.
     pub(super) fn expect_answer(&mut self, id: &CommandId) {
         self.expected = Some(id.clone());
     }
@@ -310,7 +310,8 @@ impl Effects {
             return;
         }
         let Some(asker) = asker else { return };
-        // A connection reads no more commands than its channel has room for replies, so this fails only if it is gone.
+        // A connection stops reading commands before its channel has no room for replies. So this fails only if it is
+        // gone.
         asker.outgoing.reply(self.lease.session.clone(), id, reply);
     }
 
@@ -333,13 +334,13 @@ impl Effects {
         self.measure.appended(now, event);
     }
 
-    /// Sends a request to the model, in a task of its own.
+    /// Sends a request to the model in a task of its own.
     pub(super) fn call_model(&mut self, call: CallModel) {
         let CallModel { request, body, shown_as, withheld, makes_way } = call;
-        // That it waits for the model server is told also of an answer that is withheld.
+        // A wait for the model server is reported even if the answer is withheld.
         let turn = shown_as.as_ref().map(|(_, turn)| turn.clone());
         let feed = self.feed.clone();
-        // What a hook may still change is not shown: clients first see it as the entry that it becomes.
+        // An answer that a hook may still change is not shown. Clients first see it as the entry that it becomes.
         let shown_as = shown_as.filter(|_| !withheld);
         if let Some((item, turn)) = &shown_as {
             self.feed.begin_item(item, turn);
@@ -352,9 +353,9 @@ impl Effects {
         });
         let purpose = body.purpose;
         let model = body.model.clone();
-        // The session may have chosen it when it was allowed, or come with it from elsewhere.
+        // The session may have chosen the model while it was allowed, or may have been imported with it.
         let allowed = parts.deployment.check_model(&model);
-        // A summary makes room in a session whose turn may wait for it, so it does not wait.
+        // A summary makes room in a session whose turn may wait for it, so it does not wait for its user's turn.
         let turns = (purpose == Purpose::Turn).then(|| (self.shared.shares.turns().clone(), self.owner.clone()));
         let cluster = self.shared.cluster.clone().zip(self.since);
         let held = Held {
@@ -377,8 +378,8 @@ impl Effects {
                 Some((turns, owner)) => Some(turns.take(owner).await),
                 None => None,
             };
-            // A session that another node may have taken over asks for nothing, also if it had to wait for its turn.
-            // Ending it drops this task.
+            // If another node may have taken over the session, no request is sent, even after waiting for the user's
+            // turn. Ending the session drops this task.
             if let Some((keeper, since)) = cluster
                 && !keeper.still_has(held, since).await
             {
@@ -419,27 +420,27 @@ impl Effects {
         *slot = Some(ProviderCall { request, item, model, hurry, task: task.abort_handle() });
     }
 
-    /// Calls a hook of the server's.
+    /// Calls a hook of the server.
     pub(super) fn call_hook(&mut self, call: HookCall, awaited: bool) {
         self.hooks.ask(call, awaited);
     }
 
-    /// Cancels a call to a hook of the server's.
+    /// Cancels a call to a hook of the server.
     pub(super) fn cancel_hook(&mut self, now: Timestamp, call_id: &CallId) {
         self.hooks.cancel(now, call_id);
     }
 
-    /// Starts a call of one of the server's tools.
+    /// Starts a call to one of the server's tools.
     pub(super) fn call_tool(&mut self, call: CallTool) {
         self.tools.start(call);
     }
 
-    /// Records that a call of a client's tool that waited for others starts now.
+    /// Records that a client's tool call, which waited for others, starts now.
     pub(super) fn client_call_starts(&mut self, call_id: &CallId) {
         self.measure.client_call_starts(call_id);
     }
 
-    /// Cancels a call of one of the server's tools.
+    /// Cancels a call to one of the server's tools.
     pub(super) fn cancel_tool(&mut self, call_id: &CallId) {
         self.tools.cancel(call_id);
     }
@@ -453,14 +454,14 @@ impl Effects {
         }
     }
 
-    /// Notes that somebody waits for this summary: it makes way no more.
+    /// Notes that somebody waits for this summary, so that it no longer makes way.
     pub(super) fn hurry(&self, request: RequestId) {
         if let Some(call) = self.summarising.as_ref().filter(|call| call.request == request) {
             call.hurry.cancel();
         }
     }
 
-    /// Cancels a request: dropping the provider's future disconnects the upstream. Returns what was shown.
+    /// Cancels a request. Dropping the provider's future disconnects the upstream. Returns what was shown.
     pub(super) fn cancel(&mut self, request: RequestId) -> Vec<Part> {
         self.summarising.take_if(|asking| asking.request == request);
         let asking = self.asking.take_if(|asking| asking.request == request);
@@ -479,7 +480,7 @@ impl Effects {
     }
 }
 
-/// Returns the model that these events set last.
+/// Returns the last model that these events set.
 fn sets_model(events: &[Event]) -> Option<&String> {
     events.iter().rev().find_map(|event| match event {
         Event::SessionUpdated(updated) => updated.model.as_ref(),
@@ -491,7 +492,7 @@ fn json<T: serde::Serialize>(value: &T) -> Arc<str> {
     serde_json::to_string(value).expect("wire types have text keys and finite numbers").into()
 }
 
-/// Marks a reply as the one to a repeated command.
+/// Marks a reply as one to a repeated command.
 pub(super) fn mark_duplicate(reply: &mut Reply) {
     if let Some(duplicate) = reply.duplicate_mut() {
         *duplicate = Some(true);
@@ -514,19 +515,19 @@ impl DeltaSink for StreamedAnswer {
     }
 }
 
-/// For answers that a hook may change.
+/// The sink for answers that a hook may change.
 struct WithheldAnswer;
 
 impl DeltaSink for WithheldAnswer {
     fn delta(&mut self, _: Delta<'_>) {}
 }
 
-/// Reports the outcome of a request to its session, also when the provider panics: a turn must end.
+/// Reports the outcome of a request to its session, even if the provider panics, because a turn must end.
 pub(super) struct OutcomeReport {
     pub(super) request: RequestId,
     purpose: Purpose,
     mailbox: mpsc::WeakSender<Box<Message>>,
-    /// The feed that shows the answer, and the item; `None` if it is not shown.
+    /// The feed and the item that show the answer; `None` if it is not shown.
     shown_by: Option<(Arc<Feed>, EntryId)>,
     done: bool,
 }
@@ -555,7 +556,7 @@ impl OutcomeReport {
         self.tell(input).await;
     }
 
-    /// Returns the input for a failure, with what was shown of the answer.
+    /// Returns the input for a failure, with the part of the answer that was shown.
     fn failed(&self, fault: ModelFault) -> Input {
         let shown = self.shown_by.as_ref().map(|(feed, item)| feed.stop(item)).unwrap_or_default();
         Input::Failed { request: self.request, fault, shown }
@@ -572,7 +573,7 @@ impl Drop for OutcomeReport {
         let fault =
             ModelFault::new(ErrorCode::Internal, "the model request ended without an outcome; see the server's log");
         let input = self.failed(fault);
-        // After a cancellation the report is a stale response that nobody waits for; after a panic it ends the turn.
+        // After a cancellation, the report is a stale response. After a panic, it ends the turn.
         if let Err(mpsc::error::TrySendError::Full(message)) = mailbox.try_send(Box::new(Message::Input(input)))
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {

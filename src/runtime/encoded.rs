@@ -1,17 +1,17 @@
-//! The newest frames of the answer being streamed, so that readers at the same position share one serialisation.
+//! The newest frames of the answer being streamed. Readers at the same position share one serialisation.
 
 use std::collections::VecDeque;
 
-/// The complete text of a frame. A clone shares the bytes, down to the socket's write buffer.
+/// The complete text of a frame. Clones share the bytes, down to the socket's write buffer.
 pub(crate) type FrameText = axum::extract::ws::Utf8Bytes;
 
-/// Frames kept: readers that keep up are at one or two positions, and those that do not soon are.
+/// Maximum number of frames kept. Readers that keep up are at one or two positions, and slower ones soon are too.
 const FRAMES_MAX: usize = 16;
-/// Bytes of these frames, unless the newest alone has more: with the answer's own text, what a session with a stalled
-/// answer holds.
+/// Maximum bytes of these frames, unless the newest alone has more. Together with the answer's text, a session with a
+/// stalled answer holds this much.
 const BYTES_MAX: usize = 32 * 1024;
 
-/// The content of a frame about an answer.
+/// What a frame reports about an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Told {
     /// The answer starts.
@@ -34,7 +34,7 @@ pub(super) struct Encoded {
 }
 
 impl Encoded {
-    /// Returns the frame that reports this, serialised now unless it is among the newest.
+    /// Returns the frame that reports this. It is serialised unless it is among the newest frames.
     pub(super) fn frame(&mut self, told: Told, encode: impl FnOnce() -> String) -> FrameText {
         if let Some((_, frame)) = self.frames.iter().rev().find(|(known, _)| *known == told) {
             return frame.clone();
@@ -60,7 +60,7 @@ impl Encoded {
 mod tests {
     use super::*;
 
-    /// Returns how many of these ranges are serialised again, after all of them were once.
+    /// Returns how many of these ranges are serialised again on the second pass.
     fn again(ranges: usize, bytes: usize) -> usize {
         let (mut encoded, mut written) = (Encoded::default(), 0);
         for round in 0..2 {

@@ -1,5 +1,5 @@
-//! The marks of tool calls that are over: written with the step that resolves a call, read when somebody answers it
-//! again.
+//! Marks of finished tool calls. A mark is written with the step that resolves a call. It is read when somebody answers
+//! the call again.
 
 use crate::{
     core::session::ended::{EndedCall, ended_calls, mark_id},
@@ -11,10 +11,10 @@ use reseed_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The data that the mark of a call stores in place of a command's reply.
+/// What a call's mark stores in place of a command's reply.
 #[derive(Debug, Serialize, Deserialize)]
 struct Stored {
-    /// The outcome of the call; absent if this version does not know the word.
+    /// The outcome of the call; absent if this version does not know the value.
     #[serde(default, deserialize_with = "known_outcome")]
     outcome: Option<CallOutcome>,
 }

@@ -1,11 +1,14 @@
-//! The feed that subscribers read. A subscriber holds a cursor, not a queue: it costs the same however slow it is.
+//! The feed that subscribers read. A subscriber holds a cursor, not a queue, so it costs the same however slow it is.
 //!
-//! A subscriber reads three things, in this order: durable events, by `seq`, from the newest few in memory or else from
-//! the store; ephemeral events, of which a slow reader misses the oldest; and the text of the answer being streamed, as
-//! one piece from the reader's position to the current end, so that deltas coalesce.
+//! A subscriber reads three things, in this order:
+//! - durable events by `seq`: the newest few from memory, and others from the store;
+//! - ephemeral events; a slow reader misses the oldest;
+//! - the text of the answer being streamed, as one piece from the reader's position to the end, so that deltas
+//!   coalesce.
 //!
-//! Readers share what they are given: a durable or ephemeral event is serialised once when it is published, and a piece
-//! of the answer once for all readers at the same position. A reader that is sent to the store reads it alone.
+//! Readers share serialised frames. A durable or ephemeral event is serialised once, when it is published. A piece of
+//! the answer is serialised once for all readers at the same position. Only a reader that must read the store does so
+//! alone.
 //!
 //! Invariant: nothing enters the feed as durable before the store has acknowledged it.
 
@@ -29,16 +32,16 @@ use std::{
 };
 use tokio::{sync::Notify, time::Instant};
 
-/// Ephemeral events kept: a reader that misses more has missed only decoration. The end of an answer without an entry
-/// is not decoration, nor who hosts the session, so the oldest of the others is dropped before them, presence first.
+/// Maximum number of ephemeral events kept. Most are decoration, and a slow reader may miss them. The host, and the end
+/// of an answer without an entry, are not. So the oldest of the other events is dropped first, starting with presence.
 const EPHEMERAL_EVENTS_MAX: usize = 32;
 
-/// The minimum interval at which text wakes its readers: text in between is sent together. Models are mostly slower
-/// (125 deltas a second), no screen shows more, and waking costs more than the text. Readers check again a while after
-/// they were given text ([`TEXT_MAY_WAIT`]), for text that came in the pause and was the last.
+/// The minimum interval at which text wakes its readers. Text that arrives in between is sent together. Most models are
+/// slower than 125 deltas a second, no screen shows more, and waking costs more than the text. After receiving text,
+/// readers check again within [`TEXT_MAY_WAIT`], in case the last text came during the pause.
 const DELTA_PAUSE: Duration = Duration::from_millis(8);
-/// The time after text during which a reader checks for more without being woken. Much longer than the pause, so that
-/// text that arrives later than this wakes it.
+/// How long after text a reader checks for more without being woken. It is much longer than the pause, so text that
+/// arrives later wakes the reader.
 pub(crate) const TEXT_MAY_WAIT: Duration = Duration::from_millis(25);
 
 /// A session's feed.
@@ -48,13 +51,13 @@ pub struct Feed {
     inner: Mutex<Inner>,
 }
 
-/// Wakes a connection when any of the feeds that it reads has more. It costs a feed eight bytes, and a connection one
-/// waiter, however many sessions it subscribes to.
+/// Wakes a connection when any of its feeds has more. It costs a feed eight bytes, and a connection one waiter, however
+/// many sessions it subscribes to.
 pub(crate) type Bell = Arc<Notify>;
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// One for each subscriber.
+    /// One per subscriber.
     bells: Vec<Bell>,
     seq: u64,
     tail: Tail,
@@ -63,10 +66,10 @@ struct Inner {
     live: Option<Live>,
     live_count: u32,
     closed: Option<SubscriptionEnd>,
-    /// A reader of text has seen everything and waits. Readers that still have something to fetch are not woken for
-    /// more.
+    /// True if a reader of text has seen everything and is waiting. Readers that still have something to fetch are not
+    /// woken again.
     awaited: bool,
-    /// The time at which text last woke readers; `None` for an answer of which nothing was shown.
+    /// When text last woke readers; `None` if nothing of the answer was shown yet.
     woken_at: Option<Instant>,
 }
 
@@ -75,13 +78,13 @@ struct Ephemeral {
     number: u64,
     after_seq: u64,
     frame: FrameText,
-    /// It reports an aborted answer: a reader that saw a part of it must be told.
+    /// True if it reports an aborted answer. A reader that saw a part of the answer must be told.
     ends_item: bool,
-    /// The thing whose newest state it reports: a newer event about the same thing replaces it.
+    /// The subject whose newest state it reports. It replaces earlier events about the same subject.
     about: Option<About>,
 }
 
-/// The things of which a reader needs only the newest state.
+/// Subjects for which a reader needs only the newest state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum About {
     /// The size of the context.
@@ -111,13 +114,13 @@ impl About {
 /// A subscriber's position.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cursor {
-    /// The last durable event it was given.
+    /// The last durable event it received.
     pub seq: u64,
     ephemeral: u64,
     answer: Reading,
-    /// The last event that it does not need from memory: it reads the store up to there, in pages.
+    /// The last event that it does not need from memory. It reads the store up to this point, in pages.
     waived: u64,
-    /// Answers that it saw in part and that were aborted while it was away: reported before anything else.
+    /// Answers that it saw in part and that were aborted while it was away. They are reported before anything else.
     void: Vec<EntryId>,
 }
 
@@ -132,7 +135,7 @@ pub struct Seen {
     pub offset: u64,
 }
 
-/// A subscriber's hold on a feed: while one exists, the session counts as attached.
+/// A subscriber's registration with a feed. While one exists, the session counts as attached.
 #[derive(Debug)]
 pub struct Reader {
     feed: Arc<Feed>,
@@ -140,7 +143,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Adds a subscriber, whose bell rings when there is more to read, and now.
+    /// Adds a subscriber. Its bell rings now, and whenever there is more to read.
     pub(super) fn new(feed: &Arc<Feed>, bell: Bell) -> Self {
         feed.lock().bells.push(bell.clone());
         bell.notify_one();
@@ -165,23 +168,23 @@ impl Drop for Reader {
     }
 }
 
-/// A unit given to a subscriber.
+/// A unit that a subscriber receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
-    /// A durable event: its seq and its complete frame.
+    /// The seq of a durable event, and its complete frame.
     Durable(u64, FrameText),
     /// The complete frame of an ephemeral event.
     Ephemeral(FrameText),
     /// The complete frame of an event of the answer being streamed.
     Streamed(FrameText),
-    /// Durable events after this seq are no longer in memory: read them from the store, then continue.
+    /// Durable events after this seq are no longer in memory. Read them from the store, then continue.
     Behind {
-        /// The last one it was given.
+        /// The last event that the subscriber received.
         after: u64,
-        /// The last one published: the store may have more by now, whose replies have not been sent yet.
+        /// The last published event. The store may already have more, whose replies have not been sent yet.
         up_to: u64,
     },
-    /// The session was closed: the subscription ends.
+    /// The session was closed, so the subscription ends.
     Closed(SubscriptionEnd),
 }
 
@@ -236,7 +239,7 @@ impl Feed {
         let ends_item = matches!(event, EphemeralEvent::ItemAborted(_));
         let about = About::of(event);
         if about.is_some() {
-            // A reader that has not read the previous one needs only this one.
+            // A reader that has not read the previous event needs only this one.
             inner.ephemeral.retain(|earlier| earlier.about != about);
         }
         inner.ephemeral.push_back(Ephemeral { number, after_seq, frame, ends_item, about });
@@ -283,7 +286,8 @@ impl Feed {
         }
     }
 
-    /// Stops the stream and returns what was shown, as parts of an entry. The entry or `item_aborted` ends it.
+    /// Stops the stream and returns what was shown, as parts of an entry. The entry or `item_aborted` then ends the
+    /// item.
     pub(super) fn stop(&self, item: &EntryId) -> Vec<Part> {
         let mut inner = self.lock();
         // An answer that broke off is stopped once more if the turn is cancelled before its failure is handled.
@@ -293,7 +297,7 @@ impl Feed {
         live.shown()
     }
 
-    /// Ends the feed: every subscription to it ends for this reason.
+    /// Ends the feed, and every subscription to it for this reason.
     pub(super) fn close(&self, end: SubscriptionEnd) {
         let mut inner = self.lock();
         inner.closed.get_or_insert(end);
@@ -313,8 +317,8 @@ impl Feed {
         (cursor, items)
     }
 
-    /// Returns a cursor for a subscriber that has seen everything up to `seq` and these UTF-16 code units of each part
-    /// of the streamed answer. `None` if that is impossible: then it needs the whole state.
+    /// Returns a cursor for a subscriber that has seen everything up to `seq`, and these UTF-16 code units of each part
+    /// of the streamed answer. `None` if that is impossible, so that the subscriber needs the whole state.
     #[must_use]
     pub fn rejoin(&self, seq: u64, items: &[Seen]) -> Option<Cursor> {
         let inner = self.lock();
@@ -328,7 +332,7 @@ impl Feed {
         if seen.peek().is_some() {
             cursor.answer = live.seen(seen)?;
         } else if !live.is_streaming() {
-            // A subscriber that comes back after the end and had seen nothing of it is given only the entry.
+            // A subscriber that returns after the end and had seen none of the answer receives only the entry.
             cursor.answer = live.read();
         }
         Some(cursor)
@@ -339,8 +343,8 @@ impl Feed {
         self.lock().live.as_ref().is_some_and(|live| live.item == *item)
     }
 
-    /// Returns what this subscriber has not seen, up to about `bytes_max`, with or without the text of the streamed
-    /// answer, and moves its cursor. Empty if it has seen everything.
+    /// Returns what this subscriber has not seen, up to about `bytes_max`, and moves its cursor. `text` includes the
+    /// text of the streamed answer. The result is empty if the subscriber has seen everything.
     #[must_use]
     pub fn next(&self, cursor: &mut Cursor, text: bool, bytes_max: usize) -> Vec<Frame> {
         let mut inner = self.lock();
@@ -354,19 +358,19 @@ impl Feed {
 }
 
 impl Cursor {
-    /// Makes the reader learn first that these answers were aborted.
+    /// Makes the reader first learn that these answers were aborted.
     pub(super) fn tell_void(&mut self, items: Vec<EntryId>) {
         self.void = items;
     }
 
-    /// Returns true if the answer has ended, and the subscriber has not reached its end and lacks some of its text.
+    /// Returns true if the answer has ended and the subscriber, which has not reached its end, lacks some of its text.
     fn is_owed(&self, live: &Live) -> bool {
         live.ended_at.is_some_and(|ended| self.seq < ended) && live.has_more(&self.answer)
     }
 }
 
 impl Inner {
-    /// Returns the answer being streamed, if it is this one.
+    /// Returns the answer being streamed, if it is this item.
     fn streamed(&mut self, item: &EntryId) -> Option<&mut Live> {
         self.live.as_mut().filter(|live| live.is_streaming() && live.item == *item)
     }

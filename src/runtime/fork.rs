@@ -1,10 +1,10 @@
 //! Forks: makes a new session from the path to an entry.
 //!
-//! The path is copied in many small appends, so that other sessions write in between and memory holds one piece at a
-//! time. Until the last append the new session is [`UNFINISHED`] and nobody sees it. Before that, once the whole path
-//! is durable, the command's mark is written to the source's log. The mark decides: after a crash before it, the next
-//! start deletes the unknown copy; after a crash behind it, the next start ([`settle`]), or the same command sent
-//! again, finishes the copy.
+//! The path is copied in many small appends, so that other sessions can write in between and memory holds one piece at
+//! a time. Until the last append, the new session is [`UNFINISHED`] and invisible. Before that append, once the whole
+//! path is durable, the command's mark is written to the source's log. This mark is the commit point. After a crash
+//! before it, the next start deletes the copy, which nobody knows. After a crash behind it, the copy is finished by the
+//! next start ([`settle`]) or by the same command, sent again.
 
 mod copy;
 mod source;
@@ -33,17 +33,17 @@ use reseed_protocol::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Forks in progress at once: each holds a piece of its path in memory. Further ones wait. Forks of one session always
-/// wait for each other, so that a repeated command is executed once.
+/// Maximum number of forks in progress. Each holds a piece of its path in memory, and further ones wait. Forks of one
+/// session always wait for each other, so that a repeated command is executed once.
 pub(super) const FORKS_MAX: usize = 16;
 
-/// Most entries of one append: some milliseconds of the store's writer.
+/// Maximum entries of one append, which occupies the store's writer for some milliseconds.
 const PIECE_ENTRIES_MAX: u32 = 256;
 
-/// The id of the mark that a copy carries; no client can use it.
+/// The id of the mark that a copy carries. No client can use it.
 const ORIGIN_MARK: &str = "s_fork";
 
-/// No connection: connection numbers start at 1.
+/// The origin of no connection. Connection numbers start at 1.
 const NOBODY: Origin = Origin(0);
 
 /// Sessions settled per page.
@@ -65,7 +65,7 @@ pub struct ForkOrder {
     pub outgoing: Outbox,
 }
 
-/// The source of a copy, stored in its own mark.
+/// Where a copy comes from, as stored in the copy's own mark.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct CopyOf {
@@ -74,8 +74,8 @@ struct CopyOf {
 }
 
 impl Registry {
-    /// Starts a fork; the reply is sent through the order's channel. It ends early if the connection is gone: a client
-    /// that comes back sends the command again.
+    /// Starts a fork. The reply is sent through the order's channel. The fork ends early if the connection is gone,
+    /// because a client that returns sends the command again.
     ///
     /// # Errors
     /// `limit_reached`: too many forks of this user are in progress.
@@ -88,7 +88,7 @@ impl Registry {
                 Ok(reply) => reply,
                 Err(error) => Reply::Error(error),
             };
-            // A connection that is gone sends the command again.
+            // A client whose connection is gone sends the command again.
             order.outgoing.reply(order.source, order.id, reply);
         });
         Ok(())
@@ -158,21 +158,21 @@ impl Registry {
         Ok(Some(reply))
     }
 
-    /// Writes the command's mark to the source's log: from here on the fork is valid.
+    /// Writes the command's mark to the source's log, which makes the fork valid.
     async fn mark_source(&self, order: &ForkOrder, copy: &Lease, input: Option<Vec<Part>>) -> Result<Reply, ErrorBody> {
         let reply = Reply::Forked(Forked { session_id: copy.session.clone(), input, duplicate: None });
-        // A session that leaves memory between lookup and request is opened once more.
+        // If the session leaves memory between lookup and request, it is opened once more.
         for _ in 0..2 {
             let mark = Mark {
-                // The reply is sent when the fork is complete, not by the actor.
+                // The actor does not send the reply, because the fork is not complete yet.
                 origin: NOBODY,
                 id: order.id.clone(),
                 fingerprint: order.fingerprint,
                 reply: reply.clone(),
             };
             let source = self.open(&order.source, &order.owner).await?;
-            // This server may have stood still, and another one has settled the copy and deletes it. From here on one
-            // that opens the copy opens the source next, and then the mark fails, or is found.
+            // This server may have been paused while another one settled the copy and is deleting it. From here on, a
+            // server that opens the copy opens the source next. Then the mark fails, or is found.
             if !is_ours(&**self.store(), copy).await.map_err(|error| store_error(&error))? {
                 let message = "another server has taken the copy over; send the command again";
                 return Err(ErrorBody::new(ErrorCode::StoreFailed, message));
@@ -186,11 +186,11 @@ impl Registry {
         Err(ErrorBody::new(ErrorCode::StoreFailed, "the session could not be written; send the command again"))
     }
 
-    /// Cleans up after a failed fork: deletes its copy, unless the mark was written. `may_count`: the mark was sent.
-    /// If that cannot be told now, the next start decides.
+    /// Cleans up after a failed fork: deletes its copy, unless the mark was written. `may_count` is true if the mark
+    /// was sent. If the outcome is still unknown, the next start decides.
     async fn clear_away(&self, order: &ForkOrder, id: &SessionId, may_count: bool) {
         let settled = async {
-            // A mark whose answer was lost may be written later, unless nothing can be written any more.
+            // A mark whose answer was lost may still be written, unless the source is fenced.
             if may_count {
                 self.fence(&order.source).await?;
             }
@@ -213,30 +213,30 @@ impl Registry {
         self.finish(&head.owner, &lease, lease.next_seq, head.head).await
     }
 
-    /// Makes the last append: the session is complete, and in the list.
+    /// Makes the last append, which completes the session and puts it into the list.
     async fn finish(&self, owner: &str, lease: &Lease, next_seq: u64, head: Head) -> Result<(), Error> {
         let now = self.now();
         let head = Head { created_at: now, updated_at: now, ..head };
         let append = Append { records: Vec::new(), marks: Vec::new(), head: head.clone() };
         self.store().append(lease, next_seq, append).await?;
-        // Whoever opens it next may do so anywhere.
+        // The next client may open it on any node.
         self.store().release(lease).await?;
         self.watches().changed(owner, || list_item(&lease.session, &head, Doing::Idle));
         Ok(())
     }
 }
 
-/// Returns true if nobody has opened or deleted a copy since it was made.
+/// Returns true if nobody has opened or deleted the copy since it was made.
 async fn is_ours(store: &dyn SessionStore, copy: &Lease) -> Result<bool, Error> {
     match store.head(&copy.session).await {
         Ok(now) => Ok((now.term, &now.epoch) == (copy.term, &copy.epoch)),
-        // Not an answer to the client, who never saw this id.
+        // The client never saw this id, so the error is not for it.
         Err(Error::NotFound(_)) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// Refuses to go on with a fork that nobody waits for: its connection is gone.
+/// Fails if nobody waits for the fork any more, because the connection is gone.
 fn check_awaited(outgoing: &Outbox) -> Result<(), ErrorBody> {
     if outgoing.is_closed() {
         return Err(ErrorBody::new(ErrorCode::StoreFailed, "the connection is gone; send the command again"));
@@ -244,10 +244,10 @@ fn check_awaited(outgoing: &Outbox) -> Result<(), ErrorBody> {
     Ok(())
 }
 
-/// Settles sessions that a crash left unfinished: finishes a fork whose command was or may have been acknowledged, and
-/// deletes everything else. Leaves alone what another living node is making. For the start of a server, before it
-/// accepts commands, and for nodes that are gone later: this node's own forks are never among those, because it holds
-/// them.
+/// Settles sessions that a crash left unfinished. Finishes a fork whose command was or may have been acknowledged, and
+/// deletes everything else. Sessions that another living node is creating are left alone. Runs when a server starts,
+/// before it accepts commands, and later for nodes that are gone. This node's own forks are not affected, because it
+/// holds them.
 ///
 /// # Errors
 /// The store's errors.
@@ -277,7 +277,7 @@ pub async fn settle(registry: &Registry) -> Result<(), Error> {
 }
 
 async fn settle_one(registry: &Registry, id: &SessionId) -> Result<(), Error> {
-    // Whoever was making it makes nothing more of it.
+    // Taking the lease stops an earlier writer.
     let (_, lease, head) = registry.take(id).await?;
     if head.head.updated_at != UNFINISHED {
         return registry.store().release(&lease).await;
@@ -293,7 +293,7 @@ async fn settle_one(registry: &Registry, id: &SessionId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Settles what other nodes leave unfinished, whenever one of them leaves or is silent, until the server stops.
+/// Settles the unfinished sessions of other nodes whenever one of them leaves or is silent, until the server stops.
 pub fn keep_settling(registry: &Arc<Registry>) {
     let Some(keeper) = registry.keeper() else { return };
     let (mut standing, stopping, registry_of) = (keeper.standing(), registry.stopping(), registry.clone());
@@ -308,7 +308,7 @@ pub fn keep_settling(registry: &Arc<Registry>) {
                 },
             }
             if let Err(error) = settle(&registry_of).await {
-                tracing::warn!(%error, "settle what other servers left unfinished");
+                tracing::warn!(%error, "settle unfinished sessions of other servers");
             }
         }
     });
@@ -319,7 +319,7 @@ async fn counts(registry: &Registry, id: &SessionId) -> Result<bool, Error> {
     let Some(own) = registry.store().command(id, ORIGIN_MARK).await? else { return Ok(false) };
     let Ok(copy_of) = serde_json::from_str::<CopyOf>(&own.reply) else { return Ok(false) };
     if registry.keeper().is_some() {
-        // The node that made it may be paused, not dead, and about to write the mark.
+        // The node that made it may be paused rather than dead, and about to write the mark.
         registry.fence(&copy_of.source).await?;
     }
     let mark = registry.store().command(&copy_of.source, &copy_of.command_id).await?;

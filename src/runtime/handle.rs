@@ -1,4 +1,5 @@
-//! A session's handle: what the rest of the server may ask of an open session. Its channels are private.
+//! A session's handle: the operations that other parts of the server may use on an open session. Its channels are
+//! private.
 
 use super::{
     cluster::Since,
@@ -19,28 +20,28 @@ use reseed_protocol::{
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-/// Commands that may wait in one session's mailbox. Clients wait for room: the actor takes one store commit per
-/// command.
+/// Maximum number of commands that wait in one session's mailbox. Clients wait for room, because the actor takes one
+/// store commit per command.
 pub(super) const MAILBOX_MAX: usize = 64;
 
-/// Replies and events of one session that may wait for a connection. A connection stops reading commands at half as
-/// many unanswered ones, and events leave that half to the replies.
+/// Maximum number of replies and events of one session that wait for a connection. A connection stops reading commands
+/// when half as many are unanswered. Events leave that half to the replies.
 pub const REPLIES_MAX: usize = 64;
 
-/// Sessions that one connection may subscribe to: more than a person has windows. A connection looks at each of them
-/// whenever one of them has more.
+/// Maximum number of sessions to which one connection may subscribe. Nobody has as many windows. A connection checks
+/// each of them whenever one has more.
 pub(crate) const SUBSCRIPTIONS_MAX: usize = 64;
 
-/// Messages that may wait for a connection: of each session the replies to as many commands as are read before one is
-/// answered; and the events.
+/// Maximum number of messages that wait for a connection: for each session, the replies to the commands read before one
+/// is answered, and the events.
 pub(crate) const OUTGOING_MAX: usize = SUBSCRIPTIONS_MAX * REPLIES_MAX / 2 + REPLIES_MAX / 2;
 
-/// Bytes of events that may wait for one connection, or one event if that is larger. Each call of a `context` hook
-/// carries everything that would be sent, so a client that does not read would otherwise hold one such copy per hook.
+/// Maximum bytes of events that wait for one connection, or one event if that is larger. Each call of a `context` hook
+/// carries the whole next request, so a client that does not read would otherwise hold one copy per hook.
 pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// A message from a session to one connection, besides its feed. Small: a connection's channel has room for 32 from the
-/// beginning.
+/// A message from a session to one connection, besides its feed. It is small, because a connection's channel reserves
+/// room for 32 from the start.
 #[derive(Debug)]
 pub enum Outgoing {
     /// The session's reply to one of the connection's own commands.
@@ -58,20 +59,20 @@ pub struct Replied {
     pub re: CommandId,
     /// The reply.
     pub reply: Reply,
-    /// The room that a large reply takes in the connection's queue, released when it is written or dropped.
+    /// The space that a large reply takes in the connection's queue, released when it is written or dropped.
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
 /// An ephemeral event for one connection.
 #[derive(Debug)]
 pub struct Private {
-    /// The session it belongs to: a connection that has left that session does not receive it.
+    /// The session that it belongs to. A connection that has left that session does not receive it.
     pub session: SessionId,
-    /// It is sent once the connection has sent all durable events up to this one, which it may refer to.
+    /// It is sent once the connection has sent all durable events up to this one, to which it may refer.
     pub after: u64,
     /// The complete frame.
     pub frame: String,
-    /// The room it takes in the connection's queue, released when it is written or dropped.
+    /// The space that it takes in the connection's queue, released when it is written or dropped.
     pub(super) _room: OwnedSemaphorePermit,
 }
 
@@ -80,33 +81,33 @@ pub struct Private {
 pub struct Attach {
     /// The connection.
     pub origin: Origin,
-    /// Writer or observer.
+    /// The requested role.
     pub role: SessionRole,
-    /// The tools that it offers, read by [`check_offers`](crate::core::agent_loop::check_offers).
+    /// The tools that it offers, parsed by [`check_offers`](crate::core::agent_loop::check_offers).
     pub tools: Option<Tools>,
-    /// The hooks that it offers, read by [`check_hooks`](crate::core::hook::check_hooks).
+    /// The hooks that it offers, parsed by [`check_hooks`](crate::core::hook::check_hooks).
     pub hooks: Option<Arc<[HookSpec]>>,
     /// The channel for replies, and for events for this connection only.
     pub outgoing: Outbox,
-    /// The part that it shares with its other sessions.
+    /// The state that it shares with its other sessions.
     pub shared: ConnectionShare,
     /// Its position when it left.
     pub resume: Option<LeftOff>,
 }
 
-/// The part of a connection that all of its sessions share.
+/// The state of a connection that all of its sessions share.
 #[derive(Debug, Clone)]
 pub struct ConnectionShare {
     /// Its identity.
     pub identity: Arc<Identity>,
     /// Wakes the connection when any of them has more to read.
     pub bell: Bell,
-    /// Room for events for this connection only, in bytes.
+    /// Room for events that are only for this connection, in bytes.
     pub event_room: Arc<Semaphore>,
 }
 
 impl ConnectionShare {
-    /// Creates what the sessions of a connection share.
+    /// Creates the state that a connection's sessions share.
     #[must_use]
     pub fn new(identity: Identity) -> Self {
         let event_room = Arc::new(Semaphore::new(EVENT_BYTES_MAX));
@@ -119,7 +120,7 @@ impl ConnectionShare {
 pub struct Identity {
     /// The server's name for the connection.
     pub connection_id: ConnectionId,
-    /// The client's own name; a newer connection of the same name hosts what the older one hosted.
+    /// The client's own name. A newer connection with the same name hosts what the older one hosted.
     pub client_id: Option<String>,
     /// The client program.
     pub software: Option<Software>,
@@ -130,7 +131,7 @@ pub struct Identity {
 pub struct LeftOff {
     /// Identifies the log that it read.
     pub epoch: String,
-    /// The last durable event it was given.
+    /// The last durable event that it received.
     pub seq: u64,
     /// Its positions in running items.
     pub items: Vec<Seen>,
@@ -147,7 +148,7 @@ pub struct Attached {
     pub epoch: String,
     /// Its position in the feed.
     pub cursor: Cursor,
-    /// True if it continues at its earlier position, so that it needs no state.
+    /// True if it continues at its earlier position, so that it does not need the state.
     pub replay: bool,
     /// The connection that hosts the session's tools and hooks.
     pub host: Option<Host>,
@@ -166,14 +167,14 @@ pub(super) enum Message {
         outgoing: Outbox,
     },
     Snapshot(oneshot::Sender<Snapshot>),
-    /// Asks for what the next request would send.
+    /// Requests what the next request would send.
     NextRequest(GetContext, oneshot::Sender<Result<Context, ErrorBody>>),
     /// Writes the mark of a command that was executed elsewhere.
     Remember(Mark, oneshot::Sender<Result<(), ErrorBody>>),
-    /// A connection has left: check whether anyone still needs this session.
+    /// A connection has left. The actor checks whether anyone still needs the session.
     Left {
         origin: Origin,
-        /// The connection continues: it has closed the session.
+        /// True if the connection continues and has only closed the session.
         has_closed: bool,
     },
     /// Leave memory and end all subscriptions.
@@ -181,7 +182,7 @@ pub(super) enum Message {
     Input(crate::core::agent_loop::Input),
 }
 
-/// An open session. Cheap to clone; a session that has left memory answers every call with `Gone`.
+/// An open session. Cheap to clone. A session that has left memory answers every call with `Gone`.
 #[derive(Debug, Clone)]
 pub struct SessionHandle {
     /// The session.
@@ -190,13 +191,13 @@ pub struct SessionHandle {
     pub(super) term: u64,
     /// The epoch of its log.
     pub(super) epoch: Arc<str>,
-    /// Remembers what this node was when it opened the session; `None` on a server by itself.
+    /// The node's standing before it opened the session; `None` outside a cluster.
     pub(super) since: Option<Since>,
     pub(super) feed: Arc<Feed>,
     pub(super) mailbox: mpsc::Sender<Box<Message>>,
 }
 
-/// The session has left memory: open it again.
+/// The session has left memory. Open it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the session has left memory")]
 pub struct Gone;
@@ -230,8 +231,8 @@ impl SessionHandle {
         answered.await.map_err(|_| Gone)
     }
 
-    /// Reads what a subscriber has missed and the feed no longer holds; `None` if the log is another one by now. A
-    /// database that has lost the end of a log goes on with other records in their place, under another epoch.
+    /// Reads what a subscriber has missed and the feed no longer holds; `None` if the log has been replaced. A database
+    /// that lost the end of a log continues it with other records under another epoch.
     ///
     /// # Errors
     /// As [`SessionStore::read_page`].
@@ -243,7 +244,7 @@ impl SessionHandle {
         bytes_max: usize,
     ) -> Result<Option<Vec<StoredRecord>>, StoreError> {
         let page = store.read_page(&self.id, after_seq, limit, bytes_max).await?;
-        // After the page: what is read under one epoch was written under it.
+        // The epoch is checked after the page is read, so that the page belongs to it.
         let is_same = store.cluster().is_none() || store.head(&self.id).await?.epoch == *self.epoch;
         Ok(is_same.then_some(page))
     }
@@ -258,10 +259,11 @@ impl SessionHandle {
         answered.await.map_err(|_| Gone)
     }
 
-    /// Writes the mark of a command that was executed elsewhere. Durable when `Ok`.
+    /// Writes the mark of a command that was executed elsewhere. It is durable when this returns `Ok`.
     ///
     /// # Errors
-    /// [`Gone`]: it may have been written; or inside it `idempotency_conflict`: another command has this id.
+    /// [`Gone`]: the mark may have been written. The inner error is `idempotency_conflict`: another command has this
+    /// id.
     pub(super) async fn remember(&self, mark: Mark) -> Result<Result<(), ErrorBody>, Gone> {
         let (answer, answered) = oneshot::channel();
         self.send(Message::Remember(mark, answer)).await?;
@@ -276,7 +278,8 @@ impl SessionHandle {
     /// Reports that a connection is gone. It must have released the feed.
     pub fn left(&self, origin: Origin) {
         let sent = self.mailbox.try_send(Box::new(Message::Left { origin, has_closed: false }));
-        // The actor must receive this even if its mailbox is full: it may be waiting for hooks of that connection.
+        // The actor must receive this even if its mailbox is full, because it may be waiting for hooks of that
+        // connection.
         if let Err(mpsc::error::TrySendError::Full(message)) = sent
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {

@@ -1,4 +1,4 @@
-//! A hook's access to its session: commands go through the actor's mailbox, like any client's, and the store provides
+//! A hook's access to its session. Its commands go through the actor's mailbox like any client's. The store provides
 //! what is not in memory.
 
 use super::{
@@ -24,12 +24,12 @@ use std::sync::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// A session, for its hooks.
+/// A session in the form that its hooks see.
 pub(super) struct HookSession {
     pub(super) shared: Arc<Shared>,
     pub(super) session: SessionId,
     pub(super) mailbox: mpsc::WeakSender<Box<Message>>,
-    /// The hook call that this access belongs to: its commands are named after it.
+    /// The hook call that this access belongs to, which its command ids contain.
     pub(super) call_id: CallId,
     /// The number of commands sent so far.
     pub(super) commands: AtomicU64,

@@ -1,4 +1,4 @@
-//! Calls the server's hooks for a session: those whose answer is awaited, and observers.
+//! Calls the server's hooks for a session. Some are awaited, and others only observe.
 
 use super::{handle::Message, hook_session::HookSession, shared::Shared};
 use crate::{
@@ -27,15 +27,15 @@ use tokio::{
     time::timeout,
 };
 
-/// Awaited calls of one session: hooks of one point are called one after the other, and fewer tool calls than this run
-/// hooks at the same time.
+/// Maximum number of awaited calls per session. The hooks of one point are called one after the other, and fewer tool
+/// calls than this run hooks at the same time.
 const CALLS_MAX: usize = 256;
 
-/// Observer calls of one session. Each holds what it reports, possibly a whole context; a hook that falls so far behind
-/// is skipped.
+/// Maximum number of observer calls per session. Each holds its report, possibly a whole context. A hook that falls
+/// this far behind is skipped.
 const OBSERVERS_MAX: usize = 64;
 
-/// A session's calls of server hooks. Dropping it cancels awaited calls; observer calls run to completion, even if the
+/// A session's calls of server hooks. Dropping it cancels awaited calls. Observer calls run to completion, even if the
 /// session leaves memory.
 pub(super) struct HookCalls {
     shared: Arc<Shared>,
@@ -46,7 +46,7 @@ pub(super) struct HookCalls {
     observers: Arc<Semaphore>,
 }
 
-/// A hook with the list that it is in, which stays in use until the call is over.
+/// A hook with its list, which stays in use until the call is over.
 struct Found {
     hooks: Hooks,
     at: usize,
@@ -73,12 +73,12 @@ impl HookCalls {
         Self { shared, session, mailbox, awaited: BTreeMap::new(), observers }
     }
 
-    /// Calls the hook; an awaited answer arrives in the mailbox.
+    /// Calls the hook. An awaited answer arrives in the mailbox.
     pub(super) fn ask(&mut self, call: HookCall, awaited: bool) {
         let hooks = self.shared.parts().hooks.clone();
         let found = hooks.find(&call).and_then(|at| hooks.get(at).map(|(spec, kind)| (at, spec.clone(), kind)));
         let Some((at, spec, kind)) = found else {
-            // It was removed from the settings in this moment.
+            // The settings have just removed it.
             tracing::warn!(session = %self.session, hook = call.hook, "the hook was removed");
             if awaited {
                 self.answer_removed(call.call_id);
@@ -104,7 +104,7 @@ impl HookCalls {
         });
     }
 
-    /// Returns the session for a hook that needs it.
+    /// Returns access to the session for a hook that needs it.
     fn handle(&self, call_id: CallId) -> Session {
         let (shared, session, mailbox) = (self.shared.clone(), self.session.clone(), self.mailbox.clone());
         Session::new(Arc::new(HookSession { shared, session, mailbox, call_id, commands: AtomicU64::new(0) }))
@@ -155,7 +155,7 @@ impl HookCalls {
         });
     }
 
-    /// Cancels a call nobody waits for any more: drops the hook's future.
+    /// Cancels a call that nobody waits for any more, by dropping the hook's future.
     pub(super) fn cancel(&mut self, now: Timestamp, id: &CallId) {
         let Some(call) = self.awaited.remove(id) else { return };
         if call.deadline.is_some_and(|deadline| deadline <= now) {
@@ -178,8 +178,8 @@ fn outcome_of(answer: &Result<HookAnswer, HookFault>) -> Outcome {
     }
 }
 
-/// Logs a hook's failure. The hook's own error text may repeat what it was sent, so it is not logged; a fault's message
-/// does not.
+/// Logs a hook's failure. The hook's own error text is not logged, because it may repeat what the hook was sent. A
+/// fault's message does not.
 fn log_fault(session: &SessionId, hook: &str, answer: &Result<HookAnswer, HookFault>) {
     match answer {
         Ok(answer) if answer.error.is_none() => {}

@@ -1,4 +1,4 @@
-//! The labels of entries: for each entry, the newest label entry in the log applies, whatever its branch.
+//! The labels of entries. For each entry, its newest label entry in the log applies, whatever its branch.
 
 use super::load::entry;
 use crate::store::{EntryQuery, Error, SessionStore};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 const LABELS_PAGE: u32 = 500;
 
 /// Returns the label entry in effect for each entry that was ever labelled and that `wanted` accepts. A label entry
-/// without a label removed the label.
+/// without a label means that the label was removed.
 ///
 /// # Errors
 /// The store's errors.

@@ -1,31 +1,31 @@
-//! Pending replies: commands that are answered after later ones, such as a move that waits for a summary or a hook, a
-//! tool result that a hook may change, or a preview.
+//! Pending replies to commands that are answered after later ones. Examples are a move that waits for a summary or a
+//! hook, a tool result that a hook may change, and a preview.
 //!
-//! Invariant: a pending command is not executed a second time. A repeat waits with the first, and each gets its one
-//! reply at the same time.
+//! Invariant: a pending command is not executed a second time. A repeat waits with the first, and both are answered at
+//! the same time.
 
 use super::{effects::mark_duplicate, outbox::Outbox};
 use crate::core::agent_loop::Origin;
 use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, reply::Reply};
 use std::collections::VecDeque;
 
-/// Pending commands of one session. One connection waits for at most half of
-/// [`REPLIES_MAX`](super::handle::REPLIES_MAX) replies; the rest is for those left by earlier connections.
+/// Maximum number of pending commands per session. One connection waits for at most half of
+/// [`REPLIES_MAX`](super::handle::REPLIES_MAX) replies. The rest is for commands left by earlier connections.
 pub(super) const LATE_MAX: usize = 64;
 
-/// Pending commands of one connection, repeats included. A connection reads no more commands beyond half of
-/// [`REPLIES_MAX`](super::handle::REPLIES_MAX) unanswered ones: the remainder is for its hook answers, which the
-/// pending ones wait for.
+/// Maximum number of pending commands per connection, repeats included. A connection stops reading commands when half
+/// of [`REPLIES_MAX`](super::handle::REPLIES_MAX) are unanswered. The remainder is for its hook answers, which pending
+/// commands wait for.
 pub(super) const LATE_OF_ONE_MAX: usize = 24;
 
-/// Writing commands that were pending and are remembered with their fingerprint, so that a different one with the same
-/// id is detected.
+/// Maximum number of pending commands that write whose fingerprints are remembered, so that a different command with
+/// the same id is detected.
 const SEEN_MAX: usize = 256;
 
 /// A pending command.
 #[derive(Debug)]
 struct PendingCommand {
-    /// The first sender: the reply names it.
+    /// The first sender, whom the reply names.
     origin: Origin,
     id: CommandId,
     fingerprint: u64,
@@ -40,7 +40,7 @@ struct PendingCommand {
 pub(super) enum Met {
     /// No command with this id is pending.
     Nobody,
-    /// A repeat: it is answered with the first.
+    /// A repeat, which is answered with the first.
     Itself,
     /// A command with different content.
     Another,
@@ -51,8 +51,9 @@ pub(super) enum Met {
 pub(super) struct Late {
     session: SessionId,
     waiting: Vec<PendingCommand>,
-    /// The last [`SEEN_MAX`] pending commands that write, with their fingerprints. In memory only: the store has no
-    /// fingerprint of what hooks changed, because whoever reads it could test guesses of what was said.
+    /// The last [`SEEN_MAX`] pending commands that write, with their fingerprints. They are kept in memory only. The
+    /// store keeps no fingerprint of text that hooks changed, because a reader could use it to test guesses of that
+    /// text.
     seen: VecDeque<(CommandId, u64)>,
 }
 
@@ -61,7 +62,7 @@ impl Late {
         Self { session, waiting: Vec::new(), seen: VecDeque::new() }
     }
 
-    /// Returns why no more commands, or no more of this connection, may be pending.
+    /// Returns the reason why no more commands may be pending, in total or of this connection.
     pub(super) fn is_full(&self, outgoing: &Outbox) -> Option<ErrorBody> {
         let of_one = |waiting: &PendingCommand| {
             let copies = std::iter::once(&waiting.first).chain(&waiting.again);
@@ -84,7 +85,7 @@ impl Late {
         Some(ErrorBody::new(ErrorCode::Overloaded, message))
     }
 
-    /// Returns true if the last writing command with this id that was pending has different content.
+    /// Returns true if the last pending command that writes with this id has different content.
     pub(super) fn was_another(&self, id: &CommandId, fingerprint: u64) -> bool {
         self.seen.iter().any(|(seen, said)| seen == id && *said != fingerprint)
     }
@@ -99,7 +100,7 @@ impl Late {
         match self.waiting.iter_mut().find(|waiting| waiting.id == *id) {
             None => Met::Nobody,
             Some(waiting) if waiting.fingerprint == fingerprint => {
-                // A connection that is gone sends it again elsewhere.
+                // A client whose connection is gone sends the command again elsewhere.
                 waiting.again.retain(|outgoing| !outgoing.is_closed());
                 waiting.again.push(outgoing.clone());
                 Met::Itself
@@ -108,10 +109,10 @@ impl Late {
         }
     }
 
-    /// Makes a command pending. One that `writes` will have a mark with its id.
+    /// Makes a command pending. A command that `writes` will have a mark with its id.
     pub(super) fn wait(&mut self, origin: Origin, id: CommandId, fingerprint: u64, writes: bool, outgoing: Outbox) {
         if writes {
-            // A cancelled command may have had this id; it left no mark.
+            // A cancelled command that left no mark may have had this id.
             self.seen.retain(|(seen, _)| *seen != id);
             if self.seen.len() >= SEEN_MAX {
                 self.seen.pop_front();
@@ -121,18 +122,19 @@ impl Late {
         self.waiting.push(PendingCommand { origin, id, fingerprint, first: outgoing, again: Vec::new() });
     }
 
-    /// Drops pending commands that are not in `ids`: nothing will answer them.
+    /// Drops pending commands that are not in `ids`, because nothing will answer them.
     pub(super) fn keep(&mut self, ids: &[CommandId]) {
         self.waiting.retain(|waiting| ids.contains(&waiting.id));
     }
 
-    /// Answers a pending command and its repeats; returns true if there is one.
+    /// Answers a pending command and its repeats. Returns true if there is one.
     pub(super) fn answer(&mut self, origin: Origin, id: &CommandId, reply: &Reply) -> bool {
         let Some(at) = self.waiting.iter().position(|waiting| waiting.origin == origin && waiting.id == *id) else {
             return false;
         };
         let PendingCommand { first, again, .. } = self.waiting.remove(at);
-        // A connection reads no more commands than its channel has room for replies, so this fails only if it is gone.
+        // A connection stops reading commands before its channel has no room for replies. So this fails only if it is
+        // gone.
         first.reply(self.session.clone(), id.clone(), reply.clone());
         let mut reply = reply.clone();
         mark_duplicate(&mut reply);

@@ -1,6 +1,6 @@
 //! The answer being streamed: its text so far, and what a reader has not seen of it.
 //!
-//! Invariant: a reader's positions are on character boundaries, and their bytes and UTF-16 units mean the same
+//! Invariant: a reader's positions are on character boundaries. Their bytes and UTF-16 units refer to the same
 //! position.
 
 use super::{
@@ -17,8 +17,8 @@ use reseed_protocol::{
 };
 use std::{fmt::Write as _, ops::Range};
 
-/// Most text of one delta, so that a reader that was away does not get one huge frame, and a stalled one does not hold
-/// it: escaped, it may have six times as many bytes.
+/// Maximum text of one delta. A reader that was away does not receive one huge frame, and a stalled reader does not
+/// hold one. Escaped text may take six times as many bytes.
 const DELTA_BYTES_MAX: usize = 8 * 1024;
 
 /// The answer being streamed.
@@ -29,9 +29,9 @@ pub(super) struct Live {
     pub(super) item: EntryId,
     turn: TurnId,
     parts: Vec<LivePart>,
-    /// A cancellation stopped it: no more text comes, and the calls in it are not made.
+    /// True if a cancellation stopped it. No more text comes, and its calls are not made.
     stopped: bool,
-    /// The durable event that ended it. The answer is kept until the next one: readers that were present get all of its
+    /// The durable event that ended it. The answer is kept until the next one, so that attached readers get all of its
     /// text before that event.
     pub(super) ended_at: Option<u64>,
     encoded: Encoded,
@@ -56,9 +56,9 @@ enum PartKind {
 pub(super) struct Reading {
     /// The number of the answer; 0 for none.
     number: u32,
-    /// It was given all of the answer, and its end.
+    /// True once the reader has received all of the answer, and its end.
     finished: bool,
-    /// Empty once it has finished.
+    /// Empty once `finished` is true.
     parts: Vec<PartPosition>,
 }
 
@@ -66,9 +66,9 @@ pub(super) struct Reading {
 struct PartPosition {
     bytes: usize,
     utf16: u64,
-    /// It knows that this part is a tool call.
+    /// The reader knows that this part is a tool call.
     started: bool,
-    /// It knows that this tool call is complete.
+    /// The reader knows that this tool call is complete.
     finished: bool,
 }
 
@@ -92,7 +92,7 @@ impl LivePart {
         }
     }
 
-    /// Returns the part for an entry. A call that was not made is no part of it: an empty text keeps its place.
+    /// Returns the part for an entry. A call that was not made is replaced by an empty text, which keeps its position.
     fn shown(&self) -> Part {
         match &self.kind {
             PartKind::Text => Part::Text { text: self.text.clone() },
@@ -121,7 +121,7 @@ impl LivePart {
 }
 
 impl Live {
-    /// Creates an answer without text; `number`, from 1, distinguishes it from other answers of its feed.
+    /// Creates an answer without text. Its `number`, from 1, distinguishes it from other answers of its feed.
     pub(super) fn new(session: SessionId, number: u32, item: EntryId, turn: TurnId) -> Self {
         let (parts, encoded) = (Vec::new(), Encoded::default());
         Self { session, number, item, turn, parts, stopped: false, ended_at: None, encoded }
@@ -152,15 +152,15 @@ impl Live {
         part.utf16 += utf16_len(text);
     }
 
-    /// Stops it: its entry, if it gets one, holds what was shown.
+    /// Stops the answer. If it gets an entry, the entry holds what was shown.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// Ends it with the durable event that has its entry.
+    /// Ends the answer with the durable event that contains its entry.
     pub(super) fn end(&mut self, seq: u64) {
         self.ended_at = Some(seq);
-        // Text that readers still lack is serialised again, so that a session that is idle afterwards holds less.
+        // Text that readers still lack is serialised again. In return, an idle session holds less.
         self.encoded.clear();
         if !self.stopped {
             for part in &mut self.parts {
@@ -171,7 +171,7 @@ impl Live {
         }
     }
 
-    /// Returns true if readers are given something of it: the first word has come.
+    /// Returns true if readers receive anything yet, because the first piece has arrived.
     pub(super) fn has_begun(&self) -> bool {
         !self.parts.is_empty()
     }
@@ -195,7 +195,7 @@ impl Live {
         Reading { number: self.number, finished: false, parts: self.parts.iter().map(LivePart::end).collect() }
     }
 
-    /// Returns the position of a reader that has seen this much of it; `None` if that is impossible.
+    /// Returns the position of a reader that has seen these parts of it; `None` if that is impossible.
     pub(super) fn seen<'a>(&self, items: impl Iterator<Item = &'a Seen>) -> Option<Reading> {
         let mut reading = Reading { number: self.number, ..Reading::default() };
         for Seen { part, offset, .. } in items {
@@ -204,14 +204,14 @@ impl Live {
             if reading.parts.len() <= at {
                 reading.parts.resize(at + 1, PartPosition::default());
             }
-            // At offset 0 the reader may only know of the item. What it knows already is repeated without harm.
+            // At offset 0 the reader may only know of the item. Repeating what it already knows does no harm.
             let started = *offset > 0;
             reading.parts[at] = PartPosition { bytes, utf16: *offset, started, finished: false };
         }
         Some(reading)
     }
 
-    /// Returns true if there is something of it that a reader has not been given.
+    /// Returns true if a reader has not received all of it.
     pub(super) fn has_more(&self, reading: &Reading) -> bool {
         if !self.has_begun() {
             return false;
@@ -224,8 +224,7 @@ impl Live {
         !reading.finished && (self.ended_at.is_some() || !has_all)
     }
 
-    /// Adds what a reader has not been given, in frames of about `bytes_left` bytes of text; returns the number of
-    /// bytes.
+    /// Adds what a reader has not received, in frames of about `bytes_left` bytes of text. Returns the number of bytes.
     pub(super) fn next(&mut self, reading: &mut Reading, mut bytes_left: usize, frames: &mut Vec<Frame>) -> usize {
         let bytes_max = bytes_left;
         if !self.has_more(reading) {
@@ -271,7 +270,7 @@ impl Live {
         frames.push(Frame::Streamed(self.encode(told, 0)));
     }
 
-    /// Returns the frame that reports this; text begins at `offset` in UTF-16 code units.
+    /// Returns the frame that reports this. Its text begins at `offset`, in UTF-16 code units.
     fn encode(&mut self, told: Told, offset: u64) -> FrameText {
         let Self { session, item, turn, parts, encoded, .. } = self;
         let started = |kind, part, name| {
@@ -301,7 +300,7 @@ impl Live {
     }
 }
 
-/// Serialises a delta by hand: there is one for each token of every answer.
+/// Serialises a delta by hand, because there is one for each token of every answer.
 fn delta_frame(
     session: &SessionId,
     item: &EntryId,

@@ -17,18 +17,18 @@ use tokio::task::yield_now;
 
 /// Entries read per page on the way to the root.
 const PATH_PAGE: u32 = 128;
-/// Entries of the largest page of a long way, whose pages grow: each costs a round trip.
+/// Maximum entries per page. The pages of a long path grow, because each costs a round trip.
 const PATH_PAGE_MAX: u32 = 1_024;
-/// Bytes of entries after which a page ends: two of them are in memory at once.
+/// Bytes of entries after which a page ends. Two pages are in memory at once.
 const PATH_PAGE_BYTES: usize = 4 * 1024 * 1024;
-/// Entries of a page that are counted before other tasks, and the read of the next page, get their turn.
+/// Entries that are counted before other tasks, and the read of the next page, get their turn.
 const COUNTED_AT_ONCE: usize = 32;
 /// Records read per page when the log is folded.
 const LOG_PAGE: u32 = 1_000;
 /// Bytes of records after which such a page ends.
 const LOG_PAGE_BYTES: usize = 8 * 1024 * 1024;
 
-/// Serialises the fold for the session's head, with what the counter of its model has learned.
+/// Serialises the fold for the session's head, together with its model's calibration.
 pub(super) fn stored_state(state: &SessionState, learnt: Option<&StoredCalibration>) -> Arc<str> {
     #[derive(Serialize)]
     struct Stored<'a> {
@@ -41,7 +41,7 @@ pub(super) fn stored_state(state: &SessionState, learnt: Option<&StoredCalibrati
     serde_json::to_string(&stored).expect("the state has text keys and finite numbers").into()
 }
 
-/// Returns what is stored in a session's head of what the counter of its model has learned.
+/// Returns the calibration stored in a session's head.
 pub(super) fn stored_calibration(head: &SessionHead) -> Option<StoredCalibration> {
     #[derive(Deserialize)]
     struct Stored {
@@ -57,7 +57,7 @@ pub(super) fn stored_copy(head: &SessionHead) -> Option<StoredState> {
     (copy.seq() <= head.last_seq).then_some(copy)
 }
 
-/// Returns the fold of a session's log: the copy in its head and the records after it, or a new fold.
+/// Returns the fold of a session's log: the copy in its head plus the records after it, or a new fold.
 ///
 /// # Errors
 /// As [`load`].
@@ -83,8 +83,8 @@ pub(super) async fn leaf(store: &dyn SessionStore, head: &SessionHead) -> Result
     }
 }
 
-/// Reads queued inputs back from their records; `None` if a record does not hold its input, so that the copy cannot be
-/// of this log.
+/// Reads queued inputs back from their records. `None` if a record does not hold its input, because then the copy does
+/// not belong to this log.
 async fn queue(
     store: &dyn SessionStore,
     session: &SessionId,
@@ -103,7 +103,7 @@ async fn queue(
 /// Loads a session.
 ///
 /// # Errors
-/// The store's errors; a record that is not an event of this version is [`Error::Unknown`], naming its seq.
+/// The store's errors. [`Error::Unknown`] names the seq of a record that is not an event of this version.
 pub(super) async fn load(store: &dyn SessionStore, head: &SessionHead) -> Result<Session, Error> {
     let mut session = Session::new(head.session.clone(), head.head.created_at);
     session.state = Arc::new(state(store, head).await?);
@@ -115,8 +115,8 @@ pub(super) async fn load(store: &dyn SessionStore, head: &SessionHead) -> Result
     Ok(session)
 }
 
-/// Loads the held compaction from its record. One whose record is damaged is dropped: it is made again, and nothing of
-/// the session is lost.
+/// Loads the held compaction from its record. If the record is damaged, the held compaction is dropped. It is made
+/// again, and the session loses nothing.
 async fn held(store: &dyn SessionStore, session: &SessionId, at: Option<&HeldAt>) -> Result<Option<Arc<Held>>, Error> {
     let Some(at) = at else { return Ok(None) };
     let records = match store.read(session, at.seq - 1, 1).await {
@@ -131,7 +131,7 @@ async fn held(store: &dyn SessionStore, session: &SessionId, at: Option<&HeldAt>
 }
 
 /// Loads the path to an entry, as far back as the model can see. Where it meets a known path, the rest is taken from
-/// there.
+/// that path.
 ///
 /// # Errors
 /// As [`load`].
@@ -160,7 +160,7 @@ pub(super) async fn path_to(
         }
         pages += 1;
         let oldest = page.last().map_or(0, |(seq, _)| *seq);
-        // On a long way, the next page is read and parsed while this one is counted. Behind a compaction it may not be
+        // On a long path, the next page is read and parsed while this one is counted. Behind a compaction it may not be
         // needed.
         let ends =
             |entry: &Entry| matches!(entry.data, EntryData::Compaction(_)) && !state.undone.contains(&entry.entry_id);
@@ -175,7 +175,7 @@ pub(super) async fn path_to(
             Taken::Enough => break,
             Taken::Joins(known) => return Ok(reader.finish_with(known)),
         }
-        // An entry is newer than its ancestors, so an entry that is newer than the current position and was not met is
+        // An entry is newer than its ancestors. So an entry that is newer than the current position and was not met is
         // on another branch.
         for pinned in reader.sought().to_vec() {
             let seq = match seqs.get(&pinned) {
@@ -190,7 +190,7 @@ pub(super) async fn path_to(
             break;
         }
         if let Some(missing) = reader.missing() {
-            // Only single older entries are missing now: read them one by one, however far back they are.
+            // Only single older entries are missing now. They are read one by one, however far back they are.
             for entry in by_id(store, session, missing.to_vec()).await? {
                 let _ = reader.take(entry);
             }
@@ -200,13 +200,13 @@ pub(super) async fn path_to(
     Ok(reader.finish())
 }
 
-/// Says whether the way to the root goes on behind a page.
+/// Whether the walk to the root continues after a page.
 enum Taken {
-    /// All of it is on the path.
+    /// The whole page is on the path.
     All,
     /// Nothing further back is needed.
     Enough,
-    /// It has met a known path, which goes to the root.
+    /// The page meets a known path, which leads to the root.
     Joins(SessionTree),
 }
 
@@ -243,7 +243,7 @@ async fn by_id(store: &dyn SessionStore, session: &SessionId, ids: Vec<EntryId>)
 #[derive(Debug)]
 pub(super) struct WayBack {
     next: Option<EntryId>,
-    /// The most entries of the next page.
+    /// The maximum entries of the next page.
     limit: u32,
 }
 
@@ -267,7 +267,7 @@ impl WayBack {
         Ok(self.goes_on(entries(session, page.records)?, full))
     }
 
-    /// As [`Self::next_page`], with the entries parsed beside the caller's other work.
+    /// As [`Self::next_page`], but parses the entries concurrently with the caller's other work.
     async fn next_page_beside(
         &mut self,
         store: &dyn SessionStore,
@@ -289,7 +289,7 @@ impl WayBack {
         page.cut || page.records.len() == self.limit as usize
     }
 
-    /// Goes on behind a page, unless it is the last.
+    /// Prepares the walk for the page after this one, unless this is the last.
     fn goes_on(&mut self, page: Vec<(u64, Entry)>, full: bool) -> Vec<(u64, Entry)> {
         self.next = page.last().and_then(|(_, entry)| entry.parent_id.clone()).filter(|_| full);
         page
@@ -307,7 +307,8 @@ fn entries(session: &SessionId, records: Vec<StoredRecord>) -> Result<Vec<(u64, 
     Ok(page)
 }
 
-/// Applies the records after the state to it. From an empty state this reads the whole log: slow, but always correct.
+/// Applies the records after the state to it. From an empty state this reads the whole log, which is slow but always
+/// correct.
 async fn fold(store: &dyn SessionStore, head: &SessionHead, state: &mut SessionState) -> Result<(), Error> {
     while state.seq < head.last_seq {
         let page = store.read_page(&head.session, state.seq, LOG_PAGE, LOG_PAGE_BYTES).await?;

@@ -1,5 +1,5 @@
-//! Reads sessions without opening them, whoever owns them: for operators and lists. An open session is asked; another
-//! is loaded from the store for this purpose and dropped again.
+//! Reads sessions of any owner without opening them, for operators and lists. If a session is open, its actor answers.
+//! Otherwise it is loaded from the store for this purpose and dropped again.
 
 use super::{load::load, registry::Registry};
 use crate::{
@@ -23,7 +23,7 @@ impl Registry {
         self.snapshot_of(&head).await
     }
 
-    /// Returns what the next request of a session would send. For a session that is not open, it lacks its client's
+    /// Returns what the next request of a session would send. If the session is not open, the result lacks its client's
     /// tools, which are not stored, and what hooks added for one request.
     ///
     /// # Errors

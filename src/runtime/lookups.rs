@@ -1,5 +1,6 @@
-//! Prefetches from the store what a command needs elsewhere in the tree, before the agent loop receives it, so that the
-//! loop remains a function of its input. The actor does one thing at a time, so nothing moves meanwhile.
+//! Prefetches from the store what a command needs elsewhere in the tree. This happens before the agent loop receives
+//! the command, so that the loop remains a function of its input. The actor does one thing at a time, so nothing
+//! changes meanwhile.
 
 use super::{
     ended,
@@ -21,8 +22,8 @@ use reseed_protocol::{
 };
 use std::collections::VecDeque;
 
-/// Bytes of a path that are read for a summary, of an abandoned branch or a rebuilt one: several times what any model
-/// can read, and little memory.
+/// Bytes of a path that are read for a summary of an abandoned branch, or for a rebuilt one. This is several times what
+/// any model can read, and little memory.
 const LEFT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The session that a command belongs to: its store and its state.
@@ -31,7 +32,7 @@ pub(super) struct Lookups<'a> {
     pub(super) session: &'a SessionId,
     pub(super) state: &'a SessionState,
     pub(super) tree: &'a SessionTree,
-    /// The sender's client, if it has said who it is.
+    /// The sender's client, if it has identified itself.
     pub(super) sender: Option<&'a str>,
     /// True if a hook is called before a move; it receives the abandoned branch even if no summary is requested.
     pub(super) hook_is_asked: bool,
@@ -42,15 +43,15 @@ pub(super) struct Lookups<'a> {
 struct LeftBranch {
     /// Newest first.
     entries: Vec<Entry>,
-    /// There are more entries.
+    /// True if there are more entries.
     is_cut: bool,
-    /// The deepest entry on both paths; `None` if there is none, or if it was not reached.
+    /// The deepest entry on both paths; `None` if there is none or it was not reached.
     common: Option<EntryId>,
 }
 
 impl Lookups<'_> {
-    /// Reads what a command needs; `None` if it needs nothing. A busy session refuses moves, which need no prefetch
-    /// then; pins and rebuilt summaries are read even then.
+    /// Reads what a command needs; `None` if it needs nothing. A busy session refuses moves, so nothing is read for
+    /// them. Pins and rebuilt summaries are read even then.
     ///
     /// # Errors
     /// `entry_not_found` if the command names an entry that this session does not have; `nothing_to_undo`; the store's
@@ -72,7 +73,7 @@ impl Lookups<'_> {
                 let mut then = self.state.clone();
                 then.undone.push(undone.clone());
                 let lookup = self.seen(&then).await?;
-                // What was pinned under it may also have been replaced by an older compaction.
+                // What it pinned may also have been replaced by an older compaction.
                 let seen = match lookup.as_deref() {
                     Some(Lookup::Path(tree)) => tree.path(),
                     _ => &[],
@@ -89,7 +90,7 @@ impl Lookups<'_> {
                 Ok(Some(Box::new(Lookup::Destination(destination))))
             }
             Command::UserInput(input) => match &input.parent_id {
-                // The session's current leaf.
+                // It is the session's current leaf.
                 Some(parent) if *parent == self.state.leaf => Ok(None),
                 Some(parent) => {
                     if let Some(parent) = parent {
@@ -113,8 +114,8 @@ impl Lookups<'_> {
         Ok(ended.map(|ended| Box::new(Lookup::EndedCall(ended))))
     }
 
-    /// Returns what is known of the sender of an answer to an approval, and how the approval ended unless it is
-    /// pending.
+    /// Returns what is known of the sender of an answer to an approval. Also returns how the approval ended, unless it
+    /// is pending.
     async fn approval(&self, approval: &ApprovalId) -> Result<Box<Lookup>, ErrorBody> {
         let is_open = self.state.approvals.iter().any(|open| open.approval_id == *approval);
         let ended = match approval.as_str().parse::<CallId>() {
@@ -132,8 +133,8 @@ impl Lookups<'_> {
         seq.ok_or_else(|| not_found(id, "entryId"))
     }
 
-    /// Returns the path to the leaf as it would be seen with these pins and undone compactions. It is read completely:
-    /// the copy in memory lacks what a compaction replaced.
+    /// Returns the path to the leaf as the model would see it with these pins and undone compactions. It is read
+    /// completely, because the copy in memory lacks what a compaction replaced.
     async fn seen(&self, then: &SessionState) -> Result<Option<Box<Lookup>>, ErrorBody> {
         let counter = Counter::for_model(&self.state.model);
         let (leaf, none) = (self.state.leaf.clone(), SessionTree::default());
@@ -142,8 +143,8 @@ impl Lookups<'_> {
         Ok(Some(Box::new(Lookup::Path(tree))))
     }
 
-    /// Returns the path as seen once this entry is pinned, if the entry is on the path and was replaced by a
-    /// compaction. `None` if it is visible or on another branch.
+    /// Returns the path as the model would see it once this entry is pinned, if the entry is on the path and was
+    /// replaced by a compaction. `None` if the entry is visible or on another branch.
     ///
     /// # Errors
     /// `invalid_field`: what the model saw of it may differ from the entry.
@@ -162,7 +163,7 @@ impl Lookups<'_> {
                     break 'pages;
                 }
             }
-            // An entry is newer than its ancestors: this one would have been met.
+            // An entry is newer than its ancestors, so this one would have been met.
             if oldest <= seq && !reader.has_met() {
                 break;
             }
@@ -203,7 +204,7 @@ impl Lookups<'_> {
         self.leaving_for(leaf, input, navigate.summarize == Some(true)).await
     }
 
-    /// Returns the target of a move, with the abandoned branch if a summary is requested or a hook is called.
+    /// Returns the target of a move. Includes the abandoned branch if a summary is requested or a hook is called.
     async fn leaving_for(
         &self,
         leaf: Option<EntryId>,
@@ -241,10 +242,10 @@ impl Lookups<'_> {
         }
     }
 
-    /// Returns the entries from the session's leaf back to the deepest one that is also on the path to `target`,
-    /// excluding that one, newest first. Both paths are walked back in log order, the newer end first: an entry is
-    /// always newer than its parent, so the two meet at their common ancestor and nothing beyond it is read. If there
-    /// is more than is kept at once, the rest is walked only if the caller needs the meeting point.
+    /// Returns the entries from the session's leaf back to the common ancestor with `target`, excluding the ancestor,
+    /// newest first. Both paths are walked back in log order, the newer end first. An entry is always newer than its
+    /// parent, so the two meet at their common ancestor and nothing beyond it is read. If there is more than is kept at
+    /// once, the rest is walked only if the caller needs the common ancestor.
     async fn left(&self, target: Option<EntryId>, to_their_meeting: bool) -> Result<LeftBranch, ErrorBody> {
         let mut ours = Way::new(self.state.leaf.clone());
         let mut theirs = Way::new(target);

@@ -1,8 +1,8 @@
-//! Metrics and log lines about a session's life, for the operator: never what was said. Turn durations are this
-//! process's own: a turn interrupted by a restart is counted without one.
+//! Metrics and log lines about a session's life, for the operator. They never contain conversation text. Turn durations
+//! are measured by this process, so a turn that a restart interrupted is counted without one.
 //!
-//! The end of a compaction reports everything about it, so nothing is kept of those in progress. Each is one log line
-//! with the target [`COMPACTION`] and stable field names.
+//! The end of a compaction reports everything about it, so nothing is kept while it runs. Each compaction is one log
+//! line with the target [`COMPACTION`] and stable field names.
 
 use crate::{
     core::{
@@ -34,14 +34,14 @@ use std::{
 /// The target of log lines about compactions, for `LOG_LEVEL`.
 const COMPACTION: &str = "reseed::compaction";
 
-/// Most failed steps in one log line; there may be as many as a history has pieces.
+/// Maximum number of failed steps in one log line. There may be as many as a history has pieces.
 const STEPS_LISTED_MAX: usize = 16;
 
 /// The outcome of a session's newest compaction, for operators.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastCompaction {
-    /// The time at which it ended.
+    /// When it ended.
     pub at: Timestamp,
     /// Its trigger.
     pub trigger: CompactionTrigger,
@@ -52,15 +52,15 @@ pub struct LastCompaction {
     /// The fallback step that succeeded; absent if none did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rung: Option<CompactionRung>,
-    /// The reduction of the next request in percent; absent if there was none.
+    /// How much it reduced the next request, in percent; absent if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reduction_percent: Option<f64>,
-    /// The reason it was not committed.
+    /// The reason why it was not committed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<ErrorCode>,
     /// Its duration in milliseconds.
     pub duration_ms: u64,
-    /// The time that a user waited for it, in milliseconds.
+    /// How long a user waited for it, in milliseconds.
     pub paused_ms: u64,
 }
 
@@ -69,10 +69,10 @@ pub(super) struct Measure {
     session: SessionId,
     turn: Option<Instant>,
     first_delta_due: bool,
-    /// The newest preview: only one can be applied.
+    /// The newest preview. Only one can be applied.
     preview: Option<JobId>,
     last_compaction: Option<Box<LastCompaction>>,
-    /// The last fault of the running turn's requests, and the model requested.
+    /// The last fault of the running turn's requests, and the requested model.
     fault: Option<Box<(ModelFault, String)>>,
     breaker: Option<OpenBreaker>,
     /// The running calls of a client's tools. Bounded by the calls of one answer.
@@ -98,17 +98,17 @@ impl Measure {
         self.fault = Some(Box::new((fault.clone(), model.to_owned())));
     }
 
-    /// Returns the start time for measuring the first piece of the turn's answer, if that has not arrived yet.
+    /// Returns the start time for measuring the first piece of the turn's answer, if that piece has not arrived yet.
     pub(super) fn first_delta(&mut self) -> Option<Instant> {
         std::mem::take(&mut self.first_delta_due).then_some(self.turn).flatten()
     }
 
-    /// Returns how the newest compaction since the session was opened ended.
+    /// Returns the outcome of the newest compaction since the session was opened.
     pub(super) fn last_compaction(&self) -> Option<LastCompaction> {
         self.last_compaction.as_deref().copied()
     }
 
-    /// Records that a call of a client's tool that waited for others starts now.
+    /// Records that a client's tool call, which waited for others, starts now.
     pub(super) fn client_call_starts(&mut self, call: &CallId) {
         if let Some(meter) = self.client_calls.get_mut(call) {
             meter.starts();
@@ -120,12 +120,12 @@ impl Measure {
             Event::ToolCall(call) if call.place == ToolPlace::Client => {
                 self.client_calls.insert(call.call_id.clone(), ToolCallMeter::of_client());
             }
-            // With an approval's id, it says what a person decided.
+            // With an approval's id, it only reports a person's decision.
             Event::CallResolved(resolved) if resolved.approval_id.is_none() => {
                 match (self.client_calls.remove(&resolved.call_id), resolved.outcome) {
                     (Some(meter), CallOutcome::Answered) => meter.ended(false),
                     (Some(meter), CallOutcome::Failed) => meter.ended(true),
-                    // Cancelled.
+                    // It was cancelled.
                     (meter, _) => drop(meter),
                 }
             }
@@ -176,7 +176,7 @@ impl Measure {
                 }
             }
             Event::ContextCompacted(compacted) => {
-                // That request is sent again, smaller.
+                // The failed request is sent again, smaller.
                 self.fault = None;
                 self.compacted(now, compacted);
             }
@@ -210,7 +210,7 @@ impl Measure {
         }
     }
 
-    /// Records whether the circuit breaker for automatic compaction is open, according to the loop.
+    /// Records whether the loop reports the circuit breaker for automatic compaction as open.
     pub(super) fn note_breaker(&mut self, reason: Option<BreakerReason>) {
         if self.breaker.as_ref().map(OpenBreaker::reason) == reason {
             return;
@@ -221,7 +221,7 @@ impl Measure {
             None => {
                 tracing::info!(target: COMPACTION, %session, "circuit breaker closed: automatic compaction resumes")
             }
-            // A person caused it.
+            // A person caused it, so it is not a warning.
             Some(BreakerReason::Undone) => {
                 tracing::info!(
                     target: COMPACTION, %session, reason = "undone",
@@ -240,7 +240,7 @@ impl Measure {
 
     fn compacted(&mut self, now: Timestamp, event: &ContextCompacted) {
         compaction::compaction_committed(event);
-        // A held compaction is shown as it is, and committed at the threshold whether it was shown or not.
+        // A held compaction is shown unchanged. It is committed at the threshold whether it was shown or not.
         let was_shown = self.preview.take_if(|preview| *preview == event.job_id).is_some();
         if was_shown && event.trigger == CompactionTrigger::Manual {
             compaction::preview_applied();
@@ -342,7 +342,7 @@ impl Measure {
     }
 }
 
-/// Formats the failed steps as `step:reason`, from closed sets.
+/// Formats the failed steps as `step:reason`, both from closed sets.
 fn steps(failed: &[FailedRung]) -> String {
     let listed = failed.iter().take(STEPS_LISTED_MAX);
     let listed =
@@ -350,7 +350,7 @@ fn steps(failed: &[FailedRung]) -> String {
     listed.collect::<Vec<_>>().join(",")
 }
 
-/// Records a request that ended without an outcome: it was cancelled, or its task panicked.
+/// Records a request that ended without an outcome, because it was cancelled or its task panicked.
 pub(super) fn model_left(purpose: Purpose, panicked: bool) {
     let outcome = if panicked { Outcome::Error(ErrorCode::Internal) } else { Outcome::Cancelled };
     metrics::model_request_finished(purpose, outcome, None);

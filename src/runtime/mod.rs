@@ -2,25 +2,25 @@
 //!
 //! - [`registry`]: the open sessions; opens, creates and deletes sessions
 //! - `actor`: a session's mailbox; everything that can wake it becomes one input of the agent loop
-//! - [`blocking`]: work that takes long
+//! - [`blocking`]: runs long work without blocking a worker thread
 //! - `effects`: calls the provider, appends to the store; each answer returns as an input
-//! - `encoded`: the frames that readers at the same position in an answer share
-//! - `ended`: the marks of tool calls that are over
+//! - `encoded`: frames shared by readers at the same position in an answer
+//! - `ended`: marks of finished tool calls
 //! - [`feed`]: what subscribers read, each at its own pace, with a cursor
-//! - `late`: pending replies: commands that are answered after later ones
+//! - `late`: replies to commands that are answered after later ones
 //! - `live`: the answer being streamed
 //! - `lookups`: prefetches from the store what a command needs elsewhere in the tree
 //! - [`fork`]: makes a session from a path of another
 //! - [`labels`]: the labels of entries
 //! - `look`: reads sessions without opening them; [`stored`]: the same without a server
 //! - [`watch`]: reports changes to watchers of the session list
-//! - [`whole`]: the whole of tool results that were cut
+//! - [`whole`]: the full text of truncated tool results
 //! - `load`: loads a session from the store, as far back as the model can see
-//! - [`outbox`]: what waits for one connection, and its budget
-//! - `readable`: checks that what is stored can be read back
-//! - `steady`: the time that a session's loop is told
+//! - [`outbox`]: messages that wait for one connection, and their budget
+//! - `readable`: checks that stored records can be read back
+//! - `steady`: the clock of a session's loop
 //! - `state_copy`: the copy of a session's state that is stored with its log
-//! - `stored_calibration`: what a session's counter has learned, stored beside that copy
+//! - `stored_calibration`: a session's calibration, stored beside that copy
 //! - `tail`: the newest durable events, for readers that keep up
 
 mod actor;

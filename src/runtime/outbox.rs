@@ -1,8 +1,8 @@
 //! What sessions send to one connection besides their feeds: replies to its commands, and events for it alone.
 //!
-//! A client that does not read would hold every reply that is on its way to it: of `get_context` each may have
-//! megabytes. So the bytes of large replies have a budget for each connection, as those of its events have. A reply
-//! that finds no room is replaced by `limit_reached`.
+//! If a client does not read, all replies on their way to it are held. Each reply to `get_context` may have megabytes.
+//! So each connection has a budget for the bytes of large replies, as it has for its events. A reply that does not fit
+//! is replaced by `limit_reached`.
 
 use super::handle::{Outgoing, Replied};
 use crate::metrics::limits::Limit;
@@ -10,7 +10,7 @@ use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, reply::Reply};
 use std::{io, ops::Deref, sync::Arc};
 use tokio::sync::{Semaphore, mpsc};
 
-/// Bytes of large replies that may wait for one connection, or one reply if that is larger.
+/// Maximum bytes of large replies that wait for one connection, or one reply if that is larger.
 pub(crate) const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The sending side of a connection's channel.
@@ -22,15 +22,15 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Creates a channel with room for so many messages.
+    /// Creates a channel with room for this many messages.
     #[must_use]
     pub fn new(messages: usize) -> (Self, mpsc::Receiver<Outgoing>) {
         let (channel, incoming) = mpsc::channel(messages);
         (Self { channel, room: Arc::new(Semaphore::new(REPLY_BYTES_MAX)) }, incoming)
     }
 
-    /// Sends the session's reply to a command. Connections read no more commands than the channel has room for
-    /// replies, so this fails only if the connection is gone: then it sends the command again elsewhere.
+    /// Sends the session's reply to a command. A connection stops reading commands before its channel has no room for
+    /// replies. So this fails only if the connection is gone, and its client sends the command again elsewhere.
     pub(super) fn reply(&self, session: SessionId, re: CommandId, reply: Reply) {
         let bytes = large_bytes(&reply).min(REPLY_BYTES_MAX);
         let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -60,13 +60,12 @@ fn no_room() -> ErrorBody {
     ErrorBody::new(ErrorCode::LimitReached, message).with_details(details)
 }
 
-/// Returns the bytes of a reply that may be large, and 0 for the others: each of them is smaller than its command's
-/// place in the channel is worth counting.
+/// Returns the bytes of a reply that may be large. Other replies are too small to count, and return 0.
 fn large_bytes(reply: &Reply) -> usize {
     match reply {
         Reply::Context(context) => {
             let mut counted = Counted(0);
-            // A context is JSON, and counting does not fail.
+            // A context serialises to JSON, so counting cannot fail.
             let _ = serde_json::to_writer(&mut counted, context);
             counted.0
         }

@@ -1,4 +1,5 @@
-//! Refuses answers that could not be read back once stored, and checks in debug builds that stored records can be.
+//! Refuses answers that could not be read back once stored. In debug builds, checks that stored records can be read
+//! back.
 
 use crate::{
     core::model::{Answer, ModelFault},
@@ -23,7 +24,7 @@ pub(super) fn readable(answer: Answer) -> Result<Answer, ModelFault> {
     Ok(answer)
 }
 
-/// Checks in debug builds, and so in tests, that each record reads as the event that it was made of.
+/// Checks in debug builds, and so in tests, that each record parses as the event it was made from.
 pub(super) fn check_read_back(events: &[Event], records: &[NewRecord]) {
     if cfg!(debug_assertions) {
         for (event, record) in events.iter().zip(records) {

@@ -1,4 +1,4 @@
-//! The open sessions: one live loop per session, whose actor is shared by everyone who opens it.
+//! The open sessions. Each has one live loop, whose actor is shared by everyone who opens the session.
 
 mod creating;
 pub(crate) mod holding;
@@ -44,7 +44,7 @@ use std::{
 use tokio::sync::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// The time limit for sessions to record that their turn was interrupted: a few commits.
+/// The time limit for sessions to record that their turn was interrupted. This takes a few commits.
 const INTERRUPT_TIME: Duration = Duration::from_secs(5);
 
 /// The options of a registry.
@@ -59,21 +59,21 @@ pub struct RegistryOptions {
     pub hooks: Hooks,
     /// The tools that the server runs.
     pub tools: Toolset,
-    /// The deployment; its hooks and tools are replaced by those above.
+    /// The deployment. Its hooks and tools are replaced by those above.
     pub deployment: Deployment,
-    /// The limits of clients; each session in memory holds its active context.
+    /// The limits for clients. Each session in memory holds its active context.
     pub limits: LimitSettings,
-    /// True if there may be several users, of whom each then has a share.
+    /// True if there may be several users, so that each has a share.
     pub has_several_users: bool,
-    /// The time for which a turn continues after its last connection has left.
+    /// How long a turn continues after its last connection has left.
     pub detached_turn: Duration,
-    /// The time after which a connection on standby hosts tools and hooks in place of one that is away.
+    /// How long a host may be away before a connection on standby replaces it.
     pub host_away: Duration,
-    /// This server's place among the nodes of the store; `None` if the store is for one server.
+    /// This server's membership in the cluster; `None` if the store is for one server.
     pub cluster: Option<Arc<Keeper>>,
 }
 
-/// Returns 64 random bits per call, from which ids are made; or why there are none.
+/// Returns 64 random bits per call, from which ids are made. The error says why there are none.
 pub(crate) type RandomBits = Box<dyn Fn() -> Result<u64, String> + Send + Sync>;
 
 /// The open sessions.
@@ -85,7 +85,7 @@ pub struct Registry {
     stopping: AtomicBool,
     actors: TaskTracker,
     random_bits: RandomBits,
-    /// Locks for forks: each session maps to one of them.
+    /// Locks for forks. Each session maps to one of them.
     forks: [Mutex<()>; FORKS_MAX],
     watches: Arc<Watches>,
     /// The states of open sessions.
@@ -105,8 +105,8 @@ impl Registry {
         Self::with_random_bits(options, Box::new(system_bits))
     }
 
-    /// Creates a registry whose ids derive from `random_bits`, for tests that run twice and compare. Whoever can guess
-    /// the bits can guess session ids.
+    /// Creates a registry whose ids derive from `random_bits`, for tests that run twice and compare. Anyone who can
+    /// guess the bits can guess session ids.
     #[must_use]
     pub fn with_random_bits(options: RegistryOptions, random_bits: RandomBits) -> Arc<Self> {
         let RegistryOptions {
@@ -157,13 +157,13 @@ impl Registry {
         &self.shared.store
     }
 
-    /// Converts a store error to the wire's. A session found to be damaged is read-only from now on.
+    /// Converts a store error to a wire error. A session found to be damaged becomes read-only.
     #[must_use]
     pub fn fault(&self, error: &StoreError) -> ErrorBody {
         self.shared.fault(error)
     }
 
-    /// Returns what each user may take.
+    /// Returns the users' shares.
     pub(crate) fn shares(&self) -> &Arc<Shares> {
         &self.shared.shares
     }
@@ -177,7 +177,7 @@ impl Registry {
     /// Returns the session with this id if it belongs to `owner`, opening it if necessary.
     ///
     /// # Errors
-    /// `session_not_found` (also for another owner's: to anyone else it does not exist), `overloaded` (also if another
+    /// `session_not_found` (also for a session of another owner, which must stay hidden), `overloaded` (also if another
     /// node has it open), `shutting_down`, `store_failed`.
     pub async fn open(&self, id: &SessionId, owner: &str) -> Result<SessionHandle, ErrorBody> {
         let head = self.head(id, owner).await?;
@@ -215,7 +215,7 @@ impl Registry {
         }
     }
 
-    /// Becomes the writer of a session and loads it. `before` held it until now.
+    /// Becomes the writer of a session and loads it. `before` is the node that held it until now.
     async fn read(&self, id: &SessionId, before: Option<NodeId>) -> Result<actor::Started, NotOpened> {
         let store = &self.shared.store;
         self.wait_for_trust().await.map_err(NotOpened::Refused)?;
@@ -241,7 +241,7 @@ impl Registry {
         if head.owner == owner { Ok(head) } else { Err(store_error(&StoreError::NotFound(id.clone()))) }
     }
 
-    /// Returns what the store knows of a session, whoever owns it. An unfinished session counts as missing.
+    /// Returns what the store knows of a session of any owner. An unfinished session counts as missing.
     ///
     /// # Errors
     /// `session_not_found`, `store_failed`.
@@ -253,7 +253,8 @@ impl Registry {
         }
     }
 
-    /// Returns a session's leaf without opening it; `None` before the first entry, or if a damaged log no longer tells.
+    /// Returns a session's leaf without opening it; `None` before the first entry, or if it cannot be read from a
+    /// damaged log.
     ///
     /// # Errors
     /// `store_failed`.
@@ -268,13 +269,13 @@ impl Registry {
         }
     }
 
-    /// Returns why nothing may be written to a session, if one of its records was found damaged.
+    /// Returns the reason why nothing may be written to a session, if one of its records was found damaged.
     #[must_use]
     pub fn damage(&self, id: &SessionId) -> Option<ErrorBody> {
         self.shared.damage(id)
     }
 
-    /// Returns the time after which a connection on standby hosts tools and hooks in place of one that is away.
+    /// Returns how long a host may be away before a connection on standby replaces it.
     #[must_use]
     pub fn host_away(&self) -> std::time::Duration {
         self.shared.host_away
@@ -300,19 +301,19 @@ impl Registry {
         session
     }
 
-    /// Returns a loaded session; one whose first event was never written starts like a new one.
+    /// Returns a loaded session. If its first event was never written, it starts like a new one.
     pub(super) fn founded(&self, session: Session) -> Session {
         if session.state.seq == 0 { self.unwritten(session.id, session.created_at) } else { session }
     }
 
-    /// Returns what a session is doing. One that is not open is idle, whatever its log says about a turn that died with
-    /// its process.
+    /// Returns what a session is doing. A session that is not open is idle, even if its log contains a turn that died
+    /// with its process.
     #[must_use]
     pub fn doing(&self, id: &SessionId) -> SessionState {
         self.rows.get(id).map_or(SessionState::Idle, |row| row.doing())
     }
 
-    /// Returns what a session is doing, wherever it is open. Of one that another node holds, only turns are known.
+    /// Returns what a session is doing, wherever it is open. If another node holds it, only a running turn is known.
     #[must_use]
     pub fn doing_anywhere(&self, head: &SessionHead) -> SessionState {
         let runs_elsewhere = head.head.running && self.opened(&head.session).is_none() && self.is_of_another(head);
@@ -339,7 +340,7 @@ impl Registry {
         place.as_ref().filter(|handle| !handle.is_gone()).cloned()
     }
 
-    /// Accepts no more sessions and turns; waits `grace` for running turns, then interrupts them.
+    /// Stops accepting sessions and turns. Waits `grace` for running turns, then interrupts them.
     pub async fn stop(&self, grace: Duration) {
         self.stopping.store(true, Ordering::Relaxed);
         self.shared.drain.cancel();
@@ -354,7 +355,7 @@ impl Registry {
         }
     }
 
-    /// Returns the lock for forks of this session, shared with some others.
+    /// Returns the lock for forks of this session, which it shares with some others.
     pub(super) fn fork_place(&self, source: &SessionId) -> &Mutex<()> {
         let place = fingerprint(source.as_str().as_bytes()) % FORKS_MAX as u64;
         &self.forks[usize::try_from(place).unwrap_or(0)]
@@ -377,7 +378,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Takes room for another session of this user in memory.
+    /// Takes a permit for another session of this user in memory.
     fn room(&self, owner: &str) -> Result<Permit, ErrorBody> {
         self.check_running()?;
         let most = self.limits.sessions_open_max;
@@ -416,7 +417,7 @@ impl Registry {
     }
 }
 
-/// Counts an open session until dropped, also when its actor panics.
+/// Counts an open session until dropped, also if its actor panics.
 struct OpenCount(Arc<AtomicUsize>);
 
 impl Drop for OpenCount {
@@ -435,14 +436,14 @@ struct Forgotten {
 
 impl Drop for Forgotten {
     fn drop(&mut self) {
-        // The session may have been opened again meanwhile.
+        // The session may have been opened again in the meantime.
         self.rows.remove_if(&self.id, |_, row| Arc::ptr_eq(row, &self.row));
         forget(&self.slots, &self.id);
     }
 }
 
-/// Removes the slot of a session that has left memory, unless it is about to be opened again: there are as many slots
-/// as open sessions, not as many as ever existed.
+/// Removes the slot of a session that has left memory, unless it is about to be opened again. So there are as many
+/// slots as open sessions, not as many as ever existed.
 fn forget(slots: &DashMap<SessionId, Arc<SessionSlot>>, id: &SessionId) {
     slots.remove_if(id, |_, slot| match slot.handle.try_lock() {
         Ok(place) => Arc::strong_count(slot) == 1 && place.as_ref().is_none_or(SessionHandle::is_gone),

@@ -1,6 +1,6 @@
-//! Readers of a feed that disconnect and resume at random: each ends with what an uninterrupted reader has.
+//! Readers of a feed that disconnect and resume at random. Each ends with what an uninterrupted reader has.
 //!
-//! A failing seed is in the message; `SEED=72 cargo test resume_decisions` repeats only that one.
+//! The message contains a failing seed. `SEED=72 cargo test resume_decisions` repeats only that one.
 
 use super::feed::{Cursor, Feed, Frame, Seen};
 use crate::core::model::Delta;
@@ -131,7 +131,7 @@ impl World {
         panic!("seed {seed}: there is always more");
     }
 
-    /// Disconnects the client. It comes back with its actual position, or with an impossible one.
+    /// Disconnects the client. It returns with its actual position, or with an impossible one.
     fn cut(&mut self, client: &mut Client) {
         let honest = self.rng.u8(..5) > 0;
         let mut seq = client.seq;

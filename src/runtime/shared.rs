@@ -25,8 +25,8 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Models with a calibration: more than any deployment has. If CONTEXT_WINDOW is set, every name is accepted as a
-/// model, so clients could otherwise fill memory with names.
+/// Maximum number of models with a calibration, which is more than any deployment has. If CONTEXT_WINDOW is set, every
+/// name is accepted as a model, so clients could otherwise fill memory with names.
 const CALIBRATIONS_MAX: usize = 1_000;
 
 /// State shared by all actors.
@@ -37,25 +37,25 @@ pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) detached_turn: Duration,
     pub(super) host_away: Duration,
-    /// The server is about to stop: finish the running turn, accept nothing more, leave memory.
+    /// The server is about to stop. Actors finish the running turn, accept nothing more, and leave memory.
     pub(super) drain: CancellationToken,
-    /// The server is stopping: end the running turn now.
+    /// The server is stopping. Actors end the running turn now.
     pub(super) stop: CancellationToken,
     /// The calibration of each model's estimates; at most [`CALIBRATIONS_MAX`] models.
     pub(super) calibrations: DashMap<String, Calibration>,
-    /// Sessions that are read-only because a record does not read back; at most [`DAMAGED_MAX`].
+    /// Sessions that are read-only because a record cannot be read back; at most [`DAMAGED_MAX`].
     pub(super) damaged: DashMap<SessionId, ErrorBody>,
-    /// The requests at the model server.
+    /// The requests in progress at the model server.
     pub(super) slots: Arc<Slots>,
-    /// The shares of the users: how much each may take at a time.
+    /// The shares of the users, which limit how much each may take at a time.
     pub(super) shares: Arc<Shares>,
-    /// The sessions and bytes that each user may have stored.
+    /// The limits on the sessions and bytes that each user may store.
     pub(super) stored: StoredBounds,
-    /// This server's place among the nodes of the store, if it is one of several.
+    /// This server's membership in the cluster, if it is one of several.
     pub(super) cluster: Option<Arc<Keeper>>,
 }
 
-/// The parts that the settings make and that can be replaced while the server runs.
+/// The parts that depend on the settings and can be replaced while the server runs.
 pub(super) struct Parts {
     pub(super) provider: Arc<dyn Provider>,
     pub(super) hooks: Hooks,
@@ -65,7 +65,7 @@ pub(super) struct Parts {
 
 impl Parts {
     pub(super) fn new(provider: Arc<dyn Provider>, hooks: Hooks, tools: Toolset, deployment: Deployment) -> Self {
-        // The core names hooks and tools that the shell must find, so both have the same lists.
+        // The core names hooks and tools that the shell must find, so both use the same lists.
         let history_tools = HistoryTools { tools: tools.history().clone(), ..deployment.history_tools };
         let server_tools = tools.checked().clone();
         let deployment = Deployment { hooks: hooks.specs(), server_tools, history_tools, ..deployment };
@@ -73,12 +73,12 @@ impl Parts {
     }
 }
 
-/// Sessions whose damage is remembered: if there are more, the whole disk is damaged. Damage of other sessions is found
-/// again wherever it is read.
+/// Maximum number of damaged sessions that are remembered. With more, the whole disk is damaged. Damage in other
+/// sessions is found again wherever it is read.
 const DAMAGED_MAX: usize = 10_000;
 
 impl Shared {
-    /// Returns the parts in use. Whoever does several things with them keeps them meanwhile.
+    /// Returns the parts in use. A caller that does several things with them keeps them meanwhile.
     pub(super) fn parts(&self) -> Arc<Parts> {
         self.parts.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -88,7 +88,7 @@ impl Shared {
         self.parts().deployment.clone()
     }
 
-    /// Converts a store error to the wire's. A session found to be damaged is read-only from now on.
+    /// Converts a store error to a wire error. A session found to be damaged becomes read-only.
     pub(super) fn fault(&self, error: &StoreError) -> ErrorBody {
         let body = store_error(error);
         if let StoreError::Damaged { session, .. } = error
@@ -100,7 +100,7 @@ impl Shared {
         body
     }
 
-    /// Returns why nothing may be written to this session, if so.
+    /// Returns the reason why nothing may be written to this session, if there is one.
     pub(super) fn damage(&self, session: &SessionId) -> Option<ErrorBody> {
         self.damaged.get(session).map(|body| body.clone())
     }
@@ -112,13 +112,13 @@ impl Shared {
         if known.contains(model) || known.len() >= CALIBRATIONS_MAX {
             return;
         }
-        tracing::warn!(model, "the model refused a request because it offered tools; it is offered none from now on");
+        tracing::warn!(model, "the model refused a request because it offered tools; it will not be offered any");
         let mut deployment = (*parts.deployment).clone();
         deployment.models_without_tools.insert(model.to_owned());
         *parts = Arc::new(with_deployment(&parts, deployment));
     }
 
-    /// Remembers that a model takes no images, for what is listed until the server stops.
+    /// Remembers that a model takes no images. Model lists show this until the server stops.
     pub(super) fn takes_no_images(&self, model: &str) {
         let mut parts = self.parts.write().unwrap_or_else(PoisonError::into_inner);
         let known = &parts.deployment.models_take;
@@ -167,8 +167,9 @@ impl Shared {
         self.known_calibration(model).unwrap_or_else(|| Calibration::new(Counter::for_model(model).method()))
     }
 
-    /// Returns the calibration for a session that is opened: its own, which is stored with its state, or, for one of an
-    /// older version, what its path teaches. A session that has learned nothing starts with what others have.
+    /// Returns the calibration for a session that is opened. This is the one stored with its state, or, for a session
+    /// of an older version, what its path teaches. A session that has learned nothing starts with what others have
+    /// learned.
     pub(super) fn calibration_of(&self, session: &Session) -> Calibration {
         let model = &session.state.model;
         let method = self.deployment().counter(model).method();
@@ -196,10 +197,10 @@ impl Shared {
     }
 }
 
-/// The time after which it is worth asking again for a session that another node has open, if nothing is known of it.
+/// How long to wait before asking again for a session that another node has open, if nothing is known of that node.
 const HELD_RETRY_MS: u64 = 1_000;
 
-/// Converts a store error to the wire's.
+/// Converts a store error to a wire error.
 #[must_use]
 pub fn store_error(error: &StoreError) -> ErrorBody {
     match error {
@@ -221,7 +222,7 @@ pub fn store_error(error: &StoreError) -> ErrorBody {
             let message = format!("session `{session}` is open on another server; try again");
             ErrorBody::new(ErrorCode::Overloaded, message).with_retry_after_ms(HELD_RETRY_MS)
         }
-        // Internal causes are for the operator and go to the log.
+        // Internal causes go to the operator's log only.
         other => {
             tracing::error!(error = %other, "the store failed");
             ErrorBody::new(ErrorCode::StoreFailed, "the store failed; nothing was acknowledged, try again")

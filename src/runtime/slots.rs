@@ -1,13 +1,14 @@
-//! A model server that works on one request at a time: a summary in the background makes way for a user's request.
+//! Detects a model server that works on one request at a time. A background summary then makes way for a user's
+//! request.
 //!
-//! Such a server would let a user wait for the end of a summary that nobody waits for. So the summary is held back
-//! while a turn's request is at the server, and withdrawn when one comes; it is asked for again once the server is
-//! free. A summary that somebody waits for never makes way.
+//! Otherwise a user would wait for the end of a summary that nobody needs yet. So the summary is held back while a
+//! turn's request is at the server, and withdrawn when one comes. It is requested again once the server is free. A
+//! summary that somebody waits for never makes way.
 //!
-//! Whether the server is one of these it says itself ([`Slots`]), or its behaviour shows. If a turn's first word comes
-//! in the middle of a summary, it works on both. If the word comes after the summary, much later than usual, the turn
-//! has waited behind it; that time counts as a pause of the session. Once may be a hard question that took its time;
-//! twice in a row it is a server with one slot.
+//! Either the server itself reports the number of its slots ([`Slots`]), or its behaviour shows it. If a turn's first
+//! word comes in the middle of a summary, the server works on both. If the word comes after the summary, and much later
+//! than usual, the turn has waited behind it. That time counts as a pause of the session. One such wait may be a hard
+//! question that took its time, but two in a row show that the server has one slot.
 
 use crate::provider::Slots as Told;
 use reseed_protocol::SessionId;
@@ -18,32 +19,32 @@ use std::{
 };
 use tokio::{sync::watch, time::Instant};
 
-/// The shortest wait behind a summary that shows something.
+/// The shortest wait behind a summary that indicates a single slot.
 const WAIT_MIN: Duration = Duration::from_secs(1);
-/// How many times longer than usual a turn must have waited when the summary ended.
+/// The factor by which a turn's wait until the summary ended must exceed the usual time.
 const WAIT_TIMES: u32 = 2;
-/// The turns in a row that waited behind a summary from which one slot is learnt.
+/// How many turns in a row must wait behind a summary to conclude that there is one slot.
 const WAITS_TO_LEARN: u32 = 2;
 
-/// The requests at the model server.
+/// The requests in progress at the model server.
 #[derive(Debug)]
 pub(super) struct Slots {
     state: Mutex<State>,
-    /// True while a server that works on one request at a time is wanted by a user.
+    /// True while a user wants a server that works on one request at a time.
     wanted: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
 struct State {
     slots: Told,
-    /// True if the server itself said so, which nothing that is observed changes.
+    /// True if the server itself reported it. Observations do not change it then.
     is_told: bool,
     next: u64,
     turns: BTreeMap<u64, Turn>,
     summaries: BTreeMap<u64, Summary>,
-    /// The usual time to the first word of a turn, while there is no summary.
+    /// A turn's usual time to the first word, while there is no summary.
     usual: Option<Duration>,
-    /// Turns that seem to have waited behind a summary, since the last one that met a summary and did not.
+    /// Turns in a row that seem to have waited behind a summary.
     waits: u32,
 }
 
@@ -53,13 +54,13 @@ struct Turn {
     since: Instant,
     /// True once its first word has come.
     speaks: bool,
-    /// True if it waited because the server asked for that: its time says nothing about summaries.
+    /// True if it waited because the server asked for that. Its time then says nothing about summaries.
     delayed: bool,
     /// True if a summary was at the server at any time before its first word.
     met: bool,
-    /// The end of the last summary that it may have waited behind, and whether that was its own session's.
+    /// When the last summary that it may have waited behind ended, and whether that was a summary of its own session.
     behind: Option<(Instant, bool)>,
-    /// The time that it has waited behind a summary of its session.
+    /// How long it has waited behind a summary of its session.
     waited: Option<Duration>,
 }
 
@@ -67,7 +68,7 @@ struct Turn {
 struct Summary {
     session: SessionId,
     speaks: bool,
-    /// True if a turn's first word came while it was speaking.
+    /// True if a turn's first word came while the summary was being written.
     spoken_beside: bool,
 }
 
@@ -84,36 +85,36 @@ impl Slots {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state and tells those who wait for the server.
+    /// Changes the state, and notifies those who wait for the server.
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let changed = change(&mut state);
         let wanted = state.slots == Told::One && !state.turns.is_empty();
-        // Within the lock, so that the newest value stays.
+        // Sent within the lock, so that the newest value stays.
         self.wanted.send_if_modified(|told| std::mem::replace(told, wanted) != wanted);
         changed
     }
 
-    /// Notes that a turn's request goes to the server.
+    /// Records that a turn's request goes to the server.
     pub(super) fn turn(self: &Arc<Self>, session: SessionId) -> TurnAtWork {
         let id = self.change(|state| state.turn(session, Instant::now()));
         TurnAtWork { slots: self.clone(), id }
     }
 
-    /// Notes that a request for a summary goes to the server.
+    /// Records that a request for a summary goes to the server.
     pub(super) fn summary(self: &Arc<Self>, session: SessionId) -> SummaryAtWork {
         let id = self.change(|state| state.summary(session));
         SummaryAtWork { slots: self.clone(), id }
     }
 
-    /// Returns true if a user wants the server, which works on one request at a time.
+    /// Returns true if a user wants a server that works on one request at a time.
     pub(super) fn is_wanted(&self) -> bool {
         *self.wanted.borrow()
     }
 
-    /// Waits until a user wants the server, or no user does.
+    /// Waits until a user wants the server, or until no user does.
     pub(super) async fn until(&self, wanted: bool) {
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         let _ = self.wanted.subscribe().wait_for(|now| *now == wanted).await;
     }
 }
@@ -193,7 +194,7 @@ impl State {
     }
 }
 
-/// A turn's request at the server; it is gone when this is dropped.
+/// A turn's request at the server. Dropping it ends the request.
 #[derive(Debug)]
 pub(super) struct TurnAtWork {
     slots: Arc<Slots>,
@@ -201,12 +202,12 @@ pub(super) struct TurnAtWork {
 }
 
 impl TurnAtWork {
-    /// Notes that a piece of the answer has come.
+    /// Records that a piece of the answer has come.
     pub(super) fn speaks(&self) {
         self.slots.change(|state| state.turn_speaks(self.id, Instant::now()));
     }
 
-    /// Notes that the server refused the request for now, and that it is sent again later.
+    /// Records that the server has put the request off, so that it is sent again later.
     pub(super) fn delayed(&self) {
         self.slots.change(|state| {
             if let Some(turn) = state.turns.get_mut(&self.id) {
@@ -215,7 +216,7 @@ impl TurnAtWork {
         });
     }
 
-    /// Returns the time that it has waited behind a summary of its session.
+    /// Returns how long it has waited behind a summary of its session.
     pub(super) fn waited(&self) -> Option<Duration> {
         self.slots.lock().turns.get(&self.id)?.waited
     }
@@ -227,7 +228,7 @@ impl Drop for TurnAtWork {
     }
 }
 
-/// A request for a summary at the server; it is gone when this is dropped.
+/// A request for a summary at the server. Dropping it ends the request.
 #[derive(Debug)]
 pub(super) struct SummaryAtWork {
     slots: Arc<Slots>,
@@ -235,7 +236,7 @@ pub(super) struct SummaryAtWork {
 }
 
 impl SummaryAtWork {
-    /// Notes that a piece of the summary has come.
+    /// Records that a piece of the summary has come.
     pub(super) fn speaks(&self) {
         self.slots.change(|state| state.summary_speaks(self.id));
     }
@@ -259,15 +260,15 @@ mod tests {
         tokio::time::advance(Duration::from_secs(secs)).await;
     }
 
-    /// A turn alone that takes this long to its first word.
+    /// Runs a turn alone that takes this long to its first word.
     async fn usual(slots: &Arc<Slots>, secs: u64) {
         let turn = slots.turn(session("a"));
         after(secs).await;
         turn.speaks();
     }
 
-    /// A turn that comes during a summary of another session or its own, which ends after `waits`; its first word comes
-    /// `then` later. Returns what it has waited.
+    /// Runs a turn during a summary of another session or its own, which ends after `waits`. The turn's first word
+    /// comes `then` later. Returns how long it has waited.
     async fn behind(slots: &Arc<Slots>, of: &str, waits: u64, then: u64) -> Option<u64> {
         let summary = slots.summary(session(of));
         summary.speaks();

@@ -1,8 +1,8 @@
 //! The copy of a session's state that is stored with its log, and when it is stored.
 //!
-//! Invariant: what one append stores besides its own records is bounded. A small copy is stored with every append, so
-//! that a session is opened without reading its log. A large one (long instructions, many pins) is stored at the end of
-//! a turn, and the records after it are applied when the session is opened.
+//! Invariant: the size of what one append stores besides its own records is bounded. A small copy is stored with every
+//! append, so that a session is opened without reading its log. A large one (long instructions, many pins) is stored at
+//! the end of a turn. The records after it are applied when the session is opened.
 
 use super::{load::stored_state, stored_calibration::StoredCalibration};
 use crate::core::{
@@ -15,16 +15,16 @@ use crate::core::{
 use reseed_protocol::event::Event;
 use std::sync::Arc;
 
-/// The fold of what the store has acknowledged.
+/// The fold of the records that the store has acknowledged.
 pub(super) struct StateCopy {
     state: Arc<SessionState>,
-    /// Sequence number up to which the stored copy reaches.
+    /// The sequence number up to which the stored copy reaches.
     stored_seq: u64,
-    /// What the counter of the session's model has learned; `None` before it has learned anything.
+    /// The calibration of the session's model; `None` before anything is learned.
     learnt: Option<Learnt>,
 }
 
-/// A calibration, and the model that it is of.
+/// A calibration and its model.
 struct Learnt {
     model: String,
     calibration: Calibration,
@@ -36,7 +36,6 @@ impl StateCopy {
         Self { state, stored_seq, learnt: None }
     }
 
-    /// Returns the state.
     pub(super) fn state(&self) -> &SessionState {
         &self.state
     }
@@ -46,25 +45,25 @@ impl StateCopy {
         Arc::make_mut(&mut self.state).apply(event);
     }
 
-    /// Returns what the counter of the session's model has learned.
+    /// Returns the calibration of the session's model.
     pub(super) fn calibration(&self) -> Option<&Calibration> {
         self.learnt.as_ref().filter(|learnt| learnt.model == self.state.model).map(|learnt| &learnt.calibration)
     }
 
-    /// Takes what the counter of the session's model has learned, which is stored with the next append.
+    /// Takes a new calibration of the session's model, which is stored with the next append.
     pub(super) fn calibrate(&mut self, calibration: Calibration) {
         let model = self.state.model.clone();
         self.learnt = (calibration.reports() > 0).then_some(Learnt { model, calibration });
     }
 
-    /// Shares the loop's state, which saves an idle session a second one, if both have applied the same events.
+    /// Shares the loop's state if both have applied the same events. This saves an idle session a second copy.
     pub(super) fn share(&mut self, state: &Arc<SessionState>) {
         if !Arc::ptr_eq(&self.state, state) && self.state == *state {
             self.state = state.clone();
         }
     }
 
-    /// Returns what to store with these events, which were applied; `None` leaves the stored copy as it is.
+    /// Returns what to store with these applied events; `None` leaves the stored copy unchanged.
     pub(super) fn take_due(&mut self, events: &[Event]) -> Option<Arc<str>> {
         if events.is_empty() {
             return None;
@@ -153,7 +152,7 @@ mod tests {
         let mut events = vec![renamed("a"), instructed(10_000)];
         events.extend((0..2_500).map(|n| renamed(&n.to_string())));
         assert_eq!(stored(&mut copy, &events), [1, 1 + UNSTORED_RECORDS_MAX, 1 + 2 * UNSTORED_RECORDS_MAX]);
-        // A session that was folded anew, since its copy was of another version.
+        // This session was folded anew, because its copy was of another version.
         let state = SessionState { seq: 5_000, ..SessionState::default() };
         let mut copy = StateCopy::new(state.into(), 0);
         assert_eq!(stored(&mut copy, &[instructed(10_000), renamed("a")]), [5_001]);

@@ -1,26 +1,25 @@
-//! The time that a session's loop is told.
+//! The clock of a session's loop.
 
 use crate::clock::Clock;
 use reseed_protocol::Timestamp;
 
-/// The time of day, which does not step while something runs that has a time limit or whose duration is measured.
+/// The time of day. It does not jump while anything with a time limit or a measured duration is running.
 ///
-/// Limits and durations in the core are differences of such times. If somebody sets the machine's clock meanwhile, the
-/// session's own continues as before, and follows once nothing is running.
+/// Limits and durations in the core are differences of these times. If the machine's clock is set meanwhile, the
+/// session's clock continues as before, and adopts the new time once nothing is running.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SteadyTime {
-    /// Milliseconds from [`Clock::elapsed`] to the time.
+    /// The difference in milliseconds between the time and [`Clock::elapsed`].
     offset_ms: i64,
 }
 
 impl SteadyTime {
-    /// Returns the time of a session in which nothing is running.
+    /// Returns the time for a session in which nothing is running.
     pub(super) fn new(clock: &dyn Clock) -> Self {
         let elapsed = Self { offset_ms: 0 }.now(clock);
         Self { offset_ms: clock.now().0.saturating_sub(elapsed.0) }
     }
 
-    /// Returns the time.
     pub(super) fn now(self, clock: &dyn Clock) -> Timestamp {
         let elapsed = i64::try_from(clock.elapsed().as_millis()).unwrap_or(i64::MAX);
         Timestamp(self.offset_ms.saturating_add(elapsed))

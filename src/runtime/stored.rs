@@ -25,7 +25,7 @@ pub async fn read(store: &dyn SessionStore, id: &SessionId) -> Result<(SessionHe
     Ok((head, state))
 }
 
-/// Returns what `get_context` would return, except for tools, which belong to the client that offers them and are not
+/// Returns what `get_context` would return, except for tools. Tools belong to the client that offers them and are not
 /// stored.
 ///
 /// # Errors
@@ -39,7 +39,7 @@ pub(crate) async fn context(
     seeded(store, head, deployment).await?.next_request(get)
 }
 
-/// Returns how full the window is, again without tools.
+/// Returns how full the window is, also without tools.
 ///
 /// # Errors
 /// The store's errors.

@@ -1,12 +1,12 @@
-//! What a user may have stored. The bounds are checked before something is begun, so that what is begun is finished: a
-//! running answer or fork may exceed them once. A command that was executed before is answered as it was then, whatever
-//! has been stored since.
+//! Limits on what a user may have stored. They are checked before something begins, so that it can be finished. A
+//! running answer or fork may therefore exceed them once. A repeated command gets its earlier reply, whatever has been
+//! stored since.
 
 use super::shared::Shared;
 use crate::{config::LimitSettings, metrics::limits::Limit, shares::limit_reached, store::Usage};
 use reseed_protocol::{ErrorBody, command::Command};
 
-/// The most that each user may have stored; 0 for no bound.
+/// The maximum that each user may have stored; 0 means no limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct StoredBounds {
     sessions: u64,
@@ -15,7 +15,7 @@ pub(super) struct StoredBounds {
 }
 
 impl StoredBounds {
-    /// Takes the bounds from the settings. One user alone has nobody to leave something to.
+    /// Takes the limits from the settings. A single user has nobody to share with.
     pub(super) fn of(limits: &LimitSettings, has_several_users: bool) -> Self {
         if !has_several_users {
             return Self::default();
@@ -29,7 +29,7 @@ impl StoredBounds {
 }
 
 impl Shared {
-    /// Refuses a new session of a user who has stored all that one may store.
+    /// Refuses a new session if the user has reached a limit on stored data.
     pub(super) async fn check_may_create(&self, owner: &str) -> Result<(), ErrorBody> {
         let StoredBounds { sessions, empty, bytes } = self.stored;
         let bounds = [
@@ -40,7 +40,7 @@ impl Shared {
         self.check_stored(owner, &bounds).await
     }
 
-    /// Refuses a command that adds to what is stored, if its user has stored all that one may store.
+    /// Refuses a command that adds to the stored data, if its user has reached a limit.
     pub(super) async fn check_may_store(&self, owner: &str, command: &Command) -> Result<(), ErrorBody> {
         if !adds_text(command) {
             return Ok(());
@@ -65,21 +65,21 @@ impl Shared {
     }
 }
 
-/// Returns how much of this a user has stored, in words too, and what to do about it.
+/// Returns how much a user has stored, as a number and in words, and what to do about it.
 fn stored(limit: Limit, usage: Usage) -> (u64, &'static str, &'static str) {
     match limit {
         Limit::EmptySessionsPerUser => (
             usage.empty,
-            "sessions in which nothing was said",
-            "say something in one, delete one, or wait: those that are not open are deleted after an hour",
+            "empty sessions",
+            "use one, delete one, or wait: those that are not open are deleted after an hour",
         ),
         Limit::StoredBytesPerUser => (usage.bytes, "bytes of conversations", "delete one that you no longer need"),
         _ => (usage.sessions, "sessions", "delete one that you no longer need"),
     }
 }
 
-/// Returns true if a command adds text, or makes the model do so. A change of settings records all of them, the
-/// instructions too.
+/// Returns true if a command adds text, or makes the model do so. A change of settings records all settings, including
+/// the instructions.
 fn adds_text(command: &Command) -> bool {
     matches!(
         command,

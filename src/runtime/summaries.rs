@@ -1,7 +1,7 @@
-//! Asks for summaries, lets them make way for users' requests, and ends those that will not become one.
+//! Requests summaries, lets them make way for users' requests, and ends those that will fail.
 //!
-//! A model that repeats itself, or writes far beyond its output limit because its server ignores that, would go on
-//! until the deadline: its answer is cut off there, and the core keeps what precedes the repetition.
+//! A model may repeat itself, or write far beyond an output limit that its server ignores. It would continue until the
+//! deadline, so its answer is cut off early. The core keeps what precedes the repetition.
 
 use super::{
     effects::OutcomeReport,
@@ -24,17 +24,17 @@ use std::{future::pending, sync::Arc, time::Duration};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-/// Bytes of text per token of the output limit that no tokenizer exceeds over a whole answer.
+/// Maximum bytes of text per token of the output limit. No tokenizer exceeds this over a whole answer.
 const TOKEN_BYTES_MAX: usize = 16;
 
-/// The longest that a summary makes way, all its waits together. Where there is always some user at the server, it
-/// would never be made, and the next turn would have to wait for it.
+/// Maximum time for which a summary makes way, summed over all its waits. At a server that is always busy, it would
+/// otherwise never be made, and the next turn would have to wait for it.
 const MAKES_WAY_MAX: Duration = Duration::from_secs(300);
 
-/// Reads a summary as it arrives.
+/// Watches a summary as it arrives.
 struct Watched<'a> {
     repetition: Repetition,
-    /// The same for what the model reasons first.
+    /// The same for the reasoning that precedes it.
     reasoning: Repetition,
     bytes_max: usize,
     ends: &'a Notify,
@@ -55,8 +55,8 @@ impl DeltaSink for Watched<'_> {
     }
 }
 
-/// Asks for a summary. One that repeats itself comes back as cut off, without usage, and its request is cancelled; if
-/// the model was still reasoning, there is none.
+/// Requests a summary. One that repeats itself is returned as cut off, without usage, and its request is cancelled. If
+/// the model was still reasoning, there is no summary.
 pub(super) async fn summary(
     provider: &dyn Provider,
     request: &ModelRequest,
@@ -87,8 +87,8 @@ pub(super) async fn summary(
     })
 }
 
-/// Asks for a summary that nobody waits for. Where the model server works on one request at a time, it is held back or
-/// withdrawn while a user wants the server, until somebody is in a `hurry` for it.
+/// Requests a summary that nobody waits for. If the model server works on one request at a time, the request is held
+/// back or withdrawn while a user wants the server, until somebody is in a `hurry` for the summary.
 pub(super) async fn making_way(
     provider: &dyn Provider,
     request: &ModelRequest,
@@ -124,14 +124,14 @@ pub(super) async fn making_way(
     }
 }
 
-/// The shortest wait for a model server that clients are told of: a shorter one is over before it is read.
+/// The shortest wait for a model server that clients are told of. A shorter one is over before anyone reads about it.
 const DELAY_TOLD_MIN: Duration = Duration::from_secs(1);
 
-/// Passes on the pieces of a turn's answer, and notes that they come.
+/// Passes on the pieces of a turn's answer, and records that they come.
 pub(super) struct Heard<'a> {
     pub(super) sink: &'a mut dyn DeltaSink,
     pub(super) at_work: &'a TurnAtWork,
-    /// Where waits are told, and of which turn.
+    /// The feed that reports waits, and their turn.
     pub(super) tells: Option<(&'a Feed, &'a TurnId)>,
     pub(super) has_begun: bool,
 }

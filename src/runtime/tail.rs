@@ -1,14 +1,14 @@
-//! The newest durable events of a session, kept in memory for readers that keep up; slower ones read the store.
+//! The newest durable events of a session, kept in memory for readers that keep up. Slower ones read the store.
 
 use super::encoded::FrameText;
 use std::collections::VecDeque;
 
-/// Events kept.
+/// Maximum number of events kept.
 pub(super) const EVENTS_MAX: usize = 32;
-/// Bytes of their frames, unless the newest alone has more: an idle session holds little.
+/// Maximum bytes of their frames, unless the newest alone has more. An idle session should hold little.
 pub(super) const BYTES_MAX: usize = 16 * 1024;
-/// Bytes of their frames while a reader has not taken the oldest of them. A long answer is followed at once by the end
-/// of its turn; without this, every reader of the session would read it from the store, and serialise it again.
+/// Maximum bytes of their frames while a reader has not taken the oldest of them. A long answer is followed at once by
+/// the end of its turn. Without this, every reader of the session would read it from the store and serialise it again.
 const UNREAD_BYTES_MAX: usize = 256 * 1024;
 
 /// The newest events, oldest first.
@@ -22,12 +22,12 @@ pub(super) struct Tail {
 struct Kept {
     seq: u64,
     frame: FrameText,
-    /// Readers that have not taken it. One that left or went to the store may be subtracted twice.
+    /// Readers that have not taken it. A reader that left or went to the store may be subtracted twice.
     unread: usize,
 }
 
 impl Tail {
-    /// Adds the next event, which this many readers want. [`Self::trim`] follows.
+    /// Adds the next event, which this many readers want. Call [`Self::trim`] next.
     pub(super) fn push(&mut self, seq: u64, frame: FrameText, readers: usize) {
         self.bytes += frame.len();
         self.events.push_back(Kept { seq, frame, unread: readers });
@@ -44,7 +44,7 @@ impl Tail {
         self.events.range(from..).map(|kept| (kept.seq, &kept.frame))
     }
 
-    /// Records that one reader needs the events after `after` no more, up to `up_to`, and drops what nobody needs.
+    /// Records that one reader no longer needs the events after `after`, up to `up_to`. Drops events that nobody needs.
     pub(super) fn taken(&mut self, after: u64, up_to: u64) {
         let from = self.events.partition_point(|kept| kept.seq <= after);
         for kept in self.events.range_mut(from..).take_while(|kept| kept.seq <= up_to) {
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn what_readers_have_not_taken_is_kept_within_bounds() {
         let many = [10; EVENTS_MAX + 1];
-        // The sizes of events, their readers, and the oldest one that is kept.
+        // The sizes of events, their readers, and the oldest event that is kept.
         let table: [(&[usize], usize, u64); 6] = [
             (&[BYTES_MAX, 10], 0, 2),
             (&[BYTES_MAX, 10], 2, 1),

@@ -15,7 +15,7 @@ pub(super) struct ToolCalls {
     shared: Arc<Shared>,
     session: SessionId,
     mailbox: mpsc::WeakSender<Box<Message>>,
-    /// Bounded by [`TOOL_PARALLEL_MAX`](crate::core::agent_loop::TOOL_PARALLEL_MAX): the loop starts no more.
+    /// Bounded by [`TOOL_PARALLEL_MAX`](crate::core::agent_loop::TOOL_PARALLEL_MAX), because the loop starts no more.
     running: BTreeMap<CallId, Running>,
 }
 
@@ -32,7 +32,7 @@ impl ToolCalls {
         Self { shared, session, mailbox, running: BTreeMap::new() }
     }
 
-    /// Starts a call. Its answer arrives in the mailbox, also if the tool panics.
+    /// Starts a call. Its answer arrives in the mailbox, even if the tool panics.
     pub(super) fn start(&mut self, call: CallTool) {
         self.running.retain(|_, running| !running.0.is_finished());
         let CallTool { call_id, name, arguments, leaf, .. } = call;
@@ -57,7 +57,8 @@ impl ToolCalls {
         self.running.insert(id, Running(task.abort_handle()));
     }
 
-    /// Returns what passes a call's progress to the loop. A full mailbox drops it: the next one will do.
+    /// Returns a sink that passes a call's progress to the loop. A full mailbox drops it, because the next update will
+    /// do.
     fn progress(&self, call_id: CallId) -> Progress {
         let mailbox = self.mailbox.clone();
         Progress::new(move |message| {
@@ -67,18 +68,16 @@ impl ToolCalls {
         })
     }
 
-    /// Cancels a call.
     pub(super) fn cancel(&mut self, call_id: &CallId) {
         self.running.remove(call_id);
     }
 
-    /// Cancels all calls.
     pub(super) fn cancel_all(&mut self) {
         self.running.clear();
     }
 }
 
-/// Cuts a message of progress to a line that a person reads.
+/// Shortens a progress message to a line that a person can read.
 fn bounded(message: String) -> String {
     const CHARS_MAX: usize = 500;
     match message.char_indices().nth(CHARS_MAX) {

@@ -1,8 +1,8 @@
 //! Watches of the session list: reports changes to watchers.
 //!
-//! A change is the item that a list would show now; only the newest of each session waits. So a watcher costs at most
-//! `CHANGES_MAX` items however slowly it reads. One that falls further behind has missed some, and is told so. If
-//! nobody watches, a change costs one atomic read.
+//! A change is the item that a list would now show. Only the newest change of each session waits, so a watcher costs at
+//! most `CHANGES_MAX` items however slowly it reads. A watcher that falls further behind is told that it has missed
+//! changes. If nobody watches, a change costs one atomic read.
 
 use super::measure::LastCompaction;
 use crate::{core::agent_loop::usage_ratio, store::Head};
@@ -23,13 +23,14 @@ use std::{
 };
 use tokio::{sync::Notify, time::Instant, time::sleep_until};
 
-/// Sessions whose change may wait for one watcher: about 400 KB. Far more than change between two reads of a client.
+/// Maximum number of sessions whose change waits for one watcher. This is about 400 KB, and far more sessions than
+/// change between two reads of a client.
 const CHANGES_MAX: usize = 1_000;
-/// With this many waiting, a watcher is woken before its pause ends.
+/// The number of waiting changes at which a watcher is woken before its pause ends.
 const CHANGES_HURRY: usize = CHANGES_MAX / 2;
-/// Changes taken at once, so that a connection handles its commands in between.
+/// Maximum number of changes taken at once, so that a connection handles its commands in between.
 const CHANGES_TAKEN: usize = 100;
-/// The minimum interval between reports: changes in between are reported together, each session once.
+/// The minimum interval between reports. Changes in between are reported together, each session once.
 const CHANGES_PAUSE: Duration = Duration::from_millis(200);
 
 /// The watchers of each owner's sessions.
@@ -49,9 +50,9 @@ struct Board {
 #[derive(Debug, Default)]
 struct Changes {
     items: HashMap<SessionId, SessionItem>,
-    /// The sessions in order of their first change.
+    /// The sessions in the order of their first change.
     order: VecDeque<SessionId>,
-    /// Set once some are lost: none waits any more.
+    /// Set once changes were lost. None wait any more.
     missed: Option<Missed>,
 }
 
@@ -64,17 +65,18 @@ pub struct Watcher {
     next_at: Instant,
 }
 
-/// Why changes of the session list were lost to a watcher. It must list the sessions again.
+/// Why a watcher has lost changes of the session list. It must list the sessions again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missed {
     /// More than `CHANGES_MAX` sessions changed before the watcher took them.
     Behind,
-    /// A look at the store cannot tell what other servers have changed: the store no longer knows, or it is too much.
+    /// A poll of the store cannot find all changes that other servers made, because there are too many or they are
+    /// forgotten.
     Unseen,
 }
 
 impl Missed {
-    /// Returns what the watcher's client is told: what happened, and what to do.
+    /// Returns the message for the watcher's client: what happened, and what to do.
     #[must_use]
     pub fn told(self) -> &'static str {
         match self {
@@ -84,7 +86,7 @@ impl Missed {
     }
 }
 
-/// Returns a session as lists show it.
+/// Returns a session in the form that lists show.
 #[must_use]
 pub(crate) fn list_item(session: &SessionId, head: &Head, state: SessionState) -> SessionItem {
     SessionItem {
@@ -117,7 +119,7 @@ impl Watches {
         self.boards.iter().map(|board| board.key().clone()).collect()
     }
 
-    /// Tells all watchers that other servers' changes are lost: they must list the sessions again.
+    /// Tells all watchers that changes of other servers are lost, so that they must list the sessions again.
     pub(super) fn lose(&self) {
         for board in self.boards.iter().flat_map(|boards| boards.value().clone()) {
             board.lock().lose(Missed::Unseen);
@@ -125,7 +127,7 @@ impl Watches {
         }
     }
 
-    /// Reports a change to this owner's watchers; `item` is only called if there are any.
+    /// Reports a change to this owner's watchers. `item` is called only if there are any.
     pub(super) fn changed(&self, owner: &str, item: impl FnOnce() -> SessionItem) {
         if self.watchers.load(Ordering::Relaxed) == 0 {
             return;
@@ -139,7 +141,7 @@ impl Watches {
 }
 
 impl Changes {
-    /// Drops the changes. What was missed first stays the reason.
+    /// Drops the changes. The first reason is kept.
     fn lose(&mut self, missed: Missed) {
         *self = Self { missed: self.missed.or(Some(missed)), ..Self::default() };
     }
@@ -164,7 +166,7 @@ impl Board {
         if waiting.order.len() > CHANGES_MAX {
             waiting.lose(Missed::Behind);
         }
-        // A watcher that has something to fetch, or waits for its pause to end, is not woken for more.
+        // A watcher that has something to fetch, or waits for its pause to end, is not woken again.
         let wakes = waiting.missed.is_some() || matches!(waiting.order.len(), 1 | CHANGES_HURRY);
         drop(waiting);
         if wakes {
@@ -194,10 +196,10 @@ impl Watcher {
         }
     }
 
-    /// Returns the changes to report now, in order of their first change.
+    /// Returns the changes to report now, in the order of their first change.
     ///
     /// # Errors
-    /// [`Missed`]: some are lost.
+    /// [`Missed`]: some changes are lost.
     pub fn take(&mut self) -> Result<Vec<SessionItem>, Missed> {
         let mut waiting = self.board.lock();
         if let Some(missed) = waiting.missed {
@@ -223,7 +225,7 @@ impl Drop for Watcher {
     }
 }
 
-/// An open session's row in the list: what it is doing, which the store does not know.
+/// An open session's row in the list. It records what the session is doing, which the store does not know.
 #[derive(Debug)]
 pub(super) struct Row {
     watches: Arc<Watches>,
@@ -242,7 +244,7 @@ pub struct Compactions {
     /// The newest one since the session was opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<LastCompaction>,
-    /// The reason the circuit breaker for automatic compaction is open, if it is.
+    /// The reason why the circuit breaker for automatic compaction is open, if it is.
     #[serde(rename = "rests", skip_serializing_if = "Option::is_none")]
     pub breaker_open: Option<BreakerReason>,
 }
@@ -267,7 +269,7 @@ impl Row {
     pub(super) fn compacts(&self, now: Compactions) {
         let mut compactions = self.compactions.lock().unwrap_or_else(PoisonError::into_inner);
         if compactions.as_deref().copied().unwrap_or_default() != now {
-            // Boxed: most sessions are never compacted.
+            // Boxed, because most sessions are never compacted.
             *compactions = Some(Box::new(now));
         }
     }
@@ -328,7 +330,7 @@ mod tests {
         assert!(is_due(&ann));
         assert_eq!(taken(&mut ann), ["a 3", "b 1", "c 1"]);
         assert_eq!(taken(&mut other), ["a 3", "b 1", "c 1"]);
-        // The next is reported after the pause.
+        // The next change is reported after the pause.
         tell(&watches, "ann", "a", 4);
         assert!(!is_due(&ann));
         let began = Instant::now();

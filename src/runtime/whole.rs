@@ -1,18 +1,19 @@
-//! The whole of tool results that were cut: stored beside the log, under the id of the entry that shows a part of it.
+//! The full text of truncated tool results. It is stored beside the log, under the id of the entry that shows a part of
+//! it.
 //!
-//! Subscribers, pages of entries and the model get the entry as it is cut; the whole is read for one entry at a time.
+//! Subscribers, pages of entries and the model get the truncated entry. The full text is read for one entry at a time.
 //! It is no longer than the frame or the hook's answer that brought it.
 
 use crate::store::{CommandMark, Error, SessionStore, whole_mark};
 use reseed_protocol::{Entry, SessionId, event::Event};
 
-/// Takes the whole result out of an entry that is about to be stored. Returns its mark.
+/// Takes the full text out of an entry that is about to be stored. Returns its mark.
 pub(crate) fn take(entry: &mut Entry) -> Option<CommandMark> {
     let reply = entry.take_whole()?.into();
     Some(CommandMark { command_id: whole_mark(&entry.entry_id), fingerprint: 0, reply })
 }
 
-/// Takes the whole results out of events that are about to be stored.
+/// Takes the full texts out of events that are about to be stored.
 pub(super) fn take_all(events: &mut [Event]) -> impl Iterator<Item = CommandMark> {
     events.iter_mut().filter_map(|event| match event {
         Event::EntryAppended(appended) => take(&mut appended.entry),
@@ -20,7 +21,7 @@ pub(super) fn take_all(events: &mut [Event]) -> impl Iterator<Item = CommandMark
     })
 }
 
-/// Puts the whole result back into an entry that shows a part of it, if the session has it.
+/// Puts the full text back into a truncated entry, if the session has it.
 ///
 /// # Errors
 /// The store's errors.

@@ -1,4 +1,4 @@
-//! Addresses of clients: which one a request comes from, and which tell clients apart.
+//! Client addresses: finds the address of a request's client, and says whether it identifies a single client.
 
 use axum::http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
@@ -6,22 +6,21 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The addresses of proxies in front of the server.
+/// The trusted proxies in front of the server.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     trusted_proxies: Vec<IpNet>,
 }
 
 impl Addresses {
-    /// Creates them for these proxies.
     #[must_use]
     pub(crate) fn new(trusted_proxies: Vec<IpNet>) -> Self {
         Self { trusted_proxies }
     }
 
-    /// Returns the address of the client that a request comes from. A proxy that is trusted says whose request it
-    /// passes on, in `X-Forwarded-For`; each appends the address that it sees. So the newest that is no trusted proxy's
-    /// is the client's, and whatever stands before it may be the client's invention.
+    /// Returns the address of the client that sent a request. Each trusted proxy appends the address it sees to
+    /// `X-Forwarded-For`. The newest address that is not a trusted proxy's is therefore the client's. A client may have
+    /// made up everything before it.
     pub(super) fn client(&self, peer: SocketAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.ip();
         if !self.is_trusted(client) {
@@ -39,8 +38,8 @@ impl Addresses {
         client
     }
 
-    /// Returns true for addresses that many clients may have: of trusted proxies, and loopback and private networks,
-    /// which a proxy that was not told of may be in.
+    /// Returns true if many clients may share this address: it belongs to a trusted proxy, or to a loopback or private
+    /// network, which may contain a proxy that is not configured.
     pub(super) fn is_shared(&self, address: IpAddr) -> bool {
         self.is_trusted(address) || is_private(address)
     }
@@ -51,13 +50,14 @@ impl Addresses {
     }
 }
 
-/// Parses an address, which some proxies give with a port.
+/// Parses an address. Some proxies add a port.
 fn address(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     bare.parse().ok().or_else(|| text.parse().ok().map(|address: SocketAddr| address.ip()))
 }
 
-/// Returns what stands for a client: its address, and of IPv6 the network of 64 bits, in which a client chooses freely.
+/// Returns the network that identifies a client. This is its IPv4 address, or the /64 network of its IPv6 address,
+/// within which a client can choose addresses freely.
 pub(super) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -72,7 +72,7 @@ pub(super) fn network(address: IpAddr) -> IpAddr {
 fn is_private(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {
-            // RFC 6598: behind the address translation of a provider.
+            // RFC 6598: shared addresses behind a carrier's NAT.
             let [a, b, ..] = address.octets();
             let is_of_a_provider = a == 100 && (64..128).contains(&b);
             address.is_loopback() || address.is_private() || address.is_link_local() || is_of_a_provider
@@ -108,7 +108,7 @@ mod tests {
             ("2001:db8::1", &["[2001:470::1]"], "2001:470::1"),
             ("::ffff:10.1.2.3", &["198.51.100.1"], "198.51.100.1"),
             ("10.1.2.3", &["10.4.5.6"], "10.4.5.6"),
-            // What is no address is no client's, nor is anything before it.
+            // Anything that is not an address is ignored, and so is everything before it.
             ("10.1.2.3", &["198.51.100.1, unknown"], "10.1.2.3"),
             ("10.1.2.3", &["6.6.6.6, <script>, 10.4.5.6"], "10.4.5.6"),
         ] {

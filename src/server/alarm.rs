@@ -1,12 +1,12 @@
-//! A connection's timer: rings after a period of silence, or to check for text that did not wake the connection.
+//! A connection's timer. It rings after a period of silence, or to check for text that did not wake the connection.
 //!
-//! There is one timer per connection, reset only after it has rung or to ring earlier: a stream of deltas wakes the
+//! Each connection has one timer. It is reset only after it has rung, or to ring earlier. A stream of deltas wakes the
 //! connection a hundred times a second, and resetting a timer each time would cost as much as the delta.
 
 use std::{pin::Pin, time::Duration};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// The reason it rang.
+/// The reason why the timer rang.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ring {
     /// It is time to check.
@@ -39,7 +39,7 @@ impl Alarm {
             if next < self.sleep.deadline() || self.sleep.is_elapsed() {
                 self.sleep.as_mut().reset(next);
             }
-            // It may have been set for something that has passed since; then it is reset.
+            // The deadline may have moved since the timer was set. In that case it is reset.
             self.sleep.as_mut().await;
             let now = Instant::now();
             if self.look_at.is_some_and(|look| look <= now) {

@@ -32,7 +32,7 @@ use std::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Bytes of an HTTP request's body: a ticket request has none.
+/// Maximum bytes of an HTTP request's body. Only requests for tickets have one, and it is short.
 const BODY_BYTES_MAX: usize = 16 * 1024;
 
 /// Time limits for clients.
@@ -40,39 +40,33 @@ const BODY_BYTES_MAX: usize = 16 * 1024;
 pub(crate) struct Patience {
     /// Time for a new connection to send `hello` if v2 was negotiated or credentials are required.
     pub hello: Duration,
-    /// The interval between pings; a client that answers neither of two is disconnected, unless it speaks v1.
+    /// The interval between pings. A v2 client that leaves two unanswered is disconnected.
     pub heartbeat: Duration,
-    /// The time for which a client may stop reading.
+    /// How long a client may stop reading.
     pub slow_reader: Duration,
 }
 
 /// The options of an [`App`].
 pub(crate) struct AppOptions {
-    /// The open sessions.
     pub registry: Arc<Registry>,
-    /// The MCP servers; `None` if the server has no tools.
+    /// The MCP servers, if the server has tools.
     pub mcp: Option<Arc<Mcp>>,
-    /// Authentication.
     pub auth: Auth,
-    /// Connection and rate limits.
     pub limits: Arc<Limits>,
-    /// The proxies in front of it.
+    /// The trusted proxies in front of the server.
     pub addresses: Arc<Addresses>,
-    /// Time limits for clients.
     pub patience: Patience,
     /// The port of the server's own page.
     pub port: u16,
-    /// The provider's name.
     pub provider: &'static str,
-    /// A sentence for users, for instance about the offline model.
+    /// A sentence for users, such as a warning about the offline model.
     pub notice: Option<String>,
-    /// Inputs that may wait in one session.
+    /// The maximum number of inputs queued in one session.
     pub queue_items_max: usize,
-    /// The metrics.
     pub metrics: crate::metrics::Handle,
     /// Identifies this process, so that clients notice a restart.
     pub instance: String,
-    /// The secret that the nodes of a cluster share; `None` if there are no others.
+    /// The secret shared by the nodes of a cluster. `None` for a single server.
     pub node_token: Option<SecretString>,
 }
 
@@ -94,19 +88,19 @@ pub(crate) struct App {
     pub(super) metrics: crate::metrics::Handle,
     pub(super) instance: String,
     pub(super) node_token: Option<SecretString>,
-    /// The clients with which other nodes are asked.
+    /// The HTTP clients for requests to other nodes.
     pub(super) asking: super::relay::Asking,
-    /// Asks every connection to close as soon as nothing of its client's runs here: other servers take it.
+    /// Asks every connection to close as soon as nothing runs here for its client. Other servers take over.
     pub(super) leave: CancellationToken,
     /// Ends the accept loop and asks every connection to close.
     pub(super) stop: CancellationToken,
-    /// All tasks that still talk to a client.
+    /// All tasks that serve a client.
     pub(super) connections: TaskTracker,
     /// The web page, built when it is first requested.
     pub(super) page: OnceLock<web::Site>,
     draining: AtomicBool,
     next_origin: AtomicU64,
-    /// The log lines about pages that were refused.
+    /// Limits the log lines about pages that were refused.
     refused_pages: Mutex<Spaced>,
 }
 
@@ -147,7 +141,7 @@ impl App {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Says which identity provider's users are let in; `None` if none is configured.
+    /// Describes the identity provider whose users are accepted. `None` if none is configured.
     pub(crate) fn signed_line(&self) -> Option<String> {
         self.auth.signed_line()
     }
@@ -156,7 +150,7 @@ impl App {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Returns the error for a command whose session has left memory meanwhile.
+    /// Returns the error for a command whose session has left memory in the meantime.
     pub(super) fn session_gone(&self) -> ErrorBody {
         if self.is_draining() {
             return ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume");
@@ -167,9 +161,9 @@ impl App {
         )
     }
 
-    /// Returns the number of connections to clients, those that other servers relay included.
+    /// Returns the number of client connections, including those relayed by other servers.
     pub(crate) fn connection_count(&self) -> usize {
-        // One more task accepts them.
+        // One of the tracked tasks accepts connections.
         self.connections.len().saturating_sub(1)
     }
 
@@ -182,7 +176,7 @@ impl App {
         format!("{}-{}", self.instance, origin.0).parse().expect("an instance is an id, and short")
     }
 
-    /// Logs that a page was refused, unless the last such line is recent: what a page tries, it tries again and again.
+    /// Logs that a page was refused, at most once per interval, because a page repeats its attempts.
     fn log_refused(&self, origin: &str) {
         let admitted = self.refused_pages.lock().unwrap_or_else(PoisonError::into_inner).admit();
         if let Some(left_out) = admitted {
@@ -220,12 +214,12 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Refuses requests with a foreign host name, and pages of foreign origins, before anything else handles them.
+/// Rejects requests for a foreign host name and from foreign origins before anything else handles them.
 async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let headers = request.headers();
     let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?").to_owned());
     if request.uri().path().starts_with(relay::INTERNAL) {
-        // NODE_ADDRESS may be a proxy's, and no page gets in there, whatever its origin.
+        // NODE_ADDRESS may be a proxy's address. These paths reject every page, whatever its origin.
         return next.run(request).await;
     }
     let (host, origin) = (text(header::HOST), text(header::ORIGIN));
@@ -236,7 +230,7 @@ async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
     if let Some(origin) = origin.as_deref().filter(|origin| !app.auth.allows_origin(origin, app.port)) {
         let origin = clip(origin);
         let message = format!("pages from `{origin}` may not connect; add the origin to ALLOWED_ORIGINS\n");
-        // The browser shows its page neither this status nor this message.
+        // The browser shows the page neither this status nor this message.
         app.log_refused(&origin);
         return (StatusCode::FORBIDDEN, message).into_response();
     }
@@ -270,7 +264,7 @@ async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
     response
 }
 
-/// Returns the start of what a client sent, for a message.
+/// Returns the beginning of a client's text, for use in a message.
 pub(super) fn clip(text: &str) -> String {
     text.chars().take(100).collect()
 }

@@ -1,5 +1,5 @@
-//! Who was refused, and which operator read what, in the log: never what was said, and never more than a bounded number
-//! of lines.
+//! The audit log: refused credentials, and what operators read. It never contains conversation text, and its rate is
+//! bounded.
 
 use crate::shares::lines::Lines;
 use reseed_protocol::SessionId;
@@ -15,29 +15,30 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    /// Logs that credentials were refused. `what` is what they were for, `why` never has anything of them.
+    /// Logs that credentials were refused. `what` is what they were for. `why` must not contain any part of them.
     pub(super) fn refused(&self, address: Option<IpAddr>, what: &'static str, why: &'static str) {
         let Some(left_out) = self.refusals.admit() else { return };
         tracing::warn!(address = address.map(tracing::field::display), what, why, left_out, "refuse credentials");
     }
 
-    /// Logs what an operator has read. Reads of the metrics are not logged: they are polled.
+    /// Logs what an operator has read. Reads of the metrics are not logged, because they are polled.
     pub(super) fn read(&self, operator: &str, read: Read, status: u16) {
         let (what, session) = read;
         if what == METRICS {
             return;
         }
         let Some(left_out) = self.reads.admit() else { return };
-        // The id of a session that exists is the server's; any other is a client's text.
+        // A session that exists has an id made by the server. Any other id is text from a client.
         let session = session.as_ref().filter(|_| status == 200).map(tracing::field::display);
         tracing::info!(operator, what, session, status, left_out, "an operator reads");
     }
 }
 
-/// The endpoint that an operator reads, and the session that it is about.
+/// The endpoint that an operator reads, and the session it concerns.
 pub(super) type Read = (&'static str, Option<SessionId>);
 
-/// Returns what a path of operators reads; `None` for other paths. The path itself is a client's text.
+/// Returns what an operator's path reads; `None` for other paths. The path itself comes from the client, so it is not
+/// logged.
 pub(super) fn read(path: &str) -> Option<Read> {
     if path == "/metrics" {
         return Some((METRICS, None));

@@ -1,8 +1,9 @@
 //! Authentication: tokens, one-time tickets, and the origins of web pages.
 //!
-//! A user is known by issuer and name. Names of AUTH_TOKENS have no issuer and are stored as they are. Other names are
-//! stored as `issuer|name`; since no name of AUTH_TOKENS contains `|`, and no issuer does, no issuer can name another's
-//! user. A service is the issuer `service:NAME`, and an identity provider is the issuer that its tokens claim.
+//! A user is identified by issuer and name. Names from AUTH_TOKENS have no issuer and are stored as they are. Other
+//! names are stored as `issuer|name`. Neither an issuer nor a name from AUTH_TOKENS contains `|`, so no issuer can name
+//! another issuer's user. A service is the issuer `service:NAME`. An identity provider is the issuer that its tokens
+//! claim.
 
 mod accepted;
 mod grant;
@@ -30,52 +31,50 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The name of a user: sessions belong to it. Empty if no credentials are required.
+/// The name of a user, who owns sessions under it. Empty if no credentials are required.
 pub(crate) type Name = String;
 
-/// Separates issuer and name.
 const ISSUER_END: char = '|';
 
-/// Begins the issuer that stands for a service.
+/// The prefix of an issuer that stands for a service.
 const SERVICE: &str = "service:";
 
-/// Most bytes of a name that a service or an issuer gives. It is stored in every session's head.
+/// Maximum bytes of a name given by a service or an issuer. It is stored in the head of every session.
 const NAME_BYTES_MAX: usize = 256;
 
 /// Random bytes of a ticket, and of its public id.
 const TICKET_BYTES: usize = 24;
 const TICKET_ID_BYTES: usize = 12;
 
-/// The credentials that this deployment accepts, and what was granted for them.
+/// The credentials that this deployment accepts, and the grants made from them.
 #[derive(Debug)]
 pub(crate) struct Auth {
     accepted: RwLock<Arc<Accepted>>,
     loopback: bool,
     tickets: Mutex<Tickets>,
-    /// The tickets of a cluster; those of a single server are in memory.
+    /// The tickets of a cluster. A single server keeps its tickets in memory.
     shared: Option<SharedTickets>,
     live: Arc<Live>,
 }
 
-/// An operator, and what they may read.
+/// An operator, with their permissions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Operator {
-    /// Their name.
     pub(crate) name: Name,
-    /// True if they may read what was said.
+    /// True if they may read conversation text.
     pub(crate) reads_content: bool,
 }
 
-/// The reason why credentials are refused.
+/// The reason why credentials were refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// There are none.
+    /// No credentials were given.
     Missing,
-    /// They are wrong or expired. The reason is for the log alone.
+    /// They are wrong or expired. The reason goes to the log only.
     Wrong(&'static str),
-    /// They are valid, and for something else.
+    /// They are valid, but for something else.
     Forbidden(&'static str),
-    /// They cannot be checked now.
+    /// They cannot be checked at the moment.
     Unavailable(&'static str),
 }
 
@@ -92,16 +91,15 @@ impl Refusal {
         (ErrorBody::new(code, why), why)
     }
 
-    /// Returns the code with which a connection closes whose credentials these are.
+    /// Returns the code that closes a connection with these credentials.
     pub(crate) fn close_code(self) -> CloseCode {
         match self {
             Self::Missing | Self::Wrong(_) | Self::Forbidden(_) => CloseCode::Credentials,
-            // A client stops at the code for wrong ones; after this one it comes back.
+            // The code for wrong credentials makes a client give up. After this one it reconnects.
             Self::Unavailable(_) => CloseCode::Overloaded,
         }
     }
 
-    /// Returns the reason for the log.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Missing => "there are none",
@@ -110,41 +108,39 @@ impl Refusal {
     }
 }
 
-/// The sender of a request for a ticket.
+/// Who requests a ticket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Minter {
-    /// A user, for themselves: what the ticket is at most, and for how long.
+    /// A user, for themselves, with the upper bounds of the ticket's scopes and validity.
     User(Name, Scopes, Valid, Source),
-    /// A service, for its users.
     Service(Service),
 }
 
-/// A service, as its token names it.
+/// A service, identified by its token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Service {
-    /// Its name.
     pub(crate) name: String,
-    /// The most that it can grant.
+    /// The scopes that it can grant at most.
     pub(crate) scopes: Scopes,
-    /// The token that was used.
+    /// The token that it used.
     pub(crate) source: Source,
 }
 
 impl Service {
-    /// Returns the user that it knows by this name.
+    /// Returns the user that the service knows by this name.
     pub(crate) fn user(&self, name: &str) -> Name {
         format!("{SERVICE}{}{ISSUER_END}{name}", self.name)
     }
 }
 
-/// Returns true if a service or an issuer may give a user this name.
+/// Returns true if a service or an issuer may use this name for a user.
 pub(crate) fn is_name(name: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains(char::is_control)
 }
 
 impl Auth {
-    /// Creates it from the settings, and from what accepts the tokens of their identity provider. Tickets are in the
-    /// store, if several nodes can share it.
+    /// Creates it from the settings and the verifier of their identity provider's tokens. Tickets are kept in the store
+    /// if several nodes can share it.
     #[must_use]
     pub(crate) fn new(settings: &Settings, jwt: Option<Arc<Jwt>>, store: Option<Arc<dyn SessionStore>>) -> Self {
         let accepted = Accepted::new(settings, jwt);
@@ -159,12 +155,13 @@ impl Auth {
         }
     }
 
-    /// Returns what accepts the tokens of an identity provider, if there is one.
+    /// Returns the verifier of the identity provider's tokens, if there is one.
     pub(crate) fn jwt(&self) -> Option<Arc<Jwt>> {
         self.accepted().jwt.clone()
     }
 
-    /// Continues with other settings. Ends what they no longer allow; returns how many connections that were.
+    /// Applies new settings. Ends the grants that they no longer allow, and returns the number of connections that this
+    /// closes.
     pub(crate) fn reload(&self, settings: &Settings, jwt: Option<Arc<Jwt>>) -> usize {
         let accepted = Arc::new(Accepted::new(settings, jwt));
         *self.accepted.write().unwrap_or_else(PoisonError::into_inner) = accepted.clone();
@@ -174,7 +171,7 @@ impl Auth {
         self.live.end(Ended::Withdrawn, is_gone)
     }
 
-    /// Says which identity provider's users are let in; `None` if none is configured.
+    /// Describes the identity provider whose users are accepted. `None` if none is configured.
     pub(crate) fn signed_line(&self) -> Option<String> {
         self.accepted().jwt.as_ref().map(|jwt| jwt.to_string())
     }
@@ -188,7 +185,7 @@ impl Auth {
     /// Returns the grant of a client with these credentials, or of everyone if none are required.
     ///
     /// # Errors
-    /// The reason why they are refused.
+    /// The reason why the credentials are refused.
     pub(crate) async fn check(&self, token: Option<&str>, ticket: Option<&str>) -> Result<Arc<Grant>, Refusal> {
         let found = match (token, ticket) {
             (Some(token), _) => self.of_token(token).await.and_then(|draft| self.begin(draft)),
@@ -202,13 +199,13 @@ impl Auth {
         Err(Refusal::Forbidden("these credentials have neither the scope `sessions` nor `read`"))
     }
 
-    /// Returns the grant of the nameless user that everyone is if no credentials are required.
+    /// Returns the grant of the nameless user, which everyone is if no credentials are required.
     #[must_use]
     pub(crate) fn anonymous(&self) -> Option<Arc<Grant>> {
         (!self.is_required()).then(|| self.begin(everyone()).ok()).flatten()
     }
 
-    /// Returns what a token stands for.
+    /// Returns the identity and rights that a token stands for.
     async fn of_token(&self, token: &str) -> Result<Draft, Refusal> {
         let accepted = self.accepted();
         if let Some(name) = find(&accepted.users, token) {
@@ -229,23 +226,24 @@ impl Auth {
         }
     }
 
-    /// Begins a grant, unless a reload of the settings has withdrawn its token meanwhile.
+    /// Begins a grant, unless a reload of the settings has withdrawn its token in the meantime.
     fn begin(&self, draft: Draft) -> Result<Arc<Grant>, Refusal> {
         let grant = self.live.begin(draft);
-        // A reload replaces the settings before it ends grants: it has seen this one, or this sees its settings.
+        // A reload replaces the settings before it ends grants. So either the reload has seen this grant, or this check
+        // sees the new settings.
         if self.accepted().have(grant.draft()) {
             return Ok(grant);
         }
         Err(Refusal::Wrong("the token was removed"))
     }
 
-    /// Begins the grant of a client whose credentials another node has checked.
+    /// Begins the grant of a client whose credentials were checked by another node.
     pub(super) fn of_node(&self, draft: Draft) -> Arc<Grant> {
         self.live.begin(draft)
     }
 
-    /// Returns the operator whose token this is. If no credentials at all are configured, everyone who reaches the
-    /// server is an operator: it then listens only on this machine.
+    /// Returns the operator with this token. If no credentials are configured at all, everyone who reaches the server
+    /// is an operator. The server then listens only on this machine.
     #[must_use]
     pub(crate) async fn operator(&self, token: Option<&str>) -> Option<Operator> {
         let accepted = self.accepted();
@@ -261,10 +259,10 @@ impl Auth {
         signed.scopes.allow(Scope::Operator).then_some(Operator { name: signed.name, reads_content })
     }
 
-    /// Returns who asks for a ticket with this token.
+    /// Identifies the requester of a ticket by their token.
     ///
     /// # Errors
-    /// The reason why they get none.
+    /// The reason why they get no ticket.
     pub(crate) async fn minter(&self, token: Option<&str>) -> Result<Minter, Refusal> {
         let accepted = self.accepted();
         if let Some(service) = token.and_then(|token| accepted.service(token)) {
@@ -278,13 +276,13 @@ impl Auth {
         Ok(Minter::User(draft.name, draft.scopes, draft.valid, draft.source))
     }
 
-    /// Returns the service whose token this is.
+    /// Returns the service with this token.
     #[must_use]
     pub(crate) fn service(&self, token: &str) -> Option<Service> {
         self.accepted().service(token)
     }
 
-    /// Issues a single-use ticket, or says why not: too many are unused. Returns the ticket and its public id.
+    /// Issues a single-use ticket, and returns it with its public id. Refuses if too many tickets are unused.
     ///
     /// # Errors
     /// The system has no randomness, or the store failed.
@@ -313,17 +311,17 @@ impl Auth {
             })?;
             return self.begin(draft.ok_or(unknown)?);
         }
-        // Held until the grant is live: who revokes it finds the ticket or the grant.
+        // Held until the grant is live, so that a revocation finds either the ticket or the grant.
         let mut tickets = self.tickets();
         let draft = tickets.redeem(ticket, Instant::now());
         self.begin(draft.ok_or(unknown)?)
     }
 
-    /// Takes back what a service granted, to a user or by the id of a ticket. Returns how many unused tickets and how
-    /// many connections of this server that ended.
+    /// Revokes what a service granted to a user, or by the id of a ticket. Returns how many unused tickets and how many
+    /// connections of this server that ended.
     ///
     /// # Errors
-    /// The store failed: unused tickets may be left.
+    /// The store failed, so unused tickets may be left.
     pub(super) async fn revoke(&self, service: &Service, whose: &Revoked<'_>) -> Result<(usize, usize), store::Error> {
         let shared = match (&self.shared, whose) {
             (None, _) => 0,
@@ -336,8 +334,8 @@ impl Auth {
         Ok((unused + usize::try_from(shared).unwrap_or(usize::MAX), sockets))
     }
 
-    /// Ends what a service granted and this process knows of. Returns how many unused tickets and how many connections
-    /// that were.
+    /// Ends the grants of a service that this process knows of. Returns the number of unused tickets and of connections
+    /// that this ended.
     pub(super) async fn end(&self, service: &str, whose: &Revoked<'_>) -> (usize, usize) {
         if let Some(shared) = &self.shared {
             shared.settled().await;
@@ -362,8 +360,8 @@ impl Auth {
         self.accepted.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns true if a page of this origin may connect: the server's own page on this machine, or a configured
-    /// origin.
+    /// Returns true if a page of this origin may connect. The server's own page on this machine and the configured
+    /// origins may.
     #[must_use]
     pub(crate) fn allows_origin(&self, origin: &str, port: u16) -> bool {
         if self.accepted().origins.iter().any(|allowed| allowed.as_str().eq_ignore_ascii_case(origin)) {
@@ -373,8 +371,8 @@ impl Auth {
             && ["localhost", "127.0.0.1", "[::1]"].iter().any(|host| origin == format!("http://{host}:{port}"))
     }
 
-    /// Returns true if a request may name this host. On this machine only its own names are allowed: a foreign page
-    /// whose name was bound to this address (DNS rebinding) sends the foreign name.
+    /// Returns true if a request may name this host. On this machine, only the machine's own names are allowed. DNS
+    /// rebinding is thereby refused: a foreign page whose name resolves to this address sends the foreign name.
     #[must_use]
     pub(crate) fn allows_host(&self, host: &str) -> bool {
         let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
@@ -390,7 +388,7 @@ impl Auth {
     }
 }
 
-/// Why no ticket was issued.
+/// The reason why no ticket was issued.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum IssueError {
     /// The system has no randomness.
@@ -406,11 +404,11 @@ pub(super) enum IssueError {
 pub(super) enum Revoked<'a> {
     /// The grant of the ticket with this public id.
     Ticket(&'a str),
-    /// Everything of the user whom the service knows by this name.
+    /// All grants of the user whom the service knows by this name.
     User(&'a str),
 }
 
-/// Returns what everyone may do if no credentials are required.
+/// Returns the rights of everyone if no credentials are required.
 fn everyone() -> Draft {
     Draft {
         name: Name::new(),

@@ -1,12 +1,12 @@
 //! Bundles the page's modules into one script and its style sheets into one, so that the page loads in a few requests.
 //!
-//! No build tool is needed: the page's own modules use only these forms, each on one line: `import { a, b as c } from
-//! "./x.js";`, `export { a } from "./x.js";`, and `export` before a `const`, `function` or `class`. Anything else at
-//! the start of a line is a [`Fault`], which a test finds.
+//! No build tool is needed, because the page's own modules use only these forms, each on one line: `import { a, b as c
+//! } from "./x.js";`, `export { a } from "./x.js";`, and `export` before a `const`, `function` or `class`. Any other
+//! form at the start of a line is a [`Fault`], which a test finds.
 
 use std::fmt::Write as _;
 
-/// The reason modules cannot be bundled.
+/// The reason why modules cannot be bundled.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
     /// A module imports one that does not exist.
@@ -36,7 +36,7 @@ struct Bundle<'a> {
     modules: &'a [(&'a str, &'a str)],
     out: String,
     done: Vec<String>,
-    /// The modules being read: importers of the current one.
+    /// The modules that are being read: the chain of importers that leads to the current one.
     open: Vec<String>,
 }
 
@@ -112,7 +112,7 @@ fn variable(module: &str) -> String {
     format!("${}", module.trim_end_matches(".js").replace('-', "_"))
 }
 
-/// Returns the lines that are not comments: comments are on lines of their own, and nobody reads them in a browser.
+/// Returns the lines that are not comments. Comments are on lines of their own, and no browser needs them.
 fn without_comments(text: &str) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut inside = false;
@@ -129,7 +129,7 @@ fn without_comments(text: &str) -> Vec<&str> {
     lines
 }
 
-/// Returns true if a line is a single comment; a type before an expression is not.
+/// Returns true if the line is only a comment. A type annotation before an expression is not.
 fn is_comment(line: &str) -> bool {
     line.starts_with("/*") && line.find("*/") == Some(line.len().saturating_sub(2))
 }

@@ -1,4 +1,4 @@
-//! The door while the server cannot take sessions yet: whoever connects is told why.
+//! Answers connections with the reason while the server cannot take sessions yet.
 
 use super::operator;
 use axum::{
@@ -21,27 +21,27 @@ use tokio::{
 };
 use tower::ServiceExt as _;
 
-/// Connections at a time; each asks one thing, and more wait in the kernel's queue.
+/// Maximum connections at a time. Each makes one request, and more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 64;
-/// Longest time for a connection.
+/// Maximum time for a connection.
 const CONNECTION_TIME: Duration = Duration::from_secs(5);
-/// Seconds after which a client is asked to try again.
+/// The `Retry-After` time, in seconds.
 const RETRY_SECS: u64 = 5;
 
-/// Answers with the reason: `/healthz` that the process runs, `/readyz` and everything else, sockets included, with
-/// 503.
+/// Answers requests with the reason. `/healthz` reports that the process runs. Everything else, including `/readyz` and
+/// sockets, gets 503.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Closed {
     reason: Arc<Mutex<String>>,
 }
 
 impl Closed {
-    /// Sets the reason, which anyone can read.
+    /// Sets the reason, which is public.
     pub(crate) fn because(&self, reason: String) {
         *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
-    /// Answers whoever connects, until it is dropped.
+    /// Answers connections until it is dropped.
     pub(crate) async fn answer(&self, listener: &TcpListener) -> Infallible {
         let router = Router::new().route("/healthz", get(operator::healthz)).fallback(refuse).with_state(self.clone());
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -51,12 +51,12 @@ impl Closed {
                 Ok((stream, _)) => {
                     let router = router.clone();
                     tokio::spawn(async move {
-                        // Errors are the client's, and a slow one is left.
+                        // Errors are the client's fault, and a slow client is abandoned.
                         let _ = timeout(CONNECTION_TIME, serve(stream, router)).await;
                         drop(place);
                     });
                 }
-                // Without free file descriptors, for instance.
+                // For example, there are no free file descriptors.
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             }
         }
@@ -65,7 +65,7 @@ impl Closed {
 
 async fn refuse(State(closed): State<Closed>) -> Response {
     let reason = closed.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    // A browser asks again by itself.
+    // Makes a browser retry by itself.
     let again = [(header::RETRY_AFTER, RETRY_SECS.to_string()), (header::REFRESH, RETRY_SECS.to_string())];
     (StatusCode::SERVICE_UNAVAILABLE, again, reason + "\n").into_response()
 }
@@ -76,7 +76,7 @@ async fn serve(stream: TcpStream, router: Router) -> hyper::Result<()> {
     });
     hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        // Once the server is ready, whoever comes back reaches it.
+        // Makes clients reconnect, so that they reach the server once it is ready.
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service)
         .await

@@ -1,4 +1,4 @@
-//! The ends of connections, with their close codes.
+//! Ends connections with the right close codes.
 
 use super::door::Refusal;
 use crate::metrics;
@@ -8,13 +8,13 @@ use std::{io, time::Duration};
 use tokio::time::{error::Elapsed, timeout};
 use tokio_tungstenite::tungstenite::{Error, error::ProtocolError};
 
-/// The time limit for the client to read a close frame, and to answer with its own.
+/// The time limit for the client to read a close frame and to answer it.
 pub(super) const CLOSE_TIME: Duration = Duration::from_millis(500);
 
-/// The result of one round of the connection's loop: continue, or end.
+/// The result of one round of a connection's loop. An error ends the connection.
 pub(super) type Flow = Result<(), End>;
 
-/// The reason a connection ends.
+/// The reason why a connection ends.
 #[derive(Debug)]
 pub(super) enum End {
     /// The client has disconnected.
@@ -23,8 +23,8 @@ pub(super) enum End {
     Close(CloseCode, &'static str),
 }
 
-/// Closes a socket with a code; the client has `patience` to read the close frame. After a protocol error tungstenite
-/// reads no more: `linger` makes sure that the frame still arrives.
+/// Closes a socket with a code. The client has `patience` to read the close frame. After a protocol error, tungstenite
+/// reads no more, and [`linger`](super::linger) makes sure that the frame still arrives.
 pub(super) async fn close(mut socket: WebSocket, code: CloseCode, reason: &str, patience: Duration) {
     tell_closed(&mut socket, code, reason, patience).await;
     let _ = timeout(CLOSE_TIME, async { while let Some(Ok(_)) = socket.recv().await {} }).await;
@@ -46,7 +46,7 @@ pub(super) fn written(outcome: Result<Result<(), axum::Error>, Elapsed>) -> Flow
     }
 }
 
-/// Returns the close code for a read error: tungstenite ends the stream without sending the code that RFC 6455
+/// Returns the close code for a read error. tungstenite ends the stream without sending the code that RFC 6455
 /// requires.
 pub(super) fn protocol_fault(error: &axum::Error) -> End {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
@@ -66,11 +66,11 @@ pub(super) fn protocol_fault(error: &axum::Error) -> End {
     End::Gone
 }
 
-/// Returns the close code for what the door refused; otherwise the client is gone.
+/// Returns the close code for a refusal by the door. Any other error means that the client is gone.
 fn refused(error: &io::Error) -> End {
     let refusal = error.get_ref().and_then(|cause| cause.downcast_ref::<Refusal>());
     let (code, why) = match refusal {
-        // Whoever must make room leaves at once.
+        // A connection that must make room is dropped at once.
         None | Some(Refusal::Room) => return End::Gone,
         Some(Refusal::GuestMessage) => {
             (CloseCode::TooLarge, "before hello with credentials, a message may have 16 KiB")

@@ -1,9 +1,9 @@
-//! What commands cost, in points of `RATE_LIMIT_PER_MINUTE`. A point is about the work of a ping; what reads history,
-//! copies it or asks the model costs more. The table in docker/README.md is printed from here.
+//! The cost of commands, in points of `RATE_LIMIT_PER_MINUTE`. A point is about the work of a ping. Commands that read
+//! or copy history, or call the model, cost more. The table in docker/README.md is generated from this file.
 
 use std::num::NonZeroU32;
 
-/// The commands that cost more than a point.
+/// The commands that cost more than one point.
 const COSTS: &[(u32, &[&str])] = &[
     (
         10,
@@ -28,7 +28,7 @@ const COSTS: &[(u32, &[&str])] = &[
     (500, &["fork_session"]),
 ];
 
-/// Returns the points of the command with this name; an unknown one costs a single point.
+/// Returns the cost of the command with this name. An unknown command costs one point.
 pub(super) fn points(name: &str) -> NonZeroU32 {
     let found = COSTS.iter().find(|(_, names)| names.contains(&name)).map_or(1, |(points, _)| *points);
     NonZeroU32::new(found).unwrap_or(NonZeroU32::MIN)

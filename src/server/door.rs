@@ -1,14 +1,13 @@
-//! Admits TCP connections, and bounds what a client can hold before the server knows who it is.
+//! Admits TCP connections, and bounds what a client can hold before it has authenticated.
 //!
-//! A connection is a *guest* from the moment it is accepted until it becomes a socket of a known user; a plain HTTP
-//! connection stays one. Guests are bounded in all, and by address where an address tells clients apart. When there is
-//! no room, a guest must leave and the new one comes in: of the address with the most guests, the one that has waited
-//! longest, and of many such addresses the one with the oldest guest. So someone who opens connections without end from
-//! a few addresses shuts out only himself. With many addresses he can delay others, who need a place for one round
-//! trip.
+//! A connection is a *guest* from the moment it is accepted until it is the socket of a known user. A plain HTTP
+//! connection stays a guest. The number of guests is bounded in total. It is also bounded per address, if the address
+//! identifies a client. When there is no room, the oldest guest of the address with the most guests must leave. If
+//! several addresses tie, the oldest of their guests leaves. So an attacker who floods the server from a few addresses
+//! shuts out only himself. With many addresses he can delay other clients, who need a place for one round trip.
 //!
-//! Bytes of a message that is only partly received are counted as well: a guest may hold [`GUEST_MESSAGE_BYTES_MAX`];
-//! what known users hold beyond that is taken from a budget of the server, of which each user may have a share.
+//! The bytes of partially received messages are bounded too. A guest may hold [`GUEST_MESSAGE_BYTES_MAX`]. What known
+//! users hold beyond that comes from a budget of the server, and each user may take a share of it.
 
 use super::address::{Addresses, network};
 use crate::{config::LimitSettings, metrics::limits::Limit};
@@ -24,20 +23,20 @@ use std::{
     task::Waker,
 };
 
-/// Longest message of a client that is not known yet: `hello` with a token has less than 8 KiB.
+/// Maximum message of a guest. `hello` with a token has less than 8 KiB.
 pub(super) const GUEST_MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
-/// The part of the server's budget for partial messages that one user may have.
+/// The fraction of the server's budget for partial messages that one user may take.
 const SHARE_OF_PARTIAL: usize = 4;
 
-/// The part of the guests that one address may have: many users of one network come in at once after a restart, and a
-/// few networks cannot take the whole room.
+/// The fraction of the guests that one address may have. After a restart, many users of one network connect at once. A
+/// few networks must not fill all the room.
 const GUESTS_PER_ADDRESS_PART: usize = 8;
 
-/// Bytes of a ping's or pong's head, with its mask.
+/// Bytes of the header of a ping or pong, including its mask.
 const CONTROL_HEAD_BYTES: usize = 6;
 
-/// The state of a connection whose credentials are not known yet.
+/// The authentication states of a connection.
 const GUEST: u8 = 0;
 const KNOWN: u8 = 1;
 const ASKED_TO_LEAVE: u8 = 2;
@@ -56,20 +55,20 @@ pub(super) struct Door {
 #[derive(Debug, Default)]
 struct Guests {
     next: u64,
-    /// By age. At most `guests_max`.
+    /// Ordered by age. At most `guests_max`.
     all: BTreeMap<u64, Arc<Presence>>,
-    /// The number of them per address.
+    /// The number of guests per address.
     counts: HashMap<IpAddr, usize>,
 }
 
-/// The bytes of partial messages that known users hold beyond what everybody may.
+/// The bytes of partial messages that known users hold beyond the guests' allowance.
 #[derive(Debug, Default)]
 struct Partial {
     bytes: usize,
     by_user: HashMap<String, usize>,
 }
 
-/// What is known of a connection. Its task reads it, and the door writes it.
+/// The state of a connection. Its task reads it, and the door writes it.
 #[derive(Debug)]
 struct Presence {
     address: IpAddr,
@@ -78,31 +77,31 @@ struct Presence {
     waker: AtomicWaker,
 }
 
-/// A connection that the door has admitted. It is forgotten on drop.
+/// A connection that the door has admitted. Dropping it releases its place.
 #[derive(Debug)]
 pub(super) struct Guest {
     door: Arc<Door>,
     number: u64,
     presence: Arc<Presence>,
-    /// True once it is a WebSocket, which has its own limit on writing.
+    /// True once it is a WebSocket, whose writes have their own time limit.
     upgraded: AtomicBool,
-    /// Bytes read since the last whole message.
+    /// Bytes read since the last complete message.
     held: AtomicUsize,
-    /// The user and the bytes taken from the budget for partial messages.
+    /// The user, and the bytes taken from the budget for partial messages.
     taken: Mutex<(Option<String>, usize)>,
 }
 
 /// The reason why a connection may not be read any further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
-    /// Others needed the room.
-    #[error("too many connections that are not greeted yet")]
+    /// Another guest needed the room.
+    #[error("too many connections that have not authenticated")]
     Room,
     /// A guest has sent too much.
     #[error("a client that has not sent hello with its credentials may send 16 KiB")]
     GuestMessage,
-    /// Too many bytes of partial messages.
-    #[error("too many bytes of messages that are only partly received")]
+    /// Partial messages hold too many bytes.
+    #[error("too many bytes of partly received messages")]
     Partial,
 }
 
@@ -123,7 +122,7 @@ impl Door {
             addresses,
             guests_max: settings.guests_max as usize,
             guests_per_address_max,
-            // A user's share has room for one message of any size that is allowed.
+            // A user's share has room for one message of the maximum size.
             partial_bytes_max: usize::try_from(
                 settings.partial_bytes_max.max(settings.message_bytes_max.saturating_mul(SHARE_OF_PARTIAL as u64)),
             )
@@ -133,7 +132,7 @@ impl Door {
         })
     }
 
-    /// Admits a connection; if there is no room, another guest is asked to leave.
+    /// Admits a connection. If there is no room, another guest is asked to leave.
     pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Arc<Guest> {
         let is_shared = self.addresses.is_shared(address);
         let address = network(address);
@@ -194,11 +193,11 @@ impl Door {
 }
 
 impl Guests {
-    /// Asks the guest of this address that has waited longest to leave.
+    /// Asks the oldest guest of this address to leave.
     fn ask_to_leave(&mut self, address: IpAddr, limit: Limit) {
         let oldest = self.all.iter().find(|(_, presence)| presence.address == address).map(|(number, _)| *number);
         let Some(presence) = oldest.and_then(|number| self.remove(number)) else { return };
-        // Its user may have become known just now.
+        // It may have authenticated in the meantime.
         let state = &presence.state;
         if state.compare_exchange(GUEST, ASKED_TO_LEAVE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             limit.refused();
@@ -219,19 +218,20 @@ impl Guests {
 }
 
 impl Guest {
-    /// Records who the client is: it is no guest any more.
+    /// Records the connection's user. It is no longer a guest.
     pub(super) fn known_as(&self, user: &str) {
         let was_guest = self.presence.state.compare_exchange(GUEST, KNOWN, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if was_guest {
             self.door.forget(self.number);
-            // The door wakes only guests. The waker may be that of the handshake's task, whose memory it would keep.
+            // The door wakes only guests. The waker may belong to the handshake's task, and would keep its memory
+            // alive.
             drop(self.presence.waker.take());
         }
         self.message_read();
         lock(&self.taken).0 = Some(user.to_owned());
     }
 
-    /// Records that the connection is a WebSocket now. What was read so far was its handshake.
+    /// Records that the connection is now a WebSocket. Everything read so far was its handshake.
     pub(super) fn upgraded(&self) {
         self.upgraded.store(true, Ordering::Relaxed);
         self.held.store(0, Ordering::Relaxed);
@@ -241,7 +241,7 @@ impl Guest {
         self.upgraded.load(Ordering::Relaxed)
     }
 
-    /// Checks that the connection may stay, and remembers whom to wake when it must leave.
+    /// Checks that the connection may stay, and registers the waker to call when it must leave.
     pub(super) fn may_stay(&self, waker: &Waker) -> Result<(), Refusal> {
         if self.presence.state.load(Ordering::Acquire) == KNOWN {
             return Ok(());
@@ -253,7 +253,7 @@ impl Guest {
         }
     }
 
-    /// Counts bytes that were read of a WebSocket.
+    /// Counts bytes read from a WebSocket.
     pub(super) fn read(&self, bytes: usize) -> Result<(), Refusal> {
         if bytes == 0 || !self.is_upgraded() {
             return Ok(());
@@ -275,13 +275,13 @@ impl Guest {
         Ok(())
     }
 
-    /// Records that a whole message was received.
+    /// Records that a complete message was received.
     pub(super) fn message_read(&self) {
         self.held.store(0, Ordering::Relaxed);
         self.give_back();
     }
 
-    /// Records that a ping or pong of so many bytes was received: it may stand between the parts of a message.
+    /// Records that a ping or pong of this size was received. It may come between the fragments of a message.
     pub(super) fn control_read(&self, bytes: usize) {
         let less = |held: usize| Some(held.saturating_sub(bytes + CONTROL_HEAD_BYTES));
         let _ = self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);

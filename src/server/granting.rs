@@ -1,4 +1,4 @@
-//! Tickets over HTTP: a user asks for one, a service mints them for its users, and takes back what it granted.
+//! Tickets over HTTP. A user requests one for themselves. A service mints them for its users, and revokes its grants.
 
 use super::{
     app::App,
@@ -27,24 +27,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The longest time for which a socket can be used with a ticket of a service: a day, after which its backend is asked
-/// anew whether the user may still come in.
+/// The maximum time for which a service's ticket allows a socket. After a day, the service's backend must decide again
+/// whether the user may connect.
 const GRANT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The time for which a ticket can be redeemed if nothing else is said: a page uses it at once, also on a slow line.
+/// The default lifetime of an unused ticket. A page uses it at once, even on a slow network.
 const TICKET_LIFE: Duration = Duration::from_secs(60);
 
-/// Seconds of the longest time for which a service's ticket can be redeemed. A user's own is for the moment: waiting
-/// ones have a place in a table that all share.
+/// The maximum lifetime of a service's unused ticket, in seconds. A user's own ticket is meant for immediate use,
+/// because all users share the table of unused tickets.
 const REDEEM_SECS_MAX: u64 = 3_600;
 
-/// Seconds for which a service's grant is valid if it does not say.
+/// The default validity of a service's grant, in seconds.
 const VALID_SECS: u64 = 3_600;
 
 /// The address of a request's sender.
 type Peer = Option<Extension<ConnectInfo<SocketAddr>>>;
 
-/// The body of `POST /api/tickets`; a user may leave it out.
+/// The body of `POST /api/tickets`, which a user may omit.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wanted {
@@ -55,7 +55,7 @@ struct Wanted {
     valid_for_secs: Option<u64>,
 }
 
-/// Issues a one-time ticket: to a user, or to a service for a user of its own.
+/// Issues a one-time ticket to a user, or to a service for one of its users.
 pub(super) async fn ticket(
     State(app): State<Arc<App>>,
     _: Parameters<NoParameters>,
@@ -112,7 +112,7 @@ pub(super) async fn ticket(
     }
 }
 
-/// Returns what a ticket shall stand for, and how long it can be redeemed.
+/// Returns the rights of a ticket, and how long it can be redeemed.
 fn draft(minter: Minter, wanted: Wanted) -> Result<(Draft, Duration), ErrorBody> {
     let valid_max = GRANT_MAX;
     let redeem_max = match &minter {
@@ -151,7 +151,7 @@ fn draft(minter: Minter, wanted: Wanted) -> Result<(Draft, Duration), ErrorBody>
     Ok((Draft { name, scopes, session: wanted.session_id, valid, source, id: None }, life))
 }
 
-/// Returns the scopes of a ticket: those that are wanted, or the most that are allowed.
+/// Returns the scopes of a ticket: the requested ones, or all that are allowed.
 fn scopes(wanted: Option<Vec<String>>, most: Scopes) -> Result<Scopes, ErrorBody> {
     let Some(wanted) = wanted else { return Ok(most) };
     let named = wanted.iter().map(|name| Scope::named(name)).collect::<Option<Scopes>>();
@@ -174,7 +174,7 @@ fn within(secs: u64, most: u64, field: &str) -> Result<Duration, ErrorBody> {
     Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(field))
 }
 
-/// Takes back the grant of a ticket, used or not.
+/// Revokes the grant of a ticket, whether it was used or not.
 pub(super) async fn revoke_ticket(
     State(app): State<Arc<App>>,
     _: Parameters<NoParameters>,
@@ -185,7 +185,7 @@ pub(super) async fn revoke_ticket(
     revoke(&app, peer, &headers, &Revoked::Ticket(&id)).await
 }
 
-/// Takes back everything that a service granted to one of its users.
+/// Revokes everything that a service granted to one of its users.
 pub(super) async fn revoke_user(
     State(app): State<Arc<App>>,
     _: Parameters<NoParameters>,

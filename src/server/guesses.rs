@@ -1,8 +1,9 @@
-//! Wrong credentials: counted by address, so that nobody can guess fast or fill the log and the server with guesses.
+//! Limits wrong credentials by address, so that nobody can guess quickly, flood the log or overload the server.
 //!
-//! Of an address's allowance per minute the first half is answered at once and the second after a pause; further ones
-//! are refused as such, after the same pause: a refusal tells that a guess was wrong as well as any other answer. Valid
-//! credentials are looked at first, and never refused for an address's wrong ones.
+//! An address has an allowance of wrong attempts per minute. The first half is answered at once, and the second half
+//! after a pause. Further attempts get a rate limit error after the same pause, because any quicker answer would reveal
+//! as much as a refusal. Valid credentials are checked first, and are never refused because of other attempts from
+//! their address.
 
 use super::{
     address::{Addresses, network},
@@ -20,16 +21,16 @@ use crate::{
 use reseed_protocol::ErrorBody;
 use std::{net::IpAddr, num::NonZeroU32, sync::Arc, time::Duration};
 
-/// The time that the answer to a wrong attempt waits, once many were made. Who guesses has few connections before
-/// `hello` (an eighth of them is the most for one address), and each makes one attempt in this time.
+/// The delay before a wrong attempt is answered, once there were many. An attacker has few connections before `hello`,
+/// because one address gets at most an eighth of them. Each makes one attempt in this time.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The wrong credentials of each address.
+/// The wrong attempts of each address.
 #[derive(Debug)]
 pub(super) struct Guesses {
-    /// Those that are answered at once.
+    /// The allowance that is answered at once.
     quick: Option<Rate>,
-    /// All that are answered.
+    /// The whole allowance.
     all: Option<Rate>,
     addresses: Arc<Addresses>,
 }
@@ -50,7 +51,7 @@ impl Guesses {
 
     fn count(&self, address: IpAddr) -> Answer {
         let (Some(quick), Some(all)) = (&self.quick, &self.all) else { return Answer::AtOnce };
-        // Behind such an address one client's attempts would be another's delay.
+        // Behind a shared address, one client's attempts would delay another client.
         if self.addresses.is_shared(address) {
             return Answer::AtOnce;
         }
@@ -65,10 +66,10 @@ impl Guesses {
 }
 
 impl App {
-    /// Logs and counts refused credentials; `what` is what they were for. Returns when they may be answered.
+    /// Logs and counts refused credentials. `what` is what they were for. Returns when the refusal may be sent.
     ///
     /// # Errors
-    /// `limit_reached`: the answer to too many wrong ones of this address.
+    /// `limit_reached`: the address has sent too many wrong ones.
     pub(super) async fn refuse_credentials(
         &self,
         address: Option<IpAddr>,
@@ -114,7 +115,7 @@ mod tests {
         };
         assert_eq!(answers(&["198.51.100.1"; 7]), "aaallrr");
         assert_eq!(answers(&["198.51.100.2"]), "a", "another address has its own");
-        // One client has a network of 64 bits.
+        // A client has a whole /64 network.
         assert_eq!(answers(&["2001:470::1", "2001:470::2", "2001:470::3", "2001:470::4"]), "aaal");
         for shared in ["127.0.0.1", "10.0.0.1", "203.0.113.9", "::1"] {
             assert_eq!(answers(&[shared; 20]), "a".repeat(20), "{shared}");

@@ -1,4 +1,4 @@
-//! The WebSocket handshake: from an HTTP request to a connection, its negotiated protocol and its credentials.
+//! The WebSocket handshake: turns an HTTP request into a connection with a protocol version and credentials.
 
 use super::{
     app::{App, clip},
@@ -21,17 +21,16 @@ use std::{
 };
 
 /// Bytes read from a socket at once. tungstenite's default of 128 KiB is allocated for every connection, even an idle
-/// one. Commands are short; long ones are read in pieces.
+/// one. Commands are short, and long ones are read in pieces.
 const READ_BUFFER_BYTES: usize = 1024;
-/// Bytes of frames collected before they are written.
+/// Bytes of frames that are collected before they are written.
 const WRITE_BUFFER_BYTES: usize = 4 * 1024;
-/// Bytes that may wait to be written, more than the largest frame needs: replies are written one by one.
+/// Bytes that may wait to be written. This exceeds the largest frame, because replies are written one by one.
 const WRITE_BUFFER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The only WebSocket version, from RFC 6455.
 const WEBSOCKET_VERSION: &str = "13";
 
-/// Bytes of an upgrade's key.
 const KEY_BYTES: usize = 16;
 
 /// Handles a request for `/`: a socket for v1 clients, the page for a browser.
@@ -46,7 +45,7 @@ pub(super) async fn root(state: State<Arc<App>>, request: Request<axum::body::Bo
 /// Handles a request for `/ws`.
 pub(super) async fn upgrade(state: State<Arc<App>>, request: Request<axum::body::Body>) -> Response {
     if state.leave.is_cancelled() {
-        // A balancer tries another server.
+        // A load balancer tries another server.
         let message = "this server is stopping; connect to another one\n";
         return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], message).into_response();
     }
@@ -60,13 +59,13 @@ pub(super) async fn upgrade(state: State<Arc<App>>, request: Request<axum::body:
     }
 }
 
-/// Returns true if the request wants a WebSocket, however badly it asks for it.
+/// Returns true if the request asks for a WebSocket, even in an invalid way.
 fn asks_for_socket(headers: &HeaderMap) -> bool {
     let protocols = headers.get_all(header::UPGRADE).into_iter().filter_map(|value| value.to_str().ok());
     protocols.flat_map(|value| value.split(',')).any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
 }
 
-/// Refuses an opening handshake that violates RFC 6455 (section 4.2): without exactly one key of 16 bytes, or with an
+/// Rejects an opening handshake that violates RFC 6455, section 4.2: it lacks exactly one key of 16 bytes, or has an
 /// unknown version.
 pub(super) fn refuse(headers: &HeaderMap) -> Option<Response> {
     if !asks_for_socket(headers) {
@@ -82,7 +81,7 @@ pub(super) fn refuse(headers: &HeaderMap) -> Option<Response> {
         let message = format!("Sec-WebSocket-Version is `{given}`; this server supports {WEBSOCKET_VERSION}\n");
         let wanted = [
             (header::SEC_WEBSOCKET_VERSION, WEBSOCKET_VERSION),
-            // Required with 426 by RFC 9110.
+            // RFC 9110 requires this header with status 426.
             (header::UPGRADE, "websocket"),
             (header::CONNECTION, "upgrade"),
         ];
@@ -121,7 +120,7 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
     sized(socket, bytes_max).on_upgrade(move |socket| {
         guest.iter().for_each(|guest| guest.upgraded());
         let tracker = app.connections.clone();
-        // Boxed: deeply nested futures would otherwise make every idle connection as large as the busiest.
+        // Boxed, because deeply nested futures would make every idle connection as large as the busiest one.
         tracker.track_future(Box::pin(async move {
             let Some(place) = app.limits.enter() else {
                 close(socket, CloseCode::Overloaded, "too many open connections", CLOSE_TIME).await;
@@ -131,7 +130,7 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
                 Given::Known(grant) => Some(grant),
                 Given::Nothing => None,
                 Given::Wrong(why) => {
-                    // Told by the same close code: a handshake has no room for more.
+                    // The close code carries the reason, because a handshake has no room for more.
                     let _ = app.refuse_credentials(Some(address), "handshake", why).await;
                     close(socket, why.close_code(), why.error().1, CLOSE_TIME).await;
                     return;

@@ -1,4 +1,4 @@
-//! Searching what was said: in one session, or in all of the user's.
+//! Searches the text of one session, or of all the user's sessions.
 
 use super::sessions::{Asker, invalid, limit};
 use crate::store::{Error, Query, SearchQuery};
@@ -9,10 +9,10 @@ use reseed_protocol::{
 };
 use std::collections::BTreeMap;
 
-/// Hits of a search: default and maximum.
+/// Hits per search: default and maximum.
 const HITS_LIMIT: (u32, u32) = (20, 100);
 
-/// Longest query: a person types it.
+/// Maximum query length. People type queries.
 const QUERY_CHARS_MAX: usize = 1_000;
 
 pub(super) async fn search(
@@ -44,7 +44,7 @@ pub(super) async fn search(
             Some(name) => name.clone(),
             None => match registry.store().head(&hit.session).await {
                 Ok(head) => names.entry(hit.session.clone()).or_insert(head.head.name).clone(),
-                // Deleted since it was searched.
+                // It was deleted after the search.
                 Err(Error::NotFound(_)) => continue,
                 Err(error) => return Err(registry.fault(&error)),
             },

@@ -20,7 +20,6 @@ pub(crate) struct Place {
 }
 
 impl Limits {
-    /// Creates the limits, unused.
     #[must_use]
     pub(crate) fn new(settings: LimitSettings) -> Arc<Self> {
         Arc::new(Self { settings, connections: AtomicUsize::new(0) })

@@ -1,8 +1,9 @@
 //! Closes a TCP connection so that its last bytes arrive.
 //!
-//! A system that closes a connection with unread bytes resets it, and the reset may overtake what was sent before: the
-//! close frame with the reason, or the response to a request whose body was not read. So whatever a client still sends
-//! is read and dropped for a while. WebSocket libraries stop reading on a protocol error, so this is done below them.
+//! If a connection is closed with unread bytes, the system resets it. The reset may overtake what was sent before, such
+//! as the close frame with the reason, or the response to a request whose body was not read. So bytes that the client
+//! still sends are read and discarded for a while. WebSocket libraries stop reading on a protocol error, so this
+//! happens below them.
 
 use super::{app::App, door::Guest};
 use std::{
@@ -19,20 +20,20 @@ use tokio::{
     time::{Sleep, sleep, timeout},
 };
 
-/// The time for which to keep reading: long enough for bytes in transit; a client that keeps sending is cut off.
+/// How long to keep reading. This is enough for bytes in transit. A client that keeps sending is cut off.
 const LINGER_TIME: Duration = Duration::from_secs(1);
 
-/// Bytes read and dropped at once.
+/// Bytes read and discarded at once.
 const DROPPED_BYTES: usize = 16 * 1024;
 
-/// A client's connection. When dropped, it lingers in its own task, unless the client has closed it too or the server
-/// stops.
+/// A client's connection. When dropped, it lingers in a task of its own, unless the client has closed it too or the
+/// server is stopping.
 pub(super) struct Lingering {
-    /// Taken only on drop.
+    /// Taken only in `drop`.
     stream: Option<TcpStream>,
     app: Arc<App>,
     guest: Arc<Guest>,
-    /// Runs while the client does not read an HTTP response.
+    /// Runs while the client is not reading an HTTP response.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
@@ -41,8 +42,8 @@ impl Lingering {
         Self { stream: Some(stream), app, guest, stalled: None }
     }
 
-    /// Passes on the result of a write, and gives up a client that has not read an HTTP response for too long. A
-    /// WebSocket has a limit of its own.
+    /// Passes on the result of a write. Gives up on a client that has not read an HTTP response for too long. A
+    /// WebSocket has its own time limit.
     fn written<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() || self.guest.is_upgraded() {
             self.stalled = None;
@@ -66,7 +67,7 @@ impl Drop for Lingering {
     fn drop(&mut self) {
         let Some(stream) = self.stream.take() else { return };
         let client_is_gone = matches!(stream.try_read(&mut [0]), Ok(0));
-        // Whoever must make room leaves at once.
+        // A connection that must make room is dropped at once.
         let lingers = !client_is_gone && !self.guest.must_leave();
         if lingers && !self.app.stop.is_cancelled() && Handle::try_current().is_ok() {
             self.app.connections.spawn(linger(stream));
@@ -82,7 +83,7 @@ async fn linger(mut stream: TcpStream) {
         while stream.read(&mut dropped).await? > 0 {}
         io::Result::Ok(())
     };
-    // Whatever the result, the connection is over.
+    // The connection is over, whatever the result.
     let _ = timeout(LINGER_TIME, reading).await;
 }
 

@@ -27,26 +27,25 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 
-/// Most headers of a request; browsers send about 20.
+/// Maximum headers of a request. Browsers send about 20.
 const HEADERS_MAX: usize = 64;
 
-/// Pause after a failed accept, for instance without free file descriptors, so that the loop does not spin. It doubles
-/// with each failure in a row, up to the longest.
+/// The pause after a failed accept, for example without free file descriptors, so that the loop does not spin. It
+/// doubles with each failure in a row, up to the maximum.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Time between two lines in the log about failed accepts.
+/// The interval between log lines about failed accepts.
 const ACCEPT_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Bytes that the kernel buffers for one connection beyond what it can send. By default it buffers megabytes, which a
-/// slow reader would have to read before it gets to current events.
+/// Bytes that the kernel buffers for one connection beyond what it can send. The default is megabytes, which a slow
+/// reader would have to read before it reaches current events.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UNSENT_BYTES_MAX: u32 = 4 * 1024;
 
 /// A running server.
 #[derive(Debug)]
 pub(crate) struct Running {
-    /// The address it listens on.
     pub address: SocketAddr,
     leave: CancellationToken,
     stop: CancellationToken,
@@ -71,7 +70,7 @@ async fn accept(listener: TcpListener, app: Arc<App>, router: Router) {
     let mut failures = Failures::default();
     let turns = Turns::new(Handle::current().metrics().num_workers());
     loop {
-        // Those that were accepted before come first.
+        // Connections that were already accepted come first.
         turns.wait(std::future::ready(())).await;
         let accepted = tokio::select! {
             () = app.stop.cancelled() => return,
@@ -97,13 +96,13 @@ async fn accept(listener: TcpListener, app: Arc<App>, router: Router) {
 #[derive(Default)]
 struct Failures {
     in_a_row: u32,
-    /// Failures not yet logged.
+    /// Failures that have not been logged yet.
     unreported: u64,
     reported_at: Option<Instant>,
 }
 
 impl Failures {
-    /// Records a failure, and logs it if the last line is old enough. Returns how long to wait.
+    /// Records a failure, and logs it unless the last line is recent. Returns how long to wait.
     fn failed(&mut self, error: &io::Error, now: Instant) -> Duration {
         self.unreported += 1;
         if self.reported_at.is_none_or(|reported_at| now.saturating_duration_since(reported_at) >= ACCEPT_LOG_INTERVAL)
@@ -118,7 +117,7 @@ impl Failures {
     }
 }
 
-/// Sets the options of a connection that streams: none of them is essential.
+/// Sets the options of a streaming connection. None of them is essential.
 pub(super) fn tune(stream: &TcpStream) {
     // Deltas are small, and each should be sent at once.
     let _ = stream.set_nodelay(true);
@@ -141,14 +140,14 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Ar
     });
     let serving = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        // Disconnects clients that send no request, or half of one.
+        // Disconnects clients that send no request, or an incomplete one.
         .header_read_timeout(app.patience.hello)
         .max_headers(HEADERS_MAX)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
-        // HTTP errors are the client's; hyper has already answered what can be answered.
+        // HTTP errors are the client's fault, and hyper has already answered where it could.
         _ = serving.as_mut() => {}
         () = app.stop.cancelled() => {
             serving.as_mut().graceful_shutdown();
@@ -157,7 +156,7 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Ar
     }
 }
 
-/// Returns a body that must come within this time. A connection whose request has half a body is of use to nobody.
+/// Returns a body that must arrive within this time. A connection with an incomplete request is of no use.
 fn in_time(body: hyper::body::Incoming, patience: Duration) -> Body {
     let body = Body::new(body);
     if body.is_end_stream() {
@@ -174,25 +173,25 @@ fn in_time(body: hyper::body::Incoming, patience: Duration) -> Body {
 }
 
 impl Running {
-    /// Sends clients to other servers: each connection is closed with 1012 once nothing of its client's runs here, not
-    /// all at the same moment. Connections that come now are refused.
+    /// Sends clients to other servers. Each connection is closed with 1012 once nothing runs here for its client. The
+    /// times are spread out. New connections are refused.
     pub(crate) fn send_away(&self) {
         self.leave.cancel();
     }
 
-    /// Waits until all connections are gone after [`Running::send_away`], or should have been.
+    /// Waits until all connections have left after [`Running::send_away`], up to the time limit for leaving.
     pub(crate) async fn all_away(&self) {
         let gone = async {
-            // One more task accepts them.
+            // One of the tracked tasks accepts connections.
             while self.connections.len() > 1 {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
         };
-        // Idle connections of balancers stay.
+        // Idle connections of load balancers stay open.
         let _ = tokio::time::timeout(LEAVING_TIME + CLOSE_TIME, gone).await;
     }
 
-    /// Stops accepting connections, asks the existing ones to close with 1012, and waits at most `grace` for them.
+    /// Stops accepting connections, asks the existing ones to close with 1012, and waits for them for at most `grace`.
     pub(crate) async fn stop(&self, grace: Duration) {
         self.leave.cancel();
         self.stop.cancel();

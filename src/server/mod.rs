@@ -1,18 +1,17 @@
 //! WebSocket and HTTP: handshake, both protocol versions, authentication, limits, operator endpoints and the web page.
 //!
-//! - `listen`: accepts connections, and closes them when the server stops; `linger`: makes sure that the last bytes
-//!   arrive
-//! - `closed`: what is answered before sessions can be taken
-//! - `door`: admits connections, and bounds what clients hold before they are known
+//! - `listen`: accepts connections, and closes them when the server stops; `linger`: makes sure that last bytes arrive
+//! - `closed`: answers connections before sessions can be taken
+//! - `door`: admits connections, and bounds what clients hold before they have authenticated
 //! - `app`: the routes, and the state shared by all connections
-//! - `handshake`: from a request to a connection; `closing`: how it ends
+//! - `handshake`: turns a request into a connection; `closing`: ends connections
 //! - `socket`: one WebSocket connection of either version; `v2` and `v1`: the versions
 //! - `sessions`, `tree`: commands answered from the store: lists, entries, the shape of a session
-//! - `audit`: who was refused, and what operators read, in the log
+//! - `audit`: logs refused credentials and what operators read
 //! - [`auth`]: tokens and origins; `tickets`: one-time tickets for browsers
 //! - `scope`: what credentials allow
-//! - `relay`: clients whose sessions other nodes hold, and clients of other nodes
-//! - `limits`: number of connections; `costs`: what commands cost
+//! - `relay`: connects clients to sessions that other nodes hold
+//! - `limits`: the number of connections; `costs`: the cost of commands
 //! - `operator`: health, metrics and statistics; `web`: the page; `offered`: the strategies that it lists
 
 pub(crate) mod address;

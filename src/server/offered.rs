@@ -1,17 +1,17 @@
 //! The page's module that lists this server's strategies, `web/offered-strategies.js`.
 //!
-//! The committed file lists the built-in strategies and the default settings, for the page's own tests. A server puts
-//! its own list in the file's place: the deployment's settings, and the strategies of a program that embeds it.
+//! The committed file lists the built-in strategies and the default settings, for the page's own tests. A server
+//! replaces the file by its own list: the deployment's settings, and the strategies of a program that embeds it.
 
 use crate::core::compaction::{
     factory::{Offered, Strategies},
     strategy::Options,
 };
 
-/// The module's file.
+/// The name of the module's file.
 pub(super) const FILE: &str = "offered-strategies.js";
 
-/// Prints the module.
+/// Generates the module.
 pub(super) fn module(strategies: &Strategies, defaults: &Options) -> String {
     let offered: Vec<Offered> = strategies.offered().collect();
     let strategies = serde_json::to_string_pretty(&offered).expect("words and lists are JSON");

@@ -1,4 +1,4 @@
-//! `open_session`: checks what it offers, opens or creates the session, and answers with its state.
+//! `open_session`: checks the command, opens or creates the session, and answers with its state.
 
 use super::{
     sessions,
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// The default number of entries in `session_opened`.
 const ENTRIES_DEFAULT: u32 = 50;
 
-/// Subscribes the connection to a session, which it creates unless the command names one. Returns `None` if another
+/// Subscribes the connection to a session. Creates the session if the command names none. Returns `None` if another
 /// node holds the session and will answer.
 ///
 /// # Errors
@@ -39,7 +39,7 @@ pub(super) async fn open_session(
     let (app, owner) = (connection.app.clone(), owner(connection));
     let resume = open.resume.as_ref();
     let created = match session {
-        // A new session has nothing to observe or resume, but the command may have created one before.
+        // A new session has nothing to observe or resume, but an earlier attempt of this command may have created one.
         None if role == SessionRole::Observer || resume.is_some() => {
             Some(app.registry.created_by(&owner, Some(id)).await?.ok_or_else(nothing_there)?)
         }
@@ -63,7 +63,8 @@ pub(super) async fn open_session(
         };
         let handle = match found {
             Found::Here(handle) => handle,
-            // The client of another node goes back there. It may be open here meanwhile: the next attempt says so.
+            // A relayed client goes back to its edge. The session may be open here by then, and the next attempt finds
+            // out.
             Found::Elsewhere(session, row) if connection.via.is_some() => {
                 return Err(app.registry.held(&session, row.id));
             }
@@ -119,7 +120,7 @@ fn already_open(session: &SessionId) -> ErrorBody {
     ErrorBody::new(ErrorCode::SessionAlreadyOpen, message).with_field("sessionId")
 }
 
-/// The offer of a client that opens a session. A part that is `None` stays as it was.
+/// The tools and hooks that a client offers when it opens a session. `None` leaves a part unchanged.
 struct Offered {
     tools: Option<Tools>,
     hooks: Option<Arc<[HookSpec]>>,
@@ -130,8 +131,7 @@ fn nothing_there() -> ErrorBody {
     ErrorBody::new(ErrorCode::MissingField, message).with_field("sessionId")
 }
 
-/// Validates the command itself, before a session is created or opened for it. Returns the tools and hooks that it
-/// offers.
+/// Validates the command before a session is created or opened for it. Returns the tools and hooks that it offers.
 fn check_opening(open: &OpenSession, role: SessionRole) -> Result<Offered, ErrorBody> {
     for (field, is_there) in [("tools", open.tools.is_some()), ("hooks", open.hooks.is_some())] {
         if is_there && role == SessionRole::Observer {

@@ -1,5 +1,5 @@
-//! HTTP endpoints for operators and browsers: health, metrics, statistics of every session, what it would send next,
-//! MCP servers, and tickets.
+//! HTTP endpoints for operators and browsers: health, metrics, session statistics, the context of a session, MCP
+//! servers, and tickets.
 
 mod context;
 mod mcp;
@@ -31,7 +31,7 @@ use reseed_protocol::{ErrorBody, ErrorCode, SessionId, reply::Tree};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{error::Error as _, sync::Arc, time::Duration};
 
-/// Sessions on a page: default and maximum.
+/// Sessions per page: default and maximum.
 const LIST_LIMIT: (u32, u32) = (100, 1_000);
 
 pub(super) fn problem(status: StatusCode, error: ErrorBody) -> Response {
@@ -43,7 +43,7 @@ pub(super) fn problem(status: StatusCode, error: ErrorBody) -> Response {
     response
 }
 
-/// Who sent a request; anyone but an operator gets an answer instead. Found out once, before the request is handled.
+/// Authenticates the operator before the request is handled. Everyone else gets an error response.
 impl<S: Sync> FromRequestParts<S> for Operator {
     type Rejection = Response;
 
@@ -60,11 +60,11 @@ impl<S: Sync> FromRequestParts<S> for Operator {
     }
 }
 
-/// The query parameters of a request under `/api`. A name that the endpoint does not know is refused: it was meant to
-/// change the answer.
+/// The query parameters of a request under `/api`. An unknown name is refused, because it was meant to change the
+/// answer.
 pub(super) struct Parameters<T>(pub(super) T);
 
-/// The parameters of an endpoint that has none.
+/// The parameters of an endpoint that takes none.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NoParameters {}
@@ -86,10 +86,10 @@ pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// The time limit for the store to say that it is ready: whoever asks does so every few seconds.
+/// The time limit for the store's readiness check, which is polled every few seconds.
 const READY_TIME: Duration = Duration::from_secs(3);
 
-/// Reports that the server accepts sessions: its store reads and writes, and it is not about to stop.
+/// Reports that the server accepts sessions: its store can be read and written, and the server is not about to stop.
 pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
     if app.is_draining() {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
@@ -104,7 +104,7 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
 async fn store_ready(app: &App) -> Response {
     let store = app.registry.store();
     if let Err(error) = store.check_writable().await {
-        // Logged when it happened; this is polled every few seconds.
+        // The failure was logged when it happened, and this is polled every few seconds.
         tracing::debug!(%error, "the store accepts no writes");
         let remedy = match store.failure() {
             Some(_) => "the store failed; check its disk and restart the server\n",
@@ -133,8 +133,8 @@ pub(super) struct Listing {
     cursor: Option<String>,
 }
 
-/// Returns statistics of every session, newest first. Names derive from what was said, so only operators who may read
-/// content see them.
+/// Returns statistics of every session, newest first. Session names derive from conversation text, so only operators
+/// who may read content see them.
 pub(super) async fn sessions(
     operator: Operator,
     State(app): State<Arc<App>>,
@@ -195,7 +195,7 @@ pub(super) struct TreePart {
     depth: Option<u32>,
 }
 
-/// Returns the shape of a session's tree. Previews and labels are included only if operators may read content.
+/// Returns the shape of a session's tree. It includes previews and labels only if operators may read content.
 pub(super) async fn session_tree(
     operator: Operator,
     State(app): State<Arc<App>>,
@@ -239,7 +239,7 @@ fn answer_of<T: Serialize>(answer: Result<T, ErrorBody>) -> Response {
     }
 }
 
-/// Allows pages of the configured origins to request tickets; the origin itself was checked before.
+/// Allows pages of the configured origins to request tickets. The origin has already been checked.
 pub(super) async fn preflight() -> Response {
     let headers = [
         (header::ACCESS_CONTROL_ALLOW_METHODS, "POST"),

@@ -7,7 +7,7 @@ use reseed_protocol::{
     command::{Authenticate, Command, Sender, SessionRole},
 };
 
-/// Returns why this connection's credentials do not allow a command.
+/// Returns the reason why this connection's credentials do not allow a command.
 pub(super) fn refuse(connection: &Connection, session: Option<&SessionId>, command: &Command) -> Option<ErrorBody> {
     let grant = connection.grant.as_ref()?;
     if let Some(bound) = grant.session() {
@@ -29,7 +29,7 @@ pub(super) fn refuse(connection: &Connection, session: Option<&SessionId>, comma
     })
 }
 
-/// Makes an observer of a client that opens a session without saying how, and may only read.
+/// Makes the client an observer if it opens a session without naming a role and may only read.
 pub(super) fn as_observer(connection: &Connection, command: Command) -> Command {
     let reads = connection.grant.as_ref().is_some_and(|grant| !grant.scopes().allow(Scope::Sessions));
     match command {
@@ -41,10 +41,10 @@ pub(super) fn as_observer(connection: &Connection, command: Command) -> Command 
     }
 }
 
-/// Renews the credentials of a connection. Refused ones change nothing.
+/// Renews the credentials of a connection. Refused credentials change nothing.
 ///
 /// # Errors
-/// The reason why they are refused.
+/// The reason why the credentials are refused.
 pub(super) async fn authenticate(connection: &mut Connection, given: Authenticate) -> Result<(), ErrorBody> {
     let (token, ticket) = (given.token.as_deref(), given.ticket.as_deref());
     if token.is_some() == ticket.is_some() {

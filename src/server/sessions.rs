@@ -14,20 +14,20 @@ use reseed_protocol::{
     reply::{Entries, Reply, SessionItem, Sessions},
 };
 
-/// Sessions on a page: default and maximum.
+/// Sessions per page: default and maximum.
 const LIST_LIMIT: (u32, u32) = (50, 200);
-/// Entries on a page: default and maximum.
+/// Entries per page: default and maximum.
 pub(super) const ENTRIES_LIMIT: (u32, u32) = (100, 500);
-/// Entries walked back on the path in search of the one that the client names: beyond this, it should page backwards.
+/// Maximum number of entries walked back along the path to find the entry that the client names. Beyond this, the
+/// client should page backwards.
 const PATH_WALK_MAX: u32 = 10_000;
-/// Bytes of a page's entries: a page of large ones ends early, with at least one, so that it fits into a frame.
+/// Maximum bytes of a page's entries, so that it fits into a frame. A page always contains at least one entry.
 const PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Damaged records that a page may skip: with more there is little left to read.
+/// Maximum number of damaged records that a page skips. With more, there is little left to read.
 const DAMAGED_MAX: usize = 100;
-/// Longest search text.
 const SEARCH_CHARS_MAX: usize = 200;
 
-/// The owner of a query.
+/// The user on whose behalf a query runs.
 pub(super) struct Asker<'a> {
     pub(super) app: &'a App,
     pub(super) owner: &'a str,
@@ -36,7 +36,7 @@ pub(super) struct Asker<'a> {
 /// A page of entries, oldest first.
 pub(super) struct Page {
     pub(super) items: Vec<Entry>,
-    /// True if there are more in the requested direction.
+    /// True if there are more entries in the requested direction.
     pub(super) more: bool,
     /// The `seq` of damaged records that belong on the page, or that end a path early.
     pub(super) damaged: Vec<u64>,
@@ -78,13 +78,13 @@ pub(super) async fn list(asker: &Asker<'_>, list: ListSessions) -> Result<Reply,
     Ok(Reply::Sessions(Sessions { items, next_cursor: page.next_cursor }))
 }
 
-/// Returns a session as lists show it. A turn that was running when the process died is not running, although the store
-/// does not know that until the session is opened again.
+/// Returns a session in the form that lists show. A turn that was running when its process died is not shown as
+/// running, although the store does not know that until the session is opened again.
 pub(super) fn item(app: &App, head: &SessionHead) -> SessionItem {
     list_item(&head.session, &head.head, app.registry.doing_anywhere(head))
 }
 
-/// Returns the newest entries on the path of a session that was just joined.
+/// Returns the newest entries on the path of a session that the client has just joined.
 pub(super) async fn newest(
     asker: &Asker<'_>,
     session: &SessionId,
@@ -98,7 +98,7 @@ pub(super) async fn newest(
     path_back(asker, session, leaf, count).await
 }
 
-/// Keeps as many records as fit into a page, from the first on; returns true if all did.
+/// Keeps as many records as fit into a page, from the beginning. Returns true if all fit.
 fn fit(records: &mut Vec<StoredRecord>) -> bool {
     let mut bytes = 0;
     let fitting = records.iter().take_while(|record| {
@@ -111,8 +111,8 @@ fn fit(records: &mut Vec<StoredRecord>) -> bool {
     all
 }
 
-/// Returns the entry and its ancestors, oldest first. If one is damaged, returns those certain to be before it:
-/// possibly fewer than there are, but a page that continues from there works.
+/// Returns the entry and its ancestors, oldest first. If one of them is damaged, it returns those that certainly
+/// precede it. These may be too few, but a page that continues from there works.
 async fn path_back(asker: &Asker<'_>, session: &SessionId, from: EntryId, count: u32) -> Result<Page, ErrorBody> {
     let (mut limit, mut damaged) = (count + 1, Vec::new());
     let EntriesPage { mut records, cut } = loop {
@@ -133,8 +133,8 @@ async fn path_back(asker: &Asker<'_>, session: &SessionId, from: EntryId, count:
     Ok(Page { items: parse(&records)?, more: more || cut, damaged })
 }
 
-/// Reads entries in log order, oldest first: the oldest after `after`, or else the newest before `before`, no more than
-/// about a page's bytes. Damaged ones are skipped, and their `seq` returned.
+/// Reads entries in log order, oldest first. Returns the oldest after `after`, or otherwise the newest before `before`,
+/// up to about a page's bytes. Damaged records are skipped, and their `seq` is returned.
 async fn log_around(
     asker: &Asker<'_>,
     session: &SessionId,
@@ -178,7 +178,7 @@ async fn log_around(
     }
 }
 
-/// Bytes of records whose reading takes longer than a worker thread should be kept.
+/// Reading this many bytes of records takes too long for a worker thread.
 const APART_BYTES: usize = 128 * 1024;
 
 fn parse(records: &[StoredRecord]) -> Result<Vec<Entry>, ErrorBody> {
@@ -223,7 +223,7 @@ pub(super) async fn entries(asker: &Asker<'_>, session: &SessionId, get: GetEntr
     Ok(Reply::Entries(Entries { items: page.items, leaf_id: leaf, as_of_seq: head.last_seq, more: page.more, damaged }))
 }
 
-/// Returns one entry; one that shows a part of a tool result has the whole of it.
+/// Returns one entry. If it shows only a part of a tool result, the whole result is returned.
 async fn whole_entry(asker: &Asker<'_>, session: &SessionId, id: &EntryId) -> Result<Page, ErrorBody> {
     let registry = &asker.app.registry;
     let one = EntryQuery::Path { from: id.clone(), limit: 1 };
@@ -241,11 +241,11 @@ async fn in_log(asker: &Asker<'_>, session: &SessionId, get: &GetEntries, count:
     let EntriesPage { mut records, cut } = page;
     let more = records.len() > count as usize;
     if more {
-        // One more than requested, to know whether there are more: it is the one furthest from the position.
+        // One more than requested was read, to know whether there are more. It is the one furthest from the position.
         let extra = if after_seq.is_some() { records.len() - 1 } else { 0 };
         records.remove(extra);
     }
-    // A page that is too large drops what is furthest from the position.
+    // If the page is too large, the records furthest from the position are dropped.
     if after_seq.is_none() {
         records.reverse();
     }
@@ -284,7 +284,7 @@ async fn on_path(
         let mut page = path_back(asker, session, before.clone(), count + 1).await?;
         let parent = page.items.pop().and_then(|entry| entry.parent_id);
         return match parent {
-            // An entry that fills a page of its own leaves no room for those before it.
+            // An entry that fills a page alone leaves no room for the entries before it.
             Some(parent) if page.items.is_empty() && page.more && page.damaged.is_empty() => {
                 path_back(asker, session, parent, count).await
             }

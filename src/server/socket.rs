@@ -1,10 +1,10 @@
-//! One WebSocket connection of either version: one task that reads commands, writes replies and events, and pings.
+//! A WebSocket connection of either version: one task that reads commands, writes replies and events, and pings.
 //!
 //! Invariants:
-//! - a reply precedes the events that its command causes;
-//! - the connection holds a cursor into the feed of each session that it subscribes to, not a queue of frames;
-//! - the frames of one session are in order, and those of several are mixed;
-//! - a bad frame is answered, and the connection continues; where RFC 6455 requires closing, the connection closes with
+//! - A reply precedes the events that its command causes.
+//! - The connection holds a cursor into the feed of each subscribed session, not a queue of frames.
+//! - The frames of one session are in order. Those of several sessions are interleaved.
+//! - A bad frame is answered, and the connection continues. Where RFC 6455 requires closing, the connection closes with
 //!   the required code, which tungstenite does not send by itself.
 
 mod credentials;
@@ -46,16 +46,16 @@ use std::{net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-/// Pings that may stay unanswered.
+/// Maximum number of unanswered pings.
 const PINGS_UNANSWERED_MAX: u32 = 2;
 
 /// The protocol version of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaks {
-    /// No frame received yet.
+    /// No frame has been received yet.
     Undecided,
     V1,
-    /// v2; `greeted` once `hello` was answered.
+    /// v2; `greeted` is true once `hello` was answered.
     V2 {
         greeted: bool,
     },
@@ -68,7 +68,7 @@ pub(super) struct Connection {
     pub(super) name: Option<Name>,
     /// The grant of its credentials, once they are known.
     pub(super) grant: Option<Arc<Grant>>,
-    /// True once the client was told that its credentials expire.
+    /// True once the client was warned that its credentials expire.
     told_expiring: bool,
     pub(super) speaks: Speaks,
     /// At most [`SUBSCRIPTIONS_MAX`].
@@ -87,25 +87,25 @@ pub(super) struct Connection {
     pub(super) via: Option<Via>,
     socket: WebSocket,
     negotiated: bool,
-    /// The address that it comes from.
+    /// The client's address.
     pub(super) address: IpAddr,
-    /// The key of its rate limit: its address, then the name of its user, if it has one.
+    /// The key of its rate limit: the user's name, or the address if it has none.
     sender: String,
     bad_frames: u32,
     pings_unanswered: u32,
-    /// The time of the connection: the limit for `hello` starts here.
+    /// When the connection began. The time limit for `hello` starts here.
     since: tokio::time::Instant,
-    /// The time at which the next ping is due, whatever else happens.
+    /// When the next ping is due, regardless of other traffic.
     next_beat: tokio::time::Instant,
     alarm: Alarm,
-    /// Tells that the server stops: that clients should leave it, then that they must.
+    /// Signals that the server is stopping: first that clients should leave, then that they must.
     stopped: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// The next look whether nothing of its client's runs here, once it should leave.
+    /// While the connection is leaving: when to check again whether anything still runs here for its client.
     leaves_at: Option<tokio::time::Instant>,
     pub(super) counted: OpenConnection,
-    /// Its place among the connections that the door admitted.
+    /// Its place at the door.
     guest: Option<Arc<Guest>>,
-    /// Its part of its user's share of connections.
+    /// Its part of the user's share of connections.
     permit: Option<Permit>,
     _place: Option<Place>,
 }
@@ -136,7 +136,7 @@ impl Connection {
         let since = tokio::time::Instant::now();
         let next_beat = since + app.patience.heartbeat;
         let alarm = Alarm::new(since + app.patience.hello.min(app.patience.heartbeat));
-        // Kept for the life of the connection: all connections share one list of waiters.
+        // Kept for the life of the connection, because all connections share one list of waiters.
         let stopped = Box::pin(app.leave.clone().cancelled_owned());
         let mut counted = OpenConnection::new();
         if negotiated {
@@ -176,7 +176,7 @@ impl Connection {
         }
     }
 
-    /// Serves the connection to its end. It is boxed, because a future stores its arguments twice.
+    /// Serves the connection until it ends. `self` is boxed, because a future stores its arguments twice.
     pub(super) async fn run(mut self: Box<Self>) {
         let end = loop {
             if let Err(end) = self.round().await {
@@ -186,8 +186,8 @@ impl Connection {
         self.let_go();
         match end {
             End::Gone => {}
-            // It may resume reading later: then it should find the close code, behind what is on its way to it. Until
-            // then it costs no more than its write buffer.
+            // The client may resume reading later. Then it should find the close code behind the frames that are
+            // already on their way. Until then it costs no more than its write buffer.
             End::Close(code @ CloseCode::SlowReader, reason) => {
                 let patience = self.app.patience.slow_reader;
                 tokio::select! {
@@ -231,10 +231,11 @@ impl Connection {
             received = self.socket.recv(), if self.may_read() => match received {
                 None => Err(End::Gone),
                 Some(Err(error)) => Err(protocol_fault(&error)),
-                // Boxed: commands are rare, and what they await would make every idle connection larger.
+                // Boxed, because commands are rare and what they await would make every idle connection larger.
                 Some(Ok(message)) => Box::pin(self.received(message)).await,
             },
-            // After the client's commands: a holder that always has more must not keep it from cancelling.
+            // Polled after the client's commands, so that a holder that always has more frames cannot keep the client
+            // from cancelling.
             from = arrived(&mut self.relays) => match from {
                 Some((link, from)) => Box::pin(self.hear(link, from)).await,
                 None => Ok(()),
@@ -246,7 +247,7 @@ impl Connection {
                 }
                 Ring::Due if self.leaves_at.is_some_and(|at| at <= tokio::time::Instant::now()) => self.leave().await,
                 Ring::Due if !hello_due && self.next_beat <= tokio::time::Instant::now() => self.beat().await,
-                // The next round tells of the expiry, or ends the connection.
+                // The next round sends the warning, or ends the connection.
                 Ring::Due => Ok(()),
             },
         }
@@ -259,14 +260,14 @@ impl Connection {
             _ => guest.message_read(),
         });
         match message {
-            // Whatever it asks for, another server does. Another server asks for what still runs here.
+            // Another server executes the client's command. A relayed connection may still concern what runs here.
             Message::Text(_) if self.via.is_none() && self.may_leave() => {
                 self.pump().await?;
                 Err(self.left())
             }
             Message::Text(text) => {
                 if self.speaks == Speaks::Undecided {
-                    // A frame that is neither `hello` nor a v1 command does not decide the version: it is answered as
+                    // A frame that is neither `hello` nor a v1 command does not decide the version. It is answered as
                     // in v1.
                     if peek_type(&text).as_deref() == Some("hello") {
                         self.speaks = Speaks::V2 { greeted: false };
@@ -276,8 +277,9 @@ impl Connection {
                 if self.renewed(&text) {
                     return Ok(());
                 }
-                // A session that is gone can be opened elsewhere by now: its client is told before the moment of this
-                // connection, as soon as it asks for something. Whoever closes the session need not be told at all.
+                // A session that is gone may already be open elsewhere. As soon as the client sends a command, it is
+                // told about that, even before this connection's time to leave. A client that closes the session need
+                // not be told.
                 let is_leaving = self.via.is_some() && self.leaves_at.is_some();
                 if is_leaving && peek_type(&text).as_deref() != Some("close_session") {
                     self.tell_gone().await?;
@@ -315,7 +317,7 @@ impl Connection {
         }
     }
 
-    /// Adds a frame to the write buffer; a client that does not read for too long is disconnected.
+    /// Adds a frame to the write buffer. Disconnects a client that does not read for too long.
     pub(super) async fn send(&mut self, frame: impl Into<FrameText>) -> Flow {
         self.write(Message::Text(frame.into()), false).await
     }
@@ -325,8 +327,8 @@ impl Connection {
         written(timeout(patience, self.socket.flush()).await)
     }
 
-    /// Returns the time for which the client may stop reading. A node that relays one waits for it as long, and should
-    /// be the first to give up: it can tell the client why.
+    /// Returns how long the client may stop reading. An edge waits for its client as long, and should give up first,
+    /// because it can tell the client why.
     fn slow_reader(&self) -> Duration {
         let patience = self.app.patience.slow_reader;
         if self.via.is_some() { patience * 2 } else { patience }
@@ -342,7 +344,7 @@ impl Connection {
     }
 
     async fn beat(&mut self) -> Flow {
-        // A v1 client is never disconnected for this: it does not reconnect, and would lose its session.
+        // A v1 client is never disconnected for this, because it does not reconnect and would lose its session.
         if self.speaks != Speaks::V1 && self.pings_unanswered >= PINGS_UNANSWERED_MAX {
             return Err(End::Close(CloseCode::NoPong, "two pings were not answered; reconnect and resume"));
         }
@@ -352,7 +354,8 @@ impl Connection {
     }
 }
 
-/// Wakes when there are changes of the session list to report; never without a watcher. Boxed: few connections watch.
+/// Waits for reportable changes of the session list; never returns without a watcher. Boxed, because few connections
+/// watch.
 async fn listed(watching: &Option<Box<Watcher>>) {
     match watching {
         Some(watcher) => Box::pin(watcher.due()).await,

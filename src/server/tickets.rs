@@ -1,4 +1,4 @@
-//! One-time tickets: a browser cannot send a token with a WebSocket's handshake, so it gets a ticket for one.
+//! One-time tickets. A browser cannot send a token with a WebSocket handshake, so it exchanges the token for a ticket.
 
 use super::auth::{Draft, Name, Source};
 use crate::{config::AuthSettings, metrics::limits::Limit};
@@ -7,19 +7,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Unused tickets at a time: far more than people request within a ticket's life of a minute.
+/// Maximum number of unused tickets. People request far fewer within a ticket's life of a minute.
 pub(super) const TICKETS_MAX: usize = 10_000;
 
 /// The reason why no ticket was issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// A user or a service has its share, which is this many.
+    /// A user or a service has used up its share, which is this many.
     Share(Limit, usize),
     /// All users together have too many.
     All,
 }
 
-/// The maximum numbers of unused tickets; 0 for no limit.
+/// The maximum numbers of unused tickets; 0 means no limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct TicketShares {
     pub(super) user_max: usize,
@@ -27,24 +27,24 @@ pub(super) struct TicketShares {
 }
 
 impl TicketShares {
-    /// Returns those that are configured. A deployment with one user has nobody to leave tickets to.
+    /// Returns the configured shares. In a deployment with one user, there is nobody to share with.
     pub(super) fn of(settings: &AuthSettings, has_several_users: bool) -> Self {
         let user_max = if has_several_users { settings.tickets_per_user_max as usize } else { 0 };
         Self { user_max, service_max: settings.tickets_per_service_max as usize }
     }
 }
 
-/// The tickets that nobody has used.
+/// The unused tickets.
 #[derive(Debug)]
 pub(super) struct Tickets {
     shares: TicketShares,
     next: u64,
     all: HashMap<String, Ticket>,
-    /// In the order in which they expire.
+    /// In order of expiry.
     by_expiry: BTreeMap<(Instant, u64), String>,
     /// The number of unused tickets per user.
     counts: HashMap<Name, usize>,
-    /// The number of unused tickets of all users of a service, by the service's name.
+    /// The number of unused tickets per service, summed over its users.
     of_services: HashMap<String, usize>,
 }
 
@@ -70,7 +70,7 @@ impl Tickets {
     /// Adds a ticket that can be redeemed for this long.
     ///
     /// # Errors
-    /// The user, its service, or all together, have too many unused ones.
+    /// The user, its service, or all together have too many unused tickets.
     pub(super) fn add(&mut self, ticket: String, draft: Draft, life: Duration, now: Instant) -> Result<(), Refused> {
         self.expire(now);
         if self.all.len() >= TICKETS_MAX {
@@ -98,21 +98,21 @@ impl Tickets {
         Ok(())
     }
 
-    /// Redeems a ticket and returns what it stands for.
+    /// Redeems a ticket and returns the rights it stands for.
     pub(super) fn redeem(&mut self, ticket: &str, now: Instant) -> Option<Draft> {
-        // A ticket is 192 random bits, looked up by hash: the time it takes reveals nothing about other tickets.
+        // A ticket is 192 random bits, looked up by hash. The lookup time reveals nothing about other tickets.
         let Ticket { draft, expires, .. } = self.remove(ticket)?;
         (expires > now).then_some(draft)
     }
 
-    /// Removes every ticket that `is_meant`, and returns how many.
+    /// Removes every ticket that satisfies `is_meant`, and returns how many.
     pub(super) fn withdraw(&mut self, is_meant: impl Fn(&Draft) -> bool) -> usize {
         let meant = self.all.iter().filter(|(_, ticket)| is_meant(&ticket.draft));
         let meant: Vec<String> = meant.map(|(ticket, _)| ticket.clone()).collect();
         meant.iter().filter_map(|ticket| self.remove(ticket)).count()
     }
 
-    /// Drops what has expired.
+    /// Drops expired tickets.
     fn expire(&mut self, now: Instant) {
         while let Some(((expires, _), oldest)) = self.by_expiry.first_key_value()
             && *expires <= now
@@ -138,7 +138,7 @@ fn service(draft: &Draft) -> Option<&str> {
     if let Source::Service(name, _) = &draft.source { Some(name) } else { None }
 }
 
-/// Counts one less; forgets whoever has none.
+/// Decrements a count, and removes it at zero.
 fn give_back(counts: &mut HashMap<String, usize>, of: &str) {
     if let Some(count) = counts.get_mut(of) {
         *count -= 1;

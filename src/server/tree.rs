@@ -1,4 +1,4 @@
-//! `get_tree`, and the same for operators: the shape of a session with a preview of each entry, from the store.
+//! `get_tree`, and its equivalent for operators: the shape of a session with a preview of each entry, from the store.
 
 use super::{app::App, sessions};
 use crate::{
@@ -13,16 +13,16 @@ use reseed_protocol::{
 };
 use std::collections::{BTreeMap, HashSet};
 
-/// Most entries of one reply: about half a megabyte of JSON, and as much as a person might look through.
+/// Maximum entries of one reply. This is about half a megabyte of JSON, and as much as a person might look through.
 const NODES_MAX: usize = 2_000;
-/// Most bytes of the entries read for one reply, which shows only a line of each.
+/// Maximum bytes of the entries read for one reply, which shows only a line of each.
 const READ_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Selects a part of a tree.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     pub(super) root: Option<EntryId>,
-    /// Levels, including the first.
+    /// The number of levels, including the first.
     pub(super) depth: Option<u32>,
 }
 

@@ -1,8 +1,8 @@
 //! Protocol v1: a translator at the edge. Everything inside uses v2's vocabulary.
 //!
-//! The original client needs this: a turn is `loading_state true`, items, `loading_state false`, `context_info`, and
-//! `agent_finished` once, at the end, also after a failure; an item is sent complete, once, with its own id; nothing
-//! that it does not know is sent.
+//! The original client relies on the following. A turn consists of `loading_state true`, items, `loading_state false`,
+//! `context_info`, and `agent_finished`, which comes once at the end even after a failure. Each item is sent once,
+//! complete and with its own id. Nothing is sent that the client does not know.
 
 mod approvals;
 
@@ -26,19 +26,19 @@ use reseed_protocol::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// The tools that search the history. v1 clients are shown nothing of their calls: they are the model's own business.
+/// The tools that search the history. Their calls are not shown to v1 clients, because they concern only the model.
 const HISTORY_TOOLS: [&str; 2] = ["history_search", "history_read"];
 
-/// Id of error frames.
+/// The id of error frames.
 const ERROR_ID: &str = "s_error";
 
 /// State needed to translate a turn's events.
 #[derive(Default)]
 pub(super) struct Translator {
-    /// The time of each open call, because v1 reports the duration of tools. Bounded by a turn's open calls.
+    /// The start time of each open call, because v1 reports how long tools take. Bounded by a turn's open calls.
     calls: HashMap<String, Timestamp>,
     approvals: approvals::OpenApprovals,
-    /// Calls of tools that v1 clients are not shown. Bounded by a turn's open calls.
+    /// Calls of tools that are hidden from v1 clients. Bounded by a turn's open calls.
     hidden: HashSet<String>,
     frames: u64,
 }
@@ -113,24 +113,24 @@ pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
     Ok(())
 }
 
-/// Returns the beginning of the ids of a connection's commands.
+/// Returns the prefix of the ids of a connection's commands.
 fn own_prefix(origin: Origin) -> String {
     format!("v1-{}-", origin.0)
 }
 
-/// Returns true if this connection sent the command: it is not told of the failures of others.
+/// Returns true if this connection sent the command. A client is not told about failures of other clients' commands.
 fn is_own(origin: Origin, command: &CommandId) -> bool {
     command.as_str().starts_with(&own_prefix(origin))
 }
 
-/// Returns a new command id: v1 ids are not idempotency keys.
+/// Returns a new command id. v1 ids are not idempotency keys.
 fn fresh_id(connection: &mut Connection) -> CommandId {
     connection.v1.frames += 1;
     let text = format!("{}{}-command", own_prefix(connection.origin), connection.v1.frames);
     text.parse().expect("digits, letters and dashes are an id")
 }
 
-/// Sends input to the session, which is created for the first input.
+/// Sends input to the session, which the first input creates.
 async fn talk(connection: &mut Connection, command: Command) -> Result<(), ErrorBody> {
     let may_create = |grant: &std::sync::Arc<super::auth::Grant>| {
         grant.session().is_none() && grant.scopes().allow(crate::config::Scope::Sessions)
@@ -186,7 +186,7 @@ impl Translator {
         encode_v1(&format!("s_{}", self.frames), event)
     }
 
-    /// Translates a reply to v1: only requested context info, and errors.
+    /// Translates a reply to v1, which has only requested context info and errors.
     pub(super) fn reply(&mut self, id: &CommandId, reply: &Reply) -> Option<String> {
         match reply {
             Reply::ContextInfo(info) => Some(encode_v1(
@@ -198,7 +198,7 @@ impl Translator {
         }
     }
 
-    /// Translates the frame of a durable event to v1, for the connection of this number.
+    /// Translates the frame of a durable event to v1, for the connection with this number.
     pub(super) fn durable(&mut self, origin: Origin, frame: &str) -> Vec<String> {
         let Ok(event) = serde_json::from_str::<Event>(frame) else { return Vec::new() };
         match event {
@@ -226,7 +226,7 @@ impl Translator {
                 frames.push(self.frame(&v1::Event::AgentFinished(AgentFinished { response_id })));
                 frames
             }
-            // Only if a client requested it.
+            // Only a client that requested the compaction is told.
             Event::CompactionFailed(failed) if failed.command_id.as_ref().is_some_and(|id| is_own(origin, id)) => {
                 vec![error_frame(failed.error)]
             }
@@ -251,7 +251,7 @@ impl Translator {
         }
     }
 
-    /// Returns the items of a message: each part of an answer with its own id. User messages are not echoed.
+    /// Returns the items of a message. Each part of an answer has its own id. User messages are not echoed.
     fn items(&mut self, entry: &str, at: Timestamp, message: &Message) -> Vec<ResponseItem> {
         let mut items = Vec::new();
         for (index, part) in message.content.iter().enumerate() {
@@ -301,7 +301,7 @@ impl Translator {
     }
 }
 
-/// Returns true if a tool has written its output as v1 has it, with its own exit code and duration.
+/// Returns true if a tool has written its output in v1's form, with its own exit code and duration.
 fn is_in_v1s_form(output: &str) -> bool {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -343,7 +343,7 @@ mod tests {
         for (id, at, is_error, expected) in [
             ("second", 1_250, false, r#"{"exit_code":0,"duration_seconds":0.25}"#),
             ("first", 61_500, true, r#"{"exit_code":1,"duration_seconds":60.5}"#),
-            // Its call was made before this connection.
+            // Its call was made before this connection began.
             ("earlier", 70_000, false, r#"{"exit_code":0,"duration_seconds":0.0}"#),
         ] {
             let items = translator.items("b", Timestamp(at), &Message::new(Role::Tool, vec![result(id, is_error)]));

@@ -30,16 +30,16 @@ use reseed_protocol::{
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
 
-/// The longest wait for a user's turn to read history: meanwhile the connection does nothing else.
+/// Maximum wait for a user's turn to read history. Meanwhile the connection does nothing else.
 const READ_TURN_TIME: Duration = Duration::from_secs(3);
 
 /// Tells a client why its read was refused.
 const READS_AT_ONCE: &str = "other connections of yours are reading history; one reads at a time, so try again";
 
-/// Longest `clientId`.
+/// Maximum length of `clientId`.
 const CLIENT_ID_CHARS_MAX: usize = 64;
 
-/// Characters of a command's name that an error shows.
+/// Maximum characters of a command's name that an error shows.
 const SHOWN_CHARS_MAX: usize = 64;
 
 /// The server's optional features.
@@ -76,15 +76,15 @@ fn not_greeted(name: &str) -> ErrorBody {
     ErrorBody::new(ErrorCode::NotGreeted, format!("send hello first; this is `{shown}`"))
 }
 
-/// A frame whose command may be another node's to carry out.
+/// A frame whose command another node may have to execute.
 pub(super) struct Frame<'a> {
     text: &'a FrameText,
-    /// How often it was at a node that did not hold its session.
+    /// How often the frame went to a node that did not hold its session.
     attempts: u8,
 }
 
 impl Frame<'_> {
-    /// Returns it, to be sent again if it does not reach the holder of its session.
+    /// Returns the frame, to be sent again if it does not reach the holder of its session.
     pub(super) fn resend(&self) -> Resend {
         Resend { text: self.text.clone(), attempts: self.attempts }
     }
@@ -95,7 +95,7 @@ pub(super) async fn received(connection: &mut Connection, text: &FrameText, gree
     handle(connection, &Frame { text, attempts: 0 }, greeted).await
 }
 
-/// Handles a frame that was at another node, which does not hold its session any more.
+/// Handles a frame that came back from a node which no longer holds its session.
 pub(super) async fn again(connection: &mut Connection, text: &FrameText, attempts: u8) -> Flow {
     handle(connection, &Frame { text, attempts }, true).await
 }
@@ -105,7 +105,7 @@ async fn handle(connection: &mut Connection, frame: &Frame<'_>, greeted: bool) -
     let Received { id, session, command } = match frame::parse_v2(text) {
         Ok(received) => received,
         Err(Refused { id, session, error }) => {
-            // Whatever else is wrong with it: nothing comes before hello.
+            // Nothing may precede `hello`. This takes priority over other errors of the frame.
             let early = frame::peek_type(text).filter(|name| !greeted && name != "hello");
             let error = early.map_or(error, |name| not_greeted(&name));
             return connection.refuse_about(session.as_ref(), id.as_ref(), error).await;
@@ -155,11 +155,11 @@ async fn handle(connection: &mut Connection, frame: &Frame<'_>, greeted: bool) -
     Ok(())
 }
 
-/// Waits for the user's turn to read history, if that is what a command does. It lasts until the reply is written out,
-/// which is as much work as reading it.
+/// Waits for the user's turn to read history, if the command reads it. The turn lasts until the reply is written, which
+/// is as much work as reading.
 ///
 /// # Errors
-/// `rate_limited`: others have read for too long.
+/// `rate_limited`: other connections of the user have been reading for too long.
 async fn turn_to_read(
     shares: Arc<Shares>,
     user: Option<String>,
@@ -173,7 +173,7 @@ async fn turn_to_read(
     turn.map(Some).map_err(|_| error())
 }
 
-/// Carries out a command. Returns its reply, or `None` if the session will answer it.
+/// Executes a command. Returns its reply, or `None` if the session will answer it.
 async fn carry_out(
     connection: &mut Connection,
     id: &CommandId,
@@ -203,7 +203,7 @@ async fn carry_out(
         (Routed::Connection(ConnectionCommand::Ping(ping)), session) => pong(connection, session, &ping).map(Some),
         (Routed::Server(ServerCommand::ListSessions(list)), _) => {
             let watch = list.watch;
-            // Start the watch before reading the list: changes made meanwhile are reported after it.
+            // The watch starts before the list is read. Changes made meanwhile are reported after the list.
             let watcher = (watch == Some(true)).then(|| Box::new(app.registry.watches().watch(&owner)));
             let listed = sessions::list(&asker, list).await;
             if listed.is_ok() && watch.is_some() {
@@ -215,12 +215,12 @@ async fn carry_out(
             Ok(Some(Reply::Models(app.registry.deployment().models())))
         }
         (Routed::Server(ServerCommand::DeleteSession(_)), Some(session)) => {
-            // One whose holder cannot be reached at all is deleted under it: its next append fails.
+            // A session whose holder has no address is deleted here. The holder's next append then fails.
             if let Some(row) = elsewhere(connection, session, &owner).await? {
                 return connection.send_to_node(&row, id, session, "delete_session", frame.resend()).map(|()| None);
             }
             app.registry.delete(session, &owner).await?;
-            // Its own feed has ended too; the reply says so.
+            // The session's own feed has ended too, but the reply already says so.
             connection.unsubscribe(session).await;
             Ok(Some(done()))
         }
@@ -248,23 +248,23 @@ async fn carry_out(
         (Routed::Session(command), Some(session)) => {
             hand_over(connection, session, id, command.into()).await.map(|()| None)
         }
-        // `hello` was answered, and `parse_v2` has required the session of all others.
+        // `hello` has been answered, and `parse_v2` requires a session for all other commands.
         (Routed::Connection(_) | Routed::Server(_) | Routed::Hosting(_) | Routed::Session(_), _) => {
             Err(ErrorBody::new(ErrorCode::MissingField, "name the session").with_field("sessionId"))
         }
     }
 }
 
-/// Returns true if a command is for the holder of its session, which is another node. What only reads the store, any
-/// node answers.
+/// Returns true if the command must go to the holder of its session, which is another node. Any node can answer a
+/// command that only reads the store.
 fn goes_to_holder(connection: &Connection, session: &SessionId, command: &Command) -> bool {
     use Command::{GetEntries, GetTree, OpenSession, SearchHistory};
     let stays = matches!(command, OpenSession(_) | GetEntries(_) | GetTree(_) | SearchHistory(_));
     !stays && connection.is_routed(session)
 }
 
-/// Returns the node that holds a session which this connection is not subscribed to, if it is another one with an
-/// address. The client of another node has been sent to the holder already.
+/// Returns the node that holds a session to which this connection is not subscribed, if it is another node with an
+/// address. A relayed client has already been sent to the holder.
 async fn elsewhere(
     connection: &mut Connection,
     session: &SessionId,
@@ -385,7 +385,7 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
     connection.send(frame::encode_reply(Some(id), None, &Reply::Welcome(Box::new(welcome)))).await
 }
 
-/// Refuses what the table of commands does not allow observers of the session that a command names.
+/// Refuses a command that the command table does not allow an observer of its session.
 fn refuse_observer(connection: &Connection, session: Option<&SessionId>, command: &Command) -> Option<ErrorBody> {
     let subscription = connection.subscription(session?)?;
     let observes = subscription.role == SessionRole::Observer;
@@ -441,7 +441,7 @@ async fn hand_to(
     command: Command,
 ) -> Result<(), ErrorBody> {
     let owner = owner(connection);
-    // A session that leaves memory between lookup and request is opened once more.
+    // If the session leaves memory between lookup and request, it is opened once more.
     for _ in 0..2 {
         let handle = connection.app.registry.open(session, &owner).await?;
         let handed = handle.command(connection.origin, id.clone(), command.clone(), connection.outgoing.clone()).await;

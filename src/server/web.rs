@@ -1,8 +1,10 @@
-//! The web page, embedded in the binary: it loads nothing from other addresses.
+//! The web page, embedded in the binary. It loads nothing from other addresses.
 //!
 //! Its many files are bundled into four when the page is first requested: a script, a style sheet, the script that runs
-//! before the page is drawn, and the icon. Invariants:
-//! - an asset's name contains the hash of its content, so a browser caches it without ever revalidating;
+//! before the page is drawn, and the icon.
+//!
+//! Invariants:
+//! - An asset's name contains the hash of its content, so a browser caches it without ever revalidating it.
 //! - `index.html` names the assets of this build, and is sent again only when its ETag has changed.
 
 use super::{App, bundle, offered};
@@ -17,17 +19,18 @@ use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use std::{io::Write as _, sync::Arc};
 
-/// The page's permissions: load its own files and talk to its own server. Scripts in a model's text cannot run.
+/// The page's permissions: it may load its own files and connect to its own server. Scripts in a model's text cannot
+/// run.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// An asset with a hashed name never changes. A year is the longest that caches respect.
+/// An asset with a hashed name never changes. A year is the longest time that caches respect.
 const CACHE_ASSET: &str = "public, max-age=31536000, immutable";
 
-/// A new version of the server is a new version of the page: the browser revalidates it.
+/// A new version of the server has a new page, so the browser must revalidate it.
 const CACHE_PAGE: &str = "no-cache";
 
-/// Bytes of a hash in a name and an ETag: enough to avoid collisions between versions of a file.
+/// Bytes of a hash in a name and an ETag. This is enough to avoid collisions between versions of a file.
 const HASH_BYTES: usize = 12;
 
 macro_rules! files {
@@ -63,7 +66,7 @@ const SHEETS: &[&str] = &[
     "search.css",
 ];
 
-/// A file as it is served.
+/// A file in the form in which it is served.
 struct Asset {
     name: String,
     kind: &'static str,
@@ -73,13 +76,12 @@ struct Asset {
     gzip: Bytes,
 }
 
-/// The page as it is served.
 pub(super) struct Site {
     index: Asset,
     assets: Vec<Asset>,
 }
 
-/// Returns the page. Building it takes some milliseconds of CPU time, which no socket should wait for.
+/// Returns the page. Building it takes some milliseconds of CPU time, so it does not run on a worker thread.
 async fn site(app: &Arc<App>) -> &Site {
     if app.page.get().is_none() {
         let app = app.clone();
@@ -109,7 +111,7 @@ impl Site {
         let mut page = String::new();
         for line in include_str!("web/index.html").lines() {
             let is_sheet = line.trim_start().starts_with("<link rel=\"stylesheet\"");
-            // The first stands for all of them.
+            // The bundled sheet replaces all of them.
             if is_sheet && page.contains(&style.name) {
                 continue;
             }
@@ -145,12 +147,11 @@ impl Asset {
         };
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         let gzip = encoder.write_all(&plain).and_then(|()| encoder.finish()).expect("memory takes all");
-        // Weak: the same content is sent in two encodings.
+        // Weak, because the same content is sent in two encodings.
         let etag = HeaderValue::try_from(format!("W/\"{}\"", hash(&plain))).expect("a hash is ASCII");
         Self { name, kind, cache, etag, plain: plain.into(), gzip: gzip.into() }
     }
 
-    /// Answers a request with these headers.
     fn answer(&self, request: &HeaderMap) -> Response {
         let gzip = takes_gzip(request);
         let known = is_known(request, &self.etag);
@@ -178,7 +179,7 @@ pub(super) async fn index(app: &Arc<App>, request: &HeaderMap) -> Response {
     site(app).await.index.answer(request)
 }
 
-/// Serves one of its assets.
+/// Serves one of the page's assets.
 pub(super) async fn asset(State(app): State<Arc<App>>, Path(name): Path<String>, request: HeaderMap) -> Response {
     match site(&app).await.assets.iter().find(|asset| asset.name == name) {
         Some(asset) => asset.answer(&request),
@@ -186,13 +187,13 @@ pub(super) async fn asset(State(app): State<Arc<App>>, Path(name): Path<String>,
     }
 }
 
-/// Returns the start of a SHA-256 in URL-safe base64.
+/// Returns the beginning of a SHA-256 hash in URL-safe base64.
 fn hash(content: &[u8]) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, content);
     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(&digest.as_ref()[..HASH_BYTES])
 }
 
-/// Returns the elements of a header's lists.
+/// Returns the elements of a header's comma-separated lists.
 fn elements(request: &HeaderMap, name: header::HeaderName) -> impl Iterator<Item = &str> {
     request.get_all(name).iter().filter_map(|value| value.to_str().ok()).flat_map(|list| list.split(',')).map(str::trim)
 }

@@ -1,7 +1,7 @@
-//! The whole server as one value: built from settings, a provider, a store and hooks, started, and stopped.
+//! The whole server as one value, built from settings, a provider, a store and hooks. It is started and stopped.
 //!
 //! Programs that embed reseed call [`start`], as `reseed serve` does. [`provider`] and [`open_store`] build what the
-//! settings name; a program can pass its own instead.
+//! settings name. A program can pass its own instead.
 
 pub(crate) mod model;
 pub(crate) mod parts;
@@ -51,7 +51,7 @@ pub struct Service {
     server_tools: Arc<ServerTools>,
     notice: Duration,
     grace: Duration,
-    /// The settings that it was started with. Locked while others are taken up.
+    /// The settings with which it was started. Locked while new settings are applied.
     settings: tokio::sync::Mutex<Settings>,
 }
 
@@ -67,17 +67,18 @@ impl Service {
         self.registry.deployment()
     }
 
-    /// Returns the hooks: the program's own, then those in the settings.
+    /// Returns the hooks: first the program's own, then those in the settings.
     pub(crate) fn hooks(&self) -> Hooks {
         self.registry.hooks()
     }
 
-    /// Says which identity provider's users are let in; `None` if none is configured.
+    /// Describes the identity provider whose users are accepted. `None` if none is configured.
     pub(crate) fn signed_line(&self) -> Option<String> {
         self.app.signed_line()
     }
 
-    /// Waits until an operator asks this server to stop, through the database that it shares; for ever if it is alone.
+    /// Waits until an operator asks this server to stop through the shared database. Waits indefinitely for a single
+    /// server.
     pub async fn asked_to_stop(&self) {
         match self.registry.keeper() {
             Some(keeper) => keeper.asked_to_drain().await,
@@ -85,14 +86,14 @@ impl Service {
         }
     }
 
-    /// Finishes what it can, then closes every socket with 1012, and the store. Where other servers share the database,
-    /// clients are sent to them while it finishes, as soon as nothing of theirs runs here.
+    /// Finishes running work, then closes every socket with 1012, and the store. If other servers share the database,
+    /// clients are sent to them meanwhile, each as soon as nothing runs here for it.
     pub async fn stop(&self) {
         self.app.drain();
         let keeper = self.registry.keeper();
         keeper.iter().for_each(|keeper| keeper.drain());
         if !self.notice.is_zero() {
-            tracing::info!("serving for another {} s, until nobody sends clients here", self.notice.as_secs());
+            tracing::info!("serving for another {} s, so that load balancers notice", self.notice.as_secs());
             tokio::time::sleep(self.notice).await;
         }
         let has_others = match keeper {
@@ -120,7 +121,7 @@ impl Service {
 /// Starts a server with these parts.
 ///
 /// # Errors
-/// The address is in use, it is not clear which model is meant, or the system has no randomness.
+/// The address is in use, the model is ambiguous, or the system has no randomness.
 pub async fn start(
     settings: &Settings,
     provider: Arc<dyn Provider>,
@@ -129,10 +130,10 @@ pub async fn start(
     start_with_hooks(settings, provider, store, Vec::new()).await
 }
 
-/// Starts a service as [`start`] does, with the program's own hooks, which are called before those in the settings.
+/// Starts a service like [`start`], with the program's own hooks, which are called before those in the settings.
 ///
 /// # Errors
-/// As [`start`]; an invalid hook, or a file of webhooks that cannot be used.
+/// As [`start`]; also an invalid hook, or a file of webhooks that cannot be used.
 pub async fn start_with_hooks(
     settings: &Settings,
     provider: Arc<dyn Provider>,
@@ -142,19 +143,19 @@ pub async fn start_with_hooks(
     start_with_extensions(settings, provider, store, Extensions { hooks, ..Extensions::default() }).await
 }
 
-/// What a program adds to the server.
+/// A program's additions to the server.
 #[derive(Default)]
 pub struct Extensions {
-    /// Hooks. They are called before those in the settings.
+    /// The hooks, which are called before those in the settings.
     pub hooks: Vec<Arc<dyn Hook>>,
-    /// Tools. They are offered before those in the settings.
+    /// The tools, which are offered before those in the settings.
     pub tools: Vec<Arc<dyn Tool>>,
 }
 
-/// Starts a service as [`start`] does, with the program's own hooks and tools.
+/// Starts a service like [`start`], with the program's own hooks and tools.
 ///
 /// # Errors
-/// As [`start`]; an invalid hook or tool, or a file of webhooks that cannot be used.
+/// As [`start`]; also an invalid hook or tool, or a file of webhooks that cannot be used.
 pub async fn start_with_extensions(
     settings: &Settings,
     provider: Arc<dyn Provider>,
@@ -175,8 +176,8 @@ pub async fn start_with_extensions(
     let mut deployment = deployment(settings, windows(settings, &listed))?;
     deployment.models_take = models_take(settings, &listed);
     let counter = Counter::for_model(&deployment.model);
-    // Loading a tokenizer takes a moment, and so do the tables of the first compaction: in the background, not in a
-    // turn.
+    // Loading a tokenizer takes a moment, and so do the tables of the first compaction. This happens in the background
+    // instead of in a turn.
     tokio::task::spawn_blocking(move || counter.warm());
     let limits = &settings.limits;
     let cluster = join(settings, store.clone(), settings.node.node_address.clone()).await?;
@@ -239,7 +240,7 @@ pub async fn start_with_extensions(
     Ok(Service { running, app, registry, store, server_tools, notice, grace, settings })
 }
 
-/// Returns what users of the page should know about the model.
+/// Returns a notice about the model for users of the page.
 fn notice(settings: &Settings) -> Option<String> {
     (settings.model.provider() == ProviderKind::Offline).then(|| {
         "The built-in offline model is answering, for trying things out. Set OPENAI_API_KEY or OPENAI_BASE_URL to use \
@@ -249,7 +250,7 @@ fn notice(settings: &Settings) -> Option<String> {
 }
 
 /// Joins the servers that share a store; `None` if the store is for one server. Without an address, the others cannot
-/// reach what is open here.
+/// reach the sessions that are open here.
 ///
 /// # Errors
 /// The store failed.
@@ -267,7 +268,7 @@ pub(crate) async fn join(
 /// Opens the store that the settings name.
 ///
 /// # Errors
-/// The database is in use, not one of reseed, of a newer version, or cannot be created or reached.
+/// The database is in use, does not belong to reseed, has a newer version, or cannot be created or reached.
 pub async fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn SessionStore>> {
     let database = settings.store.database();
     // The store reports totals; the metrics count increments.

@@ -1,8 +1,8 @@
-//! Which model answers, and its window: what the settings name, and what the model server lists.
+//! Determines the model and its window from the settings and the model server's list.
 //!
-//! A server of one's own is asked at the start if the settings leave something open: the model, or its window. One that
-//! is down or still loading is waited for then, because every guess would be wrong. Other servers are asked too, but
-//! the start never waits for their list.
+//! A self-hosted server is queried at the start if the settings leave the model or its window open. If it is down or
+//! still loading, the start waits for it, because every guess would be wrong. Other servers are queried too, but the
+//! start never waits for their list.
 //!
 //! | MODEL | the server's list | what follows |
 //! | --- | --- | --- |
@@ -24,29 +24,29 @@ use reseed_protocol::ErrorCode;
 use std::time::Duration;
 use tokio::{net::TcpListener, time::Instant};
 
-/// Time limit for the provider's model list; without it the table of known models is used.
+/// The time limit for the provider's model list. Without the list, the table of known models is used.
 const LIST_TIME: Duration = Duration::from_secs(5);
 
-/// Time between two looks at a server that is waited for. Loading a model takes seconds to minutes.
+/// The interval between queries while waiting for a server. Loading a model takes seconds to minutes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Time between two lines in the log about a server that is waited for.
+/// The interval between log lines while waiting for a server.
 const WAIT_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Models that are named in an error or a warning.
+/// Maximum number of models that an error or a warning names.
 const NAMED_MAX: usize = 20;
 
-/// The models that the server lists; the reason if it lists none.
+/// The models that the server lists, or the reason why it lists none.
 pub(crate) type List = Result<Vec<ListedModel>, ModelFault>;
 
-/// Asks for the model list.
+/// Fetches the model list.
 pub(crate) async fn list(provider: &dyn Provider) -> List {
     let timed_out = || fault(ErrorCode::UpstreamTimeout, &format!("no list within {} s", LIST_TIME.as_secs()));
     tokio::time::timeout(LIST_TIME, provider.models()).await.unwrap_or_else(|_| Err(timed_out()))
 }
 
-/// Asks for the model list. While a server of one's own that must be asked is away, this waits for it, and whoever
-/// connects is told so.
+/// Fetches the model list. If a self-hosted server that must be queried is down, this waits for it, and tells clients
+/// that connect meanwhile.
 pub(super) async fn list_once_there(settings: &Settings, provider: &dyn Provider, listener: &TcpListener) -> List {
     let mut listed = list(provider).await;
     if !must_be_asked(settings) {
@@ -77,7 +77,7 @@ pub(super) async fn list_once_there(settings: &Settings, provider: &dyn Provider
             tokio::time::sleep(LOOK_EVERY).await;
             listed = list(provider).await;
             if listed.is_ok() {
-                tracing::info!("the model server is there");
+                tracing::info!("the model server is up");
             }
         }
     };
@@ -87,16 +87,16 @@ pub(super) async fn list_once_there(settings: &Settings, provider: &dyn Provider
     }
 }
 
-/// Says why a server is waited for.
+/// Explains why the start waits for a server.
 fn absence(fault: &ModelFault) -> &str {
     match fault.code {
-        // llama.cpp, vLLM and LM Studio answer so until their model is loaded.
-        ErrorCode::UpstreamOverloaded => "It is there and not ready: it still loads its model, or is overloaded.",
+        // llama.cpp, vLLM and LM Studio give this answer until their model is loaded.
+        ErrorCode::UpstreamOverloaded => "It is not ready: it is still loading its model, or is overloaded.",
         _ => &fault.message,
     }
 }
 
-/// Returns the settings with the model that the server's list decides, if they name none.
+/// Returns the settings. If they name no model, the server's list decides.
 ///
 /// # Errors
 /// The list leaves open which model is meant, or lacks the one that the settings name.
@@ -145,18 +145,18 @@ pub(crate) fn chosen(settings: &Settings, listed: &List) -> anyhow::Result<Setti
     Ok(settings)
 }
 
-/// Returns true if a server of one's own must be asked before sessions can start.
+/// Returns true if a self-hosted server must be queried before sessions can start.
 fn must_be_asked(settings: &Settings) -> bool {
     let is_told = settings.model.model.as_ref().is_some_and(|model| has_window(settings, model));
     is_own(settings) && !is_told
 }
 
-/// Returns true if the settings give the window of MODEL.
+/// Returns true if the settings give this model's window.
 fn has_window(settings: &Settings, model: &str) -> bool {
     settings.context.context_window.is_some() || settings.context.model_windows.contains_key(model)
 }
 
-/// Returns true if the table of known models has the window of this one.
+/// Returns true if the table of known models contains this model's window.
 fn is_known(model: &str) -> bool {
     Windows::new(None, Vec::new()).window(model).is_some()
 }
@@ -172,8 +172,8 @@ fn address(settings: &Settings) -> &str {
     settings.model.openai_base_url.as_deref().unwrap_or(OPENAI_BASE_URL)
 }
 
-/// Returns true if a listed name stands for the one that is meant: Ollama adds `:latest`, Gemini's list puts `models/`
-/// before its names, routers list patterns (`openai/*`) and take variants of what they list (`name:nitro`).
+/// Returns true if a listed name means the given model. Ollama adds `:latest`, Gemini's list puts `models/` before its
+/// names, and routers list patterns (`openai/*`) and accept variants of listed names (`name:nitro`).
 pub(super) fn is_same(listed: &str, name: &str) -> bool {
     let bare = listed.strip_prefix("models/").unwrap_or(listed);
     let matches = |name: &str| match bare.split_once('*') {
@@ -183,7 +183,7 @@ pub(super) fn is_same(listed: &str, name: &str) -> bool {
     listed == name || matches(name) || name.rsplit_once(':').is_some_and(|(base, _)| bare == base)
 }
 
-/// Returns true if a model makes embeddings only: LM Studio lists one beside every model.
+/// Returns true if a model makes only embeddings. LM Studio lists one beside every model.
 fn only_embeds(id: &str) -> bool {
     id.to_ascii_lowercase().contains("embed")
 }

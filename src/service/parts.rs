@@ -35,7 +35,7 @@ use std::{
     time::Duration,
 };
 
-/// Most bytes of the file with the approval policy: many times what its rules can have.
+/// Maximum bytes of the file with the approval policy, which is many times what its rules need.
 const APPROVALS_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Creates the provider that the settings name.
@@ -69,8 +69,8 @@ pub fn provider(settings: &Settings) -> anyhow::Result<Arc<dyn Provider>> {
     })
 }
 
-/// Returns the known windows: those in the settings and those in the provider's list. The list counts even if the
-/// window of the deployment's own model is set: a summariser and the models that sessions choose have their own.
+/// Returns the known windows, from the settings and from the provider's list. The list counts even if the window of the
+/// deployment's own model is set, because a summariser and the models that sessions choose have their own windows.
 pub(crate) fn windows(settings: &Settings, listed: &List) -> Windows {
     let own = settings.model.model_name();
     let mut listed: Vec<(String, Option<u64>)> = match listed {
@@ -88,7 +88,7 @@ pub(crate) fn windows(settings: &Settings, listed: &List) -> Windows {
     if settings.model.provider() == ProviderKind::Offline
         && let Some((_, window)) = listed.first().cloned()
     {
-        // It accepts any name and always has its own window.
+        // It accepts any name, and its window is always the same.
         listed.push((own.to_owned(), window));
     }
     if !listed.iter().any(|(id, _)| id == own)
@@ -99,7 +99,7 @@ pub(crate) fn windows(settings: &Settings, listed: &List) -> Windows {
     windows_of(settings, listed)
 }
 
-/// Returns what each listed model takes besides text, and the deployment's own under its own name.
+/// Returns what each listed model accepts besides text. The deployment's model is also listed under its own name.
 pub(crate) fn models_take(settings: &Settings, listed: &List) -> BTreeMap<String, Takes> {
     let listed = listed.as_deref().unwrap_or_default();
     let own = settings.model.model_name();
@@ -126,7 +126,7 @@ pub(crate) fn webhooks(settings: &Settings) -> anyhow::Result<Vec<Webhook>> {
     Ok(webhook::read(&file, &|name| settings.variables.get(name).cloned(), &clock)?)
 }
 
-/// Reads the file of MCP servers that the settings name; without one there are no servers.
+/// Reads the file of MCP servers that the settings name. Without a file there are no servers.
 ///
 /// # Errors
 /// A file that cannot be used.
@@ -135,7 +135,7 @@ pub(crate) fn mcp_file(settings: &Settings) -> anyhow::Result<McpFile> {
     Ok(McpFile::read(&file, &settings.store.working_directory, &settings.variables)?)
 }
 
-/// Returns what the settings say for every session.
+/// Returns the settings for every session.
 ///
 /// # Errors
 /// A file that the settings name cannot be used.
@@ -194,7 +194,7 @@ fn summary_prompt(settings: &Settings, deployment: &Deployment) -> anyhow::Resul
     Ok(Some(text.into()))
 }
 
-/// Returns what [`deployment`] does, for uses that do not need the model's window.
+/// Like [`deployment`], for uses that do not need the model's window.
 pub(crate) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment {
     let (context, summaries) = (&settings.context, &settings.summaries);
     let (turns, tools) = (&settings.turns, &settings.tools);

@@ -1,4 +1,4 @@
-//! Taking up changed settings while the server runs.
+//! Applies changed settings while the server runs.
 
 use super::{Service, parts, webhooks};
 use crate::{
@@ -12,21 +12,21 @@ use std::sync::Arc;
 /// The result of reading the settings again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reloaded {
-    /// Connections that were closed, because their credentials are accepted no more.
+    /// The number of connections that were closed because their credentials are no longer accepted.
     pub closed: usize,
-    /// Variables that differ from those at the start, and that only a restart takes up.
+    /// Variables that differ from those at the start and take effect only after a restart.
     pub wants_restart: Vec<String>,
 }
 
 impl Service {
-    /// Takes up settings that were read again: credentials, keys, prices, hooks and MCP servers. Connections stay open,
-    /// except those whose credentials are gone. Everything is checked first: after an error, all is as it was.
+    /// Applies settings that were read again: credentials, keys, prices, hooks and MCP servers. Connections stay open,
+    /// except those whose credentials were removed. Everything is checked first, so an error changes nothing.
     ///
-    /// The provider stays; [`Self::replace_provider`] replaces it.
+    /// The provider is not affected; [`Self::replace_provider`] replaces it.
     ///
     /// # Errors
-    /// A file of keys, hooks or MCP servers that cannot be used, an identity provider whose keys are unknown, or
-    /// settings that would open the server to everyone.
+    /// A file of keys, hooks or MCP servers cannot be used, the keys of an identity provider are unknown, or the
+    /// settings would open the server to everyone.
     pub async fn reload(&self, settings: &Settings) -> anyhow::Result<Reloaded> {
         let first = self.settings.lock().await;
         let (auth, jwt) = (&settings.auth, &settings.jwt);
@@ -40,7 +40,7 @@ impl Service {
         let mcp = self.server_tools.mcp_file(settings)?;
         let known = self.app.auth.jwt();
         let jwt = Jwt::open(settings, known.as_deref()).await?;
-        // A provider that has been away since the start must not keep other settings from being taken up.
+        // A provider that has been down since the start must not block other settings.
         let was_away =
             |jwt: &Jwt| known.as_ref().is_some_and(|known| !known.has_keys() && known.is_of_same_address(jwt));
         ensure!(
@@ -52,20 +52,20 @@ impl Service {
         let closed = self.app.auth.reload(settings, jwt);
         let mut wants_restart = first.wants_restart(settings);
         if first.has_several_users() != settings.has_several_users() {
-            // What each user has taken is counted from the start on, or not at all.
+            // The server counts what each user holds either from the start on, or not at all.
             wants_restart.push("what each user may take (USER_SHARE)".to_owned());
         }
         Ok(Reloaded { closed, wants_restart })
     }
 
-    /// Sends all further requests to this provider. Those under way are answered by the one that they went to.
+    /// Sends all further requests to this provider. The old one answers requests in progress.
     pub fn replace_provider(&self, provider: Arc<dyn Provider>) {
         self.registry.replace_provider(provider);
     }
 }
 
-/// Returns the provider of these settings with the key of others; `None` if the others use another kind of provider,
-/// which only a restart takes up.
+/// Returns the provider of these settings with the key of the newer ones; `None` if the newer settings use another kind
+/// of provider, which requires a restart.
 ///
 /// # Errors
 /// As [`parts::provider`].

@@ -13,15 +13,15 @@ use crate::{
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// The time that the start waits for MCP servers, so that the first sessions have their tools. Later ones join.
+/// How long the start waits for MCP servers, so that the first sessions have their tools. Later servers join.
 const MCP_START: Duration = Duration::from_secs(5);
 
-/// Tools that are left out in one step when the tools of MCP servers are too large together.
+/// How many tools are dropped in one step if the tools of all MCP servers are too large together.
 const LEFT_OUT_STEP: usize = 8;
 
-/// The tools of a server, and what they run on.
+/// The tools of a server, and the processes and servers behind them.
 pub(super) struct ServerTools {
-    /// The program's own.
+    /// The tools of the program that embeds the server.
     own: Vec<Arc<dyn Tool>>,
     history: Vec<Arc<dyn Tool>>,
     /// `None` with `TOOLS=off`.
@@ -29,7 +29,7 @@ pub(super) struct ServerTools {
 }
 
 impl ServerTools {
-    /// Sets up the tools that the settings name, beside the program's own. With `TOOLS=off` there are none.
+    /// Sets up the tools that the settings name, in addition to the program's own. With `TOOLS=off` there are none.
     ///
     /// # Errors
     /// See [`McpFile::read`].
@@ -47,7 +47,7 @@ impl ServerTools {
         Ok(Arc::new(Self { own, history: history::tools(store.clone()), mcp: Some(Arc::new(mcp)) }))
     }
 
-    /// Returns the tools as they are now. A tool of an MCP server that cannot be offered is left out.
+    /// Returns the current tools. Tools of MCP servers that cannot be offered are dropped.
     ///
     /// # Errors
     /// A tool of the program's cannot be offered.
@@ -71,7 +71,7 @@ impl ServerTools {
                 Ok(tools) => return Ok(tools),
                 Err(error) if of_mcp.is_empty() => return Err(anyhow::anyhow!(error.message)),
                 Err(error) => {
-                    // Each is fine by itself, and all together are too large.
+                    // Each tool is valid by itself, but all together are too large.
                     let kept = of_mcp.len().saturating_sub(LEFT_OUT_STEP);
                     let left_out = of_mcp.split_off(kept).len();
                     tracing::warn!(left_out, "tools of MCP servers are left out: {}", error.message);
@@ -80,10 +80,10 @@ impl ServerTools {
         }
     }
 
-    /// Offers sessions what MCP servers offer, whenever that changes, until the server stops.
+    /// Updates the tools that sessions are offered whenever those of MCP servers change, until the server stops.
     pub(super) fn keep_offering(self: &Arc<Self>, registry: &Arc<Registry>) {
         let Some(mut changed) = self.mcp.as_ref().map(|mcp| mcp.changed()) else { return };
-        // A server that came up while this one started is not in the tools that it started with.
+        // The initial tools lack those of an MCP server that came up during the start.
         changed.mark_changed();
         let (this, registry) = (self.clone(), registry.clone());
         let stopped = registry.stopping();
@@ -95,7 +95,7 @@ impl ServerTools {
                     _ = changed.changed() => {}
                 }
                 let tools = this.clone();
-                // Schemas are compiled.
+                // This compiles schemas.
                 let toolset = tokio::task::spawn_blocking(move || tools.toolset()).await;
                 match toolset {
                     Ok(Ok(toolset)) => registry.replace_tools(toolset),
@@ -106,12 +106,12 @@ impl ServerTools {
         });
     }
 
-    /// Returns the MCP servers, whose states people may see; `None` if the server has no tools.
+    /// Returns the MCP servers, whose states are public; `None` if the server has no tools.
     pub(super) fn mcp(&self) -> Option<Arc<Mcp>> {
         self.mcp.clone()
     }
 
-    /// Reads the file of MCP servers that the settings name, for [`Self::take_up`]. `None`: the server has no tools.
+    /// Reads the file of MCP servers that the settings name, for [`Self::take_up`]. `None` if the server has no tools.
     ///
     /// # Errors
     /// As [`McpFile::read`].
@@ -119,14 +119,14 @@ impl ServerTools {
         self.mcp.as_ref().map(|_| parts::mcp_file(settings)).transpose()
     }
 
-    /// Continues with the servers of this file. Sessions offer other tools from their next turn or compaction on.
+    /// Applies the servers of this file. Sessions offer the new tools from their next turn or compaction on.
     pub(super) fn take_up(&self, file: Option<McpFile>) {
         if let (Some(mcp), Some(file)) = (&self.mcp, file) {
             mcp.take_up(file);
         }
     }
 
-    /// Ends what tools run on.
+    /// Ends the processes and servers behind the tools.
     pub(super) async fn close(&self) {
         if let Some(mcp) = &self.mcp {
             mcp.close().await;

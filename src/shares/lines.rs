@@ -1,14 +1,13 @@
-//! Log lines that a client causes, bounded: whoever is refused without end would fill the disk otherwise.
+//! Limits the log lines that clients cause. A client that is refused continuously would otherwise fill the disk.
 
 use std::{
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-/// Lines of one kind in one interval.
+/// Maximum number of lines of one kind per interval.
 const LINES_MAX: u32 = 30;
 
-/// The interval.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// The lines of one kind.
@@ -23,7 +22,7 @@ struct Written {
 }
 
 impl Lines {
-    /// Returns how many lines were left out before this one, or `None` if this one is to be left out too.
+    /// Returns how many lines were left out before this one, or `None` if this one should be left out too.
     pub(crate) fn admit(&self) -> Option<u64> {
         self.admit_at(Instant::now())
     }

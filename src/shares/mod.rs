@@ -1,8 +1,8 @@
-//! Bounds what one user may take of the server, so that there is something left for the others.
+//! Limits what one user may take of the server, so that the others get their part.
 //!
-//! A user is a name of `AUTH_TOKENS`. Shares apply only if there may be several users: a single one has nobody to leave
-//! something to. What is held at a time (connections, open sessions, forks) is counted by
-//! [`Permit`]s; [`turns`] lets users take turns at the model, and [`rates`] bounds commands per minute.
+//! A user is the owner that credentials name. Shares apply only if there may be several users. [`Permit`]s count what
+//! is held at a time (connections, open sessions, forks). [`turns`] lets users take turns at the model, and [`rates`]
+//! limits commands per minute.
 
 pub(crate) mod lines;
 pub(crate) mod rates;
@@ -22,7 +22,7 @@ use std::sync::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Something of which each user has a share.
+/// A resource that users share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Share {
     /// Connections.
@@ -35,7 +35,6 @@ pub(crate) enum Share {
     OfferedBytes,
 }
 
-/// The number of shares.
 const SHARES: usize = 4;
 
 impl Share {
@@ -61,7 +60,8 @@ impl Share {
     }
 }
 
-/// The most forks in progress or waiting of one user: each copies a whole conversation, and a person waits for one.
+/// Maximum number of one user's forks in progress or waiting. Each copies a whole conversation, and a person waits for
+/// it.
 pub(crate) const FORKS_PER_USER_MAX: u32 = 4;
 
 /// The shares that the users of a server hold.
@@ -81,11 +81,11 @@ pub(crate) struct Shares {
 struct Held {
     name: Arc<str>,
     counts: [AtomicU64; SHARES],
-    /// Held by whichever connection of the user reads history.
+    /// Held by the connection of the user that is reading history.
     reading: Arc<Semaphore>,
 }
 
-/// A user's turn to read history, over when dropped. The default is nobody's.
+/// A user's turn to read history, which ends on drop. The default belongs to nobody.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     turn: Option<(Arc<Shares>, Arc<Held>, OwnedSemaphorePermit)>,
@@ -100,7 +100,7 @@ impl Drop for Reading {
     }
 }
 
-/// A part of a user's share, given back on drop. The default is a part of nothing.
+/// A part of a user's share, released on drop. The default is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Permit {
     counted: Option<Counted>,
@@ -130,7 +130,7 @@ impl Default for Shares {
 }
 
 impl Shares {
-    /// Creates the shares of a server; `has_several_users` says whether there may be more than one user.
+    /// Creates the shares of a server. `has_several_users` says whether there may be more than one user.
     #[must_use]
     pub(crate) fn new(settings: &LimitSettings, has_several_users: bool) -> Arc<Self> {
         let share = |most: u64| if has_several_users { most } else { 0 };
@@ -152,24 +152,22 @@ impl Shares {
         })
     }
 
-    /// Returns the queue for requests to the model.
     pub(crate) fn turns(&self) -> &Arc<Turns> {
         &self.turns
     }
 
-    /// Returns the rates.
     pub(crate) fn rates(&self) -> &Rates {
         &self.rates
     }
 
-    /// Waits for the user's turn to read history: one connection of a user reads at a time, so that nobody takes all
-    /// processors. If there is only one user, nobody waits.
+    /// Waits for the user's turn to read history. Only one connection of a user reads at a time, so that nobody takes
+    /// all processors. If there is only one user, nobody waits.
     pub(crate) async fn reading(self: &Arc<Self>, user: &str) -> Reading {
         if !self.has_several_users {
             return Reading::default();
         }
         let held = self.held(user);
-        // Nobody closes it.
+        // The semaphore is never closed.
         let permit = held.reading.clone().acquire_owned().await.ok();
         Reading { turn: permit.map(|permit| (self.clone(), held, permit)) }
     }
@@ -177,16 +175,16 @@ impl Shares {
     /// Takes this much of a user's share.
     ///
     /// # Errors
-    /// `limit_reached`: the user has all of it.
+    /// `limit_reached`: the user's share is used up.
     pub(crate) fn take(self: &Arc<Self>, share: Share, user: &str, count: u64) -> Result<Permit, ErrorBody> {
         self.exchange(share, user, count, &Permit::default())
     }
 
-    /// Takes this much of a user's share in exchange for what another permit has of it. That one then has nothing of
-    /// it; if this is refused, it keeps what it has. Taking less instead of more is never refused.
+    /// Takes this much of a user's share in exchange for the part that another permit holds. That permit is then empty.
+    /// If the exchange is refused, it keeps its part. Taking less than before is never refused.
     ///
     /// # Errors
-    /// `limit_reached`: the user has all of it.
+    /// `limit_reached`: the user's share is used up.
     pub(crate) fn exchange(
         self: &Arc<Self>,
         share: Share,
@@ -201,10 +199,10 @@ impl Shares {
         let held = self.held(user);
         let old = old.counted.as_ref().filter(|old| old.share == share && Arc::ptr_eq(&old.held, &held));
         let given = old.map_or(0, |old| old.count.swap(0, Ordering::Relaxed));
-        // In one step, so that nobody counts both. The counts wrap around, and so does a difference below 0.
+        // One atomic step, so that nobody counts both. The counts wrap around, and so does a negative difference.
         let before = held.counts[share as usize].fetch_add(count.wrapping_sub(given), Ordering::Relaxed);
         let now = before.wrapping_sub(given).wrapping_add(count);
-        // Dropped when refused, which gives back what was added.
+        // If it is refused, dropping this releases what was added.
         let counted = Counted { shares: self.clone(), held, share, count: count.into() };
         if now > most && count > given {
             self.refused(share.limit(), user);
@@ -220,7 +218,7 @@ impl Shares {
         Ok(Permit { counted: Some(counted) })
     }
 
-    /// Counts and logs that a bound is reached, and what exceeds it refused.
+    /// Counts and logs a refusal because of a limit.
     pub(crate) fn refused(&self, limit: Limit, user: &str) {
         limit.refused();
         if let Some(left_out) = self.lines.admit() {
@@ -241,9 +239,9 @@ impl Shares {
         self.users.entry(name.clone()).or_insert_with(held).clone()
     }
 
-    /// Forgets a user who holds nothing but this.
+    /// Forgets a user who holds nothing else.
     fn forget(&self, held: &Arc<Held>) {
-        // This one and the map's: nobody else has something of this user, or is about to.
+        // The count of 2 is this reference and the map's. So nobody else holds anything of this user, or is about to.
         self.users.remove_if(&held.name, |_, held| Arc::strong_count(held) == 2);
     }
 }
@@ -255,7 +253,7 @@ impl Drop for Counted {
     }
 }
 
-/// Returns the error for a bound that is reached.
+/// Returns the error for a limit that is reached.
 pub(crate) fn limit_reached(limit: Limit, most: u64, message: impl Into<String>) -> ErrorBody {
     let details = serde_json::json!({ "limit": limit.as_str(), "max": most });
     ErrorBody::new(ErrorCode::LimitReached, message).with_details(details)
@@ -334,7 +332,7 @@ mod tests {
         let shares = shares(true);
         let held = || shares.users.get("ann").map_or(0, |held| held.counts[0].load(Ordering::Relaxed));
         let mut permit = shares.take(Share::Connections, "ann", 2).unwrap();
-        // How much is taken instead of what there is, and whether it is refused.
+        // How much is taken in exchange, and whether it is refused.
         for (count, is_refused) in [(3, false), (4, true), (1, false), (0, false), (4, true), (3, false), (3, false)] {
             let before = held();
             match shares.exchange(Share::Connections, "ann", count, &permit) {
@@ -346,7 +344,7 @@ mod tests {
                 Err(error) => assert_eq!((error.code, held(), is_refused), (ErrorCode::LimitReached, before, true)),
             }
         }
-        // What another user has is not given in exchange.
+        // Another user's permit is not exchanged.
         let others = shares.exchange(Share::Connections, "bob", 1, &permit).unwrap();
         assert_eq!(held(), 3);
         drop((permit, others));

@@ -1,4 +1,4 @@
-//! Bounds what a client may request of the server per minute: commands, weighted by their cost.
+//! Limits what a client may request of the server per minute. Commands are weighted by their cost.
 
 use governor::{
     Quota, RateLimiter,
@@ -7,7 +7,7 @@ use governor::{
 };
 use std::{num::NonZeroU32, time::Duration};
 
-/// Senders whose rate is tracked at a time; those who have their full allowance again are dropped first.
+/// Maximum number of senders whose rate is tracked. Senders with their full allowance are dropped first.
 const SENDERS_MAX: usize = 100_000;
 
 type Limiter = RateLimiter<String, DashMapStateStore<String>, DefaultClock>;
@@ -15,7 +15,7 @@ type Limiter = RateLimiter<String, DashMapStateStore<String>, DefaultClock>;
 /// The rates of a server.
 #[derive(Debug)]
 pub(crate) struct Rates {
-    /// By user, or by address; `None` for no limit.
+    /// By user, or by address; `None` means no limit.
     commands: Option<Rate>,
 }
 
@@ -26,23 +26,23 @@ pub(crate) struct Rate {
     per_minute: NonZeroU32,
 }
 
-/// An allowance that is used up.
+/// Reports that an allowance is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UsedUp {
     /// The allowance per minute.
     pub(crate) per_minute: u32,
-    /// The time after which the same may be tried again.
+    /// The time after which the same request may be tried again.
     pub(crate) wait: Duration,
 }
 
 impl Rate {
-    /// Creates it; `None` for no limit: 0.
+    /// Creates an allowance; `None` for 0, which means no limit.
     pub(crate) fn new(per_minute: u32) -> Option<Self> {
         let per_minute = NonZeroU32::new(per_minute)?;
         Some(Self { limiter: RateLimiter::dashmap(Quota::per_minute(per_minute)), per_minute })
     }
 
-    /// Takes points off a key's allowance; more than the whole allowance count as the whole.
+    /// Deducts points from a key's allowance. More points than the whole allowance count as the whole.
     ///
     /// # Errors
     /// The allowance is used up.
@@ -61,7 +61,7 @@ impl Rate {
 }
 
 impl Rates {
-    /// Creates the rates: points per minute; 0 for no limit.
+    /// Creates the rates from points per minute; 0 means no limit.
     #[must_use]
     pub(crate) fn new(points: u32) -> Self {
         Self { commands: Rate::new(points) }
@@ -73,7 +73,7 @@ impl Rates {
         self.commands.is_some()
     }
 
-    /// Takes the points of one command off a sender's allowance.
+    /// Deducts the points of one command from a sender's allowance.
     ///
     /// # Errors
     /// The allowance is used up.

@@ -1,9 +1,9 @@
-//! Lets users take turns at the model when its places are scarce.
+//! Lets users take turns at the model when places are scarce.
 //!
-//! A request to the model for a turn needs a place. Who finds none waits; a place that becomes free goes to the users
-//! in turn, and of one user to the request that has waited longest. So someone with a hundred running turns delays
-//! another user's only one by a single request. A turn holds no place while it waits for a tool or a hook, so turns
-//! that wait for each other cannot lock each other out.
+//! A turn's request to the model needs a place. If there is none, the request waits. A free place goes to the users in
+//! turn, and within a user to the oldest request. So a user with a hundred running turns delays another user's turn by
+//! only one request. A turn holds no place while it waits for a tool or a hook, so turns that wait for each other
+//! cannot deadlock.
 
 use crate::metrics::limits::WaitingRequest;
 use std::{
@@ -12,14 +12,14 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The places, of all users and of each; 0 for no limit.
+/// The number of places, in total and per user; 0 means no limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) most: usize,
     pub(crate) most_per_user: usize,
 }
 
-/// The places at the model, and who waits for one.
+/// The places at the model, and the requests that wait for one.
 #[derive(Debug)]
 pub(crate) struct Turns {
     bounds: Bounds,
@@ -30,8 +30,8 @@ pub(crate) struct Turns {
 struct Queue {
     taken: usize,
     next: u64,
-    /// The users who have places or wait. At most as many as there are requests in progress, of which each open session
-    /// has one.
+    /// The users who have places or wait. There are at most as many as requests in progress, and each open session has
+    /// one.
     users: HashMap<Arc<str>, User>,
     /// The users who wait and may have another place, in the order of their turns.
     order: VecDeque<Arc<str>>,
@@ -40,21 +40,21 @@ struct Queue {
 #[derive(Debug, Default)]
 struct User {
     taken: usize,
-    /// By age.
+    /// Ordered by age.
     waiting: BTreeMap<u64, oneshot::Sender<Place>>,
-    /// True if the user is in the order of turns.
+    /// True if the user is in `order`.
     is_in_order: bool,
 }
 
-/// A place at the model, given back on drop.
+/// A place at the model, released on drop.
 #[derive(Debug)]
 pub(crate) struct Place {
     turns: Arc<Turns>,
-    /// The user; `None` once it was given back, or if there are no limits.
+    /// The user; `None` once the place was released, or if there are no limits.
     user: Option<Arc<str>>,
 }
 
-/// Leaves the queue when dropped.
+/// A request's position in the queue. Dropping it leaves the queue.
 struct Waiting<'a> {
     turns: &'a Turns,
     user: Arc<str>,
@@ -67,7 +67,7 @@ impl Turns {
         Arc::new(Self { bounds, queue: Mutex::default() })
     }
 
-    /// Takes a place for a request of this user, waiting for it if necessary. Dropping the future leaves the queue.
+    /// Takes a place for a request of this user, and waits for it if necessary. Dropping the future leaves the queue.
     pub(crate) async fn take(self: &Arc<Self>, user: &str) -> Place {
         if self.bounds.most == 0 && self.bounds.most_per_user == 0 {
             return Place { turns: self.clone(), user: None };
@@ -89,7 +89,7 @@ impl Turns {
         let _waiting = Waiting { turns: self, user: user.clone(), number, _counted: WaitingRequest::new() };
         match granted.await {
             Ok(place) => place,
-            // The queue drops no sender without sending, but a request must never wait for nothing.
+            // The queue never drops a sender without sending. But if it did, the request must not wait forever.
             Err(_) => Place { turns: self.clone(), user: None },
         }
     }
@@ -105,7 +105,7 @@ impl Turns {
         loop {
             let next = self.lock().next(self.bounds);
             let Some((user, grant)) = next else { return };
-            // One that no longer waits drops its place, which calls this again.
+            // If the request no longer waits, it drops its place, which calls this function again.
             let _ = grant.send(Place { turns: self.clone(), user: Some(user) });
         }
     }
@@ -126,7 +126,7 @@ impl Queue {
         }
     }
 
-    /// Takes a place for the request whose turn it is; `None` if there is no place, or nobody waits.
+    /// Takes a place for the request whose turn it is; `None` if there is no place or nobody waits.
     fn next(&mut self, bounds: Bounds) -> Option<(Arc<str>, oneshot::Sender<Place>)> {
         while bounds.most == 0 || self.taken < bounds.most {
             let name = self.order.pop_front()?;
@@ -186,11 +186,11 @@ mod tests {
 
     type Taking<'a> = Pin<Box<dyn Future<Output = Place> + 'a>>;
 
-    /// Asks for a place for each of these users, in this order.
+    /// Requests a place for each of these users, in this order.
     fn ask<'a>(turns: &'a Arc<Turns>, users: &[&'a str]) -> Vec<(&'a str, Taking<'a>)> {
         let ask = |user: &&'a str| -> (&'a str, Taking<'a>) { (*user, Box::pin(turns.take(user))) };
         let mut asked: Vec<_> = users.iter().map(ask).collect();
-        // A future does nothing until it is polled; the first poll of each may already be granted.
+        // A future does nothing until it is polled. The first poll of each may already be granted.
         let mut early = Vec::new();
         for (user, taking) in &mut asked {
             if let Some(place) = taking.now_or_never() {
@@ -201,7 +201,7 @@ mod tests {
         asked
     }
 
-    /// Returns the users who have a place now, and forgets their requests.
+    /// Returns the users who have a place now, and removes their requests.
     fn granted<'a>(asked: &mut Vec<(&'a str, Taking<'a>)>) -> Vec<(&'a str, Place)> {
         let mut places = Vec::new();
         asked.retain_mut(|(user, taking)| match taking.now_or_never() {
@@ -251,7 +251,7 @@ mod tests {
         let turns = Turns::new(Bounds { most: 1, most_per_user: 1 });
         let place = turns.take("ann").now_or_never().unwrap();
         let mut asked = ask(&turns, &["bob", "eve", "ann"]);
-        // One that leaves while it waits, and one that leaves after the place was granted.
+        // One request leaves while it waits, and one leaves after the place was granted.
         drop(asked.remove(0));
         drop(place);
         drop(asked.remove(0));

@@ -7,8 +7,8 @@ use tokio_tungstenite::tungstenite::http::Uri;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address(Uri);
 
-/// The reason a text is not the address of a server. It names the text without its user and
-/// its query, which may hold secrets.
+/// The reason why a text is not the address of a server. It repeats the text without its user and its query, which may
+/// contain secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not the address of a server; write ws://127.0.0.1:8080/ws or http://127.0.0.1:8080, with wss:// or \
@@ -17,11 +17,11 @@ pub struct Address(Uri);
 pub struct InvalidAddress(String);
 
 impl Address {
-    /// Reads an address of the form `ws://HOST[:PORT]/PATH`, or `wss`, and leaves its path as it is: for a server that
-    /// is reached at the root.
+    /// Parses an address of the form `ws://HOST[:PORT]/PATH`, or `wss`, without changing its path. Use this for a
+    /// server that is reached at the root.
     ///
     /// # Errors
-    /// Returns an error if the text is no such address.
+    /// Returns an error if the text is not such an address.
     pub fn exactly(text: &str) -> Result<Self, InvalidAddress> {
         let address: Self = text.parse()?;
         let given = text.parse::<Uri>().ok().filter(|given| given.scheme() == address.0.scheme());
@@ -38,7 +38,7 @@ impl InvalidAddress {
     fn of(text: &str) -> Self {
         let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
         let (shown, hidden) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
-        // With an `@` behind a `?`, either may be part of a password.
+        // If an `@` follows a `?`, either may be part of a password.
         let shown = if hidden.contains('@') { "…" } else { shown.rsplit('@').next().unwrap_or_default() };
         let separator = if scheme.is_empty() { "" } else { "://" };
         Self(format!("{scheme}{separator}{shown}"))
@@ -48,8 +48,8 @@ impl InvalidAddress {
 impl FromStr for Address {
     type Err = InvalidAddress;
 
-    /// Reads an address. A page's address names the server as well: `http` is taken as `ws`, `https` as `wss`. Without
-    /// a path it is `/ws`.
+    /// Parses an address. The address of a page also names the server: `http` is taken as `ws`, and `https` as `wss`.
+    /// Without a path, `/ws` is used.
     fn from_str(text: &str) -> Result<Self, InvalidAddress> {
         let invalid = || InvalidAddress::of(text);
         let given: Uri = text.parse().map_err(|_| invalid())?;
@@ -67,14 +67,14 @@ impl FromStr for Address {
 }
 
 impl std::fmt::Debug for Address {
-    /// Writes it as [`Display`](std::fmt::Display) does, without secrets.
+    /// Writes the address like [`Display`](std::fmt::Display), without secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Address({self})")
     }
 }
 
 impl std::fmt::Display for Address {
-    /// Writes it without a password and without the query, which may hold a ticket.
+    /// Writes the address without its password and query. The query may contain a ticket.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let host = self.0.authority().map(|authority| authority.as_str()).unwrap_or_default();
         let host = host.rsplit('@').next().unwrap_or_default();

@@ -15,29 +15,29 @@ use reseed_protocol::{
 };
 use std::collections::VecDeque;
 
-/// Updates that are kept while a reply is awaited. Beyond this, the oldest events that the snapshots contain are
-/// dropped.
+/// Maximum number of updates that are kept while a reply is awaited. Beyond this, the oldest events that are already in
+/// the snapshots are dropped.
 const KEPT_MAX: usize = 16 * 1024;
 
-/// Refusals for now after which [`Client::open_now`] gives up: with growing waits these are some seconds.
+/// The number of temporary refusals after which [`Client::open_now`] gives up. With backoff, they take some seconds.
 const REFUSALS_MAX: u32 = 5;
 
 /// The options of a client.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// Stays the same for one program over its reconnects, and differs from all others: 1 to 64 characters. Absent:
-    /// made up. A program that keeps it over its restarts has its role as host back.
+    /// Identifies one program across its reconnects, and differs from all others: 1 to 64 characters. If absent, it is
+    /// generated. A program that keeps it across restarts regains its role as host.
     pub client_id: Option<String>,
     /// The name and version of your program, for the server's operator.
     pub software: Option<Software>,
-    /// Gives a token or a ticket, before each connection. Absent: none.
+    /// Provides a token or a ticket before each connection. If absent, none is sent.
     pub credentials: Option<AskCredentials>,
-    /// The credentials are always the same: a refusal is final.
+    /// True if the credentials never change, so that a refusal is final.
     pub fixed_credentials: bool,
 }
 
 impl Options {
-    /// Returns options with a token that stays the same.
+    /// Returns the options with a token that never changes.
     #[must_use]
     pub fn with_token(mut self, token: impl Into<String>) -> Self {
         self.credentials = Some(Credentials::fixed(token));
@@ -55,18 +55,18 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// A client. It does nothing by itself: [`Client::next`] drives it, and may be dropped while it waits.
+/// A client. It does nothing by itself: [`Client::next`] drives it, and that future may be dropped while it waits.
 pub struct Client {
     machine: Machine,
     driver: Driver,
-    /// Updates that were passed while a reply was awaited.
+    /// Updates that arrived while a reply was awaited.
     kept: VecDeque<Update>,
 }
 
 /// The error of a call that waits for the server.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// The command was not taken.
+    /// The command was not accepted for sending.
     #[error(transparent)]
     NotTaken(#[from] NotTaken),
     /// The command has no reply, or was refused.
@@ -75,12 +75,12 @@ pub enum Error {
     /// The session ended.
     #[error(transparent)]
     SessionEnd(#[from] SessionEnd),
-    /// The server refused the session temporarily too many times.
+    /// The server temporarily refused the session too many times.
     #[error("the session was refused {refusals} times{}", reason(.error.as_ref()))]
     NotOpened {
         /// The number of refusals.
         refusals: u32,
-        /// The server's last error, if it named one.
+        /// The server's last error, if it sent one.
         error: Option<ErrorBody>,
     },
     /// The client stopped.
@@ -94,7 +94,7 @@ fn reason(error: Option<&ErrorBody>) -> String {
 }
 
 impl Client {
-    /// Creates a client, which begins to connect with the first [`Client::next`].
+    /// Creates a client, which starts to connect with the first [`Client::next`].
     ///
     /// # Panics
     /// The options' client id is empty or too long, or there is no tokio runtime.
@@ -113,16 +113,16 @@ impl Client {
         Self { machine, driver: Driver::new(address, options.credentials), kept: VecDeque::new() }
     }
 
-    /// Opens a session, now and on every later connection; `None` creates one, once, even if the connection is lost
-    /// meanwhile. Commands to it may follow at once.
+    /// Opens a session, now and on every later connection. `None` creates a session, only once even if the connection
+    /// is lost meanwhile. Commands to it may follow at once.
     pub fn open(&mut self, session: Option<SessionId>, opening: Opening) -> Session {
         self.machine.open(session, opening)
     }
 
-    /// Opens a session, or creates one, and waits until its snapshot is there. If that fails, the session is closed.
+    /// Opens or creates a session, and waits for its snapshot. If that fails, the session is closed.
     ///
     /// # Errors
-    /// Returns an error if the session was refused, for good or five times for now, or if the client stopped.
+    /// Returns an error if the session was refused permanently, or five times temporarily, or if the client stopped.
     pub async fn open_now(&mut self, session: Option<SessionId>, opening: Opening) -> Result<Session, Error> {
         let session = self.open(session, opening);
         let mut refusals = 0;
@@ -140,7 +140,7 @@ impl Client {
                     return Err(why.into());
                 }
                 Update::Stopped(stop) => {
-                    // Otherwise a later connection would open it, or create one, for nobody.
+                    // Otherwise a later connection would open or create it although nobody uses it.
                     self.close_session(session);
                     return Err(self.stopped(stop));
                 }
@@ -150,27 +150,27 @@ impl Client {
         Ok(session)
     }
 
-    /// Ends the subscription to a session, where a turn continues.
+    /// Ends the subscription to a session. A running turn continues.
     pub fn close_session(&mut self, session: Session) {
         self.machine.close_session(session);
     }
 
-    /// Sends a command as soon as it may go out. Sends it again, if that is safe, after a lost connection and after a
-    /// refusal that leaves open whether it was stored. Its [`Update::Reply`] has the id.
+    /// Sends a command as soon as possible. If that is safe, sends it again after a lost connection, and after a
+    /// refusal that leaves open whether it was stored. Its [`Update::Reply`] has the returned id.
     ///
     /// # Errors
-    /// Returns an error if too much waits already.
+    /// Returns an error if too many commands are waiting.
     pub fn send(&mut self, to: impl Into<To>, command: &Command) -> Result<CommandId, NotTaken> {
         self.machine.send(to, command)
     }
 
-    /// Sends a command and waits for its reply. What else happens meanwhile is kept for [`Client::next`]: all of it up
-    /// to some thousand updates, and beyond that not the oldest events that the snapshots have.
+    /// Sends a command and waits for its reply. Other updates that arrive meanwhile are kept for [`Client::next`].
+    /// Beyond some thousand updates, the oldest events that are already in the snapshots are dropped.
     ///
-    /// If this is dropped before, the command goes on, and [`Client::next`] tells its [`Update::Reply`].
+    /// If this future is dropped earlier, the command continues, and [`Client::next`] returns its [`Update::Reply`].
     ///
     /// # Errors
-    /// Returns an error if the command was refused, or cannot be answered any more.
+    /// Returns an error if the command was refused, or can no longer be answered.
     pub async fn request(&mut self, to: impl Into<To>, command: &Command) -> Result<Reply, Error> {
         let sent = self.send(to, command)?;
         loop {
@@ -182,10 +182,11 @@ impl Client {
         }
     }
 
-    /// Returns what happens next; [`Update::Stopped`] indefinitely once the client has stopped. It may be dropped while
-    /// it waits: nothing is lost.
+    /// Returns the next update. Once the client has stopped, it always returns [`Update::Stopped`]. The future may be
+    /// dropped while it waits, and nothing is lost.
     ///
-    /// The client lives while this is awaited: a connection on which nobody does so for a minute is lost.
+    /// The client makes progress only while this is awaited. If that does not happen for a minute, the connection is
+    /// lost.
     pub async fn next(&mut self) -> Update {
         match self.kept.pop_front() {
             Some(update) => update,
@@ -193,34 +194,34 @@ impl Client {
         }
     }
 
-    /// Returns the state of a session; `None` until it was opened for the first time, and once it was closed.
+    /// Returns the state of a session; `None` before it was first opened, and after it was closed.
     #[must_use]
     pub fn snapshot(&self, session: Session) -> Option<&Snapshot> {
         self.machine.snapshot(session)
     }
 
-    /// Returns the state machine of this client.
+    /// Returns this client's state machine.
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// Returns the state machine of this client, to change it. The next [`Client::next`] carries out its outputs.
+    /// Returns this client's state machine for changes. The next [`Client::next`] executes its outputs.
     pub fn machine_mut(&mut self) -> &mut Machine {
         &mut self.machine
     }
 
-    /// Connects at once, if it waits for the next attempt or has stopped.
+    /// Connects at once if the client waits for its next attempt or has stopped.
     pub fn connect(&mut self) {
         self.machine.connect(now());
     }
 
-    /// Cuts the connection, as a network does; the client connects again.
+    /// Cuts the connection like a network failure. The client reconnects.
     pub fn cut(&mut self) {
         self.driver.cut(&mut self.machine);
     }
 
-    /// Sends what was asked for, as far as it may go out now, and says goodbye. Turns that run go on.
+    /// Sends the pending commands that may go out now, and closes the connection. Running turns continue.
     pub async fn close(mut self) {
         self.driver.close(&mut self.machine).await;
     }

@@ -1,4 +1,4 @@
-//! Drives a [`Machine`]: connects its socket and keeps its deadlines.
+//! Drives a [`Machine`]: connects its socket and runs its timers.
 
 use crate::{
     Address,
@@ -15,18 +15,19 @@ use std::{
 };
 use tokio::time::{Instant, Sleep};
 
-/// Frames in a row after which deadlines are checked, so that a steady stream of frames does not delay them.
+/// The number of frames in a row after which deadlines are checked, so that a steady stream of frames does not delay
+/// them.
 const FRAMES_IN_A_ROW_MAX: u32 = 32;
 
 type Dialing = Pin<Box<dyn Future<Output = Result<(Socket, Credentials), Lost>> + Send>>;
 type Asking = Pin<Box<dyn Future<Output = Result<Credentials, Lost>> + Send>>;
 
-/// Gives credentials, each time that the client connects and when those of a connection expire. It fails with
-/// [`Lost::Refused`] if asking again will not help, and with [`Lost::Broken`] otherwise.
+/// Provides credentials each time the client connects, and when those of a connection expire. It fails with
+/// [`Lost::Refused`] if asking again will not help, and otherwise with [`Lost::Broken`].
 pub type AskCredentials = Arc<dyn Fn() -> Asking + Send + Sync>;
 
 impl Credentials {
-    /// Gives a token that stays the same. A machine that is to stop when it is refused is told so by
+    /// Provides a token that never changes. To make a machine stop when the token is refused, use
     /// [`Machine::with_fixed_credentials`].
     #[must_use]
     pub fn fixed(token: impl Into<String>) -> AskCredentials {
@@ -35,22 +36,22 @@ impl Credentials {
     }
 }
 
-/// The socket and the clock of a machine. It does nothing by itself: [`Driver::next`] drives it, and may be dropped
-/// while it waits.
+/// The socket and the clock of a machine. It does nothing by itself: [`Driver::next`] drives it, and that future may be
+/// dropped while it waits.
 pub struct Driver {
     address: Address,
     credentials: Option<AskCredentials>,
     socket: Option<Socket>,
     dialing: Option<Dialing>,
-    /// New credentials for the connection there is.
+    /// Pending new credentials for the current connection.
     renewing: Option<Asking>,
     sleep: Pin<Box<Sleep>>,
-    /// Frames since deadlines were checked.
+    /// The number of frames since deadlines were last checked.
     frames: u32,
 }
 
 impl Driver {
-    /// Creates one that connects when its machine says so.
+    /// Creates a driver that connects when its machine requests it.
     ///
     /// # Panics
     /// There is no tokio runtime.
@@ -60,7 +61,8 @@ impl Driver {
         Self { address, credentials, socket: None, dialing: None, renewing: None, sleep, frames: 0 }
     }
 
-    /// Does what the machine says, until something is to be told; [`Update::Stopped`] indefinitely once it has stopped.
+    /// Executes the machine's outputs until there is an update. Once the machine has stopped, always returns
+    /// [`Update::Stopped`].
     pub async fn next(&mut self, machine: &mut Machine) -> Update {
         poll_fn(|cx| self.poll_next(machine, cx)).await
     }
@@ -90,7 +92,7 @@ impl Driver {
         }
     }
 
-    /// Passes what has happened to the machine. Returns false if nothing has.
+    /// Passes events of the socket and the clock to the machine. Returns false if there were none.
     fn poll_world(&mut self, machine: &mut Machine, cx: &mut Context<'_>) -> bool {
         if let Some(dialing) = &mut self.dialing
             && let Poll::Ready(dialed) = dialing.as_mut().poll(cx)
@@ -109,7 +111,7 @@ impl Driver {
             && let Poll::Ready(renewed) = renewing.as_mut().poll(cx)
         {
             self.renewing = None;
-            // Without new credentials the server closes the connection, and the next one asks again.
+            // Without new credentials, the server closes the connection, and the next one asks for credentials again.
             if let Ok(credentials) = renewed {
                 machine.renew(credentials);
             }
@@ -160,13 +162,13 @@ impl Driver {
         })
     }
 
-    /// Cuts the connection, as a network does.
+    /// Cuts the connection like a network failure.
     pub fn cut(&mut self, machine: &mut Machine) {
         self.hang_up();
         machine.lost(now(), Lost::Broken("the connection was cut".to_owned()));
     }
 
-    /// Sends what the machine has to say, and says goodbye. Turns that run go on.
+    /// Sends the machine's remaining frames and closes the connection. Running turns continue.
     pub async fn close(mut self, machine: &mut Machine) {
         machine.close();
         let Some(mut socket) = self.socket.take() else { return };
@@ -185,7 +187,7 @@ impl std::fmt::Debug for Driver {
     }
 }
 
-/// Returns the time as machines count it.
+/// Returns the current time on the clock that machines use.
 pub(crate) fn now() -> std::time::Instant {
     Instant::now().into_std()
 }

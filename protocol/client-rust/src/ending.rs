@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-/// The longest wait before the first attempt to connect again.
+/// The maximum wait before the first attempt to reconnect.
 const FIRST: Duration = Duration::from_millis(500);
 
-/// The longest wait before any attempt: a server that is back should not wait long for its clients.
+/// The maximum wait before any attempt. A server that is back should not wait long for its clients.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// The longest wait that a server may ask for. It bounds a nonsensical `retryAfterMs`: no limit of the server needs
-/// more.
+/// The maximum wait that a server may request. It bounds a nonsensical `retryAfterMs`, because no limit of the server
+/// needs more.
 const TOLD_MAX: Duration = Duration::from_secs(3_600);
 
-/// Attempts after which the wait does not grow any more.
+/// The number of failures after which the wait no longer grows.
 const DOUBLINGS_MAX: u32 = 6;
 
-/// The reason that a connection ended or could not be made.
+/// The reason why a connection ended or could not be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
     /// The server closed it with this code. Without a reason, the meaning of the code is used.
@@ -26,10 +26,10 @@ pub enum Lost {
         /// The reason, for people.
         reason: String,
     },
-    /// The connection broke, or nobody answered.
+    /// The connection broke, or the server did not answer.
     #[error("{0}")]
     Broken(String),
-    /// The server refused it, and would refuse the next one too: something must change first.
+    /// The server refused it, and would refuse another one until something changes.
     #[error("{0}")]
     Refused(String),
 }
@@ -41,12 +41,12 @@ pub enum Then {
     Reconnect(Duration),
     /// Connect again with new credentials.
     Renew,
-    /// Stop: trying again changes nothing.
+    /// Stop, because another attempt changes nothing.
     Stop,
 }
 
 impl Lost {
-    /// Returns the end of a connection that was closed with this code and reason.
+    /// Returns the reason for a connection that was closed with this code and text.
     #[must_use]
     pub fn closed(code: u16, reason: &str) -> Self {
         let reason = if reason.is_empty() { meaning(code).0 } else { reason };
@@ -101,13 +101,13 @@ fn meaning(code: u16) -> (&'static str, Then) {
     }
 }
 
-/// Returns the wait that the server asked for in milliseconds, bounded by [`TOLD_MAX`].
+/// Returns the wait that the server requested in milliseconds, bounded by [`TOLD_MAX`].
 pub(crate) fn told_wait(ms: u64) -> Duration {
     Duration::from_millis(ms).min(TOLD_MAX)
 }
 
-/// Returns the wait before the next attempt: anything from nothing to a limit that doubles with each failure ("full
-/// jitter"), so that the clients of a server that comes back do not arrive together.
+/// Returns the wait before the next attempt. It is a random part of a limit that doubles with each failure ("full
+/// jitter"), so that the clients of a returning server do not arrive together.
 #[must_use]
 pub fn backoff(failures: u32, random: &mut fastrand::Rng) -> Duration {
     let limit = LONGEST.min(FIRST * 2u32.pow(failures.min(DOUBLINGS_MAX)));

@@ -1,10 +1,10 @@
-//! Calls of hosted tools and hooks: each runs once, however often the server requests it.
+//! Calls of hosted tools and hooks. Each runs once, however often the server requests it.
 //!
-//! What always holds:
-//! - a tool runs when the server asks this connection to run it, not when it tells everybody of the call;
-//! - a call that runs is not begun again, and the answer of one that has ended is sent again instead;
-//! - a cancelled call is aborted, and its answer is not sent;
-//! - the server alone judges deadlines: it says when a call is cancelled.
+//! Invariants:
+//! - A tool runs when the server asks this connection to run it, not when the server announces the call to everyone.
+//! - A running call is not started again. If a call has ended, its answer is sent again instead.
+//! - A cancelled call is aborted, and its answer is not sent.
+//! - Only the server judges deadlines, and reports when a call is cancelled.
 
 use crate::{
     fold::Call,
@@ -20,46 +20,47 @@ use reseed_protocol::{
 };
 use std::collections::{BTreeMap, VecDeque};
 
-/// Calls that are remembered after they have ended. A session has a few open calls at a time.
+/// Maximum number of ended calls that are remembered. A session has only a few open calls at a time.
 const ENDED_MAX: usize = 256;
 
-/// Calls that run at a time: more than any turn makes. Those beyond are left to their deadlines.
+/// Maximum number of calls that run at a time, which exceeds what any turn makes. Further calls run into their
+/// deadlines.
 const RUNNING_MAX: usize = 1_024;
 
 /// A task for the program that hosts tools and hooks.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Task {
-    /// Run this tool, and give its result to [`Calls::answer_tool`].
+    /// Run this tool, and pass its result to [`Calls::answer_tool`].
     RunTool(Call),
-    /// Run this hook. If it has a deadline, give its answer to [`Calls::answer_hook`].
+    /// Run this hook. If it has a deadline, pass its answer to [`Calls::answer_hook`].
     RunHook(Box<HookCall>),
-    /// Nobody waits for this call any more: stop its work.
+    /// Stop the work on this call, because nobody waits for it any more.
     Abort(CallId),
-    /// The answer was not accepted. Give another one, or the same one later if the error is one for now.
+    /// The answer was not accepted. Give another answer. If the error is temporary, give the same one later.
     Unanswered {
-        /// The call, which waits until its deadline.
+        /// The call, which stays open until its deadline.
         call: CallId,
         /// The reason.
         why: Unanswered,
     },
 }
 
-/// The calls of one session. Tell it each [`Update`] of the client, and do what it says.
+/// The calls of one session. Pass it each [`Update`] of the client, and execute the tasks that it returns.
 #[derive(Debug)]
 pub struct Calls {
     session: Session,
     calls: BTreeMap<CallId, State>,
-    /// Those that have ended, oldest first.
+    /// The ended calls, oldest first.
     ended: VecDeque<CallId>,
-    /// The answers that were sent and have no reply.
+    /// The answers that were sent and have no reply yet.
     sent: BTreeMap<CommandId, CallId>,
 }
 
 #[derive(Debug)]
 struct State {
     is_tool: bool,
-    /// The answer, once it is known. That of a hook is forgotten when it is accepted: it may be as large as the
-    /// context, and nobody asks for it again.
+    /// The answer, once it is known. A hook's answer is forgotten when it is accepted, because it may be as large as
+    /// the context, and nobody requests it again.
     answer: Answer,
 }
 
@@ -71,13 +72,13 @@ enum Answer {
 }
 
 impl Calls {
-    /// Creates the calls of a session, of which none is known.
+    /// Creates the calls of a session, which are initially empty.
     #[must_use]
     pub fn new(session: Session) -> Self {
         Self { session, calls: BTreeMap::new(), ended: VecDeque::new(), sent: BTreeMap::new() }
     }
 
-    /// Handles an update: sends known answers again and returns the tasks for the program.
+    /// Handles an update. Sends known answers again, and returns the tasks for the program.
     pub fn take(&mut self, machine: &mut Machine, update: &Update) -> Vec<Task> {
         match update {
             Update::Event { session, event } if *session == self.session => match event {
@@ -95,10 +96,10 @@ impl Calls {
         }
     }
 
-    /// Sends the result of a tool. The result of a call that nobody waits for any more is dropped.
+    /// Sends the result of a tool. The result is dropped if nobody waits for the call any more.
     ///
     /// # Errors
-    /// Returns an error if too much waits already; give it again later.
+    /// Returns an error if too many commands are waiting. Try again later.
     pub fn answer_tool(
         &mut self,
         machine: &mut Machine,
@@ -114,15 +115,15 @@ impl Calls {
         )
     }
 
-    /// Sends the answer of a hook. That of a call that nobody waits for any more is dropped.
+    /// Sends the answer of a hook. The answer is dropped if nobody waits for the call any more.
     ///
     /// # Errors
-    /// Returns an error if too much waits already; give it again later.
+    /// Returns an error if too many commands are waiting. Try again later.
     pub fn answer_hook(&mut self, machine: &mut Machine, call: &CallId, answer: HookAnswer) -> Result<(), NotTaken> {
         self.answer(machine, call, Command::HookResult(Box::new(HookResult::new(call.clone(), answer))))
     }
 
-    /// Forgets all calls, for instance before the session is closed. Returns those whose work is to be stopped.
+    /// Forgets all calls, for example before the session is closed. Returns the tasks that stop running work.
     pub fn stop(&mut self) -> Vec<Task> {
         let running: Vec<CallId> = self.calls.keys().cloned().collect();
         running.iter().flat_map(|call| self.drop_call(call)).collect()
@@ -160,12 +161,12 @@ impl Calls {
     fn ephemeral(&mut self, machine: &mut Machine, event: &EphemeralEvent) -> Vec<Task> {
         match event {
             EphemeralEvent::RunTool(run) => {
-                // The event before this one has told of the call; one that is not open any more needs no result.
+                // The previous event announced the call. If the call is no longer open, it needs no result.
                 let call = machine.snapshot(self.session).and_then(|now| now.call(&run.tool_call_id)).cloned();
                 call.filter(|call| self.begins(machine, &call.call_id, true)).map(Task::RunTool).into_iter().collect()
             }
             EphemeralEvent::HookCall(call) if self.begins(machine, &call.call_id, false) => {
-                // One that only observes has no answer: it has ended when it is told of.
+                // A call that only observes has no answer, so it ends immediately.
                 if call.deadline.is_none() {
                     self.ends(&call.call_id, Answer::Accepted);
                 }
@@ -177,12 +178,12 @@ impl Calls {
         }
     }
 
-    /// Returns true if a call is new. The answer of one that has ended is sent again.
+    /// Returns true if a call is new. Sends the answer again if the call has ended.
     fn begins(&mut self, machine: &mut Machine, call: &CallId, is_tool: bool) -> bool {
         match self.calls.get(call).map(|state| &state.answer) {
             Some(Answer::Awaited | Answer::Accepted) => return false,
             Some(Answer::Known(command)) => {
-                // If there is no room it is asked for again, on the next connection at the latest.
+                // If there is no room, the server requests the call again, on the next connection at the latest.
                 if let Ok(id) = machine.send(self.session, command) {
                     self.sent.insert(id, call.clone());
                 }
@@ -197,7 +198,8 @@ impl Calls {
         is_new
     }
 
-    /// A new snapshot names the open calls of tools; the events that told how others ended were passed over.
+    /// Aborts the tool calls that a new snapshot does not list as open, because the events that ended them were
+    /// skipped.
     fn keep_only(&mut self, pending: &[PendingCall]) -> Vec<Task> {
         let is_over = |call: &CallId, state: &State| state.is_tool && !pending.iter().any(|open| open.call_id == *call);
         let over: Vec<CallId> =
@@ -210,7 +212,8 @@ impl Calls {
         let Some(state) = self.calls.get_mut(&call) else { return Vec::new() };
         match why {
             None if !state.is_tool => state.answer = Answer::Accepted,
-            // The server asks again, and then the answer is sent again. A tool's is kept until the call is resolved.
+            // The server requests the call again, and then the answer is sent again. A tool's answer is kept until the
+            // call is resolved.
             None | Some(Unanswered::Lost | Unanswered::SessionClosed | Unanswered::Stopped(_)) => {}
             Some(Unanswered::Refused(error)) if matches!(error.code, ErrorCode::TooLate | ErrorCode::UnknownCall) => {
                 state.answer = Answer::Accepted;

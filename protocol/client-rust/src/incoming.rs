@@ -1,8 +1,8 @@
-//! Reads the server's frames leniently: what a newer version has added is left out, and the rest is kept.
+//! Parses the server's frames leniently. Additions of newer versions are dropped, and the rest is kept.
 //!
-//! A frame of this version is read once, as it is. If it does not fit, what does not fit is left out, from the
-//! innermost on: an element of a list, an optional field. A history entry of an unknown type stays, as
-//! [`EntryData::Foreign`], since the path leads through it. What is left over is read as unknown.
+//! A frame of this version is parsed once, as it is. If it cannot be parsed, the invalid parts are dropped, starting
+//! with the innermost: an element of a list, or an optional field. A history entry of an unknown type is kept as
+//! [`EntryData::Foreign`], because the path leads through it. A frame that still cannot be parsed counts as unknown.
 //!
 //! [`EntryData::Foreign`]: reseed_protocol::EntryData::Foreign
 
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use serde_path_to_error::Segment;
 use std::collections::BTreeSet;
 
-/// Unknown words of one frame that may be left out. Each of them costs another parse of the frame.
+/// Maximum number of unknown values dropped from one frame. Each of them costs another parse of the frame.
 const LEFT_OUT_MAX: usize = 64;
 
 /// A frame of the server.
@@ -34,7 +34,7 @@ pub struct Incoming {
 pub enum Body {
     /// The reply to this command.
     Reply(CommandId, Reply),
-    /// An error about the connection, which is closed next.
+    /// An error about the connection, which closes next.
     Fault(Reply),
     /// A durable event, with its `seq`.
     Event(u64, Event),
@@ -43,7 +43,7 @@ pub enum Body {
 }
 
 impl Incoming {
-    /// Reads a frame; `None` if it is none of the protocol's.
+    /// Parses a frame; `None` if it does not belong to the protocol.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         #[derive(Deserialize)]
@@ -83,7 +83,7 @@ impl Incoming {
     }
 }
 
-/// Reads a message, leaving out what cannot be read.
+/// Parses a message, and drops what cannot be read.
 fn read<T: DeserializeOwned>(text: &str, unknown: fn(Unknown) -> T) -> Option<T> {
     if let Ok(message) = serde_json::from_str(text) {
         return Some(message);
@@ -97,7 +97,7 @@ fn read<T: DeserializeOwned>(text: &str, unknown: fn(Unknown) -> T) -> Option<T>
     }
     let Message { name, mut payload } = serde_json::from_str(text).ok()?;
     for _ in 0..LEFT_OUT_MAX {
-        // The type first, so that what is wrong is found in its place.
+        // The type comes first, so that an error is reported at the right position.
         let text = format!(r#"{{"type":{},"payload":{payload}}}"#, json!(name));
         match serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(&text)) {
             Ok(message) => return Some(message),
@@ -112,13 +112,13 @@ fn read<T: DeserializeOwned>(text: &str, unknown: fn(Unknown) -> T) -> Option<T>
     Some(unknown(Unknown { name, payload }))
 }
 
-/// What a newer version says that this one cannot read, as the error tells of it.
+/// What this version cannot read, derived from the parser's error.
 enum Word {
-    /// A value that is none of those known, under one of these names, or as the whole value.
+    /// An unknown value, under one of these field names or as the whole value.
     Variant(String, BTreeSet<String>),
-    /// An object without a field: all with these names lack it.
+    /// An object lacks a field. All objects with these fields lack it.
     Missing(BTreeSet<String>),
-    /// Anything else: this very value.
+    /// Anything else: exactly this value.
     Value,
 }
 
@@ -137,7 +137,7 @@ impl Word {
         }
     }
 
-    /// Returns true if this value says it too.
+    /// Returns true if this value has the same problem.
     fn is_in(&self, value: &Value) -> bool {
         match (self, value) {
             (Self::Variant(variant, names), value) => says(variant, names, value),
@@ -147,7 +147,7 @@ impl Word {
     }
 }
 
-/// Collects the names of the fields whose value is this text.
+/// Collects the names of the fields whose value is this string.
 fn names_of(text: &str, value: &Value, names: &mut BTreeSet<String>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| names_of(text, item, names)),
@@ -163,7 +163,7 @@ fn names_of(text: &str, value: &Value, names: &mut BTreeSet<String>) {
     }
 }
 
-/// Returns true if one of these fields has this text as its value, at any depth.
+/// Returns true if one of these fields has this string as its value, at any depth.
 fn says(text: &str, names: &BTreeSet<String>, value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().any(|item| says(text, names, item)),
@@ -174,8 +174,8 @@ fn says(text: &str, names: &BTreeSet<String>, value: &Value) -> bool {
     }
 }
 
-/// Leaves out the innermost thing on a path that can be left out, and with it all that say the same word in its place
-/// in another element of a list: the bound on readings counts words. Returns false if there is none.
+/// Drops the innermost part of a path that can be dropped. The same unknown value at the same position in other list
+/// elements is dropped with it, because the limit counts distinct values. Returns false if nothing can be dropped.
 fn leave_out(value: &mut Value, path: &[&Segment], error: &str) -> bool {
     let mut failed = &*value;
     let mut depth = 0;
@@ -194,7 +194,7 @@ fn leave_out(value: &mut Value, path: &[&Segment], error: &str) -> bool {
     depth > 0
 }
 
-/// Leaves out what is at the end of a path, in any element of the lists on it.
+/// Drops the end of a path in all elements of the lists along it.
 fn leave_out_each(value: &mut Value, path: &[&Segment], goes: &dyn Fn(&Value) -> bool) {
     let Some((first, rest)) = path.split_first() else { return };
     match (*first, value) {
@@ -216,7 +216,7 @@ fn leave_out_each(value: &mut Value, path: &[&Segment], goes: &dyn Fn(&Value) ->
     }
 }
 
-/// Turns an entry of an unknown type into one that says so. Returns false if it is no entry, or was turned already.
+/// Converts an entry of an unknown type to a foreign one. Returns false if it is not an entry, or already converted.
 fn make_foreign(value: &mut Value) -> bool {
     let Value::Object(fields) = value else { return false };
     let Some(Value::String(kind)) = fields.get("type").cloned() else { return false };
@@ -243,7 +243,7 @@ mod tests {
     use reseed_protocol::{EntryData, event::TurnStatus};
     use std::path::Path;
 
-    /// Returns a frame in a few words.
+    /// Returns a short description of a frame.
     fn kind(text: &str) -> String {
         match Incoming::parse(text).map(|incoming| incoming.body) {
             None => "no frame".to_owned(),
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(read.error.unwrap().code.as_str(), "surprise");
     }
 
-    /// Reads `session_opened` after a change: its entries, how many of them are foreign, and its queue.
+    /// Parses a modified `session_opened`. Returns the number of its entries, of foreign ones, and of queued inputs.
     fn opened(change: impl FnOnce(&mut Value)) -> Option<(usize, usize, usize)> {
         let mut opened = example("replies/session_opened.snapshot.json");
         change(&mut opened["payload"]);

@@ -1,11 +1,11 @@
 //! Client of reseed: many sessions over one socket, the fold of their events, exact resume.
 //!
-//! - [`Client`] connects, and connects again; [`Client::next`] says what happens
-//! - [`fold`]: the state of a session, as `session_opened` tells it and each event changes it
+//! - [`Client`] connects and reconnects; [`Client::next`] returns updates
+//! - [`fold`]: the state of a session, as `session_opened` reports it and each event changes it
 //! - [`hosting`]: calls of tools and hooks, each of which runs once
-//! - [`machine`]: what a client does, without a socket and without a clock
-//! - [`incoming`]: frames of the server, read as far as this version knows them
-//! - [`Socket`]: frames as text, for whoever wants to see each
+//! - [`machine`]: the client as a state machine, without a socket or a clock
+//! - [`incoming`]: parses the server's frames as far as this version knows them
+//! - [`Socket`]: sends and receives frames as text
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,13 +1,14 @@
-//! Commands without a reply, in the order in which they were sent.
+//! Commands without a reply, in the order in which they were given.
 //!
-//! What always holds:
-//! - there are at most [`COMMANDS_MAX`] of them, with [`BYTES_MAX`] together;
-//! - a command goes out under one id, however often it is sent;
-//! - a command that needs its session goes out once that is open on this connection;
-//! - none goes out before an earlier one of the same session;
-//! - a writing command that gets `store_failed` or `shutting_down` stays and is sent again: it may have been stored;
-//! - a command that was sent before stays after every refusal that is only for now;
-//! - a command stays for a bounded number of refusals; its caller gets the last one.
+//! Invariants:
+//! - There are at most [`COMMANDS_MAX`] of them, with [`BYTES_MAX`] in total.
+//! - A command has one id, however often it is sent.
+//! - A command that needs its session is sent once that session is open on this connection.
+//! - No command is sent before an earlier one of the same session.
+//! - A writing command that gets `store_failed` or `shutting_down` stays and is sent again, because it may have been
+//!   stored.
+//! - A command that was sent before stays after every temporary refusal.
+//! - A command stays for a bounded number of refusals, and its caller gets the last one.
 
 use crate::{
     ending::{backoff, told_wait},
@@ -16,13 +17,13 @@ use crate::{
 use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, command::Command};
 use std::time::Instant;
 
-/// Commands without a reply: more than a program in order gives while the network is away.
+/// Maximum number of commands without a reply. A well-behaved program gives fewer while the network is down.
 pub const COMMANDS_MAX: usize = 256;
 
-/// Bytes that these have together.
+/// Maximum bytes of these commands in total.
 pub const BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Temporary refusals of one command after which the caller gets the error.
+/// The number of temporary refusals of one command after which its caller gets the error.
 const REFUSALS_MAX: u32 = 5;
 
 /// A command without a reply.
@@ -33,31 +34,31 @@ struct Waiting {
     to: To,
     /// True if it needs a subscription to its session.
     subscribes: bool,
-    /// True if it deletes its session, of which the server tells the other connections only.
+    /// True if it deletes its session. The server reports the deletion only to other connections.
     deletes: bool,
     /// `{"type":…,"payload":…}`.
     body: String,
     /// True if it is sent again after a lost connection.
     resent: bool,
-    /// True if the server stores what it does, once for each id.
+    /// True if the server stores its effect, once per id.
     writes: bool,
     sent: bool,
     sendings: u32,
     refusals: u32,
-    /// It was refused for now and waits until then.
+    /// The time until which it waits after a temporary refusal.
     held_until: Option<Instant>,
 }
 
 /// The result of matching a reply with its command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Replied {
-    /// It is the reply to a command, which is over.
+    /// It is a command's reply, and the command is finished.
     Over,
     /// The same, and the command has deleted this session.
     Deleted(To),
     /// The command stays and is sent again.
     Stays,
-    /// No command waits for it.
+    /// No command waits for this reply.
     Unknown,
 }
 
@@ -66,7 +67,7 @@ pub(crate) enum Replied {
 pub(crate) enum Place {
     /// Open on this connection.
     Open(SessionId),
-    /// Known, and not open.
+    /// Known, but not open.
     Known(SessionId),
     /// Not known yet.
     Unknown,
@@ -86,7 +87,7 @@ impl Outbox {
             return Err(NotTaken::Commands(self.waiting.len()));
         }
         let body = serde_json::to_string(command).expect("wire types have text keys and finite numbers");
-        // One alone may be of any size: the server's limit is for that.
+        // A single command may have any size. The server's own limit applies to it.
         if !self.waiting.is_empty() && self.bytes + body.len() > BYTES_MAX {
             return Err(NotTaken::Bytes(self.bytes));
         }
@@ -114,7 +115,7 @@ impl Outbox {
         self.waiting.len()
     }
 
-    /// Takes the frames that may go out now and were not sent on this connection, in order.
+    /// Takes the frames that may be sent now and were not sent on this connection, in order.
     pub(crate) fn take(&mut self, place: impl Fn(Session) -> Place) -> Vec<String> {
         let mut frames = Vec::new();
         // The same session may be named by its handle and by its id.
@@ -130,8 +131,8 @@ impl Outbox {
                 },
             };
             let same = |(to, id): &(To, Option<SessionId>)| *to == command.to || id.is_some() && *id == session;
-            // A command waits behind one of the same session that waits, so that their order stays: a session is not
-            // deleted before what was said to it.
+            // A command waits behind a waiting command of the same session, so that their order is kept. For example, a
+            // session is not deleted before earlier commands have reached it.
             if !is_there || command.held_until.is_some() || behind.iter().any(same) {
                 if command.to != To::Server {
                     behind.push((command.to.clone(), session));
@@ -145,7 +146,7 @@ impl Outbox {
         frames
     }
 
-    /// Takes a reply. A refused command may stay: see [`Waiting::stays`].
+    /// Handles a reply. A refused command may stay: see [`Waiting::stays`].
     pub(crate) fn reply(
         &mut self,
         now: Instant,
@@ -154,7 +155,7 @@ impl Outbox {
         is_open: impl Fn(Session) -> bool,
         random: &mut fastrand::Rng,
     ) -> Replied {
-        // One that was not sent on this connection has no reply here.
+        // A command that was not sent on this connection has no reply here.
         let sent = |command: &Waiting| command.id == *id && command.sent;
         let Some(place) = self.waiting.iter().position(sent) else { return Replied::Unknown };
         let command = &mut self.waiting[place];
@@ -172,7 +173,7 @@ impl Outbox {
         if command.deletes && refusal.is_none() { Replied::Deleted(command.to) } else { Replied::Over }
     }
 
-    /// Returns when the next command that was refused for now may go out.
+    /// Returns when the next temporarily refused command may be sent.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.waiting.iter().filter_map(|command| command.held_until).min()
     }
@@ -184,8 +185,8 @@ impl Outbox {
         }
     }
 
-    /// Handles the loss of the connection: what may be sent again waits for the next one. Returns the others, which are
-    /// over.
+    /// Handles the loss of the connection. Commands that may be sent again wait for the next one. Returns the others,
+    /// which are finished.
     pub(crate) fn lost(&mut self) -> Vec<CommandId> {
         let over = self.remove_all(|command| command.sent && !command.resent);
         self.waiting.iter_mut().for_each(|command| command.sent = false);
@@ -197,8 +198,8 @@ impl Outbox {
         self.remove_all(|_| true).into_iter().map(|command| command.id).collect()
     }
 
-    /// Removes the commands that need a session which is not open any more. Those that do without stay if its id is
-    /// known: the reply to `delete_session`, for instance, may come after the session's end.
+    /// Removes the commands that need a session which is no longer open. Commands without that need stay if the
+    /// session's id is known. For example, the reply to `delete_session` may come after the session's end.
     pub(crate) fn fail_session(&mut self, session: Session, id: Option<&SessionId>) -> Vec<CommandId> {
         let to = To::Session(session);
         if let Some(id) = id {
@@ -209,7 +210,7 @@ impl Outbox {
         self.remove_all(|command| command.to == to).into_iter().map(|command| command.id).collect()
     }
 
-    /// Removes the commands that the server would not accept for their size: it would close each connection for them.
+    /// Removes the commands that are too large for the server, which would close every connection because of them.
     pub(crate) fn refuse_larger_than(&mut self, bytes_max: u64) -> Vec<(CommandId, Unanswered)> {
         let over = self.remove_all(|command| command.frame_bytes() as u64 > bytes_max);
         let why = |command: &Waiting| {
@@ -227,8 +228,8 @@ impl Outbox {
 }
 
 impl Waiting {
-    /// Returns true if a refused command stays: it may be stored all the same; or it was sent before, so that whoever
-    /// gave it counts on it; or the server has ended its session for a moment, and it came too late for that
+    /// Returns true if a refused command stays. There are three reasons: it may have been stored; it was sent before,
+    /// so its caller counts on it; or the server has ended its session temporarily, and it came too late for that
     /// subscription.
     fn stays(&self, error: &ErrorBody, is_open: impl Fn(Session) -> bool) -> bool {
         let sent_before = self.sendings > 1;
@@ -242,12 +243,12 @@ impl Waiting {
     }
 
     fn frame_bytes(&self) -> usize {
-        // The longest session id, and the names and quotes around the two.
+        // This adds the longest session id, and the field names and quotes around both ids.
         self.body.len() + self.id.as_str().len() + 64 + r#""id":"","sessionId":"","#.len()
     }
 }
 
-/// Returns true if the command only asks: asking twice changes nothing.
+/// Returns true if the command only reads, so that repeating it changes nothing.
 fn is_reading(command: &Command) -> bool {
     matches!(
         command,

@@ -1,7 +1,7 @@
 //! The socket to a server, with frames as text.
 //!
-//! What always holds: nothing of it is lost when a future is dropped. A frame is read whole or stays, and one that is
-//! given to [`Socket::queue`] goes out with the next polls.
+//! Invariant: nothing is lost when a future is dropped. A frame is read completely or stays in the socket. A frame
+//! passed to [`Socket::queue`] is sent by the next polls.
 
 use crate::{Address, ending::Lost};
 use futures_util::{Sink as _, Stream as _};
@@ -28,23 +28,23 @@ use tokio_tungstenite::{
 
 pub use tokio_tungstenite::tungstenite::Message;
 
-/// The time for a connection to be made, TLS and upgrade included.
+/// The time limit for establishing a connection, including TLS and the upgrade.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// The time for a goodbye.
+/// The time limit for closing the connection.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// Bytes of the largest frame taken: a snapshot of the newest entries, each of at most a message's size.
+/// Maximum bytes of a frame. The largest is a snapshot of the newest entries, each of which may have a message's size.
 const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Bytes that are read at a time. Small, so that a program may have thousands of sockets.
+/// Bytes that are read at a time. This is small, so that a program may have thousands of sockets.
 const READ_BYTES: usize = 4 * 1024;
 
 /// A socket to a server.
 pub struct Socket {
     stream: WebSocketStream<MaybeTlsStream<TcpStream>>,
     outgoing: VecDeque<Message>,
-    /// The library holds frames that are not written yet.
+    /// True if the WebSocket library holds frames that are not written yet.
     unflushed: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct Socket {
 pub enum Received {
     /// A frame.
     Text(String),
-    /// A ping, which is answered already: the other end is there.
+    /// A ping, which has already been answered. It shows that the other end is alive.
     Ping,
 }
 
@@ -61,19 +61,19 @@ impl Socket {
     /// Connects and upgrades to version 2. Sends no frame.
     ///
     /// # Errors
-    /// Returns an error if there is no connection, with the reason.
+    /// Returns the reason why there is no connection.
     pub async fn open(address: &Address) -> Result<Self, Lost> {
         Self::open_with(address, &[(header::SEC_WEBSOCKET_PROTOCOL.as_str(), SUBPROTOCOL_V2)]).await
     }
 
-    /// Connects with these headers and no others of its own: without the subprotocol it is version 1 until `hello`.
+    /// Connects with only these additional headers. Without the subprotocol, the connection is version 1 until `hello`.
     ///
     /// # Errors
-    /// Returns an error if there is no connection, with the reason.
+    /// Returns the reason why there is no connection.
     pub async fn open_with(address: &Address, headers: &[(&str, &str)]) -> Result<Self, Lost> {
         let request = request(address, headers)?;
         provide_tls();
-        // A frame goes out at once: what a person types should not wait for the next.
+        // A frame is sent at once, because what a person types should not wait for the next one.
         let connecting = connect_async_with_config(request, Some(config()), true);
         let upgraded = timeout(CONNECT, connecting).await;
         let answered =
@@ -81,18 +81,18 @@ impl Socket {
         answered.map(|(stream, _)| Self::of(stream)).map_err(|error| refused(address, error))
     }
 
-    /// Upgrades a connection that was made already, for instance one with small buffers.
+    /// Upgrades an existing connection, for example one with small buffers.
     ///
     /// # Errors
-    /// Returns an error if there is no upgrade, with the reason.
+    /// Returns the reason why there is no upgrade.
     pub async fn over(stream: TcpStream, address: &Address) -> Result<Self, Lost> {
         Self::over_with(stream, address, &[(header::SEC_WEBSOCKET_PROTOCOL.as_str(), SUBPROTOCOL_V2)]).await
     }
 
-    /// Upgrades a connection that was made already, with these headers as [`Self::open_with`] has them.
+    /// Upgrades an existing connection, with headers as in [`Self::open_with`].
     ///
     /// # Errors
-    /// Returns an error if there is no upgrade, with the reason.
+    /// Returns the reason why there is no upgrade.
     pub async fn over_with(stream: TcpStream, address: &Address, headers: &[(&str, &str)]) -> Result<Self, Lost> {
         let request = request(address, headers)?;
         provide_tls();
@@ -104,26 +104,26 @@ impl Socket {
         Self { stream, outgoing: VecDeque::new(), unflushed: false }
     }
 
-    /// Takes a frame to be sent. It goes out while [`Self::poll_receive`] or [`Self::poll_flush`] is polled.
+    /// Queues a frame. It is sent while [`Self::poll_receive`] or [`Self::poll_flush`] is polled.
     pub fn queue(&mut self, frame: String) {
         self.queue_message(Message::text(frame));
     }
 
-    /// Takes any message to be sent, as [`Self::queue`] does.
+    /// Queues any message, like [`Self::queue`].
     pub fn queue_message(&mut self, message: Message) {
         self.outgoing.push_back(message);
     }
 
-    /// Returns true if everything has gone out.
+    /// Returns true if everything has been sent.
     #[must_use]
     pub fn is_flushed(&self) -> bool {
         self.outgoing.is_empty() && !self.unflushed
     }
 
-    /// Sends what was queued.
+    /// Sends the queued frames.
     ///
     /// # Errors
-    /// Returns an error if it cannot be sent, with the reason.
+    /// Returns the reason why they cannot be sent.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Lost>> {
         let mut stream = Pin::new(&mut self.stream);
         while !self.outgoing.is_empty() {
@@ -140,18 +140,18 @@ impl Socket {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends what was queued, as far as it can be, and returns what has come.
+    /// Sends as many queued frames as possible, and returns what has arrived.
     ///
     /// # Errors
-    /// Returns an error if nothing more comes, with the reason.
+    /// Returns the reason why nothing more will arrive.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Lost>> {
-        // A broken line shows when it is read; the other end may have said why before.
+        // A broken connection is detected when reading. The other end may have given a reason before.
         let _ = self.poll_flush(cx);
         loop {
             return Poll::Ready(match ready!(Pin::new(&mut self.stream).poll_next(cx)) {
                 Some(Ok(Message::Text(text))) => Ok(Received::Text(text.as_str().to_owned())),
                 Some(Ok(Message::Ping(_))) => {
-                    // The library has made the answer, which leaves with the next flush.
+                    // The library has prepared the pong, which is sent with the next flush.
                     self.unflushed = true;
                     let _ = self.poll_flush(cx);
                     Ok(Received::Ping)
@@ -168,10 +168,10 @@ impl Socket {
         }
     }
 
-    /// Returns the next frame. May be dropped while it waits: nothing is lost.
+    /// Returns the next frame. The future may be dropped while it waits, and nothing is lost.
     ///
     /// # Errors
-    /// Returns an error if nothing more comes, with the reason.
+    /// Returns the reason why nothing more will arrive.
     pub async fn receive(&mut self) -> Result<String, Lost> {
         loop {
             if let Received::Text(text) = poll_fn(|cx| self.poll_receive(cx)).await? {
@@ -183,7 +183,7 @@ impl Socket {
     /// Sends a frame.
     ///
     /// # Errors
-    /// Returns an error if it cannot be sent, with the reason.
+    /// Returns the reason why it cannot be sent.
     pub async fn send(&mut self, frame: String) -> Result<(), Lost> {
         self.send_message(Message::text(frame)).await
     }
@@ -191,26 +191,26 @@ impl Socket {
     /// Sends any message.
     ///
     /// # Errors
-    /// Returns an error if it cannot be sent, with the reason.
+    /// Returns the reason why it cannot be sent.
     pub async fn send_message(&mut self, message: Message) -> Result<(), Lost> {
         self.queue_message(message);
         self.flush().await
     }
 
-    /// Sends what was queued.
+    /// Sends the queued frames.
     ///
     /// # Errors
-    /// Returns an error if it cannot be sent, with the reason.
+    /// Returns the reason why they cannot be sent.
     pub async fn flush(&mut self) -> Result<(), Lost> {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 
-    /// Says goodbye, and waits a second at most for the answer: whether it is heard makes no difference.
+    /// Closes the connection, and waits a second at most for the answer, which is ignored.
     pub async fn close(mut self) {
         self.queue_message(Message::Close(None));
         let goodbye = async {
             self.flush().await?;
-            // A socket that is let go with something unread is reset, and the last frames with it.
+            // If a socket is dropped with unread bytes, it is reset, and its last frames are lost.
             loop {
                 self.receive().await?;
             }
@@ -245,21 +245,21 @@ fn request(address: &Address, headers: &[(&str, &str)]) -> Result<Request, Lost>
     Ok(request)
 }
 
-/// Chooses who encrypts, unless the program has: without one a `wss` address would panic.
+/// Installs a TLS provider unless the program has done so, because without one a `wss` address would panic.
 fn provide_tls() {
-    // It fails if the program has chosen one, which then stays.
+    // Fails if the program has chosen a provider, which then stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Most characters of a refusal's body that are told.
+/// Maximum characters of a refusal's body that are reported.
 const REASON_CHARS_MAX: usize = 300;
 
-/// Returns why there is no connection.
+/// Returns the reason why there is no connection.
 fn refused(address: &Address, error: Error) -> Lost {
     match error {
         Error::Http(response) => {
             let status = response.status();
-            // A server that is not ready says why in a line.
+            // A server that is not ready gives the reason in one line.
             let body = response.body().as_deref().map(String::from_utf8_lossy).unwrap_or_default();
             let why: String = body.lines().next().unwrap_or_default().chars().take(REASON_CHARS_MAX).collect();
             let why = if status == 503 && !why.starts_with('<') && !why.is_empty() {
@@ -268,11 +268,11 @@ fn refused(address: &Address, error: Error) -> Lost {
                 String::new()
             };
             let text = format!("{address} answered {status}{why}");
-            // Too slow, too early, too much: another attempt may be better.
+            // The request was too slow, too early or too frequent, so another attempt may succeed.
             let for_now = status.is_server_error() || [408, 425, 429].contains(&status.as_u16());
             if for_now { Lost::Broken(text) } else { Lost::Refused(text) }
         }
-        // A balancer whose server is away hangs up in the middle of the upgrade.
+        // A load balancer whose server is down hangs up during the upgrade.
         Error::Io(_) | Error::Tls(_) | Error::Protocol(ProtocolError::HandshakeIncomplete) => {
             Lost::Broken(format!("{address}: {error}"))
         }
@@ -280,7 +280,7 @@ fn refused(address: &Address, error: Error) -> Lost {
     }
 }
 
-/// Returns the reason that a connection ended.
+/// Returns the reason why a connection ended.
 fn broken(error: Error) -> Lost {
     match error {
         Error::Capacity(_) => Lost::Refused(error.to_string()),

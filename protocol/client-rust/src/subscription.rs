@@ -1,4 +1,4 @@
-//! A lasting subscription to one session: each connection reopens it exactly where it was.
+//! A lasting subscription to one session. Each connection reopens it exactly where it was.
 
 use crate::{
     fold::{Applied, Snapshot},
@@ -16,20 +16,21 @@ use std::time::{Duration, Instant};
 /// A second gap within this time requests a snapshot, because the resume did not close the first one.
 const RESYNC: Duration = Duration::from_secs(2);
 
-/// Refusals of `open_session` as already open. The `close_session` sent before arrives long before the last of them.
+/// Maximum number of refusals because the session is already open. The earlier `close_session` arrives long before the
+/// last.
 const OPEN_ALREADY_MAX: u32 = 5;
 
-/// A subscription that was open for this long has lasted: earlier failures no longer count.
+/// A subscription that was open for this long counts as lasting, and earlier failures no longer count.
 const LASTED: Duration = Duration::from_secs(10);
 
-/// How a session is opened, on each connection.
+/// The options with which a session is opened on each connection.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Opening {
     /// Writer (the default) or observer.
     pub role: Option<SessionRole>,
-    /// The number of newest entries in the first snapshot; absent: 50.
+    /// The number of newest entries in the first snapshot. If absent, 50.
     pub entries: Option<u32>,
-    /// `false` leaves out the deltas of answers.
+    /// `false` omits the deltas of answers.
     pub deltas: Option<bool>,
     /// Tools to offer.
     pub tools: Option<Vec<ToolOffer>>,
@@ -42,11 +43,11 @@ pub struct Opening {
 pub(crate) enum Phase {
     /// It waits for a connection.
     Waiting,
-    /// It was asked for by this command.
+    /// This command has requested it.
     Opening(CommandId),
     /// Events arrive.
     Open,
-    /// The server could not open it for now, or has ended it; the next attempt is then.
+    /// The server could not open it, or has ended it, temporarily. The next attempt is at this time.
     Retrying(Instant),
     /// It was closed while the command that creates it has no reply yet.
     Leaving(CommandId),
@@ -59,19 +60,19 @@ pub(crate) enum Phase {
 pub(crate) struct Subscription {
     pub(crate) phase: Phase,
     pub(crate) opening: Opening,
-    /// The session; `None` until the command that creates it has its reply.
+    /// The session's id; `None` until the command that creates it has its reply.
     pub(crate) id: Option<SessionId>,
-    /// The command that creates it: sent again, it opens the session that it has created.
+    /// The command that creates it. Sent again, it opens the session that it has created.
     pub(crate) creates: Option<CommandId>,
     pub(crate) snapshot: Option<Snapshot>,
     pub(crate) failures: u32,
-    /// Refusals in a row since the session is open already.
+    /// The number of refusals in a row because the session is already open.
     open_already: u32,
     opened_at: Option<Instant>,
     resynced_at: Option<Instant>,
     /// True if the next attempt requests a snapshot instead of resuming.
     anew: bool,
-    /// The session is damaged and can only be read.
+    /// True if the session is damaged and can only be read.
     read_only: bool,
     /// The offers in commands that have no reply yet.
     offers: Vec<(CommandId, Offer)>,
@@ -90,12 +91,12 @@ pub(crate) enum Taken {
     Applied(SessionEvent),
     /// It changes nothing.
     Ignored,
-    /// Something is missing: open the session again.
+    /// An event is missing, so the session must be opened again.
     Gap,
 }
 
 impl Subscription {
-    /// Creates one that waits for a connection.
+    /// Creates a subscription that waits for a connection.
     pub(crate) fn new(id: Option<SessionId>, creates: Option<CommandId>, opening: Opening) -> Self {
         Self {
             phase: Phase::Waiting,
@@ -121,7 +122,7 @@ impl Subscription {
     pub(crate) fn command(&self) -> OpenSession {
         let Opening { role, entries, deltas, tools, hooks } = self.opening.clone();
         let role = if self.read_only { Some(SessionRole::Observer) } else { role };
-        // An observer may offer nothing.
+        // An observer may not offer anything.
         let offers = role != Some(SessionRole::Observer);
         let known = self.snapshot.as_ref().filter(|_| !self.anew);
         OpenSession {
@@ -134,7 +135,7 @@ impl Subscription {
         }
     }
 
-    /// Takes a command that may offer something.
+    /// Records a command that may contain an offer.
     pub(crate) fn offers(&mut self, id: &CommandId, command: &Command) {
         let offer = match command {
             Command::RegisterTools(offer) => Offer::Tools(offer.tools.clone()),
@@ -144,8 +145,8 @@ impl Subscription {
         self.offers.push((id.clone(), offer));
     }
 
-    /// Takes the outcome of a command. What it has offered is offered on the next connections as well, unless the
-    /// server has refused it: it would refuse the session for it.
+    /// Handles the outcome of a command. Its offer is repeated on later connections, unless the server has refused it,
+    /// in which case it would also refuse the session.
     pub(crate) fn offered(&mut self, id: &CommandId, stands: bool) {
         let Some(place) = self.offers.iter().position(|(command, _)| command == id) else { return };
         match self.offers.remove(place).1 {
@@ -155,7 +156,7 @@ impl Subscription {
         }
     }
 
-    /// Takes `session_opened`.
+    /// Applies `session_opened`.
     pub(crate) fn opened(&mut self, now: Instant, opened: SessionOpened) {
         self.phase = Phase::Open;
         self.opened_at = Some(now);
@@ -171,7 +172,8 @@ impl Subscription {
         }
     }
 
-    /// Returns true if the session is refused as open already, for now: what closes it is still on its way.
+    /// Returns true if the session is temporarily refused as already open, because the command that closes it is on its
+    /// way.
     pub(crate) fn is_closed_soon(&mut self, refusal: &ErrorBody) -> bool {
         let is_open_already = refusal.code == ErrorCode::SessionAlreadyOpen;
         self.open_already += u32::from(is_open_already);
@@ -183,31 +185,31 @@ impl Subscription {
         !std::mem::replace(&mut self.read_only, true)
     }
 
-    /// Forgets the failures before, if the subscription that ends now has lasted.
+    /// Resets the count of failures, if the subscription that is ending has lasted.
     pub(crate) fn forgive(&mut self, now: Instant) {
         if self.is_open() && self.opened_at.is_some_and(|opened| now - opened >= LASTED) {
             self.failures = 0;
         }
     }
 
-    /// Makes the next attempt ask for a snapshot, which passes over stored events that cannot be read.
+    /// Makes the next attempt request a snapshot, which skips stored events that cannot be read.
     pub(crate) fn forget_place(&mut self) {
         self.anew = true;
     }
 
-    /// Handles a gap: the next attempt resumes, or asks for a snapshot if that did not help just before.
+    /// Handles a gap. The next attempt resumes, or requests a snapshot if resuming did not help just before.
     pub(crate) fn missed(&mut self, now: Instant) {
         self.forgive(now);
         self.anew |= self.resynced_at.is_some_and(|before| now - before < RESYNC);
         self.resynced_at = Some(now);
     }
 
-    /// Takes a durable event.
+    /// Handles a durable event.
     pub(crate) fn durable(&mut self, seq: u64, event: Event) -> Taken {
         let Some(snapshot) = self.snapshot.as_mut().filter(|_| self.phase == Phase::Open) else {
             return Taken::Ignored;
         };
-        // Nobody knows what an event of a known type would have changed that this version cannot read: a snapshot does.
+        // The event has a known type but cannot be read. Its effect is unknown, so a snapshot is needed.
         let unreadable = matches!(&event, Event::Unknown(unknown) if Event::NAMES.contains(&unknown.name.as_str()));
         if unreadable && seq > snapshot.seq {
             self.anew = true;
@@ -220,7 +222,7 @@ impl Subscription {
         }
     }
 
-    /// Takes an ephemeral event.
+    /// Handles an ephemeral event.
     pub(crate) fn ephemeral(&mut self, event: EphemeralEvent) -> Taken {
         let Some(snapshot) = self.snapshot.as_mut().filter(|_| self.phase == Phase::Open) else {
             return Taken::Ignored;

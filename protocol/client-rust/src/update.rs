@@ -17,9 +17,9 @@ pub struct Session(pub(crate) u64);
 pub enum To {
     /// No session.
     Server,
-    /// A session of this client. The command waits until it is open, if it needs that.
+    /// A session of this client. The command waits until the session is open, if it needs that.
     Session(Session),
-    /// Any session, by its id, for commands that need no subscription.
+    /// Any session, by its id. This is for commands that need no subscription.
     Id(SessionId),
 }
 
@@ -40,7 +40,7 @@ impl From<SessionId> for To {
 pub enum Update {
     /// The client connected, for the first time or again.
     Connected(Box<Welcome>),
-    /// The connection is lost; the next attempt is made after this wait. Sessions continue where they were.
+    /// The connection is lost. The next attempt is made after this wait. Sessions continue where they were.
     Disconnected {
         /// The reason.
         lost: Lost,
@@ -51,25 +51,25 @@ pub enum Update {
     },
     /// The connection ended for good. Nothing follows.
     Stopped(Stop),
-    /// A session is open, for the first time or again: its snapshot is up to date, unless events that were missed
-    /// follow (`resumed` is `replay`).
+    /// A session is open, for the first time or again. Its snapshot is up to date, unless missed events follow
+    /// (`resumed` is `replay`).
     Opened {
         /// The session.
         session: Session,
         /// The server's reply.
         opened: Box<SessionOpened>,
     },
-    /// The server refused to open a session for now, or ended its subscription: the next attempt is made after this
+    /// The server temporarily refused to open a session, or ended its subscription. The next attempt is made after this
     /// wait. Sent for each attempt.
     Retrying {
         /// The session.
         session: Session,
-        /// The server's error, if it named one.
+        /// The server's error, if it sent one.
         error: Option<ErrorBody>,
         /// The wait.
         retry_after: Duration,
     },
-    /// An event of a session, which its snapshot has now.
+    /// An event of a session, which its snapshot now contains.
     Event {
         /// The session.
         session: Session,
@@ -83,8 +83,8 @@ pub enum Update {
         /// The reply, or the reason why there is none.
         result: Result<Reply, Unanswered>,
     },
-    /// The subscription to a session ended, and opening it again will not help. Its last snapshot stays until it is
-    /// closed.
+    /// The subscription to a session ended, and opening it again will not help. Its last snapshot stays until the
+    /// session is closed.
     Ended {
         /// The session.
         session: Session,
@@ -96,7 +96,7 @@ pub enum Update {
 }
 
 impl Update {
-    /// Returns the name of its kind.
+    /// Returns the name of the update's kind.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Connected(_) => "Connected",
@@ -131,7 +131,8 @@ impl Update {
         )
     }
 
-    /// Returns true for an event whose effect is in the snapshot. Events for the host are not: they must not be lost.
+    /// Returns true for an event whose effect is in the snapshot. Events for the host are not, so they must not be
+    /// lost.
     pub(crate) fn is_in_snapshot(&self) -> bool {
         self.is_transient() || matches!(self, Self::Event { event: SessionEvent::Durable(..), .. })
     }
@@ -146,24 +147,24 @@ pub enum SessionEvent {
     Ephemeral(EphemeralEvent),
 }
 
-/// The reason that a connection ended for good.
+/// The reason why a connection ended for good.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Stop {
     /// This client was closed.
     #[error("the client was closed")]
     Closed,
-    /// The server refused the credentials, and renewed ones too.
+    /// The server refused the credentials, including renewed ones.
     #[error("{0}")]
     Credentials(String),
     /// The server refused `hello`.
     #[error("{}", .0.message)]
     Refused(ErrorBody),
-    /// The connection ended in a way that another one would not mend.
+    /// The connection ended in a way that a new one would not fix.
     #[error("{0}")]
     Lost(Lost),
 }
 
-/// The reason that a session ended.
+/// The reason why a session ended.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SessionEnd {
     /// The server refused to open it.
@@ -175,10 +176,10 @@ pub enum SessionEnd {
     /// Another handle of this client has the same session, which continues.
     #[error("the session is open under another handle of this client; `Client::find` returns it")]
     OpenAlready,
-    /// The command that opens it, mostly its tools, has more bytes than the server accepts.
+    /// The command that opens it is larger than the server accepts, mostly because of its tools.
     #[error("opening the session takes {bytes} bytes, the server accepts {bytes_max}; offer less")]
     TooLarge {
-        /// The bytes.
+        /// The size in bytes.
         bytes: usize,
         /// The server's limit.
         bytes_max: u64,
@@ -188,22 +189,22 @@ pub enum SessionEnd {
     Unreadable,
 }
 
-/// The reason that a command has no reply, or was refused.
+/// The reason why a command has no reply, or was refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Unanswered {
-    /// The server refused it, and nothing was changed. A writing command with `store_failed` or `shutting_down` may be
-    /// stored all the same: the client has sent it again several times and got no other answer.
+    /// The server refused it, and nothing was changed. There is one exception: a writing command with `store_failed` or
+    /// `shutting_down` may have been stored. The client has sent it again several times and got no other answer.
     #[error("{}", .0.message)]
     Refused(ErrorBody),
     /// The connection was lost before the reply, and the command is not one that can be sent again safely.
     #[error("the connection was lost before the reply")]
     Lost,
-    /// It has more bytes than the server accepts.
+    /// It is larger than the server accepts.
     #[error("{name} has {bytes} bytes, the server accepts {bytes_max}; send less")]
     TooLarge {
         /// The command.
         name: &'static str,
-        /// Its bytes.
+        /// Its size in bytes.
         bytes: usize,
         /// The server's limit.
         bytes_max: u64,
@@ -216,16 +217,16 @@ pub enum Unanswered {
     Stopped(Stop),
 }
 
-/// The reason that a command was not accepted for sending.
+/// The reason why a command was not accepted for sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotTaken {
     /// The client sends this command by itself.
     #[error("the client sends `{0}` by itself; use its own methods: `open`, `close_session`")]
     Own(&'static str),
-    /// Too many updates wait: the program does not take them with `next`.
+    /// Too many updates wait, because the program does not take them with `next`.
     #[error("{0} updates wait to be taken; take them with `next`")]
     Unpolled(usize),
-    /// Too many wait for their reply.
+    /// Too many commands wait for their reply.
     #[error("{0} commands wait for a reply already; wait for some of them")]
     Commands(usize),
     /// The waiting commands have too many bytes.

@@ -1,4 +1,4 @@
-//! Checks the addresses of webhooks and of other servers that settings name: an `https` address, or this machine.
+//! Checks the addresses of webhooks and of other servers in the settings. Each must be `https`, or on this machine.
 
 use crate::config::listed::is_this_machine;
 use reqwest::{
@@ -7,17 +7,17 @@ use reqwest::{
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The allowed addresses, for messages.
+/// A description of the allowed addresses, for messages.
 pub(crate) const ALLOWED: &str =
     "an https:// address, or http:// to this machine (127.0.0.0/8, [::1], localhost), without user name and password";
 
-/// Most bytes of an address; anything longer is a mistake.
+/// Maximum bytes of an address. Anything longer is a mistake.
 const URL_BYTES_MAX: usize = 2_048;
 
 /// The host name of this machine.
 const LOCALHOST: &str = "localhost";
 
-/// Parses an address, or returns why nothing may be sent there.
+/// Parses an address, or returns the reason why nothing may be sent there.
 pub(crate) fn checked(text: &str) -> Result<Url, &'static str> {
     if text.len() > URL_BYTES_MAX {
         return Err("it is too long");
@@ -44,14 +44,14 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     is_this_machine(url.host_str().unwrap_or_default())
 }
 
-/// Resolves only the name of this machine, without DNS: whoever answers for it could redirect calls, which are not
-/// encrypted there.
+/// Resolves only the name of this machine, without DNS. Calls on this machine are not encrypted, and a DNS server could
+/// redirect them.
 pub(crate) struct ThisMachine;
 
 impl Resolve for ThisMachine {
     fn resolve(&self, name: Name) -> Resolving {
         let found = (name.as_str() == LOCALHOST).then(|| -> Addrs {
-            // The port comes from the address.
+            // The port is taken from the address.
             let both = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
             Box::new(both.into_iter().map(|address| SocketAddr::new(address, 0)))
         });
@@ -76,7 +76,7 @@ mod tests {
             ("http://127.0.0.1:8000/", true),
             ("http://127.8.9.10/", true),
             ("http://[::1]:8000/", true),
-            // Other ways to write it are the same address.
+            // Other ways to write the same addresses.
             ("http://127.1/", true),
             ("http://2130706433/", true),
             ("http://0x7f.0.0.1/", true),

@@ -1,6 +1,6 @@
 //! Reads a webhook's answer. Errors in external JSON are reported by position and by what is expected there, never by
-//! what was found. Not even the names of unknown fields in an answer are repeated: they are the hook's text like any
-//! other, and may contain what the hook was to remove from a message.
+//! the actual value. Even the names of unknown fields in an answer are not repeated. They are the hook's text, and may
+//! contain what the hook should have removed from a message.
 
 use crate::core::hook::HookFault;
 use reqwest::{
@@ -11,12 +11,12 @@ use reseed_protocol::hook::HookAnswer;
 use serde::Deserialize;
 use serde_path_to_error::Segment;
 
-/// Most bytes of an answer: as many as a client may send in one message by default. The longest sensible answer, a
-/// summary or a handful of messages, is much shorter; anything longer is a mistake or an attack, and would be held in
+/// Maximum bytes of an answer. A client may send as many in one message by default. The longest sensible answer, a
+/// summary or a handful of messages, is much shorter. Anything longer is a mistake or an attack, and would be held in
 /// memory and in the log.
 pub(super) const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
-/// Most characters of an external name in a message.
+/// Maximum characters of an external name in a message.
 const NAME_CHARS_MAX: usize = 64;
 
 /// Reads the answer of a successful call.
@@ -49,7 +49,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
 
-/// Parses the text of an answer, or returns what is wrong with it.
+/// Parses the text of an answer, or returns the reason why it is invalid.
 fn parsed(body: &[u8]) -> Result<HookAnswer, String> {
     // serde would accept a list as an object, field by field.
     if !body.trim_ascii_start().starts_with(b"{") {
@@ -58,10 +58,10 @@ fn parsed(body: &[u8]) -> Result<HookAnswer, String> {
     object(body, Unknown::Placed)
 }
 
-/// The way in which an unknown field is reported.
+/// How an unknown field is reported.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Unknown {
-    /// By name: the text is the operator's own.
+    /// By name, because the operator wrote the text.
     Named,
     /// Only by line and column.
     Placed,
@@ -103,8 +103,8 @@ fn place(segments: &[&Segment]) -> String {
     if path.is_empty() { "it".to_owned() } else { format!("`{}`", name(&path)) }
 }
 
-/// Describes what is wrong with JSON in one sentence. serde reports the kind of an error only in its text, whose
-/// beginnings are stable; what was found follows, and then what was expected.
+/// Describes in one sentence what is wrong with JSON. serde reports the kind of an error only in its text, which begins
+/// with a stable phrase. Then follow the actual value and the expected one.
 fn wrong(place: &str, error: &serde_json::Error, unknown: Unknown) -> String {
     let position = format!("(line {}, column {})", error.line(), error.column());
     if !error.is_data() {
@@ -129,7 +129,7 @@ fn wrong(place: &str, error: &serde_json::Error, unknown: Unknown) -> String {
     }
 }
 
-/// Returns an external name as it may be repeated; a path of fields is one, whatever else is not.
+/// Returns an external name, restricted to what may be repeated. A path of fields may be, and other text may not.
 fn name(text: &str) -> String {
     let letters = |c: &char| c.is_ascii_alphanumeric() || "_.-[]".contains(*c);
     text.chars().filter(letters).take(NAME_CHARS_MAX).collect()

@@ -90,8 +90,7 @@ impl<'de> Deserialize<'de> for Secrets {
 /// Reads the webhooks from a file. `variable` looks up the variable that `secretEnv` names.
 ///
 /// # Errors
-/// The file cannot be read, or the first position in it that is wrong, with what is allowed there. No secret is
-/// repeated.
+/// The file cannot be read, or the first invalid position in it, with what is allowed there. No secret is repeated.
 pub(crate) fn read(file: &Path, variable: Variable<'_>, clock: &Arc<dyn Clock>) -> Result<Vec<Webhook>, InvalidHooks> {
     let text = contents(file).map_err(|error| format!("cannot be read: {error}"));
     let webhooks = text.and_then(|text| parsed(&text, variable, clock));

@@ -1,11 +1,11 @@
-//! Webhooks: hooks on external servers. A call is one POST, signed according to the Standard Webhooks specification;
-//! the response body is its answer.
+//! Webhooks: hooks on external servers. A call is one POST, signed according to the Standard Webhooks specification.
+//! The response body is the answer.
 //!
 //! Invariants:
-//! - a call is sent at most once: it is retried only if no connection was established, under the same `webhook-id`;
-//! - it goes only to the configured address: redirects are failures, and unencrypted calls stay on this machine;
-//! - a fault repeats nothing of an answer, of a secret, or of the address;
-//! - everything runs in the caller's future: dropping it closes the connection.
+//! - A call is sent at most once. It is retried only if no connection was established, under the same `webhook-id`.
+//! - It goes only to the configured address. Redirects are failures, and unencrypted calls stay on this machine.
+//! - A fault repeats nothing of an answer, a secret or the address.
+//! - Everything runs in the caller's future, and dropping it closes the connection.
 
 pub(crate) mod address;
 mod answer;
@@ -29,10 +29,10 @@ use reqwest::{
 use reseed_protocol::hook::{HookAnswer, HookCall};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// Time limit for a connection: a reachable server accepts one in much less, even around the world.
+/// The time limit for a connection. A reachable server accepts one much faster, even around the world.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Waits before a connection is retried: a restarting server is back soon, and a longer wait is not worth a user's
+/// The waits before a connection is retried. A restarting server is back soon, and a longer wait is not worth a user's
 /// time.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
 
@@ -41,7 +41,7 @@ const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// A webhook: its address, what it is called for, and the secrets that sign its calls.
+/// A webhook: its address, the points at which it is called, and the secrets that sign its calls.
 pub(crate) struct Webhook {
     specs: Vec<HookSpec>,
     url: Url,
@@ -51,25 +51,25 @@ pub(crate) struct Webhook {
     pauses: [Duration; 2],
 }
 
-/// The reason a webhook is invalid.
+/// The reason why a webhook is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidWebhook {
     /// Nothing may be sent to this address.
     #[error("{0}; allowed: {allowed}", allowed = address::ALLOWED)]
     Address(&'static str),
-    /// No secret, or too many.
+    /// There is no secret, or there are too many.
     #[error("it has {0} secrets; allowed: 1 to {most}", most = sign::SECRETS_MAX)]
     Secrets(usize),
-    /// The system has no trusted certificates, or similar.
+    /// The HTTP client could not be created, for example because the system has no trusted certificates.
     #[error("cannot create its HTTP client: are the system's root certificates installed?")]
     Client,
 }
 
 impl Webhook {
-    /// Creates a webhook at this address; the newest of its secrets first, those being phased out after it.
+    /// Creates a webhook at this address. The newest of its secrets comes first, and those being phased out follow.
     ///
     /// # Errors
-    /// An address that nothing may be sent to; too few or too many secrets.
+    /// The address is not allowed, or there are too few or too many secrets.
     pub(crate) fn new(
         specs: Vec<HookSpec>,
         url: &str,
@@ -79,7 +79,7 @@ impl Webhook {
         Self::resolved_by(Arc::new(address::ThisMachine), specs, url, secrets, clock)
     }
 
-    /// Creates one as [`Self::new`] does, with another resolver for this machine.
+    /// Like [`Self::new`], with another resolver for this machine.
     fn resolved_by(
         resolver: Arc<dyn Resolve>,
         specs: Vec<HookSpec>,
@@ -96,17 +96,17 @@ impl Webhook {
             .connect_timeout(CONNECT_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
-            // One connection per call: servers close idle ones silently, and a call written to such a connection may
-            // have been read, so it could not be sent again.
+            // Each call uses its own connection, because servers close idle ones silently. A call written to such a
+            // connection may have been read, so it could not be sent again.
             .pool_max_idle_per_host(0);
-        // As for models, the environment's proxy is used for addresses outside this machine; it sees no plain text.
+        // As for models, the environment's proxy is used for addresses outside this machine. It sees no plain text.
         let builder = match address::is_loopback(&url) {
             true => builder.no_proxy().dns_resolver(resolver),
             false => builder.https_only(true),
         };
-        // Without TLS there is nothing to trust, and a machine without certificates works too.
+        // Plain HTTP needs no certificates, so a machine without any works too.
         let builder = if url.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
-        // If another part of the process has already installed one, that one is used.
+        // If another part of the process has already installed a provider, that one is used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = builder.build().map_err(|_| InvalidWebhook::Client)?;
         Ok(Self { specs, url, secrets, clock, http, pauses: PAUSES })
@@ -115,7 +115,7 @@ impl Webhook {
     async fn ask(&self, call: HookCall) -> Result<HookAnswer, HookFault> {
         let id = message_id(&call);
         let body = serde_json::to_vec(&call).map_err(|_| HookFault::failed("the call could not be serialised"))?;
-        // The body may be a whole context: hold it once, however often it is sent.
+        // The body may be a whole context. It is held only once, however often it is sent.
         drop(call);
         let response = self.send(&id, Bytes::from(body)).await.map_err(|error| lost(&error))?;
         match response.status() {
@@ -125,7 +125,7 @@ impl Webhook {
         }
     }
 
-    /// Sends a call and waits for the head of its answer.
+    /// Sends a call and waits for the head of the response.
     async fn send(&self, id: &str, body: Bytes) -> Result<Response, reqwest::Error> {
         for pause in self.pauses {
             match self.send_once(id, body.clone()).await {
@@ -149,13 +149,13 @@ impl Webhook {
     }
 }
 
-/// Returns the id of a call for its receiver, the same for every attempt. It has no `.`, which separates the signed
-/// parts.
+/// Returns the id of a call for its receiver, which is the same for every attempt. It contains no `.`, because that
+/// separates the signed parts.
 fn message_id(call: &HookCall) -> String {
     format!("msg_{}_{}", call.session_id, call.call_id).replace('.', "-")
 }
 
-/// Returns the fault for a call without an answer. The error's own text contains the address, so only its kind is
+/// Returns the fault for a call without a response. The error's own text contains the address, so only its kind is
 /// reported.
 fn lost(error: &reqwest::Error) -> HookFault {
     let stage = match error.is_connect() {

@@ -11,13 +11,13 @@ use std::{fmt, str::FromStr};
 /// The prefix that marks a secret.
 const SECRET_PREFIX: &str = "whsec_";
 
-/// Bytes that the specification allows: fewer could be guessed, more add nothing.
+/// The number of bytes that the specification allows. Fewer could be guessed, and more add nothing.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// Most secrets of one webhook: two during a rotation, and as many again for a late one.
+/// Maximum secrets of one webhook: two during a rotation, and as many again if one is late.
 pub(super) const SECRETS_MAX: usize = 4;
 
-/// Base64 with optional padding, which some leave out.
+/// Base64 with optional padding, which some programs omit.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -27,7 +27,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 #[derive(Clone)]
 pub(crate) struct Secret(hmac::Key);
 
-/// The text is not a secret. Says nothing about the text.
+/// The text is not a secret. The message does not repeat it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "not a secret; allowed: `{SECRET_PREFIX}` and {} to {} bytes in base64",
@@ -55,8 +55,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Returns the value of `webhook-signature`: one signature per secret, so that a receiver may know either during a
-/// rotation.
+/// Returns the value of `webhook-signature`. It has one signature per secret, so that during a rotation a receiver
+/// needs to know only one of them.
 pub(super) fn signatures(secrets: &[Secret], id: &str, seconds: &str, body: &[u8]) -> String {
     let each = secrets.iter().map(|Secret(key)| {
         let mut context = hmac::Context::with_key(key);

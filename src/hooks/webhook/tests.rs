@@ -1,4 +1,4 @@
-//! Webhooks against a server that follows the specification, and against servers that do not.
+//! Tests webhooks against a server that follows the specification, and against servers that do not.
 
 use super::{Secret, Webhook, address::ThisMachine, sign};
 use crate::{
@@ -35,20 +35,20 @@ struct Request {
     body: Vec<u8>,
 }
 
-/// A server's treatment of a connection after a request.
+/// What a server does with a connection after a request.
 #[derive(Debug, Clone)]
 enum Answer {
     /// Sends these bytes and hangs up.
     Bytes(Vec<u8>),
     /// Sends these bytes, then nothing more.
     Stall(Vec<u8>),
-    /// Sends the first, then repeats the second while it is read.
+    /// Sends the first bytes, then repeats the second while they are read.
     Endless(Vec<u8>, Vec<u8>),
     /// Hangs up.
     Nothing,
 }
 
-/// A server on a free port that answers every request this way.
+/// A server on a free port that answers every request in this way.
 struct Server {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Request>>>,
@@ -88,7 +88,7 @@ async fn serve(mut connection: TcpStream, requests: Arc<Mutex<Vec<Request>>>, an
         Answer::Bytes(bytes) => drop(connection.write_all(&bytes).await),
         Answer::Stall(bytes) => {
             let _ = connection.write_all(&bytes).await;
-            // Until the peer closes the connection.
+            // Waits until the peer closes the connection.
             let _ = connection.read(&mut [0]).await;
         }
         Answer::Endless(head, piece) => {
@@ -258,7 +258,7 @@ async fn a_call_that_is_dropped_hangs_up() {
         read(&mut connection).await.unwrap();
         connection.write_all(head.as_bytes()).await.unwrap();
         asking.abort();
-        // Ends only when the peer does.
+        // The read ends only when the peer closes.
         assert!(matches!(connection.read(&mut [0]).await, Ok(0) | Err(_)));
     }
 }
@@ -299,7 +299,7 @@ async fn nobody() -> SocketAddr {
 async fn a_connection_that_does_not_come_about_is_tried_again_twice_under_the_same_id() {
     let server = Server::json("200 OK", r#"{"reason":"there"}"#).await;
     let ports = Ports::new(vec![nobody().await, nobody().await, server.address]);
-    // Without a port in the URL, so that the resolver's is used.
+    // The URL has no port, so that the resolver's is used.
     let answer = webhook_by(ports.clone(), "http://localhost/hook").call(call()).await;
     assert_eq!(answer.unwrap().reason.as_deref(), Some("there"));
     assert_eq!((ports.asked(), server.requests().len()), (3, 1));

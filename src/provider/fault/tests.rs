@@ -1,4 +1,4 @@
-//! Errors of many servers, and the codes that they get.
+//! Tests that errors of many servers get the right codes.
 
 use super::*;
 use ErrorCode::{
@@ -112,7 +112,7 @@ fn every_dialect_gets_its_code() {
         ),
         (Some(422), r#"{"detail":[{"loc":["body","model"],"msg":"field required"}]}"#, UpstreamRejected),
         (Some(400), r#"{"error":{"message":"filtered","code":"content_filter"}}"#, ContentFiltered),
-        // credentials and accounts, with the status of a bad request
+        // credentials and accounts, reported as a bad request
         (
             Some(400),
             r#"[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID"}]}}]"#,
@@ -140,7 +140,7 @@ fn every_dialect_gets_its_code() {
             UpstreamQuota,
         ),
         (Some(429), r#"{"error":{"code":"1113","message":"您的账户已欠费，请充值后重试。"}}"#, UpstreamQuota),
-        // what was said
+        // refused content
         (
             Some(400),
             r#"{"error":{"message":"Content Exists Risk","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}"#,
@@ -194,7 +194,7 @@ fn every_dialect_gets_its_code() {
             UpstreamRateLimited,
         ),
         (Some(403), r#"{"error":{"message":"blocked by the network policy"}}"#, UpstreamAuth),
-        // what the model wrote is at fault, and not the request
+        // errors about the model's own output, not the request
         (
             Some(400),
             r#"{"error":{"message":"Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.","type":"invalid_request_error","code":"tool_use_failed","failed_generation":"<function=look>"}}"#,
@@ -275,7 +275,7 @@ fn every_dialect_gets_its_code() {
             UpstreamRejected,
         ),
         (Some(413), r#"{"error":{"message":"image is larger than 5 MB"}}"#, UpstreamRejected),
-        // overflow in fields of other names, and passed on by a router
+        // overflow in other fields, or passed on by a router
         (
             Some(400),
             r#"{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{\"error\":{\"message\":\"the prompt is longer than the context of 4096 tokens\"}}"}}}"#,
@@ -296,7 +296,7 @@ fn every_dialect_gets_its_code() {
             r#"{"error":{"message":"Request too large for m on tokens per min (TPM): Limit 4000, Requested 5000.","code":"rate_limit_exceeded"}}"#,
             ContextOverflow,
         ),
-        // a quota by the minute is waited for, one by the day is used up
+        // a quota per minute is waited for; a daily one is used up
         (
             Some(429),
             r#"[{"error":{"code":429,"message":"You exceeded your current quota.\nPlease retry in 1.5s.","status":"RESOURCE_EXHAUSTED","details":[{"violations":[{"quotaId":"GenerateRequestsPerMinutePerProject"}]}]}}]"#,

@@ -1,4 +1,4 @@
-//! The words of errors, and what they mean.
+//! Words of errors, and their meaning.
 
 use reseed_protocol::ErrorCode;
 
@@ -96,7 +96,7 @@ pub(super) const CERTAIN: &[(ErrorCode, &[&str])] = &[
     ),
 ];
 
-/// Words near which an API key is refused.
+/// Words that, near the word for the API key, mean that the key was refused.
 pub(super) const BAD_KEY: &[&str] = &[
     "invalid",
     "not valid",
@@ -113,11 +113,11 @@ pub(super) const BAD_KEY: &[&str] = &[
     "provide a",
     "provide an",
 ];
-/// Bytes before and after the word in which they are looked for.
+/// How many bytes before and after that word are searched.
 pub(super) const KEY_REACH: usize = 32;
 
-/// Words of refusals of what was said, in the texts and codes of OpenAI, Azure, Anthropic, Mistral, Bedrock, DeepSeek,
-/// DashScope, Doubao and Zhipu. Codes are read without their `_`, and as one word without their capitals.
+/// Words of content refusals in the texts and codes of OpenAI, Azure, Anthropic, Mistral, Bedrock, DeepSeek, DashScope,
+/// Doubao and Zhipu. In codes, `_` is ignored, and camel case counts as one word.
 pub(super) const OF_CONTENT: &[&str] = &[
     "content filter",
     "contentfilter",
@@ -175,7 +175,7 @@ pub(super) const OF_CONTENT: &[&str] = &[
     "response was blocked",
     "output blocked by",
     "guardrail",
-    // Sensitive, unsafe, in violation, improper, harmful, content safety, risk in the content.
+    // Sensitive, unsafe, in violation, improper, harmful, content safety, content risk.
     "敏感",
     "不安全",
     "违规",
@@ -185,7 +185,7 @@ pub(super) const OF_CONTENT: &[&str] = &[
     "内容存在风险",
 ];
 
-/// Words that only tell which side was at fault; used for errors without a status.
+/// Words that only show which side was at fault. They are used for errors without a status.
 pub(super) const VAGUE: &[(ErrorCode, &[&str])] = &[
     (ErrorCode::UpstreamRejected, &["invalid_request", "invalid_prompt", "bad_request", "badrequesterror"]),
     (ErrorCode::UpstreamOverloaded, &["overloaded", "service_unavailable", "service unavailable"]),

@@ -6,7 +6,7 @@
 //! - any other visible character: one
 //! - white space: one per 8 characters of a run, so single spaces are free
 //!
-//! The count of a text is the sum over its [`pieces`], which are also the units of streaming, so no token is counted
+//! The count of a text is the sum over its [`pieces`]. These are also the units of streaming, so no token is counted
 //! without being sent.
 
 use super::words::is_unspaced;
@@ -19,8 +19,8 @@ const MESSAGE_TOKENS: u64 = 4;
 const ANSWER_START_TOKENS: u64 = 3;
 /// Tokens added per tool definition, call and result.
 const TOOL_TOKENS: u64 = 8;
-/// Tokens of an image, which the offline model cannot see: the cost of a medium one elsewhere, so that images fill the
-/// window here too.
+/// Tokens of an image, which the offline model cannot see. This is the cost of a medium image elsewhere, so that images
+/// fill the window here too.
 const IMAGE_TOKENS: u64 = 765;
 
 /// Returns the tokens of a request as this model counts them.
@@ -57,8 +57,8 @@ pub(super) fn tokens(text: &str) -> u64 {
     pieces(text).map(piece_tokens).sum()
 }
 
-/// Splits a text into the pieces that are streamed: a word with the white space before it, or a character of a script
-/// without spaces. Joined, they are the text.
+/// Splits a text into the pieces that are streamed. A piece is a word with the preceding white space, or a character of
+/// a script without spaces. Joined, the pieces are the text.
 pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -79,7 +79,7 @@ pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Most characters of a word in one piece, so that a text without spaces is streamed too.
+/// Maximum characters of a word in one piece, so that a text without spaces is streamed too.
 const PIECE_CHARS_MAX: usize = 40;
 
 /// Returns the tokens of one piece.

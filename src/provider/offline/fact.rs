@@ -1,14 +1,14 @@
-//! Recognises what the user will want to have remembered.
+//! Recognises facts that the user will want remembered.
 //!
-//! Nothing is understood here: a few words in a few languages tell personal facts from small talk, and names from
-//! passing remarks.
+//! Nothing is understood here. A few words in a few languages distinguish personal facts from small talk, and names
+//! from passing remarks.
 
 use super::words::{Listed, Words, is_question};
 
 static OWN: Listed =
     Listed::new("my our mein meine meinen unser unsere mon ma mes notre mi mis nuestro nuestra mio mia 我 私");
 static ARTICLES: Listed = Listed::new("the this that a an der die das ein eine le la les el il 的 们 們 の");
-/// Words before a claim that are not part of it.
+/// Words that precede a claim and are not part of it.
 static LEADING: Listed = Listed::new(
     "please remember note and but also now actually by way oh well so btw fyi hi hello hey ok okay for record user",
 );
@@ -17,7 +17,7 @@ static IS_CALLED: Listed = Listed::new("called named heißt heisst heiße appell
 static CHANGE: Listed = Listed::new("now actually anymore longer changed correction renamed moved jetzt inzwischen");
 /// Subjects whose meaning differs from sentence to sentence.
 static PRONOUNS: Listed = Listed::new("it there here he she they we you who what es er sie i");
-/// Subjects with one value at a time.
+/// Subjects that have one value at a time.
 static ONE_VALUED: Listed = Listed::new(
     "name number address colour color code password passphrase port deadline birthday date budget age city language \
      version email url path goal job size price limit timeout status id key token word branch host hostname phone food \
@@ -83,7 +83,7 @@ pub(super) fn is_told(sentence: &str) -> bool {
     if words.is_empty() || is_question(sentence, &words) {
         return false;
     }
-    // Scripts without spaces arrive as single characters separated by spaces: compare without them.
+    // Characters of scripts without spaces are separated by spaces here, so they are compared without spaces.
     let padded = format!(" {spaced} ");
     let keeps = KEEP
         .iter()
@@ -99,7 +99,7 @@ pub(super) fn subject(sentence: &str) -> Option<String> {
     claim(&Words::of(sentence).list()).map(|claim| claim.subject)
 }
 
-/// Recognises "I am Anna": the capital letter tells a name from a mood.
+/// Recognises "I am Anna". The capital letter distinguishes a name from a mood.
 pub(super) fn names_oneself(sentence: &str, words: &[&str]) -> bool {
     let begins =
         |start: &[&str]| words.len() > start.len() && words.iter().zip(start).all(|(word, start)| word == start);
@@ -119,15 +119,15 @@ pub(super) fn names_oneself(sentence: &str, words: &[&str]) -> bool {
 struct Claim {
     /// The subject, without "my" and "the".
     subject: String,
-    /// True if it is about something of the user's.
+    /// True if it is about something that belongs to the user.
     is_own: bool,
-    /// True if it names a value that the subject has once: a name, a number, a place.
+    /// True if it names a value of which the subject has only one, such as a name, a number or a place.
     is_one_valued: bool,
 }
 
 /// Splits a claim into a subject, a verb such as "is", and a value.
 fn claim(words: &[&str]) -> Option<Claim> {
-    // A longer subject is a story that happens to contain an "is".
+    // With a longer subject, the sentence is a story that happens to contain "is".
     const SUBJECT_WORDS_MAX: usize = 10;
     let verb = words
         .iter()

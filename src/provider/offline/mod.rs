@@ -1,12 +1,12 @@
-//! The built-in model: it needs no key and no network, gives the same answer to the same request, and to the server
+//! The built-in model. It needs no key and no network, and gives the same answer to the same request. To the server, it
 //! behaves like any model with a small window.
 //!
-//! - it knows nothing but the request: it recalls only from the messages and summaries it was sent
-//! - it streams word by word at a readable pace, tool calls included; dropping the future stops it
-//! - it refuses a request that leaves no token for an answer, and ends an answer that would exceed the window or the
-//!   output limit with [`StopReason::Length`]
-//! - it counts its own tokens (`count`) and reports them as usage
-//! - asked for a summary, it makes one by extraction
+//! - It knows nothing but the request. It recalls only from the messages and summaries it was sent.
+//! - It streams word by word at a readable pace, including tool calls. Dropping the future stops it.
+//! - It refuses a request that leaves no token for an answer. It ends an answer that would exceed the window or the
+//!   output limit with [`StopReason::Length`].
+//! - It counts its own tokens (`count`) and reports them as usage.
+//! - If asked for a summary, it makes one by extraction.
 
 mod count;
 mod fact;
@@ -27,7 +27,7 @@ pub(crate) use summarise::asked_summary;
 use summarise::summarise;
 use tool_call::Call;
 
-/// The name it is listed under; it accepts any other name too.
+/// The name under which it is listed. It accepts any other name too.
 pub const MODEL: &str = "offline";
 
 /// Options of the offline model.
@@ -35,8 +35,8 @@ pub const MODEL: &str = "offline";
 pub struct OfflineOptions {
     /// Tokens of prompt and answer together.
     pub window_tokens: u64,
-    /// The delay between two words of an answer; `None` sends all at once. Summaries, which nobody watches, are never
-    /// delayed.
+    /// The delay between two words of an answer; `None` sends everything at once. Summaries are never delayed, because
+    /// nobody watches them.
     pub pace: Option<Duration>,
 }
 
@@ -82,7 +82,7 @@ impl Offline {
         let mut is_cut = said.len() < text.len();
         let mut parts = vec![Part::Text { text: said }];
         for call in calls.into_iter().enumerate().map(|(at, call)| call_part(at, call)) {
-            // A call is sent completely or not at all: half a call could not be executed.
+            // A call is sent completely or not at all, because half a call could not be executed.
             match left.checked_sub(part_tokens(&call)) {
                 Some(after) if !is_cut => {
                     left = after;
@@ -118,13 +118,13 @@ impl Provider for Offline {
     }
 }
 
-/// Streams the text piece by piece while tokens are left; returns the part that was sent.
+/// Streams the text piece by piece while tokens are left. Returns the part that was sent.
 async fn stream(text: &str, left: &mut u64, pace: Option<Duration>, sink: &mut dyn DeltaSink) -> String {
     let mut said = String::new();
     for piece in pieces(text) {
         let piece = match left.checked_sub(piece_tokens(piece)) {
             Some(_) => piece,
-            // An answer has some text, if only a part of its first word.
+            // An answer always has some text, even if it is only a part of the first word.
             None if said.is_empty() => fitting(piece, *left),
             None => break,
         };
@@ -138,7 +138,7 @@ async fn stream(text: &str, left: &mut u64, pace: Option<Duration>, sink: &mut d
     said
 }
 
-/// Streams a call: its name, and its arguments piece by piece.
+/// Streams a call: first its name, then its arguments piece by piece.
 async fn stream_call(part: usize, call: &Part, pace: Option<Duration>, sink: &mut dyn DeltaSink) {
     let Part::ToolCall { name, arguments, .. } = call else { return };
     sink.delta(Delta::Call { part, name });
@@ -151,7 +151,7 @@ async fn stream_call(part: usize, call: &Part, pace: Option<Duration>, sink: &mu
     sink.delta(Delta::CallEnd { part });
 }
 
-/// Returns the longest prefix of a piece that fits these tokens, at least one character.
+/// Returns the longest prefix of a piece that fits into these tokens, at least one character.
 fn fitting(piece: &str, tokens_max: u64) -> &str {
     let ends = piece.char_indices().map(|(at, c)| at + c.len_utf8());
     let fits = ends.take_while(|end| piece_tokens(&piece[..*end]) <= tokens_max.max(1)).last();

@@ -1,7 +1,7 @@
-//! Recalls what the user said: finds the sentence of the context that shares the most words with a question.
+//! Recalls what the user said by finding the sentence of the context that shares the most words with a question.
 //!
-//! It searches only the request: the user's own words, a summary, tool results, the system prompt. It skips the model's
-//! own answers, or it would quote itself.
+//! It searches only the request: the user's own words, summaries, tool results and the system prompt. It skips the
+//! model's own answers, because it would otherwise quote itself.
 
 use super::{
     fact::{is_told, names_oneself, subject},
@@ -16,9 +16,9 @@ use crate::core::{
 use reseed_protocol::{Part, Role};
 use std::collections::BTreeSet;
 
-/// The share of a question's words from which a sentence counts as a close match.
+/// The share of a question's words that a sentence must contain to count as a close match.
 const COVERAGE_MIN: f64 = 0.6;
-/// Most facts listed when the user asks for all.
+/// Maximum number of facts listed when the user asks for all.
 const LISTED_MAX: usize = 8;
 
 /// Words that carry no meaning in a question: English, some German, Chinese and Japanese.
@@ -43,7 +43,7 @@ static SAME: [(&str, Listed); 7] = [
     ("favorite", Listed::new("favourite prefer prefers")),
 ];
 static COLORS: Listed = Listed::new("red blue green yellow black white grey gray brown orange purple pink");
-/// Attributes of a thing, not the thing itself: a sentence that shares only these is about something else.
+/// Attributes of a thing. A sentence that shares only these with the question is about something else.
 static ATTRIBUTES: Listed = Listed::new("name age color favorite number kind type many much");
 const ATTRIBUTE_WEIGHT: f64 = 0.4;
 
@@ -52,9 +52,9 @@ const ATTRIBUTE_WEIGHT: f64 = 0.4;
 pub(super) enum Origin {
     /// The system prompt.
     System,
-    /// A summary, without an attributed speaker.
+    /// A summary that names no speaker.
     Summary,
-    /// A summary that attributes it to the user.
+    /// A summary that attributes the sentence to the user.
     SummarisedUser,
     /// A tool result, possibly through a summary.
     Tool,
@@ -74,11 +74,11 @@ pub(super) struct Statement {
 /// The result of a recall.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Recalled {
-    /// This sentence has every word of the question.
+    /// This sentence contains every word of the question.
     Found(Statement),
-    /// This one has most of them.
+    /// This sentence contains most words of the question.
     Close(Statement),
-    /// The question names nothing and asks for what was said: the newest facts.
+    /// The newest facts, because the question asks for everything that was said.
     Listed(Vec<Statement>),
     /// Nothing was found for these words.
     Nothing(Vec<String>),
@@ -108,7 +108,7 @@ fn add(statements: &mut Vec<Statement>, origin: Origin, text: &str) {
     statements.extend(sentences.map(|sentence| Statement { origin, sentence: sentence.to_owned() }));
 }
 
-/// Adds what a summary says: who said it is told by the summary's form.
+/// Adds the statements of a summary. The summary's form shows who said what.
 fn add_summary(statements: &mut Vec<Statement>, summary: &str) {
     let mut speaker = Origin::Summary;
     for line in summary.lines() {
@@ -117,7 +117,7 @@ fn add_summary(statements: &mut Vec<Statement>, summary: &str) {
             continue;
         }
         let text = line.trim_start().trim_start_matches(['-', '*', ' ']);
-        // The ids of messages.
+        // The summary may begin each line with the ids of messages.
         let text = text.strip_prefix('[').and_then(|rest| rest.split_once("] ")).map_or(text, |(_, said)| said);
         let (origin, text) = match text.split_once(": ") {
             Some(("User", said)) => (Origin::SummarisedUser, said),
@@ -156,7 +156,7 @@ pub(super) fn recall(question: &str, statements: &[Statement]) -> Recalled {
         // In thousandths, so that it can be compared.
         let coverage = (shared / total * 1_000.0).round() as u64;
         let rank = (coverage, is_told(&candidate.sentence));
-        // Of equal matches take the later one: it is newer.
+        // Of equally good matches, the later one wins because it is newer.
         if shared / total >= COVERAGE_MIN && best.as_ref().is_none_or(|(best, _)| rank >= *best) {
             best = Some((rank, candidate));
         }
@@ -197,7 +197,7 @@ fn stem(word: &str) -> String {
     let endings = [("ies", "y"), ("ing", ""), ("ed", ""), ("es", ""), ("s", ""), ("e", "")];
     for (ending, instead) in endings {
         match word.strip_suffix(ending) {
-            // The rest must still be a word; `ss` is not a plural.
+            // The rest must still be a word, and `ss` is not a plural.
             Some(stem) if stem.len() >= 3 && stem.is_ascii() && !stem.ends_with('s') => {
                 return format!("{stem}{instead}");
             }

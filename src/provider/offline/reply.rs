@@ -1,4 +1,4 @@
-//! The offline model's replies: it follows a few simple instructions, recalls from its context, and otherwise makes
+//! The offline model's replies. It follows a few simple instructions, recalls from its context, and otherwise makes
 //! conversation.
 //!
 //! A reply depends only on the request, so the same request gets the same reply.
@@ -17,9 +17,9 @@ use crate::core::{
 };
 use reseed_protocol::{Message, Part, Role};
 
-/// Most words generated at once: enough to fill a window of 16,000 tokens in one answer.
+/// Maximum number of words generated at once, which fills a window of 16,000 tokens in one answer.
 const WORDS_MAX: usize = 20_000;
-/// Words of a long answer.
+/// Number of words in a long answer.
 const WORDS_LONG: usize = 400;
 /// The highest number it counts to.
 const COUNT_MAX: u64 = 10_000;
@@ -48,7 +48,7 @@ pub(super) struct Sizes {
 
 /// Returns the reply to this request.
 pub(super) fn reply(request: &ModelRequest, sizes: Sizes) -> Reply {
-    // Messages added for this request alone provide facts; they are not what the user asks.
+    // Messages added for this request alone provide facts, but the user's question is not among them.
     let (said, added) = (&request.envelope.messages.cached, &request.envelope.messages.uncached);
     let (said, sent) = (if said.is_empty() { added } else { said }, said.len() + added.len());
     let messages: Vec<&Message> = said.iter().map(|message| message.message.as_ref()).collect();
@@ -71,7 +71,7 @@ pub(super) fn reply(request: &ModelRequest, sizes: Sizes) -> Reply {
     })
 }
 
-/// Returns the text if the user asks for an exact text or a length.
+/// Returns the text if the user asks for an exact text or for a length.
 fn to_order(text: &str) -> Option<String> {
     repeated(text).or_else(|| counted(text)).or_else(|| long_text(text))
 }
@@ -208,7 +208,7 @@ fn about_me(request: &ModelRequest, sizes: Sizes, messages: usize) -> String {
 }
 
 fn tools_on_offer(request: &ModelRequest) -> String {
-    /// With more names than this the sentence would become a list.
+    /// With more names than this, the sentence would become a list.
     const NAMED_MAX: usize = 8;
     let tools = &request.envelope.tools;
     let names: Vec<String> = tools.iter().take(NAMED_MAX).map(|tool| format!("`{}`", tool.name)).collect();

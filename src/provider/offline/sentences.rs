@@ -2,8 +2,8 @@
 
 use super::words::Listed;
 
-/// Maximum characters of a sentence; longer ones are split at a space. Long enough for a fact, short enough that one
-/// sentence cannot fill a section.
+/// Maximum characters of a sentence. Longer ones are split at a space. This is long enough for a fact, and short enough
+/// that one sentence cannot fill a section.
 pub(super) const SENTENCE_CHARS_MAX: usize = 240;
 
 /// Abbreviations whose full stop does not end a sentence.
@@ -45,7 +45,7 @@ fn split<'a>(text: &'a str, mut push: impl FnMut(&'a str)) {
 fn push<'a>(found: &mut Vec<&'a str>, sentence: &'a str) {
     let mut rest = sentence.trim();
     while !rest.is_empty() {
-        // The number of bytes bounds the number of characters.
+        // The number of bytes is an upper bound on the number of characters.
         let limit = if rest.len() > SENTENCE_CHARS_MAX { rest.char_indices().nth(SENTENCE_CHARS_MAX) } else { None };
         let head = match limit {
             None => rest,
@@ -63,7 +63,7 @@ fn push<'a>(found: &mut Vec<&'a str>, sentence: &'a str) {
 
 fn is_abbreviated(before: &str) -> bool {
     let word = before.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or(before);
-    // A list number (`1.`) or an initial (`J.`) does not end a sentence, unless it is the last word of one.
+    // A list number (`1.`) or an initial (`J.`) does not end a sentence, unless it is the last word.
     let is_first_number = before.trim_start().len() == word.len() && word.bytes().all(|b| b.is_ascii_digit());
     let is_initial = word.len() == 1 && word.bytes().all(|b| b.is_ascii_uppercase()) && word != "I";
     is_first_number || is_initial || ABBREVIATIONS.has_any_case(word)

@@ -1,5 +1,5 @@
-//! Summaries by extraction. The conversation is either quoted in the request or precedes the message that asks for the
-//! summary.
+//! Summaries by extraction. The request either quotes the conversation, or continues it with a message that asks for
+//! the summary.
 
 use super::count::tokens;
 use crate::core::{
@@ -18,14 +18,14 @@ const WORDS_DEFAULT: u32 = 400;
 /// Average characters of a word, including a space.
 const CHARS_PER_WORD: usize = 6;
 
-/// What a request for a summary gives and asks for.
+/// The contents of a request for a summary.
 #[derive(Debug)]
 pub(crate) struct AskedSummary<'a> {
     /// The messages to summarise.
     pub(crate) messages: Vec<Cow<'a, Message>>,
-    /// The previous summary, if it is to be brought up to date.
+    /// The previous summary, if it should be updated.
     pub(crate) previous: Option<String>,
-    /// Maximum words requested.
+    /// The requested maximum number of words.
     pub(crate) words_max: Option<u32>,
 }
 
@@ -40,8 +40,8 @@ pub(crate) fn asked_summary(request: &ModelRequest) -> AskedSummary<'_> {
         let messages = quoted.messages.into_iter().map(Cow::Owned).collect();
         return AskedSummary { messages, previous: quoted.previous, words_max: quoted.words_max };
     }
-    // The request extends the conversation itself: its last message asks for the summary, and the messages before it
-    // are summarised, except for the last ones if it says so.
+    // The request continues the conversation itself. Its last message asks for the summary. The messages before it are
+    // summarised, except for the last ones if it says so.
     let riding = read_in_place(&asked);
     let kept_messages = riding.as_ref().map_or(0, |riding| riding.kept_messages);
     let conversation = match conversation {
@@ -75,7 +75,8 @@ pub(super) fn summarise(request: &ModelRequest, tokens_max: u64) -> String {
             Some(previous) => newest_lines(previous, chars_max),
             None => new,
         };
-        // Tokens per character depend on the language, so try: a quarter less each time terminates.
+        // Tokens per character depend on the language, so the size is found by trying. It shrinks by a quarter each
+        // time.
         if tokens(&summary) <= tokens_max || chars_max == 0 {
             return summary.trim().to_owned();
         }

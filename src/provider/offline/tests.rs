@@ -65,7 +65,7 @@ fn assistant(text: &str) -> Message {
     Message::new(Role::Assistant, vec![Part::Text { text: text.into() }])
 }
 
-/// Sends a request and checks what holds for every answer.
+/// Sends a request and checks the properties that every answer has.
 #[track_caller]
 fn ask(window_tokens: u64, request: &ModelRequest) -> Answer {
     let mut shown = Shown::default();

@@ -1,17 +1,17 @@
 //! Calls tools when the user asks for one by name, with arguments from the user's text and the schema.
 //!
-//! A call always has every required argument, with values of the types in the schema, as far as the schema is
+//! A call always has every required argument. The values have the types in the schema, as far as the schema is
 //! understood (`type`, `enum`, `const`, `default`, bounds, `required`, nested objects).
 
 use super::words::Listed;
 use reseed_protocol::context::ToolDefinition;
 use serde_json::{Map, Number, Value, json};
 
-/// Most calls in one answer: as many as a person names in one message.
+/// Maximum number of calls in one answer. People do not name more in one message.
 const CALLS_MAX: usize = 4;
-/// Depth to which nested objects are filled; deeper ones stay empty, because a schema can refer to itself.
+/// The depth to which nested objects are filled. Deeper ones stay empty, because a schema can refer to itself.
 const DEPTH_MAX: usize = 4;
-/// Most items generated for `minItems`, and characters for `minLength`.
+/// Maximum number of items generated for `minItems`, and of characters for `minLength`.
 const FILLED_MAX: usize = 64;
 
 static VERBS: Listed = Listed::new("use using call run invoke execute try");
@@ -21,7 +21,7 @@ static VERBS: Listed = Listed::new("use using call run invoke execute try");
 pub(super) struct Call {
     /// The tool's name.
     pub(super) name: String,
-    /// Its arguments, JSON text.
+    /// The arguments, as JSON text.
     pub(super) arguments: String,
 }
 
@@ -30,7 +30,7 @@ pub(super) fn asked_for(text: &str, tools: &[ToolDefinition]) -> Vec<Call> {
     let mut mentions: Vec<(usize, &ToolDefinition)> =
         tools.iter().filter_map(|tool| Some((mention(text, &tool.name)?, tool))).collect();
     mentions.sort_by_key(|(at, tool)| (*at, tool.name.len()));
-    // Each call needs its own verb such as "use"; otherwise a tool name among another call's arguments would count.
+    // Each call needs its own verb such as "use". Otherwise, a tool name among another call's arguments would count.
     let mut calls: Vec<(usize, &ToolDefinition)> = Vec::new();
     for (at, tool) in mentions {
         let before = calls.last().map_or(0, |(at, tool)| at + tool.name.len());
@@ -127,7 +127,7 @@ fn written_pairs(text: &str, properties: &Map<String, Value>) -> Map<String, Val
     given
 }
 
-/// Returns a written value without quotes and without the conjunction that joins it to the next.
+/// Returns a written value without quotes, and without the conjunction that joins it to the next value.
 fn value_text(written: &str) -> &str {
     let written = written.trim();
     for quote in ['"', '\'', '`'] {
@@ -159,7 +159,7 @@ fn loose_text(text: &str) -> Option<String> {
     (!rest.is_empty()).then(|| rest.to_owned())
 }
 
-/// Returns the schema's type; if there are several, the first that is not null.
+/// Returns the schema's type. If there are several, returns the first that is not null.
 fn kind(schema: &Value) -> &str {
     match schema.get("type") {
         Some(Value::String(kind)) => kind,

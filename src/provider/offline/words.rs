@@ -19,7 +19,7 @@ impl Words {
         let mut within = false;
         let mut rest = text;
         while !rest.is_empty() {
-            // Most text: copied a word at a time.
+            // Most text is ASCII, and is copied a word at a time.
             let ascii = rest.bytes().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(rest.len());
             let (word, behind) = rest.split_at(ascii);
             if !word.is_empty() {
@@ -89,13 +89,13 @@ fn ascii_words(text: &str) -> String {
 pub(super) struct Listed {
     /// The words, separated by single spaces.
     words: &'static str,
-    /// For each bucket, one more than the byte offset of its first word; 0 if the bucket is empty.
+    /// For each bucket, one more than the byte offset of its first word. 0 means that the bucket is empty.
     buckets: [u16; Self::BUCKETS],
 }
 
 impl Listed {
-    /// Number of buckets: many more than words in a list, so that few words share one and most other words hit an empty
-    /// one.
+    /// The number of buckets. It far exceeds the number of words in a list, so few words share a bucket and most other
+    /// words hit an empty one.
     const BUCKETS: usize = 512;
 
     /// Creates a list of lower-case words separated by single spaces.

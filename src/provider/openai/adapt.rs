@@ -1,12 +1,15 @@
-//! What each model of a server needs: known from the server's address or the model's name, or learnt from refusals.
+//! The needs of each model of a server. They are known from the server's address or the model's name, or learnt from
+//! refusals.
 //!
-//! A server that refuses a part of a request is asked once more without it, or with it in another form. What helped
-//! holds for that model until the settings change, if it is about what the model takes; if it is about what one request
-//! holds, for that session. It is kept in memory, so after a restart one request is refused again. The words of a
-//! refusal only say what may help ([`Refusal`]): the candidates are tried one after another, and one that did not help
-//! is taken back. Never tried again: refusals of credentials, quota, rates, size in tokens, and of what was said.
+//! If a server refuses a part of a request, the request is sent again without it or with it in another form. A change
+//! that helped is remembered in memory, so after a restart one request is refused again. If it is about what the model
+//! accepts, it applies to that model until the settings change. If it is about one request's content, it applies to
+//! that session.
 //!
-//! Invariant: something is only learnt from a request that was answered.
+//! The words of a refusal only suggest what may help ([`Refusal`]). The candidates are tried one after another, and one
+//! that did not help is taken back. Refusals of credentials, quotas, rates, token counts and content are never retried.
+//!
+//! Invariant: something is learnt only from a request that was answered.
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -29,36 +32,37 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Most requests that are sent again for one answer, because of refusals: a server may name one part at a time.
+/// Maximum times that a request is sent again because of refusals. A server may name one part at a time.
 const TRIES_MAX: u32 = 8;
-/// Most of them without a word that says what was refused: one for each thing in [`BLIND`].
+/// Maximum of these if no word says what was refused: one for each item in [`BLIND`].
 const BLIND_TRIES_MAX: u32 = 6;
-/// Most models of which something is kept; beyond, refusals are worked around each time.
+/// Maximum number of models that are remembered. For others, each request works around its refusals anew.
 const MODELS_MAX: usize = 1024;
-/// Most things that are kept of sessions, a few bytes each; beyond, the oldest is forgotten, and is refused once more.
+/// Maximum number of facts remembered about sessions, a few bytes each. Beyond that, the oldest is forgotten and must
+/// be learnt again.
 const KEPT_MAX: usize = 16 * 1024;
-/// How often a request is asked again in the same form if its server failed, before a part of it is suspected.
+/// How many times a request is repeated unchanged after a server error, before a part of it is suspected.
 const SAME_FORM_TRIES: u32 = 1;
-/// How often if its server could not read what its model wrote, which is often another thing the next time.
+/// The same if the server could not read its model's output, which often differs the next time.
 const SAMPLE_TRIES: u32 = 2;
 
-/// What is tried if a refusal names nothing: what a session may hold that its model does not take, and that would keep
-/// it from ever going on. Images and tools that are new since the last answer come first.
+/// The changes to try if a refusal names nothing. They concern parts that a session may contain and its model refuses,
+/// which would block the session permanently. Images and tools that are new since the last answer come first.
 const BLIND: [Need; 6] = [Apart, Alternate, NoOwnFields, NoSealed, NoImages, NoTools];
 
 /// How a server or a model is recognised.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Known {
-    /// By the end of its host's name.
+    /// By the end of the host name.
     Host(&'static str),
-    /// By a part of the model's name, wherever it runs.
+    /// By a part of the model's name, on any server.
     Model(&'static [&'static str]),
 }
 
-/// Parts of the names of Mistral's models. Their templates are strict, and go with them to every server.
+/// Parts of the names of Mistral's models. Their chat templates are strict on every server.
 const MISTRALS: &[&str] = &["mistral", "mixtral", "ministral", "magistral", "codestral", "devstral", "pixtral"];
 
-/// Servers and models whose needs are known before they refuse anything.
+/// Servers and models whose needs are known before any refusal.
 pub(super) const KNOWN: &[(&str, Known, &[Need])] = &[
     ("OpenAI", Known::Host("api.openai.com"), &[NewLimit]),
     ("Azure OpenAI", Known::Host(".openai.azure.com"), &[NewLimit]),
@@ -66,14 +70,14 @@ pub(super) const KNOWN: &[(&str, Known, &[Need])] = &[
     ("Mistral's models", Known::Model(MISTRALS), &[ShortIds, Alternate]),
 ];
 
-/// What is known and learnt of one server's models.
+/// What is known and learnt about one server's models.
 #[derive(Debug, Default)]
 pub(super) struct Adaptations {
     host: String,
     learnt: Mutex<BTreeMap<String, Needs>>,
-    /// What helped single sessions.
+    /// What has helped single sessions.
     kept: Mutex<Kept>,
-    /// The tools that models were answered with.
+    /// The sets of tools with which models have answered.
     accepted: Mutex<Kept>,
 }
 
@@ -98,12 +102,12 @@ impl Kept {
 }
 
 impl Adaptations {
-    /// Knows of a server what its host's name tells.
+    /// Creates the adaptations for a server, with what its host name implies.
     pub(super) fn at(host: &str) -> Self {
         Self { host: host.to_lowercase(), ..Self::default() }
     }
 
-    /// Returns what is known of a model by name.
+    /// Returns what is known about a model by its name.
     fn known(&self, model: &str) -> Needs {
         let model = model.to_lowercase();
         let is_it = |known: &Known| match known {
@@ -114,7 +118,7 @@ impl Adaptations {
         found.fold(Needs::default(), |needs, (_, _, more)| needs.and(Needs::of(more)))
     }
 
-    /// Returns what was learnt of a model.
+    /// Returns what was learnt about a model.
     fn learnt(&self, model: &str) -> Needs {
         let learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner);
         learnt.get(model).copied().unwrap_or_default()
@@ -142,7 +146,7 @@ impl Adaptations {
         Search { form, known, scope, tools, has_new_tools, ..Search::default() }
     }
 
-    /// Keeps what a request showed, and names in the log what is new of it.
+    /// Remembers what a request showed, and logs what is new.
     pub(super) fn keep(&self, model: &str, search: &Search) {
         if let Some(tools) = search.tools.filter(|_| search.is_settled && !search.form.needs.has(NoTools)) {
             self.accepted.lock().unwrap_or_else(PoisonError::into_inner).insert(tools);
@@ -173,7 +177,7 @@ impl Adaptations {
     }
 }
 
-/// What keys of kept things begin with: the model and the session, so that nothing is kept for others.
+/// The prefix of a remembered fact's key: the model and the session, so that it does not apply to others.
 #[derive(Debug, Clone, Copy, Default)]
 struct Scope {
     model: u64,
@@ -185,7 +189,7 @@ impl Scope {
         Self { model: fingerprint(request.model.as_bytes()), session: session_key(request) }
     }
 
-    /// Returns the key of a need. Another value of the option that it leaves out is another matter.
+    /// Returns the key of a need. If the need omits an option, the key includes the option's value.
     fn need(self, need: Need, request: &ModelRequest) -> u64 {
         let options = &request.envelope.options;
         let value = match need {
@@ -202,44 +206,44 @@ impl Scope {
         chained([self.model, self.session, 1, key])
     }
 
-    /// Returns the key of the tools that a request offers, whatever its session.
+    /// Returns the key of the tools that a request offers, in any session.
     fn tools(self, request: &ModelRequest) -> u64 {
         chained([self.model, fingerprint_of(&request.envelope.tools)])
     }
 }
 
-/// The search for a form of one request that its server takes.
+/// The search for a form of one request that its server accepts.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     /// The form that is sent.
     pub(super) form: Form,
-    /// What is known of the model without refusals.
+    /// What is known about the model without refusals.
     known: Needs,
     scope: Scope,
     /// The key of the tools that are offered.
     tools: Option<u64>,
-    /// True if no request with these tools was answered.
+    /// True if no request with these tools was answered yet.
     has_new_tools: bool,
-    /// The last change, the form before it, and the refusal that it was for.
+    /// The last change, the form before it, and the refusal that led to it.
     last: Option<(Change, Form, Refusal)>,
-    /// The last refusal that may pass by itself, and how often it came in a row.
+    /// The last refusal that may be transient, and how often it came in a row.
     repeated: Option<(Refusal, u32)>,
     tried: Vec<Change>,
-    /// The changes after which the server refused something else.
+    /// The changes after which the server refused something else instead.
     helped: Vec<(Change, Refusal)>,
     tries: u32,
     is_settled: bool,
-    /// What helped, and will help every request to the model.
+    /// What helped, and applies to every request to the model.
     found: Needs,
-    /// The keys of what helped, and will help this session.
+    /// The keys of what helped, and applies to this session.
     kept: Vec<u64>,
     kept_names: BTreeSet<&'static str>,
 }
 
 impl Search {
-    /// Takes a failure, and returns true if the request is to be sent again in another form. `changes` tells if a form
-    /// gives another request than the present one. A refusal that nothing cured loses its needs: its words did not say
-    /// what was wrong.
+    /// Handles a failure. Returns true if the request should be sent again in another form. `changes` says whether a
+    /// form results in a different request. If no change helped, the refusal's needs are removed, because its words
+    /// were misleading.
     pub(super) fn goes_on(
         &mut self,
         failed: &mut Failed,
@@ -292,7 +296,7 @@ impl Search {
         true
     }
 
-    /// Returns what may cure a refusal, the likeliest first.
+    /// Returns the changes that may help, the likeliest first.
     fn candidates(&self, refusal: &Refusal, request: &ModelRequest) -> Vec<Change> {
         let is_blind = refusal.needs.is_empty();
         let pictures = Pictures::of(request);
@@ -315,14 +319,14 @@ impl Search {
         changes.collect()
     }
 
-    /// Ends the search: the server took the request.
+    /// Ends the search, because the server accepted the request.
     pub(super) fn settle(&mut self, request: &ModelRequest) {
         self.is_settled = true;
         self.helped.extend(self.last.take().map(|(change, _, refusal)| (change, refusal)));
         for (change, refusal) in std::mem::take(&mut self.helped) {
             match change {
                 Change::Need(need) if is_lasting(need, &refusal, request) => self.found = self.found.with(need),
-                // What its model wrote this time says nothing about the next request.
+                // The model's output this time says nothing about the next request.
                 _ if refusal.of_sample => {}
                 Change::Need(need) => {
                     self.kept.push(self.scope.need(need, request));
@@ -336,12 +340,12 @@ impl Search {
         }
     }
 
-    /// Returns what holds for the model from now on, and was not known before.
+    /// Returns the newly learnt needs, which apply to the model from now on.
     pub(super) fn found(&self) -> Needs {
         self.found
     }
 
-    /// Returns which of the changes that a request shows were made because of refusals.
+    /// Returns those of the shown needs that are due to refusals.
     pub(super) fn adapted(&self, shown: Needs) -> Needs {
         shown.iter().filter(|need| !self.known.has(*need)).fold(Needs::default(), Needs::with)
     }
@@ -351,22 +355,22 @@ impl Search {
     }
 }
 
-/// Returns true if what helped says what the model takes, and not what was wrong with one request.
+/// Returns true if the change that helped is about the model, and not about one request's content.
 fn is_lasting(need: Need, refusal: &Refusal, request: &ModelRequest) -> bool {
-    // If the refusal did not name them, the request may have been taken for another reason: one message that the server
-    // does not want to come last, the definition of a tool.
+    // If the refusal did not name it, the request may have succeeded for another reason, such as a message that must
+    // not come last, or one tool's definition.
     let is_guess = refusal.needs.is_empty() && need != Alternate;
-    // Calls of the history without tools on offer are refused by servers that take tools.
+    // Even servers that accept tools refuse calls in the history if no tools are offered.
     let is_of_history = need == NoTools && request.envelope.tools.is_empty();
     !is_guess && !is_of_history && !refusal.of_request.has(need)
 }
 
-/// Returns true if two refusals are about the same, though they order their words otherwise.
+/// Returns true if two refusals are about the same needs, even in a different order.
 fn is_same(one: &Refusal, other: &Refusal) -> bool {
     one.needs.first() == other.needs.first() || Needs::of(&one.needs) == Needs::of(&other.needs)
 }
 
-/// Returns true for a refusal of the request's form.
+/// Returns true if a fault is a refusal of the request's form.
 fn is_refusal(fault: &ModelFault) -> bool {
     match fault.code {
         ErrorCode::UpstreamRejected => true,

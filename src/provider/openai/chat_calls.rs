@@ -1,11 +1,11 @@
-//! Which call a piece of a Chat Completions stream belongs to.
+//! Assigns the pieces of a Chat Completions stream to tool calls.
 //!
-//! A piece names its call by an index, an id, both or neither, and servers use one index or one id for all of them, or
-//! a new id in each piece. So a piece continues the call that its id names, else the one of its index, else the last
-//! one; unless it has a name and that call already has another or is whole with other arguments: then it begins a call.
-//! The names of the tools on offer tell a name in pieces from the name of another call.
+//! A piece identifies its call by an index, an id, both or neither. Some servers use one index or one id for all calls,
+//! or a new id in each piece. So a piece continues the call with its id, or else the one with its index, or else the
+//! last one. It begins a new call instead if it has a name, and that call has another name or is complete with other
+//! arguments. The names of the offered tools distinguish a name that arrives in pieces from the name of another call.
 //!
-//! Invariant: what a server says twice is one call.
+//! Invariant: a call that a server sends twice is one call.
 
 use crate::{
     core::model::ModelFault,
@@ -18,23 +18,23 @@ use std::borrow::Cow;
 /// The calls of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// The names of the tools on offer.
+    /// The names of the offered tools.
     offered: Vec<String>,
     open: Vec<OpenCall>,
 }
 
-/// A call being extended by pieces.
+/// A call that pieces can still extend.
 #[derive(Debug)]
 struct OpenCall {
     index: Option<u64>,
     id: String,
     part: usize,
-    /// True if its name came once more after its arguments were whole: what follows may be the same call again, or
-    /// another of the same tool.
+    /// True if its name was repeated after its arguments were complete. What follows is either the same call again, or
+    /// another call of the same tool.
     named_again: bool,
 }
 
-/// A piece of a call, and its JSON, in which the server may have sent something for itself.
+/// A piece of a call, and its JSON, which may contain fields for the server itself.
 pub(super) struct CallDelta<'a> {
     said: CallFields<'a>,
     raw: &'a RawValue,
@@ -58,12 +58,12 @@ struct CallFields<'a> {
     function: Option<FunctionDelta<'a>>,
 }
 
-/// The name and the arguments in a piece; also the whole of the older field `function_call`.
+/// The name and the arguments in a piece, or the whole older field `function_call`.
 #[derive(Deserialize)]
 pub(super) struct FunctionDelta<'a> {
     #[serde(borrow, default, deserialize_with = "lax")]
     name: Option<Text<'a>>,
-    /// Text, or the arguments as JSON if a server does not encode them as text.
+    /// A string, or JSON if a server does not encode the arguments as a string.
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
 }
@@ -82,7 +82,7 @@ impl FunctionDelta<'_> {
     }
 }
 
-/// A piece, read.
+/// A parsed piece.
 #[derive(Clone, Copy)]
 struct Said<'a> {
     index: Option<u64>,
@@ -91,24 +91,24 @@ struct Said<'a> {
     arguments: &'a str,
 }
 
-/// What a name says of a call that has a name and no arguments yet.
+/// What a name says about a call that already has a name but no arguments yet.
 enum Naming {
-    /// It is the same one.
+    /// It is the same name.
     Same,
-    /// With it, the name is this.
+    /// It extends the name to this one.
     Grown(String),
-    /// It is that of another call.
+    /// It is the name of another call.
     Other,
 }
 
 impl Calls {
-    /// Starts with no calls. `offered`: the names of the tools on offer.
+    /// Starts without calls. `offered` has the names of the offered tools.
     pub(super) fn new(offered: Vec<String>) -> Self {
         Self { offered, open: Vec::new() }
     }
 
-    /// Takes in the pieces of one event. `whole`: they are the calls of the whole answer, which may have come
-    /// before.
+    /// Adds the pieces of one event. `whole` means that they are the calls of a whole answer, which may already have
+    /// been streamed.
     pub(super) fn pieces(
         &mut self,
         deltas: &Many<CallDelta<'_>>,
@@ -137,15 +137,15 @@ impl Calls {
         Ok(())
     }
 
-    /// Takes in a piece of the field `function_call`, which models wrote before there could be several calls.
+    /// Adds a piece of the field `function_call`, which predates parallel calls.
     pub(super) fn only(&mut self, function: &FunctionDelta<'_>, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
         let said = Said { index: None, id: None, name: function.name(), arguments: &function.arguments() };
         self.piece(said, None, assembly)?;
         Ok(())
     }
 
-    /// Takes in a call of a whole answer if it has come before: the one with its id, or the one in its place if that
-    /// has its name. Returns false if it is new.
+    /// Recognises a call of a whole answer that was already streamed: by its id, or by its position if the name
+    /// matches. Returns false if the call is new.
     fn repeat(&mut self, at: usize, said: Said<'_>, assembly: &mut Assembly<'_>) -> Result<bool, ModelFault> {
         let by_id = self.open.iter().find(|call| said.id.is_some_and(|id| call.id == id));
         let in_place = self.open.get(at).filter(|call| said.name == Some(assembly.call_so_far(call.part).0));
@@ -158,7 +158,7 @@ impl Calls {
         Ok(true)
     }
 
-    /// Takes in a piece; returns its call. `before`: the call of the piece before it in the same event.
+    /// Adds a piece and returns its call. `before` is the call of the previous piece in the same event.
     fn piece(
         &mut self,
         said: Said<'_>,
@@ -174,7 +174,7 @@ impl Calls {
                 (self.open(index, &id, assembly)?, Some(name))
             }
             Some(at) => (at, None),
-            // It says nothing of a call.
+            // The piece says nothing about a call.
             None if said.name.is_none() && said.arguments.is_empty() => return Ok(before),
             None => (self.open(said.index, said.id.unwrap_or_default(), assembly)?, None),
         };
@@ -195,7 +195,7 @@ impl Calls {
         Ok(self.open.len() - 1)
     }
 
-    /// Returns the call that a piece continues, unless its name says that it begins another.
+    /// Returns the call that a piece continues, if its name does not show that it begins another.
     fn find(&self, said: Said<'_>, assembly: &Assembly<'_>) -> Option<usize> {
         let same_index = |call: &OpenCall| Some(call.index? == said.index?);
         let same_id = |call: &OpenCall| said.id.filter(|_| !call.id.is_empty()).map(|id| call.id == id);
@@ -226,7 +226,7 @@ impl Calls {
         })
     }
 
-    /// Returns true if a piece begins a call instead of continuing this one.
+    /// Returns true if a piece begins a new call instead of continuing this one.
     fn begins(&self, at: usize, said: Said<'_>, before: Option<usize>, assembly: &Assembly<'_>) -> bool {
         let Some(name) = said.name else { return false };
         let (known, arguments) = assembly.call_so_far(self.open[at].part);
@@ -244,8 +244,8 @@ impl Calls {
         }
     }
 
-    /// Returns true if the piece belongs to another call of the same tool: that one was whole and named once more, and
-    /// this is not what it says.
+    /// Returns true if the piece belongs to another call of the same tool. This is so if the known call was complete,
+    /// its name was repeated, and the piece differs from its arguments.
     fn is_another(&self, at: usize, said: Said<'_>, assembly: &Assembly<'_>) -> bool {
         let call = &self.open[at];
         let arguments = assembly.call_so_far(call.part).1;
@@ -256,7 +256,7 @@ impl Calls {
             && !repeats(said.arguments, arguments)
     }
 
-    /// Sets the name of a call, and begins the call if no piece can change its name.
+    /// Sets the name of a call. Begins the call if no further piece can change its name.
     fn name(&mut self, at: usize, name: &str, said: Said<'_>, assembly: &mut Assembly<'_>) {
         let call = &mut self.open[at];
         if call.id.is_empty() {
@@ -300,7 +300,7 @@ impl Calls {
     }
 }
 
-/// Returns true if `arguments` begin `said`.
+/// Returns true if `said` starts with `arguments`.
 fn repeats(arguments: &str, said: &str) -> bool {
     said.trim_start().starts_with(arguments.trim())
 }

@@ -1,8 +1,8 @@
 //! Writes a request for Chat Completions.
 //!
-//! It uses only what every server accepts: the system prompt with role `system`, never `developer`; an assistant's
-//! `content` is text or absent, unless its model needs it; plain text stays plain text. Reasoning goes back in the
-//! field in which the same server sent it, and nowhere else.
+//! It uses only what every server accepts. The system prompt has the role `system`, never `developer`. An assistant's
+//! `content` is a string or absent, unless the model needs something else. Plain text stays a plain string. Reasoning
+//! is sent back only to the server that produced it, in the field in which it came.
 
 use super::{
     parts::{forbids_calls, joined_text},
@@ -14,12 +14,12 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Stands for the reasoning of an answer that has none of this server's.
+/// Replaces reasoning for an answer that has none from this server.
 const NO_REASONING: &str = "(not recorded)";
-/// The signature that Google documents for calls that another model made.
+/// The signature that Google documents for calls made by another model.
 const UNSIGNED: &str = r#"{"extra_content":{"google":{"thought_signature":"skip_thought_signature_validator"}}}"#;
 
-/// The body. It borrows from the request: a long history is serialised once, straight into the bytes sent.
+/// The body. It borrows from the request, so that a long history is serialised once, directly into the sent bytes.
 #[derive(Debug, Serialize)]
 pub(super) struct ChatRequest<'a> {
     model: &'a str,
@@ -43,7 +43,7 @@ pub(super) struct ChatRequest<'a> {
 
 #[derive(Debug, Serialize)]
 struct StreamOptions {
-    /// Without it no usage is streamed.
+    /// Without this, usage is not streamed.
     include_usage: bool,
 }
 
@@ -101,7 +101,7 @@ struct Call<'a> {
     own: Own,
 }
 
-/// Fields that the server sent for itself.
+/// Fields that the server has sent for its own use.
 #[derive(Debug, Default)]
 struct Own(Fields);
 
@@ -163,7 +163,7 @@ fn tool(tool: &ToolDefinition) -> Tool<'_> {
     }
 }
 
-/// Converts one of our messages to messages of the dialect: one, none if it is empty, or one per tool result.
+/// Converts one of our messages to the dialect: to one message, to none if it is empty, or to one per tool result.
 fn write<'a>(message: &'a Message, plan: &'a Plan<'a>, messages: &mut Vec<ChatMessage<'a>>) {
     match message.role {
         Role::User => messages.extend(user_content(&message.content).map(|content| ChatMessage::User { content })),
@@ -197,7 +197,7 @@ fn write<'a>(message: &'a Message, plan: &'a Plan<'a>, messages: &mut Vec<ChatMe
     }
 }
 
-/// Returns the fields that go back with an answer.
+/// Returns the fields that are sent back with an answer.
 fn own_of(message: &Message, plan: &Plan<'_>) -> Own {
     let own = plan.own(message);
     let mut fields = own.and_then(|own| own.fields.as_deref()).map(Fields::of).unwrap_or_default();
@@ -218,7 +218,7 @@ fn own_of(message: &Message, plan: &Plan<'_>) -> Own {
     Own(fields)
 }
 
-/// Returns the fields that go back with a call.
+/// Returns the fields that are sent back with a call.
 fn own_of_call(message: &Message, id: &CallId, plan: &Plan<'_>) -> Own {
     let own = plan.own(message).and_then(|own| own.calls.iter().find(|call| call.call_id == *id));
     let fields = own.and_then(|own| own.fields.as_deref()).map(Fields::of).unwrap_or_default();
@@ -228,7 +228,7 @@ fn own_of_call(message: &Message, id: &CallId, plan: &Plan<'_>) -> Own {
     Own(fields)
 }
 
-/// Converts a user message: plain text stays plain, and only images make it a list, which not every server accepts.
+/// Converts a user message. Only images make it a list, because not every server accepts one.
 fn user_content(parts: &[Part]) -> Option<Content<'_>> {
     if !parts.iter().any(|part| matches!(part, Part::Image { .. })) {
         return joined_text(parts).map(Content::Text);

@@ -1,9 +1,9 @@
 //! Reads a Chat Completions answer, streamed or whole.
 //!
-//! A `finish_reason` or `[DONE]` ends the answer; usage may follow the former. Servers differ in everything else: usage
-//! with `choices: []` or with one empty delta; reasoning under three names; errors mid-stream, nested or flat; pieces
-//! under `message` instead of `delta`. No event ends a call, and pieces of several may alternate, so all calls end with
-//! the answer.
+//! A `finish_reason` or `[DONE]` ends the answer, and usage may follow a `finish_reason`. Servers differ in everything
+//! else. Usage comes with `choices: []` or with an empty delta. Reasoning has three names. Errors mid-stream are nested
+//! or flat. Some pieces are under `message` instead of `delta`. No event ends a call, and pieces of several calls may
+//! alternate, so all calls end with the answer.
 
 use super::{
     chat_calls::{CallDelta, Calls, FunctionDelta},
@@ -42,7 +42,7 @@ struct Chunk<'a> {
     usage: Option<Usage>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
-    /// Without choices: an error that is not nested.
+    /// If there are no choices, an error that is not nested.
     #[serde(borrow, default, alias = "detail", alias = "errors", alias = "error_message")]
     message: Option<&'a RawValue>,
 }
@@ -53,7 +53,7 @@ struct Choice<'a> {
     index: Option<Position>,
     #[serde(borrow, default, deserialize_with = "lax")]
     delta: Option<Delta<'a>>,
-    /// A piece under another name, or all of the answer.
+    /// A piece under another name, or the whole answer.
     #[serde(borrow, default, deserialize_with = "lax")]
     message: Option<Delta<'a>>,
     #[serde(borrow, default, deserialize_with = "lax")]
@@ -62,7 +62,7 @@ struct Choice<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// A piece, and its JSON, in which the server may have sent something for itself.
+/// A piece, and its JSON, which may contain fields for the server itself.
 struct Delta<'a> {
     said: DeltaFields<'a>,
     raw: &'a RawValue,
@@ -94,7 +94,7 @@ struct DeltaFields<'a> {
     function_call: Option<FunctionDelta<'a>>,
 }
 
-/// The content of a piece: text, or a list of parts, as Mistral sends what its reasoning models say.
+/// The content of a piece: a string, or a list of parts, which Mistral sends for its reasoning models.
 enum Content<'a> {
     Text(Text<'a>),
     Parts(Many<ContentPart<'a>>),
@@ -114,11 +114,11 @@ impl<'de> Deserialize<'de> for Content<'de> {
 /// Whether a piece repeats what came before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Repeats {
-    /// It does not.
+    /// It repeats nothing.
     No,
-    /// It does if it begins like that.
+    /// It repeats the earlier text if it begins with it.
     Maybe,
-    /// It is all of the answer.
+    /// It is the whole answer.
     All,
 }
 
@@ -130,7 +130,7 @@ struct ContentPart<'a> {
     thinking: Option<Many<Detail<'a>>>,
 }
 
-/// A piece of reasoning, as OpenRouter and Mistral send it.
+/// A piece of reasoning, in the form of OpenRouter and Mistral.
 #[derive(Deserialize)]
 struct Detail<'a> {
     #[serde(borrow, default, deserialize_with = "lax")]
@@ -160,7 +160,7 @@ impl Decoder for ChatStream {
             self.usage = Some(usage);
         }
         let is_whole = chunk.object.is_some_and(|object| object.as_str() == "chat.completion");
-        // We request one choice; if a server sends more, only the first is read.
+        // We request one choice. If a server sends more, only the first is read.
         let is_first = |choice: &Choice<'_>| choice.index.is_none_or(|Position(index)| index == 0);
         for choice in chunk.choices.into_iter().flatten().filter(is_first) {
             self.choice(&choice, is_whole, assembly)?;
@@ -175,7 +175,7 @@ impl Decoder for ChatStream {
 }
 
 impl ChatStream {
-    /// Starts with no answer. `offered`: the names of the tools on offer.
+    /// Starts with an empty answer. `offered` has the names of the offered tools.
     pub(super) fn new(offered: Vec<String>) -> Self {
         Self { calls: Calls::new(offered), ..Self::default() }
     }
@@ -183,7 +183,7 @@ impl ChatStream {
     fn choice(&mut self, choice: &Choice<'_>, is_whole: bool, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
         let reason = choice.finish_reason.as_ref().map(Text::as_str).filter(|reason| !reason.is_empty());
         let delta = choice.delta.as_ref().filter(|delta| choice.message.is_none() || delta.said.says_something());
-        // Some servers stream pieces, and end with all of it.
+        // Some servers stream pieces, and repeat the whole answer at the end.
         let repeats = match (is_whole, reason) {
             (true, _) => Repeats::All,
             (false, Some(_)) => Repeats::Maybe,
@@ -233,7 +233,7 @@ impl DeltaFields<'_> {
         calls || !self.text().is_empty() || !self.reasoning().is_empty()
     }
 
-    /// Returns the text in this piece, or its refusal.
+    /// Returns the text or the refusal in this piece.
     fn text(&self) -> Cow<'_, str> {
         let refusal = self.refusal.as_ref().map_or("", Text::as_str);
         match &self.content {
@@ -247,7 +247,7 @@ impl DeltaFields<'_> {
         }
     }
 
-    /// Returns the reasoning that is a field of its own, and the name of that.
+    /// Returns reasoning that is in a separate field, and the name of that field.
     fn plain_reasoning(&self) -> Option<(&'static str, &str)> {
         let [long, short] = [("reasoning_content", &self.reasoning_content), ("reasoning", &self.reasoning)];
         let mut fields = [long, short].into_iter().filter_map(|(name, text)| Some((name, text.as_ref()?.as_str())));
@@ -275,19 +275,19 @@ impl DeltaFields<'_> {
 }
 
 impl Repeats {
-    /// Returns what a text says beyond what was said before.
+    /// Returns the part of a text that was not sent before.
     fn unsaid(self, text: &str, said: impl FnOnce() -> String) -> &str {
         let said = if self == Self::No || text.is_empty() { String::new() } else { said() };
         match text.strip_prefix(&said) {
             Some(new) => new,
-            // The same in other words is not said twice.
+            // If the whole answer is worded differently, it is not shown a second time.
             None if self == Self::All || text.trim() == said.trim() => "",
             None => text,
         }
     }
 }
 
-/// Returns true if a field has an error in it: some servers always send the field.
+/// Returns true if the field contains an error. Some servers always send the field.
 fn says(error: &RawValue) -> bool {
     !matches!(error.get(), "null" | "\"\"" | "{}" | "[]" | "false")
 }

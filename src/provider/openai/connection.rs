@@ -1,9 +1,9 @@
 //! Sends requests to one server.
 //!
-//! async-openai builds the request (address, headers, body) and passes it to [`send`], which is its whole HTTP layer
-//! here: no retries, no second reading of bodies. [`Events`] reads the body of the answer, not async-openai's own
-//! reader, which queues events without bound, takes the end of a broken stream for `[DONE]`, and logs bodies that it
-//! cannot read.
+//! async-openai builds the request (address, headers, body) and passes it to [`send`], which here is its whole HTTP
+//! layer. So there are no retries, and bodies are not parsed twice. [`Events`] reads the body of the answer instead of
+//! async-openai's own reader. That reader queues events without a bound, takes the end of a broken stream for `[DONE]`,
+//! and logs bodies that it cannot read.
 
 use super::options::{Api, InvalidOptions, OPENAI_HOST, OpenAiOptions};
 use crate::{
@@ -54,7 +54,7 @@ impl Connection {
         &self.client.config().host
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the head of the response.
     pub(super) async fn open(&self, api: Api, body: &(impl Serialize + Sync)) -> Result<Events, ModelFault> {
         let sending = async {
             let sent = match api {
@@ -66,7 +66,7 @@ impl Connection {
         self.transport.open(sending).await
     }
 
-    /// Returns what llama.cpp's server says about itself, which it does beside `/v1`.
+    /// Returns the properties that llama.cpp's server reports, at an address beside `/v1`.
     pub(super) async fn props(&self) -> Result<Vec<u8>, ModelFault> {
         let config = self.client.config();
         let root = config.api_base().trim_end_matches("/v1");
@@ -129,7 +129,7 @@ impl Config for Endpoint {
     }
 }
 
-/// The error type of [`send`]. It travels as an error, because async-openai passes errors through untouched.
+/// The error type of [`send`]. The response travels as an error, because async-openai passes errors through unchanged.
 #[derive(Debug, thiserror::Error)]
 enum Sent {
     #[error("answered")]

@@ -1,4 +1,4 @@
-//! Why an answer ended, in the words of all servers.
+//! The reasons why an answer ended, in the words of all servers.
 
 use crate::{
     core::model::ModelFault,
@@ -6,7 +6,7 @@ use crate::{
 };
 use reseed_protocol::{ErrorCode, StopReason};
 
-/// The reason an answer ended.
+/// The reason why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Finish {
     pub(super) stop_reason: StopReason,
@@ -18,7 +18,7 @@ impl Finish {
     pub(super) const STOP: Self = Self { stop_reason: StopReason::Stop, is_full: false };
 }
 
-/// The words of servers for each reason, in lower case.
+/// The words that servers use for each reason, in lower case.
 const WORDS: &[(StopReason, &[&str])] = &[
     (
         StopReason::Stop,
@@ -38,11 +38,11 @@ const WORDS: &[(StopReason, &[&str])] = &[
     ),
     (StopReason::Length, &["length", "max_tokens", "max_output_tokens", "max_completion_tokens", "token_limit"]),
     (StopReason::ToolCalls, &["tool_calls", "tool_call", "tool_use", "function_call", "function_calls"]),
-    // Gemini: a language that it does not support. The other reasons of filters have parts in common: `FILTERS`.
+    // Gemini: the language is not supported. `FILTERS` recognises the other filter reasons by parts that they share.
     (StopReason::ContentFilter, &["language", "spii"]),
 ];
 
-/// Parts of words that tell of a filter, at OpenAI, Anthropic, Gemini, GLM, Bedrock: `content_filter: RECITATION`,
+/// Parts of words that indicate a filter at OpenAI, Anthropic, Gemini, GLM or Bedrock: `content_filter: RECITATION`,
 /// `image_prohibited_content`, `guardrail_intervened` and the like.
 const FILTERS: &[&str] = &[
     "content_filter",
@@ -60,11 +60,11 @@ const FILTERS: &[&str] = &[
     "policy",
 ];
 
-/// What servers say when the window was full: Anthropic and z.ai, Mistral, others.
+/// Words for a full window, used by Anthropic and z.ai, by Mistral, and by others.
 const FULL: &[&str] = &["model_context_window_exceeded", "model_length", "context_length", "context_length_exceeded"];
 
-/// Parts of words that tell of a failure: `error_finish`, `network_error`, `abort`, `request_cancelled` and the like.
-/// A router lost the server behind it, or a server gave up; what came is not all that the model had to say.
+/// Parts of words that indicate a failure: `error_finish`, `network_error`, `abort`, `request_cancelled` and the like.
+/// A router lost the server behind it, or a server gave up, so the answer is not complete.
 const FAILURES: &[&str] = &[
     "error",
     "abort",
@@ -76,12 +76,12 @@ const FAILURES: &[&str] = &[
     "disconnect",
     "overload",
     "insufficient_system_resource",
-    // Gemini: the model tried to call a tool, and the server could not read it.
+    // Gemini: the model tried to call a tool, and the server could not read the call.
     "malformed",
     "unexpected_tool_call",
 ];
 
-/// Reads the word for the reason an answer ended. A word that nobody knows counts as a normal end and is logged.
+/// Interprets the word for the reason why an answer ended. An unknown word counts as a normal end and is logged.
 pub(super) fn finish(word: &str) -> Result<Finish, ModelFault> {
     let known = word.to_ascii_lowercase().replace(['-', ' '], "_");
     if FULL.contains(&known.as_str()) {
@@ -96,7 +96,7 @@ pub(super) fn finish(word: &str) -> Result<Finish, ModelFault> {
     if FAILURES.iter().any(|failure| known.contains(failure)) {
         return Err(fault(ErrorCode::UpstreamError, "the server ended the answer with an error"));
     }
-    tracing::warn!(finish_reason = name(word), "the model server ended an answer for a reason that is not known");
+    tracing::warn!(finish_reason = name(word), "the model server ended an answer for an unknown reason");
     Ok(Finish::STOP)
 }
 

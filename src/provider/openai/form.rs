@@ -1,4 +1,4 @@
-//! The form in which a request is sent: what its model needs, and the images that are left out of it.
+//! The form in which a request is sent: the model's needs, and the images that are left out.
 
 use crate::core::{
     fingerprint::{chained, fingerprint, message_fingerprint},
@@ -20,14 +20,14 @@ pub(super) struct Form {
 /// A change of a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Change {
-    /// The request is sent as a model needs it.
+    /// The request is adapted to this need.
     Need(Need),
     /// These images are left out.
     Hide(BTreeSet<u64>),
 }
 
 impl Form {
-    /// Returns the form in which all images are sent.
+    /// Returns a form with these needs and all images.
     pub(super) fn of(needs: Needs) -> Self {
         Self { needs, hidden: BTreeSet::new() }
     }
@@ -48,16 +48,16 @@ impl Form {
     }
 }
 
-/// Identifies an image by what it shows.
+/// Identifies an image by its content.
 pub(super) fn picture_key(url: &str) -> u64 {
     fingerprint(url.as_bytes())
 }
 
-/// Bytes at each end of a text without an entry that identify its session, with its length: those of a summary's
-/// request hold its random mark.
+/// For a message without an entry id, this many bytes at each end of its text identify the session, together with its
+/// length. For a summary's request, they contain its random mark.
 const KEY_BYTES_MAX: usize = 1_024;
 
-/// Identifies a session by what its requests begin with: requests do not name it. A compaction makes it another.
+/// Identifies a session by the beginning of its requests, which do not name it. A compaction changes the result.
 pub(super) fn session_key(request: &ModelRequest) -> u64 {
     request.messages().next().map_or(0, |first| match &first.entry_id {
         Some(entry) => fingerprint(entry.as_str().as_bytes()),
@@ -77,9 +77,9 @@ pub(super) fn session_key(request: &ModelRequest) -> u64 {
 pub(super) struct Pictures {
     /// All of them, oldest first.
     all: Vec<u64>,
-    /// Those since the last answer of the model.
+    /// The images since the last answer of the model.
     new: BTreeSet<u64>,
-    /// True if they are most of its bytes.
+    /// True if images make up most of the request's bytes.
     pub(super) are_most: bool,
 }
 
@@ -115,13 +115,13 @@ impl Pictures {
         self.all.iter().copied()
     }
 
-    /// Returns true if some came since the last answer of the model.
+    /// Returns true if there are images since the last answer of the model.
     pub(super) fn has_new(&self) -> bool {
         !self.new.is_empty()
     }
 
-    /// Returns what to leave out, one after another until it helps: the older ones if there are more than `max`, else
-    /// those that no answer has shown to be accepted; then all.
+    /// Returns the images to leave out, to be tried one after another. With more than `max` images, these are the older
+    /// ones. Otherwise, they are the ones that no answer has shown to be accepted. All images come last.
     pub(super) fn suspects(&self, max: Option<u16>) -> Vec<Change> {
         let some: BTreeSet<u64> = match max {
             Some(max) => {

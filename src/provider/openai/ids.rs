@@ -1,9 +1,9 @@
-//! Ids of calls as a server gets them.
+//! The ids of tool calls as they are sent to a server.
 //!
-//! A server gets its own ids back as they are. A call that another server made, or whose id came twice or never, has
-//! ours, which every server takes but those that want nine letters and digits: these get ids derived from it. So ids
-//! are mapped one to one, and the same in each request of a session, whatever was said before: an id that the request
-//! of an answer had already is not kept with the answer ([`forget_known`]).
+//! A server gets its own ids back unchanged. A call gets our id if another server made it, or if its id was missing or
+//! used twice. Every server accepts our ids, except those that require nine letters and digits. For these, an id is
+//! derived from ours. So ids are mapped one to one, and a call has the same id in each request of a session. An answer
+//! does not keep an id that was already in its request ([`forget_known`]).
 
 use crate::core::fingerprint::fingerprint;
 use reseed_protocol::{CallId, Message, Payload};
@@ -12,13 +12,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-/// The length that Mistral's servers and templates want.
+/// The length that Mistral's servers and templates require.
 const SHORT_CHARS: usize = 9;
 
-/// The longest id that every server takes of a call that it did not make.
+/// The maximum length that every server accepts for the id of a foreign call.
 const ID_BYTES_MAX: usize = 40;
-/// The longest id that goes back to the server that gave it. LiteLLM puts Gemini's signature of a call into its id,
-/// which has several KiB; far beyond that, something else is wrong.
+/// The maximum length of an id that is sent back to its server. LiteLLM puts Gemini's signature of a call into its id,
+/// which has several KiB. Far beyond that, something else is wrong.
 const OWN_ID_BYTES_MAX: usize = 64 * 1024;
 
 /// The ids in one request.
@@ -26,9 +26,9 @@ const OWN_ID_BYTES_MAX: usize = 64 * 1024;
 pub(super) struct Ids(BTreeMap<CallId, String>);
 
 impl Ids {
-    /// Chooses the ids of these messages' calls for a model of a server, `short` if it wants nine letters and digits.
-    /// An id that carries a signature is for the model that signed it: another one behind the same router may refuse
-    /// it.
+    /// Chooses the ids of these messages' calls for a server's model. `short` means that it requires nine letters and
+    /// digits. An id that carries a signature is only for the model that signed it, because another model behind the
+    /// same router may refuse it.
     pub(super) fn of(messages: &[Cow<'_, Message>], (server, model): (&str, &str), short: bool) -> Self {
         let mut taken = BTreeSet::new();
         let mut ids = BTreeMap::new();
@@ -52,14 +52,14 @@ impl Ids {
         Self(ids)
     }
 
-    /// Returns the id of a call; ours if the request has no such call.
+    /// Returns the id of a call, or our own id if the request does not contain the call.
     pub(super) fn of_call<'i>(&'i self, call: &'i CallId) -> &'i str {
         self.0.get(call).map_or(call.as_str(), String::as_str)
     }
 }
 
-/// Forgets the ids of an answer's calls that the server had given before, to calls of this request or of the answer:
-/// they are sent as ours, also when a compaction has left out the calls that had them first.
+/// Forgets the ids of an answer's calls that the server already gave to earlier calls of the request or the answer.
+/// These calls are sent with our ids, even after a compaction has removed the calls that had the ids first.
 pub(super) fn forget_known<'m>(answer: &mut Payload, messages: impl Iterator<Item = &'m Message>) {
     let before = messages.filter_map(|message| message.payload.as_deref());
     let before = before.filter(|payload| payload.server == answer.server);
@@ -77,7 +77,7 @@ fn is_short(id: &str) -> bool {
     id.len() == SHORT_CHARS && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// Returns nine letters and digits that depend on the call alone; another salt gives others.
+/// Returns nine letters and digits that depend only on the call. Another salt gives others.
 fn shortened(call: &CallId, salt: u64) -> String {
     const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut rest =
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(short[0], "D681PevKs");
         assert!(short.iter().all(|id| is_short(id)), "{short:?}");
         assert_eq!(BTreeSet::from(short.clone()).len(), short.len());
-        // What was said before does not change them.
+        // Earlier messages do not change them.
         let later = Ids::of(&messages[1..], ("here", "m"), true);
         assert_eq!(later.of_call(&"b1".parse().unwrap()), short[4]);
     }

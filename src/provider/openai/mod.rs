@@ -1,8 +1,8 @@
 //! Any OpenAI-compatible server, through the Responses API or Chat Completions, always streaming.
 //!
 //! `chat_request` or `responses_request` writes the request, `connection` sends it, and `chat_stream` or
-//! `responses_stream` reads its events; the rest is shared with other APIs in `provider/upstream`. Both dialects are
-//! read leniently: no field is required that some server omits, and unknown events are skipped.
+//! `responses_stream` reads its events. Code shared with other APIs is in `provider/upstream`. Both dialects are read
+//! leniently: no field is required that some server omits, and unknown events are skipped.
 
 mod adapt;
 mod chat_calls;
@@ -57,7 +57,7 @@ use std::{
     time::Duration,
 };
 
-/// Longest wait for what llama.cpp's server says about itself: it answers at once or not at all.
+/// The time limit for llama.cpp's server to report its properties. It answers at once or not at all.
 const PROPS_TIME: Duration = Duration::from_secs(2);
 
 /// A provider for one server.
@@ -67,14 +67,14 @@ pub struct OpenAi {
     api: Api,
     retry: RetryPolicy,
     adaptations: Adaptations,
-    /// Identifies the server in what it gets back, without naming its address.
+    /// Identifies the server in what it gets back, without revealing its address.
     server: String,
-    /// The requests that the server works on at a time, if it said so; else 0.
+    /// How many requests the server works on at a time; 0 if it has not said so.
     slots: AtomicU64,
 }
 
 impl OpenAi {
-    /// Creates the provider; sends nothing yet.
+    /// Creates the provider. Nothing is sent yet.
     ///
     /// # Errors
     /// The invalid option.
@@ -123,7 +123,7 @@ impl OpenAi {
         Plan::new(request, form, &self.server, self.api)
     }
 
-    /// Returns the bytes of a request, to tell if a form changes it.
+    /// Returns the bytes of a request, to determine whether a form changes it.
     fn body(&self, request: &ModelRequest, form: &Form) -> Vec<u8> {
         let plan = self.plan(request, form);
         let body = match self.api {
@@ -133,7 +133,7 @@ impl OpenAi {
         body.unwrap_or_default()
     }
 
-    /// Adds to an answer where it came from, and what was done to get it. `shown`: the needs that changed its request.
+    /// Adds to an answer its origin and the adaptations of its request. `shown` has the needs that changed the request.
     fn completed(&self, mut answer: Answer, request: &ModelRequest, search: &Search, shown: Needs) -> Answer {
         let is_sealed = |part: &Part| matches!(part, Part::Reasoning { payload: Some(_), .. });
         if answer.payload.is_none() && answer.parts.iter().any(is_sealed) {
@@ -148,7 +148,7 @@ impl OpenAi {
         answer
     }
 
-    /// Sends a request until it is answered, or fails for good.
+    /// Sends a request until it is answered or fails permanently.
     async fn answered(
         &self,
         request: &ModelRequest,
@@ -190,10 +190,9 @@ impl Provider for OpenAi {
         "openai"
     }
 
-    /// Sends the request, and retries it as long as nothing was shown: in another form if the server refused a part of
-    /// it. A server that refuses an oversized request by
-    /// ending its stream without any event (llama-cpp-python) causes [`ErrorCode::UpstreamEmpty`] with nothing shown,
-    /// and so does one that sends only a `finish_reason` (LiteLLM in front of it).
+    /// Sends the request, and retries it as long as nothing was shown. If the server refuses a part of it, the request
+    /// is sent in another form. An oversized request causes [`ErrorCode::UpstreamEmpty`] at some servers:
+    /// llama-cpp-python ends its stream without any event, and LiteLLM in front of it sends only a `finish_reason`.
     fn answer<'a>(&'a self, request: &'a ModelRequest, sink: &'a mut dyn DeltaSink) -> AnswerFuture<'a> {
         Box::pin(async move {
             let mut search = self.adaptations.begin(request);
@@ -208,7 +207,7 @@ impl Provider for OpenAi {
             let body = self.connection.list().await?;
             let mut listed = models::read(&body)
                 .ok_or_else(|| fault(ErrorCode::UpstreamMalformed, "/models did not return a model list"))?;
-            // Its list may give the window that the model was trained with instead of the one that it serves.
+            // The list may contain the window from the model's training instead of the one that is served.
             if models::is_llama_cpp(&body)
                 && let [only] = &mut listed[..]
                 && let Ok(props) = tokio::time::timeout(PROPS_TIME, self.connection.props()).await
@@ -222,7 +221,7 @@ impl Provider for OpenAi {
                             self.slots.store(slots, Ordering::Relaxed);
                         }
                     }
-                    // It lists its model while it still loads it, and answers everything else with 503.
+                    // While it loads a model, it lists the model and answers everything else with 503.
                     Err(fault) if fault.code == ErrorCode::UpstreamOverloaded => return Err(fault),
                     Err(_) => {}
                 }

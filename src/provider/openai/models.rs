@@ -1,14 +1,14 @@
-//! Reads `GET /models`, which every server fills differently, for the names and, where present, the windows.
+//! Reads the names and, where present, the windows from `GET /models`, which every server fills differently.
 
 use crate::{core::model::Takes, provider::ListedModel};
 use serde_json::Value;
 
-/// Fields in which servers report a model's window, and these servers. The most reliable come first: the running
-/// server's setting before the model's maximum.
+/// Fields in which servers report a model's window, with the servers' names. The most reliable come first: the running
+/// server's setting precedes the model's maximum.
 const WINDOW_FIELDS: &[(&str, &str)] = &[
     ("/meta/n_ctx", "llama.cpp"),
     ("/loaded_context_length", "LM Studio"),
-    // The endpoint's, which may be smaller than the model's.
+    // This is the endpoint's window, which may be smaller than the model's.
     ("/top_provider/context_length", "OpenRouter"),
     ("/max_model_len", "vLLM, SGLang"),
     ("/context_length", "OpenRouter, Together"),
@@ -17,11 +17,11 @@ const WINDOW_FIELDS: &[(&str, &str)] = &[
     ("/max_input_tokens", "LiteLLM"),
     ("/model_info/max_input_tokens", "LiteLLM"),
     ("/limits/max_context_window_tokens", "routers"),
-    // Old versions only report the window that the model was trained with.
+    // Old versions report only the window that the model was trained with.
     ("/meta/n_ctx_train", "llama.cpp"),
 ];
 
-/// Where servers say whether a model takes tools: a boolean, or a list that has the word; and these servers.
+/// Fields in which servers report whether a model accepts tools: a boolean, or a list that contains the word.
 const TOOLS: &[(&str, &str, &str)] = &[
     ("/supported_parameters", "tools", "OpenRouter"),
     ("/capabilities/function_calling", "", "Mistral"),
@@ -29,7 +29,7 @@ const TOOLS: &[(&str, &str, &str)] = &[
     ("/model_info/supports_function_calling", "", "LiteLLM"),
 ];
 
-/// The same about images.
+/// The same for images.
 const IMAGES: &[(&str, &str, &str)] = &[
     ("/architecture/input_modalities", "image", "OpenRouter"),
     ("/capabilities/vision", "", "Mistral"),
@@ -37,7 +37,7 @@ const IMAGES: &[(&str, &str, &str)] = &[
     ("/model_info/supports_vision", "", "LiteLLM"),
 ];
 
-/// Returns the rows of the README's table for what servers tell in `/models`: server, what it needs, how it is known.
+/// Returns the rows of the README's table about `/models`: the server, what it reports, and the field.
 #[cfg(test)]
 pub(super) fn rows() -> Vec<[String; 3]> {
     let row = |server: &str, what: &str, field: &str| {
@@ -50,14 +50,15 @@ pub(super) fn rows() -> Vec<[String; 3]> {
     windows.chain(tools).chain(images).chain([slots]).collect()
 }
 
-/// What llama.cpp's server says about itself in `GET /props`.
+/// The properties that llama.cpp's server reports in `GET /props`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Props {
-    /// The requests that it works on at a time.
+    /// How many requests it works on at a time.
     pub(super) slots: Option<u64>,
-    /// The window of each.
+    /// The window of each of these requests.
     pub(super) window_tokens: Option<u64>,
-    /// What its model takes. A template without tools is no refusal: the server then describes them in words.
+    /// What its model accepts. A template without tools does not exclude them, because the server then describes them
+    /// in words.
     pub(super) takes: Takes,
 }
 
@@ -71,16 +72,16 @@ pub(super) fn read_props(body: &[u8]) -> Props {
     Props { slots: number("/total_slots"), window_tokens: number("/default_generation_settings/n_ctx"), takes }
 }
 
-/// Returns true if a list is of llama.cpp's server.
+/// Returns true if the list comes from llama.cpp's server.
 pub(super) fn is_llama_cpp(body: &[u8]) -> bool {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     body["data"].as_array().is_some_and(|list| list.iter().any(|model| model["owned_by"] == "llamacpp"))
 }
 
-/// Most models read from a list; the largest known has some hundreds.
+/// Maximum number of models read from a list. The largest known list has some hundreds.
 const MODELS_MAX: usize = 10_000;
 
-/// Returns the models of a list; `None` if this is not a model list.
+/// Returns the models of a list; `None` if it is not a model list.
 pub(super) fn read(body: &[u8]) -> Option<Vec<ListedModel>> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let list = [&body["data"], &body["models"], &body].into_iter().find_map(Value::as_array)?;
@@ -101,7 +102,7 @@ fn takes(entry: &Value) -> Takes {
             _ => None,
         })
     };
-    // LM Studio has a type for models that see. It describes tools in words to models that were not trained for them.
+    // LM Studio has a type for vision models. To models that were not trained for tools, it describes tools in words.
     let sees = match entry["type"].as_str() {
         Some("vlm") => Some(true),
         Some("llm") => Some(false),

@@ -1,4 +1,4 @@
-//! Connection options of a model server, checked once when the provider is created.
+//! Connection options of a model server, validated once when the provider is created.
 
 use crate::{config::ApiChoice, provider::retry::RetryPolicy};
 use secrecy::SecretString;
@@ -6,29 +6,29 @@ use std::time::Duration;
 
 /// OpenAI's own address.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
-/// OpenAI's own host, which alone receives fields that only OpenAI knows.
+/// OpenAI's own host. Only this host receives fields that only OpenAI knows.
 pub(super) const OPENAI_HOST: &str = "api.openai.com";
 
-/// The longest time to open a connection: beyond ten seconds a server is away rather than slow.
+/// The time limit for opening a connection. Beyond ten seconds, a server is down rather than slow.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest time for the first event: a small machine takes minutes to read a large prompt.
+/// The time limit for the first event. A small machine takes minutes to read a large prompt.
 const FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The options of [`super::OpenAi::new`].
 #[derive(Debug, Clone)]
 pub struct OpenAiOptions {
-    /// The address including the version, such as `https://api.openai.com/v1`; a trailing slash is optional.
+    /// The address including the version, such as `https://api.openai.com/v1`. A trailing slash is optional.
     pub base_url: String,
-    /// Sent as a bearer token; most self-hosted servers need none.
+    /// The bearer token. Most self-hosted servers need none.
     pub api_key: Option<SecretString>,
     /// The API to speak.
     pub api: ApiChoice,
-    /// Longest time to open a connection, TLS included.
+    /// The time limit for opening a connection, including TLS.
     pub connect_timeout: Duration,
-    /// Longest time from sending a request to the first event of its answer (`UPSTREAM_FIRST_EVENT_TIMEOUT_SECS`): a
+    /// The time limit from sending a request to the first event of its answer (`UPSTREAM_FIRST_EVENT_TIMEOUT_SECS`). A
     /// small machine takes minutes to read a large prompt.
     pub first_event_timeout: Duration,
-    /// Longest silence within an answer.
+    /// The maximum silence within an answer.
     pub idle_timeout: Duration,
     /// The conditions for retrying a failed request.
     pub retry: RetryPolicy,
@@ -51,9 +51,9 @@ impl Default for OpenAiOptions {
 /// The silence within an answer that is always allowed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Returns the longest silence within an answer of a server that may take so long for the first event: a minute, or a
-/// fifth if that is longer, and never more than for the first. A machine that is slow to read a prompt is slow to write
-/// as well, and a pause for thought is shorter than a minute.
+/// Returns the maximum silence within an answer of a server with this time limit for the first event. It is a minute,
+/// or a fifth of that limit if this is longer, and never more than the limit. A machine that is slow to read a prompt
+/// is also slow to write, and a pause for thought is shorter than a minute.
 #[must_use]
 pub fn idle_timeout(first_event_timeout: Duration) -> Duration {
     first_event_timeout.min(IDLE_TIMEOUT).max(first_event_timeout / 5)
@@ -90,7 +90,7 @@ impl ApiChoice {
     }
 }
 
-/// The reason options cannot be used. Contains no key, and no address that might hold a password.
+/// The reason why options cannot be used. It contains no key, and no address that might contain a password.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidOptions {
     /// The address is invalid.
@@ -98,7 +98,7 @@ pub enum InvalidOptions {
     BaseUrl {
         /// The given value.
         value: String,
-        /// The reason it is invalid.
+        /// The reason why it is invalid.
         reason: &'static str,
     },
     /// The address contains a user name or password, which would end up in logs.
@@ -107,7 +107,7 @@ pub enum InvalidOptions {
     /// The key cannot be sent in a header.
     #[error("OPENAI_API_KEY contains a character that cannot be sent in a header")]
     ApiKey,
-    /// The HTTP client could not be created, for instance because the machine has no trusted certificates.
+    /// The HTTP client could not be created, for example because the machine has no trusted certificates.
     #[error("the HTTP client could not be created")]
     HttpClient(#[source] reqwest::Error),
 }

@@ -1,8 +1,8 @@
-//! The messages of a request in a form that every server takes, and with what its model needs.
+//! The messages of a request in a form that every server accepts, adapted to the needs of its model.
 //!
-//! Always: the system prompt comes first and alone; consecutive messages of the user are one; no text is blank; a
-//! result says something. What only some servers need is done where the model's [`Needs`] ask for it. Both writers
-//! write what stands here, so that no rule is in either.
+//! The following always holds. The system prompt comes first and alone. Consecutive messages of the user are merged. No
+//! text is blank, and no tool result is empty. Adaptations that only some servers need are made where the model's
+//! [`Needs`] ask for them. Both request writers work from this plan, so that neither contains these rules.
 
 use super::{form::Form, ids::Ids, options::Api};
 use crate::core::{
@@ -12,25 +12,25 @@ use crate::core::{
 use reseed_protocol::{Message, Part, Payload, Role};
 use std::{borrow::Cow, cell::Cell};
 
-/// Stands for a result that says nothing.
+/// Replaces an empty tool result.
 const NO_OUTPUT: &str = "(no output)";
-/// Stands for an image that the model cannot see.
+/// Replaces an image that the model cannot see.
 const NO_IMAGE: &str = "[An image was here. It is left out because this model takes no images.]";
-/// Stands for an image that its server refused.
+/// Replaces an image that its server refused.
 const REFUSED_IMAGE: &str = "[An image was here. It is left out because the model's server refused it.]";
-/// Introduces images of tool results, where only the user can send images.
+/// Introduces images of tool results where only the user can send images.
 const IMAGES_OF_RESULTS: &str = "These images belong to the tool results above.";
-/// The answer between a result and the user, where one must be.
+/// The answer between a tool result and the user, where one is required.
 const NO_ANSWER_YET: &str = "(The user wrote before I answered.)";
-/// The user's words before an answer that comes first, where one must be.
+/// The user's message before an answer that comes first, where one is required.
 const NO_QUESTION: &str = "(The conversation goes on.)";
 
-/// A request as it is sent.
+/// A request in the form in which it is sent.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     pub(super) request: &'a ModelRequest,
     needs: Needs,
-    /// The needs that changed something.
+    /// The needs that have changed something.
     shown: Cell<Needs>,
     pub(super) system: Option<Cow<'a, str>>,
     pub(super) messages: Vec<Cow<'a, Message>>,
@@ -39,7 +39,7 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Plans a request for a server, named as in [`Payload::server`].
+    /// Plans a request for a server, which is named as in [`Payload::server`].
     pub(super) fn new(request: &'a ModelRequest, form: &Form, server: &'a str, api: Api) -> Self {
         let needs = form.needs;
         let mut shown = Needs::default();
@@ -67,7 +67,7 @@ impl<'a> Plan<'a> {
         Self { request, needs, shown: Cell::new(shown), system, messages, ids, server }
     }
 
-    /// Returns true if the model has a need. To be asked only where the need changes what is sent: it is noted.
+    /// Returns true if the model has a need, and records it. Call this only where the need changes what is sent.
     pub(super) fn does(&self, need: Need) -> bool {
         if self.needs.has(need) {
             self.shown.set(self.shown.get().with(need));
@@ -80,7 +80,8 @@ impl<'a> Plan<'a> {
         self.shown.get()
     }
 
-    /// Returns what goes back to this server with a message: it came with it, from the same model.
+    /// Returns what goes back to this server with a message: the payload that came with it, from the same server and
+    /// model.
     pub(super) fn own<'m>(&self, message: &'m Message) -> Option<&'m Payload> {
         let is_own = |payload: &&Payload| payload.server == self.server;
         let is_of_model = message.model.as_deref() == Some(self.request.model.as_str());
@@ -91,7 +92,7 @@ impl<'a> Plan<'a> {
         (says(own) && !self.does(Need::NoOwnFields)).then_some(own)
     }
 
-    /// Returns true if sealed reasoning of this message can be read by the requested model.
+    /// Returns true if the requested model can read the sealed reasoning of this message.
     pub(super) fn can_unseal(&self, message: &Message) -> bool {
         let is_of_model = message.model.as_deref().is_none_or(|sealed_by| sealed_by == self.request.model);
         let is_own = message.payload.as_deref().is_none_or(|payload| payload.server == self.server);
@@ -128,9 +129,9 @@ fn text(text: impl Into<String>) -> Part {
     Part::Text { text: text.into() }
 }
 
-/// Returns a message without what its model does not take; `None` if nothing is left.
+/// Returns a message without what its model does not accept; `None` if nothing is left.
 fn said<'m>(message: &'m Message, form: &Form, shown: &mut Needs) -> Option<Cow<'m, Message>> {
-    // Reasoning alone says nothing, and the reasoning of a call must not be sent without it.
+    // Reasoning alone says nothing, and the reasoning for a call must not be sent without the call.
     if message.content.iter().all(|part| matches!(part, Part::Reasoning { .. })) {
         return None;
     }
@@ -183,7 +184,7 @@ fn said<'m>(message: &'m Message, form: &Form, shown: &mut Needs) -> Option<Cow<
     says.then_some(Cow::Owned(changed))
 }
 
-/// Splits answers that make several calls: each call is followed by its result.
+/// Splits answers that make several calls, so that each call is followed by its result.
 fn one_call_each<'m>(messages: Vec<Cow<'m, Message>>, shown: &mut Needs) -> Vec<Cow<'m, Message>> {
     let mut split: Vec<Cow<'m, Message>> = Vec::with_capacity(messages.len());
     let mut messages = messages.into_iter().peekable();
@@ -204,7 +205,7 @@ fn one_call_each<'m>(messages: Vec<Cow<'m, Message>>, shown: &mut Needs) -> Vec<
             let Part::ToolCall { call_id, .. } = call else { continue };
             let content = before.drain(..).chain([call.clone()]).collect();
             split.push(Cow::Owned(Message { content, ..whole.clone() }));
-            // The fields of the answer went with its first call.
+            // The answer's own fields went with its first call.
             whole.payload = whole.payload.map(|payload| Box::new(payload.of_changed()));
             let is_its =
                 |part: &Part| matches!(part, Part::ToolResult { call_id: answered, .. } if answered == call_id);
@@ -217,7 +218,7 @@ fn one_call_each<'m>(messages: Vec<Cow<'m, Message>>, shown: &mut Needs) -> Vec<
     split
 }
 
-/// Moves the images of tool results, which have no room for them, to a message of the user after all results.
+/// Moves the images of tool results, which cannot contain any, into a user message after all results.
 fn images_after_results(messages: Vec<Cow<'_, Message>>) -> Vec<Cow<'_, Message>> {
     let mut moved: Vec<Cow<'_, Message>> = Vec::with_capacity(messages.len());
     let mut images: Vec<Part> = Vec::new();
@@ -239,7 +240,7 @@ fn images_after_results(messages: Vec<Cow<'_, Message>>) -> Vec<Cow<'_, Message>
     moved
 }
 
-/// Joins consecutive messages of the user; where they must alternate, also puts in what is missing between them.
+/// Merges consecutive messages of the user. If the roles must alternate, it also inserts the missing messages.
 fn in_turns<'m>(messages: Vec<Cow<'m, Message>>, needs: Needs, shown: &mut Needs) -> Vec<Cow<'m, Message>> {
     let alternate = needs.has(Need::Alternate);
     let mut turns: Vec<Cow<'m, Message>> = Vec::with_capacity(messages.len());

@@ -1,4 +1,4 @@
-//! One conversation in both dialects, at OpenAI and elsewhere, compared as a whole.
+//! Compares one whole conversation in both dialects, at OpenAI and elsewhere.
 
 use super::{chat_request::ChatRequest, form::Form, options::Api, plan::Plan, responses_request::ResponsesRequest};
 use crate::core::{
@@ -109,7 +109,7 @@ fn picture() -> Part {
     Part::Image { url: "data:image/png;base64,AA==".into(), detail: None }
 }
 
-/// The messages in short: the first letter of the role, `*` for calls, and the text.
+/// An outline of the messages: the first letter of the role, `*` for calls, and the text.
 fn outline(body: &Value) -> Vec<String> {
     let line = |said: &Value| {
         let calls = if said.get("tool_calls").is_some() { "*" } else { "" };
@@ -211,7 +211,7 @@ fn images_in_a_tools_result_go_where_the_api_takes_them() {
     let input = responses(&request, true)["input"].clone();
     assert_eq!(input[3], json!({ "type": "function_call_output", "call_id": "a", "output": shown }));
     assert_eq!(input[4], json!({ "type": "function_call_output", "call_id": "b", "output": "b" }));
-    // Both results come before the user's message: a call must have its result before anything else is said.
+    // Both results come before the user's message, because a call must be followed by its result.
     let messages = chat(&request, true)["messages"].clone();
     let roles: Vec<&str> = messages.as_array().unwrap().iter().map(|said| said["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "tool", "user", "assistant"]);
@@ -323,7 +323,7 @@ fn the_needs_that_changed_a_request_are_those_without_which_it_is_another() {
             for (api, (changed, shown), (plain, _)) in
                 [("chat", chat(&with), chat(&without)), ("responses", responses(&with), responses(&without))]
             {
-                // `max_tokens` is the name without any need, too.
+                // Without any need, the name is `max_tokens` too.
                 let is_expected = changed != plain || (*need == Need::OldLimit && shown.has(*need));
                 assert_eq!(shown.has(*need), is_expected, "{need} {api}");
             }
@@ -348,7 +348,7 @@ fn what_came_with_an_answer_goes_back_to_its_server_and_model_only() {
         serde_json::to_string(&ChatRequest::new(&plan)).unwrap()
     };
     let sent = body(&request, "here", &[]);
-    // Byte for byte: the order of fields and the form of numbers too.
+    // Byte for byte, including the order of fields and the form of numbers.
     for part in [
         r#""b":[1.0,{"z":1,"a":2}]"#,
         r#""odd":1e3"#,

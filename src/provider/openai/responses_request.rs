@@ -1,7 +1,7 @@
 //! Writes a request for the Responses API.
 //!
-//! Each request contains the whole conversation: `previous_response_id` would tie the session to state that the
-//! provider keeps, and many servers refuse it. OpenAI is asked to store nothing, and returns reasoning to us encrypted.
+//! Each request contains the whole conversation. `previous_response_id` would tie the session to state that the
+//! provider keeps, and many servers refuse it. OpenAI is asked to store nothing, and returns reasoning encrypted.
 
 use super::{
     parts::{forbids_calls, joined_text},
@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// The body. It borrows from the request: a long history is serialised once, straight into the bytes sent.
+/// The body. It borrows from the request, so that a long history is serialised once, directly into the sent bytes.
 #[derive(Debug, Serialize)]
 pub(super) struct ResponsesRequest<'a> {
     model: &'a str,
@@ -46,7 +46,7 @@ struct Reasoning<'a> {
 #[serde(untagged)]
 enum Item<'a> {
     Ours(OurItem<'a>),
-    /// The provider's own item, returned unchanged.
+    /// The provider's own item, sent back unchanged.
     Theirs(&'a Value),
 }
 
@@ -58,7 +58,7 @@ enum OurItem<'a> {
     FunctionCallOutput { call_id: &'a str, output: Output<'a> },
 }
 
-/// A tool's output: plain text stays plain, and only images make it a list, which not every server accepts.
+/// A tool's output. Only images make it a list, because not every server accepts one.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Output<'a> {
@@ -88,14 +88,14 @@ struct Tool<'a> {
     name: &'a str,
     description: &'a str,
     parameters: &'a Value,
-    /// Strict is the default here and refuses most schemas that people write.
+    /// Strict is the default of this API and refuses most schemas that people write.
     #[serde(skip_serializing_if = "Option::is_none")]
     strict: Option<bool>,
 }
 
 impl<'a> ResponsesRequest<'a> {
-    /// Builds the body. `at_openai`: asks OpenAI not to store anything and to encrypt reasoning so that it can be sent
-    /// back. Other servers need not know these fields.
+    /// Builds the body. With `at_openai`, it asks OpenAI to store nothing and to encrypt reasoning, so that it can be
+    /// sent back. Other servers may not know these fields.
     pub(super) fn new(plan: &'a Plan<'a>, at_openai: bool) -> Self {
         let envelope = &plan.request.envelope;
         let mut input = Vec::new();
@@ -139,7 +139,7 @@ fn write<'a>(message: &'a Message, plan: &'a Plan<'a>, input: &mut Vec<Item<'a>>
         Role::Assistant => {
             let readable = plan.can_unseal(message);
             let first = input.len();
-            // Runs of texts become one message; a call or reasoning between them keeps its position.
+            // Consecutive texts become one message. A call or reasoning between them keeps its position.
             for run in message.content.chunk_by(|a, b| is_text(a) && is_text(b)) {
                 input.extend(assistant_item(run, readable, plan));
             }

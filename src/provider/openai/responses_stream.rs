@@ -1,10 +1,12 @@
 //! Reads a streamed Responses answer.
 //!
 //! The answer ends with `response.completed`, `response.incomplete` or `response.failed`. An item is identified by its
-//! `output_index`; if a server omits that, by its id; if it omits both, the latest item is meant. Ids are the weaker
-//! key, because some servers use one twice or a new one in each event. What was not streamed is taken from the end of
-//! the piece, from the finished item or from the finished answer, so that nothing is lost and nothing shown twice. A
-//! server that does not stream sends only that answer. Events of other types are skipped.
+//! `output_index`, or else by its id. Without either, the event is about the latest item. Ids are the weaker key,
+//! because some servers use one twice or a new one in each event.
+//!
+//! What was not streamed is taken from the end of the piece, from the finished item or from the finished answer. So
+//! nothing is lost, and nothing is shown twice. A server that does not stream sends only the finished answer. Events of
+//! other types are skipped.
 
 use super::usage::Usage;
 use crate::{
@@ -24,17 +26,17 @@ use serde_json::{Value, value::RawValue};
 pub(super) struct ResponsesStream {
     /// The unfinished items.
     open: Vec<OpenItem>,
-    /// The calls so far, each with the id that the server gave it and its part of the answer.
+    /// The calls so far: for each, the server's id and its part of the answer.
     calls: Vec<(String, usize)>,
     ending: Option<Ending>,
 }
 
-/// An item being extended by events.
+/// An item that events can still extend.
 #[derive(Debug)]
 struct OpenItem {
     index: Option<u64>,
     id: Option<String>,
-    /// The positions within the item (of a message's content, of a reasoning's summary) and their parts of the answer.
+    /// The positions within the item (of a message's content or a reasoning's summary), and their parts of the answer.
     places: Vec<(u64, usize)>,
 }
 
@@ -52,7 +54,7 @@ struct Event<'a> {
     summary_index: Option<Position>,
     #[serde(borrow, default, deserialize_with = "lax")]
     delta: Option<Text<'a>>,
-    /// With the end of a piece: all of its text, refusal or arguments.
+    /// At the end of a piece: its whole text, refusal or arguments.
     #[serde(borrow, default, deserialize_with = "lax")]
     text: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "lax")]
@@ -68,7 +70,7 @@ struct Event<'a> {
     response: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
-    /// With none of the other fields: an error that is not nested.
+    /// If none of the other fields is present, an error that is not nested.
     #[serde(borrow, default, alias = "detail", alias = "errors", alias = "error_message")]
     message: Option<&'a RawValue>,
 }
@@ -119,16 +121,16 @@ struct Incomplete<'a> {
     reason: Option<Text<'a>>,
 }
 
-/// Identifies the item that an event refers to.
+/// Identifies the item to which an event refers.
 #[derive(Clone, Copy)]
 struct Key<'a> {
     index: Option<u64>,
     id: Option<&'a str>,
 }
 
-/// Most items that may be unfinished at once. Models work on one, or on some calls in parallel.
+/// Maximum number of unfinished items. Models work on one, or on some calls in parallel.
 const OPEN_ITEMS_MAX: usize = 1024;
-/// Offset that keeps the positions of summaries apart from those of contents.
+/// The offset that separates the positions of summaries from those of contents.
 const SUMMARY_PLACES: u64 = 1 << 32;
 
 impl Decoder for ResponsesStream {
@@ -184,7 +186,7 @@ impl Decoder for ResponsesStream {
 }
 
 impl ResponsesStream {
-    /// Returns the index of the open item that a key refers to; opens a new one if there is none.
+    /// Returns the index of the open item to which a key refers. Opens a new one if there is none.
     fn find(&mut self, key: Key<'_>) -> usize {
         let last = self.open.len().checked_sub(1).filter(|&at| self.open[at].is_named(key).is_none());
         let at = self.open.iter().rposition(|item| item.is_named(key) == Some(true)).or(last);
@@ -199,8 +201,8 @@ impl ResponsesStream {
         &mut self.open[at]
     }
 
-    /// Handles the start of an item. A call gets its part of the answer now: its name is known, its arguments may be
-    /// empty.
+    /// Handles the start of an item. A call gets its part of the answer now, because its name is known and its
+    /// arguments may be empty.
     fn added(
         &mut self,
         index: Option<u64>,
@@ -208,7 +210,7 @@ impl ResponsesStream {
         assembly: &mut Assembly<'_>,
     ) -> Result<(), ModelFault> {
         let Some(sent) = raw.and_then(Item::read) else { return Ok(()) };
-        // Once more, from a server that sends the beginning of an item with each of its events.
+        // Some servers repeat the start of an item with each of its events.
         let key = Key { index, id: sent.id.as_ref().map(Text::as_str) };
         if key.id.is_some() && self.open.iter().any(|item| item.is_same(key)) {
             return Ok(());
@@ -274,7 +276,7 @@ impl ResponsesStream {
         if status == "failed" {
             return Err(failed(raw.map_or("{}", RawValue::get), raw));
         }
-        // For a server that streams only the final event, or leaves some of it to that.
+        // Some servers stream only the final event, or leave a part of the answer to it.
         let (nothing, no_text) = (assembly.is_empty(), assembly.text_so_far().is_empty());
         for raw in response.output.iter().flatten() {
             let Some(sent) = Item::read(raw) else { continue };
@@ -298,15 +300,16 @@ impl ResponsesStream {
         Ok(())
     }
 
-    /// Returns the part of a call that has come before: one with its id, or with `by_content` one that says the same,
-    /// from a server that gives its calls new ids at the end.
+    /// Returns the part of a call that was already streamed, by its id. With `by_content`, an equal call matches too,
+    /// because some servers give calls new ids at the end.
     fn known_call(&self, sent: &Item<'_>, by_content: bool, assembly: &Assembly<'_>) -> Option<usize> {
         let arguments = sent.arguments.as_ref().map_or("", Text::as_str);
         let is_it = |(id, part): &&(String, usize)| {
             let (name, known) = assembly.call_so_far(*part);
             let same_name = sent.name.as_ref().is_none_or(|sent| sent.as_str() == name);
             let same_id = !id.is_empty() && id == sent.call_id();
-            // What is repeated at the end may be written otherwise: an object twice in a row is one already.
+            // The repetition may be written differently. For example, an object that was sent twice in a row counts as
+            // one.
             let same_meaning = known == arguments || meant_arguments(known) == meant_arguments(arguments);
             same_name && (same_id && (!is_whole(known) || same_meaning) || by_content && known == arguments)
         };
@@ -324,7 +327,7 @@ impl OpenItem {
         }
     }
 
-    /// Returns true if a key has the same index, as far as both have one, and the same id.
+    /// Returns true if a key has the same id, and the same index if both have one.
     fn is_same(&self, key: Key<'_>) -> bool {
         let same_index = self.index.zip(key.index).is_none_or(|(ours, theirs)| ours == theirs);
         same_index && self.id.as_deref() == key.id
@@ -340,7 +343,7 @@ impl OpenItem {
         Ok(part)
     }
 
-    /// Appends text to the part at a position, opening the part if it is the first.
+    /// Appends text to the part at a position. Opens the part if it is new.
     fn add(
         &mut self,
         place: u64,
@@ -391,7 +394,7 @@ impl OpenItem {
         Ok(())
     }
 
-    /// Sets the id and name of the item's call, opening it if it is new.
+    /// Sets the id and name of the item's call. Opens the call if it is new.
     fn name_call(&mut self, sent: &Item<'_>, assembly: &mut Assembly<'_>) -> Result<usize, ModelFault> {
         let part = match self.part(0) {
             Some(part) => part,
@@ -402,7 +405,7 @@ impl OpenItem {
         Ok(part)
     }
 
-    /// Keeps a reasoning item if the provider encrypted it: only then does it want the item back.
+    /// Keeps a reasoning item if the provider encrypted it. Only then does the provider want the item back.
     fn keep_payload(&mut self, raw: &RawValue, sent: &Item<'_>, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
         if sent.encrypted_content.as_ref().is_none_or(|opaque| opaque.as_str().is_empty()) {
             return Ok(());
@@ -431,7 +434,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Ends a call, with the arguments of the finished one unless they were streamed.
+/// Ends a call, with the finished item's arguments unless they were streamed.
 fn complete_call(part: usize, sent: &Item<'_>, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
     if let Some(arguments) = sent.arguments.as_ref().filter(|_| assembly.lacks_arguments(part)) {
         assembly.extend(part, arguments.as_str())?;
@@ -456,7 +459,7 @@ fn malformed(note: &str) -> ModelFault {
     fault(ErrorCode::UpstreamMalformed, note)
 }
 
-/// Classifies an error: that of `response.failed` is inside its response, that of `error` in the event.
+/// Classifies an error. `response.failed` has it inside its response, and `error` in the event itself.
 fn failed(data: &str, response: Option<&RawValue>) -> ModelFault {
     let body = response.map_or(data, RawValue::get);
     classify(None, &HeaderMap::new(), Timestamp::now(), body.as_bytes())

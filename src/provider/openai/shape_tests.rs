@@ -1,5 +1,5 @@
-//! The shapes in which servers send calls, texts and whole answers; one line per outcome. Each body is also read byte
-//! by byte, and cut in other ways, which changes nothing.
+//! The shapes in which servers send calls, texts and whole answers, with one line per outcome. Each body is also read
+//! byte by byte and cut in other ways, which must not change the outcome.
 
 use super::{chat_stream::ChatStream, responses_stream::ResponsesStream, stream_tests::outcome_of};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ fn chat() -> ChatStream {
     ChatStream::new(TOOLS.map(str::to_owned).to_vec())
 }
 
-/// Checks the outcome of a body however it is cut.
+/// Checks the outcome of a body, however it is cut.
 fn check(body: &[u8], expected: &str) {
     for size in [body.len().max(1), 1, 2, 3, 7, 64] {
         let read = outcome_of(chat(), body, size);
@@ -18,14 +18,14 @@ fn check(body: &[u8], expected: &str) {
     }
 }
 
-/// Returns a stream of these deltas, which ends with this reason.
+/// Returns a stream of these deltas that ends with this reason.
 fn stream(deltas: &[Value], reason: &str) -> Vec<u8> {
     let last = json!({ "choices": [{ "delta": {}, "finish_reason": reason }] });
     let chunks = deltas.iter().map(|delta| json!({ "choices": [{ "index": 0, "delta": delta }] })).chain([last]);
     chunks.map(|chunk| format!("data: {chunk}\n\n")).collect::<String>().into_bytes()
 }
 
-/// Checks the calls that come of pieces; each item is one event, with one piece or a list of them.
+/// Checks the calls that result from pieces. Each item is one event, with one piece or a list of them.
 fn calls(events: &[Value], expected: &str) {
     let deltas: Vec<Value> = events
         .iter()
@@ -92,7 +92,7 @@ fn pieces_find_their_call() {
         calls(&[zero("look", r#"{"at":1}"#), zero("hear", r#"{"at":2}"#)], both);
         calls(&[json!([zero("look", r#"{"at":1}"#), zero("hear", r#"{"at":2}"#)])], both);
         calls(&[zero("look", r#"{"at":1}"#), zero("look", r#"{"at":2}"#)], two);
-        // told twice
+        // sent twice
         calls(&[zero("look", r#"{"at":1}"#), zero("look", r#"{"at":1}"#)], "call(call_0 look {\"at\":1})");
     }
     let of = |id: &str, name: &str, arguments: &str| piece(json!({ "index": 0, "id": id }), name, arguments);
@@ -100,7 +100,7 @@ fn pieces_find_their_call() {
     calls(&[of("c1", "look", r#"{"at":1}"#), of("c2", "hear", r#"{"at":2}"#)], own);
     calls(&[of("c1", "look", ""), of("c2", "hear", ""), of("c1", "", r#"{"at":1}"#), of("c2", "", r#"{"at":2}"#)], own);
     calls(&[of("c1", "look", ""), of("c1", "look", r#"{"at""#), of("c1", "look", ":1}")], "call(c1 look {\"at\":1})");
-    // an index as text, with a point, or from 1
+    // an index as a string, with a decimal point, or counted from 1
     for at in [[json!("0"), json!("1")], [json!(0.0), json!(1.0)], [json!(1), json!(2)], [json!("a"), json!("b")]] {
         let [first, second] = &at;
         calls(
@@ -112,7 +112,7 @@ fn pieces_find_their_call() {
             own,
         );
     }
-    // one id for all, and a new one in each piece
+    // one id for all, or a new one in each piece
     let same = |index: u64, name: &str, arguments: &str| piece(json!({ "index": index, "id": "x" }), name, arguments);
     calls(
         &[same(0, "look", ""), same(0, "", r#"{"at":1}"#), same(1, "look", ""), same(1, "", r#"{"at":2}"#)],
@@ -215,14 +215,14 @@ fn answers_come_under_other_names_and_whole() {
     let said = json!({ "role": "assistant", "content": "Hello.", "reasoning_content": "hm", "tool_calls": [call] });
     let whole = message("chat.completion", said.clone(), json!("tool_calls"));
     let expected = "reasoning(hm) text(Hello.) call(c look {\"at\":1}) ToolCalls 9+1";
-    // a body that is not streamed, on one line and on many; as an event; without a reason
+    // a body that is not streamed, on one line or several; as an event; without a reason
     check(whole.to_string().as_bytes(), expected);
     check(serde_json::to_string_pretty(&whole).unwrap().as_bytes(), expected);
     check(format!("data: {whole}\n\ndata: [DONE]\n\n").as_bytes(), expected);
     check(format!("[{whole}]").as_bytes(), expected);
     let endless = message("chat.completion", json!({ "content": "Hello." }), Value::Null);
     check(endless.to_string().as_bytes(), "text(Hello.) Stop 9+1");
-    // what was streamed, and then all of it once more
+    // a streamed answer that is repeated as a whole
     let events = |deltas: &[Value], last: &Value| {
         let deltas = deltas.iter().map(|delta| json!({ "choices": [{ "delta": delta }] }).to_string());
         deltas.chain([last.to_string()]).map(|event| format!("data: {event}\n\n")).collect::<String>()
@@ -243,7 +243,7 @@ fn answers_come_under_other_names_and_whole() {
     check(events(&[], &json!({})).as_bytes(), "no end");
     check(format!("{}\n{}\n", pieces[0], pieces[1]).as_bytes(), "text(Hello.) Stop 9+1");
     check(format!("data: {}\r\rdata: {}\r\r", pieces[0], pieces[1]).as_bytes(), "text(Hello.) Stop 9+1");
-    // content in parts, as Mistral sends it
+    // content in parts, in Mistral's form
     let thought = json!([{ "type": "thinking", "thinking": [{ "type": "text", "text": "hm" }] }]);
     let parts = [json!({ "content": thought }), json!({ "content": [{ "type": "text", "text": "Hello." }] })];
     check(&stream(&parts, "stop"), "reasoning(hm) text(Hello.) Stop");
@@ -297,7 +297,7 @@ fn responses_come_whole_and_in_parts() {
     for (events, expected) in [
         (vec![whole], both),
         (vec![failed], "fault upstream_error"),
-        // the call only at the end, or there once more, under another id too
+        // the call comes only at the end, or is repeated there, possibly under another id
         (vec![delta.clone(), done(json!([text, call]))], both),
         (vec![delta.clone(), added("f"), finished.clone(), done(json!([text, call]))], both),
         (vec![delta.clone(), added("f"), added("f"), finished.clone(), finished.clone(), done(json!([]))], both),
@@ -311,7 +311,7 @@ fn responses_come_whole_and_in_parts() {
             ],
             both,
         ),
-        // arguments and texts only at the end of their piece
+        // arguments and texts come only at the end of their piece
         (
             vec![
                 delta,

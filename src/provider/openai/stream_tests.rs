@@ -1,4 +1,4 @@
-//! Streams as servers send them, and their outcomes; one line per outcome.
+//! Streams as servers send them, with one line per outcome.
 
 use super::{chat_stream::ChatStream, responses_stream::ResponsesStream};
 use crate::{
@@ -28,13 +28,13 @@ impl DeltaSink for Shown {
     }
 }
 
-/// Formats the parts, the end and the usage of an answer; or its fault; or that it never ended.
+/// Formats an answer's parts, end and usage, or its fault. An answer that never ended is also reported.
 pub(super) fn outcome(decoder: impl Decoder, events: &[&str]) -> String {
     let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
     outcome_of(decoder, body.as_bytes(), body.len().max(1))
 }
 
-/// Like [`outcome`], of a body that arrives in chunks of `size` bytes.
+/// Like [`outcome`], but for a body that arrives in chunks of `size` bytes.
 pub(super) fn outcome_of(mut decoder: impl Decoder, body: &[u8], size: usize) -> String {
     let mut shown = Shown::default();
     let mut assembly = Assembly::new(&mut shown);
@@ -109,7 +109,7 @@ fn chat_streams() {
         (&[r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"content_filter"}]}"#], "text(a) ContentFilter"),
         (&[r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"eos_token"}]}"#], "text(a) Stop"),
         (&[r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"error"}]}"#], "fault upstream_error"),
-        // usage in a chunk without choices, with an empty delta, and with the finish reason; odd values count as absent
+        // usage in a chunk without choices, with an empty delta, or with the finish reason; odd values count as absent
         (
             &[
                 r#"{"choices":[{"delta":{"content":"a"}}]}"#,
@@ -225,7 +225,7 @@ fn chat_streams() {
 fn responses_streams() {
     const DONE: &str = r#"{"type":"response.completed","response":{"status":"completed","usage":{"input_tokens":9,"output_tokens":1}}}"#;
     for (events, expected) in [
-        // OpenAI's, with every field; llama-server's, without index; one without index and id
+        // OpenAI's, with every field; llama-server's, without an index; and one without index and id
         (
             &[
                 r#"{"type":"response.created","sequence_number":0,"response":{"id":"r"}}"#,

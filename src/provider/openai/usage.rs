@@ -6,7 +6,7 @@ use crate::{
 };
 use serde::Deserialize;
 
-/// The usage report, with every name that a server of either API may use.
+/// The usage report, under every name that a server of either API may use.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Usage {
@@ -55,7 +55,7 @@ struct OutputDetails {
 }
 
 impl Usage {
-    /// Returns the usage unless it is empty: counts that are all absent or all 0.
+    /// Returns the usage, unless all counts are absent or 0.
     pub(super) fn reported(self) -> Option<ReportedUsage> {
         let input = self.input_tokens.or(self.prompt_tokens);
         let output = self.output_tokens.or(self.completion_tokens);
@@ -69,8 +69,8 @@ impl Usage {
             tokens(input_details.cached_tokens.or(self.prompt_cache_hit_tokens).or(self.cache_read_input_tokens));
         let creation = input_details.cache_creation_tokens.or(self.cache_creation_input_tokens);
         let written = tokens(input_details.cache_write_tokens.or(creation));
-        // Anthropic counts tokens read from and written to its cache in addition to `input_tokens`. Proxies that call
-        // the number `prompt_tokens` have summed it up, unless it is smaller than its parts.
+        // Anthropic does not include tokens read from and written to its cache in `input_tokens`. Proxies that call the
+        // number `prompt_tokens` have added them, unless the number is smaller than its parts.
         let parts = cached.unwrap_or(0) + written.unwrap_or(0);
         let is_anthropic = self.cache_read_input_tokens.or(self.cache_creation_input_tokens).is_some() && !has_details;
         if is_anthropic && (self.prompt_tokens.is_none() || input_tokens < parts) {
@@ -121,7 +121,7 @@ mod tests {
                 r#"{"prompt_tokens":9,"completion_tokens":8,"prompt_cache_hit_tokens":4,"prompt_tokens_details":{"cached_tokens":null}}"#,
                 Some(ReportedUsage { cached_tokens: Some(4), ..plain }),
             ),
-            // Anthropic's numbers, original and summed up by proxies.
+            // Anthropic's numbers, in original form and as summed up by proxies.
             (
                 r#"{"input_tokens":2,"output_tokens":8,"cache_read_input_tokens":4,"cache_creation_input_tokens":3}"#,
                 Some(ReportedUsage { cached_tokens: Some(4), cache_write_tokens: Some(3), ..plain }),

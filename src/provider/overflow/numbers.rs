@@ -1,12 +1,12 @@
-//! Reads the two numbers worth knowing from a refusal: the tokens that were sent, and those that fit.
+//! Reads two numbers from a refusal: the tokens that were sent, and the maximum.
 
 use crate::core::model::OverflowHint;
 
-/// Smallest number that counts: smaller ones are counts of messages, positions and codes.
+/// The smallest number that counts. Smaller ones are counts of messages, positions and codes.
 const LEAST: u64 = 100;
-/// Largest number that counts: larger ones are times, ids and bytes.
+/// The largest number that counts. Larger ones are times, ids and bytes.
 const MOST: u64 = 100_000_000;
-/// Bytes before and after a number in which its meaning is looked for.
+/// How many bytes before and after a number are searched for its meaning.
 const REACH: usize = 56;
 
 /// Words before a number that is a limit.
@@ -64,7 +64,7 @@ const SENT: &[&str] = &[
     "using ",
     "needs ",
 ];
-/// Words after a number that was sent, before anything else is said.
+/// Words directly after a number that was sent.
 const SENT_AFTER: &[&str] = &[
     "exceed",
     "is longer",
@@ -81,7 +81,7 @@ const SENT_AFTER: &[&str] = &[
     "do not fit",
     "doesn't fit",
 ];
-/// Words after a number that counts what was read, beside a total that includes the answer.
+/// Words after a number that counts the input, next to a total that includes the answer.
 const READ_AFTER: &[&str] =
     &["in the messages", "from the input", "of text input", "in your prompt", "in the prompt", "from the prompt"];
 /// Words after a number that counts the answer.
@@ -99,7 +99,7 @@ struct Number {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
-    /// What was read alone, where a total is named, too.
+    /// The input alone, where a total is also named.
     Read,
     Sent,
     Fits,
@@ -108,8 +108,8 @@ enum Meaning {
     Unknown,
 }
 
-/// Returns the numbers of a refusal, in lower case. Texts that do not count tokens have none: bytes and characters say
-/// nothing about a window.
+/// Returns the numbers of a refusal in lower case. A text that does not count tokens has none, because bytes and
+/// characters say nothing about a window.
 pub(super) fn read(text: &str) -> OverflowHint {
     let counts_tokens = text.contains("token") || text.contains("length") || text.contains("n_ctx");
     let counts_else = text.contains("byte") || text.contains("character") || text.contains("string");
@@ -127,7 +127,7 @@ pub(super) fn read(text: &str) -> OverflowHint {
         && *first != Meaning::Answer
         && *second != Meaning::Answer
     {
-        // Of two numbers the larger one was sent: otherwise it would have fitted.
+        // Of two numbers, the larger one was sent. Otherwise, the request would have fitted.
         let (fits, sent) = (one.value.min(other.value), one.value.max(other.value));
         return OverflowHint { prompt_tokens: Some(sent), window_tokens: Some(fits) };
     }
@@ -138,7 +138,7 @@ pub(super) fn read(text: &str) -> OverflowHint {
     }
 }
 
-/// Reads "2048 > 4096 - 3000", as vLLM writes it: the answer that was asked for does not fit beside what was read.
+/// Reads "2048 > 4096 - 3000" in vLLM's form, which means that the requested answer does not fit beside the input.
 fn difference(text: &str, numbers: &[Number]) -> Option<OverflowHint> {
     let between = |one: &Number, other: &Number| text[one.end..other.begin].trim();
     let three = numbers.windows(3).find(|three| {
@@ -147,14 +147,14 @@ fn difference(text: &str, numbers: &[Number]) -> Option<OverflowHint> {
     Some(OverflowHint { prompt_tokens: Some(three[2].value), window_tokens: Some(three[1].value) })
 }
 
-/// Returns true if what stands before a number names the limit of the answer and nothing else.
+/// Returns true if the words before a number name only the limit of the answer.
 fn names_answer(before: &str) -> bool {
     let names = ["max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens"];
     let names_it = names.iter().any(|name| before.contains(name));
     names_it && !["context", "input", "prompt", " and ", "+"].iter().any(|word| before.contains(word))
 }
 
-/// Returns the numbers of a text that can be counts. One that is a part of a name (`gpt-4`, an id) is none.
+/// Returns the numbers of a text that can be counts. A number inside a name (`gpt-4`, an id) does not count.
 fn numbers(text: &str) -> Vec<Number> {
     let bytes = text.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
@@ -182,7 +182,7 @@ fn numbers(text: &str) -> Vec<Number> {
             || (bytes.get(at) == Some(&b'.') && is_digit(at + 1));
         let is_of_id = text[..begin].trim_end_matches([':', '=', ' ']).ends_with(" id");
         let value = digits.parse().unwrap_or(u64::MAX);
-        // "400 The prompt is…", "<400> …", "error code: 400": the status.
+        // "400 The prompt is…", "<400> …", "error code: 400": the number is the status.
         let told = text[..begin].trim_end_matches(|c: char| !c.is_alphanumeric());
         let names_status =
             told.is_empty() || ["code", "status", "error", "http"].iter().any(|word| told.ends_with(word));
@@ -199,7 +199,7 @@ fn meaning(text: &str, numbers: &[Number], at: usize) -> Meaning {
     let from = at.checked_sub(1).map_or(0, |before| numbers[before].end);
     let until = numbers.get(at + 1).map_or(text.len(), |next| next.begin);
     let before = tail(&text[from..begin], REACH);
-    // What the next sentence says is not about this number.
+    // The next sentence is not about this number.
     let after = head(&text[end..until], REACH).split(". ").next().unwrap_or_default();
     // A comparison says more than any word: "5000 + 100 > 4096", "n_keep: 5000 >= n_ctx: 4096".
     let compares = |between: &str| between.contains('>') && !between.contains("=>");
@@ -233,14 +233,14 @@ fn meaning(text: &str, numbers: &[Number], at: usize) -> Meaning {
     }
 }
 
-/// Returns the end of a text, of about this many bytes.
+/// Returns about this many bytes from the end of a text.
 pub(in crate::provider) fn tail(text: &str, bytes: usize) -> &str {
     let from = text.len().saturating_sub(bytes);
     let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
     &text[from..]
 }
 
-/// Returns the beginning of a text, of about this many bytes.
+/// Returns about this many bytes from the beginning of a text.
 pub(in crate::provider) fn head(text: &str, bytes: usize) -> &str {
     let until = (0..=bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     &text[..until]

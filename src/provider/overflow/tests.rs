@@ -1,4 +1,4 @@
-//! Refusals in the words of many servers, and what only looks like one.
+//! Tests refusals in the words of many servers, and texts that only look like one.
 
 use super::*;
 use crate::core::{context::window::told_by_usage, model::ReportedUsage};
@@ -28,7 +28,7 @@ struct CaseUsage {
     cache_read: u64,
 }
 
-/// Overflows that the recorded version did not recognise yet; its successors do.
+/// Overflows that the recorded version did not recognise. Later versions do.
 const SINCE_RECOGNISED: &[&str] = &["maximum context length (8192) exceeded", "Prompt exceeds max length"];
 
 fn is_too_large(case: &Case) -> bool {
@@ -64,7 +64,7 @@ fn every_recorded_case_is_judged_alike() {
     }
 }
 
-/// Refusals as servers word them, with the tokens that were sent and those that fit, where they say so.
+/// Refusals in the words of servers. Where the text contains them, also the tokens that were sent and the maximum.
 const TOO_LARGE: &[(&str, Option<u64>, Option<u64>)] = &[
     (
         "'max_tokens' or 'max_completion_tokens' is too large: 2048. This model's maximum context length is 4096 tokens \
@@ -197,7 +197,7 @@ const TOO_LARGE: &[(&str, Option<u64>, Option<u64>)] = &[
     ("context_length_exceeded", None, None),
 ];
 
-/// What limits something else, or the rate.
+/// Errors about other limits, or about the rate.
 const NOT_TOO_LARGE: &[(&str, Verdict)] = &[
     ("Too many tokens, please wait before trying again.", Verdict::Throttled),
     ("Too many tokens per day, please wait before trying again.", Verdict::Throttled),
@@ -246,7 +246,7 @@ const NOT_TOO_LARGE: &[(&str, Verdict)] = &[
     ("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", Verdict::Other),
     ("Your request exceeds your monthly budget.", Verdict::Throttled),
     ("", Verdict::Other),
-    // A server that gave up waiting.
+    // A server gave up waiting.
     ("do request failed: Post \"https://h.example/v1\": context deadline exceeded", Verdict::Other),
     ("context canceled", Verdict::Other),
     ("rpc error: code = DeadlineExceeded desc = context deadline exceeded while reading 9000 tokens", Verdict::Other),
@@ -258,7 +258,7 @@ const NOT_TOO_LARGE: &[(&str, Verdict)] = &[
     ("Invalid schema for function 'look': In context=('properties', 'a'), 'maximum' must be a number", Verdict::Other),
 ];
 
-/// Refusals of a size, by a status that means it or not, and whether it is one of bytes.
+/// Refusals of a size, whether their status implies bytes, and whether they are about bytes.
 const OF_BYTES: &[(&str, bool, bool)] = &[
     ("413 Request Entity Too Large", true, true),
     ("Payload Too Large", false, true),
@@ -296,7 +296,7 @@ fn what_limits_something_else_is_no_overflow() {
     }
 }
 
-/// Other numbers in the same sentences: the grammar knows none of them.
+/// The same sentences with other numbers, which the grammar does not know.
 #[test]
 fn any_numbers_are_read() {
     for (sent, fits) in [(5001, 5000), (300_000, 128_000), (33_000, 8192), (1_000_001, 999_999)] {

@@ -1,10 +1,10 @@
-//! What an error says, whatever the shape of its body.
+//! The text of an error, whatever the shape of its body.
 
 use serde_json::Value;
 
-/// Most bytes of an error that are read for names: what follows is an echo of the request.
+/// Maximum bytes of an error that are searched for names. What follows is an echo of the request.
 const TEXT_BYTES_MAX: usize = 4 * 1024;
-/// Most levels of an error's JSON that are read.
+/// Maximum depth of an error's JSON that is read.
 const DEPTH_MAX: usize = 12;
 
 /// Fields of errors that say what is wrong. Others echo the request (`input`).
@@ -32,18 +32,18 @@ const TELLING: &[&str] = &[
     "error_type",
 ];
 
-/// Returns true if a body is a page for people: proxies answer with one, and model servers never do.
+/// Returns true if a body is a web page. Proxies answer with one, and model servers never do.
 pub(in crate::provider) fn is_page(body: &[u8]) -> bool {
     let tag = body.trim_ascii_start().strip_prefix(b"<").and_then(<[u8]>::first);
     tag.is_some_and(|byte| byte.is_ascii_alphabetic() || b"!?".contains(byte))
 }
 
-/// What an error says, in lower case.
+/// The text of an error, in lower case.
 #[derive(Default)]
 pub(super) struct Said {
-    /// The field that it names as wrong.
+    /// The field that the error names as wrong.
     pub(super) param: String,
-    /// All of it.
+    /// The whole text.
     pub(super) text: String,
     /// True if it came as JSON.
     pub(super) is_json: bool,
@@ -68,7 +68,7 @@ impl Said {
         Self { param: said.param.to_lowercase(), text: said.text.to_lowercase(), is_json: said.is_json }
     }
 
-    /// Returns true if it has any of these words.
+    /// Returns true if the text contains any of these words.
     pub(super) fn has(&self, words: &[&str]) -> bool {
         words.iter().any(|word| self.text.contains(word))
     }
@@ -80,7 +80,7 @@ impl Said {
                 if field == "param" {
                     self.param.push_str(text);
                 }
-                // Routers pass on a server's error as text.
+                // Routers pass on a server's error as a string.
                 match serde_json::from_str::<Value>(text) {
                     Ok(inner @ (Value::Object(_) | Value::Array(_))) => self.read(field, &inner, depth - 1),
                     _ => {

@@ -1,9 +1,9 @@
-//! Refusals in the words of many servers, and which part of a request each is about.
+//! Tests refusals in the words of many servers, and the part of a request that each is about.
 
 use super::*;
 use crate::core::need::Need::{Alternate, EmptyContent, NoSystem, NoToolChoice, OneCall, Signature};
 
-/// What servers say, and what it means: the table of the README is printed from it.
+/// The words of servers and their meaning. The table of the README is generated from this.
 pub(in crate::provider) const EXAMPLES: &[(&str, Need, &str)] = &[
     ("DeepSeek", NoImages, r#"{"error":{"message":"messages[3]: unknown variant `image_url`, expected `text`"}}"#),
     ("OpenRouter", NoImages, r#"{"error":{"message":"No endpoints found that support image input","code":404}}"#),
@@ -148,7 +148,7 @@ pub(in crate::provider) const EXAMPLES: &[(&str, Need, &str)] = &[
     ),
 ];
 
-/// Returns what is read of a refusal of the whole request.
+/// Parses a refusal of the whole request.
 fn rejected(body: &str) -> Refusal {
     read(body.as_bytes(), ErrorCode::UpstreamRejected)
 }
@@ -162,7 +162,7 @@ fn the_part_that_a_server_refused_is_named_by_its_words() {
     for (server, expected, body) in EXAMPLES {
         let refusal = rejected(body);
         assert_eq!(refusal.needs.first(), Some(expected), "{server}: {body}: {:?}", refusal.needs);
-        // All but the sealed reasoning of one session say what the model takes.
+        // All of these are about what the model accepts, except for the sealed reasoning, which is one session's.
         assert_eq!(refusal.of_request.has(*expected), *expected == NoSealed, "{server}: {body}");
     }
 }
@@ -188,7 +188,7 @@ fn other_refusals_name_nothing() {
     assert!(!is_of_form(br#"{"error":{"message":"maximum context length is 8 tokens"}}"#));
 }
 
-/// What is wrong with one request: the part, and the most images where there are too many.
+/// Errors about one request: the part, and the maximum number of images where there are too many.
 const OF_REQUEST: &[(Need, Option<u16>, &str)] = &[
     (NoImages, None, "Could not process image"),
     (NoImages, None, "messages.3.content.1.image: image size exceeds 5 MB"),
@@ -299,7 +299,7 @@ fn a_server_that_fails_refuses_only_what_it_names_in_json() {
         assert_eq!(*failed(body), [], "{body}");
     }
     assert_eq!(*failed(r#"{"error":{"message":"tools param requires --jinja flag"}}"#), [NoTools]);
-    // What passes with a server's trouble is learnt for nobody else.
+    // Nothing is learnt for other sessions from a transient failure.
     for (body, is_of_request) in [
         (r#"{"error":{"message":"tools param requires --jinja flag"}}"#, false),
         (r#"{"error":{"message":"this model does not support tools"}}"#, false),

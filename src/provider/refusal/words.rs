@@ -1,4 +1,4 @@
-//! The words by which servers name the parts of a request, and say what is wrong with them.
+//! Words with which servers name the parts of a request and say what is wrong with them.
 
 use crate::core::need::Need::{
     self, Alternate, EmptyContent, NewLimit, NoEffort, NoImages, NoLimit, NoOwnFields, NoSealed, NoStreamOptions,
@@ -51,7 +51,7 @@ pub(super) const REFUSES: &[&str] = &[
     "corrupt",
 ];
 
-/// The parts by the names of the API, which mean nothing else.
+/// API names, which have no other meaning.
 pub(super) const NAMES: &[(&str, &[Need])] = &[
     ("invalid_encrypted_content", &[NoSealed]),
     ("encrypted_content", &[NoSealed]),
@@ -87,7 +87,7 @@ pub(super) const NAMES: &[(&str, &[Need])] = &[
     ("tool-call-parser", &[NoTools]),
 ];
 
-/// The parts by words that can also mean something else.
+/// Words for the parts that can also mean something else.
 pub(super) const WORDS: &[(&str, &[Need])] = &[
     ("alternat", &[Alternate]),
     ("single tool", &[OneCall]),
@@ -134,12 +134,12 @@ pub(super) const WORDS: &[(&str, &[Need])] = &[
     ("reasoning", &[NoEffort, NoOwnFields, NoSealed]),
 ];
 
-/// Words that stand in errors of any kind. They count only in a refusal of the request: a server that fails says them,
-/// too.
+/// Words that occur in any kind of error. They count only if the server refuses the request, because failing servers
+/// use them too.
 pub(super) const LOOSE: &[(&str, &[Need])] =
     &[("content", &[EmptyContent, NullContent, NoImages]), ("role", &[Alternate, NoSystem])];
 
-/// Words by which a server says that a field is one too many, without our knowing its name.
+/// Words that report an unexpected field without a name that we know.
 pub(super) const ONE_TOO_MANY: &[&str] = &[
     "extra inputs",
     "extra fields",
@@ -156,7 +156,7 @@ pub(super) const ONE_TOO_MANY: &[&str] = &[
     "unrecognized key",
 ];
 
-/// Words by which a server says that a field has a value of another type, or another one than it takes.
+/// Words that report a field with the wrong type or value.
 pub(super) const WRONG_TYPE: &[&str] = &[
     "input should be",
     "invalid type",
@@ -167,11 +167,11 @@ pub(super) const WRONG_TYPE: &[&str] = &[
     "should be less than or equal",
 ];
 
-/// Words by which a server says that something is lacking rather than too much.
+/// Words that report something missing rather than too much.
 pub(super) const LACKING: &[&str] =
     &["missing", "must be passed", "is required", "are required", "must include", "be provided", "lacks"];
 
-/// Words by which a server says that it does not know an option, or that a model does not take it.
+/// Words that report an option which the server does not know or the model does not accept.
 pub(super) const UNKNOWN_OPTION: &[&str] = &[
     "unsupported",
     "not support",
@@ -191,7 +191,7 @@ pub(super) const UNKNOWN_OPTION: &[&str] = &[
     "instead",
 ];
 
-/// Words by which a server says that it takes an option, but not this value of it.
+/// Words that report an accepted option with an invalid value.
 pub(super) const OTHER_VALUE: &[&str] = &[
     "supported values",
     "valid values",
@@ -223,7 +223,7 @@ pub(super) const OTHER_VALUE: &[&str] = &[
     "<=",
 ];
 
-/// Words by which a server says that a model takes no images or no tools, and not what is wrong with these.
+/// Words that report that a model accepts no images or no tools at all.
 pub(super) const NONE_TAKEN: &[&str] = &[
     "unsupported",
     "not support",
@@ -256,7 +256,7 @@ pub(super) const NONE_TAKEN: &[&str] = &[
     "disabled",
 ];
 
-/// Words with which a server that answers 5xx says what its model takes: llama.cpp, vLLM and Ollama do.
+/// Words with which servers that answer 5xx say what a model accepts. llama.cpp, vLLM and Ollama do this.
 pub(super) const SAYS_SO: &[&str] =
     &["not support", "n't support", "unsupported", "only support", "--jinja", "tool-call-parser", "mmproj"];
 
@@ -288,7 +288,7 @@ pub(super) const OF_IMAGE: &[&str] = &[
     "represent",
 ];
 
-/// Words about the definition of a tool, or about how many there are.
+/// Words about a tool's definition, or about the number of tools.
 pub(super) const OF_TOOL: &[&str] = &[
     "schema",
     "invalid_function_parameters",
@@ -307,7 +307,7 @@ pub(super) const OF_TOOL: &[&str] = &[
     "pattern",
 ];
 
-/// Words by which a server says that it could not read what its model wrote. The names of the codes are Groq's.
+/// Words that report that the server could not read its model's output. The names of the codes are Groq's.
 pub(super) const OF_SAMPLE: &[&str] = &[
     "tool_use_failed",
     "output_parse_failed",
@@ -322,7 +322,7 @@ pub(super) const OF_SAMPLE: &[&str] = &[
     "failed to parse input at pos",
 ];
 
-/// Words for what a model wrote.
+/// Words for the model's output.
 pub(super) const OUTPUTS: &[&str] = &[
     "model output",
     "model's output",
@@ -331,7 +331,7 @@ pub(super) const OUTPUTS: &[&str] = &[
     "model produced",
     "generated by the model",
 ];
-/// Words for a text that does not have its form.
+/// Words for a malformed text.
 pub(super) const MALFORMED: &[&str] = &[
     "malformed",
     "could not be parsed",
@@ -343,8 +343,8 @@ pub(super) const MALFORMED: &[&str] = &[
     "parse",
 ];
 
-/// Words for a call, and words for the attempt to read it. Together they tell of what a model wrote, too, unless a
-/// message of the request is named.
+/// Words for a call, and words for parsing it. Together, they also indicate the model's output, unless a message of the
+/// request is named.
 pub(super) const CALLS: &[&str] = &["tool call", "tool_call", "toolcall", "function call", "function_call"];
 pub(super) const READINGS: &[&str] = &[
     "error parsing",
@@ -359,7 +359,7 @@ pub(super) const READINGS: &[&str] = &[
     "unmarshal",
     "unexpected end of json",
 ];
-/// What a server quotes of what a model wrote.
+/// Phrases from quoted model output.
 pub(super) const QUOTES: &[&str] = &[
     "invalid character",
     "unexpected end of json",
@@ -372,7 +372,7 @@ pub(super) const QUOTES: &[&str] = &[
     "at pos",
 ];
 
-/// Words by which a server says that there are too many images.
+/// Words that report too many images.
 pub(super) const MANY_IMAGES: &[&str] = &[
     "image(s)",
     "too many image",

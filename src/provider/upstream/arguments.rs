@@ -1,43 +1,42 @@
-//! The arguments of a call, from its pieces.
+//! The arguments of a call, assembled from pieces.
 //!
-//! Most servers send pieces that follow each other. Some send all that was written so far with each piece, or
-//! everything once more at the end. A piece that begins with all that came before it is either; what decides is whether
-//! the pieces, one after another, can still become JSON. Until that is known, such pieces are kept and not shown.
+//! Most servers send consecutive pieces. Some repeat everything written so far in each piece, or once more at the end.
+//! If a piece begins with everything before it, it can be either. What decides is whether the joined pieces can still
+//! become JSON. Until that is known, such pieces are kept and not shown.
 
 use serde::de::IgnoredAny;
 use std::ops::Range;
 
-/// Arguments being written. What [`Arguments::text`] returns only ever grows.
+/// Arguments that are being written. The result of [`Arguments::text`] only ever grows.
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     text: String,
     pieces: Pieces,
 }
 
-/// What the pieces are.
+/// The kind of pieces that the server sends.
 #[derive(Debug, Default)]
 enum Pieces {
-    /// Each follows the one before.
+    /// Each piece follows the one before.
     #[default]
     Following,
-    /// Not known: each began with the one before.
+    /// It is not known yet, because each piece began with the one before.
     Doubtful {
-        /// All of them, one after another.
+        /// All pieces joined.
         joined: String,
-        /// The last one.
+        /// The last piece.
         last: String,
     },
-    /// Each repeats what was written so far.
+    /// Each piece repeats everything written so far.
     Repeating,
 }
 
 impl Arguments {
-    /// Returns what is certain so far.
+    /// Returns the text that is certain so far.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns true if nothing has come.
     pub(crate) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
@@ -50,7 +49,7 @@ impl Arguments {
         }
     }
 
-    /// Takes in a piece; returns the range of the text that it made certain.
+    /// Adds a piece. Returns the range of the text that became certain.
     pub(crate) fn add(&mut self, piece: &str) -> Range<usize> {
         let from = self.text.len();
         match &mut self.pieces {
@@ -67,14 +66,14 @@ impl Arguments {
                 self.pieces = Pieces::Following;
             }
             Pieces::Repeating if piece.starts_with(&self.text) => piece.clone_into(&mut self.text),
-            // Part of what is whole already, once more.
+            // A part of the complete arguments, sent again.
             Pieces::Repeating if is_whole(&self.text) => {}
             Pieces::Repeating => self.text.push_str(piece),
         }
         from..self.text.len()
     }
 
-    /// Ends the arguments; returns the range of the text that this made certain.
+    /// Ends the arguments. Returns the range of the text that became certain.
     pub(crate) fn end(&mut self) -> Range<usize> {
         let from = self.text.len();
         if let Pieces::Doubtful { joined, last } = std::mem::take(&mut self.pieces) {
@@ -93,17 +92,17 @@ impl Arguments {
     }
 }
 
-/// Returns true if a piece begins with all that came before.
+/// Returns true if a piece begins with everything before it.
 fn repeats(text: &str, piece: &str) -> bool {
     !text.is_empty() && piece.starts_with(text)
 }
 
-/// Returns the joined pieces if they are whole, or if the last one is not whole either.
+/// Returns the joined pieces if they are complete, or if the last piece is not complete either.
 fn either<'a>(joined: &'a str, last: &'a str) -> &'a str {
     if is_whole(last) && !is_whole(joined) { last } else { joined }
 }
 
-/// Returns true if this is a JSON object.
+/// Returns true if this is a complete JSON object.
 pub(crate) fn is_whole(text: &str) -> bool {
     let text = text.trim();
     text.starts_with('{') && text.ends_with('}') && serde_json::from_str::<IgnoredAny>(text).is_ok()
@@ -121,7 +120,7 @@ mod tests {
     fn pieces_follow_each_other_or_repeat_what_was_written() {
         for (pieces, expected) in [
             (&[r#"{"a""#, ":1", "}"][..], r#"{"a":1}"#),
-            // all that was written so far, each time, or once at the end
+            // everything written so far, in each piece or once at the end
             (&[r#"{"a""#, r#"{"a":"b"#, r#"{"a":"bc"}"#], r#"{"a":"bc"}"#),
             (&["{", r#"{"a""#, r#"{"a":1}"#], r#"{"a":1}"#),
             (&[r#"{"a":"#, r#"{"a":1"#, r#"{"a":1}"#], r#"{"a":1}"#),
@@ -130,13 +129,13 @@ mod tests {
             (&[r#"{"a":1}"#, r#"{"a":1}"#, r#"{"a":1}"#], r#"{"a":1}"#),
             (&["{}", "{}"], "{}"),
             (&[r#"{"a":1"#, r#"{"a":1}"#, "}"], r#"{"a":1}"#),
-            // pieces that only look so
+            // pieces that only look like that
             (&[r#"{"a":"#, r#"{"a":"#, "1}}"], r#"{"a":{"a":1}}"#),
             (&[r#"{"a":"#, r#"{"a":1}"#, "}"], r#"{"a":{"a":1}}"#),
             (&[r#"{"a":"#, r#"{"a":{}}"#, "}"], r#"{"a":{"a":{}}}"#),
             (&["{", "\"a\":[{", "}]}"], r#"{"a":[{}]}"#),
             (&[" ", " {", "}"], "  {}"),
-            // what the model wrote badly, or was cut off
+            // malformed or truncated output of the model
             (&[r#"{"a":1}"#, r#"{"b":2}"#], r#"{"a":1}{"b":2}"#),
             (&[r#"{"a"#], r#"{"a"#),
             (&[], ""),

@@ -1,8 +1,9 @@
-//! Assembles an answer as it arrives: pieces go to the sink at once and are kept until the answer is complete.
+//! Assembles an answer as it arrives. Pieces go to the sink at once and are kept until the answer is complete.
 //!
-//! Invariants: everything kept was passed to the sink under its final part number; a part is opened only when it has
-//! content, so none is empty and none must be removed again. A call is passed on from the moment its name is certain,
-//! and what came of its arguments before that follows the name.
+//! Invariants:
+//! - Everything that is kept was passed to the sink under its final part number.
+//! - A part is opened only when it has content, so none is empty and none must be removed again.
+//! - A call is passed on once its name is certain. Arguments that arrived before that follow the name.
 
 use super::{arguments::Arguments, fields::Fields, halves::joined};
 use crate::{
@@ -13,13 +14,14 @@ use reseed_protocol::{CallId, CallPayload, ErrorCode, Part, Payload, StopReason}
 use serde_json::{Value, value::RawValue};
 use std::borrow::Cow;
 
-/// Most bytes of text, reasoning and arguments in one answer. The largest known output limit is 128,000 tokens, well
-/// below 1 MiB; a server that sends more than this does not stop.
+/// Maximum bytes of text, reasoning and arguments in one answer. The largest known output limit is 128,000 tokens, well
+/// below 1 MiB. A server that sends more than this maximum does not stop.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Most parts of one answer; models produce a handful, or some dozens of calls.
+/// Maximum parts of one answer. Models produce a handful, or some dozens of calls.
 const PARTS_MAX: usize = 1024;
 
-/// Fields of a message that are its parts, or say what happened rather than what was said; they never go back.
+/// Fields of a message that are its parts, or that describe the event rather than the content. They are never sent
+/// back.
 const MESSAGE_FIELDS: &[&str] = &[
     "role",
     "content",
@@ -38,7 +40,7 @@ const MESSAGE_FIELDS: &[&str] = &[
 /// Fields of a call that are its parts.
 const CALL_FIELDS: &[&str] = &["id", "index", "type", "function", "name", "arguments"];
 
-/// A part being filled.
+/// A part that is being filled.
 #[derive(Debug)]
 pub(crate) enum Piece {
     Text(String),
@@ -46,10 +48,10 @@ pub(crate) enum Piece {
     Call { id: String, name: String, arguments: Arguments, shown: CallShown, fields: Fields },
 }
 
-/// The part of a call that the sink was given.
+/// How much of a call the sink has received.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum CallShown {
-    /// Nothing: its name is not certain.
+    /// Nothing, because its name is not certain.
     #[default]
     Nothing,
     /// Its beginning.
@@ -71,7 +73,7 @@ impl Piece {
     }
 }
 
-/// The end of an answer.
+/// How an answer ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ending {
     pub(crate) stop_reason: StopReason,
@@ -86,9 +88,9 @@ pub(crate) struct Assembly<'s> {
     shown: bool,
     /// The field in which the server sent reasoning.
     reasoning: Option<&'static str>,
-    /// What it sent with the answer for itself.
+    /// Fields of the answer that the server has sent for its own use.
     fields: Fields,
-    /// True while the text of an event is read that may have marks in place of halves of characters.
+    /// True while the text of the current event may contain marks for halves of characters.
     has_marks: bool,
     /// The parts that end in half of a character, with that half.
     halves: Vec<(usize, Vec<u8>)>,
@@ -109,7 +111,6 @@ impl<'s> Assembly<'s> {
         }
     }
 
-    /// Returns true if anything was shown.
     pub(crate) fn shown(&self) -> bool {
         self.shown
     }
@@ -119,7 +120,7 @@ impl<'s> Assembly<'s> {
         self.pieces.is_empty()
     }
 
-    /// Sets whether the texts that follow may have marks in place of halves of characters.
+    /// Sets whether the following texts may contain marks for halves of characters.
     pub(crate) fn expect_marks(&mut self, has_marks: bool) {
         self.has_marks = has_marks;
     }
@@ -133,7 +134,7 @@ impl<'s> Assembly<'s> {
         Ok(self.pieces.len() - 1)
     }
 
-    /// Appends to the last part if it is text, else opens a new one.
+    /// Appends to the last part if it is text. Otherwise, opens a new part.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), ModelFault> {
         if text.is_empty() {
             return Ok(());
@@ -145,7 +146,7 @@ impl<'s> Assembly<'s> {
         self.extend(part, text)
     }
 
-    /// Appends to the last part if it is reasoning, else opens a new one.
+    /// Appends to the last part if it is reasoning. Otherwise, opens a new part.
     pub(crate) fn reasoning(&mut self, text: &str) -> Result<(), ModelFault> {
         if text.is_empty() {
             return Ok(());
@@ -157,7 +158,7 @@ impl<'s> Assembly<'s> {
         self.extend(part, text)
     }
 
-    /// Appends to a part: text that is shown, or arguments.
+    /// Appends to a part, which is visible text or arguments.
     pub(crate) fn extend(&mut self, part: usize, text: &str) -> Result<(), ModelFault> {
         self.count(text.len())?;
         if text.is_empty() {
@@ -219,7 +220,7 @@ impl<'s> Assembly<'s> {
         texts.collect()
     }
 
-    /// Returns the name and the arguments of a call so far; empty if the part is none.
+    /// Returns the name and the arguments of a call so far. Both are empty if the part is not a call.
     pub(crate) fn call_so_far(&self, part: usize) -> (&str, &str) {
         match self.pieces.get(part) {
             Some(Piece::Call { name, arguments, .. }) => (name, arguments.so_far()),
@@ -232,7 +233,8 @@ impl<'s> Assembly<'s> {
         matches!(self.pieces.get(part), Some(Piece::Call { arguments, .. }) if arguments.is_empty())
     }
 
-    /// Sets the id and the name of a call, unless they are empty. The sink gets nothing of it yet: the name may change.
+    /// Sets the id and the name of a call, unless they are empty. The sink receives nothing yet, because the name may
+    /// change.
     pub(crate) fn name_call(&mut self, part: usize, sent_id: &str, sent_name: &str) {
         let Some(Piece::Call { id, name, .. }) = self.pieces.get_mut(part) else { return };
         for (kept, sent) in [(id, sent_id), (name, sent_name)] {
@@ -242,7 +244,7 @@ impl<'s> Assembly<'s> {
         }
     }
 
-    /// Begins a call for the sink, if it has a name: that is certain now.
+    /// Begins a call for the sink if it has a name, which is certain now.
     pub(crate) fn begin_call(&mut self, part: usize) {
         let Some(Piece::Call { name, arguments, shown, .. }) = self.pieces.get_mut(part) else { return };
         if *shown == CallShown::Nothing && !name.is_empty() {
@@ -255,7 +257,7 @@ impl<'s> Assembly<'s> {
         }
     }
 
-    /// Ends a call: all of its arguments have come.
+    /// Ends a call, whose arguments are complete.
     pub(crate) fn end_call(&mut self, part: usize) {
         self.begin_call(part);
         let Some(Piece::Call { arguments, shown: shown @ CallShown::Begun, .. }) = self.pieces.get_mut(part) else {
@@ -269,12 +271,12 @@ impl<'s> Assembly<'s> {
         self.sink.delta(Delta::CallEnd { part });
     }
 
-    /// Remembers the field of the message that holds the reasoning, whose text goes back in it.
+    /// Remembers the message field that contains the reasoning, so that the text is sent back in it.
     pub(crate) fn set_reasoning_field(&mut self, name: &'static str) {
         self.reasoning.get_or_insert(name);
     }
 
-    /// Keeps a field of the message that is the provider's own; a field that comes in pieces is put together.
+    /// Keeps a field of the message that is the provider's own. A field that arrives in pieces is assembled.
     pub(crate) fn set_message_field(&mut self, name: &str, value: &RawValue) -> Result<(), ModelFault> {
         if MESSAGE_FIELDS.contains(&name) {
             return Ok(());
@@ -292,7 +294,7 @@ impl<'s> Assembly<'s> {
         self.count(name.len() + value.get().len())?;
         let value = self.without_marks(value);
         if let Some(Piece::Call { fields, .. }) = self.pieces.get_mut(part) {
-            // Some servers send it with each piece of the call.
+            // Some servers send the field with each piece of the call.
             let is_known = fields.iter().any(|(known, kept)| known == name && kept.get() == value.get());
             if !is_known {
                 fields.add(name, &value);
@@ -306,7 +308,7 @@ impl<'s> Assembly<'s> {
         self.fields.iter().any(|(known, _)| known == name)
     }
 
-    /// Returns a value without halves of characters.
+    /// Returns a value without marks for halves of characters.
     fn without_marks<'v>(&self, value: &'v RawValue) -> Cow<'v, RawValue> {
         if !self.has_marks {
             return Cow::Borrowed(value);
@@ -331,9 +333,9 @@ impl<'s> Assembly<'s> {
 
     /// Returns the complete answer.
     ///
-    /// An empty answer is a fault: the model ended without text, call or reasoning. If it was cut off before its first
-    /// token, the request filled the window. A server whose stream ends without any event, as llama-cpp-python's does
-    /// on overflow, never gets here.
+    /// An empty answer is a fault, because the model ended without text, call or reasoning. If it was cut off before
+    /// its first token, the request filled the window. A stream that ends without any event never gets here.
+    /// llama-cpp-python does that on overflow.
     pub(crate) fn finish(mut self, ending: Ending) -> Result<Answer, ModelFault> {
         for (part, _) in std::mem::take(&mut self.halves) {
             self.append(part, "\u{fffd}");
@@ -385,7 +387,7 @@ impl<'s> Assembly<'s> {
     }
 }
 
-/// Returns the upstream's id if it is valid and not yet used in this answer, else one of ours.
+/// Returns the upstream's id if it is valid and not yet used in this answer, and otherwise one of ours.
 fn call_id(id: &str, taken: &[CallId]) -> CallId {
     let ours = (taken.len()..)
         .map(|n| format!("call_{n}").parse().expect("letters, an underscore and a short number are an id"));

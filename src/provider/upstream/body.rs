@@ -1,4 +1,4 @@
-//! The bytes of a response, unpacked if the server packed them without being asked.
+//! The bytes of a response, decompressed if the server compressed them unasked.
 
 use flate2::write::GzDecoder;
 use reqwest::{
@@ -14,7 +14,7 @@ pub(super) struct Body {
     gzip: Option<GzDecoder<Vec<u8>>>,
 }
 
-/// The connection broke, or the bytes are not what their header says.
+/// The connection broke, or the bytes do not match their header.
 #[derive(Debug)]
 pub(super) struct Broken;
 
@@ -39,7 +39,7 @@ impl Body {
         loop {
             let Some(bytes) = self.response.chunk().await.map_err(|_| Broken)? else { return Ok(None) };
             let Some(gzip) = &mut self.gzip else { return Ok(Some(bytes.into())) };
-            // What was unpacked before an error is still of use; the next bytes then give the error.
+            // Bytes decompressed before an error are still usable. The next call then returns the error.
             let unpacked = gzip.write_all(&bytes).and_then(|()| gzip.flush());
             let ready = std::mem::take(gzip.get_mut());
             match unpacked {

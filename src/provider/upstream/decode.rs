@@ -1,4 +1,4 @@
-//! Reads an answer: events go through the decoder of an API into the assembly, until the answer is complete.
+//! Reads an answer. Events go through an API's decoder into the assembly until the answer is complete.
 
 use super::{
     assembly::{Assembly, Ending},
@@ -19,7 +19,7 @@ pub(crate) enum Progress {
     Done,
 }
 
-/// Decodes the events of one answer. Each API has its own.
+/// Decodes the events of one answer. Each API has its own implementation.
 pub(crate) trait Decoder: Send {
     /// Decodes one event.
     fn event(&mut self, data: &str, assembly: &mut Assembly<'_>) -> Result<Progress, ModelFault>;
@@ -28,7 +28,7 @@ pub(crate) trait Decoder: Send {
     fn ending(&self) -> Option<Ending>;
 }
 
-/// The reason reading stopped before the stream did.
+/// The reason why reading stopped before the stream did.
 enum Stopped {
     /// The stream broke or fell silent.
     Stream(ModelFault),
@@ -44,10 +44,10 @@ pub(crate) async fn read_answer(
 ) -> Result<Answer, Failed> {
     let mut assembly = Assembly::new(sink);
     let read = read(&mut events, &mut decoder, &mut assembly).await;
-    // What came before the first word, such as a role, is no part of an answer.
+    // What came before the first word, such as a role, is not part of the answer.
     let (begun, shown, origin) = (!assembly.is_empty(), assembly.shown(), events.origin());
     let answer = match (read, decoder.ending()) {
-        // Once the answer is complete, what happens to the rest of the stream does not matter.
+        // Once the answer is complete, the rest of the stream does not matter.
         (Ok(()) | Err(Stopped::Stream(_)), Some(ending)) => {
             events.finish();
             assembly.finish(ending)
@@ -58,7 +58,7 @@ pub(crate) async fn read_answer(
         (Ok(()), None) if events.begun() => {
             Err(fault(ErrorCode::UpstreamTruncated, "the stream ended without its terminal event"))
         }
-        // llama-cpp-python also does this to a request larger than its window.
+        // llama-cpp-python also does this if a request is larger than its window.
         (Ok(()), None) => Err(fault(ErrorCode::UpstreamEmpty, "the stream ended without any event")),
         (Err(Stopped::Stream(fault) | Stopped::Said(fault)), _) => Err(fault),
     };

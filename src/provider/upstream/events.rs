@@ -1,4 +1,4 @@
-//! The events of an answer, read from the body of a response as they arrive, with their deadlines.
+//! Reads the events of an answer from the body of a response as they arrive, and enforces their deadlines.
 
 use super::{
     body::{Body, Broken},
@@ -15,8 +15,8 @@ use reseed_protocol::ErrorCode;
 use std::{borrow::Cow, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Most bytes of one answer's stream. The longest known answers are 128,000 events of a few hundred bytes; a server
-/// that sends more will not end.
+/// Maximum bytes of one answer's stream. The longest known answers have 128,000 events of a few hundred bytes. A server
+/// that sends more does not stop.
 const STREAM_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// The time limit for what may follow a complete answer (usage, `[DONE]`).
 const TAIL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,11 +26,11 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How much of the answer has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// No word of it.
+    /// Nothing has arrived.
     Before,
-    /// Some of it.
+    /// A part has arrived.
     Within,
-    /// All of it.
+    /// The whole answer has arrived.
     Whole,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Starts reading a body; its first event is due at `first_event_by`.
+    /// Starts reading a body, whose first event is due at `first_event_by`.
     pub(super) fn new(body: Body, first_event_by: Instant, timeouts: Timeouts) -> Self {
         Self {
             body,
@@ -64,7 +64,7 @@ impl Events {
         }
     }
 
-    /// Returns the status and id of this response, for the log of a fault in the middle of it.
+    /// Returns the status and id of this response, for the log of a fault in its middle.
     pub(crate) fn origin(&self) -> FaultOrigin {
         let http_status = Some(self.body.status());
         FaultOrigin { http_status, error_type: None, request_id: request_id(self.body.headers()) }
@@ -75,16 +75,16 @@ impl Events {
         self.begun
     }
 
-    /// Returns true if the body is JSON and not an event stream.
+    /// Returns true if the body is JSON rather than an event stream.
     pub(crate) fn is_json(&self) -> bool {
         matches!(self.framing, Framing::Json(_))
     }
 
-    /// Waits for the next event; returns `false` if the body ended properly.
+    /// Waits for the next event. Returns `false` if the body ended properly.
     ///
-    /// Two limits apply: any byte, even of a comment, is a sign of life and extends the idle limit, but comments alone
-    /// do not keep an answer alive beyond the time limit of a first event. When the answer is whole, the wait for what
-    /// may follow is short.
+    /// Two limits apply. Any byte, even of a comment, is a sign of life and extends the idle limit. But comments alone
+    /// do not keep an answer alive beyond the time limit for a first event. Once the answer is complete, the wait for
+    /// what may follow is short.
     pub(crate) async fn next(&mut self, stage: Stage) -> Result<bool, ModelFault> {
         loop {
             if self.framing.advance() || (self.ended && self.framing.end()) {
@@ -133,12 +133,12 @@ impl Events {
         }
     }
 
-    /// Returns the event that [`Events::next`] waited for, and whether it has marks in place of halves of characters.
+    /// Returns the event that [`Events::next`] waited for, and whether it contains marks for halves of characters.
     pub(crate) fn data(&self) -> (Cow<'_, str>, bool) {
         marked(self.framing.data())
     }
 
-    /// Reads the rest of the body in the background, so that its connection can be reused. The answer is complete; a
+    /// Reads the rest of the body in the background, so that its connection can be reused. The answer is complete. A
     /// server that still does not end is disconnected.
     pub(crate) fn finish(mut self) {
         if !self.ended {

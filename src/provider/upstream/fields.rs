@@ -1,19 +1,20 @@
-//! Fields that a server sent for itself, kept as it wrote them so that they can go back byte for byte.
+//! Fields that a server has sent for its own use. They are kept in its own encoding, so that they can be sent back byte
+//! for byte.
 //!
-//! A field that comes in pieces is put together as clients of the streamed form do: texts are joined, lists are
-//! continued, and an item of a list continues the one with its `index` and `type`.
+//! A field that arrives in pieces is assembled as clients of the streaming API do it. Strings are joined and lists are
+//! continued. A list item continues the item with the same `index` and `type`.
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// Fields of a list's item that come whole, in one of its pieces or in each.
+/// Fields of a list item that arrive whole, in one of its pieces or in each.
 const WHOLE: &[&str] = &["type", "id", "index", "format", "signature"];
 
-/// Named JSON values in the order in which they came.
+/// Named JSON values in their order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Fields(Vec<(String, Field)>);
 
-/// A value. What came in one piece stays as it was written; of more pieces, each costs its own length only.
+/// A value. A single piece is kept in its original encoding. Each further piece costs only its own length.
 #[derive(Debug)]
 enum Field {
     Whole(Box<RawValue>),
@@ -21,16 +22,16 @@ enum Field {
     List(Vec<Item>),
 }
 
-/// An item of a list that is continued.
+/// A list item that further pieces can continue.
 #[derive(Debug)]
 enum Item {
-    /// It came in one piece; its fields are read once, if it is an object with an index.
+    /// It arrived in one piece. If it is an object with an index, its fields are parsed once.
     Whole(Box<RawValue>, Option<Fields>),
     Continued(Fields),
 }
 
 impl Fields {
-    /// Adds a field, or the next piece of it. Nulls say nothing.
+    /// Adds a field, or the next piece of it. Nulls are ignored.
     pub(crate) fn add(&mut self, name: &str, piece: &RawValue) {
         if piece.get() == "null" {
             return;
@@ -61,12 +62,12 @@ impl Fields {
         Some(fields)
     }
 
-    /// Reads an object; anything else has no fields.
+    /// Reads an object. Any other value has no fields.
     pub(crate) fn of(object: &str) -> Self {
         Self::read(object).unwrap_or_default()
     }
 
-    /// Iterates over the fields that came in one piece: all of those that were read from an object.
+    /// Iterates over the fields that arrived in one piece. If they were read from an object, these are all fields.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
         self.0.iter().filter_map(|(name, field)| match field {
             Field::Whole(value) => Some((name.as_str(), &**value)),

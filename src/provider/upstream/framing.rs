@@ -1,5 +1,5 @@
-//! What a body is, by how it begins: an event stream, JSON, or a web page. Servers and proxies declare either as
-//! anything, or as nothing.
+//! Determines from the beginning of a body whether it is an event stream, JSON or a web page. The declared content type
+//! is unreliable at many servers and proxies.
 
 use super::{
     json_values::JsonValues,
@@ -9,13 +9,13 @@ use super::{
 /// A body that is split into events as it arrives.
 #[derive(Debug)]
 pub(crate) enum Framing {
-    /// Nothing but blanks has come.
+    /// Only blanks have arrived.
     Unknown(Vec<u8>),
     /// Server-sent events.
     Sse(Sse),
     /// JSON: the whole answer in one value, or one value per event.
     Json(JsonValues),
-    /// A web page, which is no answer.
+    /// A web page, which is not an answer.
     Page,
 }
 
@@ -26,7 +26,7 @@ impl Default for Framing {
 }
 
 impl Framing {
-    /// Appends bytes. Take all events out before: call [`Framing::advance`] until it returns `false`.
+    /// Appends bytes. First take out all events: call [`Framing::advance`] until it returns `false`.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
         match self {
             Self::Unknown(before) => {
@@ -49,7 +49,7 @@ impl Framing {
         }
     }
 
-    /// Advances to the next complete event and discards the previous one; returns `false` if more bytes are needed.
+    /// Advances to the next complete event and discards the previous one. Returns `false` if more bytes are needed.
     pub(crate) fn advance(&mut self) -> bool {
         match self {
             Self::Sse(sse) => sse.advance(),
@@ -77,7 +77,7 @@ impl Framing {
     }
 }
 
-/// Most bytes of blanks before a body begins; some servers send them to keep a connection open.
+/// Maximum bytes of blanks before a body begins. Some servers send them to keep a connection open.
 const BLANKS_MAX: usize = 64 * 1024;
 
 #[cfg(test)]

@@ -1,19 +1,19 @@
-//! Characters that arrive in halves.
+//! Joins characters that arrive in halves.
 //!
-//! A server that sends each token as it comes may cut a character in two: an escaped pair (`\ud83d` in one event,
-//! `\udea2` in the next), or its bytes. Neither half is text, and a JSON parser refuses both. So a half is replaced by
-//! marks before the event is parsed, and joined with the other half where the pieces of a part meet. A half without
-//! another becomes U+FFFD.
+//! A server that sends each token as it comes may cut a character in two. It may split an escaped pair (`\ud83d` in one
+//! event, `\udea2` in the next) or the character's bytes. Neither half is text, and a JSON parser rejects both. So a
+//! half is replaced by marks before the event is parsed, and joined with the other half where the pieces of a part
+//! meet. A half without its counterpart becomes U+FFFD.
 //!
-//! Events without halves, which is nearly every one, are neither changed nor copied.
+//! Nearly every event has no halves, and is neither changed nor copied.
 
 use std::borrow::Cow;
 
-/// The characters that stand for bytes which are no text: the byte added to this. They are private and at the end of
-/// Unicode, and are read as marks only in an event in which [`marked`] put some.
+/// The first of the characters that mark bytes which are not text. The byte is added to this. The characters are in a
+/// private area at the end of Unicode, and are read as marks only in an event in which [`marked`] put some.
 const MARKS: u32 = 0x10_FF00;
 
-/// Returns the event as text, with marks in place of halves; and whether there are any.
+/// Returns the event as text with marks for halves, and whether there are any.
 pub(crate) fn marked(event: &[u8]) -> (Cow<'_, str>, bool) {
     let (text, broken) = match std::str::from_utf8(event) {
         Ok(text) => (Cow::Borrowed(text), false),
@@ -25,7 +25,7 @@ pub(crate) fn marked(event: &[u8]) -> (Cow<'_, str>, bool) {
     }
 }
 
-/// Returns the text with marks in place of the bytes that are not UTF-8.
+/// Returns the text with marks for the bytes that are not UTF-8.
 fn mark_bytes(event: &[u8]) -> String {
     let mut text = String::with_capacity(event.len());
     for chunk in event.utf8_chunks() {
@@ -35,14 +35,14 @@ fn mark_bytes(event: &[u8]) -> String {
     text
 }
 
-/// Returns the JSON text with marks in place of escaped halves; `None` if it has none.
+/// Returns the JSON text with marks for escaped halves; `None` if it has none.
 fn mark_escapes(text: &str) -> Option<String> {
     let mut marked: Option<String> = None;
     let (mut from, mut at) = (0, 0);
     while let Some(found) = text[at..].find('\\') {
         at += found;
         let Some(unit) = escaped_unit(&text[at..]) else {
-            // The next character is escaped, also if it is a backslash.
+            // The next character is escaped, even if it is a backslash.
             at += 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8);
             continue;
         };
@@ -69,7 +69,7 @@ fn escaped_unit(text: &str) -> Option<u16> {
     digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u16::from_str_radix(digits, 16).ok())?
 }
 
-/// Returns half of a pair in the form that UTF-8 would give it.
+/// Returns half of a surrogate pair in the form that UTF-8 would give it.
 fn encoded(unit: u16) -> [u8; 3] {
     [0xE0 | (unit >> 12) as u8, 0x80 | (unit >> 6 & 0x3F) as u8, 0x80 | (unit & 0x3F) as u8]
 }
@@ -78,8 +78,8 @@ fn mark(byte: u8) -> char {
     char::from_u32(MARKS + u32::from(byte)).expect("the last characters of Unicode")
 }
 
-/// Joins what is left of the piece before with a piece in which there may be marks. Returns the text, and what is left
-/// of it: half of a character at its end.
+/// Joins the rest of the previous piece with a piece that may contain marks. Returns the text, and its own rest: half
+/// of a character at its end.
 pub(super) fn joined(mut left: Vec<u8>, piece: &str, has_marks: bool) -> (String, Vec<u8>) {
     if has_marks {
         for c in piece.chars() {
@@ -117,13 +117,13 @@ pub(super) fn joined(mut left: Vec<u8>, piece: &str, has_marks: bool) -> (String
     }
 }
 
-/// The beginning of bytes that are not text.
+/// How bytes that are not text begin.
 enum Half {
     /// Both halves of a pair.
     Pair(char),
-    /// The first half, at the end of what has come.
+    /// The first half, at the end of the bytes.
     Open,
-    /// A half of so many bytes, whose other half does not follow.
+    /// A half of this many bytes that is not followed by its other half.
     Lone(usize),
 }
 
@@ -158,7 +158,7 @@ fn pair(high: &[u8], low: &[u8]) -> Option<char> {
 mod tests {
     use super::*;
 
-    /// Returns the text that these JSON texts of one part give together.
+    /// Returns the text that results from these JSON strings of one part.
     fn read(pieces: &[&[u8]]) -> String {
         let (mut whole, mut left) = (String::new(), Vec::new());
         for piece in pieces {
@@ -185,16 +185,16 @@ mod tests {
             (vec![br#""a \ud83d""#.to_vec(), br#""b""#.to_vec()], "a \u{fffd}b"),
             (vec![br#""a \ud83d""#.to_vec()], "a \u{fffd}"),
             (vec![br#""\ud83d\ud83d\udea2\udea2""#.to_vec()], "\u{fffd}🚢\u{fffd}"),
-            // An escaped backslash before a `u` is none of it.
+            // An escaped backslash before a `u` is not part of an escape.
             (vec![br#""\\ud83d \\\ud83d""#.to_vec(), br#""\udea2""#.to_vec()], "\\ud83d \\🚢"),
-            // As bytes: a character cut in two or four, and halves of a pair that were written as they are.
+            // As bytes: a character cut in two or four, and halves of a pair that were encoded directly.
             (vec![raw(&ship[..2]), raw(&ship[2..])], "🚢"),
             (ship.iter().map(|byte| raw(&[*byte])).collect(), "🚢"),
             (vec![raw(&cesu[..3]), raw(&cesu[3..])], "🚢"),
             (vec![raw(cesu)], "🚢"),
             (vec![raw(&cesu[..3]), br#""\udea2""#.to_vec()], "🚢"),
             (vec![raw(b"a\xFFb"), raw(b"\xC3"), raw(b"x")], "a\u{fffd}b\u{fffd}x"),
-            // What looks like a mark stays where there are no halves.
+            // A character that looks like a mark stays if there are no halves.
             (vec!["\"\u{10ffd0}\"".as_bytes().to_vec()], "\u{10ffd0}"),
         ] {
             let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();

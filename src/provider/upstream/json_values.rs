@@ -1,15 +1,15 @@
-//! Splits a body of JSON values: one, because a server does not stream, or one per line.
+//! Splits a body of JSON values. There is one if a server does not stream, and otherwise one per line.
 
 use super::sse::{EVENT_BYTES_MAX, TooLarge};
 
-/// An incremental splitter: chunks in, objects out. What stands between objects is skipped, so the elements of a list
-/// are objects too.
+/// An incremental splitter from chunks to objects. Anything between objects is skipped, so the elements of a list are
+/// returned as objects too.
 #[derive(Debug, Default)]
 pub(crate) struct JsonValues {
     buffer: Vec<u8>,
     /// The start of the current object.
     begin: usize,
-    /// How far the buffer has been read.
+    /// The part of the buffer that has been read.
     scanned: usize,
     /// How many brackets are open.
     depth: usize,
@@ -32,7 +32,7 @@ impl JsonValues {
         Ok(())
     }
 
-    /// Advances to the next complete object; returns `false` if more bytes are needed.
+    /// Advances to the next complete object. Returns `false` if more bytes are needed.
     pub(crate) fn advance(&mut self) -> bool {
         if std::mem::take(&mut self.complete) {
             self.begin = self.scanned;

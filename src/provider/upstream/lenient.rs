@@ -1,5 +1,5 @@
-//! Lenient JSON decoding for servers that disagree: a field that is absent, null or of another type counts as absent,
-//! unknown fields are skipped, and text without escapes is borrowed from the event.
+//! Lenient JSON decoding, because servers disagree. A field that is null or has another type counts as absent. Unknown
+//! fields are skipped. Text without escapes is borrowed from the event.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -26,7 +26,7 @@ where
     Ok(serde_json::from_str(raw.get()).ok())
 }
 
-/// A name of something, such as an id; some servers write numbers.
+/// A name, such as an id. Some servers write numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Name<'a>(Cow<'a, str>);
 
@@ -46,7 +46,7 @@ impl<'de> Deserialize<'de> for Name<'de> {
     }
 }
 
-/// A position in a list; some servers write it as text or with a decimal point.
+/// A position in a list. Some servers write it as a string or with a decimal point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position(pub(crate) u64);
 
@@ -75,14 +75,14 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Many<T> {
     }
 }
 
-/// A token count; some servers write it with a decimal point.
+/// A token count. Some servers write it with a decimal point.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Count(pub(crate) u64);
 
 impl<'de> Deserialize<'de> for Count {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let number = f64::deserialize(deserializer)?;
-        // Far beyond any window, and exact in a double.
+        // This limit is far beyond any window, and exact in a double.
         if (0.0..=1e15).contains(&number) { Ok(Self(number as u64)) } else { Err(serde::de::Error::custom("no count")) }
     }
 }

@@ -1,9 +1,12 @@
-//! What every provider that speaks HTTP shares, so that a further API adds only how it writes a request and how it
-//! reads an event: `transport` connects, `body` unpacks what arrives, `events` reads its events within the deadlines,
-//! `framing` finds out what they stand in and `sse` or `json_values` splits it, `halves` mends characters that were cut
-//! in two, `decode` reads the events with the API's own [`Decoder`], `lenient` reads JSON from servers that disagree,
-//! `assembly` builds the answer with the `arguments` of its calls, and `fields` keeps what the server wants back with
-//! it.
+//! Code shared by all providers that speak HTTP. A further API adds only how it writes a request and reads an event.
+//!
+//! - `transport` connects, and `body` decompresses what arrives.
+//! - `events` reads the events within their deadlines. `framing` detects their format, and `sse` or `json_values`
+//!   splits it.
+//! - `halves` joins characters that were cut in two.
+//! - `decode` runs the API's own [`Decoder`], and `lenient` reads JSON from servers that disagree.
+//! - `assembly` builds the answer with the `arguments` of its calls. `fields` keeps what must be sent back to the
+//!   server.
 //!
 //! Only the end is strict: a stream that stops without its terminal event is a fault, and so is an empty answer.
 

@@ -1,16 +1,16 @@
 //! Parses server-sent events from the bytes of a body as they arrive.
 //!
 //! Supports only what model servers use: consecutive `data:` lines, an empty line after each event, comments, and the
-//! `error:` lines of older llama-server versions. Event names are ignored; each event's JSON has its type. Lines end in
-//! LF, CRLF or CR. An event of one line, which is nearly every one, is returned in place, without a copy.
+//! `error:` lines of older llama-server versions. Event names are ignored, because each event's JSON has its type.
+//! Lines end in LF, CRLF or CR. Nearly every event has one line, and is returned in place without a copy.
 
 use std::ops::Range;
 
-/// Most bytes of one event. The largest is `response.completed`, which repeats the whole answer: some MiB at most, so
-/// anything larger is not an event.
+/// Maximum bytes of one event. The largest is `response.completed`, which repeats the whole answer and has at most some
+/// MiB. Anything larger is not an event.
 pub(crate) const EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// An incremental parser: chunks in, events out.
+/// An incremental parser from chunks to events.
 #[derive(Debug, Default)]
 pub(crate) struct Sse {
     buffer: Vec<u8>,
@@ -20,9 +20,9 @@ pub(crate) struct Sse {
     line: usize,
     /// The part of the current line that has been searched for its end.
     scanned: usize,
-    /// True if the line before ended in CR: an LF that follows belongs to it.
+    /// True if the previous line ended in CR. An LF that follows belongs to it.
     after_return: bool,
-    /// The data of the current event, as far as it is read.
+    /// The data of the current event read so far.
     data: Data,
     /// True if the current event has been returned.
     complete: bool,
@@ -44,7 +44,7 @@ enum Data {
 pub(crate) struct TooLarge;
 
 impl Sse {
-    /// Appends bytes. Take all events out before: call [`Sse::advance`] until it returns `false`.
+    /// Appends bytes. First take out all events: call [`Sse::advance`] until it returns `false`.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
         let done = self.begin;
         if done > 0 {
@@ -63,7 +63,7 @@ impl Sse {
         Ok(())
     }
 
-    /// Advances to the next complete event and discards the previous one; returns `false` if more bytes are needed.
+    /// Advances to the next complete event and discards the previous one. Returns `false` if more bytes are needed.
     pub(crate) fn advance(&mut self) -> bool {
         if std::mem::take(&mut self.complete) {
             self.begin = self.line;
@@ -92,7 +92,7 @@ impl Sse {
         false
     }
 
-    /// Returns true if the end of the body completes an event: only its empty line is missing.
+    /// Returns true if the end of the body completes an event that lacks only its empty line.
     pub(crate) fn end(&mut self) -> bool {
         let left = !self.complete && !matches!(self.data, Data::None);
         self.complete |= left;

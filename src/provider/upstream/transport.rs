@@ -1,4 +1,4 @@
-//! The HTTP connection to a model server: one client, the deadlines of an exchange, and what is read of a refusal.
+//! The HTTP connection to a model server: its client, the deadlines of an exchange, and the reading of refusals.
 //!
 //! Invariant: everything runs in the caller's future. Dropping it closes the connection, which makes a server stop.
 
@@ -17,21 +17,21 @@ use reseed_protocol::ErrorCode;
 use std::{future::Future, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Most bytes read of an error's body: errors are short, and longer bodies are HTML pages.
+/// Maximum bytes read of an error's body. Errors are short, and longer bodies are HTML pages.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
-/// Most bytes of a model list. OpenRouter's, the largest known, has half a MiB.
+/// Maximum bytes of a model list. OpenRouter's is the largest known and has half a MiB.
 const LIST_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Longest time for a model list, and for the body of an error: neither needs inference.
+/// The time limit for a model list and for the body of an error. Neither needs inference.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The time limits of an exchange.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeouts {
-    /// Longest time to open a connection, TLS included.
+    /// The time limit for opening a connection, including TLS.
     pub(crate) connect: Duration,
-    /// Longest time from sending a request to the first event of its answer.
+    /// The time limit from sending a request to the first event of its answer.
     pub(crate) first_event: Duration,
-    /// Longest silence within an answer.
+    /// The maximum silence within an answer.
     pub(crate) idle: Duration,
 }
 
@@ -42,12 +42,12 @@ pub(crate) struct Transport {
     timeouts: Timeouts,
 }
 
-/// The reason an address cannot be used. Contains no password.
+/// The reason why an address cannot be used. It contains no password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum InvalidAddress {
     /// It contains a user name or password, which would end up in logs.
     WithPassword,
-    /// It is not the address of an API; the reason in a few words.
+    /// It is not the address of an API. The text is the reason in a few words.
     Malformed(&'static str),
 }
 
@@ -71,32 +71,32 @@ pub(crate) fn parse_address(text: &str) -> Result<Url, InvalidAddress> {
 }
 
 impl Transport {
-    /// Creates the client for the server at this address; sends nothing yet.
+    /// Creates the client for the server at this address. Nothing is sent yet.
     pub(crate) fn new(url: &Url, timeouts: Timeouts) -> Result<Self, reqwest::Error> {
         let builder = reqwest::Client::builder()
             .connect_timeout(timeouts.connect)
-            // A redirected POST becomes a GET, and its key would go to a host that nobody chose.
+            // A redirected POST becomes a GET, and its key would go to a host that nobody has approved.
             .redirect(reqwest::redirect::Policy::none());
-        // On this machine no proxy is wanted.
+        // On this machine, a proxy is not wanted.
         let is_here = is_this_machine(url.host_str().unwrap_or_default());
         let builder = if is_here { builder.no_proxy() } else { builder };
         let builder = if url.scheme() == "http" {
-            // Without TLS there is nothing to trust, and a machine without certificates works too.
+            // Plain HTTP needs no certificates, so a machine without any works too.
             builder.tls_certs_only([])
         } else {
             builder
         };
-        // If another part of the process has already installed one, that one is used.
+        // If another part of the process has already installed a provider, that one is used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Ok(Self { client: builder.build()?, timeouts })
     }
 
-    /// Returns the HTTP client, which every request goes through.
+    /// Returns the HTTP client, which every request uses.
     pub(crate) fn client(&self) -> &reqwest::Client {
         &self.client
     }
 
-    /// Waits for the head of an answer that `sending` asks for, and returns the events that follow.
+    /// Waits for the head of the response to `sending`. Returns the events that follow.
     pub(crate) async fn open(
         &self,
         sending: impl Future<Output = Result<Response, ModelFault>>,
@@ -105,7 +105,7 @@ impl Transport {
         let first_event_by = Instant::now() + first_event;
         let sent = timeout_at(first_event_by, sending).await;
         let response = sent.map_err(|_| silent(first_event, "before the answer started"))??;
-        // Its type says nothing: streams come as anything, and so do errors under this status.
+        // The content type is ignored, because streams and errors come under any type.
         if !response.status().is_success() {
             return Err(refused(response).await);
         }
@@ -130,7 +130,7 @@ impl Transport {
 
 async fn refused(response: Response) -> ModelFault {
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
-    // Without a body, whether truncated or missing, only the status can be classified.
+    // Without a complete body, only the status can be classified.
     let body = timeout(SHORT_TIMEOUT, read(response, ERROR_BYTES_MAX)).await.ok().and_then(Result::ok);
     match body {
         Some(body) => classify(Some(status), &headers, Timestamp::now(), &body),

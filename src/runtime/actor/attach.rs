@@ -1,4 +1,4 @@
-//! Connections that join a session, as writers or observers, and where each resumes reading.
+//! Connections that join a session as writers or observers, and the position from which each resumes.
 
 use super::{
     Actor, End,
@@ -14,15 +14,15 @@ use crate::{
 };
 use reseed_protocol::{EntryId, ErrorBody, ErrorCode, command::SessionRole, event::SubscriptionEnd};
 
-/// Missed events that are replayed one by one; a client that missed more gets the whole state.
+/// Maximum number of missed events that are replayed one by one. A client that missed more gets the whole state.
 pub(crate) const REPLAY_EVENTS_MAX: u64 = 5_000;
 
-/// Positions in running items that a client may resume from. Answers have a handful of parts; each position is looked
-/// up in the answer's text.
+/// Maximum number of positions in running items from which a client may resume. Answers have a handful of parts, and
+/// each position is looked up in the answer's text.
 const RESUME_PLACES_MAX: usize = 256;
 
-/// The maximum number of these items that may have ended; each is looked up in the store. One or two are normal,
-/// because only one answer is streamed at a time.
+/// Maximum number of these items that may have ended. Each is looked up in the store. One or two are normal, because
+/// only one answer is streamed at a time.
 const RESUME_ENDED_MAX: usize = 16;
 
 impl Actor {
@@ -35,17 +35,17 @@ impl Actor {
         self.forget_gone().await?;
         let mut member = Member::new(&attach);
         if self.members.is_replaced(&member.client) {
-            // Nobody reads it: the socket's frames go over the newer connection.
-            let message = "the client has another connection by now";
+            // Nobody reads the reply, because the socket's frames go over the newer connection.
+            let message = "the client has a newer connection";
             return Ok(Err(ErrorBody::new(ErrorCode::StoreFailed, message)));
         }
-        // A host whose socket comes back as an observer has left.
+        // If a host's socket returns as an observer, the host has left.
         let was_host = self.host.as_ref().map(|host| &host.client).filter(|_| !writes);
         if let Some(host) = was_host.filter(|host| host.is_at_same_socket(&member.client)) {
             let origin = host.origin;
             self.member_left(origin, true).await?;
         }
-        // The client hosted it before, and replaces it with what it brings.
+        // If the client hosted the session before, it takes over from its earlier connection.
         let replaced =
             if writes { self.first_offer(&member.client, None, None).tools } else { OfferedTools::default() };
         let tools = match attach.tools.take().map(|tools| self.held(tools, &replaced)).transpose() {
@@ -57,15 +57,15 @@ impl Actor {
             member.offer = self.first_offer(&member.client, tools.clone(), hooks.clone());
         }
         let presence = self.members.add(member);
-        // The connection itself is told of all by its snapshot.
+        // The snapshot tells the connection itself about all members.
         if !self.members.is_alone() {
             self.tell_presence(presence, false);
         }
         if writes {
             self.writer_joined(attach.origin, tools, hooks).await?;
         }
-        // Queued inputs start with the tools and hooks of the client that is attached now. An observer brings none:
-        // inputs that need those of a host wait for it.
+        // Queued inputs start with the tools and hooks of the client that is now attached. An observer brings none, so
+        // inputs that need a host's tools or hooks wait for the host.
         let may_begin = writes || self.agent.as_ref().is_some_and(|agent| !agent.needs_its_client());
         if (self.held || self.queue_waits) && may_begin && !self.stopping && !self.quarantined {
             (self.held, self.queue_waits) = (false, false);
@@ -90,8 +90,8 @@ impl Actor {
         }))
     }
 
-    /// Returns the cursor from which a client can resume at its position. All or nothing: on another log, or after too
-    /// many missed events, it needs the whole state.
+    /// Returns the cursor from which a client can resume at its position. `None` if the log is a different one or too
+    /// many events were missed. The client then needs the whole state.
     async fn resumable(&mut self, left_off: &LeftOff) -> Option<Cursor> {
         let missed = self.feed.seq().saturating_sub(left_off.seq);
         let same_log = left_off.epoch == self.effects.epoch();
@@ -99,13 +99,13 @@ impl Actor {
         if !same_log || missed > REPLAY_EVENTS_MAX || left_off.items.len() > RESUME_PLACES_MAX || !readable {
             return None;
         }
-        // Clients do not know how older versions stored the queue.
+        // Clients cannot interpret the queue as older versions stored it.
         if left_off.seq < self.agent.as_ref()?.session().state.whole_queue_seq {
             return None;
         }
         let mut cursor = self.feed.rejoin(left_off.seq, &left_off.items)?;
-        // An answer that the client saw in part and that is neither being streamed nor in the log was aborted: the
-        // process died, or the answer failed while the client was away. Nobody told it.
+        // If the client saw a part of an answer that is neither being streamed nor in the log, the answer was aborted.
+        // Either the process died, or the answer failed while the client was away. The client has not been told.
         let mut ended: Vec<&EntryId> = Vec::new();
         for Seen { item, .. } in &left_off.items {
             if !ended.contains(&item) && !self.feed.holds(item) {

@@ -1,5 +1,5 @@
-//! A command on its way to the loop: whether it is allowed, whether it was executed before, what is prefetched for it,
-//! and where its one reply goes.
+//! A command on its way to the loop: permission, duplicates, prefetching from the store, and the route of its one
+//! reply.
 
 use super::{Actor, End};
 use crate::{
@@ -16,13 +16,13 @@ use reseed_protocol::{
     reply::Reply,
 };
 
-/// A command in relation to earlier copies of itself.
+/// What is known of earlier copies of a command.
 enum EarlierCopy {
-    /// It is new.
+    /// There is none.
     Nothing,
-    /// Its first copy is pending; both are answered then.
+    /// The first copy is pending. Both will be answered together.
     Waiting,
-    /// It was answered with this reply.
+    /// It was already answered with this reply.
     Answered(Box<Reply>),
 }
 
@@ -57,7 +57,7 @@ impl Actor {
                 };
             }
             Routed::Session(command) => Command::from(command),
-            // The server hands on only what is about the session's actor or loop.
+            // The server only passes on commands for the session's actor or loop.
             Routed::Connection(_) | Routed::Server(_) => {
                 refuse(ErrorBody::new(ErrorCode::Internal, "this is not a command of a session"));
                 return Ok(());
@@ -86,7 +86,7 @@ impl Actor {
                 }
             }
         }
-        // Hooks add to what a command began, and that command was checked.
+        // Hooks continue what a command began, and that command was checked.
         if origin != Origin::HOOK
             && let Err(error) = self.shared.check_may_store(&self.row.owner(), &command).await
         {
@@ -127,13 +127,13 @@ impl Actor {
         told
     }
 
-    /// Notes that a read has failed because the database is away: what waits behind it would wait as long, one command
-    /// after the other.
+    /// Notes that a read failed because the database is away. Without this, every further command would wait as long,
+    /// one after the other.
     pub(super) fn note_failed_read(&mut self, error: &ErrorBody) {
         self.database_is_away = error.code == ErrorCode::StoreFailed && !self.is_trusted();
     }
 
-    /// Returns the refusal of what writes while the database is away, once a command has waited for it.
+    /// Returns the error for a command that writes while the database is away, once another command has waited for it.
     pub(super) fn away(&mut self) -> Option<ErrorBody> {
         self.database_is_away &= !self.is_trusted();
         let message = "the database is away; nothing was acknowledged, try again";
@@ -144,7 +144,7 @@ impl Actor {
         self.shared.cluster.as_ref().is_none_or(|keeper| keeper.is_trusted())
     }
 
-    /// Returns why this connection may not execute this command now.
+    /// Returns the reason why this connection may not execute this command now.
     fn refusal(&self, origin: Origin, command: &Command) -> Option<ErrorBody> {
         let spec = command.spec();
         let begins_something = spec.does == Does::Writes;

@@ -1,6 +1,6 @@
-//! Hooks hosted by a client: called over the host's connection, and again when it reconnects.
+//! Hooks hosted by a client. They are called over the host's connection, and again when it reconnects.
 //!
-//! A call is only for the host: others do not see it. How the loop treats an absent client is up to the loop.
+//! A call is only for the host, and others do not see it. The loop decides what happens if the client is absent.
 
 use super::{Actor, End, hosting::Host, members::Member};
 use crate::{
@@ -22,15 +22,15 @@ use reseed_protocol::{
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The interval for checking whether a client reads again that was not sent a call because it did not read. Only while
-/// a hook of such a client is awaited.
+/// The interval for checking whether a client reads again, after a call was not sent because it did not read. Used only
+/// while a hook of such a client is awaited.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Calls measured at once: more than a client has open, because its hooks are called one after the other.
+/// Maximum number of calls measured at once. A client has fewer open, because its hooks are called one after the other.
 const ASKED_MAX: usize = 256;
 
 impl Host {
-    /// Records that a call is sent, or will be sent again when its client is back, which counts as one call.
+    /// Records that a call is sent. A call that is sent again when its client returns counts as one call.
     fn note_asked(&mut self, call_id: CallId, point: HookPoint, deadline: Option<Timestamp>) {
         if let Some((_, last)) = self.asked.get_mut(&call_id) {
             *last = deadline;
@@ -39,7 +39,7 @@ impl Host {
         }
     }
 
-    /// Records how a call ended. Without an outcome it was cancelled.
+    /// Records how a call ended. `None` means that it was cancelled.
     fn ended(&mut self, call_id: &CallId, outcome: Option<Outcome>) {
         if let Some((asked, outcome)) = self.asked.remove(call_id).map(|(asked, _)| asked).zip(outcome) {
             asked.ended(outcome);
@@ -56,7 +56,7 @@ impl Actor {
     /// Sends a call to the client that hosts the hook.
     ///
     /// # Errors
-    /// `hook_unavailable`: it is not connected, or does not read.
+    /// `hook_unavailable`: the client is not connected, or does not read.
     fn send_call(&mut self, call: HookCall) -> Result<(), HookFault> {
         let (session, after) = (self.id.clone(), self.feed.seq());
         let sent = match self.host_here() {
@@ -66,7 +66,7 @@ impl Actor {
         sent.map_err(|why| HookFault::unavailable(format!("its client {why}")))
     }
 
-    /// Sends an awaited call as [`Self::send_call`] does. Returns the input for the loop if no answer will come.
+    /// Sends an awaited call like [`Self::send_call`]. Returns the loop's input if no answer will come.
     fn ask_client(&mut self, call: HookCall) -> Option<Input> {
         let (call_id, point, deadline) = (call.call_id.clone(), call.event.point(), call.deadline);
         let sent = self.send_call(call);
@@ -76,7 +76,7 @@ impl Actor {
         sent.err().map(|fault| Input::HookAnswered { call_id, answer: Box::new(Err(fault)) })
     }
 
-    /// Calls a client's hook, awaited or observing. Returns an input for the loop, if there is one.
+    /// Calls a client's hook, either awaited or as an observer. Returns the resulting input for the loop, if any.
     pub(super) fn call_client(&mut self, call: HookCall, awaited: bool) -> Option<Input> {
         if awaited {
             return self.ask_client(call);
@@ -108,12 +108,12 @@ impl Actor {
         if let Some(member) = self.host_here() {
             let outcome = if is_late { CallOutcome::TimedOut } else { CallOutcome::Dropped };
             let event = EphemeralEvent::HookCancelled(HookCancelled { call_id: call_id.clone(), outcome });
-            // A client that reads too little to be told finds out by `too_late`.
+            // If the client reads too little for this event, it learns of the cancellation by `too_late`.
             let _ = member.tell(&session, after, &event);
         }
     }
 
-    /// Records how a call to a hook ended, if that is what the command says.
+    /// Records how a hook call ended, if the command reports that.
     pub(super) fn note_hook_result(&mut self, command: &Command) {
         let (Command::HookResult(result), Some(host)) = (command, &mut self.host) else { return };
         let outcome = match result.error {
@@ -123,7 +123,7 @@ impl Actor {
         host.ended(&result.call_id, Some(outcome));
     }
 
-    /// Returns when to check whether the host reads again that hooks or tools are waiting for.
+    /// Returns when to check whether the host that hooks or tools wait for reads again.
     pub(super) fn next_look(&self) -> Option<Instant> {
         let host = self.host.as_ref().and_then(|host| self.members.get(host.client.origin));
         let has_unsent = host.is_some_and(Member::has_unsent);
@@ -132,7 +132,7 @@ impl Actor {
         waits.then(|| Instant::now() + LOOK_AGAIN)
     }
 
-    /// Calls the host again once it reads again.
+    /// Sends calls to the host again once it reads again.
     pub(super) async fn look_again(&mut self) -> Result<(), End> {
         if self.host_here().is_some_and(Member::reads_again) {
             self.run_open_calls();

@@ -1,12 +1,12 @@
 //! Decides which connection hosts the session's tools and hooks.
 //!
-//! The first connection that offers some is the host. Others that offer some are on standby: the first of them becomes
-//! the host when the host closes the session, withdraws its offer or is away for too long, and any of them on request
-//! (`take_over_host`). A client that comes back under its `clientId` hosts what it hosted before. Writing is not
-//! exclusive: everyone may.
+//! The first connection that offers any is the host, and later ones are on standby. The first on standby becomes the
+//! host when the host closes the session, withdraws its offer or is away too long. Any of them can become the host on
+//! request (`take_over_host`). A client that returns under its `clientId` hosts what it hosted before. Hosting does not
+//! restrict writing: every writer may send input.
 //!
-//! A tool call is offered to a new host once, unless an earlier host was asked to run it and running it twice could do
-//! harm.
+//! A tool call is offered to a new host once. It is not offered if an earlier host was asked to run it and running it
+//! twice could do harm.
 
 use super::{
     Actor, End,
@@ -36,13 +36,13 @@ pub(super) struct Host {
     pub(super) client: Client,
     offer: Offer,
     away: Option<Away>,
-    /// Hook calls waiting for its answer, with their metrics and deadlines. Bounded by `hooks.rs`.
+    /// The hook calls that wait for its answer, with their metrics and deadlines. Bounded by `hooks.rs`.
     pub(super) asked: BTreeMap<CallId, (HookCallMeter, Option<Timestamp>)>,
 }
 
 impl Host {
-    /// Returns true if this connection is a newer one of the same client, or the same one that had closed the session.
-    /// Origins number connections, so a late request of an older one does not replace a newer one.
+    /// Returns true if this is a newer connection of the same client, or the same connection after it had closed the
+    /// session. Connections are numbered, so a late request of an older one does not replace a newer one.
     fn is_continued_by(&self, client: &Client) -> bool {
         let is_back = client.origin == self.client.origin && self.away.is_some();
         self.client.is_same(client) && (is_back || client.origin > self.client.origin)
@@ -53,14 +53,14 @@ impl Host {
 #[derive(Debug, Clone, Copy)]
 struct Away {
     since: Instant,
-    /// It has closed the session: nobody waits for it.
+    /// True if it has closed the session, so that nobody waits for it.
     has_closed: bool,
 }
 
-/// The state of the host, on which the decision depends.
+/// The state of the host, from which the decision follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// Nobody hosts.
+    /// There is no host.
     Vacant,
     /// It is connected and offers something.
     Here,
@@ -68,22 +68,22 @@ enum Standing {
     Withdrawn,
     /// It is away, and may come back.
     Away,
-    /// It has closed the session, or was away for too long.
+    /// It has closed the session, or was away too long.
     Gone,
 }
 
-/// The decision who hosts from now on.
+/// The decision about the next host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// The same as before.
+    /// The host stays the same.
     Stays,
-    /// This connection.
+    /// This connection becomes the host.
     Passes(Origin),
-    /// Nobody.
+    /// There is no host any more.
     Ends,
 }
 
-/// Decides who hosts. An offer stays in force after its host is gone while nobody else could use the session.
+/// Decides who hosts. An absent host's offer stays in force while nobody else could use the session.
 fn verdict(standing: Standing, standby: Option<Origin>, others_write: bool) -> Verdict {
     match (standing, standby) {
         (Standing::Here | Standing::Away, _) | (Standing::Vacant, None) => Verdict::Stays,
@@ -97,23 +97,23 @@ fn verdict(standing: Standing, standby: Option<Origin>, others_write: bool) -> V
 /// The client that was asked to run a tool call.
 pub(super) struct Run {
     client: Client,
-    /// The client has left since. The request counts even if it did not arrive: the call may have been made.
+    /// True if the client has left since. The request counts even if it did not arrive, because the call may have run.
     has_left: bool,
 }
 
-/// A checked command about hosting.
+/// A validated command about hosting.
 pub(super) enum Order {
-    /// Offer these instead of what the connection offered before; what is `None` stays as it was.
+    /// Replaces the connection's offer. A part that is `None` stays unchanged.
     Offer { tools: Option<OfferedTools>, hooks: Option<Arc<[HookSpec]>> },
-    /// Become the host.
+    /// Makes the connection the host.
     TakeOver,
 }
 
 impl Actor {
-    /// Checks a command about hosting. Returns its reply, which precedes everything that it causes.
+    /// Validates a command about hosting. Returns its reply, which precedes everything that it causes.
     ///
     /// # Errors
-    /// `invalid_tools`, `invalid_hooks`; `nothing_offered`; `limit_reached`.
+    /// `invalid_tools`, `invalid_hooks`, `nothing_offered`, `limit_reached`.
     pub(super) fn check_hosting(&self, origin: Origin, command: HostingCommand) -> Result<(Reply, Order), ErrorBody> {
         let own = self.members.get(origin).map(|member| member.offer.clone()).unwrap_or_default();
         let mut unchecked_patterns = Vec::new();
@@ -142,7 +142,7 @@ impl Actor {
         Ok((Reply::Ok(Done { standby, unchecked_patterns, ..Done::default() }), order))
     }
 
-    /// Takes what tools need of their user's share. What the tools that they replace have of it counts towards it.
+    /// Takes the room for tools from their user's share. The room of the tools that they replace counts towards it.
     ///
     /// # Errors
     /// `limit_reached`.
@@ -166,7 +166,7 @@ impl Actor {
         }
     }
 
-    /// Takes what a connection offers; what is `None` stays as it was.
+    /// Replaces a connection's offer. A part that is `None` stays unchanged.
     async fn offer(
         &mut self,
         origin: Origin,
@@ -208,7 +208,7 @@ impl Actor {
         Ok(true)
     }
 
-    /// Returns what a connection offers as it joins: what the command says, and else what its client hosted before.
+    /// Returns the offer of a connection that joins: what the command contains, or else what its client hosted before.
     pub(super) fn first_offer(
         &self,
         client: &Client,
@@ -221,7 +221,7 @@ impl Actor {
         offer
     }
 
-    /// Takes what a writer offers as it joins, and makes it the host again if its client was.
+    /// Sets the offer of a writer that joins. Makes it the host again if its client was the host.
     pub(super) async fn writer_joined(
         &mut self,
         origin: Origin,
@@ -247,14 +247,14 @@ impl Actor {
         Ok(())
     }
 
-    /// Tells everyone of a connection.
+    /// Announces a connection's arrival or change to everyone, or that it has left.
     pub(super) fn tell_presence(&mut self, presence: Option<Participant>, left: bool) {
         if let Some(connection) = presence {
             self.effects.emit(&EphemeralEvent::PresenceChanged(PresenceChanged { connection, left }));
         }
     }
 
-    /// Handles that a connection has left. Hook calls that wait for its answer fail until it is back.
+    /// Handles a connection that has left. Hook calls that wait for its answer fail until it is back.
     pub(super) async fn member_left(&mut self, origin: Origin, has_closed: bool) -> Result<(), End> {
         let Some(member) = self.members.remove(origin) else { return Ok(()) };
         self.tell_presence(member.presence(), true);
@@ -270,7 +270,7 @@ impl Actor {
         self.settle_host().await
     }
 
-    /// Removes the connections that are gone without having said so.
+    /// Removes connections that are gone without having said so.
     pub(super) async fn forget_gone(&mut self) -> Result<(), End> {
         for origin in self.members.gone() {
             self.member_left(origin, false).await?;
@@ -278,7 +278,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Decides who hosts, and says so if that has changed.
+    /// Decides who hosts, and announces a change.
     pub(super) async fn settle_host(&mut self) -> Result<(), End> {
         match verdict(self.standing(), self.standby(), self.others_write()) {
             Verdict::Stays => {}
@@ -304,7 +304,7 @@ impl Actor {
         }
     }
 
-    /// Returns the first connection that would host if the host did not.
+    /// Returns the first connection on standby.
     fn standby(&self) -> Option<Origin> {
         let host = self.host.as_ref().map(|host| host.client.origin);
         let mut others = self.members.writers().filter(|member| Some(member.client.origin) != host);
@@ -317,18 +317,18 @@ impl Actor {
         self.members.writers().any(|member| Some(member.client.origin) != host)
     }
 
-    /// Makes a connection the host, in place of another or of none.
+    /// Makes a connection the host.
     async fn pass_to(&mut self, origin: Origin) -> Result<(), End> {
         let Some(member) = self.members.get(origin) else { return Ok(()) };
         let (client, offer) = (member.client.clone(), member.offer.clone());
         let old = self.host.take();
         self.dismiss(old.as_deref()).await?;
         let had_hooks = old.as_ref().is_some_and(|old| !old.offer.hooks.is_empty());
-        // Hook calls that wait are sent to the new host if it offers those hooks.
+        // Pending hook calls are sent to the new host if it offers their hooks.
         let asked = old.map(|host| host.asked).unwrap_or_default();
         self.host = Some(Box::new(Host { client, offer: offer.clone(), away: None, asked }));
         self.tell(Input::ToolsOffered(offer.tools.tools), None).await?;
-        // Also an empty offer: then the client of the calls that wait counts as away.
+        // An empty offer is passed on too. Then the client of the pending calls counts as away.
         if had_hooks || !offer.hooks.is_empty() {
             self.tell(Input::HooksOffered(offer.hooks), None).await?;
         }
@@ -337,21 +337,22 @@ impl Actor {
         Ok(())
     }
 
-    /// Tells the loop that a client no longer hosts its hooks, and the client that its answers are no longer awaited.
+    /// Tells the loop that a client no longer hosts its hooks, and tells the client that its answers are no longer
+    /// awaited.
     async fn dismiss(&mut self, host: Option<&Host>) -> Result<(), End> {
         let Some(host) = host.filter(|host| !host.offer.hooks.is_empty()) else { return Ok(()) };
         let (session, after) = (self.id.clone(), self.feed.seq());
         if let Some(member) = self.members.get_mut(host.client.origin) {
             for call_id in host.asked.keys() {
                 let cancelled = HookCancelled { call_id: call_id.clone(), outcome: CallOutcome::Dropped };
-                // A client that reads too little to be told finds out by `too_late`.
+                // If the client reads too little for this event, it learns of the cancellation by `too_late`.
                 let _ = member.tell(&session, after, &EphemeralEvent::HookCancelled(cancelled));
             }
         }
         self.tell(Input::HostLeft, None).await
     }
 
-    /// Returns who hosts, for clients.
+    /// Returns the host in the form that clients see.
     pub(super) fn host_for_clients(&self) -> Option<event::Host> {
         self.host.as_ref().map(|host| event::Host {
             connection_id: host.client.identity.connection_id.clone(),
@@ -360,7 +361,7 @@ impl Actor {
         })
     }
 
-    /// Tells everyone who hosts, if that has changed.
+    /// Announces the host to everyone, if it has changed.
     fn tell_host(&mut self) {
         let host = self.host_for_clients();
         if host != self.told_host {
@@ -369,7 +370,7 @@ impl Actor {
         }
     }
 
-    /// Asks the host to run the open calls that it was not asked to run, as far as it may.
+    /// Asks the host to run the open calls that it was not yet asked to run, if it may.
     pub(super) fn run_open_calls(&mut self) {
         let (Some(agent), Some(host)) = (&self.agent, &self.host) else { return };
         let pending = &agent.session().state.pending;
@@ -393,7 +394,7 @@ impl Actor {
         }
     }
 
-    /// Returns when the host will have been away for too long, if that changes anything.
+    /// Returns when the host's absence becomes too long, if that changes anything.
     pub(super) fn next_host_change(&self) -> Option<Instant> {
         let away = self.host.as_ref()?.away.filter(|away| !away.has_closed)?;
         let changes = self.standing() == Standing::Away && (self.standby().is_some() || self.others_write());

@@ -1,4 +1,4 @@
-//! The connections that are subscribed to the session, and what others are told of them.
+//! The connections that are subscribed to the session, and the presence that others see.
 
 use crate::{
     core::{agent_loop::Origin, agent_loop::Tools, hook::HookSpec},
@@ -17,11 +17,11 @@ use reseed_protocol::{
 use std::sync::{Arc, LazyLock};
 use tokio::sync::Semaphore;
 
-/// Connections of a session that others are told of. Each of them is told of each other, so the cost grows with the
-/// square of this number; no session has as many windows.
+/// Maximum number of a session's connections that others can see. Each sees each other, so the cost grows with the
+/// square. Nobody has as many windows.
 pub(crate) const PRESENCE_MAX: usize = 100;
 
-/// Messages that may wait for a connection before it is sent an event: the rest is for replies.
+/// Maximum number of messages that wait for a connection before it is sent another event. The rest is for replies.
 const WAITING_MAX: usize = REPLIES_MAX / 2 - 1;
 
 /// A connected client.
@@ -38,13 +38,13 @@ impl Client {
         self.is_at_same_socket(other) || (own.is_some() && own == others)
     }
 
-    /// Returns true if both are one socket of a client. Another server that relays it may have connected twice.
+    /// Returns true if both are the same socket of a client. A server that relays it may have connected twice.
     pub(super) fn is_at_same_socket(&self, other: &Self) -> bool {
         self.origin == other.origin || self.identity.connection_id == other.identity.connection_id
     }
 }
 
-/// Tools that a client offers, and what of its user's share they take. Cheap to clone.
+/// The tools that a client offers, and their part of its user's share. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OfferedTools {
     pub(super) tools: Tools,
@@ -64,7 +64,7 @@ pub(super) struct Offer {
     pub(super) hooks: Arc<[HookSpec]>,
 }
 
-/// The offer of everyone who offers nothing: it is shared, because most connections offer nothing.
+/// An empty offer. It is shared, because most connections offer nothing.
 static NOTHING: LazyLock<Offer> = LazyLock::new(|| Offer { tools: OfferedTools::default(), hooks: Arc::default() });
 
 impl Default for Offer {
@@ -74,7 +74,7 @@ impl Default for Offer {
 }
 
 impl Offer {
-    /// Replaces what is given.
+    /// Replaces the parts that are given.
     pub(super) fn replace(&mut self, tools: Option<OfferedTools>, hooks: Option<Arc<[HookSpec]>>) {
         if let Some(tools) = tools {
             self.tools = tools;
@@ -95,11 +95,11 @@ pub(super) struct Member {
     pub(super) role: SessionRole,
     pub(super) offer: Offer,
     outgoing: Outbox,
-    /// Room for events for this connection only, in bytes: all of its sessions share it.
+    /// Room for events that are only for this connection, in bytes. All of its sessions share it.
     event_room: Arc<Semaphore>,
     /// Bytes of a call that was not sent because the client did not read. The call is sent again once there is room.
     unsent_bytes: Option<u32>,
-    /// True if others are told of it: one of the first [`PRESENCE_MAX`].
+    /// True if others can see it, because it is one of the first [`PRESENCE_MAX`].
     is_named: bool,
 }
 
@@ -148,7 +148,7 @@ impl Member {
         self.unsent_bytes.is_some()
     }
 
-    /// Returns true if the connection reads again: what could not be sent would fit now.
+    /// Returns true if the connection reads again, so that the unsent call would fit now.
     pub(super) fn reads_again(&mut self) -> bool {
         let Some(bytes) = self.unsent_bytes else { return false };
         let fits = self.event_room.available_permits() >= bytes as usize && self.waiting() < WAITING_MAX;
@@ -158,7 +158,7 @@ impl Member {
         fits
     }
 
-    /// Returns what others are told of it; `None` if they are not.
+    /// Returns its presence as others see it; `None` if they cannot see it.
     pub(super) fn presence(&self) -> Option<Participant> {
         self.is_named.then(|| Participant {
             connection_id: self.client.identity.connection_id.clone(),
@@ -170,7 +170,7 @@ impl Member {
     }
 }
 
-/// The session's connections, in the order in which they came.
+/// The session's connections, in order of arrival.
 #[derive(Default)]
 pub(super) struct Members(Vec<Member>);
 
@@ -183,13 +183,12 @@ impl Members {
         self.0.iter_mut().find(|member| member.client.origin == origin)
     }
 
-    /// Returns true if a newer connection of the client's socket is there: what this one still says comes too late.
+    /// Returns true if the client's socket has a newer connection. What this one still sends comes too late.
     pub(super) fn is_replaced(&self, client: &Client) -> bool {
         self.0.iter().any(|other| other.client.is_at_same_socket(client) && other.client.origin > client.origin)
     }
 
-    /// Adds a connection, in the place of the one that its client's socket had before. Returns what the others are told
-    /// of it.
+    /// Adds a connection. It replaces an earlier one of its client's socket. Returns its presence for the others.
     pub(super) fn add(&mut self, mut member: Member) -> Option<Participant> {
         if let Some(before) = self.0.iter_mut().find(|other| other.client.is_at_same_socket(&member.client)) {
             member.is_named = before.is_named;
@@ -199,7 +198,7 @@ impl Members {
         }
         member.is_named = self.0.iter().filter(|other| other.is_named).count() < PRESENCE_MAX;
         let presence = member.presence();
-        // Most sessions have one connection.
+        // Most sessions have only one connection.
         self.0.reserve_exact(1);
         self.0.push(member);
         presence
@@ -215,7 +214,7 @@ impl Members {
         Some(self.0.remove(at))
     }
 
-    /// Names the first connection that is not named, if there is room. Returns what the others are told of it.
+    /// Makes the next connection visible to others, if there is room. Returns its presence for them.
     pub(super) fn name_next(&mut self) -> Option<Participant> {
         let has_room = self.0.iter().filter(|member| member.is_named).count() < PRESENCE_MAX;
         let next = self.0.iter_mut().find(|member| has_room && !member.is_named)?;
@@ -223,13 +222,13 @@ impl Members {
         next.presence()
     }
 
-    /// Returns the connections that are gone without having said so: they were gone before they heard that they had
+    /// Returns the connections that are gone without having said so. They left before they learned that they had
     /// joined.
     pub(super) fn gone(&self) -> Vec<Origin> {
         self.0.iter().filter(|member| member.outgoing.is_closed()).map(|member| member.client.origin).collect()
     }
 
-    /// Returns what everyone is told of all connections.
+    /// Returns the presence of all visible connections.
     pub(super) fn presence(&self) -> Vec<Participant> {
         self.0.iter().filter_map(Member::presence).collect()
     }
@@ -285,7 +284,7 @@ mod tests {
             let told = (0..REPLIES_MAX).take_while(|_| member.tell(&session, 0, &call(bytes)).is_ok()).count();
             assert_eq!(told, fit, "of {bytes} bytes");
             assert_eq!(member.waiting(), told);
-            // Once they are read there is room again.
+            // Reading them makes room again.
             assert!(member.has_unsent() && !member.reads_again(), "of {bytes} bytes");
             for _ in 0..told {
                 let Ok(Outgoing::Event(event)) = incoming.try_recv() else { panic!("calls were sent") };

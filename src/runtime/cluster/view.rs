@@ -1,13 +1,14 @@
-//! Judges by this node's own clock which nodes live and whether this one may be trusted. It is a pure value: time comes
-//! in with each call.
+//! Judges by this node's own clock which nodes are alive, and whether this node may trust itself. It is a pure value:
+//! each call passes in the time.
 //!
-//! Each node adds to its counter in the store every fifth of its lease, and reads all counters with the same statement.
-//! - **Silence.** A counter that stands still between two polls was still for at least the time from the first one's
-//!   answer to the second one's request. These times are added up; each counts as two beats at most, so that an outage
-//!   of the store, in which nobody can beat, counts as good as nothing. A node is silent when the sum has reached its
-//!   lease. No clock of another machine is involved.
-//! - **Trust.** A node may trust that nobody judges it silent until 0.8 of its lease after it *sent* its last beat that
-//!   was answered: an observer's sum starts only after that beat was written.
+//! Each node increments its counter in the store every fifth of its lease, and reads all counters in the same
+//! statement.
+//! - **Silence.** If a counter is unchanged between two polls, it stood still at least from the answer of the first
+//!   poll to the request of the second. These intervals are added up, and a node is silent when the sum reaches its
+//!   lease. Each interval counts as two beats at most, so an outage of the store, in which nobody can beat, counts for
+//!   almost nothing. No clock of another machine is involved.
+//! - **Trust.** A node may trust that nobody judges it silent until 0.8 of its lease after it *sent* its last answered
+//!   beat. An observer's sum starts only after that beat was written.
 
 use crate::store::{NewNode, NodeId, NodeRow, Silent};
 use std::{
@@ -15,26 +16,26 @@ use std::{
     time::Duration,
 };
 
-/// Beats in the time of a lease.
+/// Beats per lease.
 pub(crate) const BEATS: u32 = 5;
 
-/// The share of its lease for which a node trusts it, in tenths. The rest is for clocks that run at different speeds.
+/// How long a node trusts itself, in tenths of its lease. The rest allows for clocks that run at different speeds.
 const TRUST_TENTHS: u32 = 8;
 
-/// The time for which a node must be silent before its row is removed: nobody asks for it any more, and an operator has
+/// How long a node must be silent before its row is removed. By then nobody asks for it any more, and an operator has
 /// seen it in the list of nodes.
 const REMOVED_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// The longest time until it is worth asking a living node again for its session: its last client may leave any time.
+/// The maximum delay before asking a living node again for its session, because its last client may leave at any time.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
 
-/// Holds what a node knows. Times count from some moment of its own monotonic clock.
+/// What a node knows. Times are relative to a moment of its own monotonic clock.
 #[derive(Debug, Clone)]
 pub(crate) struct View {
     lease: Duration,
     me: NodeId,
     trusted_until: Duration,
-    /// When the last poll that came back was answered.
+    /// When the last successful poll was answered.
     answered: Duration,
     others: BTreeMap<NodeId, Seen>,
 }
@@ -43,17 +44,17 @@ pub(crate) struct View {
 #[derive(Debug, Clone)]
 struct Seen {
     row: NodeRow,
-    /// The time for which its counter is known to have stood still.
+    /// How long its counter is known to have stood still.
     quiet: Duration,
-    /// True once its counter was seen to move; false again if the store fails over while it is silent. It is for
-    /// people: no judgment follows from it.
+    /// True once its counter was seen to move. False again if the store fails over while the node is silent. Used for
+    /// reports only; no judgment follows from it.
     has_moved: bool,
 }
 
-/// Names who has a session, as far as this node knows.
+/// Who holds a session, as far as this node knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Holder {
-    /// Nobody, or a node that is silent.
+    /// Nobody, or a silent node.
     Nobody,
     /// This node.
     Me,
@@ -63,7 +64,7 @@ pub(crate) enum Holder {
     Unknown,
 }
 
-/// Counts servers by what they do.
+/// The number of servers in each state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) living: usize,
@@ -72,17 +73,17 @@ pub(crate) struct Counted {
 }
 
 impl View {
-    /// Returns the view of a node that has joined; it began to join at `sent`.
+    /// Returns the view of a node that has joined. It sent its request to join at `sent`.
     pub(crate) fn joined(lease: Duration, me: NodeId, sent: Duration) -> Self {
         let trusted_until = sent + lease * TRUST_TENTHS / 10;
         Self { lease, me, trusted_until, answered: sent, others: BTreeMap::new() }
     }
 
-    /// Begins all judgments anew: another copy of the store has taken over. It may lack the last beats of every node,
-    /// whose counters then look as if they had stood still.
+    /// Restarts all judgments, because another replica of the store has taken over. It may lack the last beats of every
+    /// node, so their counters would seem to have stood still.
     pub(crate) fn doubt(&mut self) {
         for seen in self.others.values_mut() {
-            // It is no longer known to be silent, and no sign of life either.
+            // It is no longer known to be silent, but has not shown a sign of life either.
             seen.has_moved &= !seen.is_silent();
             seen.quiet = Duration::ZERO;
         }
@@ -93,7 +94,7 @@ impl View {
         self.lease / BEATS
     }
 
-    /// Returns the time after a beat for which this node is trusted.
+    /// Returns how long after a beat this node trusts itself.
     pub(crate) fn trusted_for(&self) -> Duration {
         self.lease * TRUST_TENTHS / 10
     }
@@ -102,8 +103,8 @@ impl View {
         self.me
     }
 
-    /// Takes a poll that came back: all nodes, as they were between `sent` and `answered`. The same poll was a beat of
-    /// this node.
+    /// Takes the result of a successful poll: all nodes, in their state between `sent` and `answered`. The same
+    /// statement was a beat of this node.
     pub(crate) fn polled(&mut self, sent: Duration, answered: Duration, rows: Vec<NodeRow>) {
         let still = sent.saturating_sub(self.answered).min(self.beat_every() * 2);
         let mut before = std::mem::take(&mut self.others);
@@ -111,7 +112,7 @@ impl View {
             if row.id == self.me {
                 continue;
             }
-            // A crash of the database may move a counter back: any other value is a sign of life.
+            // A crash of the database may move a counter back, so any different value is a sign of life.
             let (quiet, has_moved) = match before.remove(&row.id) {
                 Some(seen) if seen.row.beat == row.beat => (seen.quiet.saturating_add(still), seen.has_moved),
                 Some(_) => (Duration::ZERO, true),
@@ -123,7 +124,7 @@ impl View {
         self.answered = answered;
     }
 
-    /// Returns the time since the last poll that came back.
+    /// Returns the time since the last successful poll.
     pub(crate) fn renewed_ago(&self, now: Duration) -> Duration {
         now.saturating_sub(self.answered)
     }
@@ -138,7 +139,7 @@ impl View {
         self.silent_for(Duration::ZERO)
     }
 
-    /// Returns the nodes that are silent for so long that their rows may be removed.
+    /// Returns the nodes that have been silent for so long that their rows may be removed.
     pub(crate) fn gone(&self) -> Vec<Silent> {
         self.silent_for(REMOVED_AFTER)
     }
@@ -153,18 +154,18 @@ impl View {
         self.others.values().filter(|seen| !seen.is_silent()).map(|seen| &seen.row)
     }
 
-    /// Returns the other nodes that were seen to live, the one that joined last at the end. One that is only not silent
-    /// yet may be the row of a server that was killed long before this one started.
+    /// Returns the other nodes that were seen alive, the newest last. A node that is merely not silent yet may be the
+    /// row of a server that was killed long before this one started.
     fn seen_to_live(&self) -> impl DoubleEndedIterator<Item = &NodeRow> {
         self.others.values().filter(|seen| seen.has_moved && !seen.is_silent()).map(|seen| &seen.row)
     }
 
-    /// Counts servers by what they do. This one is `me`, and drains or not. Each start of a server left a row if it was
-    /// killed, so a place is counted as silent once, and not at all if a server that lives is there.
+    /// Counts the servers in each state. This server is `me`. Each start of a server that was killed has left a row. So
+    /// an address is counted as silent only once, and not at all if a living server has it.
     ///
-    /// A node that is not silent and was not seen to move is not counted. That hides a living one for one of its beats
-    /// after this server has joined. Its age by the store's clock would show it earlier, but also one that has just
-    /// died.
+    /// A node that is not silent but was not seen to move is not counted. After this server has joined, this hides a
+    /// living node for one of its beats. The store's clock would show it earlier, but would also show a node that has
+    /// just died.
     pub(crate) fn counted(&self, me: &NewNode, is_draining: bool) -> Counted {
         let mut counted = Counted { living: 0, draining: 0, silent: 0 };
         let mut count = |is_draining| {
@@ -172,10 +173,10 @@ impl View {
         };
         count(is_draining);
         let mut lives = BTreeSet::from([place(me)]);
-        // The newest first: one that was killed and is back within its lease is not silent yet under its old number.
+        // The newest come first. If a server was killed and restarted within its lease, its old id is not silent yet.
         for row in self.seen_to_live().rev() {
             let is_first = lives.insert(place(&row.node));
-            // Without addresses, several servers of one machine may have its name.
+            // Without addresses, several servers on one machine may have its name.
             if is_first || row.node.address.is_none() {
                 count(row.pulse.draining);
             }
@@ -191,23 +192,23 @@ impl View {
         self.others.get(&node).is_some_and(Seen::is_silent)
     }
 
-    /// Returns another node with this address that was seen to live: not the one that this server was before it was
-    /// killed and started again.
+    /// Returns another node with this address that was seen alive. This excludes the earlier id of this server, if it
+    /// was killed and restarted.
     pub(crate) fn twin(&self, address: &str) -> Option<&NodeRow> {
         self.seen_to_live().find(|row| row.node.address.as_deref() == Some(address))
     }
 
-    /// Returns another node that was seen to live and has another lease than this one.
+    /// Returns another node that was seen alive and has a different lease.
     pub(crate) fn of_other_lease(&self) -> Option<&NodeRow> {
         self.seen_to_live().find(|row| row.node.lease != self.lease)
     }
 
-    /// Returns true if another node was there in the last poll, silent or not.
+    /// Returns true if another node was present in the last poll, silent or not.
     pub(crate) fn knows(&self, node: NodeId) -> bool {
         self.others.contains_key(&node)
     }
 
-    /// Tells who a holder is.
+    /// Returns who a holder is.
     pub(crate) fn holder(&self, holder: Option<NodeId>) -> Holder {
         match holder {
             None => Holder::Nobody,
@@ -220,14 +221,14 @@ impl View {
         }
     }
 
-    /// Returns true if a node that is not known may have joined since the last poll: nodes are numbered as they join,
-    /// so one with a lower number has left.
+    /// Returns true if an unknown node may have joined since the last poll. Nodes are numbered in the order in which
+    /// they join, so an unknown node with a lower number has left.
     pub(crate) fn may_have_joined(&self, node: NodeId) -> bool {
         node > self.me && self.others.keys().all(|known| node > *known)
     }
 
-    /// Returns the time after which it is worth asking again for a session of this node: when it will be silent, if it
-    /// has missed several beats.
+    /// Returns how long to wait before asking again for a session of this node. If it has missed several beats, this is
+    /// when it will be silent.
     pub(crate) fn retry_after(&self, node: NodeId) -> Duration {
         let beat = self.beat_every();
         match self.others.get(&node) {
@@ -243,7 +244,7 @@ impl Seen {
     }
 }
 
-/// Returns what stays the same when a server is started again: its address, or its name if it has none.
+/// Returns what identifies a server across restarts: its address, or its name if it has none.
 fn place(node: &NewNode) -> (&'static str, &str) {
     node.address.as_deref().map_or(("name", node.name.as_str()), |address| ("address", address))
 }
@@ -285,7 +286,7 @@ mod tests {
     fn each_node_is_counted_once_and_one_that_was_started_again_under_its_address() {
         let mut view = view();
         for n in 0..6 {
-            // One lives, one drains; of the silent ones, two were started again, and one was draining.
+            // One node is alive and one is draining. Of the silent ones, two were restarted and one was draining.
             let moving = [at(2, n, "b", false), at(3, n, "c", true)];
             let still = [at(4, 1, "b", false), at(5, 1, "a", false), at(6, 1, "d", true)];
             let rows = [row(ME, n)].into_iter().chain(moving).chain(still).collect();
@@ -298,7 +299,7 @@ mod tests {
     #[test]
     fn rows_of_the_dead_count_once_for_their_address_and_not_before_they_are_judged() {
         let (mut view, mut polls) = (view(), 0..);
-        // Eleven starts at `b` have died, one of them while it drained; the twelfth beats, and so may a thirteenth.
+        // Eleven starts at `b` have died, one of them while draining. The twelfth beats, and so may a thirteenth.
         let mut poll = |view: &mut View, twelfth: u64, more: Vec<NodeRow>| {
             let time = ms(200 * polls.next().expect("it does not end") + 200);
             let dead = (2..13).map(|id| at(id, 7, "b", id == 5));
@@ -310,10 +311,10 @@ mod tests {
         for n in 2..10 {
             assert_eq!(poll(&mut view, n, vec![]), (2, 0, 0), "poll {n}");
         }
-        // It is killed: it lives until its lease is over, and then its address is silent.
+        // It is killed. It counts as living until its lease is over, and then its address is silent.
         let killed: Vec<_> = (0..6).map(|_| poll(&mut view, 9, vec![])).collect();
         assert_eq!(killed, [(2, 0, 0), (2, 0, 0), (2, 0, 0), (2, 0, 0), (1, 0, 1), (1, 0, 1)]);
-        // It is back, then once more before anybody noticed, and draining.
+        // It is back, then restarted once more before anyone noticed, and draining.
         assert_eq!(poll(&mut view, 9, vec![at(14, 1, "b", false)]), (1, 0, 1), "it was not seen to move");
         assert_eq!(poll(&mut view, 9, vec![at(14, 2, "b", false)]), (2, 0, 0));
         for n in 1..4 {
@@ -359,7 +360,7 @@ mod tests {
             NodeRow { node: NewNode { lease, ..row.node }, ..row }
         };
         let mut view = view();
-        // The first has this node's lease, and the second, which has not, may have been killed long ago.
+        // The first has this node's lease. The second has a different one, and may have been killed long ago.
         for n in 0..3 {
             view.polled(ms(200 * n + 200), ms(200 * n + 200), vec![row(OTHER, n), with(3, 7, LEASE * 4)]);
             assert_eq!(view.of_other_lease(), None);
@@ -378,10 +379,10 @@ mod tests {
         }
         assert_eq!(view.silent(), [Silent { node: OTHER, beat: 7 }]);
         assert_eq!(view.holder(Some(OTHER)), Holder::Nobody);
-        // One beat, in whatever direction, and it lives.
+        // One change of the counter, in either direction, shows that it is alive.
         view.polled(ms(1400), ms(1400), vec![row(OTHER, 6)]);
         assert_eq!(view.silent(), []);
-        // One that has left is asked for in the store.
+        // A node that has left is looked up in the store.
         view.polled(ms(1600), ms(1600), vec![]);
         assert_eq!(view.holder(Some(OTHER)), Holder::Unknown);
         assert_eq!((view.holder(Some(ME)), view.holder(None)), (Holder::Me, Holder::Nobody));
@@ -408,11 +409,11 @@ mod tests {
     fn an_outage_of_the_store_makes_nobody_silent() {
         let mut view = view();
         view.polled(ms(200), ms(200), vec![row(OTHER, 1)]);
-        // No poll comes back for a minute; then this one was waiting all the time.
+        // No poll succeeds for a minute. This node was waiting during all of it.
         view.polled(ms(400), ms(60_000), vec![row(OTHER, 1)]);
         view.polled(ms(60_200), ms(60_200), vec![row(OTHER, 1)]);
         assert_eq!(view.silent(), []);
-        // The next one comes back after a connection had to be made.
+        // The next poll succeeds after a new connection was made.
         view.polled(ms(90_000), ms(90_000), vec![row(OTHER, 1)]);
         assert_eq!(view.silent(), [], "a gap counts as two beats");
         assert!(view.is_trusted(ms(90_799)) && !view.is_trusted(ms(90_800)));
@@ -431,13 +432,14 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is lost or late: a node that is judged silent has stopped trusting itself before.
+        /// Even if beats are lost or late, a node that is judged silent has stopped trusting itself before.
         #[test]
         fn nobody_is_silent_who_trusts_itself(
             beats in prop::collection::vec((1_u64..900, 0_u64..400, any::<bool>()), 1..40),
             polls in prop::collection::vec((1_u64..600, 0_u64..3000, 0_u64..100, any::<bool>()), 1..60),
         ) {
-            // The other node's beats: when each was sent and when it was written. One is sent after the other's answer.
+            // The other node's beats: when each was sent and when it was written. Each is sent after the previous
+            // answer.
             let (mut at, mut written) = (0, vec![(0, 0)]);
             for (pause, takes, arrives) in beats {
                 at += pause;
@@ -464,7 +466,7 @@ mod tests {
             }
         }
 
-        /// A node that is gone is silent after its lease and a few beats, if polls come back.
+        /// A dead node is silent after its lease and a few beats, if polls succeed.
         #[test]
         fn a_dead_node_is_noticed(late in prop::collection::vec(0_u64..40, 12)) {
             let (mut view, mut at) = (view(), 0);

@@ -1,4 +1,4 @@
-//! The feed, read by readers of different speed.
+//! Tests of the feed with readers of different speeds.
 
 use super::*;
 use crate::runtime::tail::{BYTES_MAX as TAIL_BYTES_MAX, EVENTS_MAX as TAIL_EVENTS_MAX};
@@ -171,7 +171,7 @@ fn what_was_shown_is_given_until_it_is_an_entry() {
     assert_eq!(feed.stop(&item), []);
     feed.begin_item(&item, &turn);
     feed.delta(&item, Delta::Text { part: 0, text: "one" });
-    // It breaks off, and is then cancelled before anybody knows.
+    // It breaks off, and is then cancelled before the failure is handled.
     for _ in 0..2 {
         assert_eq!(feed.stop(&item), [Part::Text { text: "one".into() }]);
     }
@@ -180,7 +180,7 @@ fn what_was_shown_is_given_until_it_is_an_entry() {
     assert_eq!(feed.stop(&item), []);
 }
 
-/// Streams an answer of a text and two calls, whose pieces alternate.
+/// Streams an answer of one text and two calls whose pieces alternate.
 fn with_calls(feed: &Feed) -> EntryId {
     let (item, turn) = ids();
     feed.begin_item(&item, &turn);
@@ -232,7 +232,7 @@ fn a_reader_rejoins_within_the_arguments_of_a_call() {
     // The positions of a client, and what follows.
     type Case<'a> = (&'a [(u32, u64)], Option<Vec<&'a str>>);
     let table: &[Case<'_>] = &[
-        // A client that knows only of the item is told of each call; so is one that has nothing of a call but its name.
+        // A client that knows only the item is told of each call. So is one that has only the name of a call.
         (&[(0, 0)], Some([&["0@0 Look:"], &look[..], &see].concat())),
         (&[(0, 5), (1, 0)], Some([&look[..], &see].concat())),
         (&[(0, 5), (1, 7)], Some([&["1@7 🌍"], &see[..]].concat())),
@@ -277,7 +277,7 @@ fn a_stopped_answer_finishes_without_its_calls_or_is_aborted() {
     }
 }
 
-/// Returns the number of serialisations among the frames that these readers are given: frames of one share its bytes.
+/// Returns the number of serialisations among the frames that these readers receive. Shared frames share their bytes.
 fn serialisations(feed: &Feed, cursors: &mut [Cursor]) -> usize {
     let frames: Vec<Frame> = cursors.iter_mut().flat_map(|cursor| feed.next(cursor, true, 64 * 1024)).collect();
     let bytes = |frame: &Frame| match frame {
@@ -285,7 +285,7 @@ fn serialisations(feed: &Feed, cursors: &mut [Cursor]) -> usize {
         other => panic!("{other:?}"),
     };
     assert!(frames.len() >= cursors.len(), "each is given something");
-    // All of them exist at once, so that different ones have different addresses.
+    // All of them exist at once, so different ones have different addresses.
     frames.iter().map(bytes).collect::<std::collections::BTreeSet<_>>().len()
 }
 
@@ -308,7 +308,7 @@ fn readers_share_one_serialisation_of_each_event_and_of_each_range_of_text() {
     feed.delta(&item, Delta::Text { part: 0, text: " two" });
     assert_eq!(serialisations(&feed, &mut readers[..30]), 1, "the newest piece, for those that keep up");
     feed.delta(&item, Delta::Text { part: 0, text: " three" });
-    // From 0 (with item_started, which is still known), from 3 and from 7 to the end.
+    // From 0 (with the remembered item_started), from 3 and from 7 to the end.
     assert_eq!(serialisations(&feed, &mut readers), 4, "one for each position, and item_started");
     feed.delta(&item, Delta::Call { part: 1, name: "look" });
     feed.delta(&item, Delta::Arguments { part: 1, text: "{}" });
@@ -316,7 +316,7 @@ fn readers_share_one_serialisation_of_each_event_and_of_each_range_of_text() {
     assert_eq!(serialisations(&feed, &mut readers), 3, "a call's beginning, its arguments and its end");
     publish(&feed, &["entry", "end"], Some(&item));
     assert_eq!(serialisations(&feed, &mut readers), 3, "item_finished, the entry and another event");
-    // A long event that another one follows at once is kept for those that are there, and not for longer.
+    // A long event that is followed at once by another one is kept for current readers, and no longer.
     let here: Vec<Reader> = readers.iter().map(|_| Reader::new(&feed, Bell::default())).collect();
     publish(&feed, &[&"x".repeat(2 * TAIL_BYTES_MAX)], None);
     publish(&feed, &["end"], None);
@@ -410,7 +410,7 @@ fn of_hosts_and_connections_a_slow_reader_is_told_the_newest() {
     feed.emit(&host("one"));
     feed.emit(&changed("one", false));
     feed.emit(&host("two"));
-    // More than are kept, of which the host is one that is not dropped.
+    // There are more events than are kept. The host event is among those that are not dropped.
     for number in 0..EPHEMERAL_EVENTS_MAX {
         feed.emit(&changed(&format!("c{number}"), false));
     }

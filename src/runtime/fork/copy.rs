@@ -1,4 +1,4 @@
-//! Writes the new session: what every session starts with, the path, the labels of its entries, its own name.
+//! Writes the new session: what every session starts with, the path, the labels of its entries, and its name.
 
 use super::{
     CopyOf, ORIGIN_MARK, PIECE_ENTRIES_MAX, check_awaited,
@@ -22,7 +22,7 @@ use reseed_protocol::{
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Most bytes of entries read at once to count the next request: more than the text of most windows.
+/// Maximum bytes of entries read at once to count the next request. This exceeds the text of most windows.
 const COUNTED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The new session while it is being written.
@@ -34,9 +34,10 @@ pub(super) struct Copy<'a> {
     state: SessionState,
     pub(super) head: Head,
     chain: PathCopy,
-    /// What the source's counter has learned: the copy counts as the source does.
+    /// What the source's counter has learned, so that the copy counts as the source does.
     calibration: Option<StoredCalibration>,
-    /// Bytes of the entries since the newest compaction: about what a session with this path holds in memory when open.
+    /// Bytes of the entries since the newest compaction. An open session with this path holds about this much in
+    /// memory.
     active_bytes: usize,
 }
 
@@ -66,7 +67,7 @@ impl<'a> Copy<'a> {
         Ok(this)
     }
 
-    /// Copies the path, while the server runs and the client waits for it.
+    /// Copies the path while the client waits.
     pub(super) async fn path(&mut self, path: &Path, undone: &[EntryId], outgoing: &Outbox) -> Result<(), ErrorBody> {
         for (from, limit) in path.pieces.iter().rev() {
             self.registry.check_running()?;
@@ -84,7 +85,7 @@ impl<'a> Copy<'a> {
             let cut = events.iter().filter_map(shown_cut).collect::<Vec<Entry>>();
             self.append(events, Vec::new()).await?;
             for mut entry in cut {
-                // One at a time: each may be as large as a frame.
+                // One at a time, because each may be as large as a frame.
                 let restored = whole::restore(&**self.registry.store(), self.source.id, &mut entry).await;
                 restored.map_err(|error| store_error(&error))?;
                 if let Some(mark) = whole::take(&mut entry) {
@@ -95,8 +96,8 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Copies labels that entries of the path were given on other branches. The newest label of an entry applies, so
-    /// those relabelled elsewhere come after the path.
+    /// Copies labels that entries of the path were given on other branches. An entry's newest label applies, so these
+    /// labels come after the path.
     pub(super) async fn labels(&mut self, path: &Path) -> Result<(), ErrorBody> {
         let newest = newest_labels(&**self.registry.store(), self.source.id, |_| true).await;
         let newest = newest.map_err(|error| store_error(&error))?;
@@ -113,8 +114,8 @@ impl<'a> Copy<'a> {
         self.append(events, Vec::new()).await
     }
 
-    /// Writes what comes last: the name, pins and undone compactions, and what lists show. If counting would need much
-    /// memory, lists show the count of the source until the first turn; undone compactions require counting.
+    /// Writes the name, pins and undone compactions, and what lists show. If counting would need much memory, lists
+    /// show the source's count until the first turn. Undone compactions require counting in any case.
     pub(super) async fn end(&mut self, path: &Path, of: &SessionState, source: &Head) -> Result<(), ErrorBody> {
         let there = self.source.on_path(path, marks_mention(of)).await?;
         let (pins, undone) = marks_of(of, &there);
@@ -167,7 +168,7 @@ impl<'a> Copy<'a> {
     }
 }
 
-/// Returns the entry of a tool result that was cut.
+/// Returns the entry of a truncated tool result.
 fn shown_cut(event: &Event) -> Option<Entry> {
     match event {
         Event::EntryAppended(appended) => {

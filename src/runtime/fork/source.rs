@@ -1,4 +1,4 @@
-//! Reads the forked session: the path to an entry, piece by piece.
+//! Reads the path to an entry of the forked session, piece by piece.
 
 use super::PIECE_ENTRIES_MAX;
 use crate::{
@@ -21,9 +21,9 @@ pub(super) struct ForkSource<'a> {
 /// The pieces of a path, so that it can be read from the root without holding it in memory.
 #[derive(Debug, Default)]
 pub(super) struct Path {
-    /// The newest entry of each piece and its number of entries, the piece at the root last.
+    /// The newest entry of each piece and its number of entries. The piece at the root comes last.
     pub(super) pieces: Vec<(EntryId, u32)>,
-    /// The `seq` of each entry, in order: 8 bytes for an entry of any size.
+    /// The `seq` of each entry, in order. This takes 8 bytes for an entry of any size.
     seqs: Vec<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Hook calls of a session: answered, failed, cancelled, and observers.
+//! Tests of a session's hook calls: answered, failed, cancelled and observing.
 
 use super::*;
 use crate::{
@@ -86,8 +86,8 @@ impl Drop for Dropped {
     }
 }
 
-/// Returns a hook that never answers, with the number of its calls started, the number dropped, and a notification of
-/// both.
+/// Returns a hook that never answers. Also returns the number of its calls started, the number dropped, and a
+/// notification of both.
 fn endless(spec: HookSpec) -> (Arc<dyn Hook>, Arc<AtomicUsize>, Arc<AtomicUsize>, Arc<Notify>) {
     let (begun, dropped, news) =
         (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));

@@ -1,4 +1,4 @@
-//! Loading sessions of many pages.
+//! Tests of loading sessions of many pages.
 
 use super::{PATH_PAGE, PATH_PAGE_BYTES, PATH_PAGE_MAX, load, path_to};
 use crate::{
@@ -41,7 +41,7 @@ async fn stored(records: Vec<NewRecord>) -> (MemoryStore, SessionHead) {
     (store, head)
 }
 
-/// Returns a store with a session of messages of this many bytes, each under the one before.
+/// Returns a store with a session of messages of this size, each a child of the one before.
 async fn session(messages: usize, bytes: usize) -> (MemoryStore, SessionHead) {
     stored((0..messages).map(|n| message(n, bytes)).collect()).await
 }
@@ -58,7 +58,7 @@ async fn a_path_of_any_length_is_loaded_whole() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_path_whose_pages_are_parsed_on_other_threads_is_loaded_whole() {
     paths_of_any_length().await;
-    // An entry that cannot be read is told from there.
+    // The error for an entry that cannot be read comes from here.
     let mut records: Vec<NewRecord> = (0..5 * PATH_PAGE as usize).map(|n| message(n, 10)).collect();
     records[1].body = r#"{"type":"entry_appended","payload":{}}"#.into();
     let (store, head) = stored(records).await;

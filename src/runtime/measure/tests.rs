@@ -1,4 +1,4 @@
-//! The log lines of turns and compactions, and their fields.
+//! Tests of the log lines about turns and compactions, and of their fields.
 
 use super::*;
 use crate::{core::model::FaultOrigin, testing::Written};
@@ -41,7 +41,7 @@ fn a_turn_that_failed_is_one_line_that_names_status_model_type_and_request() {
     let lines = logged(|measure| {
         measure.turn_failed(&fault, "gpt-4.1-mini");
         measure.appended(Timestamp(5), &failed);
-        // The fault was reported; a turn that fails for another reason has none.
+        // The fault was reported. A turn that fails for another reason has none.
         measure.appended(Timestamp(6), &failed);
     });
     let field = |name: &str| lines[0].get(name).cloned();
@@ -62,7 +62,7 @@ fn a_turn_that_fails_with_its_compaction_names_the_refusal_that_it_was_made_for(
     let answered: Event = serde_json::from_value(event("entry_appended.answer", json!({}))).unwrap();
     let origin = FaultOrigin { http_status: Some(413), ..FaultOrigin::default() };
     let fault = ModelFault { origin: Box::new(origin), ..ModelFault::new(ErrorCode::ContextOverflow, "secret words") };
-    // A fault that was compacted for, or followed by an answer, is not the reason.
+    // A fault that led to a compaction, or was followed by an answer, is not the reason.
     for (meanwhile, status) in [(None, Some(json!(413))), (Some(&committed), None), (Some(&answered), None)] {
         let lines = logged(|measure| {
             measure.turn_failed(&fault, "gpt-4.1-mini");
@@ -142,10 +142,10 @@ fn calls_of_clients_tools_are_counted_together_by_how_they_end() {
         for (at, outcome) in ["answered", "failed", "timed_out", "dropped"].into_iter().enumerate() {
             let id = format!("call{at}");
             note("tool_call", json!({ "toolCallId": id, "name": format!("secret_{at}"), "place": "client" }));
-            // A person has allowed it: that is not its end.
+            // A person has allowed it, which does not end it.
             note("call_resolved.approval", json!({ "toolCallId": id }));
             note("call_resolved", json!({ "toolCallId": id, "outcome": outcome }));
-            // Not this process's call, and one of the server's.
+            // One call is not this process's, and one is the server's.
             note("call_resolved", json!({ "toolCallId": id, "outcome": outcome }));
             note("tool_call", json!({ "toolCallId": id, "name": "shell", "place": "server" }));
             note("call_resolved", json!({ "toolCallId": id, "outcome": outcome }));

@@ -1,4 +1,4 @@
-//! New sessions: created for a user, and once only for each command of one.
+//! Creates sessions for users, only once per command.
 
 use super::{Registry, forget};
 use crate::{
@@ -18,7 +18,8 @@ impl Registry {
         self.make(owner, None).await
     }
 
-    /// Creates a session for `owner` and opens it; or opens the one that this command has created before.
+    /// Creates a session for `owner` and opens it. If this command has created one before, that session is opened
+    /// instead.
     ///
     /// # Errors
     /// `limit_reached`, `overloaded`, `shutting_down`, `store_failed`.
@@ -30,7 +31,7 @@ impl Registry {
         self.wait_for_trust().await?;
         let room = match self.room_to_create(owner).await {
             Ok(room) => room,
-            // A repeat of the command takes no room: its session is there, and may be open.
+            // A repeated command needs no new permit, because its session exists and may be open.
             Err(refused) => match self.created_by(owner, command).await? {
                 Some(earlier) => return self.open(&earlier, owner).await,
                 None => return Err(refused),
@@ -38,7 +39,7 @@ impl Registry {
         };
         let id = self.random_id()?;
         let now = self.shared.clock.now();
-        // The place is taken first: a repeat of the command that finds the session waits for this actor.
+        // The slot is taken first, so that a repeat of the command that finds the session waits for this actor.
         let slot = self.slots.entry(id.clone()).or_default().clone();
         let mut place = slot.handle.lock().await;
         let store = &self.shared.store;
@@ -65,20 +66,20 @@ impl Registry {
         };
         drop(place);
         drop(slot);
-        // Opening takes its own.
+        // Opening takes its own permit.
         drop(room);
         forget(&self.slots, &id);
         self.open(&refused?, owner).await
     }
 
-    /// Takes room for a new session of this user, in memory and in the store.
+    /// Takes permits for a new session of this user, in memory and in the store.
     async fn room_to_create(&self, owner: &str) -> Result<Permit, ErrorBody> {
         let room = self.room(owner)?;
         self.check_may_create(owner).await?;
         Ok(room)
     }
 
-    /// Refuses a new session of a user who has stored all that one may store.
+    /// Refuses a new session if the user has reached a limit on stored data.
     pub(in crate::runtime) async fn check_may_create(&self, owner: &str) -> Result<(), ErrorBody> {
         self.shared.check_may_create(owner).await
     }
@@ -96,8 +97,8 @@ impl Registry {
         self.store().created_by(owner, command).await.map_err(|error| self.fault(&error))
     }
 
-    /// Returns a random session id. It also keeps strangers out if no tokens are configured: 16 letters, 80 random
-    /// bits.
+    /// Returns a random session id of 16 letters. Its 80 random bits also keep strangers out if no tokens are
+    /// configured.
     pub(in crate::runtime) fn random_id(&self) -> Result<SessionId, ErrorBody> {
         let mut id = IdSource::seeded(self.random_bits()?).next_text();
         id.push_str(&IdSource::seeded(self.random_bits()?).next_text()[..4]);

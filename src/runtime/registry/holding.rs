@@ -13,13 +13,13 @@ use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, event::Subscri
 use std::{collections::HashSet, sync::Arc};
 use tokio::time::{Instant, timeout};
 
-/// Why sessions are closed after this node has lost touch with the others, or the database has failed over.
+/// The reason why sessions are closed after this node has lost touch with the others, or after a failover.
 const LOST: &str = "others may have opened them, or the database has lost their end";
 
-/// The most sessions that the log names when many are closed.
+/// Maximum number of sessions that the log names when many are closed.
 const NAMED_MAX: usize = 100;
 
-/// Says where a session was found.
+/// Where a session was found.
 pub(crate) enum Found {
     /// It is open here.
     Here(SessionHandle),
@@ -27,7 +27,7 @@ pub(crate) enum Found {
     Elsewhere(SessionId, Box<NodeRow>),
 }
 
-/// Why a session was not opened.
+/// The reason why a session was not opened.
 pub(super) enum NotOpened {
     /// Another node holds it.
     Held(NodeId),
@@ -35,19 +35,19 @@ pub(super) enum NotOpened {
 }
 
 impl Registry {
-    /// Returns this server's place among the nodes of its store, if the store is one of a cluster's.
+    /// Returns this server's membership in the cluster, if the store has one.
     #[must_use]
     pub fn keeper(&self) -> Option<&Arc<Keeper>> {
         self.shared.cluster.as_ref()
     }
 
-    /// Returns true unless this node has lost touch with the store, so that others may take its sessions over.
+    /// Returns true unless this node has lost touch with the store, so that others may take over its sessions.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         self.keeper().is_none_or(|keeper| keeper.is_trusted())
     }
 
-    /// Tells where a session is, if it belongs to `owner`.
+    /// Returns where a session is, if it belongs to `owner`.
     ///
     /// # Errors
     /// `session_not_found`, `store_failed`.
@@ -60,7 +60,7 @@ impl Registry {
         Ok(if place == Place::Free && self.opened(id).is_some() { Place::Here } else { place })
     }
 
-    /// Opens a session that belongs to `owner`, unless another node holds it, which is returned instead.
+    /// Opens a session that belongs to `owner`. If another node holds it, that node is returned instead.
     ///
     /// # Errors
     /// As [`Registry::open`].
@@ -69,10 +69,10 @@ impl Registry {
             return self.open(id, owner).await.map(Found::Here);
         }
         let mut held_by = None;
-        // One that is taken over between the two steps is looked for once more.
+        // A session that is taken over between the two steps is looked up once more.
         for _ in 0..2 {
             let head = self.head(id, owner).await?;
-            // One that cannot be reached may be giving the session up: the store knows best.
+            // A node without an address may be giving the session up. Opening it asks the store, which knows best.
             if let Some(row) = self.elsewhere(&head).await?.filter(|row| row.node.address.is_some()) {
                 return Ok(Found::Elsewhere(id.clone(), row));
             }
@@ -85,8 +85,8 @@ impl Registry {
         Err(held_by.map_or_else(stopping, |node| self.held(id, node)))
     }
 
-    /// Creates a session for `owner` and opens it; or opens the one that this command has created before, unless
-    /// another node holds it, which is returned instead.
+    /// Creates a session for `owner` and opens it, or opens the one that this command has created before. If another
+    /// node holds that one, the node is returned instead.
     ///
     /// # Errors
     /// As [`Registry::create_once`].
@@ -142,8 +142,8 @@ impl Registry {
         }
     }
 
-    /// Ends the actor of a session that somebody has opened since: its next append would be refused anyway. A head that
-    /// was read before this node opened the session has an older term, and ends nothing.
+    /// Ends the actor of a session that another node has opened since, because its next append would be refused anyway.
+    /// A head that was read before this node opened the session has an older term, and ends nothing.
     pub(super) async fn end_if_stale(&self, handle: Option<&SessionHandle>, head: &SessionHead) {
         let Some(handle) = handle else { return };
         if head.term > handle.term && handle.send(Message::Close(SubscriptionEnd::Moved)).await.is_ok() {
@@ -151,7 +151,7 @@ impl Registry {
         }
     }
 
-    /// Becomes the writer of a session. Returns also what this node was then, if it is one of a cluster's.
+    /// Becomes the writer of a session. In a cluster, also returns the node's standing at that time.
     ///
     /// # Errors
     /// The store's.
@@ -163,8 +163,9 @@ impl Registry {
         opened.map(|(lease, head)| (since, lease, head))
     }
 
-    /// Asks the store for what only its nodes may have: once more if it did not have this one, which has joined again
-    /// then. Returns also what this node was when it asked, if it is one of a cluster's (see [`Keeper::since`]).
+    /// Runs a store operation that only nodes may do. If the store does not know this node, waits until the node has
+    /// joined again, and retries once. In a cluster, also returns the node's standing when it asked (see
+    /// [`Keeper::since`]).
     pub(in crate::runtime) async fn as_member<T, F>(
         &self,
         ask: impl Fn() -> F,
@@ -181,8 +182,9 @@ impl Registry {
         (since(), ask().await)
     }
 
-    /// Makes sure that nothing which was sent to a session's log before can still be written to it: by opening it,
-    /// unless it is open here and its actor answers, which then knows what became of all that it sent.
+    /// Ensures that nothing sent earlier to a session's log can still be written. It opens the session, which fences
+    /// off earlier writers. If the session is open here, it waits for the actor, which knows the outcome of all its
+    /// writes.
     ///
     /// # Errors
     /// The store's.
@@ -197,7 +199,7 @@ impl Registry {
             true => Ok(()),
             false => match self.take(id).await {
                 Ok((_, lease, _)) => self.shared.store.release(&lease).await,
-                // Another node's opening has done it.
+                // Another node has opened it, which has the same effect.
                 Err(StoreError::Held { .. } | StoreError::NotFound(_)) => Ok(()),
                 Err(error) => Err(error),
             },
@@ -208,7 +210,7 @@ impl Registry {
         fenced
     }
 
-    /// Returns true if another living node is working on a session; the store is asked where this node does not know.
+    /// Returns true if another living node is working on a session. The store is queried if this node does not know.
     ///
     /// # Errors
     /// The store's.
@@ -222,7 +224,7 @@ impl Registry {
         self.keeper().is_some_and(|keeper| keeper.is_of_another(head.holder))
     }
 
-    /// Closes what this node no longer holds, until the server stops.
+    /// Closes sessions that this node no longer holds, until the server stops.
     pub fn keep_holding(self: &Arc<Self>) {
         let Some(keeper) = self.keeper().cloned() else { return };
         let registry = self.clone();
@@ -260,9 +262,8 @@ impl Registry {
         });
     }
 
-    /// Returns the open sessions as they were opened, and how far their logs reach, without those that were opened as
-    /// what this node is `now`. One that is just being opened is waited for: it may be one that others take over
-    /// meanwhile.
+    /// Returns the open sessions and how far their logs reach, except those opened at the standing `now`. A session
+    /// that is just being opened is waited for, because others may take it over meanwhile.
     async fn held_sessions(&self, now: Option<Since>) -> Vec<Held> {
         let slots: Vec<_> = self.slots.iter().map(|slot| slot.value().clone()).collect();
         let mut held = Vec::new();
@@ -279,13 +280,13 @@ impl Registry {
         held
     }
 
-    /// Closes sessions; their clients reconnect and find them wherever they are now.
+    /// Closes sessions. Their clients reconnect and find them wherever they are now.
     async fn evict(&self, sessions: &[Held], why: &'static str) {
         let close = async |id: &SessionId, term: u64| {
             let Some(slot) = self.slots.get(id).map(|slot| slot.value().clone()) else { return };
             let handle = slot.handle.lock().await.clone();
             if let Some(handle) = handle.filter(|handle| handle.term == term && !handle.is_gone()) {
-                // One that is gone has closed its feed itself.
+                // A session that is gone has closed its feed itself.
                 let _ = handle.send(Message::Close(SubscriptionEnd::Moved)).await;
             }
         };

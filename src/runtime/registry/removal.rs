@@ -1,4 +1,4 @@
-//! Sessions that go: those that someone deletes, and those that nobody ever wrote to.
+//! Removes sessions: those that a user deletes, and those that nobody ever wrote to.
 
 use super::{Registry, forget};
 use crate::{
@@ -15,17 +15,17 @@ use reseed_protocol::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The time for which an empty session is kept: a client that lost its connection comes back within it.
+/// How long an empty session is kept. A client that lost its connection returns within this time.
 const EMPTY_SESSION_KEPT: Duration = Duration::from_secs(60 * 60);
 
-/// The time between two sweeps of empty sessions.
+/// The interval between sweeps of empty sessions.
 const SWEEP_EVERY: Duration = Duration::from_secs(5 * 60);
 
-/// Empty sessions that a sweep looks at, besides those that may be open and stay.
+/// Empty sessions that a sweep checks, in addition to those that may be open and must stay.
 const SWEEP_SESSIONS: u32 = 10_000;
 
 impl Registry {
-    /// Deletes a session permanently; all subscriptions to it end.
+    /// Deletes a session permanently. All subscriptions to it end.
     ///
     /// # Errors
     /// `session_not_found`, `store_failed`.
@@ -52,7 +52,8 @@ impl Registry {
     pub async fn sweep_empty(&self) -> Result<u64, StoreError> {
         let kept = i64::try_from(EMPTY_SESSION_KEPT.as_millis()).unwrap_or(i64::MAX);
         let before = Timestamp(self.now().0.saturating_sub(kept));
-        // As many as can be open may have to stay: with that many more, a sweep always finds one that can go.
+        // All open sessions may be empty and have to stay. With this limit, a sweep always finds one that can be
+        // deleted.
         let most = SWEEP_SESSIONS.saturating_add(self.limits.sessions_open_max);
         let mut gone = 0;
         for id in self.store().empty_sessions(before, most).await? {
@@ -61,7 +62,7 @@ impl Registry {
             }
             match self.delete_if_empty(&id).await {
                 Ok(deleted) => gone += u64::from(deleted),
-                // One that cannot be deleted must not keep those behind it.
+                // A session that cannot be deleted must not block those behind it.
                 Err(error @ StoreError::Damaged { .. }) => {
                     let _reported = self.fault(&error);
                 }
@@ -72,7 +73,7 @@ impl Registry {
         Ok(gone)
     }
 
-    /// Sweeps empty sessions from time to time, until the server stops.
+    /// Sweeps empty sessions periodically, until the server stops.
     pub fn keep_sweeping(self: &Arc<Self>) {
         let registry = self.clone();
         self.track(async move {
@@ -85,14 +86,14 @@ impl Registry {
                 }
                 match registry.sweep_empty().await {
                     Ok(0) => {}
-                    Ok(sessions) => tracing::info!(sessions, "deleted sessions in which nothing was ever said"),
+                    Ok(sessions) => tracing::info!(sessions, "deleted empty sessions"),
                     Err(error) => tracing::warn!(%error, "sweep empty sessions"),
                 }
             }
         });
     }
 
-    /// Deletes a session if it is not open and empty; its place is held meanwhile, so that nobody opens it.
+    /// Deletes a session if it is empty and not open. Its slot is locked meanwhile, so that nobody opens it.
     async fn delete_if_empty(&self, id: &SessionId) -> Result<bool, StoreError> {
         let slot = self.slots.entry(id.clone()).or_default().clone();
         let place = slot.handle.lock().await;
@@ -113,7 +114,7 @@ impl Registry {
                 if self.is_held_elsewhere(&head).await? {
                     return Ok(false);
                 }
-                // From here on no other node opens it; and what one has written meanwhile is seen.
+                // From here on no other node can open it, and what another node has written in the meantime is visible.
                 match self.take(id).await {
                     Ok((_, _, head)) if head.last_seq <= EMPTY_SEQ_MAX => self.erase(&head).await.map(|()| true),
                     Ok((_, lease, _)) => self.store().release(&lease).await.map(|()| false),
@@ -121,7 +122,7 @@ impl Registry {
                     Err(error) => Err(error),
                 }
             }
-            // Deleted meanwhile, or damaged, which a sweep must not touch.
+            // It was deleted or written to in the meantime, or is damaged, which a sweep must not touch.
             Ok(_) | Err(StoreError::NotFound(_) | StoreError::Damaged { .. }) => Ok(false),
             Err(error) => Err(error),
         }
@@ -137,7 +138,7 @@ impl Registry {
         self.shared.damaged.remove(id);
         if deleted.is_ok() {
             let (tools, id) = (self.tools(), id.clone());
-            // Files may be many, and the session is gone already.
+            // There may be many files, and the session is already gone.
             self.track(async move { tools.forget(&id).await });
         }
         deleted

@@ -1,4 +1,4 @@
-//! Replacing what the settings make while sessions are open.
+//! Replaces parts that depend on the settings, while sessions are open.
 
 use super::Registry;
 use crate::tools::Toolset;
@@ -24,8 +24,8 @@ impl Registry {
         self.shared.parts().hooks.clone()
     }
 
-    /// Continues with these prices and hooks. An open session takes them up before its next command, tick or answer;
-    /// requests and hook calls that are under way end with those that they began with.
+    /// Applies new prices and hooks. An open session uses them from its next command, tick or answer. Requests and hook
+    /// calls in progress end with the ones they began with.
     pub fn reconfigure(&self, prices: Prices, hooks: Hooks) {
         self.replace(|old| {
             let deployment = Deployment { prices, ..(*old.deployment).clone() };
@@ -41,7 +41,7 @@ impl Registry {
         });
     }
 
-    /// Returns what is cancelled when the server is about to stop.
+    /// Returns the token that is cancelled when the server is about to stop.
     pub(crate) fn stopping(&self) -> CancellationToken {
         self.shared.drain.clone()
     }
@@ -52,8 +52,8 @@ impl Registry {
         self.shared.parts().tools.clone()
     }
 
-    /// Continues with these tools of the server. A session offers them from its next turn or compaction on; a call of a
-    /// tool that is gone fails.
+    /// Applies new server-side tools. A session offers them from its next turn or compaction on. A call of a tool that
+    /// is gone fails.
     pub fn replace_tools(&self, tools: Toolset) {
         self.replace(|old| Parts::new(old.provider.clone(), old.hooks.clone(), tools, (*old.deployment).clone()));
     }

@@ -1,12 +1,12 @@
-//! Watched lists of a cluster: what other nodes change is found by asking the store, while anybody watches.
+//! Watched lists in a cluster: while anyone watches, the store is polled for changes that other nodes make.
 //!
-//! A look is two statements for all owners together, however many watch; in the database, each owner is one more
-//! descent of an index. What this node changes is told at once, without this. A change may be told twice, and is then
+//! A poll takes two statements for all owners together, however many watch. In the database, each owner is one more
+//! index scan. Changes made by this node are reported at once, without polling. A change may be reported twice, with
 //! the same item.
 //!
-//! A look goes back to the last one that was answered, so nothing is lost while the store cannot be asked, except for
-//! deletions if the database itself has crashed. After an hour of that, the store has forgotten what was deleted: then,
-//! or if there is more than a look returns, watchers are disconnected and list the sessions again.
+//! A poll reaches back to the last answered one. So an outage of the store loses nothing, except deletions if the
+//! database itself has crashed. Watchers are disconnected and list the sessions again in two cases: the outage lasted
+//! so long that the store has forgotten the deletions (an hour), or it left more changes than a poll returns.
 
 use super::Registry;
 use crate::{
@@ -24,41 +24,42 @@ use std::{
 };
 use tokio::time::{MissedTickBehavior, interval};
 
-/// The time between two looks.
+/// The interval between polls.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Sessions that were written to this recently are looked at again: their writers' clocks may be late by as much, and
-/// so may their commits.
+/// Sessions that were written to this recently are read again, because their writers' clocks and commits may be late by
+/// this much.
 const LOOKED_BACK_MILLIS: i64 = 30_000;
 
-/// A session that changed this recently is told to whoever begins to watch: it may have been just after the list.
+/// A session that changed this recently is reported to new watchers, because it may have changed just after the list
+/// was read.
 const RECENT_MILLIS: i64 = 10_000;
 
-/// A session as it was told.
+/// A session in the form in which it was last reported.
 type Told = (u64, SessionState, String);
 
-/// Remembers what the looks so far have seen.
+/// What the polls so far have seen.
 #[derive(Debug, Default)]
 struct Seen {
-    /// The time of the last look that was answered, or of the first one that was not.
+    /// When the last answered poll ran, or the first one if none was answered.
     at: Option<Timestamp>,
     owners: HashSet<String>,
-    /// The sessions that were written to lately, and those whose turns run elsewhere.
+    /// Sessions that were written to recently, and those whose turns run elsewhere.
     sessions: HashMap<SessionId, (SessionHead, Told)>,
-    /// The deletions that the store still repeats.
+    /// Deletions that the store still repeats.
     deleted: HashSet<SessionId>,
 }
 
 impl Seen {
-    /// Returns the time from which on the looks so far may have missed something.
+    /// Returns the time from which on the polls so far may have missed something.
     fn whole_until(&mut self, now: Timestamp) -> Timestamp {
-        // A clock that was put back counts too: others' changes have its new times.
+        // If a clock was set back, others' changes carry its new times.
         now.min(*self.at.get_or_insert(now))
     }
 }
 
 impl Registry {
-    /// Tells watchers what other nodes change, until the server stops.
+    /// Reports changes made by other nodes to watchers, until the server stops.
     pub fn keep_watching(self: &Arc<Self>) {
         if self.keeper().is_none() {
             return;
@@ -73,7 +74,7 @@ impl Registry {
                     () = registry.shared.drain.cancelled() => return,
                     _ = due.tick() => {}
                 }
-                // The next look compares with what this one would have.
+                // The next poll covers what this one would have.
                 if let Err(error) = registry.look(&mut seen).await {
                     tracing::debug!(%error, "look for sessions that other servers change");
                 }
@@ -81,7 +82,7 @@ impl Registry {
         });
     }
 
-    /// Asks what has changed of the sessions of all watched owners, and tells what is new.
+    /// Polls the sessions of all watched owners, and reports what is new.
     async fn look(&self, seen: &mut Seen) -> Result<(), StoreError> {
         let owners = self.watches.owners();
         let is_watched: HashSet<&String> = owners.iter().collect();
@@ -95,7 +96,7 @@ impl Registry {
         // The store times deletions by its own clock, which may differ too.
         let within = Duration::from_millis(now.millis_since(earlier(since, LOOKED_BACK_MILLIS)));
         let added: Vec<String> = owners.iter().filter(|owner| !seen.owners.contains(*owner)).cloned().collect();
-        // Lists show these as running. They may write nothing for long, and end with their server.
+        // Lists show these as running. They may write nothing for a long time, and end with their server.
         let running = if added.is_empty() { Vec::new() } else { cluster.running(&added).await? };
         let Changes { heads, deleted, is_cut } = cluster.changes(&owners, since, within).await?;
         let was_away = from < earlier(now, RECENT_MILLIS);
@@ -110,7 +111,7 @@ impl Registry {
             let told = self.tell_changed(&head, told_before.as_ref(), is_awaited);
             seen.sessions.insert(head.session.clone(), (head, told));
         }
-        // The sessions that were just read are newer than these, and may still have to be told.
+        // The sessions that were just read are newer than these, and may still have to be reported.
         for head in running.into_iter().filter(|head| !seen.sessions.contains_key(&head.session)) {
             let told = self.tell_changed(&head, None, false);
             before.insert(head.session.clone(), (head, told));
@@ -123,7 +124,7 @@ impl Registry {
             }
         }
         seen.deleted = deleted.into_iter().map(|(session, _)| session).collect();
-        // A turn also ends with the server that runs it, and nothing is written then.
+        // A turn also ends with its server, and nothing is written then.
         let running = before
             .into_iter()
             .filter(|(_, (head, told))| told.1 == SessionState::Running && is_watched.contains(&head.owner));
@@ -136,13 +137,13 @@ impl Registry {
         Ok(())
     }
 
-    /// Tells a session if it is not as it was told. Returns it as it is.
+    /// Reports a session if it differs from its last report. Returns its current form.
     fn tell_changed(&self, head: &SessionHead, before: Option<&Told>, is_awaited: bool) -> Told {
         let state = self.doing_anywhere(head);
         let told = (head.last_seq, state, head.head.name.clone());
         // A list may have shown it as running until its server was found gone, and nothing is written then.
         let is_awaited = is_awaited || head.head.running && state != SessionState::Running;
-        // One that is open here tells of itself.
+        // A session that is open here reports its own changes.
         if is_awaited && before != Some(&told) && self.opened(&head.session).is_none() {
             self.watches.changed(&head.owner, || list_item(&head.session, &head.head, state));
         }
@@ -178,7 +179,7 @@ mod tests {
 
     const START: Timestamp = Timestamp(1_000_000_000_000);
 
-    /// A server at whose registry somebody watches, and another one.
+    /// A server whose registry has a watcher, and another one.
     struct Pair {
         registry: Arc<Registry>,
         clock: Arc<ManualClock>,
@@ -217,7 +218,7 @@ mod tests {
             Self { registry, clock, keeper, other, at_other, seen: Seen::default() }
         }
 
-        /// Returns what a look tells a watcher.
+        /// Returns what a poll reports to a watcher.
         async fn look(&mut self, watcher: &mut Watcher) -> Result<Vec<(String, SessionState)>, Missed> {
             self.registry.look(&mut self.seen).await.unwrap();
             let told = watcher.take()?;

@@ -6,7 +6,7 @@ use secrecy::ExposeSecret;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
-/// The settings in effect; a reload replaces them as a whole.
+/// The settings in effect. A reload replaces them as a whole.
 #[derive(Debug)]
 pub(super) struct Accepted {
     pub(super) users: Vec<NamedToken>,
@@ -18,7 +18,6 @@ pub(super) struct Accepted {
 }
 
 impl Accepted {
-    /// Takes the credentials from the settings.
     pub(super) fn new(settings: &Settings, jwt: Option<Arc<Jwt>>) -> Self {
         let settings = &settings.auth;
         Self {
@@ -36,7 +35,7 @@ impl Accepted {
         !self.users.is_empty() || !self.services.is_empty() || self.jwt.is_some()
     }
 
-    /// Returns what a token of the identity provider says; `None` if it is none.
+    /// Returns the contents of an identity provider's token. `None` if the token is not one.
     pub(super) async fn signed(&self, token: &str) -> Result<Option<(&Jwt, Signed)>, Refusal> {
         match &self.jwt {
             Some(jwt) if Jwt::is_signed(token) => Ok(Some((jwt, jwt.verify(token).await?))),
@@ -44,7 +43,7 @@ impl Accepted {
         }
     }
 
-    /// Returns the service whose token this is.
+    /// Returns the service with this token.
     pub(super) fn service(&self, token: &str) -> Option<Service> {
         let mut found = None;
         for service in &self.services {
@@ -58,7 +57,7 @@ impl Accepted {
         })
     }
 
-    /// Returns true if they have what a grant comes from, and still allow what it allows.
+    /// Returns true if the settings still contain the origin of a grant, and still allow everything it allows.
     pub(super) fn have(&self, draft: &Draft) -> bool {
         let has = |named: &NamedToken, of: &Digest| digest(named.token.expose_secret()) == *of;
         match &draft.source {
@@ -74,7 +73,7 @@ impl Accepted {
     }
 }
 
-/// Returns the digest by which a grant remembers its token.
+/// Returns the digest that a grant keeps of its token.
 pub(super) fn digest(token: &str) -> Digest {
     let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes());
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
@@ -84,8 +83,8 @@ fn is_token(named: &NamedToken, given: &str) -> bool {
     named.token.expose_secret().as_bytes().ct_eq(given.as_bytes()).into()
 }
 
-/// Compares with every token, each in constant time, so that neither the position nor the length of a match can be
-/// timed.
+/// Compares the given token with every configured one in constant time. Timing reveals neither the position nor the
+/// length of a match.
 pub(super) fn find(tokens: &[NamedToken], given: &str) -> Option<Name> {
     let mut found = None;
     for named in tokens {

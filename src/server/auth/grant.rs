@@ -1,7 +1,7 @@
-//! Grants: what a client's credentials allow, for how long, and how it is taken back.
+//! Grants: what a client's credentials allow, for how long, and how that is revoked.
 //!
-//! A grant belongs to one connection. It is made from a token or a ticket, is counted as live until the connection has
-//! dropped it, and may be ended at any time; the connection then closes.
+//! A grant belongs to one connection. It is made from a token or a ticket, and counts as live until the connection
+//! drops it. It can be ended at any time, and the connection then closes.
 
 use super::Name;
 use crate::config::{Scope, Scopes};
@@ -19,62 +19,60 @@ use tokio::sync::Notify;
 /// Bytes of a token's digest.
 pub(super) const DIGEST_BYTES: usize = 32;
 
-/// The time before its end at which a client is told of it: enough to fetch a new ticket and try again.
+/// How long before expiry a client is warned. It can fetch a new ticket in this time, and try again.
 const NOTICE: Duration = Duration::from_secs(60);
 
-/// Stands for a token where the token itself must not be kept.
+/// The digest of a token, where the token itself must not be kept.
 pub(super) type Digest = [u8; DIGEST_BYTES];
 
-/// The origin of a grant: a reload of the settings ends the grant when its origin is gone.
+/// The origin of a grant. A reload of the settings ends the grant if its origin is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The server requires no credentials.
     Open,
     /// A token of AUTH_TOKENS.
     User(Digest),
-    /// A token of SERVICE_TOKENS, used by the service of this name.
+    /// A token of SERVICE_TOKENS, used by the service with this name.
     Service(String, Digest),
-    /// A token that this identity provider signed.
+    /// A token signed by this identity provider.
     Signed(String),
-    /// Another node of the cluster, which has checked the credentials and ends the connection with them.
+    /// Another node of the cluster. It has checked the credentials, and ends the connection when they end.
     Node,
 }
 
-/// For how long a grant is valid, before a connection uses it.
+/// How long a grant is valid, before a connection uses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Valid {
-    /// Until it is taken back.
+    /// Until it is revoked.
     Indefinitely,
     /// For this long after its ticket is redeemed.
     For(Duration),
-    /// Until the token that it comes from expires, and at most this long after its ticket is redeemed.
+    /// Until the underlying token expires, but at most for this long after its ticket is redeemed.
     Until(Instant, Duration),
 }
 
 /// The identity and the rights that a ticket or a token stands for.
 #[derive(Debug, Clone)]
 pub(crate) struct Draft {
-    /// Whose sessions it opens.
+    /// The user whose sessions it opens.
     pub(crate) name: Name,
     /// The scopes that it allows.
     pub(crate) scopes: Scopes,
-    /// The only session that it opens; `None` for all sessions of that name.
+    /// The only session that it opens; `None` for all sessions of the user.
     pub(crate) session: Option<SessionId>,
-    /// For how long.
     pub(crate) valid: Valid,
-    /// Its origin.
     pub(crate) source: Source,
-    /// The public id of its ticket; `None` if it was made without one.
+    /// The public id of its ticket; `None` if there was no ticket.
     pub(crate) id: Option<String>,
 }
 
-/// The reason for which a grant was ended before its time.
+/// The reason why a grant was ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Ended {
-    /// The service that made it took it back.
+    /// The service that made it has revoked it.
     Revoked = 1,
-    /// The settings no longer have the token that it was made from.
+    /// The settings no longer contain the token that it was made from.
     Withdrawn = 2,
 }
 
@@ -102,12 +100,11 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    /// Returns whose sessions it opens.
+    /// Returns the user whose sessions it opens.
     pub(crate) fn name(&self) -> &Name {
         &self.draft.name
     }
 
-    /// Returns what it allows.
     pub(crate) fn scopes(&self) -> Scopes {
         self.draft.scopes
     }
@@ -117,7 +114,7 @@ impl Grant {
         self.draft.session.as_ref()
     }
 
-    /// Returns where it comes from.
+    /// Returns what it was made from.
     pub(super) fn draft(&self) -> &Draft {
         &self.draft
     }
@@ -127,13 +124,13 @@ impl Grant {
         self.expires.map(|end| end.saturating_duration_since(Instant::now()))
     }
 
-    /// Returns the time before its end at which the client is told. Half of a short grant: one that was just renewed
-    /// must not be told of at once.
+    /// Returns how long before expiry the client is warned: at most half of the grant's time, so that a client with a
+    /// short grant is not warned immediately after renewing it.
     pub(crate) fn notice(&self) -> Duration {
         self.notice
     }
 
-    /// Waits until it is ended before its time. Cancel safe.
+    /// Waits until the grant is ended early. Cancel safe.
     pub(crate) async fn ended(&self) -> Ended {
         loop {
             match self.has_ended() {
@@ -143,7 +140,7 @@ impl Grant {
         }
     }
 
-    /// Returns why it was ended before its time; `None` if it was not.
+    /// Returns why the grant was ended early; `None` if it was not.
     pub(crate) fn has_ended(&self) -> Option<Ended> {
         match self.ended.load(Ordering::Acquire) {
             0 => None,
@@ -152,19 +149,19 @@ impl Grant {
         }
     }
 
-    /// Returns true if this grant can take the place of another on one connection: it is the same user's, and takes
-    /// nothing away that the connection may be using.
+    /// Returns true if this grant may replace another one on a connection. It must belong to the same user, and must
+    /// not remove a right that the connection may be using.
     pub(crate) fn renews(&self, other: &Self) -> bool {
         self.name() == other.name()
             && self.scopes().cover(other.scopes())
             && self.session().is_none_or(|session| other.session() == Some(session))
     }
 
-    /// Ends it; returns false if it has ended before.
+    /// Ends the grant; returns false if it had already ended.
     fn end(&self, why: Ended) -> bool {
         let is_first = self.ended.compare_exchange(0, why as u8, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if is_first {
-            // Keeps a permit if the connection is busy.
+            // Leaves a permit if the connection is busy.
             self.bell.notify_one();
         }
         is_first
@@ -177,7 +174,7 @@ impl Drop for Grant {
     }
 }
 
-/// The grants that connections hold. Bounded by the connections.
+/// The grants that connections hold, at most one per connection.
 #[derive(Debug, Default)]
 pub(super) struct Live(Mutex<(u64, HashMap<u64, Weak<Grant>>)>);
 
@@ -201,9 +198,9 @@ impl Live {
         grant
     }
 
-    /// Ends every grant that `is_meant`, and returns how many.
+    /// Ends every grant that satisfies `is_meant`, and returns how many.
     pub(super) fn end(&self, why: Ended, is_meant: impl Fn(&Draft) -> bool) -> usize {
-        // Dropping a grant takes the lock, so it is released before any is dropped.
+        // Dropping a grant takes the lock, so the lock is released first.
         let all: Vec<Arc<Grant>> = self.lock().1.values().filter_map(Weak::upgrade).collect();
         all.iter().filter(|grant| is_meant(&grant.draft) && grant.end(why)).count()
     }

@@ -1,7 +1,8 @@
-//! Tickets of a cluster: issued by one node, redeemed by any. They are in the store, with what they stand for.
+//! Tickets of a cluster: issued by one node, redeemed by any. The store keeps each ticket with the rights it stands
+//! for.
 //!
-//! Moments are this process's own, so a ticket is stored with the time that was left when it was issued, and read with
-//! its age.
+//! Instants are meaningless to other processes. A ticket is therefore stored with the time it had left when it was
+//! issued, and is read together with its age.
 
 use super::{Draft, Source, Valid, accepted::digest, grant::Digest};
 use crate::{
@@ -19,11 +20,11 @@ use std::{
 };
 use tokio::sync::{RwLock, RwLockReadGuard};
 
-/// The store that the nodes share, and the bounds of its tickets.
+/// The store that the nodes share, and the limits on tickets.
 pub(super) struct SharedTickets {
     store: Arc<dyn SessionStore>,
     shares: TicketShares,
-    /// Read while a ticket is redeemed, from the store to the live grant: who ends grants waits for it.
+    /// Read-locked while a ticket is redeemed, until its grant is live. A revocation waits for the lock.
     redeeming: RwLock<()>,
 }
 
@@ -33,7 +34,7 @@ impl fmt::Debug for SharedTickets {
     }
 }
 
-/// A [`Draft`] as it is stored.
+/// A [`Draft`] in its stored form.
 #[derive(Debug, Serialize, Deserialize)]
 struct Stored {
     name: String,
@@ -47,9 +48,9 @@ struct Stored {
 #[derive(Debug, Serialize, Deserialize)]
 enum StoredValid {
     Indefinitely,
-    /// Milliseconds after it is redeemed.
+    /// Milliseconds after redemption.
     For(u64),
-    /// Milliseconds after it was issued, and most after it is redeemed.
+    /// Milliseconds after issue, and at most this many after redemption.
     Until(u64, u64),
 }
 
@@ -105,7 +106,7 @@ impl Stored {
 }
 
 impl SharedTickets {
-    /// Returns the tickets of a store that several nodes can share; `None` if it is for one.
+    /// Returns the tickets of a store that several nodes can share; `None` if the store serves a single node.
     pub(super) fn of(store: Arc<dyn SessionStore>, shares: TicketShares) -> Option<Self> {
         let redeeming = RwLock::default();
         store.cluster().is_some().then_some(Self { store, shares, redeeming })
@@ -142,17 +143,17 @@ impl SharedTickets {
         Ok(Err(refused))
     }
 
-    /// Says that a ticket is being redeemed, until the guard is dropped.
+    /// Marks a ticket as being redeemed until the guard is dropped.
     pub(super) async fn redeems(&self) -> RwLockReadGuard<'_, ()> {
         self.redeeming.read().await
     }
 
-    /// Waits until every ticket that was taken has its grant.
+    /// Waits until every redeemed ticket has its grant.
     pub(super) async fn settled(&self) {
         drop(self.redeeming.write().await);
     }
 
-    /// Redeems a ticket; `None` if there is none, or it cannot be read.
+    /// Redeems a ticket; `None` if it does not exist or cannot be read.
     pub(super) async fn take(&self, ticket: &str) -> Result<Option<Draft>, Error> {
         let Some((body, age)) = self.cluster()?.take_ticket(&digest(ticket)).await? else { return Ok(None) };
         match serde_json::from_str::<Stored>(&body) {
@@ -164,7 +165,7 @@ impl SharedTickets {
         }
     }
 
-    /// Removes unused tickets of a service.
+    /// Removes a service's unused tickets.
     pub(super) async fn withdraw(&self, service: &str, of: TicketsOf<'_>) -> Result<u64, Error> {
         self.cluster()?.withdraw_tickets(service, of).await
     }

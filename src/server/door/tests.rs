@@ -1,4 +1,4 @@
-//! Tests which connections are admitted and which are closed, and how much an unfinished message may hold.
+//! Tests which connections are admitted and which are closed, and how much a partial message may hold.
 
 use super::*;
 use futures_util::task::noop_waker;
@@ -17,7 +17,7 @@ fn address(text: &str) -> IpAddr {
     text.parse().expect("the test's address")
 }
 
-/// Returns which of the guests may stay.
+/// Returns, for each guest, whether it may stay.
 fn staying(guests: &[&Arc<Guest>]) -> Vec<bool> {
     guests.iter().map(|guest| guest.may_stay(&noop_waker()).is_ok()).collect()
 }
@@ -44,7 +44,7 @@ fn one_who_is_known_is_no_guest_and_stays() {
     assert_eq!(staying(&[&known, &others[0], &others[4]]), [true, false, true]);
 }
 
-/// A task that has ended keeps its memory as long as a waker of it is held, here a kilobyte for each connection.
+/// A finished task keeps its memory as long as one of its wakers exists: here a kilobyte per connection.
 #[test]
 fn of_one_who_is_known_no_waker_is_kept() {
     struct Task;
@@ -65,7 +65,7 @@ fn an_address_has_its_share_unless_many_clients_have_it() {
     for (text, other, is_bounded) in [
         ("203.0.113.1", "203.0.113.1", true),
         ("203.0.113.1", "203.0.113.2", false),
-        // One client has a whole network of 64 bits.
+        // A client has a whole /64 network.
         ("2001:db8::1", "2001:db8::2", true),
         ("2001:db8::1", "2001:db8:0:1::1", false),
         ("::ffff:203.0.113.1", "203.0.113.1", true),
@@ -115,7 +115,7 @@ fn pings_between_the_parts_of_a_message_give_nothing_back() {
         })
         .collect();
     assert_eq!(parts, [Ok(()), Ok(()), Err(Refusal::GuestMessage), Err(Refusal::GuestMessage)]);
-    // Pongs to the server's pings add up to nothing.
+    // Pongs in answer to the server's pings do not add up.
     let idle = door.admit(address("192.0.2.1"));
     idle.upgraded();
     for _ in 0..10_000 {

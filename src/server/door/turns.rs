@@ -1,10 +1,10 @@
 //! Lets guests take turns on the runtime's threads.
 //!
-//! A task that is ready waits behind all that were ready before, and a turn of a conversation is some ten tasks one
-//! after the other: when hundreds of connections arrive in the same moment, it waits that often behind all of them. So
-//! of the connections whose client is not known only a few run before everybody else who is ready has run, too; the
-//! others wait here, in the order in which they came. Accepting waits with them: connections that nobody has time for
-//! stay in the kernel's queue.
+//! A ready task waits behind all tasks that were ready before it. A conversation's turn consists of about ten tasks
+//! that run one after another. If hundreds of connections arrived at once, each of these tasks would wait behind all of
+//! them. So only a few guests run before every other ready task has had its chance. The other guests wait here, in
+//! order of arrival. Accepting waits with them, so the kernel's queue holds the connections that the server has no time
+//! for.
 
 use std::{
     pin::Pin,
@@ -19,18 +19,18 @@ use tokio_util::sync::PollSemaphore;
 pub(in crate::server) struct Turns(Arc<Semaphore>);
 
 impl Turns {
-    /// Makes turns for a runtime with so many threads. Half of them may serve guests, and at least one.
+    /// Creates the turns for a runtime with this many threads. Half of them may serve guests, and at least one.
     pub(in crate::server) fn new(threads: usize) -> Self {
         Self(Arc::new(Semaphore::new((threads / 2).max(1))))
     }
 
-    /// Wraps what is done for a guest: each step of it waits for its turn.
+    /// Wraps a guest's work, so that each step of it waits for its turn.
     pub(in crate::server) fn wait<F: Future>(&self, work: F) -> Turned<F> {
         Turned { turns: PollSemaphore::new(self.0.clone()), work: Box::pin(work) }
     }
 }
 
-/// A guest's work that takes its turns. It runs in a task of the runtime.
+/// A guest's work that takes turns. It runs in a task of the runtime.
 pub(in crate::server) struct Turned<F> {
     turns: PollSemaphore,
     work: Pin<Box<F>>,
@@ -40,10 +40,10 @@ impl<F: Future> Future for Turned<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        // The semaphore is never closed. If it were, steps would only not wait for each other.
+        // The semaphore is never closed. If it were, steps would run without waiting for each other.
         let turn = ready!(self.turns.poll_acquire(cx));
         let done = self.work.as_mut().poll(cx);
-        // The next guest's turn is when all have run that are ready now.
+        // The turn ends once all tasks that are ready now have run.
         tokio::spawn(async {
             tokio::task::yield_now().await;
             drop(turn);
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// The runtime has one thread, on which tasks run in the order in which they became ready.
+    /// The runtime has one thread, which runs tasks in the order in which they became ready.
     #[tokio::test]
     async fn who_is_known_does_not_wait_for_a_crowd() {
         let turns = Turns::new(1);

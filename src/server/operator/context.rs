@@ -1,5 +1,5 @@
-//! A session's context: how full it is, and its next request. Content is shown only if operators may read it; roles,
-//! the names of parts and tools, and token counts are shown to all operators.
+//! A session's context: how full it is, and its next request. Content is shown only to operators who may read it. All
+//! operators see roles, the names of parts and tools, and token counts.
 
 use super::{Parameters, answer_of, session_id};
 use crate::{
@@ -28,19 +28,18 @@ pub(in crate::server) struct Wanted {
     ephemeral: Option<bool>,
 }
 
-/// The reply of `get_context`, with a note if content is left out.
+/// The reply of `get_context`, and whether content was omitted.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown {
     #[serde(flatten)]
     context: Context,
-    /// True if content is left out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     without_content: bool,
 }
 
-/// Returns what the session's own client would get, whether the session is open or not: without a `format` the context
-/// info, else what the next request would send.
+/// Returns what the session's own client would get, whether or not the session is open. Without a `format` this is the
+/// context info, and otherwise the next request.
 pub(in crate::server) async fn session_context(
     operator: Operator,
     State(app): State<Arc<App>>,
@@ -81,7 +80,7 @@ fn shown(context: Result<Context, ErrorBody>, format: ContextFormat, without_con
     }
 }
 
-/// Removes the detail of a prefix break if a client wrote it: a patch's reason may quote what was said.
+/// Removes the detail of a prefix break if a client wrote it, because a patch's reason may quote the conversation.
 fn leave_out_words(broke: &mut PrefixBreak) {
     if !matches!(broke.reason, BreakReason::Model | BreakReason::Strategy) {
         broke.detail = None;

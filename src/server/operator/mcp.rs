@@ -1,5 +1,5 @@
-//! The MCP servers: their states, and what their tools cost in every request. Nothing of their entries in `MCP_FILE` is
-//! shown (no arguments, variables, headers or addresses), and no standard error.
+//! The MCP servers: their states, and the tokens that their tools add to every request. Their standard error is not
+//! shown, nor are the arguments, variables, headers and addresses in `MCP_FILE`.
 
 use super::{NoParameters, Parameters};
 use crate::{
@@ -16,16 +16,15 @@ use reseed_protocol::{ErrorBody, ErrorCode, reply::ToolServer};
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// All servers.
 #[derive(Debug, Serialize)]
 struct Servers {
     /// Sorted by name.
     items: Vec<Server>,
-    /// The estimated tokens of all their tools in a request of a session that switches none off.
+    /// The estimated tokens of all tools in a request, if the session switches none off.
     tokens: u64,
 }
 
-/// A server: what its users may know, and more.
+/// An MCP server: what its users see, and details for operators.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Server {
@@ -33,31 +32,31 @@ struct Server {
     shown: ToolServer,
     #[serde(skip_serializing_if = "str::is_empty")]
     transport: &'static str,
-    /// The revision of MCP that was agreed on.
+    /// The negotiated MCP revision.
     #[serde(skip_serializing_if = "Option::is_none")]
     protocol: Option<String>,
-    /// The server's name and version, in its own words.
+    /// The server's name and version, as it reports them.
     #[serde(skip_serializing_if = "Option::is_none")]
     software: Option<String>,
-    /// Why it is not up, with secrets masked: a predicate whose subject is the server.
+    /// Why it is not up, with secrets masked. This is a predicate whose subject is the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     tools: Vec<ServerTool>,
-    /// The sum of its tools.
+    /// The sum over its tools.
     tokens: u64,
 }
 
 #[derive(Debug, Serialize)]
 struct ServerTool {
     name: String,
-    /// Absent if it is not offered, since there are too many.
+    /// Absent if the tool is not offered because there are too many.
     #[serde(skip_serializing_if = "Option::is_none")]
     tokens: Option<u64>,
 }
 
 /// Returns every MCP server with its state, its tools and their tokens.
 pub(in crate::server) async fn mcp(_: Operator, _: Parameters<NoParameters>, State(app): State<Arc<App>>) -> Response {
-    // Definitions are counted, which takes milliseconds for hundreds of them.
+    // Counting the definitions takes milliseconds if there are hundreds.
     match tokio::task::spawn_blocking(move || servers(&app)).await {
         Ok(servers) => Json(servers).into_response(),
         Err(error) => {

@@ -14,7 +14,7 @@ use axum::{
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Returns every server that shares the database, as this one sees them; none if it is alone.
+/// Returns every server that shares the database, as this one sees them. The list is empty without a cluster.
 pub(in crate::server) async fn nodes(
     _: Operator,
     _: Parameters<NoParameters>,
@@ -41,10 +41,10 @@ pub(in crate::server) async fn nodes(
     }
 }
 
-/// Returns a server as lists show it.
+/// Returns a server in the form that lists show.
 pub(crate) fn item(row: &NodeRow) -> Value {
     let millis = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    // A reader of the table alone has the database's clock to judge by.
+    // A program that only reads the table has no clock but the database's.
     let state = match row {
         row if row.age >= row.node.lease * 2 => "silent",
         row if row.pulse.draining => "draining",

@@ -1,5 +1,5 @@
-//! Asks other nodes over HTTP: to end the grants that a service takes back, and for the compactions of the
-//! sessions that they hold.
+//! Requests to other nodes over HTTP. They end grants that a service revokes, and fetch the compactions of sessions
+//! that other nodes hold.
 
 use super::holder::admit;
 use crate::{
@@ -24,22 +24,22 @@ use std::{
 };
 use tokio::time::timeout;
 
-/// The path at which a node learns what was taken back at another one.
+/// The path at which a node learns of a revocation at another node.
 pub(in crate::server) const REVOKE_PATH: &str = "/internal/revoke";
 
-/// The path at which a node is asked for the compactions of sessions that it holds.
+/// The path at which a node returns the compactions of sessions that it holds.
 pub(in crate::server) const COMPACTIONS_PATH: &str = "/internal/compactions";
 
-/// The time limit for that. An operator's list waits for it, and is whole without it but for these numbers.
+/// The time limit for fetching compactions. An operator's list waits for them, and can do without them.
 const COMPACTIONS_TIME: Duration = Duration::from_secs(1);
 
 /// The time limit for another node's answer. A service waits for it.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
-/// Bytes of a request between nodes.
+/// Maximum bytes of a request between nodes.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// What a service takes back.
+/// What a service revokes.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Revocation {
@@ -55,17 +55,17 @@ struct Ended {
     sockets: usize,
 }
 
-/// Sessions that a node is asked about: at most a page of a list.
+/// The sessions that a node is asked about, at most one page of a list.
 #[derive(Debug, Serialize, Deserialize)]
 struct Held {
     sessions: Vec<SessionId>,
 }
 
-/// The clients with which other nodes are asked, each built when it is first needed.
+/// The HTTP clients for requests to other nodes, each built on first use.
 #[derive(Debug, Default)]
 pub(in crate::server) struct Asking {
     plain: OnceLock<reqwest::Client>,
-    /// Over TLS, with the system's roots. Reading them takes long.
+    /// Uses TLS with the system's root certificates, which take long to read.
     secure: OnceLock<reqwest::Client>,
 }
 
@@ -76,19 +76,19 @@ impl Asking {
         if let Some(client) = place.get() {
             return Ok(client);
         }
-        // A connection that is kept may be closed by the other node just as the next question is sent: a POST is not
-        // repeated then, and a node that lives would count as one that did not answer.
+        // The other node might close a kept-alive connection just as the next request is sent. A POST is not retried
+        // then, and a live node would count as unreachable.
         let builder = reqwest::Client::builder().timeout(ANSWER_TIME).no_proxy().pool_max_idle_per_host(0);
         let builder = if is_plain { builder.tls_certs_only([]) } else { builder };
-        // Idempotent: whoever comes first wins, and all choose ring.
+        // Idempotent: the first caller installs it, and all choose ring.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let built = builder.build().map_err(|error| error.to_string())?;
         Ok(place.get_or_init(|| built))
     }
 }
 
-/// Has the other nodes end what a service takes back. Returns how many connections that ended, and the names of nodes
-/// that did not answer.
+/// Makes the other nodes end what a service revokes. Returns the number of connections that this ended, and the names
+/// of nodes that did not answer.
 pub(in crate::server) async fn revoke_elsewhere(app: &App, service: &str, whose: &Revoked<'_>) -> (usize, Vec<String>) {
     let others = app.registry.keeper().map(|keeper| keeper.others()).unwrap_or_default();
     let (ticket, user) = match whose {
@@ -102,7 +102,7 @@ pub(in crate::server) async fn revoke_elsewhere(app: &App, service: &str, whose:
             None => Err("it has no NODE_ADDRESS".to_owned()),
         };
         ended.map_err(|error| {
-            tracing::warn!(node = %row.id, name = row.node.name, error, "another server did not hear of a revocation");
+            tracing::warn!(node = %row.id, name = row.node.name, error, "another server was not notified of a revocation");
             row.node.name.clone()
         })
     });
@@ -116,7 +116,8 @@ pub(in crate::server) async fn revoke_elsewhere(app: &App, service: &str, whose:
     (sockets, unanswered)
 }
 
-/// Returns the compactions of sessions that other nodes hold, as far as these answer in time: one question to each.
+/// Returns the compactions of sessions that other nodes hold. Sends one request per node, and skips nodes that do not
+/// answer in time.
 pub(in crate::server) async fn compactions_elsewhere(app: &App, heads: &[SessionHead]) -> BTreeMap<SessionId, Value> {
     let others = app.registry.keeper().map(|keeper| keeper.others()).unwrap_or_default();
     let asked = others.iter().filter_map(|row| {
@@ -127,7 +128,7 @@ pub(in crate::server) async fn compactions_elsewhere(app: &App, heads: &[Session
             let told = timeout(COMPACTIONS_TIME, ask(app, address, COMPACTIONS_PATH, &body)).await;
             let told = told.unwrap_or_else(|_| Err("it did not answer in time".to_owned()));
             told.unwrap_or_else(|error| {
-                tracing::debug!(node = %row.id, error, "another server did not tell the compactions of its sessions");
+                tracing::debug!(node = %row.id, error, "another server did not report the compactions of its sessions");
                 BTreeMap::new()
             })
         })
@@ -150,7 +151,7 @@ pub(in crate::server) async fn compactions_here(State(app): State<Arc<App>>, req
 
 async fn ask<T: DeserializeOwned>(app: &App, address: &str, path: &str, body: &impl Serialize) -> Result<T, String> {
     let token = app.node_token.as_ref().ok_or("this server has no NODE_TOKEN")?;
-    // `ws` becomes `http`, and `wss` `https`.
+    // `ws` becomes `http`, and `wss` becomes `https`.
     let url = format!("http{}{path}", address.trim_start_matches("ws"));
     let client = app.asking.client(&url)?;
     let body = serde_json::to_vec(body).map_err(|error| error.to_string())?;
@@ -175,10 +176,10 @@ pub(in crate::server) async fn revoked_elsewhere(State(app): State<Arc<App>>, re
     Json(Ended { sockets }).into_response()
 }
 
-/// Returns what another node asks.
+/// Authenticates another node and parses its request.
 ///
 /// # Errors
-/// The response to anybody else, or to what cannot be read.
+/// The response to anyone else, or to a request that cannot be parsed.
 async fn body_of<T: DeserializeOwned>(app: &App, request: Request, what: &'static str) -> Result<T, Response> {
     let (parts, body) = request.into_parts();
     admit(app, &parts, what).await?;
@@ -215,7 +216,7 @@ mod tests {
                 let (mut socket, _) = listener.accept().await.unwrap();
                 let _ = socket.read(&mut [0; 1024]).await.unwrap();
                 socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
-                // Kept open: the client decides.
+                // Kept open, because the client decides when to close.
                 open.push(socket);
             }
         });

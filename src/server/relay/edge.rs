@@ -1,11 +1,11 @@
-//! The edge's side: a client connection with its links to holders.
+//! The edge's side of a relay: a client connection with its links to holders.
 //!
-//! A session is routed from the moment at which its `open_session` is passed on. Its commands then go to its holder as
-//! they came, and its frames come back as they are; of these, the edge reads the envelope. Commands are parsed here
-//! first, so a holder gets none that this version refuses.
+//! A session is routed from the moment its `open_session` is forwarded. Its commands then go to its holder unchanged,
+//! and the edge reads only the envelopes of the frames that come back. The edge parses commands first, so a holder
+//! receives none that this version refuses.
 //!
-//! A command that can be carried out by any node, such as `open_session`, is kept until it is answered: if its session
-//! is somewhere else by now, it is sent there.
+//! A command that any node can execute, such as `open_session`, is kept until it is answered. If its session has moved
+//! in the meantime, the command is sent to the new holder.
 
 use super::{
     link::{Dial, FromLink, Link},
@@ -24,7 +24,8 @@ use crate::{
 };
 use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId};
 
-/// Bytes of commands that are kept until they are answered, or one command: with more, no further one is read.
+/// Bytes of commands that are kept until they are answered, or one command if that is larger. No command is read beyond
+/// this limit.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
 impl Connection {
@@ -33,24 +34,24 @@ impl Connection {
         self.relays.as_ref().is_some_and(|relays| relays.route(session).is_some())
     }
 
-    /// Returns true if any session of this connection is another node's.
+    /// Returns true if another node holds any session of this connection.
     pub(in crate::server) fn has_routes(&self) -> bool {
         self.relays.as_ref().is_some_and(|relays| !relays.routes.is_empty())
     }
 
-    /// Returns true if the connection may subscribe to one session more.
+    /// Returns true if the connection may subscribe to one more session.
     pub(in crate::server) fn may_subscribe(&self) -> bool {
         let routes = self.relays.as_ref().map_or(0, |relays| relays.routes.len());
         self.subscriptions.len() + routes < SUBSCRIPTIONS_MAX
     }
 
-    /// Returns true if the commands that are kept for another attempt leave room for one more.
+    /// Returns true if there is room to keep one more command for another attempt.
     pub(in crate::server) fn may_keep(&self) -> bool {
         let kept = self.unanswered.iter().filter_map(|waiting| waiting.resend.as_ref());
         kept.map(|resend| resend.text.len()).sum::<usize>() < KEPT_BYTES_MAX
     }
 
-    /// Passes a command on to the holder of its session, which is routed.
+    /// Forwards a command to the holder of its session, which is routed.
     pub(in crate::server) fn pass_to_holder(
         &mut self,
         id: &CommandId,
@@ -68,8 +69,8 @@ impl Connection {
         self.wait_for(Unanswered { link: Some(link), ..Unanswered::new(id.clone(), session, name) });
     }
 
-    /// Passes an `open_session` on behind a `close_session` of the same session that is not answered yet. Returns false
-    /// if there is none.
+    /// Forwards an `open_session` behind an unanswered `close_session` of the same session. Returns false if there is
+    /// none.
     pub(in crate::server) fn reopen(&mut self, id: &CommandId, session: &SessionId, resend: Resend) -> bool {
         let Some(relays) = &mut self.relays else { return false };
         let closes = |route: &&mut Route| route.session == *session && route.then == Then::Closes;
@@ -83,7 +84,7 @@ impl Connection {
         true
     }
 
-    /// Sends a command to a node that holds its session, which is not routed yet; `open_session` routes it.
+    /// Sends a command to the node that holds its session, which is not routed yet. `open_session` routes it.
     ///
     /// # Errors
     /// `overloaded`: the node cannot be reached from here.
@@ -106,7 +107,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns the link to a node, dialled now if there is none; `None` if nodes cannot be reached at all, or this one
+    /// Returns the link to a node, and dials it if there is none. `None` if no nodes can be reached, or if this node
     /// has no address.
     fn link_to(&mut self, row: &NodeRow) -> Option<u64> {
         let relays = self.relays.get_or_insert_default();
@@ -143,7 +144,7 @@ impl Connection {
         Some(number)
     }
 
-    /// Tells the holders that the client has renewed its credentials.
+    /// Informs the holders that the client has renewed its credentials.
     pub(in crate::server) fn renew_links(&mut self) {
         let (Some(relays), Some(grant)) = (&mut self.relays, &self.grant) else { return };
         let renewal = FrameText::from(wire::encoded(&ToHolder::Renewal(Rights::of(grant))));
@@ -151,7 +152,7 @@ impl Connection {
         links.into_iter().for_each(|link| relays.push(link, renewal.clone()));
     }
 
-    /// Takes what a link tells.
+    /// Handles a message from a link.
     pub(in crate::server) async fn hear(&mut self, link: u64, from: FromLink) -> Flow {
         match from {
             FromLink::Frames(frames) => {
@@ -172,11 +173,12 @@ impl Connection {
             let is_it = |waiting: &Unanswered| {
                 waiting.link == Some(link)
                     && waiting.id.as_str() == re
-                    // One that creates a session may have made another one than it made before.
+                    // A repeated command that creates a session may return a different session than the one it was sent
+                    // for.
                     && (waiting.name == "open_session"
                         || peek.session_id.as_ref().is_none_or(|session| waiting.session.as_str() == session))
             };
-            // One that was answered when its session ended gets no second reply.
+            // A command that was answered when its session ended gets no second reply.
             let Some(at) = self.unanswered.iter().position(is_it) else { return Ok(()) };
             let mut waiting = self.unanswered.remove(at);
             if let Some(session) = peek.session_id.as_ref().and_then(|session| session.parse().ok()) {
@@ -191,10 +193,11 @@ impl Connection {
             self.answered(&waiting, refused.is_none());
             return self.send(frame).await;
         }
-        // An event of a session that the client has left meanwhile, or of none.
+        // An event without a session, or of a session that the client has left in the meantime.
         let Some(relays) = &mut self.relays else { return Ok(()) };
         let of = |route: &&mut Route| route.link == link && Some(route.session.as_str()) == peek.session_id.as_deref();
-        // Before its `open_session` is answered, an event is one of a subscription that has ended here.
+        // An event that arrives before the reply to `open_session` belongs to a subscription that has already ended
+        // here.
         let Some(route) = relays.routes.iter_mut().find(of).filter(|route| route.is_open) else { return Ok(()) };
         if peek.is("session_closed") {
             let session = route.session.clone();
@@ -203,7 +206,7 @@ impl Connection {
         self.send(frame).await
     }
 
-    /// Routes the session that a reply names instead of the one that its command was sent for.
+    /// Routes the session that a reply names, instead of the session that its command was sent for.
     fn renamed(&mut self, waiting: &mut Unanswered, session: SessionId) {
         if waiting.session == session {
             return;
@@ -215,12 +218,12 @@ impl Connection {
         waiting.session = session;
     }
 
-    /// Draws the conclusions from a holder's reply.
+    /// Updates the routes after a holder's reply.
     fn answered(&mut self, waiting: &Unanswered, is_ok: bool) {
         let Some(relays) = &mut self.relays else { return };
         match waiting.name {
             "open_session" if is_ok => {
-                // The holder may have ended an older subscription meanwhile, and with it its route.
+                // The holder may have ended an older subscription in the meantime, which removed the route.
                 if relays.route(&waiting.session).is_none()
                     && let Some(link) = waiting.link
                 {
@@ -235,13 +238,14 @@ impl Connection {
                 let others = || self.unanswered.iter().filter(|other| other.session == waiting.session);
                 let is_reopened = others().any(|other| other.name == "open_session");
                 let then = route.then;
-                // A later one on its way has said what becomes of the route: that holds until it is answered.
+                // If another `close_session` is on its way, it has set the state of the route, which holds until its
+                // reply.
                 if !others().any(|other| other.name == "close_session") {
                     route.then = Then::Stays;
                 }
                 match then {
                     Then::Reopens => route.is_open = false,
-                    // There were several of both.
+                    // Several commands of both kinds were on their way.
                     _ if is_reopened => route.is_open = false,
                     _ if is_ok => relays.forget(&waiting.session),
                     _ => {}
@@ -278,6 +282,6 @@ fn error_code(frame: &str) -> ErrorCode {
     struct Refusal {
         payload: Coded,
     }
-    // A newer version may have another code: it is passed on, and counted as this one.
+    // A newer version may have other codes. They are forwarded, and counted as `internal`.
     serde_json::from_str::<Refusal>(frame).map_or(ErrorCode::Internal, |refusal| refusal.payload.code)
 }

@@ -1,7 +1,7 @@
-//! The end of a link: what is sent to another node, and what ends.
+//! The end of a link: which commands go to another node, and which sessions end.
 //!
-//! The sessions that went over it end for the client with `session_closed`; it opens them again, and resumes exactly,
-//! as after a lost connection of its own. Commands that any node can carry out are sent on; the others get a retriable
+//! The link's sessions end for the client with `session_closed`. The client opens them again and resumes exactly, as
+//! after losing its own connection. Commands that any node can execute are sent again. The others get a retriable
 //! error.
 
 use super::{
@@ -24,11 +24,11 @@ use reseed_protocol::{
     reply::{Done, Reply},
 };
 
-/// How often a command is sent on to where its session is by now.
+/// Maximum number of times that a command is sent again after its session has moved.
 const ATTEMPTS_MAX: u8 = 2;
 
 impl Connection {
-    /// Handles that a link is over. The connection continues.
+    /// Handles the end of a link. The client's connection continues.
     pub(super) async fn lost(&mut self, number: u64, end: &LinkEnd) -> Flow {
         let Some((link, routes)) = self.relays.as_mut().and_then(|relays| relays.remove(number)) else { return Ok(()) };
         let node = link.row.id;
@@ -52,7 +52,7 @@ impl Connection {
             }
             let reply = match waiting.name {
                 "close_session" => Reply::Ok(Done::default()),
-                // Its outcome is not known.
+                // Its outcome is unknown.
                 _ => Reply::Error(self.app.session_gone()),
             };
             count_reply(waiting.name, &reply);
@@ -61,7 +61,7 @@ impl Connection {
         for route in routes.into_iter().filter(|route| route.is_open && route.then == Then::Stays) {
             self.send(encode_event(Some(&route.session), &SubscriptionEnd::Moved.event())).await?;
         }
-        // One that closes a silent connection lives.
+        // A node that closes a silent connection is alive.
         let may_be_there =
             matches!(end, LinkEnd::WrongNode | LinkEnd::Broken) || *end == LinkEnd::Closed(CloseCode::NoPong.code());
         for waiting in again {
@@ -70,7 +70,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Looks for the session of a command again, whose node does not hold it or cannot be reached, and sends it there.
+    /// Locates the session of a command again and sends the command there, because its node does not hold the session
+    /// or cannot be reached.
     pub(super) async fn look_again(&mut self, waiting: Unanswered, not_at: Option<NodeId>) -> Flow {
         let Unanswered { id, session, name, resend, .. } = waiting;
         if let Some(relays) = self.relays.as_mut().filter(|_| name == "open_session") {

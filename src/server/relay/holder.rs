@@ -1,7 +1,8 @@
-//! The holder's side: `/internal/relay`, where other nodes bring their clients.
+//! The holder's side of a relay: `/internal/relay`, where other nodes connect their clients.
 //!
-//! A relayed connection is an ordinary one that begins greeted: its user, rights and names come from the first frame.
-//! The edge has counted it, limits its rate, refuses its bad frames, and tells the client when its credentials expire.
+//! A relayed connection is an ordinary one that starts out greeted. Its user, rights and names come from the first
+//! frame. The edge has counted the connection. It also limits the client's rate, refuses its bad frames, and warns it
+//! when its credentials expire.
 
 use super::{
     SUBPROTOCOL, WRONG_NODE,
@@ -38,38 +39,36 @@ use std::{
 use subtle::ConstantTimeEq as _;
 use tokio::time::{Instant, timeout};
 
-/// Marks a connection whose client is another node's.
+/// Marks a connection whose client is connected to another node.
 #[derive(Debug)]
 pub(in crate::server) struct Via {
     /// The node that relays it.
     pub(in crate::server) node: NodeId,
-    /// The time until which the connection is kept although nothing runs here, while this server stops.
+    /// While this server stops, the connection is kept until then even if nothing runs here.
     stays_until: Option<Instant>,
     _counted: RelayedConnection,
 }
 
 impl Via {
-    /// Keeps the connection until then, although nothing may run here.
+    /// Keeps the connection until then, even if nothing runs here.
     pub(in crate::server) fn stay_until(&mut self, until: Instant) {
         self.stays_until = Some(until);
     }
 
-    /// Returns true if the connection is still kept.
     pub(in crate::server) fn stays(&self) -> bool {
         self.stays_until.is_some_and(|until| Instant::now() < until)
     }
 }
 
-/// Lets another node in, which proves itself by NODE_TOKEN. A server that is no node of a cluster has no such
-/// addresses.
+/// Admits another node, which authenticates with NODE_TOKEN. A server outside a cluster does not have these paths.
 ///
 /// # Errors
-/// The response for anybody else.
+/// The response to anyone else.
 pub(super) async fn admit(app: &App, parts: &Parts, what: &'static str) -> Result<Arc<Keeper>, Response> {
     let (Some(token), Some(keeper)) = (&app.node_token, app.registry.keeper()) else {
         return Err(StatusCode::NOT_FOUND.into_response());
     };
-    // Only browsers send it, and no page is a node.
+    // Only browsers send this header, and a node is not a browser.
     if parts.headers.contains_key(header::ORIGIN) {
         return Err((StatusCode::FORBIDDEN, "this address is for servers, not for web pages\n").into_response());
     }
@@ -98,7 +97,7 @@ pub(in crate::server) async fn enter(State(app): State<Arc<App>>, request: Reque
         Ok(keeper) => keeper,
         Err(refused) => return refused,
     };
-    // Many come at once from one address when clients reconnect: they are no guests.
+    // Many links come from one address at once when clients reconnect, so they are not guests.
     let guest = parts.extensions.get::<Arc<Guest>>().cloned();
     guest.iter().for_each(|guest| guest.known_as(SUBPROTOCOL));
     if let Some(refused) = handshake::refuse(&parts.headers) {
@@ -125,7 +124,7 @@ pub(in crate::server) async fn enter(State(app): State<Arc<App>>, request: Reque
     })
 }
 
-/// Waits for the greeting, and makes the connection.
+/// Waits for the greeting, and creates the connection.
 async fn greeted(
     app: Arc<App>,
     mut socket: WebSocket,
@@ -157,7 +156,7 @@ async fn greeted(
     }
     let Greeting { from, connection_id, client_id, client, name, rights, .. } = greeting;
     let grant = granted(&app, name, &rights);
-    // The edge has taken the place and the permit.
+    // The edge has already taken the place and the permit.
     let mut connection = Connection::new(app, socket, Some(grant), true, address, (None, None), guest);
     connection.speaks = Speaks::V2 { greeted: true };
     connection.counted.speaks(Dialect::Relay);
@@ -167,7 +166,7 @@ async fn greeted(
     Some(Box::new(connection))
 }
 
-/// Makes a grant of what the edge says.
+/// Makes a grant from the rights that the edge sends.
 fn granted(app: &App, name: String, rights: &Rights) -> Arc<Grant> {
     app.auth.of_node(Draft {
         name,
@@ -180,7 +179,7 @@ fn granted(app: &App, name: String, rights: &Rights) -> Arc<Grant> {
 }
 
 impl Connection {
-    /// Handles a frame of the other node's own; returns false if it is the client's.
+    /// Handles a frame that comes from the other node itself. Returns false if the frame is the client's.
     pub(in crate::server) fn renewed(&mut self, text: &str) -> bool {
         if self.via.is_none() || !text.starts_with(r#"{"type":"relay_"#) {
             return false;
@@ -190,14 +189,14 @@ impl Connection {
                 let name = self.name.clone().unwrap_or_default();
                 self.grant = Some(granted(&self.app, name, &rights));
             }
-            // One that another version sends is not ours to understand.
+            // An unknown frame of another version is ignored.
             Ok(ToHolder::Greeting(_)) | Err(_) => {}
         }
         true
     }
 
-    /// Tells the other node that a command is about a session which this one does not hold; returns false if it does,
-    /// or if the command needs none.
+    /// Answers `wrong_node` to a command whose session this node does not hold. Returns false if this node holds it, or
+    /// if the command needs no holder.
     pub(in crate::server) async fn sends_back(
         &mut self,
         id: &CommandId,

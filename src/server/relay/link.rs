@@ -1,7 +1,7 @@
-//! One WebSocket from the edge to a holder, in a task of its own: dialled, greeted, read and written at the same time.
+//! A WebSocket from the edge to a holder, in a task of its own that dials, greets, reads and writes.
 //!
-//! Reading and writing do not wait for each other: a holder that waits until its frames are taken would otherwise never
-//! take a command. What is read is passed on in batches; while a batch waits for the client, nothing more is read.
+//! Reading and writing do not wait for each other. Otherwise, a holder that waits for its frames to be read would never
+//! take a command. Frames are passed on in batches. While a batch waits for the client, nothing more is read.
 
 use super::{PATH, SUBPROTOCOL, WRONG_NODE};
 use crate::{
@@ -42,57 +42,56 @@ use tokio_tungstenite::{
 /// The time limit for a holder to accept a connection. A client waits for it.
 const DIAL_TIME: Duration = Duration::from_secs(3);
 
-/// The time limit for writing what is left when the client is gone.
+/// The time limit for writing the remaining frames when the client is gone.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
 /// Bytes of frames in a batch, or one frame if that is larger.
 const BATCH_BYTES: usize = 16 * 1024;
 
-/// Bytes that are read at once, or gathered before they are written.
+/// Bytes that are read at once, or collected before they are written.
 const BUFFER_BYTES: usize = 4 * 1024;
 
-/// Bytes of the largest frame of a holder: as many as it can have waiting for a client.
+/// Maximum bytes of a holder's frame: as many as it may have waiting for a client.
 const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Pings that may stay unanswered.
+/// Maximum number of unanswered pings.
 const PINGS_UNANSWERED_MAX: u32 = 2;
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// Carries what a link tells its connection, and the link's number. It is boxed because a channel reserves room for 32
-/// of what it carries.
+/// A link's message to its connection, and the link's number. It is boxed because a channel reserves space for 32
+/// items.
 pub(in crate::server) type Told = Box<(u64, FromLink)>;
 
-/// What a link tells its connection.
+/// A link's message to its connection.
 #[derive(Debug)]
 pub(in crate::server) enum FromLink {
     /// The holder's frames, in order.
     Frames(Vec<FrameText>),
-    /// The link is over.
     Lost(LinkEnd),
 }
 
-/// Why a link is over.
+/// The reason why a link ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::server) enum LinkEnd {
     /// The holder could not be reached.
     Unreachable(String),
-    /// Nobody listens at its address: its process is gone.
+    /// Nothing listens at its address, so its process is gone.
     Absent(String),
     /// Another node answers at its address.
     WrongNode,
-    /// It is silent, or has left.
+    /// The holder is silent, or has left the cluster.
     Gone,
-    /// It closed the link with this code.
+    /// The holder closed the link with this code.
     Closed(u16),
     /// The connection failed.
     Broken,
 }
 
-/// A link of a connection. When dropped, what was sent is still written if it is there, and the link closed.
+/// A link of a connection. When dropped, it writes the frames that are already queued, and then closes.
 #[derive(Debug)]
 pub(super) struct Link {
-    /// Tells the links of a connection apart.
+    /// Identifies the link within its connection.
     pub(super) number: u64,
     /// The holder.
     pub(super) row: NodeRow,
@@ -101,11 +100,11 @@ pub(super) struct Link {
     _counted: RelayedConnection,
 }
 
-/// Whether the holder answers pings.
+/// Tracks whether the holder answers pings.
 #[derive(Debug, Default)]
 struct Pulse {
     unanswered: AtomicU32,
-    /// True while the client takes a batch: answers are not read meanwhile.
+    /// True while the client takes a batch. Pongs are not read meanwhile.
     is_passing_on: AtomicBool,
 }
 
@@ -122,13 +121,13 @@ pub(super) struct Dial {
 }
 
 impl Link {
-    /// Dials a holder. A frame that is sent meanwhile waits, and still goes there if the client leaves.
+    /// Dials a holder. A frame that is sent meanwhile waits. It still goes to the holder if the client leaves.
     pub(super) fn dial(dial: Dial, number: u64, to_connection: mpsc::Sender<Told>) -> Self {
         let (to_holder, from_connection) = mpsc::channel(1);
         let row = dial.row.clone();
         tokio::spawn(async move {
             let end = run(dial, number, from_connection, &to_connection).await;
-            // A connection that is gone needs not be told.
+            // Fails if the connection is gone, which does not matter.
             let _ = to_connection.send(Box::new((number, FromLink::Lost(end)))).await;
         });
         Self { number, row, to_holder, _counted: RelayedConnection::new(Side::Edge) }
@@ -142,7 +141,7 @@ async fn run(
     to_connection: &mpsc::Sender<Told>,
 ) -> LinkEnd {
     let (keeper, holder, heartbeat) = (dial.keeper.clone(), dial.row.id, dial.heartbeat);
-    // In a box that is freed once the link is there: what dialling needs is far more than what reading and writing do.
+    // The box is freed once the link is up. Dialling needs much more memory than reading and writing.
     let dialling = Box::pin(async move {
         match timeout(DIAL_TIME, connect(&dial)).await {
             Ok(Ok(socket)) => Ok(socket),
@@ -170,11 +169,11 @@ async fn run(
     }
 }
 
-/// Waits until the client has left and no frame of it waits here. One that waits is still carried out, as it would be
-/// where its session is open.
+/// Waits until the client has left and none of its frames wait here. A waiting frame is still executed, as it would be
+/// on the node that holds the session.
 async fn unneeded(to_connection: &mpsc::Sender<Told>, from_connection: &mpsc::Receiver<Box<FrameText>>) {
     to_connection.closed().await;
-    // Nobody adds to it any more.
+    // Nothing is added any more.
     if !from_connection.is_empty() {
         std::future::pending().await
     }
@@ -188,7 +187,7 @@ async fn connect(dial: &Dial) -> Result<Socket, Error> {
     let mut token = HeaderValue::from_str(&format!("Bearer {}", dial.token.expose_secret()))?;
     token.set_sensitive(true);
     headers.insert(header::AUTHORIZATION, token);
-    // Idempotent: whoever comes first wins, and all choose ring.
+    // Idempotent: the first caller installs it, and all choose ring.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let stream = TcpStream::connect((host.as_str(), port)).await?;
     listen::tune(&stream);
@@ -204,7 +203,7 @@ async fn connect(dial: &Dial) -> Result<Socket, Error> {
     Ok(socket)
 }
 
-/// Says why a holder cannot be reached.
+/// Explains why a holder cannot be reached.
 fn reason(error: &Error) -> String {
     match error {
         Error::Http(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
@@ -220,7 +219,7 @@ fn host_and_port(address: &Uri) -> Result<(String, u16), Error> {
     Ok((host.trim_matches(['[', ']']).to_owned(), address.port_u16().unwrap_or(usual)))
 }
 
-/// Passes on what the holder sends, until it ends.
+/// Passes on what the holder sends, until the link ends.
 async fn read(
     mut stream: SplitStream<Socket>,
     number: u64,
@@ -232,7 +231,7 @@ async fn read(
         let (frames, end) = batch(first, &mut stream);
         pulse.is_passing_on.store(true, Ordering::Relaxed);
         if !frames.is_empty() {
-            // If the connection is gone, what it has sent is still written, and nobody takes what comes back.
+            // If the connection is gone, its commands are still written, and nobody reads the replies.
             let _ = to_connection.send(Box::new((number, FromLink::Frames(frames)))).await;
         }
         pulse.unanswered.store(0, Ordering::Relaxed);
@@ -243,7 +242,7 @@ async fn read(
     }
 }
 
-/// Takes a message, and those that are there already.
+/// Collects a message and those that are already there.
 fn batch(
     first: Result<Message, Error>,
     stream: &mut (impl Stream<Item = Result<Message, Error>> + Unpin),
@@ -253,7 +252,7 @@ fn batch(
         match next {
             Some(Ok(Message::Text(text))) => {
                 bytes += text.len();
-                // Checked already: it is UTF-8.
+                // The WebSocket library has already checked that it is UTF-8.
                 let Ok(frame) = FrameText::try_from(Bytes::from(text)) else { return (frames, Some(LinkEnd::Broken)) };
                 frames.push(frame);
             }
@@ -274,7 +273,7 @@ fn batch(
     }
 }
 
-/// Writes what the client sends, and pings.
+/// Writes the client's frames, and pings.
 async fn write(
     mut sink: SplitSink<Socket, Message>,
     mut from_connection: mpsc::Receiver<Box<FrameText>>,
@@ -304,23 +303,23 @@ async fn write(
         };
         match send(&mut sink, message, heartbeat, pulse).await {
             Sent::Whole => {}
-            // What the holder said last is still to be read.
+            // The holder's last frames must still be read.
             Sent::Failed => return std::future::pending().await,
             Sent::Stuck => return LinkEnd::Broken,
         }
     }
 }
 
-/// What became of a message.
+/// The outcome of a write.
 enum Sent {
     Whole,
     Failed,
-    /// The holder has taken nothing of it for as long as it may leave pings unanswered.
+    /// The holder has accepted nothing for as long as it may leave pings unanswered.
     Stuck,
 }
 
-/// Writes a message. While it waits, no ping is sent; so it waits no longer than for an answer to one. A holder may
-/// take nothing while the client does not take what it has sent.
+/// Writes a message. No ping is sent while this waits, so it waits no longer than for a pong. A holder may accept
+/// nothing while the client is not reading the frames that the holder has sent.
 async fn send(sink: &mut SplitSink<Socket, Message>, message: Message, heartbeat: Duration, pulse: &Pulse) -> Sent {
     let patience = heartbeat * (PINGS_UNANSWERED_MAX + 1);
     let mut sent = std::pin::pin!(sink.send(message));

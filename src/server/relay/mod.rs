@@ -1,21 +1,22 @@
 //! Relays: a client's frames for a session that another node holds go to that node, and its frames come back.
 //!
-//! - `holder`: `/internal/relay`, where other nodes bring their clients; it makes an ordinary connection of each
-//! - `wire`: the frames that the two nodes send each other beside the client's own
-//! - `peek`: what the edge reads of a frame that it passes on
+//! - `holder`: `/internal/relay`, where other nodes connect their clients; each becomes an ordinary connection
+//! - `wire`: the frames that two nodes exchange in addition to the client's
+//! - `peek`: reads the envelope of a frame that the edge passes on
 //! - `link`: one WebSocket to a holder, in a task of its own
-//! - `ask`: what one node asks others, over HTTP
-//! - `routes`: the links of a client connection, and which of its sessions goes over which
-//! - `edge`: a client connection with its links: what goes to which holder, and what comes back
-//! - `ends`: the end of a link: which commands are sent on, and which sessions end
+//! - `ask`: requests between nodes over HTTP
+//! - `routes`: the links of a client connection, and the link of each of its sessions
+//! - `edge`: a client connection with its links; forwards commands to holders and frames back
+//! - `ends`: the end of a link: which commands are sent again, and which sessions end
 //!
 //! Invariants:
-//! - A link belongs to one client connection: its holder knows one user by it, and a slow client stalls nobody else.
-//! - A holder never relays. It answers `wrong_node` for a session that is not its own, and the edge looks again.
-//! - Each queue between client and holder has room for one message, or for one batch of frames. Whoever does not read
-//!   stops the sender on the other side, however many nodes are in between.
-//! - A link that breaks ends its sessions for the client alone: `session_closed`, retriable. The client opens them
-//!   again and resumes, as after a lost connection of its own.
+//! - A link belongs to one client connection. Its holder sees a single user, and a slow client stalls nobody else.
+//! - A holder never relays. It answers `wrong_node` for a session that it does not hold, and the edge looks it up
+//!   again.
+//! - Each queue between client and holder has room for one message, or for one batch of frames. Backpressure reaches
+//!   the sender, however many nodes are in between.
+//! - A broken link ends its sessions only for its client, with a retriable `session_closed`. The client opens them
+//!   again and resumes, as after losing its own connection.
 
 mod ask;
 mod edge;
@@ -35,14 +36,14 @@ pub(super) use self::{
     routes::{Relays, Resend, arrived},
 };
 
-/// The subprotocol between nodes.
+/// The WebSocket subprotocol between nodes.
 pub(super) const SUBPROTOCOL: &str = "reseed.node.v1";
 
-/// Begins the paths for other nodes, which prove themselves by NODE_TOKEN, and refuse browsers.
+/// The prefix of the paths for other nodes, which authenticate with NODE_TOKEN. These paths reject browsers.
 pub(super) const INTERNAL: &str = "/internal/";
 
-/// The path at which other nodes bring their clients.
+/// The path at which other nodes connect their clients.
 pub(super) const PATH: &str = "/internal/relay";
 
-/// Closes a link whose greeting is for another node: the address has a new owner. Never sent to a client.
+/// Closes a link whose greeting names another node, because the address has a new owner. Never sent to a client.
 const WRONG_NODE: u16 = 4450;

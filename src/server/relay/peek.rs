@@ -1,7 +1,8 @@
-//! Reads from a frame what the edge needs to pass it on, without reading its payload.
+//! Reads the envelope of a frame, so that the edge can pass the frame on without parsing its payload.
 //!
-//! Every frame of a server begins with its envelope: texts without escapes, and numbers. The scan stops at the payload,
-//! so it costs the same for a delta and for a page of entries. A frame of another shape is read as a whole.
+//! Every server frame begins with its envelope, which consists of numbers and of strings without escapes. The scan
+//! stops at the payload, so it costs the same for a delta and for a page of entries. A frame of another shape is parsed
+//! completely.
 
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -13,13 +14,11 @@ pub(super) struct Peek<'a> {
     /// The command that it answers.
     #[serde(borrow, default)]
     pub(super) re: Option<Cow<'a, str>>,
-    /// The session.
     #[serde(borrow, default)]
     pub(super) session_id: Option<Cow<'a, str>>,
-    /// The number of a durable event.
+    /// The `seq` of a durable event.
     #[serde(default)]
     pub(super) seq: Option<u64>,
-    /// The type.
     #[serde(rename = "type", borrow, default)]
     pub(super) kind: Option<Cow<'a, str>>,
 }
@@ -30,7 +29,7 @@ impl<'a> Peek<'a> {
         scan(frame).or_else(|| serde_json::from_str(frame).ok())
     }
 
-    /// Returns true if it is of this type.
+    /// Returns true if the frame has this type.
     pub(super) fn is(&self, kind: &str) -> bool {
         self.kind.as_deref() == Some(kind)
     }
@@ -69,7 +68,7 @@ fn scan(frame: &str) -> Option<Peek<'_>> {
     }
 }
 
-/// Returns a text without escapes, and what follows it.
+/// Returns a string without escapes, and the rest of the text.
 fn text(from: &str) -> Option<(&str, &str)> {
     let (text, rest) = from.strip_prefix('"')?.split_once('"')?;
     (!text.contains('\\')).then_some((text, rest))
@@ -91,7 +90,7 @@ mod tests {
             (long.as_str(), peek(None, Some("s"), "x").map(|peek| Peek { seq: Some(7), ..peek })),
             (r#"{"sessionId":"s","type":"x","payload":{"type":"y"}}"#, peek(None, Some("s"), "x")),
             (r#"{"type":"wrong_node","re":"1","sessionId":"s"}"#, peek(Some("1"), Some("s"), "wrong_node")),
-            // Of other shapes, which need a whole reading.
+            // Frames of other shapes must be parsed completely.
             (r#"{"payload":{"type":"y"},"type":"x"}"#, peek(None, None, "x")),
             (r#"{ "type":"\u0078", "extra":[1,{"re":"no"}] }"#, peek(None, None, "x")),
         ];

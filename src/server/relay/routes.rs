@@ -1,4 +1,4 @@
-//! The links of a client connection, and which of its sessions goes over which.
+//! The links of a client connection, and the link of each of its sessions.
 
 use super::link::{FromLink, Link, Told};
 use crate::{runtime::encoded::FrameText, server::socket::push_rare, store::NodeId};
@@ -10,11 +10,11 @@ use tokio::sync::mpsc;
 #[derive(Debug)]
 pub(in crate::server) struct Relays {
     pub(super) next: u64,
-    /// At most one for each holder.
+    /// At most one per holder.
     pub(super) links: Vec<Link>,
-    /// Together with the subscriptions of this node at most [`SUBSCRIPTIONS_MAX`](crate::runtime::SUBSCRIPTIONS_MAX).
+    /// At most [`SUBSCRIPTIONS_MAX`](crate::runtime::SUBSCRIPTIONS_MAX), including the subscriptions at this node.
     pub(super) routes: Vec<Route>,
-    /// Frames for which a link had no room. While there are any, the client is not read.
+    /// Frames for which a link had no room. The client is not read while there are any.
     pub(super) waiting: VecDeque<(u64, FrameText)>,
     pub(super) to_self: mpsc::Sender<Told>,
     from_links: mpsc::Receiver<Told>,
@@ -27,11 +27,11 @@ pub(super) struct Route {
     pub(super) link: u64,
     /// True once its `open_session` was answered.
     pub(super) is_open: bool,
-    /// Says what the client has asked for since.
+    /// What the client has requested since.
     pub(super) then: Then,
 }
 
-/// Says what becomes of a route once the commands on their way are answered.
+/// What becomes of a route once the commands on their way are answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
     Stays,
@@ -45,13 +45,13 @@ pub(super) enum Then {
 #[derive(Debug)]
 pub(in crate::server) struct Resend {
     pub(in crate::server) text: FrameText,
-    /// How often its session was looked for before.
+    /// How many times its session has been looked up already.
     pub(in crate::server) attempts: u8,
 }
 
 impl Default for Relays {
     fn default() -> Self {
-        // Room for one batch: whatever the client does not take stays with the holder.
+        // There is room for one batch. Frames that the client does not take stay with the holder.
         let (to_self, from_links) = mpsc::channel(1);
         let (links, routes, waiting) = (Vec::new(), Vec::new(), VecDeque::new());
         Self { next: 0, links, routes, waiting, to_self, from_links }
@@ -59,7 +59,7 @@ impl Default for Relays {
 }
 
 impl Route {
-    /// Returns the route of a session whose `open_session` is sent now.
+    /// Returns the route of a session whose `open_session` is being sent.
     pub(super) fn opening(session: SessionId, link: u64) -> Self {
         Self { session, link, is_open: false, then: Then::Stays }
     }
@@ -70,7 +70,7 @@ impl Relays {
         let Some(found) = self.links.iter().find(|found| found.number == link) else { return };
         let frame = match self.waiting.iter().any(|(waiting, _)| *waiting == link) {
             true => Some(frame),
-            // A link that is over has said so, or will.
+            // A link that has ended has reported it, or will.
             false => match found.to_holder.try_send(Box::new(frame)) {
                 Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => None,
                 Err(mpsc::error::TrySendError::Full(frame)) => Some(*frame),
@@ -100,7 +100,7 @@ impl Relays {
         }
     }
 
-    /// Returns true if every frame was given to its link.
+    /// Returns true if every frame has been handed to its link.
     pub(in crate::server) fn has_room(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -110,12 +110,12 @@ impl Relays {
         self.routes.iter().map(|route| &route.session)
     }
 
-    /// Adds a link. Most connections have one.
+    /// Adds a link. Most connections have only one.
     pub(super) fn add_link(&mut self, link: Link) {
         push_rare(&mut self.links, link);
     }
 
-    /// Adds the route of a session. Many connections have one.
+    /// Adds the route of a session. Many connections have only one.
     pub(super) fn add_route(&mut self, route: Route) {
         push_rare(&mut self.routes, route);
     }
@@ -136,7 +136,7 @@ impl Relays {
         self.links.iter().find(|found| found.number == link).map(|found| found.row.id)
     }
 
-    /// Removes a link that is over, with what waits for it. Returns it with its routes.
+    /// Removes a link that has ended, and the frames that wait for it. Returns it with its routes.
     pub(super) fn remove(&mut self, link: u64) -> Option<(Link, Vec<Route>)> {
         let at = self.links.iter().position(|found| found.number == link)?;
         let gone = self.links.swap_remove(at);
@@ -145,8 +145,8 @@ impl Relays {
     }
 }
 
-/// Waits for a holder's frames, or for room for the client's; in that case returns `None`. Forever without links.
-/// Cancel safe. Boxed: few connections have links.
+/// Waits for a holder's frames, or for room for the client's. In the latter case it returns `None`. Waits indefinitely
+/// if there are no links. Cancel safe. Boxed, because few connections have links.
 pub(in crate::server) async fn arrived(relays: &mut Option<Box<Relays>>) -> Option<(u64, FromLink)> {
     match relays {
         Some(relays) => Box::pin(relays.arrived()).await.map(|told| *told),

@@ -1,6 +1,7 @@
-//! The frames that nodes send each other beside the client's own.
+//! The frames that nodes exchange in addition to the client's.
 //!
-//! The edge has parsed every command that it passes on, and none of these is a command: a client cannot send them.
+//! The edge parses every command that it passes on, and none of these frames is a command. So a client cannot send
+//! them.
 
 use crate::{
     config::{Scope, Scopes},
@@ -14,7 +15,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type")]
 pub(super) enum ToHolder {
-    /// The first frame: whose connection it is.
+    /// The first frame, which identifies the client.
     #[serde(rename = "relay_greeting")]
     Greeting(Box<Greeting>),
     /// The client has renewed its credentials.
@@ -22,11 +23,11 @@ pub(super) enum ToHolder {
     Renewal(Rights),
 }
 
-/// Whom a relayed connection belongs to.
+/// The client of a relayed connection.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Greeting {
-    /// The node that is meant. Another one has taken over its address if the receiver is a different node.
+    /// The intended node. If the receiver is a different one, it has taken over the address.
     pub(super) node: i64,
     /// The node that relays.
     pub(super) from: i64,
@@ -36,7 +37,6 @@ pub(super) struct Greeting {
     pub(super) client_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) client: Option<Software>,
-    /// The user.
     pub(super) name: String,
     pub(super) rights: Rights,
 }
@@ -47,16 +47,16 @@ pub(super) struct Greeting {
 pub(super) struct Rights {
     /// The names of scopes. A node of another version may know more of them.
     pub(super) scopes: Vec<String>,
-    /// The only session, if there is one.
+    /// The only session that the client may use, if it is bound to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) session_id: Option<SessionId>,
-    /// The time that is left; absent if they do not expire.
+    /// The remaining time; absent if the credentials do not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) expires_in_ms: Option<u64>,
 }
 
 impl Rights {
-    /// Returns those of a grant, as of now.
+    /// Returns the rights of a grant at this moment.
     pub(super) fn of(grant: &Grant) -> Self {
         Self {
             scopes: grant.scopes().names().map(str::to_owned).collect(),
@@ -70,7 +70,7 @@ impl Rights {
         self.scopes.iter().filter_map(|name| Scope::named(name)).collect()
     }
 
-    /// Returns the time that is left.
+    /// Returns the remaining time.
     pub(super) fn left(&self) -> Option<Duration> {
         self.expires_in_ms.map(Duration::from_millis)
     }
@@ -79,7 +79,7 @@ impl Rights {
 /// The type of [`WrongNode`].
 pub(super) const WRONG_NODE: &str = "wrong_node";
 
-/// The holder's answer to a command about a session that is not its own: the edge looks for it again.
+/// The holder's answer to a command about a session that it does not hold. The edge looks the session up again.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase", tag = "type", rename = "wrong_node")]
 pub(super) struct WrongNode<'a> {
@@ -87,7 +87,7 @@ pub(super) struct WrongNode<'a> {
     pub(super) session_id: &'a SessionId,
 }
 
-/// Returns a frame's text.
+/// Serializes a frame.
 pub(super) fn encoded(frame: &impl Serialize) -> String {
     serde_json::to_string(frame).expect("frames between nodes have text keys")
 }

@@ -1,4 +1,4 @@
-//! Holds a connection to the grant of its credentials, and ends the connection with it.
+//! Enforces the grant of a connection's credentials, and ends the connection with it.
 
 use super::{Connection, Speaks};
 use crate::{
@@ -16,14 +16,14 @@ use reseed_protocol::{
 use std::{sync::Arc, time::Duration};
 
 impl Connection {
-    /// Sets what the client may do, and its user: from now on its connections and its rate are counted by name, if it
-    /// has one.
+    /// Sets the client's grant and user. From now on, its connections and its rate are counted by the user's name, if
+    /// there is one.
     ///
     /// # Errors
     /// `limit_reached`: the user has too many connections.
     pub(in crate::server) fn known_by(&mut self, grant: Arc<Grant>) -> Result<(), ErrorBody> {
         let name = grant.name().clone();
-        // A renewal keeps its place.
+        // A renewal keeps its permit.
         if self.permit.is_none() || self.name.as_ref() != Some(&name) {
             self.permit = None;
             self.permit = Some(self.app.registry.shares().take(Share::Connections, &name, 1)?);
@@ -37,17 +37,18 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns the time at which the client must be told that its credentials expire, or at which they do.
+    /// Returns when the client must be warned that its credentials expire, or when they do.
     pub(super) fn expiry_due(&self) -> Option<tokio::time::Instant> {
         let left = self.grant.as_ref()?.remaining()?;
-        // The node that relays a client tells it.
+        // A relayed client is warned by its edge.
         let tells = matches!(self.speaks, Speaks::V2 { greeted: true }) && !self.told_expiring && self.via.is_none();
         let until = if tells { left.saturating_sub(self.grant.as_ref()?.notice()) } else { left };
         Some(tokio::time::Instant::now() + until)
     }
 
-    /// Ends the connection if its credentials have expired or were taken back. This is checked before each event is
-    /// written: a client that reads slowly keeps the connection in one round for as long as its sessions go on.
+    /// Ends the connection if its credentials have expired or were revoked. This is checked before each event is
+    /// written, because a client that reads slowly can keep the connection in one round for as long as its sessions
+    /// run.
     pub(in crate::server) fn still_granted(&self) -> Flow {
         let Some(grant) = &self.grant else { return Ok(()) };
         if let Some(ended) = grant.has_ended() {
@@ -60,7 +61,7 @@ impl Connection {
         }
     }
 
-    /// Tells the client that its credentials expire soon; ends the connection if they have.
+    /// Warns the client that its credentials expire soon. Ends the connection if they have expired.
     pub(super) async fn expiry(&mut self) -> Flow {
         self.still_granted()?;
         let Some(grant) = &self.grant else { return Ok(()) };
@@ -80,7 +81,7 @@ impl Connection {
     }
 }
 
-/// Waits until the grant is ended before its time; forever without one.
+/// Waits until the grant is ended early; indefinitely if there is no grant.
 pub(super) async fn ended(grant: &Option<Arc<Grant>>) -> Ended {
     match grant {
         Some(grant) => grant.ended().await,

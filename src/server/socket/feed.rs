@@ -1,4 +1,4 @@
-//! Writes to a connection what the feeds of its sessions and the session list have for it.
+//! Writes pending events from the feeds of a connection's sessions, and changes of the session list.
 
 use super::{Connection, Speaks, Subscription};
 use crate::{
@@ -12,15 +12,15 @@ use reseed_protocol::{
     frame::{encode_event, encode_stored},
 };
 
-/// Bytes of events taken from the feed or the store at once, or one event if that is larger: what a stalled reader
-/// holds besides its write buffer. In between, commands are handled.
+/// Bytes of events taken from the feed or the store at once, or one event if that is larger. A stalled reader holds
+/// this much besides its write buffer. Commands are handled between batches.
 const BATCH_BYTES: usize = 16 * 1024;
 
-/// Events read from the store at once by a reader that is behind.
+/// Events read from the store at once for a reader that is behind.
 const BEHIND_PAGE: u32 = 64;
 
 impl Connection {
-    /// Writes what the feeds have for this connection: of each session a piece, in turn, until there is no more.
+    /// Writes the pending events of all feeds. Takes a batch from each session in turn until there are no more.
     pub(super) async fn pump(&mut self) -> Flow {
         loop {
             let (mut at, mut had_more) = (0, false);
@@ -28,7 +28,7 @@ impl Connection {
                 let session = handle.id.clone();
                 let frames = feed.next(cursor, *deltas, BATCH_BYTES);
                 had_more |= !frames.is_empty();
-                // A reply enters the channel before its events are published: send what is there first.
+                // A reply enters the channel before its events are published, so pending replies are sent first.
                 while let Ok(outgoing) = self.incoming.try_recv() {
                     self.outgoing(outgoing).await?;
                 }
@@ -36,7 +36,7 @@ impl Connection {
                     self.write_frame(&session, frame).await?;
                 }
                 self.send_private(&session).await?;
-                // One that has ended has made room for another.
+                // If the subscription has ended, another one has taken its position.
                 at += usize::from(self.subscriptions.get(at).is_some_and(|next| next.handle.id == session));
             }
             if !had_more {
@@ -50,7 +50,7 @@ impl Connection {
         let is_v2 = matches!(self.speaks, Speaks::V2 { .. });
         match frame {
             Frame::Durable(seq, frame) => self.durable(session, seq, frame).await,
-            // v1 has none of them.
+            // v1 has no such events.
             Frame::Ephemeral(frame) if is_v2 => self.send(frame).await,
             Frame::Ephemeral(_) => Ok(()),
             Frame::Streamed(frame) => {
@@ -67,7 +67,7 @@ impl Connection {
     pub(super) async fn closed(&mut self, session: &SessionId, end: SubscriptionEnd) -> Flow {
         self.unsubscribe(session).await;
         match (self.speaks, end) {
-            // Another server may be chosen for the next connection. With other sessions open here, it is kept.
+            // The next connection may reach another server. The connection is kept if it has other sessions open.
             (_, SubscriptionEnd::Moved)
                 if self.subscriptions.is_empty() && !self.has_routes() && self.via.is_none() =>
             {
@@ -99,15 +99,15 @@ impl Connection {
         self.flush().await
     }
 
-    /// Reads from the store what the feed no longer holds. The store may already hold more than was published, whose
-    /// replies are still to come.
+    /// Reads from the store what the feed no longer holds. The store may already contain events that are not published
+    /// yet, because their replies must be sent first.
     async fn catch_up(&mut self, id: &SessionId, after: u64, up_to: u64) -> Flow {
         let limit = BEHIND_PAGE.min(u32::try_from(up_to.saturating_sub(after)).unwrap_or(BEHIND_PAGE));
         let Some(handle) = self.subscription(id).map(|subscription| subscription.handle.clone()) else {
             return Ok(());
         };
         let read = handle.missed(&**self.app.registry.store(), after, limit, BATCH_BYTES).await;
-        // The feed has more, and logs have no gaps.
+        // Logs have no gaps, so the feed has more.
         let read = read.and_then(|page| match page {
             Some(page) if page.first().is_some_and(|first| first.seq == after + 1) => Ok(Some(page)),
             None => Ok(None),
@@ -133,8 +133,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Reports that the store cannot return what the client has missed; it opens the session again for what is
-    /// available.
+    /// Reports that the store cannot return the events that the client has missed. The client opens the session again
+    /// to get what is available.
     async fn unreadable(&mut self, session: &SessionId, error: &Error) -> Flow {
         if let Error::NotFound(_) = error {
             return self.write_frame(session, Frame::Closed(SubscriptionEnd::Deleted)).await;

@@ -1,8 +1,8 @@
-//! Leaving a server that stops, while others can take its clients.
+//! Leaving a server that is stopping, while other servers can take its clients.
 //!
-//! A connection is closed with 1012 as soon as nothing of its client's runs here: at once if its client asks for
-//! something, otherwise at a moment of its own, so that not all clients reconnect at the same one. Until then it gets
-//! what its sessions still say. A connection that another server relays is told in the same way which of its sessions
+//! A connection is closed with 1012 once nothing runs here for its client. If the client sends something, this happens
+//! at once. Otherwise each connection has its own moment, so that clients do not all reconnect together. Until then it
+//! receives the remaining events of its sessions. A relayed connection is told in the same way which of its sessions
 //! are gone.
 
 use super::{Connection, End, Flow};
@@ -10,24 +10,24 @@ use reseed_protocol::{CloseCode, event::SubscriptionEnd};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The time over which connections leave. Each must open its sessions again elsewhere.
+/// The period over which connections leave. Each client must open its sessions again elsewhere.
 pub(in crate::server) const LEAVING_TIME: Duration = Duration::from_secs(2);
 
-/// The time between two looks whether something still runs.
+/// The interval between checks whether anything still runs.
 pub(in crate::server) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The moments at which connections leave.
+/// The number of distinct moments at which connections leave.
 const MOMENTS: u32 = 64;
 
 impl Connection {
-    /// Begins to leave, in the moment of this connection.
+    /// Starts leaving, at this connection's moment.
     pub(super) fn leave_soon(&mut self) {
         let moment = u32::try_from(self.origin.0 % u64::from(MOMENTS)).unwrap_or(0);
         let now = Instant::now();
         self.leaves_at = Some(now + LEAVING_TIME / MOMENTS * moment);
-        // A connection from another server that has just begun is about to open a session whose turn still runs here.
+        // A relayed connection that has just begun is about to open a session whose turn still runs here.
         self.via.iter_mut().for_each(|via| via.stay_until(now + LEAVING_TIME));
-        // The next notice is the last.
+        // The next signal is the last.
         self.stopped = Box::pin(self.app.stop.clone().cancelled_owned());
     }
 
@@ -38,10 +38,10 @@ impl Connection {
             && self.subscriptions.iter().all(|subscription| subscription.handle.is_gone())
     }
 
-    /// Closes the connection if nothing runs here any more. One that another server relays is told of each session
-    /// alone: the client goes on there.
+    /// Closes the connection if nothing runs here any more. A relayed connection is only told about each session,
+    /// because its client stays connected to the edge.
     pub(super) async fn leave(&mut self) -> Flow {
-        // Before what is left is sent: what a session says while that is written must not be left out.
+        // Checked before the remaining events are written, so that events published during the write are not lost.
         let may_leave = self.may_leave();
         if may_leave {
             self.pump().await?;
@@ -53,14 +53,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what is left, and then, if another server relays the connection, tells of the sessions that are gone.
+    /// Sends the remaining events. Then reports the sessions that are gone, if the connection is relayed.
     pub(super) async fn tell_gone(&mut self) -> Flow {
         let gone = self.subscriptions.iter().filter(|subscription| subscription.handle.is_gone());
         let gone: Vec<_> = gone.map(|subscription| subscription.handle.id.clone()).collect();
         self.pump().await?;
         if self.via.is_some() {
             for session in gone {
-                // Sending what was left may have ended it already.
+                // Writing the remaining events may already have ended it.
                 if self.subscription(&session).is_some() {
                     self.closed(&session, SubscriptionEnd::Moved).await?;
                 }

@@ -1,4 +1,4 @@
-//! Refused frames: the error, and the end of a connection that sends nothing else.
+//! Refuses frames, and ends a connection that sends only bad ones.
 
 use super::{Connection, Speaks};
 use crate::{
@@ -15,14 +15,14 @@ use reseed_protocol::{
     reply::Reply,
 };
 
-/// Bad frames in a row after which the connection is closed: a program with another protocol, not a typing error.
+/// Bad frames in a row that close the connection. So many come from a program with another protocol, not from a typo.
 pub(in crate::server) const BAD_FRAMES_MAX: u32 = 50;
 
 impl Connection {
-    /// Takes what a command costs off the sender's allowance.
+    /// Deducts a command's cost from the sender's allowance.
     pub(super) fn take_points(&self, text: &str) -> Result<(), UsedUp> {
         let rates = self.app.registry.shares().rates();
-        // What another node relays has cost its client points there.
+        // A relayed command was already charged at the edge.
         if !rates.limits_commands() || self.via.is_some() {
             return Ok(());
         }
@@ -31,7 +31,7 @@ impl Connection {
         taken.inspect_err(|_| self.app.registry.shares().refused(Limit::Commands, &self.sender))
     }
 
-    /// Refuses a command that the sender's allowance does not cover.
+    /// Refuses a command that exceeds the sender's allowance.
     pub(super) async fn rate_limited(&mut self, text: &str, used_up: UsedUp) -> Flow {
         let UsedUp { per_minute, wait } = used_up;
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
@@ -52,12 +52,12 @@ impl Connection {
         self.flush().await
     }
 
-    /// Answers a refused frame; closes a connection that sends nothing else.
+    /// Answers a bad frame with an error; closes a connection that sends nothing else.
     pub(in crate::server) async fn refuse(&mut self, id: Option<&CommandId>, error: ErrorBody) -> Flow {
         self.refuse_about(None, id, error).await
     }
 
-    /// Answers a refused frame that may name a session; closes a connection that sends nothing else.
+    /// Answers a bad frame that may name a session; closes a connection that sends nothing else.
     pub(in crate::server) async fn refuse_about(
         &mut self,
         session: Option<&SessionId>,
@@ -77,7 +77,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Records a valid frame.
     pub(in crate::server) fn good_frame(&mut self) {
         self.bad_frames = 0;
     }

@@ -1,4 +1,4 @@
-//! Replies of sessions: which commands wait for one, how many may, and what a session that has ended leaves behind.
+//! Replies from sessions: which commands wait for one, how many may, and how they are answered if the session ends.
 
 use super::{Connection, Speaks};
 use crate::{
@@ -22,9 +22,9 @@ pub(in crate::server) struct Unanswered {
     pub(in crate::server) name: &'static str,
     /// True if the session answers it without waiting for anything.
     pub(in crate::server) quick: bool,
-    /// The link that it went over, if another node holds the session.
+    /// The link that carried it, if another node holds the session.
     pub(in crate::server) link: Option<u64>,
-    /// Set if it can be sent to yet another node.
+    /// Set if it can be sent to another node.
     pub(in crate::server) resend: Option<Box<Resend>>,
 }
 
@@ -35,7 +35,7 @@ impl Unanswered {
     }
 }
 
-/// Adds to a list of a connection that mostly has one item: by itself, a list begins with room for four.
+/// Adds to a connection's list that usually has one item. By default, a list starts with room for four.
 pub(in crate::server) fn push_rare<T>(list: &mut Vec<T>, item: T) {
     if list.is_empty() {
         list.reserve_exact(1);
@@ -49,14 +49,14 @@ impl Connection {
         self.wait_for(Unanswered::new(id, session, name));
     }
 
-    /// Adds a command that waits for its reply. Mostly no other one does.
+    /// Adds a command that waits for its reply. Usually it is the only one.
     pub(in crate::server) fn wait_for(&mut self, command: Unanswered) {
         push_rare(&mut self.unanswered, command);
     }
 
-    /// Returns true if another command may be read: fewer than half of [`REPLIES_MAX`] are unanswered of the quick
-    /// ones, and of each session. Commands that wait for hooks of this client leave room, in each session, for its
-    /// answers.
+    /// Returns true if another command may be read. Fewer than half of [`REPLIES_MAX`] may be unanswered: of the quick
+    /// commands, of those that can be sent again, and of each session. The rest is for answers to this client's hooks,
+    /// because commands may wait for these.
     pub(super) fn may_read(&self) -> bool {
         let most = REPLIES_MAX / 2;
         let routed = || self.relays.iter().flat_map(|relays| relays.sessions());
@@ -77,7 +77,7 @@ impl Connection {
                 .all(|id| of(id) < most)
     }
 
-    /// Answers the commands that a session which has ended will not answer.
+    /// Answers the commands that a session can no longer answer because it has ended.
     pub(in crate::server) async fn answer_for(&mut self, session: &SessionId, end: SubscriptionEnd) -> Flow {
         let error = match end {
             SubscriptionEnd::Deleted => {
@@ -85,7 +85,7 @@ impl Connection {
             }
             SubscriptionEnd::Failed | SubscriptionEnd::Moved => self.app.session_gone(),
         };
-        // A fork goes on: it needs no open session.
+        // A fork continues, because it needs no open session.
         let is_over = |waiting: &Unanswered| waiting.session == *session && waiting.name != "fork_session";
         let (ended, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.unanswered).into_iter().partition(is_over);
         self.unanswered = others;
@@ -97,7 +97,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Adds the MCP servers to a list of tools: they are the server's, and a session knows nothing of them.
+    /// Adds the MCP servers to a list of tools. They belong to the server, and a session does not know them.
     fn with_servers(&self, mut reply: Reply) -> Reply {
         if let (Reply::Tools(tools), Some(mcp)) = (&mut reply, &self.app.mcp) {
             tools.servers = mcp.status().iter().map(ServerStatus::shown).collect();
@@ -105,13 +105,13 @@ impl Connection {
         reply
     }
 
-    /// Writes a session's reply or an event for this connection alone.
+    /// Writes a session's reply, or an event that is only for this connection.
     pub(super) async fn outgoing(&mut self, outgoing: Outgoing) -> Flow {
         match outgoing {
             Outgoing::Reply(replied) => {
                 let Replied { session, re: id, reply, room: _room } = *replied;
                 let is_to = |waiting: &Unanswered| waiting.id == id && waiting.session == session;
-                // One that was answered when its session ended gets no second reply.
+                // A command that was answered when its session ended gets no second reply.
                 let Some(at) = self.unanswered.iter().position(is_to) else { return Ok(()) };
                 count_reply(self.unanswered.remove(at).name, &reply);
                 let reply = self.with_servers(reply);
@@ -124,7 +124,7 @@ impl Connection {
                 }
                 Ok(())
             }
-            // v1 has none of them.
+            // v1 has no such events.
             Outgoing::Event(event) => match self.speaks {
                 Speaks::V2 { .. } => self.private(event).await,
                 _ => Ok(()),
@@ -133,7 +133,6 @@ impl Connection {
     }
 }
 
-/// Counts an answered command.
 pub(in crate::server) fn count_reply(name: &'static str, reply: &Reply) {
     let outcome = match reply {
         Reply::Error(error) => Outcome::Error(error.code),

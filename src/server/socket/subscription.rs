@@ -15,10 +15,10 @@ pub(in crate::server) struct Subscription {
     pub(in crate::server) feed: Reader,
     pub(in crate::server) cursor: Cursor,
     pub(in crate::server) deltas: bool,
-    /// The last durable event that was written; the cursor may be ahead of it.
+    /// The last durable event that was written. The cursor may be ahead of it.
     pub(super) written: u64,
-    /// Events for this connection only that wait for a durable one. Bounded by the bytes of
-    /// [`ConnectionShare`](crate::runtime::ConnectionShare).
+    /// Events for this connection only that wait for a durable one.
+    /// [`ConnectionShare`](crate::runtime::ConnectionShare) bounds their bytes.
     early: VecDeque<Box<Private>>,
 }
 
@@ -28,7 +28,7 @@ impl Connection {
         self.subscriptions.iter().find(|subscription| subscription.handle.id == *session)
     }
 
-    /// Subscribes to a session: from now on its feed is read.
+    /// Subscribes to a session, so that its feed is read.
     pub(in crate::server) fn subscribe(
         &mut self,
         handle: SessionHandle,
@@ -39,15 +39,15 @@ impl Connection {
         self.alarm.look_in(TEXT_MAY_WAIT);
         let Attached { feed, cursor, .. } = attached;
         let (written, early) = (cursor.seq, VecDeque::new());
-        // Most connections have one session open.
+        // Most connections have only one session open.
         self.subscriptions.reserve_exact(1);
         self.subscriptions.push(Subscription { handle, role, feed, cursor, deltas, written, early });
     }
 
-    /// Takes an event for this connection only.
+    /// Takes an event that is only for this connection.
     pub(super) async fn private(&mut self, event: Box<Private>) -> Flow {
         let session = event.session.clone();
-        // A connection that has left that session does not receive it.
+        // A connection that has left the session does not receive it.
         let here = self.subscriptions.iter_mut().find(|subscription| subscription.handle.id == session);
         let Some(subscription) = here else { return Ok(()) };
         subscription.early.push_back(event);
@@ -64,7 +64,7 @@ impl Connection {
         }
     }
 
-    /// Ends the subscription to a session, if there is one; the connection continues.
+    /// Ends the subscription to a session, if there is one. The connection continues.
     pub(in crate::server) async fn unsubscribe(&mut self, session: &SessionId) -> bool {
         let Some(at) = self.subscriptions.iter().position(|subscription| subscription.handle.id == *session) else {
             return false;
@@ -75,13 +75,13 @@ impl Connection {
         true
     }
 
-    /// Ends all subscriptions without waiting: the connection is over.
+    /// Ends all subscriptions without waiting, because the connection is over.
     pub(super) fn let_go(&mut self) {
         for Subscription { handle, feed, .. } in self.subscriptions.drain(..) {
             drop(feed);
             handle.left(self.origin);
         }
-        // The holders of its other sessions must not believe that it is still there.
+        // The holders of its other sessions must learn that it is gone.
         self.relays = None;
         self.incoming.close();
     }

@@ -1,4 +1,4 @@
-//! Approvals in v1: one is outstanding at a time, and an answer is about the newest request that was sent.
+//! Approvals in v1: one is outstanding at a time, and an answer applies to the newest request that was sent.
 
 use super::{Translator, fresh_id, hand_over};
 use crate::{server::socket::Connection, tools::Toolset};
@@ -11,12 +11,12 @@ use reseed_protocol::{
 };
 use std::collections::VecDeque;
 
-/// The approvals of a connection's session that are open.
+/// The open approvals of a connection's session.
 #[derive(Default)]
 pub(super) struct OpenApprovals {
-    /// In the order in which they were requested; the first one is outstanding. Bounded by the calls of one answer.
+    /// In the order of their requests. The first one is outstanding. Bounded by the calls of one answer.
     open: VecDeque<Approval>,
-    /// The number of explanations sent, from which their items get ids.
+    /// The number of explanations sent, which gives their items ids.
     explained: u64,
 }
 
@@ -27,7 +27,7 @@ impl Translator {
         if self.approvals.open.len() == 1 { self.outstanding() } else { Vec::new() }
     }
 
-    /// Returns the frames for an approval that is decided, or a call that is over: the next request, if there is one.
+    /// Returns the frames after an approval is decided or its call ends: the next request, if there is one.
     pub(super) fn approval_resolved(&mut self, resolved: &CallResolved) -> Vec<String> {
         let Some(decided) = &resolved.approval_id else { return Vec::new() };
         let was_outstanding = self.approvals.open.front().is_some_and(|first| first.approval_id == *decided);
@@ -35,7 +35,7 @@ impl Translator {
         if was_outstanding { self.outstanding() } else { Vec::new() }
     }
 
-    /// Forgets the approvals of a turn that is over.
+    /// Forgets the approvals of a finished turn.
     pub(super) fn approvals_are_over(&mut self) {
         self.approvals.open.clear();
     }
@@ -65,7 +65,7 @@ impl Translator {
 /// Handles `approval_response`.
 ///
 /// # Errors
-/// `no_pending_approval`; what else refuses the command.
+/// `no_pending_approval`, and every error that the command itself can cause.
 pub(super) async fn answered(
     connection: &mut Connection,
     response: v1::ApprovalResponse,
@@ -84,7 +84,7 @@ pub(super) async fn answered(
     let command = Command::ApprovalResponse(ApprovalResponse {
         approval_id: approval.approval_id.clone(),
         review,
-        // The server's own copy of the call counts, not the echoed patch.
+        // The server's own copy of the call counts, not the patch that the client echoes.
         arguments_hash: Some(approval.arguments_hash.clone()),
         custom_deny_message: response.custom_deny_message,
     });

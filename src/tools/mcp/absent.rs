@@ -1,4 +1,4 @@
-//! What stands in for MCP in a build without the feature `mcp`: a file of servers is refused.
+//! Replaces MCP in a build without the feature `mcp`, which refuses a file of servers.
 
 #[path = "status.rs"]
 mod status;
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 #[error("MCP_FILE is set, but this program was built without the feature `mcp`; unset it, or build with the feature")]
 pub struct InvalidMcp;
 
-/// A file of MCP servers: [`McpFile::default`] has none, and there is no other.
+/// A file of MCP servers. [`McpFile::default`] is empty, and there is no other.
 #[derive(Debug, Default)]
 pub struct McpFile(());
 
@@ -29,7 +29,7 @@ impl McpFile {
     }
 }
 
-/// The MCP servers: there are none.
+/// The MCP servers, of which there are none.
 #[derive(Debug)]
 pub struct Mcp(watch::Sender<u64>);
 
@@ -42,13 +42,13 @@ impl Mcp {
         Err(InvalidMcp)
     }
 
-    /// Returns what there is without a file: no servers.
+    /// Returns the state without a file, which has no servers.
     #[must_use]
     pub fn none() -> Self {
         Self(watch::Sender::new(0))
     }
 
-    /// Takes up a file without servers.
+    /// Applies a file without servers.
     pub fn take_up(&self, file: McpFile) {
         drop(file);
     }

@@ -1,5 +1,5 @@
-//! What a server may ask of this one, and what it may report: progress of calls, a changed list. Everything else is
-//! refused: no capability is offered, since sampling, roots and elicitation would let a server act in a user's name.
+//! Handles what an MCP server may request or report: the progress of calls, and a changed list. Everything else is
+//! refused. No capability is offered, because sampling, roots and elicitation would let a server act in a user's name.
 
 use crate::tools::Progress;
 #[expect(deprecated, reason = "older servers ask for roots, and are refused")]
@@ -18,7 +18,7 @@ use std::{
 };
 use tokio::{sync::Notify, time::Instant};
 
-/// Most characters of a progress message: it is shown on one line.
+/// Maximum characters of a progress message, which is shown on one line.
 const PROGRESS_CHARS_MAX: usize = 500;
 
 /// The calls that are running on one connection.
@@ -26,7 +26,7 @@ const PROGRESS_CHARS_MAX: usize = 500;
 pub(super) struct Calls(Arc<Inner>);
 
 struct Inner {
-    /// Held while a call is sent and entered: its progress may arrive before its token is known.
+    /// Locked while a call is sent and registered, because its progress may arrive before its token is known.
     gate: tokio::sync::Mutex<()>,
     running: Mutex<HashMap<ProgressToken, Running>>,
     /// When a call last began or ended.
@@ -35,11 +35,11 @@ struct Inner {
 
 struct Running {
     progress: Progress,
-    /// The highest progress so far. Notifications may overtake each other.
+    /// The highest progress so far. Notifications may arrive out of order.
     reached: f64,
 }
 
-/// A call that is running; dropped, it has ended.
+/// A running call. It ends when this is dropped.
 pub(super) struct Entered {
     calls: Calls,
     token: ProgressToken,
@@ -51,12 +51,12 @@ impl Calls {
         Self(Arc::new(Inner { gate, running, used: Mutex::new(Instant::now()) }))
     }
 
-    /// Waits until progress is held back; until the guard is dropped.
+    /// Holds back progress until the guard is dropped.
     pub(super) async fn hold(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.0.gate.lock().await
     }
 
-    /// Enters a call, whose progress is reported from now on.
+    /// Registers a call, whose progress is reported from now on.
     pub(super) fn enter(&self, token: ProgressToken, progress: Progress) -> Entered {
         self.use_now();
         self.running().insert(token.clone(), Running { progress, reached: f64::NEG_INFINITY });
@@ -68,7 +68,7 @@ impl Calls {
         self.running().len()
     }
 
-    /// Returns the time since which nobody calls; the present one while somebody does.
+    /// Returns since when the connection has been idle; the current time if a call is running.
     pub(super) fn idle_since(&self) -> Instant {
         if self.count() > 0 { Instant::now() } else { *self.0.used.lock().unwrap_or_else(PoisonError::into_inner) }
     }
@@ -100,7 +100,7 @@ impl Drop for Entered {
     }
 }
 
-/// Returns the message of a report, or its numbers.
+/// Returns the message of a progress report, or its numbers.
 fn message(report: &ProgressNotificationParam) -> String {
     let numbers = || match report.total {
         Some(total) => format!("{} of {total}", report.progress),
@@ -114,7 +114,7 @@ fn message(report: &ProgressNotificationParam) -> String {
 /// The client's end of a connection.
 pub(super) struct Client {
     pub(super) calls: Calls,
-    /// Told when the server says that its list has changed.
+    /// Notified when the server says that its list has changed.
     pub(super) list_changed: Arc<Notify>,
 }
 

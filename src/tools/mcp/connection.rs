@@ -1,9 +1,9 @@
-//! One connection to a server: making it, listing tools over it, calling them.
+//! One connection to a server: establishes it, lists tools over it, and calls them.
 //!
 //! Invariants:
-//! - a call is sent at most once: what was lost is reported, never repeated;
-//! - dropping a call tells the server that it is cancelled;
-//! - only a server that asks for them learns of sessions.
+//! - A call is sent at most once. A lost call is reported, never repeated.
+//! - Dropping a call tells the server that it is cancelled.
+//! - Only a server that asks for them learns of sessions.
 
 use super::{
     MESSAGE_BYTES_MAX,
@@ -49,25 +49,25 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// Attempts to resume a response stream that broke; a server that restarts has forgotten it.
+/// Maximum attempts to resume a broken response stream. A restarted server has forgotten it.
 const RESUMPTIONS_MAX: usize = 3;
 
-/// Most pages of a list: more tools than are offered are not asked for.
+/// Maximum pages of a list. Tools beyond the number that can be offered are not fetched.
 const PAGES_MAX: usize = 64;
 
-/// Most tools that are read from a list. The first by name are offered, so more are read than that.
+/// Maximum number of tools read from a list. More are read than offered, because the first by name are offered.
 const LISTED_MAX: usize = 2_000;
 
-/// The time for a server to take the news that a call is cancelled. One that does not read for so long hangs, and is
+/// The time limit for a server to accept a cancellation. A server that does not read for this long hangs, and is
 /// restarted.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The newest revision of MCP, and those before it that need a handshake.
+/// How the revision of MCP is negotiated: the newest one, or those before it, which need a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Handshake {
-    /// Asks the server what it speaks, and falls back to the older handshake.
+    /// Asks the server which revision it speaks, and falls back to the older handshake.
     Auto,
-    /// Only the older one.
+    /// Uses only the older handshake.
     Older,
 }
 
@@ -80,25 +80,25 @@ pub(super) struct Up {
     pub(super) tools: Tools,
 }
 
-/// What a server lists.
+/// The tools that a server lists.
 pub(super) struct Tools {
     pub(super) tools: Vec<Tool>,
-    /// Tools that were read; there may be more.
+    /// The number of tools that were read. There may be more.
     pub(super) read: usize,
 }
 
-/// The way to call a server that is up.
+/// The means to call a server that is up.
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
     calls: Calls,
     too_long: TooLong,
-    /// Told when a call finds that the connection is of no use.
+    /// Notified when a call finds the connection unusable.
     pub(super) lost: Arc<Notify>,
-    /// True once the server answered a call.
+    /// True once the server has answered a call.
     answered: AtomicBool,
 }
 
-/// A connection in the making.
+/// A connection that is being established.
 pub(super) struct Opening {
     serving: BoxFuture<'static, Result<RunningService<RoleClient, Client>, ClientInitializeError>>,
     pub(super) process: Option<Process>,
@@ -108,7 +108,7 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// Begins to connect.
+    /// Starts to connect.
     ///
     /// # Errors
     /// The program cannot be started, or there is no HTTP client.
@@ -140,7 +140,7 @@ impl Opening {
         Ok(Self { serving, process, calls, too_long, list_changed })
     }
 
-    /// Connects and lists the tools. The process stays with the caller, who ends it after a failure.
+    /// Connects and lists the tools. The caller keeps the process, and ends it after a failure.
     pub(super) async fn finish(
         &mut self,
         secrets: &Secrets,
@@ -151,7 +151,7 @@ impl Opening {
         Ok((running, tools))
     }
 
-    /// Makes a connection of what [`Self::finish`] returned.
+    /// Makes a connection from the result of [`Self::finish`].
     pub(super) fn up(self, (running, tools): (RunningService<RoleClient, Client>, Tools)) -> Up {
         let connection = Connection {
             peer: running.peer().clone(),
@@ -181,7 +181,7 @@ impl Handshake {
     }
 }
 
-/// Returns the transport of messages as lines.
+/// Returns a transport that sends each message as a line.
 fn lines<R, W>(output: R, input: W, too_long: TooLong) -> AsyncRwTransport<RoleClient, Messages<R>, W>
 where
     R: AsyncRead + Send + Unpin + 'static,
@@ -190,7 +190,7 @@ where
     AsyncRwTransport::new(Messages::new(output, too_long), input).with_max_line_length(MESSAGE_BYTES_MAX)
 }
 
-/// Returns the transport of an address.
+/// Returns a transport over HTTP.
 fn http(address: &Address) -> Result<StreamableHttpClientTransport<Http>, &'static str> {
     let client = Http::new(address)?;
     let mut retry = ExponentialBackoff::default();
@@ -201,7 +201,7 @@ fn http(address: &Address) -> Result<StreamableHttpClientTransport<Http>, &'stat
     let mut config = StreamableHttpClientTransportConfig::with_uri(address.url.as_str())
         .custom_headers(headers)
         .max_sse_event_size(MESSAGE_BYTES_MAX)
-        // A server that forgot the session is connected to anew, and its tools are listed again.
+        // If a server forgot the session, a new connection is made and its tools are listed again.
         .reinit_on_expired_session(false);
     config.retry_config = Arc::new(retry);
     Ok(StreamableHttpClientTransport::with_client(client, config))
@@ -218,7 +218,7 @@ pub(super) async fn list(peer: &Peer<RoleClient>, secrets: &Secrets) -> Result<T
         let page = PaginatedRequestParams::default().with_cursor(cursor.clone());
         let listed = peer.list_tools(Some(page)).await.map_err(|error| not_listed(&error, secrets))?;
         tools.extend(listed.tools);
-        // A server that names the same page again has no other.
+        // If a server names the same page again, there are no more.
         let next = listed.next_cursor.filter(|next| !next.is_empty() && cursor.as_ref() != Some(next));
         if next.is_none() || tools.len() >= LISTED_MAX {
             break;
@@ -231,7 +231,7 @@ pub(super) async fn list(peer: &Peer<RoleClient>, secrets: &Secrets) -> Result<T
 }
 
 impl Connection {
-    /// Returns the revision that was agreed on, and the server's name and version, for the operator.
+    /// Returns the negotiated revision, and the server's name and version, for the operator.
     pub(super) fn about(&self) -> (Option<String>, Option<String>) {
         let Some(info) = self.peer.peer_info() else { return (None, None) };
         let software = info.server_info.as_ref().map(|software| {
@@ -241,7 +241,7 @@ impl Connection {
         (Some(info.protocol_version.as_str().chars().take(32).collect()), software)
     }
 
-    /// Subscribes to changes of the list, as servers of the newest revision want it; others tell everyone.
+    /// Subscribes to changes of the list, as servers of the newest revision require. Older servers notify every client.
     pub(super) async fn subscribe(&self) -> Option<Subscription> {
         let info = self.peer.peer_info()?;
         let tells = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
@@ -252,17 +252,17 @@ impl Connection {
         self.peer.listen(filter).await.ok()
     }
 
-    /// Returns the time since which nobody calls; the present one while somebody does.
+    /// Returns since when the connection has been idle; the current time if a call is running.
     pub(super) fn idle_since(&self) -> Instant {
         self.calls.idle_since()
     }
 
-    /// Returns the way to ask the server for more than calls.
+    /// Returns the peer for requests other than calls.
     pub(super) fn peer(&self) -> &Peer<RoleClient> {
         &self.peer
     }
 
-    /// Returns true if the server answered a call.
+    /// Returns true if the server has answered a call.
     pub(super) fn has_answered(&self) -> bool {
         self.answered.load(Ordering::Relaxed)
     }
@@ -278,7 +278,7 @@ impl Connection {
         matches!(timeout(CANCEL_TIMEOUT, told).await, Ok(Ok(())))
     }
 
-    /// Calls a tool by the server's own name of it.
+    /// Calls a tool by the server's own name for it.
     pub(super) async fn call(
         &self,
         tool: &str,
@@ -294,7 +294,7 @@ impl Connection {
         let mut too_long = self.too_long.seen();
         let held = self.calls.hold().await;
         let sent = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
-        // Nothing was written yet.
+        // Nothing has been written yet.
         let handle = sent.map_err(|_| CallFault::NotSent("closed the connection".to_owned()))?;
         let entered = self.calls.enter(handle.progress_token.clone(), progress);
         drop(held);
@@ -305,7 +305,7 @@ impl Connection {
             tokio::select! {
                 biased;
                 answer = &mut answer => break answer,
-                // The answer to one of several calls cannot be told from the others'.
+                // If several calls are running, it is unknown whose answer this was.
                 Ok(()) = too_long.changed() => if self.calls.count() == 1 {
                     return Err(CallFault::Refused(format!(
                         "sent a message of more than {MESSAGE_BYTES_MAX} bytes, which was dropped; the call has \
@@ -334,8 +334,8 @@ impl Connection {
     }
 }
 
-/// Tells the server that a call is cancelled, if it is dropped before the answer. The call's permit is free again when
-/// the server has taken the news, so that one that reads nothing collects no calls.
+/// Tells the server that a call is cancelled, if it is dropped before the answer. The call's permit is released when
+/// the server has accepted the cancellation, so that calls do not pile up at a server that reads nothing.
 struct Cancelling {
     open: Option<(Peer<RoleClient>, RequestId, OwnedSemaphorePermit)>,
     lost: Arc<Notify>,
@@ -344,7 +344,7 @@ struct Cancelling {
 impl Drop for Cancelling {
     fn drop(&mut self) {
         let Some((peer, id, permit)) = self.open.take() else { return };
-        // Without a runtime the connection is gone as well.
+        // Without a runtime, the connection is gone as well.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let lost = self.lost.clone();
         runtime.spawn(async move {

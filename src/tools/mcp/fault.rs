@@ -1,4 +1,4 @@
-//! What went wrong with a server, in words that repeat no secret.
+//! Describes what went wrong with a server, without repeating secrets.
 
 use super::variables::Secrets;
 use reseed_protocol::reply::ToolServerFailure as Class;
@@ -9,14 +9,14 @@ use rmcp::{
 };
 use std::{error::Error, io};
 
-/// Most characters of what a server says about itself.
+/// Maximum characters of what a server says about itself.
 const SAID_CHARS_MAX: usize = 2_000;
 
-/// The reason why a server did not come up: a predicate whose subject, the server, the caller supplies.
+/// The reason why a server did not come up. It is a predicate, and the caller supplies its subject, the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Down {
     pub(super) why: String,
-    /// The class of it, which says nothing of the server's own.
+    /// The class of the failure, which reveals nothing of the server's own text.
     pub(super) class: Class,
     /// True if the older handshake may help on a new connection.
     pub(super) try_older: bool,
@@ -32,14 +32,14 @@ impl Down {
     }
 }
 
-/// The way in which a call got no answer. The texts are predicates too.
+/// Why a call got no answer. The texts are predicates too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CallFault {
     /// The server cannot have seen the call, which may be sent again.
     NotSent(String),
-    /// The connection is gone, and the call may have been carried out.
+    /// The connection is gone, and the call may have been executed.
     Lost(String),
-    /// The server refused the call, or answered what is no answer.
+    /// The server refused the call, or its answer was invalid.
     Refused(String),
 }
 
@@ -103,8 +103,8 @@ enum Kind {
     Credentials,
 }
 
-/// Describes an error of a transport. Its own text may hold the address, and what a server wrote; only its kind is
-/// told.
+/// Describes an error of a transport. Its own text may contain the address and the server's output, so only its kind is
+/// reported.
 fn of_transport(error: &DynamicTransportError) -> (Kind, String) {
     let Some(error) = error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() else {
         let kind = error.error.downcast_ref::<io::Error>().map(io::Error::kind);
@@ -134,7 +134,7 @@ fn of_transport(error: &DynamicTransportError) -> (Kind, String) {
             (Kind::Answered, format!("gave an answer of more than {max_size} bytes"))
         }
         StreamableHttpError::UnexpectedServerResponse(text) => {
-            // Such a text begins with the status that the server answered with.
+            // This text begins with the server's status.
             let status = text
                 .strip_prefix("HTTP ")
                 .and_then(|text| text.get(..3))
@@ -167,7 +167,7 @@ fn io_kind(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// Returns what a server says, bounded and without secrets.
+/// Returns the server's own text, with limited length and without secrets.
 pub(super) fn said(text: &str, secrets: &Secrets) -> String {
     let text: String = text.chars().take(SAID_CHARS_MAX).collect();
     secrets.mask(text.trim())

@@ -25,14 +25,14 @@ use std::{
     time::Duration,
 };
 
-/// Most servers: each has a task, and one over stdio a process.
+/// Maximum number of servers. Each has a task, and over stdio also a process.
 const SERVERS_MAX: usize = 64;
 
-/// The time in which a server must come up and list its tools, unless it sets its own: `npx` and `uvx` may have to
+/// The time limit for a server to come up and list its tools, unless it sets its own. `npx` and `uvx` may have to
 /// install the server first.
 const STARTUP: Duration = Duration::from_secs(60);
 
-/// The allowed times, in milliseconds: a second to an hour for starting, to a day for the others.
+/// The allowed times, in milliseconds: from a second to an hour for starting, and up to a day for the others.
 const STARTUP_MS: std::ops::RangeInclusive<u64> = 1_000..=3_600_000;
 const TIMEOUT_MS: std::ops::RangeInclusive<u64> = 1_000..=86_400_000;
 
@@ -40,36 +40,36 @@ const TIMEOUT_MS: std::ops::RangeInclusive<u64> = 1_000..=86_400_000;
 const OWN_HEADERS: &[&str] =
     &["accept", "content-length", "content-type", "host", "last-event-id", "mcp-protocol-version", "mcp-session-id"];
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     /// The servers, sorted by name.
     pub(super) servers: Vec<Spec>,
-    /// The names of those that are switched off.
+    /// The names of disabled servers.
     pub(super) disabled: Vec<String>,
-    /// What the operator should know, without values.
+    /// Warnings for the operator, without values.
     pub(super) warnings: Vec<String>,
 }
 
-/// A server of the file. Two are equal if a server that runs by one of them needs no change for the other.
+/// A server of the file. Two specs are equal if a server that runs under one of them needs no change for the other.
 #[derive(Debug, PartialEq)]
 pub(super) struct Spec {
     /// Its name in the file.
     pub(super) name: String,
-    /// The beginning of its tools' names.
+    /// The prefix of its tools' names.
     pub(super) prefix: String,
     pub(super) link: Link,
-    /// The time in which it must come up and list its tools.
+    /// The time limit for coming up and listing its tools.
     pub(super) startup: Duration,
-    /// The time limit of a call in milliseconds, if it is not the server's own.
+    /// The time limit of a call in milliseconds, if the file overrides the server's own.
     pub(super) timeout_ms: Option<u64>,
-    /// The time without calls after which its process is stopped; `None`: it runs until the server stops.
+    /// How long its process may be idle before it is stopped; `None` keeps it until this server stops.
     pub(super) idle: Option<Duration>,
-    /// The tools that are offered; `None` for all.
+    /// The tools that are offered; `None` means all.
     pub(super) only: Option<BTreeSet<String>>,
     /// The tools that are not offered.
     pub(super) without: BTreeSet<String>,
-    /// What its errors must not repeat.
+    /// Texts that its errors must not repeat.
     pub(super) secrets: Secrets,
 }
 
@@ -79,13 +79,13 @@ pub(super) enum Link {
     Stdio(Program),
     /// An address.
     Http(Address),
-    /// A server within a test: each call connects once more.
+    /// A server inside a test. Each call of the function makes one more connection.
     #[cfg(test)]
     Scripted(std::sync::Arc<dyn Fn() -> tokio::io::DuplexStream + Send + Sync>),
 }
 
 impl Spec {
-    /// Returns true if the tool of this name, the server's own, may be offered.
+    /// Returns true if the tool with this name, which is the server's own, may be offered.
     pub(super) fn allows(&self, tool: &str) -> bool {
         self.only.as_ref().is_none_or(|only| only.contains(tool)) && !self.without.contains(tool)
     }
@@ -106,7 +106,7 @@ impl PartialEq for Link {
 /// A program to start.
 #[derive(PartialEq)]
 pub(super) struct Program {
-    /// The command as the file has it, for messages.
+    /// The command as it is written in the file, for messages.
     pub(super) shown: String,
     pub(super) command: PathBuf,
     pub(super) args: Vec<String>,
@@ -140,10 +140,10 @@ impl std::fmt::Debug for Link {
     }
 }
 
-/// Reads the file. `variable` looks up what `${VAR}` names; relative paths start from `folder`.
+/// Reads the file. `variable` looks up what `${VAR}` names. Relative paths start at `folder`.
 ///
 /// # Errors
-/// The file cannot be read, or the server and the field that are wrong. No value is repeated.
+/// The file cannot be read, or a server's field is invalid. The error names both and repeats no value.
 pub(super) fn read(file: &Path, folder: &Path, variable: Variable<'_>) -> Result<Listed, InvalidMcp> {
     let text = contents(file).map_err(|error| format!("cannot be read: {error}"));
     let listed = text.and_then(|text| parsed(&text, folder, variable));
@@ -164,7 +164,7 @@ fn parsed(text: &[u8], folder: &Path, variable: Variable<'_>) -> Result<Listed, 
     }
     let mut listed = Listed::default();
     let mut prefixes: BTreeMap<String, String> = BTreeMap::new();
-    // By name, so that the order of the tools does not depend on a parser.
+    // Sorted by name, so that the order of the tools does not depend on a parser.
     for (name, value) in servers.into_iter().collect::<BTreeMap<_, _>>() {
         let shown: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
         let at = |wrong: String| format!("server `{shown}`: {wrong}");
@@ -242,7 +242,7 @@ fn program(fields: &mut Fields<'_>, folder: &Path) -> Result<Program, String> {
     if args.iter().chain(env.values()).chain([&command]).any(|text| text.contains('\0')) {
         return Err("`command`, `args` or `env` has a NUL character".to_owned());
     }
-    // A path is meant from the working directory; a mere name is looked up in PATH.
+    // A path is relative to the working directory. A bare name is looked up in PATH.
     let command = PathBuf::from(command);
     let command = if command.components().count() > 1 { folder.join(command) } else { command };
     Ok(Program { shown, command, args, env, cwd })
@@ -254,7 +254,7 @@ fn address(name: &str, field: &str, fields: &mut Fields<'_>, warnings: &mut Vec<
     if !matches!(url.scheme(), "https" | "http") || !url.has_host() {
         return Err(format!("`{field}` starts with neither https:// nor http://"));
     }
-    // They would end up in other servers' logs; a header does not.
+    // Credentials would end up in other servers' logs. A header does not.
     if !url.username().is_empty() || url.password().is_some() {
         return Err(format!("`{field}` contains a user name or password; use `headers`"));
     }

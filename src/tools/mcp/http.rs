@@ -1,9 +1,9 @@
-//! The HTTP client of one server, with what rmcp does not do: an error that names no request belongs to the request
-//! that it answers.
+//! The HTTP client of one server. It adds what rmcp lacks: an error without an id is assigned to the request that it
+//! answers.
 //!
-//! Servers that follow the examples of MCP's own libraries answer a request of a session that they have forgotten with
-//! HTTP 400 and a JSON-RPC error without an id. Passed on as it is, nobody would take it for the answer, and the call
-//! would wait for its time limit. And every message is mended first, as those over stdio are.
+//! Servers that follow the examples of MCP's own libraries answer a request in a forgotten session with HTTP 400 and a
+//! JSON-RPC error without an id. Nothing would match it to its request, and the call would wait for its time limit.
+//! Every message is also repaired first, as over stdio.
 
 use super::{file::Address, lenient};
 use crate::config::listed::is_this_machine;
@@ -18,11 +18,11 @@ use rmcp::{
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-/// The time to connect to an address.
+/// The time limit for connecting to an address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time for which an idle HTTP connection is kept: Node closes its own after 5 s, and a call that is written to
-/// one just then may have been read.
+/// How long an idle HTTP connection is kept. Node closes its own after 5 s, and a call written at that moment may or
+/// may not have been read.
 const HTTP_IDLE: Duration = Duration::from_secs(4);
 
 /// An HTTP client for one address.
@@ -36,7 +36,7 @@ impl Http {
     /// Creates the client.
     ///
     /// # Errors
-    /// The system has no trusted certificates, or similar.
+    /// The HTTP client could not be created, for example because the system has no trusted certificates.
     pub(super) fn new(address: &Address) -> Result<Self, &'static str> {
         let builder = reqwest::Client::builder()
             .user_agent(concat!("reseed/", env!("CARGO_PKG_VERSION")))
@@ -47,9 +47,9 @@ impl Http {
             .retry(reqwest::retry::never());
         let builder =
             if is_this_machine(address.url.host_str().unwrap_or_default()) { builder.no_proxy() } else { builder };
-        // Without TLS there is nothing to trust, and a machine without certificates works too.
+        // Plain HTTP needs no certificates, so a machine without any works too.
         let builder = if address.url.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
-        // If another part of the process has already installed one, that one is used.
+        // If another part of the process has already installed a provider, that one is used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = builder.build();
         client
@@ -58,8 +58,8 @@ impl Http {
     }
 }
 
-/// Gives an error that names no request the id of the request that it answers. One about a session means that the
-/// server has forgotten it, and has not looked at the request.
+/// Gives an error without an id the id of the request that it answers. An error about a session means that the server
+/// has forgotten the session and has not executed the request.
 fn addressed(
     answer: StreamableHttpPostResponse,
     request: Option<rmcp::model::RequestId>,
@@ -85,7 +85,7 @@ fn addressed(
     }
 }
 
-/// Mends the messages of a stream. An event without one is passed on.
+/// Repairs the messages of a stream. An event without a message is passed on.
 fn mended(events: BoxedSseResponse) -> BoxedSseResponse {
     events
         .map(|mut event| {
@@ -94,7 +94,7 @@ fn mended(events: BoxedSseResponse) -> BoxedSseResponse {
                 && let Ok(message) = String::from_utf8(lenient::lines(data.as_bytes()))
                 && !message.is_empty()
             {
-                // Events with several messages are not MCP's; the lines of one are.
+                // MCP has no events with several messages. The lines of an event belong to one message.
                 *data = message.trim_end().to_owned();
             }
             event

@@ -1,17 +1,17 @@
-//! Messages of servers, mended before they are read: what one server writes wrongly spoils nothing beside it.
+//! Repairs messages of servers before they are parsed, so that one malformed part does not affect the others.
 //!
-//! rmcp takes a message as a whole or not at all: for one tool with a schema of `null` it takes no list, for one part
-//! of an unknown type no result. So each tool and each part is read by itself here. What is not MCP's becomes a note
-//! for the model, and everything else stays as it is.
+//! rmcp parses a message as a whole or not at all. It rejects a whole list for one tool with a schema of `null`, and a
+//! whole result for one part of an unknown type. So each tool and each part is parsed separately here. A part that is
+//! not valid MCP becomes a note for the model, and everything else stays unchanged.
 
 use rmcp::model::{ContentBlock, JsonRpcMessage, ServerJsonRpcMessage, ServerResult, Tool};
 use serde_json::{Map, Value, json};
 
-/// Most characters of an unknown type in a note.
+/// Maximum characters of an unknown type in a note.
 const TYPE_CHARS_MAX: usize = 64;
 
-/// Returns what a server wrote on one line as messages, each on a line of its own; nothing for what is no message, such
-/// as a log line on standard output.
+/// Returns a server's output line as messages, each on its own line. Returns nothing if it is not a message, such as a
+/// log line on standard output.
 pub(super) fn lines(line: &[u8]) -> Vec<u8> {
     let messages = match serde_json::from_slice(line) {
         // The revision of March 2025 has batches.
@@ -21,7 +21,7 @@ pub(super) fn lines(line: &[u8]) -> Vec<u8> {
     };
     let mut written = Vec::with_capacity(line.len() + 1);
     for message in messages.into_iter().filter_map(mended) {
-        // A value can always be written to memory.
+        // Writing a value to memory cannot fail.
         if serde_json::to_writer(&mut written, &message).is_ok() {
             written.push(b'\n');
         }
@@ -29,7 +29,7 @@ pub(super) fn lines(line: &[u8]) -> Vec<u8> {
     written
 }
 
-/// Mends a message that was read with a result that is not MCP's.
+/// Repairs a parsed message whose result is not valid MCP.
 pub(super) fn message(message: ServerJsonRpcMessage) -> ServerJsonRpcMessage {
     let is_odd =
         matches!(&message, JsonRpcMessage::Response(answer) if matches!(answer.result, ServerResult::CustomResult(_)));
@@ -40,7 +40,7 @@ pub(super) fn message(message: ServerJsonRpcMessage) -> ServerJsonRpcMessage {
     again.and_then(|mended| serde_json::from_value(mended).ok()).unwrap_or(message)
 }
 
-/// Mends a message; `None` if it is none.
+/// Repairs a message; `None` if it is not one.
 fn mended(message: Value) -> Option<Value> {
     let Value::Object(mut fields) = message else { return None };
     let has = |fields: &Map<String, Value>, name: &str| fields.get(name).is_some_and(|value| !value.is_null());
@@ -94,7 +94,7 @@ fn mend_answer(fields: &mut Map<String, Value>, is_error: bool) {
     }
     if let Some(tools) = result.get_mut("tools") {
         *tools = self::tools(tools.take());
-        // The mark of a last page in some servers.
+        // Some servers mark the last page with this value.
         if result.get("nextCursor").and_then(Value::as_str).is_none_or(str::is_empty) {
             result.remove("nextCursor");
         }
@@ -102,7 +102,7 @@ fn mend_answer(fields: &mut Map<String, Value>, is_error: bool) {
     if let Some(content) = result.get_mut("content") {
         *content = contents(content.take());
     } else if let Some(older) = result.remove("toolResult") {
-        // The result of the first revision.
+        // The first revision has results in this form.
         result.insert("content".to_owned(), contents(older));
     }
     if let Some(is_error) = result.get_mut("isError").filter(|is_error| !is_error.is_boolean()) {
@@ -114,14 +114,14 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Returns a list of tools of which each can be read. One without a name is none.
+/// Returns a list of tools that can all be parsed. An item without a name is dropped.
 fn tools(list: Value) -> Value {
     let Value::Array(list) = list else { return json!([]) };
     list.into_iter().filter(|tool| tool["name"].is_string()).map(tool).collect()
 }
 
 fn tool(mut tool: Value) -> Value {
-    // Without a schema, or with something else in its place, the arguments are not described.
+    // Without a valid schema, the arguments are not described.
     if !tool["inputSchema"].is_object() {
         tool["inputSchema"] = json!({});
     }
@@ -139,7 +139,7 @@ fn tool(mut tool: Value) -> Value {
     plain
 }
 
-/// Returns content of which each part can be read.
+/// Returns content whose parts can all be parsed.
 fn contents(content: Value) -> Value {
     match content {
         Value::Null => json!([]),
@@ -155,7 +155,7 @@ fn part(part: Value) -> Value {
     let of_text = |text: String| json!({ "type": "text", "text": text });
     let resource = &part["resource"];
     match part["type"].as_str() {
-        // What else is wrong with a text does not matter.
+        // Other mistakes in a text do not matter.
         _ if part["text"].is_string() => of_text(text(&part["text"]).to_owned()),
         _ if resource["text"].is_string() => of_text(text(&resource["text"]).to_owned()),
         Some("resource_link") if part["uri"].is_string() => {
@@ -176,7 +176,7 @@ mod tests {
     use rmcp::model::ServerJsonRpcMessage;
     use serde_json::{Value, json};
 
-    /// Mends an answer with this result.
+    /// Repairs an answer with this result.
     fn result(result: Value) -> Value {
         let line = json!({ "id": 1, "result": result }).to_string();
         let mended: Value = serde_json::from_slice(&lines(line.as_bytes())).unwrap();

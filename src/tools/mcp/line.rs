@@ -1,7 +1,7 @@
-//! What a server over stdio writes: read line by line, so that each message is mended before it is parsed, noise is
-//! dropped, and messages that are too long are noticed.
+//! Reads the output of a server over stdio line by line. Each message is repaired before it is parsed, noise is
+//! dropped, and messages that are too long are detected.
 //!
-//! rmcp drops a line of more than 16 MiB without a word, and the call that it answers would wait for its time limit.
+//! rmcp silently drops a line of more than 16 MiB, and the call that it answers would wait for its time limit.
 
 use super::{MESSAGE_BYTES_MAX, lenient};
 use std::{
@@ -33,15 +33,15 @@ impl TooLong {
     }
 }
 
-/// Reads whole messages from the inner reader.
+/// Reads complete messages from the inner reader.
 #[derive(Debug)]
 pub(super) struct Messages<R> {
     inner: R,
-    /// What was read of a line that has not ended.
+    /// The part of the current line that has been read.
     line: Vec<u8>,
-    /// True until a line ends that is too long.
+    /// True until the end of a line that is too long.
     is_skipped: bool,
-    /// Mended messages, and how many bytes of them were taken.
+    /// The repaired messages, and how many of their bytes were taken.
     mended: Vec<u8>,
     taken: usize,
     too_long: TooLong,
@@ -71,7 +71,7 @@ impl<R> Messages<R> {
 
     fn end_line(&mut self) {
         self.mended.extend(lenient::lines(&self.line));
-        // A long line's memory is not kept.
+        // The memory of a long line is released.
         self.line = Vec::new();
         self.is_skipped = false;
     }
@@ -85,7 +85,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Messages<R> {
             let mut read = ReadBuf::new(&mut bytes);
             ready!(Pin::new(&mut self.inner).poll_read(cx, &mut read))?;
             if read.filled().is_empty() {
-                // The last line may lack its end.
+                // The last line may have no line break.
                 self.end_line();
                 if self.mended.is_empty() {
                     return Poll::Ready(Ok(()));

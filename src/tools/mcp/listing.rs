@@ -1,33 +1,34 @@
-//! The tools that a server lists, as they are offered to the model: bounded, named, in a fixed order.
+//! The tools that a server lists, in the form in which the model gets them: bounded, named, and in a fixed order.
 
 use super::{file::Spec, names::names, sessions};
 use crate::core::agent_loop::check_offers;
 use reseed_protocol::command::{ToolAnnotations, ToolOffer};
 use rmcp::model::Tool;
 
-/// Most tools of one server. It is also what a client may offer, and what OpenAI takes in one request.
+/// Maximum tools of one server. A client may offer as many, and OpenAI accepts as many in one request.
 pub(super) const TOOLS_MAX: usize = 128;
 
-/// Most characters of a description: it is sent with every request. The longest of well-known servers has half of it.
+/// Maximum characters of a description, which is sent with every request. The longest of well-known servers has half of
+/// it.
 const DESCRIPTION_CHARS_MAX: usize = 8 * 1024;
 
-/// Most tools that are named among those that are left out.
+/// Maximum number of omitted tools that are named.
 const LEFT_OUT_MAX: usize = 32;
 
-/// Most characters of a server's own name of a tool.
+/// Maximum characters of a server's own name for a tool.
 const TOOL_CHARS_MAX: usize = 256;
 
 /// The tools of one server.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Listing {
-    /// What is offered, each with the server's own name of the tool, sorted by that.
+    /// The offers, each with the server's own name of the tool, sorted by that name.
     pub(super) offers: Vec<(String, ToolOffer)>,
-    /// Why some are not offered, for the operator.
+    /// Why some tools are not offered, for the operator.
     pub(super) left_out: Vec<String>,
 }
 
-/// Returns what a server lists as it is offered. The order is that of the names, not of the list, which some servers
-/// shuffle: with each other order the provider's cache would break.
+/// Returns a server's list as it is offered. Tools are sorted by name, because some servers shuffle their list, and
+/// each new order would invalidate the provider's cache.
 pub(super) fn listing(spec: &Spec, mut tools: Vec<Tool>, total: usize) -> Listing {
     let mut listing = Listing::default();
     let mut left_out = |why: String| {
@@ -55,7 +56,8 @@ pub(super) fn listing(spec: &Spec, mut tools: Vec<Tool>, total: usize) -> Listin
         }
         let own = tool.name.to_string();
         let offer = offer(name, tool, spec.timeout_ms);
-        // The checks that a client's tools pass, and the same repair. A schema that is too large or endless is refused.
+        // These are the same checks and repairs as for a client's tools. A schema that is too large or endless is
+        // refused.
         match check_offers(vec![offer]) {
             Ok(checked) => offers.extend(checked.offers().map(|(offer, _)| (own.clone(), offer.clone()))),
             Err(error) => left_out(format!("`{shown}`: {}", error.message)),

@@ -1,11 +1,11 @@
 //! Tools of MCP servers: the servers of `MCP_FILE` are started, listed and called. `README.md` beside this file is for
-//! operators, and says why it is built this way.
+//! operators, and explains the design.
 //!
 //! Invariants:
-//! - a server that fails is a failed call, never a failed turn;
-//! - the list of tools depends on the file and on the servers' lists, never on the order in which they come up;
-//! - a server whose entry in the file is the same after a reload is not touched by it;
-//! - nothing of a secret is logged or shown, and nothing of rmcp's own log lines, which repeat messages.
+//! - A server that fails causes a failed call, never a failed turn.
+//! - The list of tools depends on the file and on the servers' lists, never on the order in which the servers come up.
+//! - A reload does not affect a server whose entry in the file is unchanged.
+//! - No secret is logged or shown. rmcp's own log lines are suppressed, because they repeat messages.
 
 mod client;
 mod connection;
@@ -39,10 +39,10 @@ use std::{
 };
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 
-/// Most bytes of a message of a server: rmcp's own bound, over both transports.
+/// Maximum bytes of a server's message. This is rmcp's own limit, for both transports.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Most tools of all servers: the definitions are sent with every request, and held by every session.
+/// Maximum tools of all servers. The definitions are sent with every request, and held by every session.
 const TOOLS_MAX: usize = 512;
 
 /// The reason why a file of MCP servers cannot be used. It repeats no value of the file.
@@ -55,15 +55,15 @@ pub struct InvalidMcp {
     pub message: String,
 }
 
-/// A file of MCP servers that was read and can be used.
+/// A file of MCP servers that was read and validated.
 #[derive(Debug, Default)]
 pub struct McpFile(Listed);
 
 impl McpFile {
-    /// Reads the file. `folder` is where relative paths start; `variables` has what `${VAR}` names.
+    /// Reads the file. Relative paths start at `folder`. `variables` contains what `${VAR}` names.
     ///
     /// # Errors
-    /// The file cannot be read, or a server of it is wrong.
+    /// The file cannot be read, or one of its servers is invalid.
     pub fn read(file: &Path, folder: &Path, variables: &Variables) -> Result<Self, InvalidMcp> {
         file::read(file, folder, &|name| variables.get(name).cloned()).map(Self)
     }
@@ -75,31 +75,31 @@ pub struct Mcp {
     changed: Arc<watch::Sender<u64>>,
 }
 
-/// The servers that run, and the tasks that keep them.
+/// The running servers, and their tasks.
 #[derive(Default)]
 struct Kept {
-    /// Each with what ends it, sorted by name.
+    /// Each with the sender that ends it, sorted by name.
     servers: Vec<(Arc<Server>, watch::Sender<bool>)>,
     disabled: Vec<String>,
-    /// One task a server, until it has ended.
+    /// One task per server, until the server has ended.
     keepers: JoinSet<()>,
-    /// What warnings said of the file.
+    /// The warnings about the file.
     warnings: Vec<String>,
     is_closed: bool,
 }
 
 impl Mcp {
-    /// Reads the file and starts its servers in the background. `folder` is where relative paths start; `variables`
-    /// has what `${VAR}` names. Must be called within a runtime.
+    /// Reads the file and starts its servers in the background. Relative paths start at `folder`. `variables` contains
+    /// what `${VAR}` names. Must be called within a runtime.
     ///
     /// # Errors
-    /// The file cannot be read, or a server of it is wrong. A server that does not come up is no error: see
+    /// The file cannot be read, or one of its servers is invalid. A server that does not come up is not an error: see
     /// [`Self::status`].
     pub fn open(file: &Path, folder: &Path, variables: &Variables) -> Result<Self, InvalidMcp> {
         Ok(Self::of(McpFile::read(file, folder, variables)?.0))
     }
 
-    /// Returns what there is without a file: no servers, until [`Self::take_up`] is called.
+    /// Returns the state without a file, which has no servers until [`Self::take_up`] is called.
     #[must_use]
     pub fn none() -> Self {
         Self { kept: Mutex::default(), changed: Arc::new(watch::Sender::new(0)) }
@@ -111,10 +111,10 @@ impl Mcp {
         mcp
     }
 
-    /// Continues with the servers of this file: starts those that are new, ends those that are gone, and restarts those
-    /// whose entry is different. All others run on, with their calls. Returns at once: what starts joins the tools when
-    /// it is up, and what ends takes at most about ten seconds. Until a restarted server is up it is offered with the
-    /// tools that it had. Must be called within a runtime.
+    /// Applies the servers of this file: starts new ones, ends removed ones, and restarts those whose entry has
+    /// changed. All others continue, with their calls. Returns at once. A started server's tools join when it is up,
+    /// and ending a server takes about ten seconds at most. A restarted server is offered with its earlier tools until
+    /// it is up. Must be called within a runtime.
     pub fn take_up(&self, file: McpFile) {
         let Listed { servers, disabled, warnings } = file.0;
         let mut kept = self.kept();
@@ -124,7 +124,7 @@ impl Mcp {
         for warning in warnings.iter().filter(|warning| !kept.warnings.contains(warning)) {
             tracing::warn!("MCP_FILE: {warning}");
         }
-        // Tasks of servers that have ended.
+        // Removes the finished tasks of ended servers.
         while kept.keepers.try_join_next().is_some() {}
         let old = std::mem::take(&mut kept.servers).into_iter();
         let mut old: BTreeMap<String, _> = old.map(|(server, end)| (server.spec.name.clone(), (server, end))).collect();
@@ -165,7 +165,8 @@ impl Mcp {
         self.kept().servers.iter().map(|(server, _)| server.clone()).collect()
     }
 
-    /// Waits until every server has come up or failed once, at most for so long. What comes up later joins the tools.
+    /// Waits until every server has come up or failed once, up to this limit. Tools of later servers join when they are
+    /// up.
     pub async fn settled(&self, limit: Duration) {
         let _ = timeout(limit, async {
             for server in self.servers() {
@@ -211,8 +212,8 @@ impl Mcp {
         status
     }
 
-    /// Ends every server: closes its input, then SIGTERM, then SIGKILL. Takes at most about ten seconds; running calls
-    /// fail.
+    /// Ends every server: closes its input, then sends SIGTERM, then SIGKILL. Takes about ten seconds at most. Running
+    /// calls fail.
     pub async fn close(&self) {
         let mut keepers = {
             let mut kept = self.kept();

@@ -1,25 +1,25 @@
-//! Names of tools as the model sees them: `server__tool`, 1 to 64 of `A-Za-z0-9_-`.
+//! The names of tools that the model sees: `server__tool`, 1 to 64 of `A-Za-z0-9_-`.
 //!
 //! Invariants:
-//! - two tools never have the same name: a server's part has no `__` and does not end with `_`, so the first `__` of a
-//!   name ends it, and the names of one server's tools are made distinct;
-//! - a name depends on the file and on the server's list only, never on the order in which servers come up.
+//! - Two tools never have the same name. A server's part contains no `__` and does not end with `_`, so the first `__`
+//!   of a name ends it. The names of one server's tools are made distinct.
+//! - A name depends only on the file and the server's list, never on the order in which servers come up.
 
 use std::collections::BTreeSet;
 
-/// Characters of a server's part: enough for a tool's name of 30 characters behind it.
+/// Maximum characters of a server's part, which leaves room for a tool's name of 30 characters.
 pub(super) const PREFIX_CHARS_MAX: usize = 32;
 
-/// Characters of a whole name. OpenAI and compatible servers allow no more.
+/// Maximum characters of a whole name. OpenAI and compatible servers allow no more.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Between a server's part and its tool's.
+/// Separates a server's part from its tool's.
 const BETWEEN: &str = "__";
 
-/// Returns a server's part of its tools' names: other characters become `_`, several of which become one.
+/// Returns a server's part of its tools' names. Runs of other characters become one `_`.
 ///
 /// # Errors
-/// A name without a letter or digit, or a part that is too long.
+/// The name has no letter or digit, or the part is too long.
 pub(super) fn prefix(server: &str) -> Result<String, String> {
     let mut prefix = String::new();
     for c in server.chars().map(|c| if allowed(c) { c } else { '_' }) {
@@ -37,8 +37,8 @@ pub(super) fn prefix(server: &str) -> Result<String, String> {
     Ok(prefix.to_owned())
 }
 
-/// Returns the names of a server's tools, in the order of the tools. Names that are not changed have precedence; the
-/// others get a suffix from the tool's own name if theirs is taken or too long.
+/// Returns the names of a server's tools, in the order of the tools. Unchanged names have precedence. Another name gets
+/// a suffix derived from the tool's own name if it is taken or too long.
 pub(super) fn names(prefix: &str, tools: &[&str]) -> Vec<String> {
     let plain: Vec<String> =
         tools.iter().map(|tool| format!("{prefix}{BETWEEN}{}", tool.replace(forbidden, "_"))).collect();
@@ -59,12 +59,12 @@ pub(super) fn names(prefix: &str, tools: &[&str]) -> Vec<String> {
     names
 }
 
-/// Returns the name with a checksum of the tool's own behind it.
+/// Returns the name, followed by a checksum of the tool's own name.
 fn suffixed(name: &str, tool: &str, taken: &BTreeSet<String>) -> String {
     let mut sum = crc32fast::hash(tool.as_bytes());
     loop {
         let suffix = format!("_{sum:08x}");
-        // Forbidden characters are gone, so every byte is a character.
+        // Forbidden characters have been replaced, so every byte is a character.
         let name = format!("{}{suffix}", &name[..name.len().min(NAME_CHARS_MAX - suffix.len())]);
         if !taken.contains(&name) {
             return name;
@@ -112,7 +112,7 @@ mod tests {
         let longer = format!("{long}b");
         let table: &[(&[&str], &[&str])] = &[
             (&["read", "write_file"], &["s__read", "s__write_file"]),
-            // The one that is as it is keeps its name, wherever it stands.
+            // An unchanged name is kept, whatever its position.
             (&["a.b", "a_b"], &["s__a_b_b8fe9f1e", "s__a_b"]),
             (&["a.b", "a/b"], &["s__a_b", "s__a_b_4c9a7c10"]),
             (&["größe"], &["s__gr__e"]),
@@ -121,7 +121,7 @@ mod tests {
         for (tools, expected) in table {
             let made = names("s", tools);
             let same = made.iter().zip(*expected).all(|(made, expected)| {
-                // A suffix is compared by its length: what it is made from is no promise.
+                // A suffix is compared by length, because its derivation may change.
                 made == expected
                     || (expected.len() > 10
                         && made.len() == expected.len()
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn names_do_not_depend_on_what_other_servers_offer() {
-        // `a` with `_b` and `a_` with `b` would both be `a___b`, if a server's part could end with `_`.
+        // If a server's part could end with `_`, both `a` with `_b` and `a_` with `b` would be `a___b`.
         assert_eq!(names(&prefix("a").unwrap(), &["_b"]), ["a___b"]);
         assert_eq!(names(&prefix("a_").unwrap(), &["b"]), ["a__b"]);
         assert_eq!(names(&prefix("a__b").unwrap(), &["c"]), ["a_b__c"]);

@@ -1,27 +1,27 @@
-//! What a call's answer becomes for the model: text, and images as `data:` URLs.
+//! Converts a call's result for the model: to text, and to images as `data:` URLs.
 
 use crate::tools::Output;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use std::fmt::Write as _;
 
-/// Most images of one result: each costs about a thousand tokens.
+/// Maximum images of one result. Each costs about a thousand tokens.
 const IMAGES_MAX: usize = 16;
 
-/// Most bytes of one image as base64. OpenAI takes 20 MB, and a whole message has 16 MiB.
+/// Maximum bytes of one image as base64. OpenAI accepts 20 MB, and a whole message has 16 MiB.
 const IMAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// The kinds of images that models take.
+/// The kinds of images that models accept.
 const IMAGE_KINDS: &[&str] = &["image/png", "image/jpeg", "image/webp", "image/gif"];
 
-/// Most characters of an external word, such as an address or a kind, in a description.
+/// Maximum characters of an external word, such as an address or a kind, in a description.
 const WORD_CHARS_MAX: usize = 2_000;
 
 /// Returns the output of a call.
 pub(super) fn output(result: CallToolResult) -> Output {
     let mut text = Vec::new();
     let mut images = Vec::new();
-    // False if all texts are notes about what is not shown.
+    // False if all texts are notes about content that is not shown.
     let mut says = false;
     for block in result.content {
         match block {
@@ -78,7 +78,7 @@ pub(super) fn output(result: CallToolResult) -> Output {
     Output { text: text.join("\n"), images, is_error }
 }
 
-/// Returns an image as an address, or a description of one that models do not take.
+/// Returns an image as a URL, or the description of one that models do not accept.
 fn image(kind: &str, data: &str, images: usize) -> Result<String, String> {
     let kind = kind.trim().to_ascii_lowercase();
     let kind = if kind == "image/jpg" { "image/jpeg" } else { &kind };
@@ -99,12 +99,12 @@ fn image(kind: &str, data: &str, images: usize) -> Result<String, String> {
     Ok(format!("data:{kind};base64,{clean}"))
 }
 
-/// Describes the size of base64.
+/// Describes the size of base64 data.
 fn size(data: &str) -> String {
     format!("about {} bytes", data.len() / 4 * 3)
 }
 
-/// Returns an external word on one line and of bounded length.
+/// Returns an external word on one line, with limited length.
 fn word(text: &str) -> String {
     let mut word: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(WORD_CHARS_MAX).collect();
     if text.chars().nth(WORD_CHARS_MAX).is_some() {

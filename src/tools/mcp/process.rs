@@ -1,11 +1,11 @@
-//! The process of an MCP server over stdio: its environment, its group, its end.
+//! The process of an MCP server over stdio: its environment, its process group, and its end.
 //!
 //! Invariants:
-//! - it gets the variables of [`INHERITED`] and those of its `env`, so none of the server's own secrets;
-//! - it leads a process group of its own, and all of that group ends with it: a launcher such as `npx` leaves nothing
-//!   behind. Only what leaves the group (a daemon) or the machine's power loses sight of it;
-//! - its standard error is read to its end and never logged, since it may hold keys and what was said. The last bytes
-//!   are kept in memory for `reseed check`.
+//! - It gets the variables of [`INHERITED`] and those of its `env`, and therefore none of this server's own secrets.
+//! - It leads its own process group, and the whole group ends with it, so a launcher such as `npx` leaves nothing
+//!   behind. The exceptions are processes that leave the group (daemons), and a loss of power.
+//! - Its standard error is read to the end and never logged, because it may contain keys and conversation text. The
+//!   last bytes are kept in memory for `reseed check`.
 
 use super::file::Program;
 use std::{
@@ -22,8 +22,8 @@ use tokio::{
     time::timeout,
 };
 
-/// The variables that a server inherits: what programs need to find themselves and their user, as MCP's own libraries
-/// choose them, with the language and the time zone.
+/// The variables that a server inherits. Programs need them to find themselves and their user. MCP's own libraries
+/// choose the same ones; the language and the time zone are added.
 #[cfg(not(windows))]
 pub(super) const INHERITED: &[&str] =
     &["HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
@@ -46,20 +46,20 @@ pub(super) const INHERITED: &[&str] = &[
     "USERPROFILE",
 ];
 
-/// The time for a server to end after its input was closed, as MCP asks of it, before it gets SIGTERM.
+/// The time limit for a server to end after its input was closed, as MCP prescribes, before it gets SIGTERM.
 const INPUT_GRACE: Duration = Duration::from_secs(2);
 
-/// The time to end after SIGTERM, before SIGKILL.
+/// The time limit to end after SIGTERM, before SIGKILL.
 const TERM_GRACE: Duration = Duration::from_secs(2);
 
-/// The time to read the rest of standard error.
+/// The time limit for reading the rest of standard error.
 const STDERR_GRACE: Duration = Duration::from_millis(500);
 
-/// The interval at which a group without its leader is looked at.
+/// The interval at which a group without its leader is checked.
 #[cfg(unix)]
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Bytes of standard error that are kept: the end of a stack trace.
+/// Bytes of standard error that are kept, enough for the end of a stack trace.
 const STDERR_BYTES_MAX: usize = 4 * 1024;
 
 /// The last bytes of a process's standard error.
@@ -67,7 +67,7 @@ const STDERR_BYTES_MAX: usize = 4 * 1024;
 pub(super) struct Stderr(Arc<Mutex<VecDeque<u8>>>);
 
 impl Stderr {
-    /// Returns what is kept, as text.
+    /// Returns the kept bytes as text.
     pub(super) fn text(&self) -> String {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(kept.make_contiguous()).trim().to_owned()
@@ -91,7 +91,7 @@ pub(super) struct Process {
     child: Child,
     group: Group,
     stderr: Stderr,
-    /// Reads standard error.
+    /// The task that reads standard error.
     reader: Option<JoinHandle<()>>,
 }
 
@@ -116,31 +116,31 @@ impl Process {
         Ok((Self { child, group, stderr, reader }, stdout, stdin))
     }
 
-    /// Returns the end of its standard error.
+    /// Returns the last part of its standard error.
     pub(super) fn stderr(&self) -> Stderr {
         self.stderr.clone()
     }
 
-    /// Waits for its end and says how it ended.
+    /// Waits until the process ends, and describes how it ended.
     pub(super) async fn ended(&mut self) -> String {
         self.child.wait().await.map_or_else(|error| format!("cannot be waited for: {}", error.kind()), how)
     }
 
-    /// Ends it, whose input is closed already: SIGTERM after a while, SIGKILL after another. Then the rest of its group
-    /// is ended in the same way. Takes at most some seconds.
+    /// Ends the process, whose input is already closed. Sends SIGTERM after a while, and SIGKILL after another. Then
+    /// ends the rest of its group in the same way. Takes some seconds at most.
     pub(super) async fn end(mut self) {
         if timeout(INPUT_GRACE, self.child.wait()).await.is_err() {
             self.group.terminate();
             if timeout(TERM_GRACE, self.child.wait()).await.is_err() {
                 self.group.kill();
-                // Without a group, this is what kills.
+                // Without a group, this kills the process.
                 let _ = self.child.start_kill();
                 let _ = timeout(TERM_GRACE, self.child.wait()).await;
             }
         }
         self.group.end().await;
         if let Some(reader) = self.reader {
-            // Whatever left the group may still hold the pipe.
+            // A process that has left the group may still hold the pipe.
             let _ = timeout(STDERR_GRACE, reader).await;
         }
     }
@@ -148,14 +148,14 @@ impl Process {
 
 /// Describes how a process ended.
 fn how(status: ExitStatus) -> String {
-    // On Unix this says the number of a signal too.
+    // On Unix, this also gives the number of a signal.
     match status.code() {
         Some(code) => format!("ended with code {code}"),
         None => format!("was ended by a {status}"),
     }
 }
 
-/// The group of a process; dropped, it is killed.
+/// The group of a process, which is killed on drop.
 #[derive(Debug)]
 struct Group {
     #[cfg(unix)]
@@ -188,7 +188,7 @@ impl Group {
         self.leader.is_none_or(|leader| rustix::process::test_kill_process_group(leader).is_err())
     }
 
-    /// Ends what is left of the group without its leader.
+    /// Ends what remains of the group without its leader.
     async fn end(mut self) {
         if !self.is_gone() {
             self.terminate();
@@ -201,7 +201,7 @@ impl Group {
                 self.kill();
             }
         }
-        // Its number may belong to another process from now on.
+        // From now on, its number may belong to another process.
         self.leader = None;
     }
 }

@@ -1,10 +1,10 @@
-//! One server of the file: started, listed, called, restarted, ended. One task keeps it; calls find it through
+//! One server of the file: started, listed, called, restarted and ended. A task keeps it up, and calls find it through
 //! [`Stage`].
 //!
 //! Invariants:
-//! - its tools stay offered while it is restarted, so that no prefix breaks for an outage of a minute; they are
-//!   withdrawn after [`GONE_FAILURES`] failures in a row;
-//! - a call that may have been carried out is never sent again.
+//! - Its tools stay offered while it is restarted, so that an outage of a minute does not break the prompt prefix. They
+//!   are withdrawn after [`GONE_FAILURES`] failures in a row.
+//! - A call that may have been executed is never sent again.
 
 mod keeping;
 
@@ -30,15 +30,15 @@ use tokio::{
     time::timeout,
 };
 
-/// Failures in a row after which a server's tools are no longer offered. With the waits between them this is a minute
-/// or two.
+/// The number of failures in a row after which a server's tools are withdrawn. With the waits in between, this takes a
+/// minute or two.
 const GONE_FAILURES: u32 = 10;
 
-/// Most calls of one server at a time; further ones wait within their time limit.
+/// Maximum calls of one server at a time. Further ones wait within their time limit.
 const CALLS_MAX: usize = 64;
 
-/// The longest time for which a call waits for a server whose last start failed. A model that is told soon can do
-/// without.
+/// The maximum time that a call waits for a server whose last start failed. A model that is told soon can continue
+/// without it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A server of the file.
@@ -46,31 +46,31 @@ pub(super) struct Server {
     pub(super) spec: Spec,
     stage: watch::Sender<Stage>,
     known: Mutex<Known>,
-    /// Told by a call that wants a server that is stopped, or that is down and waits for its next start.
+    /// Notified by a call that needs a server that is stopped, or that is down and waits for its next start.
     wake: Notify,
-    /// Starts that failed since it was last up.
+    /// The number of failed starts since it was last up.
     failed_starts: AtomicU32,
     calls: Arc<Semaphore>,
     /// Counts the changes of all servers' tools.
     changed: Arc<watch::Sender<u64>>,
-    /// True once it came up or failed for the first time.
+    /// True once it has come up or failed for the first time.
     tried: watch::Sender<bool>,
 }
 
-/// What calls need to know of the server's state.
+/// The server's state, as far as calls need it.
 #[derive(Clone)]
 enum Stage {
     /// It is being connected to.
     Starting,
     Ready(Arc<Connection>),
-    /// Its process was stopped; a call starts it.
+    /// Its process was stopped, and a call starts it.
     Idle,
-    /// It is down for this reason, until the next start.
+    /// It is down for this reason until the next start.
     Waiting(Arc<str>),
     Closed,
 }
 
-/// What is known of the server.
+/// What is known about the server.
 #[derive(Default)]
 struct Known {
     listing: Listing,
@@ -99,17 +99,17 @@ impl Server {
         }
     }
 
-    /// Takes over the tools that a server had under its older entry, as far as this one allows them: they stay offered
-    /// while it is restarted, so that no prefix breaks for that.
+    /// Takes over the tools that a server had under its older entry, as far as this entry allows them. They stay
+    /// offered during the restart, so that it does not break the prompt prefix.
     pub(super) fn inherit(self: &Arc<Self>, before: &Self) {
         let mut listing = before.known().listing.clone();
         listing.offers.retain(|(own, _)| self.spec.allows(own));
         self.publish(listing);
     }
 
-    /// Waits until it has ended.
+    /// Waits until the server has ended.
     async fn ended(&self) {
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         let _ = self.stage.subscribe().wait_for(|stage| matches!(stage, Stage::Closed)).await;
     }
 
@@ -118,13 +118,13 @@ impl Server {
         self.known().tools.clone()
     }
 
-    /// Waits until it came up or failed for the first time.
+    /// Waits until the server has come up or failed for the first time.
     pub(super) async fn tried(&self) {
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         let _ = self.tried.subscribe().wait_for(|tried| *tried).await;
     }
 
-    /// Returns what an operator may know.
+    /// Returns the state for the operator.
     pub(super) fn status(&self) -> ServerStatus {
         let known = self.known();
         let state = match &*self.stage.borrow() {
@@ -151,16 +151,16 @@ impl Server {
         }
     }
 
-    /// Calls a tool by the server's own name of it.
+    /// Calls a tool by the server's own name for it.
     async fn call(&self, tool: &str, call: Call) -> Output {
         let serde_json::Value::Object(arguments) = call.arguments else {
             return Output::error("The arguments of a tool must be an object.");
         };
         let name = &self.spec.name;
-        // A call that the server cannot have seen is sent to its next connection, once.
+        // A call that the server cannot have seen is sent once more, over its next connection.
         let mut retried = false;
         loop {
-            // It is closed by nobody.
+            // The semaphore is never closed.
             let Ok(permit) = self.calls.clone().acquire_owned().await else {
                 return Output::error(format!("The MCP server `{name}` is stopping."));
             };
@@ -212,10 +212,10 @@ impl Server {
         tracing::warn!(%server, %session, "tell the MCP server that a session was deleted: it {why}");
     }
 
-    /// Waits for a connection, for one start at most: a server that is down is started at once if somebody calls it.
+    /// Waits for a connection, during one start at most. A call makes a server that is down start at once.
     ///
     /// # Errors
-    /// It is down, and why: a predicate whose subject is the server.
+    /// The reason why it is down, as a predicate whose subject is the server.
     async fn connection(&self) -> Result<Arc<Connection>, String> {
         let mut stage = self.stage.subscribe();
         let failed = self.failed_starts.load(Ordering::Relaxed);
@@ -242,7 +242,7 @@ impl Server {
         })
     }
 
-    /// Leaves a connection that turned out to be of no use, unless there is another already.
+    /// Gives up an unusable connection, unless it has already been replaced.
     fn leave(&self, connection: &Arc<Connection>) {
         self.stage.send_if_modified(|stage| {
             let is_current = matches!(stage, Stage::Ready(current) if Arc::ptr_eq(current, connection));
@@ -254,7 +254,7 @@ impl Server {
         connection.lost.notify_one();
     }
 
-    /// Offers what a server lists now, and says whether it was something else before.
+    /// Offers the server's current list. Returns true if it has changed.
     fn publish(self: &Arc<Self>, listing: Listing) -> bool {
         let mut known = self.known();
         let is_new = known.listing.offers != listing.offers;
@@ -284,7 +284,7 @@ impl Server {
 /// A tool of a server.
 struct McpTool {
     server: Arc<Server>,
-    /// The server's own name of it.
+    /// The server's own name for the tool.
     own: String,
     offer: ToolOffer,
     /// True for the first one: the server is told once of a session that was deleted.

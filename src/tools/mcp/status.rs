@@ -1,4 +1,4 @@
-//! What is known of each MCP server, for operators: no secrets, nothing that was said.
+//! The state of each MCP server, for operators. It contains no secrets and no conversation text.
 
 use reseed_protocol::reply::{ToolServer, ToolServerFailure, ToolServerState};
 
@@ -7,15 +7,15 @@ use reseed_protocol::reply::{ToolServer, ToolServerFailure, ToolServerState};
 pub struct ServerStatus {
     /// Its name in `MCP_FILE`.
     pub name: String,
-    /// The beginning of its tools' names, up to `__`; `None` if it is switched off.
+    /// The prefix of its tools' names, up to `__`; `None` if it is disabled.
     pub prefix: Option<String>,
     /// `stdio` or `http`.
     pub transport: &'static str,
     /// What it is doing.
     pub state: ServerState,
-    /// The revision of MCP that was agreed on.
+    /// The negotiated revision of MCP.
     pub protocol: Option<String>,
-    /// The server's name and version, in its own words.
+    /// The server's name and version, as it reports them.
     pub software: Option<String>,
     /// The names of its tools, as the model sees them.
     pub tools: Vec<String>,
@@ -23,12 +23,12 @@ pub struct ServerStatus {
     pub left_out: Vec<String>,
     /// Why it is not up, or why it last was not.
     pub error: Option<String>,
-    /// The class of that, which its users may know.
+    /// The class of that failure, which users may see.
     pub failure: Option<ToolServerFailure>,
-    /// The times that it came up.
+    /// How many times it has come up.
     pub starts: u64,
-    /// The end of what its process last wrote to standard error, with secrets masked. It is for the operator's own
-    /// terminal and never sent anywhere: it may hold what was said.
+    /// The last part of its process's standard error, with secrets masked. It is only for the operator's own terminal
+    /// and never sent anywhere, because it may contain conversation text.
     pub stderr: Option<String>,
 }
 
@@ -37,20 +37,20 @@ pub struct ServerStatus {
 pub enum ServerState {
     /// It is being connected to.
     Starting,
-    /// It takes calls.
+    /// It accepts calls.
     Ready,
-    /// Its process was stopped because nobody called it; the next call starts it.
+    /// Its process was stopped because nobody called it. The next call starts it.
     Idle,
     /// It is down and will be tried again.
     Waiting,
-    /// The file switches it off.
+    /// It is disabled in the file.
     Disabled,
     /// This server is stopping.
     Closed,
 }
 
 impl ServerStatus {
-    /// Returns what users may know of it.
+    /// Returns the state that users may see.
     #[must_use]
     pub fn shown(&self) -> ToolServer {
         ToolServer {
@@ -72,7 +72,7 @@ impl ServerStatus {
 }
 
 impl ServerState {
-    /// Returns the word for people.
+    /// Returns the state as a word for people.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -23,10 +23,10 @@ use std::{
     time::Duration,
 };
 
-/// Time for what takes milliseconds; only a test that fails waits for it.
+/// The time limit for what takes milliseconds. Only a failing test waits for it.
 const SOON: Duration = Duration::from_secs(30);
 
-/// Returns a server of this name that is played by `serve`, once for each connection, which is counted from 0.
+/// Returns a server with this name. `serve` plays it, once for each connection, counted from 0.
 fn played<F, Fut>(name: &str, serve: F) -> Spec
 where
     F: Fn(Wire, usize) -> Fut + Send + Sync + 'static,

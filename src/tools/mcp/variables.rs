@@ -1,10 +1,10 @@
-//! `${VAR}` and `${VAR:-default}` in the texts of `MCP_FILE`, and the secrets that come from there.
+//! `${VAR}` and `${VAR:-default}` in the texts of `MCP_FILE`, and the secrets that come from them.
 
 use crate::config::listed::Variable;
 use secrecy::ExposeSecret;
 use std::{collections::BTreeSet, fmt};
 
-/// The shortest text that is masked as a secret: shorter ones are switches and numbers, and occur by chance.
+/// The minimum length of a text that is masked as a secret. Shorter ones are flags and numbers, and occur by chance.
 const SECRET_BYTES_MIN: usize = 6;
 
 /// Texts that are never shown: the values of variables, `env` and `headers`.
@@ -12,7 +12,7 @@ const SECRET_BYTES_MIN: usize = 6;
 pub(super) struct Secrets(BTreeSet<String>);
 
 impl Secrets {
-    /// Adds a text; a short one is not masked.
+    /// Adds a text. Short texts are not masked.
     pub(super) fn add(&mut self, text: &str) {
         if text.len() >= SECRET_BYTES_MIN {
             self.0.insert(text.to_owned());
@@ -21,7 +21,7 @@ impl Secrets {
 
     /// Returns the text with every secret replaced by `***`, and without control characters.
     pub(super) fn mask(&self, text: &str) -> String {
-        // The longer first: a secret may begin with another.
+        // Longer ones come first, because a secret may begin with another.
         let mut secrets: Vec<&String> = self.0.iter().collect();
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         let masked = secrets.into_iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"));
@@ -35,11 +35,11 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// Replaces the variables in a text. Their values join `secrets`. As in other clients, `${env:VAR}` is `${VAR}`, a
-/// default is used for a variable that is unset or empty, and a `$` without `{` stays as it is.
+/// Replaces the variables in a text, and adds their values to `secrets`. As in other clients, `${env:VAR}` equals
+/// `${VAR}`, a default is used if a variable is unset or empty, and a `$` without `{` stays unchanged.
 ///
 /// # Errors
-/// A variable that is not set and has no default, or an expression that is not understood.
+/// A variable is not set and has no default, or an expression is invalid.
 pub(super) fn substitute(text: &str, variable: Variable<'_>, secrets: &mut Secrets) -> Result<String, String> {
     let mut done = String::with_capacity(text.len());
     let mut rest = text;
@@ -104,7 +104,7 @@ mod tests {
             ("${NONE:-}", ""),
             ("${NONE:-a:-b}", "a:-b"),
             ("$KEY costs $5", "$KEY costs $5"),
-            // A value is never read again: it may come from someone else.
+            // A value is not expanded again, because it may come from someone else.
             ("${NESTED}", "${KEY}"),
         ] {
             assert_eq!(substitute(text, &variable, &mut Secrets::default()).as_deref(), Ok(expected), "{text}");

@@ -1,4 +1,4 @@
-//! Decides what to ask the server after an event that does not carry everything it changed.
+//! Determines what to request from the server after an event that does not carry everything it changed.
 
 use super::Snapshot;
 use reseed_protocol::{
@@ -6,14 +6,14 @@ use reseed_protocol::{
     event::{Event, SessionUpdated},
 };
 
-/// Returns true if an event changes the size of the context without telling it, so that [`Snapshot::context_info`] is
-/// old: ask `get_context_info`, and pass its answer to [`Snapshot::measured`]. Do so when no turn runs, whose events
-/// tell it, and when [`Snapshot::is_replaying`] is over.
+/// Returns true if an event changes the size of the context without reporting it. [`Snapshot::context_info`] is then
+/// outdated: send `get_context_info`, and pass the reply to [`Snapshot::measured`]. Do so when no turn is running,
+/// because a turn's events report the size, and when [`Snapshot::is_replaying`] returns false.
 #[must_use]
 pub fn changes_context(event: &Event) -> bool {
     match event {
         Event::ContextCompacted(_) => true,
-        // A failure may open the circuit breaker; of a background one it is the only sign.
+        // A failure may open the circuit breaker. If a background compaction fails, this event is the only sign.
         Event::CompactionFailed(failed) => failed.trigger.is_some(),
         Event::EntryAppended(appended) => {
             matches!(appended.entry.data, EntryData::CustomMessage(_) | EntryData::BranchSummary(_))
@@ -27,14 +27,14 @@ pub fn changes_context(event: &Event) -> bool {
 }
 
 impl Snapshot {
-    /// Returns true if events that were missed are still to come, after a resume.
+    /// Returns true if missed events are still to come after a resume.
     #[must_use]
     pub fn is_replaying(&self) -> bool {
         self.seq < self.as_of_seq
     }
 
-    /// Returns true if this event, which was applied last, has moved the session to where nothing is known, so that
-    /// nothing can be shown of its past: ask `get_entries` for a page, and pass it to [`Snapshot::add_entries`].
+    /// Returns true if this event, which was applied last, has moved the session to an unknown entry, so that none of
+    /// its history can be shown. Send `get_entries` for a page, and pass it to [`Snapshot::add_entries`].
     #[must_use]
     pub fn is_moved_away_by(&self, event: &Event) -> bool {
         let is_unknown = |place: &Option<EntryId>| place.as_ref().is_some_and(|id| !self.entries.contains(id));

@@ -15,11 +15,11 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "an event that was seen must not be passed on again, and a gap is closed by a resume"]
 pub enum Applied {
-    /// It is the next one, and the snapshot has it now.
+    /// It was the next event, and is now in the snapshot.
     Next,
-    /// The snapshot had it already; nothing has changed.
+    /// It was already in the snapshot. Nothing has changed.
     Seen,
-    /// An event before it is missing; nothing has changed. Open the session again with [`Snapshot::resume_point`].
+    /// An earlier event is missing. Nothing has changed. Open the session again with [`Snapshot::resume_point`].
     Gap,
 }
 
@@ -59,9 +59,9 @@ impl Snapshot {
             Event::QueueItemRemoved(removed) => self.queue_item_removed(removed),
             Event::QueueReordered(reordered) => self.queue_reordered(reordered),
             Event::QueueReleased(_) => self.queue_released(),
-            // No server sends it.
+            // No server sends this event.
             Event::QueueChanged(_) => {}
-            // It has its place, and changes nothing else.
+            // It takes its `seq`, and changes nothing else.
             Event::Unknown(_) => {}
             Event::SessionUpdated(updated) => self.session_updated(updated),
             Event::ContextCompacted(report) => self.compacted(report),
@@ -89,7 +89,7 @@ impl Snapshot {
             EphemeralEvent::ContextUpdated(updated) => self.measured(updated.context_info.clone()),
             EphemeralEvent::HostChanged(changed) => self.host.clone_from(&changed.host),
             EphemeralEvent::PresenceChanged(changed) => self.presence_changed(changed),
-            // For the host, for the list of sessions, or for the subscription.
+            // These are for the host, for the list of sessions, or for the subscription.
             EphemeralEvent::RunTool(_)
             | EphemeralEvent::HookCall(_)
             | EphemeralEvent::HookCancelled(_)
@@ -103,12 +103,12 @@ impl Snapshot {
         self.update_state();
     }
 
-    /// The tree has grown by one entry, which is now the leaf.
+    /// Adds an entry to the tree, which becomes the leaf.
     fn entry_appended(&mut self, EntryAppended { entry, .. }: &EntryAppended) {
         if let EntryData::SessionInfo(info) = &entry.data {
             self.name.clone_from(&info.name);
         }
-        // An answer that was not streamed, because a hook looked at it first.
+        // The answer was not streamed, because a hook inspected it first.
         if matches!(&entry.data, EntryData::Message(message) if message.role == Role::Assistant) {
             self.delayed = None;
         }
@@ -122,7 +122,7 @@ impl Snapshot {
         }
     }
 
-    /// It may come after the events that end the wait: they are durable.
+    /// This ephemeral event may arrive after the durable events that end the wait.
     fn request_delayed(&mut self, delayed: &RequestDelayed) {
         let is_running = self.turn.as_ref().is_some_and(|turn| turn.turn_id == delayed.turn_id);
         self.delayed = is_running.then(|| delayed.clone());
@@ -149,7 +149,7 @@ impl Snapshot {
     }
 
     fn tool_called(&mut self, call: &ToolCall) {
-        // The deadline of a call that the last `session_opened` has told may have moved since this event.
+        // The deadline of a call that the last `session_opened` reported may have moved since this event.
         if self.is_replayed() && self.call(&call.call_id).is_some() {
             return;
         }
@@ -202,7 +202,7 @@ impl Snapshot {
     }
 }
 
-/// Replaces a field by its new value, if the event has one.
+/// Replaces a field by the event's new value, if there is one.
 fn replace<T: Clone>(field: &mut T, new: &Option<T>) {
     if let Some(new) = new {
         field.clone_from(new);
@@ -264,12 +264,12 @@ mod tests {
         told.appended("e", None);
         assert_eq!(told.path(), ("e".to_owned(), false));
 
-        // A move to an entry that is not known.
+        // A move to an unknown entry.
         moved(&mut told, "x");
         assert_eq!(told.path(), (String::new(), true));
         told.appended("y", Some("x"));
         assert_eq!(told.path(), ("y".to_owned(), true));
-        // The move to an entry's parent is not told if the entry follows at once.
+        // A move to an entry's parent is not reported if the entry follows at once.
         told.appended("z", Some("b"));
         assert_eq!(told.path(), ("a b z".to_owned(), false));
         told.appended("v", Some("u"));

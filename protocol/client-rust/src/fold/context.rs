@@ -1,4 +1,4 @@
-//! The part of the fold about the context window: compactions that run, are held, made, undone or failed.
+//! The part of the fold about the context window: compactions that are running, held, committed, undone or failed.
 
 use super::{CompactionJob, Snapshot};
 use reseed_protocol::{
@@ -9,14 +9,14 @@ use reseed_protocol::{
     reply::{FailedCompaction, RunningCompaction},
 };
 
-/// The phase of a job that summarises the branch which is left.
+/// The phase of a job that summarises an abandoned branch.
 pub const SUMMARISING_BRANCH: &str = "summarising_branch";
 
-/// Failures that are remembered, of turns and of compactions: as many as the server names in a snapshot.
+/// Maximum number of remembered failures, of turns and of compactions each. The server names as many in a snapshot.
 pub const FAILURES_MAX: usize = 16;
 
 impl Snapshot {
-    /// Takes the compaction of a resume: what was known of another one says nothing of this one.
+    /// Takes over the compaction from a resume. What was known about another compaction does not apply to it.
     pub(super) fn resumed_compaction(&mut self, running: Option<RunningCompaction>) {
         let known = self.compaction.take();
         self.compaction = running.map(|running| {
@@ -44,8 +44,8 @@ impl Snapshot {
         });
     }
 
-    /// Applies `compaction_progress`. Steps of a job that nobody has announced are a preview's: the session is not
-    /// being compacted. Only the summary of a branch begins with its first step.
+    /// Applies `compaction_progress`. If a job was not announced, it is a preview, and the session is not being
+    /// compacted. Only a branch summary starts with its first step.
     pub(super) fn compaction_progressed(&mut self, progress: &CompactionProgress) {
         let CompactionProgress { job_id, phase, done, total } = progress.clone();
         let known = self.compaction.take_if(|job| job.job_id == job_id);
@@ -55,7 +55,7 @@ impl Snapshot {
         }
     }
 
-    /// Applies `compaction_prepared`: it was made ahead of time, and the server holds it until it is due.
+    /// Applies `compaction_prepared`. The compaction was prepared early, and the server holds it until it is due.
     pub(super) fn compaction_prepared(&mut self, prepared: &CompactionPrepared) {
         self.end_job(&prepared.job_id);
         self.held = Some(prepared.clone());
@@ -64,8 +64,8 @@ impl Snapshot {
     /// Applies `context_compacted`.
     pub(super) fn compacted(&mut self, report: &ContextCompacted) {
         self.end_job(&report.job_id);
-        // A committed compaction always ends the held one: it was either made from it, and then no other event reports
-        // its end, or it made it void. A replayed compaction is older than the one that is held now.
+        // A committed compaction always ends the held one. Either it was made from the held one, so that no other event
+        // reports the end, or it made the held one void. A replayed compaction is older than the one that is held now.
         let is_replayed = self.is_replayed();
         self.held.take_if(|held| !is_replayed || held.job_id == report.job_id);
         self.generation = report.generation;
@@ -87,7 +87,7 @@ impl Snapshot {
         self.measured(undone.context_info.clone());
     }
 
-    /// Applies `compaction_failed`. Those that were cancelled, or whose work became pointless, are no failures.
+    /// Applies `compaction_failed`. Compactions that were cancelled or became pointless do not count as failures.
     pub(super) fn compaction_failed(&mut self, failed: &CompactionFailed) {
         self.end_job(&failed.job_id);
         self.held.take_if(|held| held.job_id == failed.job_id);
@@ -95,7 +95,7 @@ impl Snapshot {
             failed.error.code,
             ErrorCode::CompactionCancelled | ErrorCode::CompactionVoid | ErrorCode::NothingToCompact
         );
-        // One without a trigger is the summary of a branch: the reply to the move tells whoever waits for it.
+        // A failure without a trigger is that of a branch summary, which the reply to the move reports.
         if failed.background || failed.trigger.is_none() || !is_failure {
             return;
         }
@@ -103,18 +103,18 @@ impl Snapshot {
         remember(&mut self.failed_compactions, FailedCompaction { job_id, error, leaf_id: self.leaf_id.clone() });
     }
 
-    /// The summary of the branch that was left is done. A replay may tell of an earlier move than the one that runs.
+    /// Ends the summary of the abandoned branch. A replay may contain an earlier move than the running one.
     pub(super) fn arrived(&mut self) {
         let is_replayed = self.is_replayed();
         self.compaction.take_if(|job| !is_replayed && job.phase == SUMMARISING_BRANCH);
     }
 
-    /// Returns true if the durable event that is being applied is one that the last `session_opened` knew of.
+    /// Returns true if the current durable event was already known to the last `session_opened`.
     pub(super) fn is_replayed(&self) -> bool {
         self.seq <= self.as_of_seq
     }
 
-    /// Ends the running compaction if it is this job. A replay may tell of an earlier one than that which runs.
+    /// Ends the running compaction if it is this job. A replay may contain an earlier job than the running one.
     fn end_job(&mut self, job_id: &JobId) {
         self.compaction.take_if(|job| job.job_id == *job_id);
     }
@@ -127,7 +127,7 @@ impl CompactionJob {
     }
 }
 
-/// Adds a failure to those that are remembered.
+/// Adds a failure to the remembered ones.
 pub(super) fn remember<T>(failures: &mut Vec<T>, failure: T) {
     failures.push(failure);
     let surplus = failures.len().saturating_sub(FAILURES_MAX);
@@ -150,7 +150,7 @@ mod tests {
         json!({"jobId": job, "phase": phase, "done": done, "total": 4})
     }
 
-    /// Returns the running compaction in short.
+    /// Returns a short description of the running compaction.
     fn running(told: &Told) -> String {
         let Some(job) = &told.snapshot.compaction else { return "none".to_owned() };
         let CompactionJob { job_id, phase, background, done, .. } = job;

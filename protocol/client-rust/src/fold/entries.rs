@@ -1,9 +1,9 @@
-//! The entries of a session that were seen, on whatever branch.
+//! The known entries of a session, on any branch.
 
 use reseed_protocol::{Entry, EntryId};
 use std::{collections::HashMap, sync::Arc};
 
-/// The known entries, by their id. An entry never changes, so each is stored once and shared from there.
+/// The known entries by id. An entry never changes, so it is stored once and shared.
 #[derive(Debug, Clone, Default)]
 pub struct KnownEntries {
     places: HashMap<EntryId, usize>,
@@ -40,7 +40,7 @@ impl KnownEntries {
         self.list.iter()
     }
 
-    /// Adds an entry, and returns it; `None` if it was known before.
+    /// Adds an entry and returns it; `None` if it was already known.
     pub(super) fn add(&mut self, entry: Arc<Entry>) -> Option<&Arc<Entry>> {
         if self.contains(&entry.entry_id) {
             return None;
@@ -61,7 +61,7 @@ impl FromIterator<Entry> for KnownEntries {
     }
 }
 
-/// The same entries, seen in the same order.
+/// Two collections are equal if they contain the same entries in the same order.
 impl PartialEq for KnownEntries {
     fn eq(&self, other: &Self) -> bool {
         self.list == other.list

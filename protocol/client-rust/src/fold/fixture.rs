@@ -5,7 +5,7 @@ use reseed_protocol::{Entry, EntryId, reply::SessionOpened};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Reads a value as it comes over the wire.
+/// Parses a value in its wire format.
 pub(super) fn read<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value.clone()).unwrap_or_else(|error| panic!("{error} in {value}"))
 }
@@ -15,7 +15,7 @@ pub(super) fn id(name: &str) -> EntryId {
     name.parse().expect("the tests name entries by valid ids")
 }
 
-/// Returns an entry that says its own name.
+/// Returns an entry whose text is its own name.
 pub(super) fn entry(name: &str, parent: Option<&str>) -> Entry {
     let content = json!([{"type": "text", "text": name}]);
     read(json!({
@@ -24,7 +24,7 @@ pub(super) fn entry(name: &str, parent: Option<&str>) -> Entry {
     }))
 }
 
-/// Returns an empty session, as the example has it, with other values for these fields.
+/// Returns an empty session from the example frame, with other values for these fields.
 pub(super) fn opened(fields: Value) -> SessionOpened {
     let frame = include_str!("../../../examples/v2/replies/session_opened.json");
     let mut frame: Value = serde_json::from_str(frame).expect("the example is JSON");
@@ -39,7 +39,7 @@ pub(super) fn snapshot() -> Snapshot {
     Snapshot::opened(opened(json!({})))
 }
 
-/// A snapshot that is told events.
+/// A snapshot to which a test applies events.
 pub(super) struct Told {
     pub(super) snapshot: Snapshot,
 }
@@ -49,13 +49,13 @@ impl Told {
         Self { snapshot }
     }
 
-    /// Tells the next durable event.
+    /// Applies the next durable event.
     pub(super) fn durable(&mut self, kind: &str, payload: Value) {
         let seq = self.snapshot.seq + 1;
         assert_eq!(self.at(seq, kind, payload), Applied::Next);
     }
 
-    /// Tells a durable event with this `seq`.
+    /// Applies a durable event with this `seq`.
     pub(super) fn at(&mut self, seq: u64, kind: &str, payload: Value) -> Applied {
         self.snapshot.apply(seq, &read(json!({"type": kind, "payload": payload})))
     }

@@ -1,7 +1,7 @@
-//! The part of the fold about answers that are being written: their text, and the tool calls in them.
+//! The part of the fold about answers that are being written: their text, and their tool calls.
 //!
-//! An answer comes in thousands of pieces. A piece costs the same however long the answer is: its text grows in place,
-//! and its length in UTF-16 code units, the unit of positions on the wire, is kept beside it.
+//! An answer arrives in thousands of pieces. A piece costs the same however long the answer is. Its text grows in
+//! place, and its length in UTF-16 code units, the unit of positions on the wire, is kept beside it.
 
 use super::Snapshot;
 use reseed_protocol::{
@@ -11,12 +11,12 @@ use reseed_protocol::{
     reply::{RunningItem, RunningPart},
 };
 
-/// The most parts of an item that are shown: four times as many as the server lets a model write. The entry has all of
-/// them. A part that is named before its predecessors takes memory for them too, so one mistaken number must not take
-/// all there is.
+/// Maximum number of an item's parts that are shown. This is four times as many as the server lets a model write, and
+/// the entry contains all of them. A part that is named before its predecessors takes memory for them too, so a single
+/// wrong number must not take all memory.
 pub const PARTS_MAX: usize = 4096;
 
-/// The most answers that came to nothing whose text is kept: as many as failed turns.
+/// Maximum number of aborted answers whose text is kept. As many failed turns are kept.
 const LOST_MAX: usize = 16;
 
 /// An answer that is not an entry yet.
@@ -25,7 +25,7 @@ pub struct Item {
     item_id: EntryId,
     turn_id: Option<TurnId>,
     parts: Vec<RunningPart>,
-    /// The UTF-16 code units of each part.
+    /// The number of UTF-16 code units of each part.
     units: Vec<u64>,
     aborted: Option<Aborted>,
 }
@@ -34,7 +34,7 @@ pub struct Item {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Aborted {
     reason: String,
-    /// The entry behind which it was shown; `None` at the beginning.
+    /// The entry after which it was shown; `None` at the beginning.
     after: Option<EntryId>,
 }
 
@@ -43,7 +43,7 @@ impl Item {
         Self { item_id, turn_id, parts: Vec::new(), units: Vec::new(), aborted: None }
     }
 
-    /// Creates an item as a snapshot of the server has it.
+    /// Creates an item from a snapshot of the server.
     pub(super) fn running(RunningItem { item_id, parts }: RunningItem, turn_id: TurnId) -> Self {
         let units = parts.iter().map(|part| utf16_len(part.text())).collect();
         Self { item_id, turn_id: Some(turn_id), parts, units, aborted: None }
@@ -55,7 +55,7 @@ impl Item {
         &self.item_id
     }
 
-    /// Returns its turn; `None` if it began before this client knew of a running turn.
+    /// Returns its turn; `None` if the item began before this client knew of a running turn.
     #[must_use]
     pub fn turn_id(&self) -> Option<&TurnId> {
         self.turn_id.as_ref()
@@ -67,30 +67,30 @@ impl Item {
         &self.parts
     }
 
-    /// Returns the UTF-16 code units received of a part; 0 if there is no such part yet.
+    /// Returns how many UTF-16 code units of a part were received; 0 if the part does not exist yet.
     #[must_use]
     pub fn offset(&self, part: usize) -> u64 {
         self.units.get(part).copied().unwrap_or(0)
     }
 
-    /// Returns an error code if it will not become an entry: what was shown of it is not stored.
+    /// Returns an error code if it will not become an entry. The text that was shown is then not stored.
     #[must_use]
     pub fn aborted(&self) -> Option<&str> {
         self.aborted.as_ref().map(|aborted| aborted.reason.as_str())
     }
 
-    /// Returns the entry behind which an aborted item was shown; `None` at the beginning of the session.
+    /// Returns the entry after which an aborted item was shown; `None` at the beginning of the session.
     #[must_use]
     pub fn after(&self) -> Option<&EntryId> {
         self.aborted.as_ref().and_then(|aborted| aborted.after.as_ref())
     }
 
-    /// Returns the UTF-16 code units received of all its parts.
+    /// Returns how many UTF-16 code units of all its parts were received.
     pub(super) fn length(&self) -> u64 {
         self.units.iter().sum()
     }
 
-    /// Adds a piece. Text that is there is not added twice; text behind a hole waits for the whole entry.
+    /// Adds a piece. Text that is already there is not added twice. Text after a gap is left to the complete entry.
     fn grow(&mut self, delta: &ItemDelta) {
         let Some(part) = place(delta.part) else { return };
         let Some(known) = self.offset(part).checked_sub(delta.offset) else { return };
@@ -102,8 +102,8 @@ impl Item {
         self.units[part] += utf16_len(fresh);
     }
 
-    /// Begins a tool call. It is known already if the snapshot had it, but without a name if its arguments have come
-    /// first.
+    /// Begins a tool call. If the call is known from the snapshot, this changes nothing. If its arguments have come
+    /// first, it gets its name.
     fn begin_call(&mut self, part: usize, name: &str) {
         if let Some(RunningPart::ToolCall { name: known, .. }) = self.parts.get_mut(part) {
             if known.is_empty() {
@@ -116,7 +116,7 @@ impl Item {
         self.units[part] = 0;
     }
 
-    /// Returns a part. Parts that nothing is known of are empty texts.
+    /// Returns a part, which may be new. Unknown parts before it are created as empty texts.
     fn part_mut(&mut self, part: usize) -> &mut RunningPart {
         if self.parts.len() <= part {
             self.parts.resize(part + 1, RunningPart::Text { text: String::new() });
@@ -127,7 +127,7 @@ impl Item {
 }
 
 impl Snapshot {
-    /// Applies `item_started`: of a message, or of a tool call in it.
+    /// Applies `item_started`, which is about a message or a tool call in it.
     pub(super) fn item_started(&mut self, started: &ItemStarted) {
         let Some(item) = self.item_mut(&started.item_id, Some(&started.turn_id)) else { return };
         if let Some(part) = started.part.and_then(place) {
@@ -142,7 +142,7 @@ impl Snapshot {
         }
     }
 
-    /// Applies `item_finished`. The whole of a message is its entry, which follows.
+    /// Applies `item_finished`. The complete message is the entry that follows.
     pub(super) fn item_finished(&mut self, done: &ItemFinished) {
         let Some(part) = done.part.and_then(place) else { return };
         let item = self.items.iter_mut().find(|item| item.item_id == done.item_id);
@@ -151,16 +151,17 @@ impl Snapshot {
         }
     }
 
-    /// Applies `item_aborted`. An item that showed nothing vanishes; the text of another one stays, as not stored.
+    /// Applies `item_aborted`. An item that showed nothing is removed. Otherwise, its text stays and is marked as not
+    /// stored.
     pub(super) fn item_aborted(&mut self, aborted: &ItemAborted) {
         let after = self.leaf_id.clone();
         lose(&mut self.items, |item| item.item_id == aborted.item_id, &aborted.reason, after.as_ref());
     }
 
-    /// Returns an item, which may begin here; `None` if it is an entry already.
+    /// Returns an item, which may begin here; `None` if it is already an entry.
     fn item_mut(&mut self, id: &EntryId, turn_id: Option<&TurnId>) -> Option<&mut Item> {
         let known = self.items.iter().position(|item| item.item_id == *id);
-        // An ephemeral event may come after the durable one that settles it.
+        // An ephemeral event may arrive after the durable event that settles the item.
         if known.is_none() && self.entries.contains(id) {
             return None;
         }
@@ -173,8 +174,8 @@ impl Snapshot {
     }
 }
 
-/// Marks items that have come to nothing. What they showed stays, behind the entry where it was shown: a person may be
-/// reading it. Of more than [`LOST_MAX`] the newest stay.
+/// Marks items as aborted. Their text stays after the entry where it was shown, because a person may be reading it. At
+/// most the newest [`LOST_MAX`] stay.
 pub(super) fn lose(items: &mut Vec<Item>, is_lost: impl Fn(&Item) -> bool, reason: &str, after: Option<&EntryId>) {
     for item in items.iter_mut().filter(|item| item.aborted.is_none() && is_lost(item)) {
         item.aborted = Some(Aborted { reason: reason.to_owned(), after: after.cloned() });
@@ -188,13 +189,13 @@ pub(super) fn lose(items: &mut Vec<Item>, is_lost: impl Fn(&Item) -> bool, reaso
     });
 }
 
-/// Returns the place of a part, unless it is beyond [`PARTS_MAX`].
+/// Returns the index of a part, unless it is beyond [`PARTS_MAX`].
 fn place(part: u32) -> Option<usize> {
     usize::try_from(part).ok().filter(|part| *part < PARTS_MAX)
 }
 
-/// Returns the text behind so many UTF-16 code units; `None` if there is none, or if they end within a character: then
-/// it is not the text that it should continue.
+/// Returns the text after this many UTF-16 code units. `None` if there is no such position, or if it is within a
+/// character, because then the delta does not belong to this text.
 fn behind(text: &str, mut units: u64) -> Option<&str> {
     for (place, character) in text.char_indices() {
         if units == 0 {
@@ -205,7 +206,7 @@ fn behind(text: &str, mut units: u64) -> Option<&str> {
     None
 }
 
-/// Returns the text of a part, of a tool call its arguments.
+/// Returns the text of a part. For a tool call, these are its arguments.
 fn text_mut(part: &mut RunningPart) -> &mut String {
     match part {
         RunningPart::Text { text } | RunningPart::Reasoning { text } => text,
@@ -213,7 +214,7 @@ fn text_mut(part: &mut RunningPart) -> &mut String {
     }
 }
 
-/// Gives a part its longer text. A tool call stays one; a piece without a kind goes on with what is there.
+/// Sets the longer text of a part. A tool call keeps its kind, and a piece without a kind continues the part.
 fn grown(part: &mut RunningPart, kind: Option<DeltaKind>, text: String) {
     match (&mut *part, kind) {
         (RunningPart::ToolCall { arguments, .. }, _) => *arguments = text,
@@ -233,7 +234,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// Returns a session whose turn `turn` runs.
+    /// Returns a session that is running the turn `turn`.
     fn running() -> Told {
         let mut told = Told::by(snapshot());
         told.durable("turn_started", json!({"turnId": "turn", "commandIds": [], "generation": 1}));
@@ -252,8 +253,8 @@ mod tests {
         json!({"itemId": "item", "turnId": "turn", "kind": kind, "part": part, "name": part.map(|_| "weather")})
     }
 
-    /// Returns the parts of the item in short: `r` for reasoning, `t` for text, the name for a tool call, which ends
-    /// with `.` when it is complete.
+    /// Returns a short description of the item's parts: `r` for reasoning, `t` for text, the name for a tool call,
+    /// which ends with `.` when it is complete.
     fn shown(told: &Told) -> String {
         let Some(item) = told.snapshot.item(&id("item")) else { return "nothing".to_owned() };
         let parts = item.parts().iter().enumerate().map(|(part, content)| {
@@ -271,7 +272,7 @@ mod tests {
 
     #[test]
     fn pieces_may_overlap_repeat_or_leave_a_hole() {
-        // The cat is two UTF-16 code units long.
+        // The cat has two UTF-16 code units.
         for (offset, text, after) in [
             (5, "now", "t:a🐈b now"),
             (4, " now", "t:a🐈b now"),
@@ -284,7 +285,7 @@ mod tests {
             (5, "", "t:a🐈b "),
             (6, "behind a hole", "t:a🐈b "),
             (u64::MAX, "behind a hole", "t:a🐈b "),
-            // It says that the text ends within a cat, which it does not.
+            // This offset claims that the text ends within a cat, which it does not.
             (4, "🐈", "t:a🐈b "),
         ] {
             let mut told = running();
@@ -357,7 +358,7 @@ mod tests {
         let mut last = std::ptr::null();
         for place in 0..10_000 {
             delta(&mut told, 0, place * 10, "ten units.", None);
-            // The text is copied when its buffer grows, and then only.
+            // The text is copied only when its buffer grows.
             let buffer = told.snapshot.items[0].parts()[0].text().as_ptr();
             moves += usize::from(buffer != last);
             last = buffer;

@@ -1,12 +1,13 @@
-//! The fold: the state of one session, as `session_opened` tells it and each event changes it.
+//! The fold: the state of one session, as `session_opened` reports it and each event changes it.
 //!
-//! What always holds:
-//! - a snapshot that was reached by events equals the one that the server sends at the same moment, decoration aside;
-//! - durable events are applied once and in order; one that would leave a gap is refused and changes nothing;
-//! - an event costs the same however long the history and the answer are; only a move to another branch is as long as
-//!   its path;
-//! - events and fields that this version does not know change nothing;
-//! - nothing here knows a clock or a connection.
+//! Invariants:
+//! - A snapshot that results from events equals the one that the server sends at the same moment, except for
+//!   decoration.
+//! - Durable events are applied once and in order. An event that would leave a gap is refused and changes nothing.
+//! - An event costs the same however long the history and the answer are. Only a move to another branch costs as much
+//!   as its path is long.
+//! - Events and fields that this version does not know change nothing.
+//! - This module knows neither a clock nor a connection.
 //!
 //! ```
 //! use reseed_client::fold::{Applied, Snapshot};

@@ -50,9 +50,9 @@ impl Snapshot {
         }
     }
 
-    /// Takes the `session_opened` that answered a resume. [`Resumed::Replay`] says that the snapshot continues and that
-    /// the missed events follow; [`Resumed::Snapshot`] that another one has taken its place, so that events between the
-    /// two were not seen.
+    /// Applies the `session_opened` that answers a resume. With [`Resumed::Replay`], the snapshot continues and the
+    /// missed events follow. With [`Resumed::Snapshot`], a new snapshot has replaced it, and the events in between were
+    /// not seen.
     pub fn reopened(&mut self, opened: SessionOpened) -> Resumed {
         let is_same = self.session_id == opened.session_id && self.epoch == opened.epoch;
         if opened.resumed != Some(Resumed::Replay) || !is_same {
@@ -68,7 +68,7 @@ impl Snapshot {
         self.host = opened.host;
         self.presence = opened.presence;
         self.as_of_seq = opened.as_of_seq;
-        // It is the size after the replay. If there is nothing to replay, no event tells it.
+        // This is the size after the replay. If there is nothing to replay, no event reports it.
         if opened.as_of_seq == self.seq {
             self.measured(opened.context_info);
         }
@@ -77,8 +77,9 @@ impl Snapshot {
         Resumed::Replay
     }
 
-    /// Keeps what was being written when the connection was lost, and is neither an entry nor being written now. It is
-    /// left out if this snapshot does not reach back to its place: it may be an entry before it.
+    /// Keeps text that was being written when the connection was lost, if it is neither an entry nor still being
+    /// written. It is dropped if this snapshot does not reach back to its position, because it may have become an
+    /// earlier entry.
     fn keep_shown(&mut self, known: Self) {
         if known.session_id != self.session_id {
             return;
@@ -93,7 +94,7 @@ impl Snapshot {
         self.items.splice(..0, lost);
     }
 
-    /// Takes the calls that are new, and the deadlines of now: no stored event moves one.
+    /// Adds new calls, and takes over the current deadlines, because no stored event moves them.
     fn resumed_calls(&mut self, pending: Vec<PendingCall>) {
         for fresh in pending {
             match self.pending.iter_mut().find(|call| call.call_id == fresh.call_id) {
@@ -103,8 +104,8 @@ impl Snapshot {
         }
     }
 
-    /// Keeps the items that were known, each with the longer text, and adds those that are new. Items whose turn is
-    /// over stay as well: the events that follow bring their entries, or say that they are void.
+    /// Keeps the known items, each with the longer text, and adds the new ones. Items of a finished turn stay too. The
+    /// following events bring their entries, or report that they were aborted.
     fn resumed_items(&mut self, turn: Option<RunningTurn>) {
         for fresh in running_items(turn) {
             match self.items.iter_mut().find(|item| item.item_id() == fresh.item_id()) {
@@ -120,7 +121,7 @@ impl Snapshot {
     pub fn resume_point(&self) -> Resume {
         let mut items = Vec::new();
         for item in self.items.iter().filter(|item| item.aborted().is_none()) {
-            // An item without text is named too: the server declares void only what it is told of.
+            // An item without text is named too, because the server reports as void only items that it is told about.
             for part in 0..item.parts().len().max(1) {
                 let (item_id, offset) = (item.item_id().clone(), item.offset(part));
                 items.push(ResumeItem { item_id, part: u32::try_from(part).unwrap_or(u32::MAX), offset });
@@ -129,10 +130,10 @@ impl Snapshot {
         Resume { epoch: self.epoch.clone(), seq: self.seq, items: Some(items).filter(|items| !items.is_empty()) }
     }
 
-    /// Adds a page of `get_entries`. The leaf is moved by events alone.
+    /// Adds a page of `get_entries`. Only events move the leaf.
     ///
-    /// `is_older` says that it is the page of the path before the oldest known entry of it: if the server has no more,
-    /// the path begins there. Say `false` if the session may have moved since the page was requested.
+    /// `is_older` means that the page precedes the oldest known entry of the path. If the server has no more, the path
+    /// begins there. Pass `false` if the session may have moved since the page was requested.
     pub fn add_entries(&mut self, page: Entries, is_older: bool) {
         let first = page.items.first().map(|entry| &entry.entry_id);
         let first = first.or(self.path.first().map(|entry| &entry.entry_id));
@@ -146,7 +147,7 @@ impl Snapshot {
         }
     }
 
-    /// Walks the path to the leaf anew.
+    /// Recomputes the path to the leaf.
     pub(super) fn walk(&mut self) {
         self.path = Path::to(&self.entries, self.leaf_id.as_ref(), self.path.top().cloned());
     }
@@ -172,7 +173,7 @@ mod tests {
         read(json!({"items": items, "leafId": "root", "asOfSeq": 1, "more": more}))
     }
 
-    /// Returns a session of which the server has told the newest entries, `d` and `e`.
+    /// Returns a session whose snapshot contains only the newest entries, `d` and `e`.
     fn newest() -> Told {
         let entries = [entry("d", Some("c")), entry("e", Some("d"))];
         Told::by(Snapshot::opened(opened(json!({"entries": entries, "more": true, "leafId": "e"}))))
@@ -186,7 +187,7 @@ mod tests {
             // The records before it are damaged.
             (&[("b", Some("a")), ("c", Some("b"))][..], false, true, "b c d e", false),
             (&[][..], false, true, "d e", false),
-            // It may be a page of another branch, so the end of it is not the end of this one.
+            // The page may belong to another branch, so its end is not the end of this one.
             (&[("b", Some("a")), ("c", Some("b"))][..], false, false, "b c d e", true),
             (&[("x", Some("w")), ("y", Some("x"))][..], false, false, "d e", true),
             (&[("d", Some("c"))][..], true, true, "d e", true),
@@ -264,7 +265,7 @@ mod tests {
             assert_eq!(told.snapshot.items[0].parts()[0].text(), shown, "{fields}");
             let (name, seq) = if resumed == Resumed::Replay { ("kept", 2) } else { ("", 1) };
             assert_eq!((told.snapshot.name.as_str(), told.snapshot.seq), (name, seq), "{fields}");
-            // The text goes on where it ends.
+            // The text continues where it ends.
             let offset = shown.len();
             told.ephemeral("item_delta", json!({"itemId": "item", "part": 0, "offset": offset, "text": "!"}));
             assert_eq!(told.snapshot.items[0].parts()[0].text(), format!("{shown}!"));
@@ -278,9 +279,9 @@ mod tests {
         let known = json!({"entries": [entry("a", None)], "leafId": "a", "turn": half, "state": "running"});
         for (entries, shown) in [
             (vec![entry("a", None), entry("b", Some("a"))], true),
-            // It is an entry by now.
+            // It has become an entry.
             (vec![entry("a", None), entry("item", Some("a"))], false),
-            // It may be one before these.
+            // It may have become an entry before these.
             (vec![entry("c", Some("b"))], false),
         ] {
             let mut now = Snapshot::opened(opened(known.clone()));

@@ -1,9 +1,9 @@
-//! The path to a leaf: what to show of a session.
+//! The path to a leaf, which is what a client shows of a session.
 //!
-//! What always holds:
-//! - the last entry of the path is the leaf, unless nothing of the path is known;
-//! - each entry is the parent of the next one;
-//! - the path reaches as far back as the known entries do.
+//! Invariants:
+//! - The last entry of the path is the leaf, unless nothing of the path is known.
+//! - Each entry is the parent of the next one.
+//! - The path reaches as far back as the known entries do.
 
 use super::KnownEntries;
 use reseed_protocol::{Entry, EntryId};
@@ -16,13 +16,13 @@ use std::{
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Path {
     entries: VecDeque<Arc<Entry>>,
-    /// The entry before the first one of the path, if there is one: it is not known.
+    /// The unknown entry before the first one of the path, if there is one.
     missing: Option<EntryId>,
     top: Option<EntryId>,
 }
 
 impl Path {
-    /// Walks the path to a leaf.
+    /// Computes the path to a leaf.
     pub(super) fn to(known: &KnownEntries, leaf_id: Option<&EntryId>, top: Option<EntryId>) -> Self {
         let mut path = Self { entries: VecDeque::new(), missing: leaf_id.cloned(), top };
         path.extend(known);
@@ -46,7 +46,7 @@ impl Path {
         self.entries.back()
     }
 
-    /// Returns the entry at this place, counted from the oldest known one.
+    /// Returns the entry at this index, counted from the oldest known one.
     #[must_use]
     pub fn get(&self, place: usize) -> Option<&Arc<Entry>> {
         self.entries.get(place)
@@ -64,14 +64,13 @@ impl Path {
         self.entries.is_empty()
     }
 
-    /// Returns true if the path has older entries that are not known yet. `get_entries` before the first one fetches
-    /// them.
+    /// Returns true if the path has older, unknown entries. `get_entries` before the first entry fetches them.
     #[must_use]
     pub fn more(&self) -> bool {
         self.missing.is_some()
     }
 
-    /// Returns the entry of which the server has said that nothing is before it, whatever its parent.
+    /// Returns the entry before which the server has nothing, whatever the entry's parent is.
     #[must_use]
     pub fn top(&self) -> Option<&EntryId> {
         self.top.as_ref()
@@ -82,14 +81,15 @@ impl Path {
         self.entries.push_back(entry);
     }
 
-    /// Prepends the entries before the first one that have become known.
+    /// Prepends entries before the first one that have become known.
     pub(super) fn extend(&mut self, known: &KnownEntries) {
-        // A path holds each entry at most once. Entries that are each other's parents would never end.
+        // A path contains each entry at most once. Without this, entries that are each other's parents would cause an
+        // endless loop.
         while self.entries.len() < known.len() {
             let Some(entry) = self.missing.as_ref().and_then(|id| known.get(id)) else { return };
             #[cfg(test)]
             tests::STEPS.with(|steps| steps.set(steps.get() + 1));
-            // The records before the top are damaged: nobody has them.
+            // The records before the top are damaged, so nobody has them.
             let is_top = self.top.as_ref() == Some(&entry.entry_id);
             self.missing = entry.parent_id.clone().filter(|_| !is_top);
             self.entries.push_front(Arc::clone(entry));
@@ -99,7 +99,7 @@ impl Path {
         }
     }
 
-    /// Drops the entries that are on the path a second time, because some are each other's parents.
+    /// Drops entries that are on the path a second time, because some are each other's parents.
     fn end_circle(&mut self) {
         let mut seen = HashSet::new();
         let once = self.entries.iter().rev().take_while(|entry| seen.insert(entry.entry_id.clone())).count();
@@ -115,13 +115,13 @@ pub(super) mod tests {
     use std::cell::Cell;
 
     thread_local! {
-        /// The entries that were walked over in this thread, which runs one test.
+        /// The number of entries visited in this thread, which runs one test.
         pub(in crate::fold) static STEPS: Cell<usize> = const { Cell::new(0) };
     }
 
     #[test]
     fn a_path_reaches_as_far_back_as_what_is_known() {
-        // root ← a ← b ← c, and b ← d beside c; x's parent is not known.
+        // root ← a ← b ← c, and b ← d beside c. The parent of x is unknown.
         let tree = [("a", None), ("b", Some("a")), ("c", Some("b")), ("d", Some("b")), ("x", Some("w"))];
         let known: KnownEntries = tree.map(|(name, parent)| entry(name, parent)).into_iter().collect();
         for (leaf, top, shown, more) in [

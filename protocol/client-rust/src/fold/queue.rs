@@ -1,4 +1,4 @@
-//! The part of the fold about inputs that wait. Each input is added once and removed once.
+//! The part of the fold about queued inputs. Each input is added once and removed once.
 
 use super::Snapshot;
 use reseed_protocol::event::{QueueItemAdded, QueueItemRemoved, QueueReordered};
@@ -15,12 +15,12 @@ impl Snapshot {
         self.queue.retain(|item| item.command_id != removed.command_id);
     }
 
-    /// Applies `queue_reordered`. An input that the order does not name goes before the others.
+    /// Applies `queue_reordered`. An input that the order does not name comes first.
     pub(super) fn queue_reordered(&mut self, reordered: &QueueReordered) {
         self.queue.sort_by_cached_key(|item| reordered.order.iter().position(|id| *id == item.command_id));
     }
 
-    /// Applies `queue_released`: no input waits for a move any more.
+    /// Applies `queue_released`, after which no input waits for a move.
     pub(super) fn queue_released(&mut self) {
         for item in &mut self.queue {
             item.after = None;
@@ -33,7 +33,7 @@ mod tests {
     use super::super::fixture::{Told, snapshot};
     use serde_json::{Value, json};
 
-    /// Returns the id of a command by its number.
+    /// Returns the id of the command with this number.
     fn command(number: u8) -> String {
         format!("{number:08}-5a1c-4d7e-9b30-2f6c8e41d7aa")
     }

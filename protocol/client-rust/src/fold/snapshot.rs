@@ -13,11 +13,11 @@ use reseed_protocol::{
     },
 };
 
-/// A session at one moment: the fold of its events. A place in the tree is `None` for the root, the place before the
+/// A session at one moment: the fold of its events. A position in the tree is `None` for the root, which precedes the
 /// first entry.
 ///
-/// [`Snapshot::opened`] makes one, [`Snapshot::apply`] and [`Snapshot::apply_ephemeral`] keep it up to date, and
-/// [`Snapshot::resume_point`] says where to go on after the connection was lost.
+/// [`Snapshot::opened`] creates one. [`Snapshot::apply`] and [`Snapshot::apply_ephemeral`] keep it up to date.
+/// [`Snapshot::resume_point`] returns where to continue after the connection was lost.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -25,9 +25,9 @@ pub struct Snapshot {
     pub session_id: SessionId,
     /// The role of this connection.
     pub role: SessionRole,
-    /// Names the log that `seq` is a place in.
+    /// Identifies the log to which `seq` belongs.
     pub epoch: String,
-    /// The last durable event that is in this snapshot.
+    /// The last durable event in this snapshot.
     pub seq: u64,
     /// The activity of the session.
     pub state: SessionState,
@@ -45,23 +45,23 @@ pub struct Snapshot {
     pub context_info: ContextInfo,
     /// A warning about the window, for people.
     pub warning: Option<String>,
-    /// Every entry that was seen, on whatever branch.
+    /// All known entries, on any branch.
     pub entries: KnownEntries,
-    /// The path to the leaf: what to show.
+    /// The path to the leaf, which is what to show.
     pub path: Path,
-    /// The place that the session continues from.
+    /// The entry from which the session continues.
     pub leaf_id: Option<EntryId>,
     /// The running turn.
     pub turn: Option<Turn>,
-    /// The wait before the turn's request is sent to the model server again, until the answer starts.
+    /// The wait before the turn's request is sent to the model server again. Present until the answer starts.
     pub delayed: Option<RequestDelayed>,
-    /// Answers that are being written, and void ones until the next turn begins.
+    /// Answers that are being written, and aborted ones until the next turn begins.
     pub items: Vec<Item>,
-    /// The last turn, if it ended without an answer and nothing was said since: what `retry_turn` would retry.
+    /// The last turn, if it ended without an answer and nothing followed. `retry_turn` would retry it.
     pub last_turn: Option<EndedTurn>,
-    /// The newest turns that ended without an answer, oldest first, each with its place in the history.
+    /// The newest turns that ended without an answer, oldest first, each with its position in the history.
     pub unanswered_turns: Vec<UnansweredTurn>,
-    /// The newest compactions that failed while somebody waited, oldest first.
+    /// The newest compactions that failed while somebody waited for them, oldest first.
     pub failed_compactions: Vec<FailedCompaction>,
     /// The running compaction, or the summary of an abandoned branch that is being written.
     pub compaction: Option<CompactionJob>,
@@ -71,7 +71,7 @@ pub struct Snapshot {
     pub undone: Vec<EntryId>,
     /// The entries that every compaction keeps verbatim.
     pub pins: Vec<Pin>,
-    /// Inputs that wait for their turn, first in line first.
+    /// Queued inputs, the next one first.
     pub queue: Vec<QueueItem>,
     /// Tool calls without a result.
     pub pending: Vec<Call>,
@@ -79,17 +79,17 @@ pub struct Snapshot {
     pub approvals: Vec<Approval>,
     /// Lasting answers to approvals.
     pub standing_approvals: Vec<StandingApproval>,
-    /// The connection whose tools and hooks are asked.
+    /// The connection that hosts the session's tools and hooks.
     pub host: Option<Host>,
-    /// The connections that are subscribed to the session, in the order in which they came.
+    /// The connections that are subscribed to the session, in order of arrival.
     pub presence: Vec<Participant>,
-    /// The newest event that the server has told of: `seq`, unless a replay is under way. Events up to it say nothing
-    /// against what only `session_opened` told.
+    /// The newest event that the server has reported, which equals `seq` unless a replay is running. Events up to it do
+    /// not override what only `session_opened` reported.
     pub(super) as_of_seq: u64,
 }
 
 impl Snapshot {
-    /// Returns the running or void item with this id.
+    /// Returns the running or aborted item with this id.
     #[must_use]
     pub fn item(&self, id: &EntryId) -> Option<&Item> {
         self.items.iter().find(|item| item.item_id() == id)
@@ -101,13 +101,13 @@ impl Snapshot {
         self.pending.iter().find(|call| call.call_id == *id)
     }
 
-    /// Returns true if this connection is the session's host, whose tools and hooks are asked.
+    /// Returns true if this connection is the session's host.
     #[must_use]
     pub fn is_host(&self, connection_id: &ConnectionId) -> bool {
         self.host.as_ref().is_some_and(|host| host.connection_id == *connection_id && !host.away)
     }
 
-    /// Recomputes `state`. A compaction in the background holds nobody up.
+    /// Recomputes `state`. A background compaction does not count as one.
     pub(super) fn update_state(&mut self) {
         let is_held_up = self.compaction.as_ref().is_some_and(|job| !job.background);
         self.state = match (&self.turn, is_held_up) {
@@ -117,7 +117,7 @@ impl Snapshot {
         };
     }
 
-    /// Takes a new size of the context, and what there is to say about it. Events that tell it do so by themselves.
+    /// Takes over a new size of the context, and its warning. Events that report the size do this by themselves.
     pub fn measured(&mut self, context_info: ContextInfo) {
         self.warning.clone_from(&context_info.warning);
         self.context_info = context_info;
@@ -142,11 +142,11 @@ pub struct Call {
     pub turn_id: TurnId,
     /// The tool.
     pub name: String,
-    /// The arguments, JSON text.
+    /// The arguments, as JSON text.
     pub arguments: String,
-    /// The time at which it fails if it is not answered.
+    /// When it fails if it is not answered.
     pub deadline: Timestamp,
-    /// Who runs it.
+    /// Where it runs.
     pub place: ToolPlace,
     /// The activity that the tool reports.
     pub message: Option<String>,
@@ -174,13 +174,13 @@ pub struct CompactionJob {
     pub job_id: JobId,
     /// Its phase: `starting`, `ordered`, `summarising`, or `summarising_branch` for an abandoned branch.
     pub phase: String,
-    /// Why it runs; `None` if this client was not told.
+    /// What triggered it; `None` if this client was not told.
     pub trigger: Option<CompactionTrigger>,
-    /// True if turns continue meanwhile.
+    /// True if turns continue during it.
     pub background: bool,
-    /// Steps done.
+    /// The number of finished steps.
     pub done: Option<u64>,
-    /// All steps.
+    /// The total number of steps.
     pub total: Option<u64>,
 }
 

@@ -10,11 +10,11 @@ use reseed_protocol::{CommandId, SessionId, command::Command, reply::Reply};
 use std::time::Instant;
 
 impl Machine {
-    /// Sends a command as soon as it may go out. Sends it again, if that is safe, after a lost connection and after a
-    /// refusal that leaves open whether it was stored. Returns its id, which its [`Update::Reply`] has.
+    /// Sends a command as soon as possible. If that is safe, sends it again after a lost connection, and after a
+    /// refusal that leaves open whether it was stored. Returns its id, which its [`Update::Reply`] repeats.
     ///
     /// # Errors
-    /// Returns an error if too much waits already, or if it is a command that the client gives by itself.
+    /// Returns an error if too many commands are waiting, or if the client sends this command by itself.
     pub fn send(&mut self, to: impl Into<To>, command: &Command) -> Result<CommandId, NotTaken> {
         if matches!(command, Command::Hello(_) | Command::OpenSession(_) | Command::CloseSession(_)) {
             return Err(NotTaken::Own(command.spec().name));
@@ -43,8 +43,8 @@ impl Machine {
         Ok(id)
     }
 
-    /// Returns where a command goes, and true if it cannot go there any more. A session that has ended here can still
-    /// be asked what needs no subscription.
+    /// Returns the target of a command, and true if the target has ended here. A command that needs no subscription can
+    /// still be sent to a session that has ended here.
     fn addressed(&self, to: To, subscribes: bool) -> (To, bool) {
         let To::Session(session) = to else { return (to, false) };
         match self.sessions.get(&session) {
@@ -124,9 +124,9 @@ impl Machine {
         }
     }
 
-    /// Tells the outcome of a command that was taken.
+    /// Reports the outcome of an accepted command.
     pub(super) fn over(&mut self, id: CommandId, result: Result<Reply, Unanswered>) {
-        // One whose reply was lost may have been accepted: it stays what the user has asked for last.
+        // If the reply was lost, the command may have been executed, so it remains the user's latest request.
         let stands = matches!(result, Ok(_) | Err(Unanswered::Lost));
         self.sessions.values_mut().for_each(|known| known.offered(&id, stands));
         self.tell(Update::Reply { id, result });

@@ -1,4 +1,4 @@
-//! Makes, watches and replaces the connection of a client.
+//! Establishes, watches and replaces the connection of a client.
 
 use super::{Credentials, Machine, Output, Phase, encoded};
 use crate::{
@@ -13,35 +13,35 @@ use reseed_protocol::{
 };
 use std::time::{Duration, Instant};
 
-/// The time from the first packet to `welcome`. Without it, a network that drops packets would block the client.
+/// The time limit from the first packet to `welcome`. Without it, a network that drops packets would block the client.
 pub(super) const CONNECT: Duration = Duration::from_secs(20);
 
-/// A connection that was open for this long has lasted: earlier failures no longer count, and its credentials were
-/// good.
+/// A connection that was open for this long counts as lasting. Earlier failures no longer count, and its credentials
+/// were good.
 const LASTED: Duration = Duration::from_secs(10);
 
-/// Heartbeats that may be missed before the connection counts as lost.
+/// The number of missed heartbeats after which the connection counts as lost.
 const HEARTBEATS_MISSED_MAX: u32 = 3;
 
-/// The accepted range of heartbeats, which is the server's own: values outside are clamped.
+/// The accepted range of heartbeats, which is also the server's. Values outside it are clamped.
 const HEARTBEATS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3_600));
 
-/// After this time without a frame the client asks whether it has received everything, if the server's heartbeat is not
-/// slower.
+/// After this time without a frame, the client asks whether it has received everything, unless the server's heartbeat
+/// is slower.
 const PROBE: Duration = Duration::from_secs(30);
 
-/// The close code that a client gives itself when the other end is silent, as the server would.
+/// The close code that a client uses itself when the other end is silent, like the server.
 const SILENT: u16 = 4508;
 
-/// A connection that got `welcome`.
+/// A connection that has received `welcome`.
 #[derive(Debug)]
 pub(super) struct Greeted {
     since: Instant,
     heartbeat: Duration,
     pub(super) bytes_max: u64,
-    /// The time of the last message, pings included.
+    /// The time of the last message, including pings.
     heard_at: Instant,
-    /// The time of the last frame, or of the last probe.
+    /// The time of the last frame or the last probe.
     read_at: Instant,
     /// The pending probe: its command, and the session with the event that it asks about.
     pub(super) probe: Option<(CommandId, Option<(Session, u64)>)>,
@@ -49,7 +49,7 @@ pub(super) struct Greeted {
 }
 
 impl Machine {
-    /// Handles a new socket: sends `hello`.
+    /// Handles a new socket by sending `hello`.
     pub fn connected(&mut self, credentials: Credentials) {
         let Phase::Dialing { since } = self.phase else { return self.out.push_back(Output::HangUp) };
         let (token, ticket) = credentials.into_fields();
@@ -62,7 +62,7 @@ impl Machine {
     }
 
     /// Renews the credentials of the connection. If they are refused, the server closes it when the old ones expire,
-    /// and the next connection asks for others.
+    /// and the next connection asks for new ones.
     pub fn renew(&mut self, credentials: Credentials) {
         if !matches!(self.phase, Phase::Open(_)) || credentials == Credentials::None {
             return;
@@ -72,14 +72,14 @@ impl Machine {
         self.out.push_back(Output::Send(encoded(&id, None, &Command::Authenticate(Authenticate { ticket, token }))));
     }
 
-    /// Handles credentials that expire soon.
+    /// Handles the notice that the credentials expire soon.
     pub(super) fn expiring(&mut self) {
         if self.renews && matches!(self.phase, Phase::Open(_)) {
             self.out.push_back(Output::Renew);
         }
     }
 
-    /// Handles a ping: the other end is there.
+    /// Handles a ping, which shows that the other end is alive.
     pub fn heard(&mut self, now: Instant) {
         if let Phase::Open(greeted) = &mut self.phase {
             greeted.heard_at = now;
@@ -110,7 +110,7 @@ impl Machine {
         }
     }
 
-    /// Handles a deadline that has come.
+    /// Handles a deadline that has been reached.
     pub fn tick(&mut self, now: Instant) {
         match &self.phase {
             Phase::Dialing { since } | Phase::Greeting { since, .. } if now >= *since + CONNECT => {
@@ -189,20 +189,20 @@ impl Machine {
         self.stopped(stop);
     }
 
-    /// Says that there will be no other connection.
+    /// Records that there will be no further connection.
     pub(super) fn stopped(&mut self, stop: Stop) {
         self.phase = Phase::Stopped(stop.clone());
         self.fail_all(&Unanswered::Stopped(stop.clone()));
         self.tell(Update::Stopped(stop));
     }
 
-    /// Gives up the present connection, over which nothing goes out any more.
+    /// Gives up the current connection, over which nothing is sent any more.
     pub(super) fn drop_connection(&mut self) {
         self.out.retain(|output| !matches!(output, Output::Send(_)));
         self.hang_up();
     }
 
-    /// Ends the present connection: what may be sent again waits for the next one.
+    /// Ends the current connection. Commands that may be sent again wait for the next one.
     pub(super) fn hang_up(&mut self) {
         self.out.push_back(Output::HangUp);
         let left: Vec<Session> = self
@@ -225,7 +225,7 @@ impl Machine {
         }
     }
 
-    /// Asks whether everything was received, of one session after the other.
+    /// Asks whether everything was received, for one session after the other.
     pub(super) fn probe(&mut self, now: Instant) {
         let open: Vec<(Session, u64, SessionId)> = self
             .sessions
@@ -246,7 +246,7 @@ impl Machine {
     pub(super) fn probed(&mut self, now: Instant, asked: Option<(Session, u64)>, reply: &Reply) {
         let Some((key, seq)) = asked else { return };
         let behind = matches!(reply, Reply::Pong(Pong { in_sync: Some(false), .. }));
-        // Events that arrived between the question and its answer are not missing.
+        // Events that arrived between the probe and its answer are not missing.
         if behind && self.snapshot(key).is_some_and(|snapshot| snapshot.seq == seq) {
             self.resync(now, key);
         }
@@ -277,7 +277,7 @@ impl Greeted {
         }
     }
 
-    /// Notes that a frame has come.
+    /// Records that a frame has arrived.
     pub(super) fn read(&mut self, now: Instant) {
         self.heard_at = now;
         self.read_at = now;

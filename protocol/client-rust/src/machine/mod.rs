@@ -1,13 +1,14 @@
-//! The client as a state machine without I/O: it takes happenings, with the time, and returns what to do.
+//! The client as a state machine without I/O. It takes events with their time, and returns what to do.
 //!
-//! What always holds:
-//! - a command has its outcome once, in [`Update::Reply`], whatever becomes of the connection;
-//! - the ids of commands are this client's own, also if its identity was used before;
-//! - events of a session are told between its [`Update::Opened`] and the end of that subscription, in order, each once;
-//! - a gap is mended by opening the session again with `resume`, never by guessing;
-//! - what waits for a connection is bounded, and nothing of it is sent before `welcome`.
+//! Invariants:
+//! - Each command has one outcome, in [`Update::Reply`], whatever happens to the connection.
+//! - Command ids are unique to this client, even if its identity was used before.
+//! - Events of a session are delivered in order and once, between its [`Update::Opened`] and the end of that
+//!   subscription.
+//! - A gap is closed by opening the session again with `resume`, never by guessing.
+//! - What waits for a connection is bounded, and nothing is sent before `welcome`.
 //!
-//! After each call, drain [`Machine::poll`]; call [`Machine::tick`] when [`Machine::deadline`] has come.
+//! After each call, drain [`Machine::poll`]. Call [`Machine::tick`] when [`Machine::deadline`] is reached.
 
 mod commands;
 mod connection;
@@ -34,24 +35,24 @@ use std::{
     time::Instant,
 };
 
-/// Outputs that may wait to be polled before further commands are refused. The bound holds for a program that sends
-/// commands and never polls.
+/// Maximum number of outputs that wait to be polled before further commands are refused. This bounds a program that
+/// sends commands and never polls.
 const UNPOLLED_MAX: usize = 4 * 1024;
 
 /// The identity of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Stays the same for one program over its reconnects, and differs from all others: 1 to 64 characters. A newer
-    /// connection with the same one takes the role of host from the older.
+    /// Identifies one program across its reconnects, and differs from all others: 1 to 64 characters. A newer
+    /// connection with the same id takes over the role of host.
     pub client_id: String,
-    /// The program, for the server's operator.
+    /// The program's name and version, for the server's operator.
     pub software: Option<Software>,
 }
 
 /// The credentials for one connection.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum Credentials {
-    /// None: the server requires none.
+    /// No credentials, because the server requires none.
     #[default]
     None,
     /// A token of `AUTH_TOKENS`.
@@ -75,18 +76,18 @@ impl std::fmt::Debug for Credentials {
 pub enum Output {
     /// Connect, then call [`Machine::connected`] or [`Machine::lost`].
     Dial,
-    /// Ask for new credentials, then call [`Machine::renew`]; if there are none, do nothing.
+    /// Ask for new credentials, then call [`Machine::renew`]. If there are none, do nothing.
     Renew,
     /// Send this frame.
     Send(String),
-    /// Close the socket, once it has sent what came before.
+    /// Close the socket, once it has sent everything before this.
     HangUp,
     /// Pass this update to the program.
     Tell(Update),
 }
 
 impl std::fmt::Debug for Output {
-    /// Writes neither frames nor the content of updates, which may be tokens or message text.
+    /// Omits frames and the content of updates, which may contain tokens or message text.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Dial => f.write_str("Dial"),
@@ -100,7 +101,7 @@ impl std::fmt::Debug for Output {
 
 #[derive(Debug)]
 enum Phase {
-    /// No connection was requested yet.
+    /// No connection has been requested yet.
     Idle,
     Dialing {
         since: Instant,
@@ -116,7 +117,7 @@ enum Phase {
     Stopped(Stop),
 }
 
-/// A client. See the head of this file.
+/// A client. See the top of this file.
 pub struct Machine {
     identity: Identity,
     phase: Phase,
@@ -125,19 +126,19 @@ pub struct Machine {
     by_id: HashMap<SessionId, Session>,
     out: VecDeque<Output>,
     random: fastrand::Rng,
-    /// The prefix of command ids. It is not the client's id, which a program may use again in its next run: the server
-    /// would take the first commands of that run for repeated ones.
+    /// The prefix of command ids. It differs from the client's id, because a program may reuse that in its next run,
+    /// and the server would take the first commands of that run for repeated ones.
     command_prefix: String,
     ids: u64,
     keys: u64,
     failures: u32,
-    /// The credentials cannot be renewed, or were since a connection lasted.
+    /// True if the credentials cannot be renewed, or were renewed since a connection lasted.
     renewed: bool,
     renews: bool,
 }
 
 impl Machine {
-    /// Creates a client that is not connected. `random` spreads its attempts to connect again.
+    /// Creates a client that is not connected. `random` spreads its reconnect attempts.
     #[must_use]
     pub fn new(identity: Identity, mut random: fastrand::Rng) -> Self {
         Self {
@@ -157,11 +158,11 @@ impl Machine {
         }
     }
 
-    /// Begins the ids of commands with this text in place of one that is made up. No other client, and no other run of
-    /// this program, may have it.
+    /// Sets the prefix of command ids, which is otherwise generated. No other client and no other run of this program
+    /// may use it.
     ///
     /// # Panics
-    /// It does not have 16 to 40 letters, digits and `._:-`, as a writing command's id needs.
+    /// The prefix does not consist of 16 to 40 letters, digits and `._:-`, which the id of a writing command requires.
     #[must_use]
     pub fn with_command_prefix(self, prefix: impl Into<String>) -> Self {
         let command_prefix = prefix.into();
@@ -173,7 +174,7 @@ impl Machine {
         Self { command_prefix, ..self }
     }
 
-    /// Stops when its credentials are refused: they stay the same, so that asking for them again would not help.
+    /// Stops when its credentials are refused. They never change, so asking for them again would not help.
     #[must_use]
     pub fn with_fixed_credentials(self) -> Self {
         Self { renewed: true, renews: false, ..self }
@@ -184,7 +185,7 @@ impl Machine {
         self.out.pop_front()
     }
 
-    /// Returns when to call [`Self::tick`], if nothing happens before.
+    /// Returns when to call [`Self::tick`] if nothing happens before.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let connection = match &self.phase {
@@ -200,9 +201,9 @@ impl Machine {
         retries.chain(self.outbox.deadline()).chain([connection]).min()
     }
 
-    // What the user wants
+    // Requests by the user
 
-    /// Connects, now: for the first time, or again after the client has stopped or while it waits.
+    /// Connects now: for the first time, after the client has stopped, or while it waits for its next attempt.
     pub fn connect(&mut self, now: Instant) {
         if matches!(self.phase, Phase::Stopped(_)) {
             self.forgive();
@@ -212,8 +213,8 @@ impl Machine {
         }
     }
 
-    /// Ends the connection, and before that each subscription, so that the server need not wait for this client. Turns
-    /// that run go on without it.
+    /// Ends the connection. Before that, ends each subscription, so that the server need not wait for this client.
+    /// Running turns continue.
     pub fn close(&mut self) {
         if matches!(self.phase, Phase::Stopped(_)) {
             return;
@@ -227,8 +228,8 @@ impl Machine {
         self.stopped(Stop::Closed);
     }
 
-    /// Opens a session, now and on every later connection; `None` creates one, once, even if the connection is lost
-    /// meanwhile. One that this client has open already stays as it is.
+    /// Opens a session, now and on every later connection. `None` creates a session, only once even if the connection
+    /// is lost meanwhile. A session that this client already has open stays unchanged.
     pub fn open(&mut self, session: Option<SessionId>, opening: Opening) -> Session {
         if let Some(key) = session.as_ref().and_then(|id| self.find(id)) {
             if self.sessions[&key].phase != Subscribed::Ended {
@@ -247,11 +248,11 @@ impl Machine {
         key
     }
 
-    /// Ends the subscription to a session, where a turn continues. Commands that need it have no reply any more.
+    /// Ends the subscription to a session. A running turn continues. Commands that need the subscription get no reply.
     pub fn close_session(&mut self, session: Session) {
         let Some(known) = self.sessions.get_mut(&session) else { return };
         match (&known.phase, known.id.clone()) {
-            // The reply that is awaited names the session that is to be closed.
+            // The pending reply names the session that must be closed.
             (Subscribed::Leaving(_), _) => {}
             (Subscribed::Opening(command), None) => {
                 known.phase = Subscribed::Leaving(command.clone());
@@ -265,38 +266,38 @@ impl Machine {
         }
     }
 
-    // What the user asks
+    // Queries by the user
 
-    /// Returns the state of a session; `None` until it was opened for the first time, and once it was closed.
+    /// Returns the state of a session; `None` before it was first opened, and after it was closed.
     #[must_use]
     pub fn snapshot(&self, session: Session) -> Option<&Snapshot> {
         self.sessions.get(&session)?.snapshot.as_ref()
     }
 
-    /// Changes what is known of a session by something that is no event, such as a page of older entries.
+    /// Returns the state of a session for changes that are not events, such as a page of older entries.
     pub fn snapshot_mut(&mut self, session: Session) -> Option<&mut Snapshot> {
         self.sessions.get_mut(&session)?.snapshot.as_mut()
     }
 
-    /// Returns a session's id; `None` until the server has given it one, and once it was closed.
+    /// Returns a session's id; `None` until the server has given it one, and after it was closed.
     #[must_use]
     pub fn session_id(&self, session: Session) -> Option<&SessionId> {
         self.sessions.get(&session)?.id.as_ref()
     }
 
-    /// Returns the session of this client that has this id.
+    /// Returns this client's session with this id.
     #[must_use]
     pub fn find(&self, id: &SessionId) -> Option<Session> {
         self.by_id.get(id).copied()
     }
 
-    /// Returns true if the session is open on the present connection.
+    /// Returns true if the session is open on the current connection.
     #[must_use]
     pub fn is_open(&self, session: Session) -> bool {
         self.sessions.get(&session).is_some_and(Subscription::is_open)
     }
 
-    /// Returns why the client has stopped, if it has.
+    /// Returns the reason why the client has stopped, if it has.
     #[must_use]
     pub fn stop_reason(&self) -> Option<&Stop> {
         if let Phase::Stopped(stop) = &self.phase { Some(stop) } else { None }
@@ -308,20 +309,20 @@ impl Machine {
         self.outbox.len()
     }
 
-    // What happens
+    // Events
 
     /// Handles a frame of the server.
     pub fn frame(&mut self, now: Instant, text: &str) {
         match &mut self.phase {
             Phase::Open(greeted) => greeted.read(now),
             Phase::Greeting { .. } => {}
-            // It came over a connection that was given up.
+            // The frame came over a connection that was given up.
             _ => return,
         }
         let Some(Incoming { session, body }) = Incoming::parse(text) else { return };
         match body {
             Body::Reply(id, reply) => self.replied(now, &id, session.as_ref(), reply),
-            // The close that follows says the same.
+            // The close that follows has the same reason.
             Body::Fault(_) => {}
             Body::Ephemeral(EphemeralEvent::SessionChanged(item)) => self.tell(Update::Listed(item)),
             Body::Ephemeral(EphemeralEvent::TokenExpiring(_)) => self.expiring(),
@@ -333,7 +334,7 @@ impl Machine {
         }
     }
 
-    /// Forgets the failures before.
+    /// Resets the count of failures.
     fn forgive(&mut self) {
         self.failures = 0;
         self.renewed = !self.renews;
@@ -351,7 +352,7 @@ impl Machine {
 }
 
 impl std::fmt::Debug for Machine {
-    /// Writes no message text.
+    /// Omits message text.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Machine").field("phase", &self.phase).finish_non_exhaustive()
     }

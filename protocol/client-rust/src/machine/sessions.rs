@@ -14,7 +14,7 @@ use reseed_protocol::{
 };
 use std::time::{Duration, Instant};
 
-/// The minimum wait before a session is reopened that failed twice in a short time.
+/// The minimum wait before reopening a session that failed twice in a short time.
 const FAILED_AGAIN: Duration = Duration::from_secs(3);
 
 impl Machine {
@@ -49,9 +49,9 @@ impl Machine {
         }
     }
 
-    /// Closes the session that the server may have opened by a reply that cannot be taken.
+    /// Closes the session that the server may have opened with a reply that cannot be parsed.
     fn close_at_server(&mut self, key: Session, opened: &SessionId) {
-        // Another handle that has it open keeps it.
+        // If another handle has it open, it stays open.
         if self.find(opened).is_none_or(|other| other == key) {
             self.send_now(Some(opened), &Command::CloseSession(Empty {}));
         }
@@ -61,7 +61,7 @@ impl Machine {
         let known = self.sessions.get_mut(&key).expect("its reply has come");
         known.opened(now, (*opened).clone());
         let other = self.by_id.insert(opened.session_id.clone(), key);
-        // It was created, the reply was lost, and then it was opened by its id: it is one session all the same.
+        // It was created, the reply was lost, and then it was opened by its id. Both handles mean the same session.
         if let Some(other) = other.filter(|other| *other != key) {
             self.end(other, SessionEnd::OpenAlready);
         }
@@ -84,7 +84,7 @@ impl Machine {
         }
     }
 
-    /// Mends a gap: opens the session again on the same connection, where it was.
+    /// Closes a gap by opening the session again on the same connection, with `resume`.
     pub(super) fn resync(&mut self, now: Instant, key: Session) {
         let Some(known) = self.sessions.get_mut(&key).filter(|known| known.is_open()) else { return };
         known.missed(now);
@@ -101,8 +101,8 @@ impl Machine {
             return self.end(key, SessionEnd::Deleted);
         }
         known.forgive(now);
-        // One that fails again at once may fail for what a resume replays. Stored events that cannot be read are passed
-        // over by a snapshot too.
+        // If it fails again at once, the events that a resume replays may be the cause. A snapshot skips stored events
+        // that cannot be read.
         let fails_again = known.failures > 0;
         if fails_again || !closed.retriable {
             known.forget_place();
@@ -111,7 +111,7 @@ impl Machine {
         self.retry_session(now, key, closed.error.clone(), wait);
     }
 
-    /// Opens a session again after at least this wait, and says so.
+    /// Opens a session again after at least this wait, and reports that.
     fn retry_session(&mut self, now: Instant, key: Session, error: Option<ErrorBody>, wait: Duration) {
         let Some(known) = self.sessions.get_mut(&key) else { return };
         let retry_after = wait.max(backoff(known.failures, &mut self.random));
@@ -120,8 +120,8 @@ impl Machine {
         self.tell(Update::Retrying { session: key, error, retry_after });
     }
 
-    /// Ends a session that this client has deleted. Other connections get `session_closed`; this one knows from the
-    /// reply.
+    /// Ends a session that this client has deleted. Other connections get `session_closed`, and this one learns it from
+    /// the reply.
     pub(super) fn deleted(&mut self, to: &To) {
         let key = match to {
             To::Session(key) => Some(*key),
@@ -140,7 +140,7 @@ impl Machine {
         self.tell(Update::Ended { session: key, why });
     }
 
-    /// Asks for a session on the present connection, if there is one.
+    /// Requests a session on the current connection, if there is one.
     pub(super) fn send_open(&mut self, key: Session) {
         let Phase::Open(greeted) = &self.phase else { return };
         let bytes_max = greeted.bytes_max;
@@ -151,7 +151,7 @@ impl Machine {
         let id = creates.unwrap_or_else(|| self.new_id());
         let Some(known) = self.sessions.get_mut(&key) else { return };
         let frame = encoded(&id, known.id.as_ref(), &Command::OpenSession(known.command()));
-        // The server would close each connection for it.
+        // The server would close every connection because of its size.
         if frame.len() as u64 > bytes_max {
             return self.end(key, SessionEnd::TooLarge { bytes: frame.len(), bytes_max });
         }
@@ -159,7 +159,7 @@ impl Machine {
         self.out.push_back(Output::Send(frame));
     }
 
-    /// Sends a command whose reply nobody waits for, if there is a connection.
+    /// Sends a command whose reply is ignored, if there is a connection.
     pub(super) fn send_now(&mut self, session: Option<&SessionId>, command: &Command) {
         if matches!(self.phase, Phase::Open(_)) {
             let id = self.new_id();
@@ -167,7 +167,7 @@ impl Machine {
         }
     }
 
-    /// Forgets a session, and fails what waits for it.
+    /// Removes a session, and fails the commands that wait for it.
     pub(super) fn forget(&mut self, key: Session) {
         self.fail_session(key);
         let Some(known) = self.sessions.remove(&key) else { return };

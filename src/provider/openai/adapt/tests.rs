@@ -1,4 +1,4 @@
-//! Searches, played without a server; the tables of the README.
+//! Tests searches without a server, and prints the tables of the README.
 
 use super::*;
 use crate::core::{
@@ -33,7 +33,7 @@ fn picture(name: &str) -> Part {
     Part::Image { url: format!("data:image/png;base64,{name}"), detail: None }
 }
 
-/// A request with an image and tools that no answer followed.
+/// A request with an image and tools, without any answer so far.
 fn rich() -> ModelRequest {
     let mut rich = asking(vec![Message::new(Role::User, vec![picture("a")])]);
     rich.envelope.tools =
@@ -53,7 +53,7 @@ fn failed(code: ErrorCode, refusal: Refusal) -> Failed {
     Failed { fault: ModelFault { refusal, ..ModelFault::new(code, "x") }, begun: false }
 }
 
-/// Tells a search of a refusal, and returns true if it changes the request.
+/// Passes a refusal to a search, and returns true if it changes the request.
 fn tell(search: &mut Search, request: &ModelRequest, refusal: Refusal) -> bool {
     search.goes_on(&mut failed(ErrorCode::UpstreamRejected, refusal), request, |_| true)
 }
@@ -66,7 +66,7 @@ fn what_helped_on_a_guess_is_for_its_session() {
     }
 }
 
-/// Plays a server that refuses `bad` needs' parts one at a time and names `named` each time.
+/// Simulates a server that refuses the parts of the `bad` needs one at a time, and names `named` each time.
 fn played(bad: &[Need], named: impl Fn(Need) -> Vec<Need>) -> (Option<Needs>, Needs, u32) {
     let (adaptations, request) = (Adaptations::at("h.example"), asking(Vec::new()));
     let mut search = adaptations.begin(&request);
@@ -91,10 +91,11 @@ fn candidates_are_tried_in_turn_and_only_what_helps_is_kept() {
         // The first candidate does not help, and is taken back.
         (&[ShortIds], Some(&[NoSealed, ShortIds][..]), Some(Needs::of(&[ShortIds])), 2),
         (&[ShortIds], Some(&[NoSealed]), None, 1),
-        // Nothing is named: what a session may hold is tried. The order of roles is nothing that a session loses by.
+        // Nothing is named, so parts that a session may contain are tried. A session loses nothing by the order of
+        // roles.
         (&[Alternate], Some(&[]), Some(Needs::of(&[Alternate])), 2),
         (&[ShortIds], Some(&[]), None, 5),
-        // Neither name of the output limit is taken.
+        // The server accepts the output limit under neither name.
         (&[NoLimit], Some(&[OldLimit, NewLimit, NoLimit]), Some(Needs::of(&[NoLimit])), 3),
     ] {
         let played = played(bad, |need| named.map_or(vec![need], <[Need]>::to_vec));
@@ -136,7 +137,7 @@ fn only_an_answer_shows_that_a_form_was_taken() {
         let mut other = failed(code, Refusal::default());
         assert!(!search.goes_on(&mut other, &request, |_| true), "{code}");
         assert!(search.found().is_empty(), "{code}");
-        // The same refusal again: it did not help.
+        // The same refusal comes again, so the change did not help.
         assert!(tell(&mut search, &request, refused(&[NoSealed, ShortIds])), "{code}");
         search.settle(&request);
         assert_eq!(search.found(), Needs::of(&[ShortIds]), "{code}");
@@ -176,7 +177,7 @@ fn what_is_wrong_with_one_request_is_kept_for_its_session_alone() {
     let kept = adaptations.begin(&request).form;
     assert_eq!(kept.needs, Needs::of(&[NoLimit, NoTemperature, NoTools, NoSealed]));
     assert!(kept.hides("data:image/png;base64,a") && !kept.hides("data:image/png;base64,b"));
-    // Another value, another session.
+    // Another value or another session is a different case.
     let mut other = request.clone();
     other.envelope.options.max_output_tokens = Some(32);
     assert!(!adaptations.begin(&other).form.needs.has(NoLimit));
@@ -254,7 +255,7 @@ fn calls_of_a_history_without_tools_teach_nothing() {
     assert!(search.found().is_empty());
 }
 
-/// The table of the README, printed from what is known and from the refusals that are recognised.
+/// The table of the README, generated from the known servers and the refusals that are recognised.
 fn table() -> String {
     let mut rows = vec![["server", "what it needs", "how it is recognised"].map(str::to_owned)];
     let names = |needs: &[Need]| needs.iter().map(|need| format!("`{need}`")).collect::<Vec<_>>().join(", ");

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The claims of a token.
 pub(super) type Claims = Map<String, Value>;
 
-/// The rules that the settings set.
+/// The rules from the settings.
 #[derive(Debug)]
 pub(super) struct Rules {
     pub(super) issuer: String,
@@ -20,16 +20,16 @@ pub(super) struct Rules {
     leeway_secs: f64,
     principal: String,
     scopes: Option<String>,
-    /// The scope that each value stands for; empty if the values are the scopes' own names.
+    /// Maps claim values to scopes. If it is empty, the values are the scopes' own names.
     scope_map: Vec<(String, Scope)>,
 }
 
-/// The contents of a token's claims.
+/// What a token's claims say.
 #[derive(Debug, PartialEq)]
 pub(super) struct Said {
     pub(super) name: Name,
     pub(super) scopes: Scopes,
-    /// The time until it expires, its leeway included.
+    /// The time until the token expires, including the leeway.
     pub(super) left: Duration,
 }
 
@@ -47,7 +47,7 @@ impl Rules {
         })
     }
 
-    /// Checks the claims of a token at this time of day, in milliseconds.
+    /// Checks the claims of a token at this time, in milliseconds since the epoch.
     pub(super) fn check(&self, claims: &Claims, now_ms: i64) -> Result<Said, Refusal> {
         if claims.get("iss").and_then(Value::as_str) != Some(&self.issuer) {
             return Err(Refusal::Wrong("the token is of another issuer"));
@@ -92,7 +92,7 @@ fn claim<'a>(claims: &'a Claims, name: &str) -> Option<&'a Value> {
     rest.map_or(Some(value), |rest| value.pointer(&format!("/{rest}")))
 }
 
-/// Returns the texts of a claim that is a text or a list of texts.
+/// Returns the strings of a claim that is a string or a list of strings.
 fn texts(value: Option<&Value>) -> impl Iterator<Item = &str> {
     let list = match value {
         Some(Value::Array(items)) => items.as_slice(),

@@ -1,4 +1,4 @@
-//! Signatures, verified by ring: `jsonwebtoken` brings none of its own that this project may link.
+//! Verifies signatures with ring. The cryptography that `jsonwebtoken` ships with must not be linked into this project.
 
 use jsonwebtoken::{
     Algorithm, DecodingKey, DecodingKeyKind,
@@ -10,14 +10,14 @@ use ring::signature::{
     self as by_ring, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
 };
 
-/// Verifies and never signs. Converting keys is not needed, so it is left out.
+/// Only verifies. Signing and converting keys are not needed.
 static RING: CryptoProvider = CryptoProvider {
     signer_factory: |_, _| Err(ErrorKind::InvalidAlgorithm.into()),
     verifier_factory: |algorithm, key| Ok(Box::new(ByRing { algorithm: *algorithm, key: key.clone() })),
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// Makes `jsonwebtoken` verify with ring, unless a program around this one has chosen otherwise.
+/// Makes `jsonwebtoken` verify with ring, unless a program that embeds the server has chosen otherwise.
 pub(super) fn install() {
     let _ = RING.install_default();
 }
@@ -35,7 +35,7 @@ impl JwtVerifier for ByRing {
 
 impl Verifier<Vec<u8>> for ByRing {
     fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), Error> {
-        // A key of another kind is never tried: what is a point of one curve may be a number elsewhere.
+        // A key of another kind is never tried. A point of one curve could be a valid number elsewhere.
         if self.key.family() != self.algorithm.family() {
             return Err(Error::new());
         }
@@ -59,7 +59,7 @@ impl Verifier<Vec<u8>> for ByRing {
             Algorithm::ES256 => of_bytes(&by_ring::ECDSA_P256_SHA256_FIXED),
             Algorithm::ES384 => of_bytes(&by_ring::ECDSA_P384_SHA384_FIXED),
             Algorithm::EdDSA => of_bytes(&by_ring::ED25519),
-            // Those with a shared secret, and any that the library may add.
+            // Algorithms with a shared secret, and any that the library may add.
             _ => Err(ring::error::Unspecified),
         };
         verified.map_err(|_| Error::new())

@@ -1,4 +1,4 @@
-//! Fetching a provider's keys: bounded in size and time, in the background, and rarely because of a token.
+//! Fetches a provider's keys in the background. Size, time and the rate of requests caused by tokens are bounded.
 
 use super::{Jwt, KEYS_BYTES_MAX, keys::KeySet};
 use crate::{hooks::webhook::address, metrics::limits::Limit};
@@ -11,20 +11,20 @@ use std::{
 };
 use tokio::sync::{Mutex, MutexGuard};
 
-/// The time limit for the keys; whoever waits for them has a socket open.
+/// The time limit for the keys. Clients that wait for them hold a socket open.
 const FETCH_TIME: Duration = Duration::from_secs(5);
 
-/// The least time between two requests that tokens with unknown keys cause: anyone can invent such tokens.
+/// The minimum interval between two fetches caused by tokens with unknown keys. Anyone can invent such tokens.
 const ASKED_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The time after which a failed request is repeated.
+/// The delay before a failed fetch is repeated.
 const RETRY: Duration = Duration::from_secs(15);
 
-/// The address of a provider's keys.
+/// The address of a provider's keys, and the requests to it.
 pub(super) struct Remote {
     url: Url,
     http: Client,
-    /// When a token caused a request last. Held during the request: all who wait share its result.
+    /// When a token last caused a fetch. Locked during the fetch, so that everyone who waits shares its result.
     asked: Mutex<Option<Instant>>,
     fetching: Mutex<()>,
 }
@@ -43,7 +43,7 @@ impl Remote {
         let builder = Client::builder()
             .user_agent(concat!("reseed/", env!("CARGO_PKG_VERSION")))
             .timeout(FETCH_TIME)
-            // Keys of an address that nobody chose would let anybody in.
+            // A redirect could lead to keys that nobody has approved, and they would let anyone in.
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
             .pool_max_idle_per_host(0);
@@ -51,20 +51,19 @@ impl Remote {
             true => builder.no_proxy().dns_resolver(Arc::new(address::ThisMachine)),
             false => builder.https_only(true),
         };
-        // Without TLS there is nothing to trust, and a machine without certificates works too.
+        // Plain HTTP needs no certificates, so a machine without any works too.
         let builder = if url.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
-        // If another part of the process has already installed one, that one is used.
+        // If another part of the process has already installed a provider, that one is used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = builder.build().context("create an HTTP client: are the system's root certificates installed?")?;
         Ok(Self { url, http, asked: Mutex::new(None), fetching: Mutex::new(()) })
     }
 
-    /// Returns the address.
     pub(super) fn url(&self) -> &Url {
         &self.url
     }
 
-    /// Waits until nobody else fetches the keys; nobody does while the guard is held.
+    /// Waits for other fetches to finish, and prevents new ones while the guard is held.
     pub(super) async fn alone(&self) -> MutexGuard<'_, ()> {
         self.fetching.lock().await
     }
@@ -72,7 +71,7 @@ impl Remote {
     /// Fetches the keys.
     ///
     /// # Errors
-    /// The reason, which quotes nothing of the answer.
+    /// The reason. It quotes nothing of the response.
     pub(super) async fn fetch(&self) -> Result<KeySet, String> {
         let request = self.http.get(self.url.clone()).header(header::ACCEPT, "application/json");
         let lost = |error: reqwest::Error| format!("no answer: {}", error.without_url());
@@ -90,7 +89,8 @@ impl Remote {
         KeySet::parse(&body)
     }
 
-    /// Fetches the keys because a token needs one, unless a token caused that a moment ago or it `is_missing` no more.
+    /// Fetches the keys because a token needs one. Does nothing if a token caused a fetch recently, or if the key is no
+    /// longer missing.
     pub(super) async fn refetch<F: Future>(&self, is_missing: impl Fn() -> bool, fetch: impl FnOnce() -> F) {
         let mut asked = self.asked.lock().await;
         if !is_missing() {
@@ -105,7 +105,7 @@ impl Remote {
     }
 }
 
-/// Fetches the keys again at this interval, until nobody uses them any more.
+/// Fetches the keys at this interval until the [`Jwt`] is dropped.
 pub(super) fn keep_fresh(jwt: &Arc<Jwt>, interval: Duration) {
     let jwt = Arc::downgrade(jwt);
     tokio::spawn(async move {

@@ -6,16 +6,16 @@ use rustls::pki_types::{SubjectPublicKeyInfoDer, pem::PemObject as _};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Most keys of a provider: a few, while it replaces them.
+/// Maximum number of keys. A provider has a few while it rotates them.
 const KEYS_MAX: usize = 64;
 
-/// Most keys that are tried for one token. Several fit only if it does not say which one signed it.
+/// Maximum number of keys tried for one token. Several are candidates only if the token names no key.
 const TRIED_MAX: usize = 4;
 
-/// Bytes of an RSA modulus: 2,048 bits are the least that is safe, and 4,096 are verified in a tenth of a millisecond.
+/// Bytes of an RSA modulus. Fewer than 2,048 bits are unsafe. A key of 4,096 bits verifies in a tenth of a millisecond.
 const RSA_BYTES: std::ops::RangeInclusive<usize> = 256..=512;
 
-/// The encoding that precedes the bytes of a public key (RFC 5480, RFC 8410).
+/// The DER prefixes of public keys (RFC 5480, RFC 8410).
 const ED25519: &[u8] = &[0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0x21, 0];
 const P256: &[u8] = &[
     0x30, 0x59, 0x30, 0x13, 6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7, 3,
@@ -24,17 +24,16 @@ const P256: &[u8] = &[
 const P384: &[u8] =
     &[0x30, 0x76, 0x30, 0x10, 6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1, 6, 5, 0x2b, 0x81, 4, 0, 0x22, 3, 0x62, 0];
 
-/// An RSA key stands behind this identifier, between two lengths (RFC 3279).
+/// The identifier of an RSA key, which stands between two lengths (RFC 3279).
 const RSA: &[u8] = &[0x30, 0x0d, 6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1, 5, 0];
 
-/// The keys that are known.
 #[derive(Debug, Default)]
 pub(super) struct KeySet(Vec<Key>);
 
 #[derive(Debug)]
 struct Key {
     id: Option<String>,
-    /// The only algorithm that it may be used with, if it says so.
+    /// The only algorithm that it may be used with, if the set names one.
     algorithm: Option<String>,
     kind: Kind,
     key: DecodingKey,
@@ -64,7 +63,7 @@ struct Listed {
     keys: Vec<Value>,
 }
 
-/// A key of a set. What it does not have is for another kind.
+/// A key of a JWK set. The absent fields belong to other kinds of keys.
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,
@@ -84,7 +83,7 @@ impl KeySet {
     /// Reads a JWK set, or PEM.
     ///
     /// # Errors
-    /// The reason why it has no key that can be used.
+    /// The reason why it contains no usable key.
     pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
         let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
         let keys = if first == Some(&b'{') { listed(text)? } else { from_pem(text)? };
@@ -99,8 +98,8 @@ impl KeySet {
         self.0.len()
     }
 
-    /// Returns the keys that may have signed a token: those with its key's id, then those without one. At most
-    /// [`TRIED_MAX`].
+    /// Returns the keys that may have signed a token: those with its key id first, then those without an id. Returns at
+    /// most [`TRIED_MAX`].
     pub(super) fn candidates(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<DecodingKey> {
         let name = format!("{algorithm:?}");
         let is_meant = |key: &&Key| {
@@ -114,7 +113,7 @@ impl KeySet {
     }
 }
 
-/// Reads a JWK set. Keys of other kinds and for other uses are left out, as providers list them together.
+/// Reads a JWK set. Providers also list keys of other kinds and for other uses, which are skipped.
 fn listed(text: &[u8]) -> Result<Vec<Key>, String> {
     let Listed { keys } = serde_json::from_slice(text).map_err(|_| "it is not a JWK set".to_owned())?;
     if keys.len() > KEYS_MAX {
@@ -133,7 +132,7 @@ fn of_jwk(jwk: Jwk) -> Option<Key> {
     let bytes = |text: Option<String>| BASE64_URL_SAFE_NO_PAD.decode(text?).ok();
     let (kind, key) = match (jwk.kty.as_str(), jwk.crv.as_str()) {
         ("RSA", _) => {
-            // Some providers write leading zeros, which ring does not read.
+            // Some providers write leading zeros, which ring rejects.
             let [n, e] = [bytes(jwk.n)?, bytes(jwk.e)?].map(|number| {
                 let zeros = number.iter().take_while(|byte| **byte == 0).count();
                 number[zeros..].to_vec()
@@ -158,7 +157,7 @@ fn of_jwk(jwk: Jwk) -> Option<Key> {
 /// Reads every `PUBLIC KEY` of a PEM text.
 fn from_pem(text: &[u8]) -> Result<Vec<Key>, String> {
     if text.windows(11).any(|part| part == b"PRIVATE KEY") {
-        return Err("it has a private key; whoever has it can be any user. Only the public key belongs here".to_owned());
+        return Err("it has a private key, which can sign tokens for any user; use only the public key".to_owned());
     }
     let all = SubjectPublicKeyInfoDer::pem_slice_iter(text).take(KEYS_MAX).collect::<Result<Vec<_>, _>>();
     let all = all.map_err(|_| "it is neither a JWK set nor PEM".to_owned())?;
@@ -179,7 +178,7 @@ fn from_pem(text: &[u8]) -> Result<Vec<Key>, String> {
     Ok(found)
 }
 
-/// Takes a key out of its description. Each kind is written in one way only, so that no general reader is needed.
+/// Extracts a key from its DER encoding. Each kind has only one form, so no general parser is needed.
 fn of_der(der: &[u8]) -> Option<(Kind, DecodingKey)> {
     if let Some(key) = der.strip_prefix(ED25519).filter(|key| key.len() == 32) {
         return Some((Kind::Ed25519, DecodingKey::from_ed_der(key)));
@@ -190,7 +189,7 @@ fn of_der(der: &[u8]) -> Option<(Kind, DecodingKey)> {
     if let Some(key) = der.strip_prefix(P384).filter(|key| key.len() == 97) {
         return Some((Kind::P384, DecodingKey::from_ec_der(key)));
     }
-    // Lengths of keys of 2,048 bits and more have two bytes each.
+    // In keys of 2,048 bits and more, each length takes two bytes.
     let [0x30, 0x82, _, _, rest @ ..] = der else { return None };
     let [3, 0x82, _, _, 0, key @ ..] = rest.strip_prefix(RSA)? else { return None };
     // The modulus, an exponent, and the lengths of both.

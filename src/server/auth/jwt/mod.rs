@@ -1,11 +1,11 @@
-//! JSON Web Tokens: users of an identity provider, known by the tokens that it signs.
+//! JSON Web Tokens: authenticates users by the tokens that their identity provider signs.
 //!
 //! Invariants:
-//! - only an algorithm that the settings list verifies a token, with a key of its own kind; none of them has a shared
-//!   secret, so a public key is never used as one;
-//! - a user's name begins with the issuer of the settings, so that it is nobody else's;
-//! - everything that costs little is checked before the signature, and signatures are verified a few at a time;
-//! - no part of a token is logged.
+//! - A token is verified only with an algorithm that the settings list, and with a key of that algorithm's kind. No
+//!   allowed algorithm uses a shared secret, so a public key is never used as one.
+//! - A user's name begins with the configured issuer, so it cannot collide with another issuer's.
+//! - All cheap checks precede the signature, and only a few signatures are verified at a time.
+//! - No part of a token is logged.
 
 mod claims;
 mod crypto;
@@ -33,22 +33,22 @@ use std::{
 };
 use tokio::sync::Semaphore;
 
-/// Most bytes of a token. HTTP servers usually accept headers of 8 KiB, so providers keep their tokens smaller.
+/// Maximum bytes of a token. HTTP servers usually accept headers of 8 KiB, so providers keep their tokens smaller.
 pub(crate) const TOKEN_BYTES_MAX: usize = 8 * 1024;
 
-/// Most bytes of a set of keys; that of a large provider has a few thousand.
+/// Maximum bytes of a key set. Those of large providers have a few thousand.
 const KEYS_BYTES_MAX: usize = 256 * 1024;
 
-/// The longest time for which a grant is counted down; a token may be valid for longer.
+/// The maximum lifetime of a grant. A token may be valid for longer.
 const VALID_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-/// Accepts the tokens of one identity provider.
+/// Verifies the tokens of one identity provider.
 #[derive(Debug)]
 pub(crate) struct Jwt {
     rules: Rules,
     keys: RwLock<Arc<KeySet>>,
     remote: Option<Remote>,
-    /// Signatures verified at a time: half of the processors are left to everything else.
+    /// Limits the signatures verified at a time to half of the processors.
     verifying: Arc<Semaphore>,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Jwt {
         let (issuer, algorithms) = (self.issuer(), algorithms.join(", "));
         match self.keys().len() {
             0 => {
-                write!(f, "signed by {issuer}: NO KEYS YET, AUTH_JWKS_URL is asked again; until then nobody is let in")
+                write!(f, "signed by {issuer}: NO KEYS YET, nobody can sign in until AUTH_JWKS_URL returns them")
             }
             count => write!(f, "signed by {issuer}: {count} keys; {algorithms}"),
         }
@@ -68,31 +68,30 @@ impl fmt::Display for Jwt {
 /// The contents of a token that passed all checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Signed {
-    /// The user: the issuer, `|` and the name that it gives.
+    /// The user, as `issuer|name`.
     pub(crate) name: Name,
-    /// Their scopes.
     pub(crate) scopes: Scopes,
     /// When the token expires.
     pub(crate) end: Instant,
 }
 
-/// The header of a token, as far as it matters.
+/// The fields of a token's header that matter here.
 #[derive(Deserialize)]
 struct Header {
     alg: Algorithm,
     kid: Option<String>,
     typ: Option<String>,
-    /// Extensions that must be understood; none is.
+    /// Extensions that a verifier must understand. None are supported.
     crit: Option<serde_json::Value>,
 }
 
 impl Jwt {
-    /// Reads the keys that the settings name; `None` if they name none. A provider that cannot be reached is asked
-    /// again in the background; until then the keys of `known` are used, if they are of the same address, and without
-    /// them nobody has a valid token.
+    /// Reads the keys that the settings name; `None` if they name none. An unreachable provider is retried in the
+    /// background. Until it answers, the keys of `known` are used if they come from the same address. Without them, no
+    /// token is valid.
     ///
     /// # Errors
-    /// A file of keys, or an address, that cannot be used.
+    /// A key file or an address that cannot be used.
     pub(crate) async fn open(settings: &Settings, known: Option<&Self>) -> anyhow::Result<Option<Arc<Self>>> {
         let jwt = &settings.jwt;
         let Some(rules) = Rules::of(jwt) else { return Ok(None) };
@@ -115,7 +114,6 @@ impl Jwt {
         Ok(Some(opened))
     }
 
-    /// Returns true if it knows any keys.
     pub(crate) fn has_keys(&self) -> bool {
         self.keys().len() > 0
     }
@@ -136,7 +134,7 @@ impl Jwt {
         token.bytes().filter(|byte| *byte == b'.').count() == 2
     }
 
-    /// Returns what a token says.
+    /// Verifies a token and returns its contents.
     ///
     /// # Errors
     /// The reason why it is not accepted.
@@ -158,7 +156,7 @@ impl Jwt {
             return Err(Refusal::Wrong("the token is of another kind (`typ`)"));
         }
         let claims = part(payload).ok_or(Refusal::Wrong("the token's claims are not a JSON object"))?;
-        // A token that is refused here costs no signature, and none that is valid takes longer.
+        // A token that is refused here costs no signature check, and a valid one is not delayed.
         let said = self.rules.check(&claims, SystemClock.now().0)?;
         let candidates = self.candidates(header.kid.as_deref(), header.alg).await?;
         let permit =
@@ -167,7 +165,7 @@ impl Jwt {
         let verified = tokio::task::spawn_blocking(move || {
             let is_of = |key| jsonwebtoken::crypto::verify(&signature, message.as_bytes(), key, header.alg);
             let is_verified = candidates.iter().any(|key| is_of(key).unwrap_or(false));
-            // Held here: a client that disconnects does not end the work.
+            // Held here, because the work continues after the client disconnects.
             drop(permit);
             is_verified
         });
@@ -178,7 +176,7 @@ impl Jwt {
         Ok(Signed { name: said.name, scopes: said.scopes, end: Instant::now() + said.left.min(VALID_MAX) })
     }
 
-    /// Returns the keys that may have signed a token. Asks the provider if it names one that is unknown.
+    /// Returns the keys that may have signed a token. If the token names an unknown key, they are fetched again first.
     async fn candidates(
         &self,
         id: Option<&str>,
@@ -195,10 +193,10 @@ impl Jwt {
         if found.is_empty() { Err(Refusal::Wrong("no known key fits the token")) } else { Ok(found) }
     }
 
-    /// Fetches the keys; keeps those that it has if that fails. Returns true if it has those of the provider now.
+    /// Fetches the keys, and keeps the old ones on failure. Returns true if the keys are the provider's current ones.
     async fn fetch(&self) -> bool {
         let Some(remote) = &self.remote else { return true };
-        // One at a time, so that an older answer does not replace a newer one.
+        // One fetch at a time, so that an older response cannot replace a newer one.
         let _alone = remote.alone().await;
         match remote.fetch().await {
             Ok(keys) => {
@@ -218,14 +216,14 @@ impl Jwt {
     }
 }
 
-/// Returns true if tokens of this type give access. A provider signs others with the same keys: for logging out, or
-/// about events.
+/// Returns true if tokens of this type give access. A provider signs other tokens with the same keys, such as logout
+/// tokens.
 fn is_access(typ: &str) -> bool {
     let typ = typ.to_ascii_lowercase();
     matches!(typ.strip_prefix("application/").unwrap_or(&typ), "jwt" | "at+jwt")
 }
 
-/// Decodes a part of a token.
+/// Decodes one part of a token.
 fn part<T: serde::de::DeserializeOwned>(encoded: &str) -> Option<T> {
     serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(encoded).ok()?).ok()
 }

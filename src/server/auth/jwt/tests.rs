@@ -1,4 +1,4 @@
-//! Tokens and keys that PyJWT 2.15 made, one of each algorithm, and what is not accepted of them.
+//! Tests with tokens and keys made by PyJWT 2.15, one per algorithm, and which of their variations are refused.
 
 use super::{Jwt, keys::KeySet};
 use crate::{config::Settings, server::auth::Refusal};
@@ -19,7 +19,7 @@ fn vectors() -> Vec<Vector> {
     serde_json::from_str(include_str!("../../../../tests/fixtures/jwt/signed.json")).unwrap()
 }
 
-/// Accepts what a key file with this text signs, with these algorithms.
+/// Returns a verifier with these keys and algorithms.
 async fn open(folder: &Path, keys: &str, algorithms: &str) -> anyhow::Result<Arc<Jwt>> {
     let file = folder.join("keys");
     fs::write(&file, keys).unwrap();
@@ -164,7 +164,7 @@ async fn the_key_that_a_token_names_is_tried_before_those_without_a_name() {
     let header: Value = serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(header).unwrap()).unwrap();
     let mut nameless = vector.jwk.clone();
     nameless.as_object_mut().unwrap().remove("kid");
-    // Another modulus of the same length, which no token is signed with.
+    // Another modulus of the same length, which has signed none of the tokens.
     let mut modulus = BASE64_URL_SAFE_NO_PAD.decode(vector.jwk["n"].as_str().unwrap()).unwrap();
     modulus[9] ^= 1;
     nameless["n"] = BASE64_URL_SAFE_NO_PAD.encode(modulus).into();

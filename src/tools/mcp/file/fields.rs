@@ -1,14 +1,14 @@
-//! The fields of one server in `MCP_FILE`, taken one by one; what is left was not understood.
+//! The fields of one server in `MCP_FILE`. They are taken one by one, and those that are left were not understood.
 
 use super::super::variables::{Secrets, substitute};
 use crate::config::listed::Variable;
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
-/// Most items of a list, such as `args`.
+/// Maximum number of items in a list, such as `args`.
 const ITEMS_MAX: usize = 1_000;
 
-/// The fields that nobody has taken yet.
+/// The fields that have not been taken yet.
 pub(super) struct Fields<'a> {
     left: Map<String, Value>,
     variable: Variable<'a>,
@@ -20,17 +20,17 @@ impl<'a> Fields<'a> {
         Self { left: fields, variable, secrets: Secrets::default() }
     }
 
-    /// Returns true if a field is there.
+    /// Returns true if a field is present.
     pub(super) fn has(&self, field: &str) -> bool {
         self.left.contains_key(field)
     }
 
-    /// Returns a text as it stands in the file.
+    /// Returns a string as it is written in the file.
     pub(super) fn raw(&self, field: &str) -> Option<String> {
         self.left.get(field)?.as_str().map(str::to_owned)
     }
 
-    /// Takes a switch.
+    /// Takes a boolean.
     pub(super) fn flag(&mut self, field: &str) -> Result<Option<bool>, String> {
         match self.left.remove(field) {
             None | Some(Value::Null) => Ok(None),
@@ -39,7 +39,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes a text, with its variables replaced.
+    /// Takes a string, with its variables replaced.
     pub(super) fn text(&mut self, field: &str) -> Result<Option<String>, String> {
         match self.left.remove(field) {
             None | Some(Value::Null) => Ok(None),
@@ -48,7 +48,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes a list of texts, under the first of these names that is there.
+    /// Takes a list of strings, under the first of these names that is present.
     pub(super) fn texts(&mut self, names: &[&str]) -> Result<Option<Vec<String>>, String> {
         let Some(field) = names.iter().find(|field| self.has(field)) else { return Ok(None) };
         let Some(Value::Array(items)) = self.left.remove(*field) else {
@@ -64,7 +64,7 @@ impl<'a> Fields<'a> {
         texts.collect::<Result<_, _>>().map(Some)
     }
 
-    /// Takes an object of texts, whose values are secrets.
+    /// Takes an object of strings, whose values are secrets.
     pub(super) fn map(&mut self, field: &str) -> Result<BTreeMap<String, String>, String> {
         let items = match self.left.remove(field) {
             None | Some(Value::Null) => return Ok(BTreeMap::new()),
@@ -85,7 +85,7 @@ impl<'a> Fields<'a> {
         Ok(texts)
     }
 
-    /// Takes a time in milliseconds, under the first of these names that is there.
+    /// Takes a time in milliseconds, under the first of these names that is present.
     pub(super) fn millis(&mut self, names: &[&str], allowed: RangeInclusive<u64>) -> Result<Option<u64>, String> {
         let Some(field) = names.iter().find(|field| self.has(field)) else { return Ok(None) };
         let value = self.left.remove(*field);
@@ -103,7 +103,7 @@ impl<'a> Fields<'a> {
         self.secrets.clone()
     }
 
-    /// Returns the names of the fields that nobody took.
+    /// Returns the names of the fields that were not taken.
     pub(super) fn rest(&self) -> Vec<String> {
         let names = self.left.keys().take(16);
         names.map(|name| name.chars().filter(|c| !c.is_control()).take(64).collect()).collect()

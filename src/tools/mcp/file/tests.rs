@@ -1,4 +1,4 @@
-//! Tests of what `MCP_FILE` may say.
+//! Tests of what `MCP_FILE` may contain.
 
 use super::{Link, Listed, parsed, read};
 use secrecy::SecretString;

@@ -1,5 +1,5 @@
-//! The task that keeps one server up: starts it, watches it, lists its tools again when they change, restarts it with
-//! growing waits, and ends it.
+//! The task that keeps one server up. It starts and watches the server, lists its tools again when they change,
+//! restarts it with backoff, and ends it.
 
 use super::{GONE_FAILURES, Server, Stage};
 use crate::tools::mcp::{
@@ -22,64 +22,63 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
 
-/// The bound of the first wait; it doubles with each failure. The wait is a random part of it, so that servers that
-/// failed together do not start together.
+/// The upper bound of the first wait, which doubles with each failure. The wait is a random part of the bound, so that
+/// servers that failed together do not start together.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
-/// The largest bound of a wait.
+/// The maximum of that bound.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// The least wait before a start that a call asks for.
+/// The minimum wait before a start that a call requests.
 const CALLED_WAIT: Duration = Duration::from_millis(500);
 
-/// The time after which a server that stayed up has recovered, even if nobody called it.
+/// How long a server must stay up to count as recovered, even if nobody called it.
 const STEADY: Duration = Duration::from_secs(60);
 
-/// The least time between two lists of a server that says again and again that its list has changed.
+/// The minimum time between two lists of a server that continually reports changes.
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time to subscribe to changes of the list; without a subscription the list stays as it is.
+/// The time limit for subscribing to changes of the list. Without a subscription, the list stays unchanged.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time for the end of the output of a process that has ended, if something else still holds it.
+/// The time limit for the output of an ended process to close, if another process still holds it.
 const OUTPUT_GRACE: Duration = Duration::from_secs(1);
 
-/// The time for a connection to close; one over HTTP takes leave of its server.
+/// The time limit for a connection to close. Over HTTP, this ends the session at the server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The time for a process that closed its output to end, so that its status can be told.
+/// The time limit for a process that closed its output to end, so that its status can be reported.
 const STATUS_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The time for a server to end before it is started with its new entry: more than closing its connection and ending
-/// its process take together.
+/// The time limit for a server to end before it is started with its new entry. This exceeds the time for closing its
+/// connection and ending its process.
 const BEFORE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// True when the server is to end.
+/// Becomes true when the server should end.
 pub(in super::super) type Closing = watch::Receiver<bool>;
 
-/// Waits until the server is to end.
+/// Waits until the server should end.
 async fn closed(closing: &mut Closing) {
-    // Without a sender everything has ended.
+    // Without a sender, everything has ended.
     let _ = closing.wait_for(|closing| *closing).await;
 }
 
 /// The reason why a connection ended.
 enum End {
     Closing,
-    /// Nobody called it for so long.
+    /// It was idle for too long.
     Idle,
     Lost(Failure, String),
 }
 
 impl Server {
-    /// Keeps the server up as [`Self::keep`] does, once the one before it has ended: both may want the same port or the
-    /// same file.
+    /// Like [`Self::keep`], but waits until the previous server has ended, because both may need the same port or file.
     pub(in super::super) async fn keep_after(self: Arc<Self>, before: Arc<Self>, closing: Closing) {
-        // Each ends within its own limits; should it not, the wait is over anyway.
+        // Each server ends within its own limits. If it does not, the wait still ends.
         let _ = timeout(BEFORE_TIMEOUT, before.ended()).await;
         drop(before);
         if *closing.borrow() {
-            // It was replaced or removed meanwhile: its program need not even start.
+            // It was replaced or removed in the meantime, so its program need not even start.
             self.end();
             self.tried.send_replace(true);
             return;
@@ -87,7 +86,7 @@ impl Server {
         self.keep(closing).await;
     }
 
-    /// Keeps the server up until `closing` says so.
+    /// Keeps the server up until `closing` becomes true.
     pub(in super::super) async fn keep(self: Arc<Self>, mut closing: Closing) {
         let mut failures = 0;
         loop {
@@ -108,7 +107,7 @@ impl Server {
                     match end {
                         End::Closing => break,
                         End::Idle => {
-                            tracing::info!(server = %self.spec.name, "the MCP server was stopped: nobody calls it");
+                            tracing::info!(server = %self.spec.name, "the MCP server was stopped because it was idle");
                             self.enter(Stage::Idle);
                             tokio::select! {
                                 () = self.wake.notified() => continue,
@@ -143,7 +142,8 @@ impl Server {
         self.tried.send_replace(true);
     }
 
-    /// Ends for good. Its tools refer to it, so it would never be dropped with them, nor its secrets.
+    /// Ends the server for good. Its tools and the server refer to each other, so neither they nor its secrets would be
+    /// dropped otherwise.
     fn end(&self) {
         self.enter(Stage::Closed);
         self.known().tools.clear();
@@ -153,7 +153,7 @@ impl Server {
         self.stage.send_replace(stage);
     }
 
-    /// Notes a failure, and withdraws the tools after too many.
+    /// Records a failure, and withdraws the tools after too many.
     fn failed(self: &Arc<Self>, failure: Failure, why: &str, failures: u32, wait: Duration) {
         self.known().failure = Some(failure);
         let is_news = self.known().error.replace(why.to_owned()).as_deref() != Some(why) || failures == 1;
@@ -166,7 +166,8 @@ impl Server {
         }
     }
 
-    /// Starts it and lists its tools; by the older handshake if the newer is not understood. `None`: everything ends.
+    /// Starts the server and lists its tools. Uses the older handshake if the newer one is not understood. `None` means
+    /// that the server should end.
     async fn start(self: &Arc<Self>, closing: &mut Closing) -> Result<Option<Up>, Down> {
         let deadline = Instant::now() + self.spec.startup;
         let newer = self.start_by(Handshake::Auto, deadline, closing).await;
@@ -222,7 +223,7 @@ impl Server {
         };
         let mut process = opening.abandon();
         let mut down = down;
-        // How it ended is news unless it ends because its input was closed just now.
+        // Its exit status is reported, unless it ended only because its input was just closed.
         if let (Some(down), Some(process)) = (&mut down, &mut process)
             && !is_late
             && let Ok(how) = timeout(STATUS_TIMEOUT, process.ended()).await
@@ -235,7 +236,7 @@ impl Server {
         down.map_or(Ok(None), Err)
     }
 
-    /// Watches a server that is up until its connection ends, and ends its process.
+    /// Watches a server that is up until its connection ends, and then ends its process.
     async fn watch(self: &Arc<Self>, watched: Watched, closing: &mut Closing) -> End {
         let Watched { up: (running, mut process, list_changed), connection } = watched;
         let cancel = running.cancellation_token();
@@ -247,14 +248,14 @@ impl Server {
         };
         let mut next_list = Instant::now();
         let end = loop {
-            // While a call runs this is looked at once more after the whole time.
+            // If a call is running, this is checked again after the whole idle time.
             let idle = self.spec.idle.map(|idle| connection.idle_since() + idle);
             tokio::select! {
                 biased;
                 () = closed(closing) => break End::Closing,
                 _ = &mut running => break lost(process.as_mut()).await,
                 how = ended(process.as_mut()) => {
-                    // What it wrote last is still read.
+                    // Its last output is still read.
                     let _ = timeout(OUTPUT_GRACE, &mut running).await;
                     break End::Lost(Failure::Ended, how);
                 }
@@ -283,18 +284,18 @@ impl Server {
                         let listing = self.listing(&tools);
                         let tools = listing.offers.len();
                         if self.publish(listing) {
-                            tracing::info!(server = %self.spec.name, tools, "the MCP server has other tools now");
+                            tracing::info!(server = %self.spec.name, tools, "the MCP server's tools have changed");
                         }
                     }
                     Ok(Err(why)) => tracing::warn!(server = %self.spec.name, "the MCP server {why}; its tools stay"),
                     Err(_) => {
-                        tracing::warn!(server = %self.spec.name, "the MCP server did not list its tools; they stay");
+                        tracing::warn!(server = %self.spec.name, "the MCP server did not list its tools; the earlier ones stay");
                     }
                 },
             }
             next_list = Instant::now() + LIST_INTERVAL;
         };
-        // Calls wait for the next connection from here on.
+        // From here on, calls wait for the next connection.
         self.enter(Stage::Starting);
         drop(subscription);
         cancel.cancel();
@@ -308,7 +309,7 @@ impl Server {
     }
 }
 
-/// A server that is up, as it is watched.
+/// A server that is up and being watched.
 struct Watched {
     up: (
         rmcp::service::RunningService<rmcp::RoleClient, crate::tools::mcp::client::Client>,
@@ -318,7 +319,7 @@ struct Watched {
     connection: Arc<crate::tools::mcp::connection::Connection>,
 }
 
-/// Returns why a connection that closed by itself did so.
+/// Returns the reason why a connection closed by itself.
 async fn lost(process: Option<&mut Process>) -> End {
     match timeout(STATUS_TIMEOUT, ended(process)).await {
         Ok(how) => End::Lost(Failure::Ended, how),
@@ -326,7 +327,7 @@ async fn lost(process: Option<&mut Process>) -> End {
     }
 }
 
-/// Waits for the end of a process and says how it ended; without one, for ever.
+/// Waits for the end of a process and describes it; indefinitely without a process.
 async fn ended(process: Option<&mut Process>) -> String {
     match process {
         Some(process) => process.ended().await,
@@ -334,7 +335,7 @@ async fn ended(process: Option<&mut Process>) -> String {
     }
 }
 
-/// Waits for news of the list; without a subscription, for ever.
+/// Waits for a change of the list; indefinitely without a subscription.
 async fn next(subscription: &mut Option<Subscription>) {
     match subscription {
         Some(open) => {
@@ -346,7 +347,7 @@ async fn next(subscription: &mut Option<Subscription>) {
     }
 }
 
-/// Waits until then; without a time, for ever.
+/// Waits until this time; indefinitely without one.
 fn at(time: Option<Instant>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     match time {
         Some(time) => Box::pin(sleep_until(time)),
@@ -354,7 +355,7 @@ fn at(time: Option<Instant>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     }
 }
 
-/// Returns the wait after so many failures in a row.
+/// Returns the wait after this many failures in a row.
 fn wait(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
     let bound = (FIRST_WAIT * 2u32.pow(doublings)).min(WAIT_MAX);

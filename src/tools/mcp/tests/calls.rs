@@ -1,4 +1,4 @@
-//! Calls: what is sent, what comes back, what is lost.
+//! Calls: what is sent, what is returned, and what is lost.
 
 use super::{
     SOON, call, call_with, opened, played,
@@ -90,10 +90,10 @@ async fn progress_is_passed_on_even_if_it_comes_at_once() {
                 wire.say(json!({ "method": "notifications/progress", "params": params })).await;
                 release.notified().await;
             }
-            // Nobody asked for this one.
+            // This was not requested.
             wire.say(json!({ "method": "notifications/progress", "params": { "progressToken": "?", "progress": 1 } }))
                 .await;
-            // It went back, so its words are old; it is a sign of life all the same.
+            // Its progress went back, so its message is outdated, but it is still a sign of life.
             wire.say(
                 json!({ "method": "notifications/progress", "params": { "progressToken": token, "progress": 0 } }),
             )
@@ -187,7 +187,7 @@ async fn noise_between_messages_is_passed_over() {
         wire.line("{\"level\":\"info\",\"msg\":\"hello\"}").await;
         let mut next = wire.up(OLD, &[tool("echo")]).await;
         while let Some(call) = next {
-            // Whoever gets an answer to noise must not see it as a call.
+            // An answer to noise must not be mistaken for a call.
             if call["method"] == "tools/call" {
                 for noise in [
                     "",

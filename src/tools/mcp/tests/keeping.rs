@@ -1,4 +1,4 @@
-//! Starting, failing, restarting, idling: on a clock that the tests move.
+//! Starting, failing, restarting and idling, on a clock that the tests move.
 
 use super::{
     call, names, opened, played,
@@ -111,7 +111,7 @@ async fn an_old_server_that_hangs_up_on_the_new_question_is_asked_in_the_old_way
     mcp.close().await;
 }
 
-/// Returns a server that is up for its first connections, and hangs up at once after them.
+/// Returns a server that stays up for its first connections, and hangs up at once on later ones.
 fn mortal(lives: usize, tries: &Arc<AtomicUsize>) -> Spec {
     let tries = tries.clone();
     played("s", move |mut wire, connection| {
@@ -136,8 +136,8 @@ async fn the_tools_of_a_server_that_stays_down_are_withdrawn_and_calls_are_told(
     let began = Instant::now();
     changed.changed().await.unwrap();
     assert_eq!(names(&mcp).len(), 0);
-    // Two connections for each failed start, since the older handshake is tried as well. The first of the ten failures
-    // was the end of the first connection.
+    // Each failed start makes two connections, because the older handshake is tried as well. The first of the ten
+    // failures was the end of the first connection.
     assert_eq!(tries.load(Ordering::Relaxed), 1 + 2 * 9);
     assert!(began.elapsed() < Duration::from_secs(240), "{:?}", began.elapsed());
 
@@ -158,7 +158,7 @@ async fn the_tools_of_a_server_that_stays_down_are_withdrawn_and_calls_are_told(
 #[tokio::test(start_paused = true)]
 async fn a_server_that_comes_back_is_offered_again() {
     let spec = played("s", |mut wire, connection| async move {
-        // It is away for 12 failures, with two connections each.
+        // It is down for 12 failures, with two connections each.
         if (1..=24).contains(&connection) {
             return;
         }
@@ -196,7 +196,7 @@ async fn an_idle_server_is_stopped_and_the_next_call_starts_it() {
     let mcp = opened(vec![Spec { idle: Some(Duration::from_secs(300)), ..spec }]).await;
     let changed = mcp.changed();
     for n in 1..=2 {
-        // The call takes longer than the idle time and is no idleness.
+        // The call takes longer than the idle time, but does not count as idle.
         assert_eq!(call(&mcp, "s__a", json!({})).await, Output::text("hi"));
         assert_eq!(starts.load(Ordering::Relaxed), n);
         tokio::time::sleep(Duration::from_secs(299)).await;

@@ -1,4 +1,4 @@
-//! The list of tools: over pages, when it changes, when it never ends.
+//! The list of tools: over several pages, when it changes, and when it never ends.
 
 use super::{
     SOON, names, opened, played,
@@ -55,7 +55,7 @@ async fn a_changed_list_is_read_again_in_both_lifecycles() {
                             }
                         }
                         () = go.notified() => {
-                            // First something else, then the same in another order, then something else again.
+                            // It changes, then has the same tools in another order, then changes again.
                             list = match list.len() {
                                 1 => vec![tool("b"), tool("a")],
                                 _ if list[0]["name"] == "b" => vec![tool("a"), tool("b")],
@@ -75,7 +75,7 @@ async fn a_changed_list_is_read_again_in_both_lifecycles() {
         assert_eq!(names(&mcp), ["s__a", "s__b"], "{revision}");
         let before = *changed.borrow();
         go.notify_one();
-        // The clock is paused: this passes when nobody has anything to do any more.
+        // The clock is paused, so this finishes when no task has anything left to do.
         tokio::time::advance(SOON).await;
         tokio::task::yield_now().await;
         go.notify_one();
@@ -93,7 +93,7 @@ async fn pages_are_read_up_to_a_bound() {
         while let Some(request) = next {
             let page = request["params"]["cursor"].as_str().map_or(0, |cursor| cursor.parse::<usize>().unwrap());
             let tools: Vec<_> = (page * 100..(page + 1) * 100).map(|n| tool(&format!("t{n:05}"))).collect();
-            // It never ends.
+            // The list never ends.
             wire.answer(&request, json!({ "tools": tools, "nextCursor": (page + 1).to_string() })).await;
             next = wire.of("tools/list").await;
         }

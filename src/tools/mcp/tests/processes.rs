@@ -1,4 +1,4 @@
-//! Real processes: their environment, their group, their end.
+//! Real processes: their environment, their group and their end.
 
 use super::{call, names, opened};
 use crate::tools::{
@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A server in `sh`, as old ones are: `$CALL` says what it does with a call, and `$BEGIN` runs first.
+/// A server in `sh` that behaves like an old one. `$CALL` says what it does with a call, and `$BEGIN` runs first.
 const SERVER: &str = r#"
 eval "$BEGIN"
 while IFS= read -r line; do
@@ -50,7 +50,7 @@ fn program(folder: &Path, command: &str, args: &[&str], env: BTreeMap<String, St
     Spec { link: Link::Stdio(program), ..super::played("sh", |_, _| async {}) }
 }
 
-/// Waits until a process is gone; it is somebody else's child, so there is nothing to wait for but its absence.
+/// Returns true if a process is gone. It is not this process's child, so it cannot be waited for.
 pub(super) fn gone(pid: &str) -> bool {
     let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
     let began = Instant::now();
@@ -63,7 +63,7 @@ pub(super) fn gone(pid: &str) -> bool {
     true
 }
 
-/// Returns true if a process has ended and nobody has asked how: in a container nobody may ever.
+/// Returns true if a process has ended and was never waited for. In a container it may stay like that.
 fn is_zombie(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('Z'))
@@ -83,7 +83,7 @@ async fn a_process_gets_its_own_variables_and_folder_and_none_of_ours() {
     let cwd = seen.pop().unwrap();
     assert_eq!(Path::new(cwd).canonicalize().unwrap(), folder.path().canonicalize().unwrap());
     assert!(seen.contains(&"PATH") && seen.contains(&"TOKEN"), "{seen:?}");
-    // Cargo sets many in this process, as a server's own environment has its keys.
+    // Cargo sets many variables in this process, which stand for the keys in a server's environment.
     assert!(std::env::vars().any(|(name, _)| name.starts_with("CARGO")));
     let own = ["BEGIN", "CALL", "END", "TOKEN", "PWD", "OLDPWD", "SHLVL", "_"];
     let strange: Vec<_> =
@@ -107,7 +107,7 @@ async fn a_process_ends_when_its_input_is_closed() {
 async fn a_process_that_stays_gets_sigterm_and_then_sigkill() {
     let folder = tempfile::tempdir().unwrap();
     for (name, end) in [
-        // It reads the end of its input, and stays until it is asked to end.
+        // It reads the end of its input, and stays until it gets SIGTERM.
         ("asked", "trap 'touch asked.ended; exit 0' TERM; while :; do sleep 0.05; done"),
         ("deaf", "trap 'touch deaf.told' TERM; while :; do sleep 0.05; done"),
     ] {
@@ -126,7 +126,7 @@ async fn a_process_that_stays_gets_sigterm_and_then_sigkill() {
 #[tokio::test]
 async fn what_a_launcher_started_ends_with_it() {
     let folder = tempfile::tempdir().unwrap();
-    // The launcher ends, and what it started holds none of the pipes.
+    // The launcher ends, and the process that it started holds none of the pipes.
     let begin = "sleep 600 </dev/null >/dev/null 2>&1 & echo $! > child";
     let spec = sh(folder.path(), &[("BEGIN", begin)]);
     let mcp = opened(vec![spec]).await;

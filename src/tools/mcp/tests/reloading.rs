@@ -1,4 +1,4 @@
-//! Other servers in the file while they run: what is new, gone, changed and the same.
+//! Reloads of the file while servers run: new, removed, changed and unchanged entries.
 
 use super::{SOON, call, names, played, processes::sh, script::OLD, script::tool};
 use crate::tools::{
@@ -27,7 +27,7 @@ fn states(mcp: &Mcp) -> Vec<(String, ServerState, u64)> {
     mcp.status().into_iter().map(|status| (status.name, status.state, status.starts)).collect()
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 async fn until(mcp: &Mcp, is_so: impl Fn(&Mcp) -> bool) {
     let mut changed = mcp.changed();
     let so = async {
@@ -38,7 +38,7 @@ async fn until(mcp: &Mcp, is_so: impl Fn(&Mcp) -> bool) {
     timeout(Duration::from_secs(600), so).await.unwrap_or_else(|_| panic!("{:?}", mcp.status()));
 }
 
-/// Returns a copy of a spec, as reading the same file again gives.
+/// Returns a copy of a spec, equal to the one from reading the same file again.
 fn again(spec: &Spec) -> Spec {
     let link = match &spec.link {
         crate::tools::mcp::file::Link::Scripted(connect) => crate::tools::mcp::file::Link::Scripted(connect.clone()),
@@ -125,7 +125,7 @@ async fn a_changed_server_keeps_its_tools_while_it_is_restarted_except_those_tha
     mcp.close().await;
 }
 
-/// Makes a call that does not end by itself, and waits until the server has it.
+/// Makes a call that does not end by itself, and waits until the server has received it.
 async fn call_in(mcp: &Mcp, folder: &Path, began: &str) -> tokio::task::JoinHandle<Output> {
     let tool = mcp.tools().into_iter().next().unwrap();
     let running = tokio::spawn(super::call_with(tool, json!({}), Progress::new(|_| {})));
@@ -157,7 +157,7 @@ async fn a_process_that_is_not_in_the_file_any_more_gets_sigterm_and_its_call_an
 #[tokio::test]
 async fn a_process_with_another_entry_ends_before_it_starts_again_and_the_same_entry_runs_on() {
     let folder = tempfile::tempdir().unwrap();
-    // Each life says when it begins and when it has ended.
+    // Each process reports when it begins and when it has ended.
     let lives = |reply: &str| {
         let call = format!("echo {reply}");
         sh(

@@ -1,4 +1,4 @@
-//! A server that speaks MCP line by line, written without the library that is tested.
+//! A server that speaks MCP line by line, written without the library under test.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
@@ -21,13 +21,13 @@ impl Wire {
         Self { lines: BufReader::new(input).lines(), output }
     }
 
-    /// Returns the next message; `None` when the client has closed.
+    /// Returns the next message; `None` if the client has closed.
     pub(super) async fn next(&mut self) -> Option<Value> {
         let line = self.lines.next_line().await.ok()??;
         Some(serde_json::from_str(&line).unwrap())
     }
 
-    /// Returns the next message of this method, and drops others.
+    /// Returns the next message with this method, and drops others.
     pub(super) async fn of(&mut self, method: &str) -> Option<Value> {
         loop {
             let message = self.next().await?;
@@ -38,7 +38,7 @@ impl Wire {
     }
 
     pub(super) async fn line(&mut self, text: &str) {
-        // A client that has closed is noticed by reading.
+        // A client that has closed is detected when reading.
         let _ = self.output.write_all(format!("{text}\n").as_bytes()).await;
     }
 
@@ -60,8 +60,8 @@ impl Wire {
         self.answer(call, json!({ "resultType": "complete", "content": [{ "type": "text", "text": text }] })).await;
     }
 
-    /// Answers everything up to the list of tools, as a server of this revision does. Returns the first request that is
-    /// something else; `None` when the client has closed.
+    /// Answers everything up to the list of tools, like a server of this revision. Returns the first request that is
+    /// something else; `None` if the client has closed.
     pub(super) async fn up(&mut self, revision: &str, tools: &[Value]) -> Option<Value> {
         let capabilities = json!({ "tools": { "listChanged": true } });
         loop {
@@ -88,14 +88,14 @@ impl Wire {
                     let list = json!({ "resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private" });
                     self.answer(&message, list).await;
                 }
-                // An answer to what nobody asked: to noise.
+                // The client's answer to noise.
                 "" => {}
                 _ => return Some(message),
             }
         }
     }
 
-    /// Answers everything before the list of tools, as an old server does, and returns the request for it.
+    /// Answers everything before the list of tools like an old server, and returns the request for the list.
     pub(super) async fn up_to_list(&mut self) -> Option<Value> {
         loop {
             let message = self.next().await?;
@@ -113,7 +113,7 @@ impl Wire {
         }
     }
 
-    /// Says that the list has changed: to everyone, or as a message of a subscription.
+    /// Reports that the list has changed, either to every client or as a message of a subscription.
     pub(super) async fn changed(&mut self, subscription: Option<&Value>) {
         let meta = subscription.map_or(json!({}), |id| json!({ "io.modelcontextprotocol/subscriptionId": id }));
         self.say(json!({ "method": "notifications/tools/list_changed", "params": { "_meta": meta } })).await;

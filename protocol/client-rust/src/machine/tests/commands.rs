@@ -1,4 +1,4 @@
-//! Commands: each has its outcome once, whatever becomes of the connection and of its session.
+//! Commands: each has one outcome, whatever happens to the connection and the session.
 
 use super::*;
 use crate::{
@@ -103,7 +103,8 @@ enum State {
 fn a_command_has_an_outcome_in_every_state_of_its_session() {
     use State::{Closed, Creating, Ended, Leaving, Open, Unknown};
     let table = [
-        // State, the command's frame, its outcome when the session is closed, or else replied to.
+        // The state, the command's frame, its outcome if the session is closed, and otherwise its outcome after a
+        // reply.
         (Unknown, input(), None, "user_input: session closed"),
         (Unknown, rename(), None, "rename_session: session closed"),
         (Creating, input(), None, "user_input: session closed"),
@@ -161,13 +162,13 @@ fn a_reply_counts_once_and_only_for_what_was_sent() {
     world.done("user_input");
     assert_eq!(world.news(), ["user_input: ok"]);
 
-    // It waits for its session: what claims to answer it answers nothing.
+    // It waits for its session, so a frame that claims to answer it is ignored.
     world.closed_by_server("failed", true);
     let waits = world.send(session, &input());
     world.frame(&json!({"re": waits.to_string(), "type": "ok", "payload": {}}));
     assert_eq!((world.news(), world.machine.unanswered()), (vec!["retrying 1: no error".to_owned()], 1));
 
-    // A reply that cannot be read is one all the same.
+    // An unreadable reply still counts as a reply.
     world.reconnect_after_cut();
     world.opened(json!({"sessionId": "ses", "resumed": "replay"}));
     world.forget_news();
@@ -178,7 +179,7 @@ fn a_reply_counts_once_and_only_for_what_was_sent() {
 #[test]
 fn what_is_refused_for_now_stays_if_it_was_sent_before_or_may_be_stored() {
     let table = [
-        // The code, whether it is retriable, whether it was sent before, and whether it stays.
+        // The code, whether it is retriable, whether the command was sent before, and whether it stays.
         ("rate_limited", true, true, true),
         ("store_failed", true, true, true),
         ("overloaded", true, true, true),
@@ -209,7 +210,7 @@ fn what_is_refused_for_now_stays_if_it_was_sent_before_or_may_be_stored() {
         assert_eq!(world.news(), expected, "{code}, sent before: {again}");
         if stays {
             world.forget_frames();
-            // What comes after it in the same session waits behind it.
+            // A later command in the same session waits behind it.
             world.send(session, &once());
             world.send(To::Server, &list());
             assert_eq!(world.frames(), ["list_sessions"]);
@@ -223,7 +224,7 @@ fn what_is_refused_for_now_stays_if_it_was_sent_before_or_may_be_stored() {
 #[test]
 fn only_a_writing_command_may_be_stored_although_it_was_refused() {
     let table = [
-        // A row tells the command, and whether it stays.
+        // Each row has a command, and whether it stays.
         (input(), true),
         (rename(), true),
         (command("tool_result", json!({"toolCallId": "call", "output": "done"})), true),
@@ -251,7 +252,7 @@ fn only_a_writing_command_may_be_stored_although_it_was_refused() {
 
 #[test]
 fn a_command_that_may_be_stored_waits_for_the_next_connection_and_for_its_session_on_it() {
-    // The wait is over before the session is open again, and after.
+    // The wait ends before the session is open again, and after.
     for asked_ms in [0, 10_000] {
         let (mut world, session) = World::with_session();
         let given = world.send(session, &input());
@@ -318,7 +319,7 @@ fn a_command_that_may_be_stored_has_an_outcome_when_nobody_will_send_it_again() 
 #[test]
 fn a_command_is_not_refused_for_now_for_ever() {
     let table = [
-        // A row tells whether it was sent before, its refusals but the last, and the last one.
+        // Each row says whether the command was sent before, its earlier refusals, and its last one.
         (true, "rate_limited", "rate_limited"),
         (false, "store_failed", "store_failed"),
         (false, "shutting_down", "overloaded"),
@@ -390,7 +391,7 @@ fn what_waits_is_bounded() {
     world.machine.close();
     assert_eq!(world.news(), ["rename_session: stopped", "rename_session: stopped", "stopped: the client was closed"]);
 
-    // Nor does what became of them grow without end, if nobody looks.
+    // Outcomes that nobody polls are bounded too.
     let refused = (0..10_000).find_map(|_| world.machine.send(to(), &rename()).err());
     assert_eq!(refused, Some(NotTaken::Unpolled(crate::machine::UNPOLLED_MAX)));
     world.drain();
@@ -411,7 +412,7 @@ fn a_command_that_is_too_large_is_not_sent() {
     assert_eq!(world.frames(), ["hello", "rename_session ses"]);
     assert_eq!(world.news(), ["connected", "rename_session: too large", "rename_session: too large"]);
 
-    // A session that is opened with too much would close each connection.
+    // A session whose offers are too large would close every connection.
     let tools = Some(vec![
         serde_json::from_value(json!({"name": "t", "description": "x".repeat(400), "parameters": {}})).unwrap(),
     ]);
@@ -475,7 +476,7 @@ fn what_is_offered_later_is_offered_again_unless_it_was_refused() {
     let outcomes: [(Happens, &str); 3] = [
         (|world| world.done("register_tools"), "new"),
         (|world| world.refuse("register_tools", "invalid_tools", false), "old"),
-        // It may have arrived, and it is what the user wants.
+        // It may have arrived, and it is the user's latest request.
         (|_| {}, "new"),
     ];
     for (outcome, offered) in outcomes {

@@ -1,8 +1,8 @@
-//! The connection: how it ends, what follows, and how its end is noticed.
+//! The connection: how it ends, what follows, and how its end is detected.
 
 use super::*;
 
-/// Returns the closing of a connection with this code.
+/// Returns the end of a connection with this close code.
 fn close(code: u16) -> Lost {
     Lost::closed(code, "")
 }
@@ -89,13 +89,13 @@ fn credentials_are_renewed_once() {
     );
     assert!(matches!(world.stop_reason(), Some(Stop::Credentials(_))));
 
-    // Asked to connect again, it tries once more.
+    // When asked to connect again, it tries once more.
     world.machine.connect(world.now);
     world.connected();
     world.refuse("hello", "unauthenticated", false);
     assert_eq!((world.stop_reason(), world.dials), (None, 4));
 
-    // Those of a connection that lasted were good.
+    // The credentials of a connection that lasted were good.
     world.welcome();
     world.pass(Duration::from_secs(10));
     world.lost(close(4401));
@@ -186,7 +186,7 @@ fn a_network_that_swallows_everything_does_not_hold_the_client_up() {
     assert_eq!(world.news(), ["disconnected: the server said no welcome within 20 s"]);
     world.pass(Duration::from_secs(1));
     assert_eq!(world.dials, 2);
-    // A socket that comes too late is let go.
+    // A socket that comes too late is dropped.
     world.connected();
     world.machine.connected(Credentials::None);
     assert_eq!(world.machine.poll(), Some(Output::HangUp));
@@ -199,7 +199,7 @@ fn a_silent_server_is_asked_and_then_taken_for_gone() {
     assert_eq!(world.frames(), Vec::<String>::new());
     world.pass(Duration::from_secs(1));
     assert_eq!(world.frames(), ["ping"]);
-    // Pings of the server say that it is there, and nothing about events.
+    // Pings from the server show that it is alive, but say nothing about events.
     world.machine.heard(world.now);
     world.pass(Duration::from_secs(30));
     assert_eq!(world.frames(), ["ping"]);
@@ -234,7 +234,7 @@ fn a_pong_that_knows_of_more_events_opens_the_session_again_where_it_was() {
     let table: [(bool, bool, &[&str]); 3] = [
         (true, false, &[]),
         (false, false, &again),
-        // What was missing has come meanwhile.
+        // The missing event has arrived in the meantime.
         (false, true, &[]),
     ];
     for (in_sync, event, expected) in table {

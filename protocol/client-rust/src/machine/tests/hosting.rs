@@ -1,4 +1,4 @@
-//! Calls of tools and hooks: each runs once, and is answered as long as somebody waits.
+//! Calls of tools and hooks: each runs once, and is answered as long as somebody waits for it.
 
 use super::*;
 use crate::hosting::{Calls, Task};
@@ -16,7 +16,7 @@ impl Host {
         Self { world, calls: Calls::new(session) }
     }
 
-    /// Returns what the calls say about what was told since the last time, in a few words.
+    /// Returns a short description of the tasks for the updates since the last time.
     fn tasks(&mut self) -> Vec<String> {
         self.world.drain();
         let told = std::mem::take(&mut self.world.told);
@@ -24,7 +24,7 @@ impl Host {
         told.iter().flat_map(take).map(words).collect()
     }
 
-    /// A tool is called, as everybody is told.
+    /// Announces a tool call to everyone.
     fn called(&mut self, seq: u64, call: &str) {
         let payload = json!({
             "toolCallId": call, "turnId": "turn", "name": "weather", "arguments": "{}",
@@ -151,11 +151,11 @@ fn a_call_goes_on_while_the_connection_is_lost() {
     host.world.reconnect();
     host.world.opened(json!({"sessionId": "ses", "asOfSeq": 2, "resumed": "replay"}));
     host.run("one");
-    // The answer may not have arrived: it is not one that is sent again by itself.
+    // The answer may not have arrived, and it is not resent automatically.
     host.hook("hook", false);
     assert_eq!(host.tasks(), Vec::<String>::new());
     let results = host.world.frames().into_iter().filter(|frame| frame.contains("result")).collect::<Vec<_>>();
-    // The first hook's was sent before the cut.
+    // The first hook's answer was sent before the cut.
     assert_eq!(results, ["hook_result ses", "tool_result ses", "tool_result ses", "hook_result ses"]);
     host.world.done("hook_result");
     host.hook("hook", false);

@@ -1,4 +1,4 @@
-//! What a client does, told to a scripted server: frames as text, and a clock that the test moves.
+//! Tests of a client against a scripted server, with frames as text and a clock that the test moves.
 
 mod commands;
 mod connection;
@@ -22,16 +22,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Ticks that one wait may take: a client that is due again and again has no rest.
+/// Maximum number of ticks in one wait. A client that is due continuously never rests.
 const TICKS_MAX: usize = 10_000;
 
-/// A client with its world.
+/// A client and its surroundings.
 struct World {
     machine: Machine,
     now: Instant,
-    /// True from the socket until it is let go.
+    /// True from the socket's creation until it is dropped.
     socket: bool,
-    /// True once the socket has welcomed the client.
+    /// True once the server has welcomed the client on this socket.
     welcomed: bool,
     dials: usize,
     renewals: usize,
@@ -39,12 +39,12 @@ struct World {
     told: Vec<Update>,
     /// The id of the newest command of each name.
     newest: HashMap<String, Value>,
-    /// The commands of the test, by their ids.
+    /// The commands of the test by their ids.
     names: HashMap<CommandId, &'static str>,
 }
 
 impl World {
-    /// Returns a client that nobody has asked for a connection yet.
+    /// Returns a client that has not been asked to connect.
     fn new() -> Self {
         let identity = Identity { client_id: "tab-4f2a9c".to_owned(), software: None };
         Self {
@@ -79,7 +79,7 @@ impl World {
         (world, session)
     }
 
-    /// Does what the client says.
+    /// Executes the client's outputs.
     fn drain(&mut self) {
         while let Some(output) = self.machine.poll() {
             match output {
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// Forgets what was sent and told so far.
+    /// Forgets all frames and updates so far.
     fn forget(&mut self) {
         self.forget_frames();
         self.told.clear();
@@ -115,9 +115,9 @@ impl World {
         self.told.clear();
     }
 
-    // What happens
+    // Events
 
-    /// The socket is there, and `hello` goes out.
+    /// Creates the socket, so that `hello` is sent.
     fn connected(&mut self) {
         self.drain();
         self.socket = true;
@@ -125,12 +125,12 @@ impl World {
         self.drain();
     }
 
-    /// The server welcomes the client.
+    /// Welcomes the client.
     fn welcome(&mut self) {
         self.welcome_with(&json!({}));
     }
 
-    /// The server welcomes the client, with other values for these fields.
+    /// Welcomes the client, with other values for these fields.
     fn welcome_with(&mut self, fields: &Value) {
         self.connected();
         self.welcomed = true;
@@ -146,31 +146,31 @@ impl World {
         self.answer("hello", welcome);
     }
 
-    /// A frame comes.
+    /// Delivers a frame.
     fn frame(&mut self, frame: &Value) {
         self.machine.frame(self.now, &frame.to_string());
         self.drain();
     }
 
-    /// The newest command of this name has this reply.
+    /// Sends this reply to the newest command of this name.
     fn answer(&mut self, name: &str, mut reply: Value) {
         self.drain();
         reply["re"] = self.newest.get(name).unwrap_or_else(|| panic!("no {name} was sent")).clone();
         self.frame(&reply);
     }
 
-    /// The newest command of this name is done.
+    /// Reports success for the newest command of this name.
     fn done(&mut self, name: &str) {
         self.answer(name, json!({"type": "ok", "payload": {}}));
     }
 
-    /// The newest command of this name is refused.
+    /// Refuses the newest command of this name.
     fn refuse(&mut self, name: &str, code: &str, retriable: bool) {
         let error = json!({"code": code, "message": code, "retriable": retriable});
         self.answer(name, json!({"type": "error", "payload": error}));
     }
 
-    /// The newest `open_session` has opened a session, with other values for these fields.
+    /// Answers the newest `open_session` with an open session, with other values for these fields.
     fn opened(&mut self, fields: Value) {
         let mut opened = example("replies/session_opened.json");
         for (field, value) in fields.as_object().expect("fields are an object") {
@@ -180,7 +180,7 @@ impl World {
         self.answer("open_session", opened);
     }
 
-    /// A durable event of the session `ses` comes.
+    /// Delivers a durable event of the session `ses`.
     fn event(&mut self, seq: u64) {
         let payload = json!({"name": format!("at {seq}")});
         self.frame(&json!({"sessionId": "ses", "seq": seq, "type": "session_updated", "payload": payload}));
@@ -191,7 +191,7 @@ impl World {
         self.frame(&json!({"sessionId": "ses", "type": "session_closed", "payload": payload}));
     }
 
-    /// The connection breaks.
+    /// Breaks the connection.
     fn cut(&mut self) {
         self.lost(Lost::Broken("cut".to_owned()));
     }
@@ -201,7 +201,7 @@ impl World {
         self.drain();
     }
 
-    /// Time passes. The client is told whenever it has asked for that.
+    /// Lets time pass. The client is called at each deadline that it has set.
     fn pass(&mut self, wait: Duration) {
         let end = self.now + wait;
         self.drain();
@@ -221,14 +221,14 @@ impl World {
         panic!("the client has no rest");
     }
 
-    /// Time passes of which the client learns nothing, since the machine sleeps.
+    /// Lets time pass unnoticed by the client, as while the machine is suspended.
     fn sleep(&mut self, wait: Duration) {
         self.now += wait;
         self.machine.tick(self.now);
         self.drain();
     }
 
-    /// The connection breaks, and the next attempt succeeds.
+    /// Breaks the connection, and lets the next attempt succeed.
     fn reconnect_after_cut(&mut self) {
         self.cut();
         self.reconnect();
@@ -248,7 +248,7 @@ impl World {
         panic!("the client does not connect");
     }
 
-    // What the user does
+    // Actions of the user
 
     fn send(&mut self, to: impl Into<To>, command: &Command) -> CommandId {
         let id = self.machine.send(to, command).expect("there is room");
@@ -256,9 +256,9 @@ impl World {
         id
     }
 
-    // What is to be seen
+    // Observations
 
-    /// Returns the frames that were sent since the last time, in a few words: `name session resume@seq observer`.
+    /// Returns a short description of the frames sent since the last time: `name session resume@seq observer`.
     fn frames(&mut self) -> Vec<String> {
         self.drain();
         let words = |frame: Value| {
@@ -277,7 +277,7 @@ impl World {
         self.sent.drain(..).map(words).collect()
     }
 
-    /// Returns what was told since the last time, in a few words.
+    /// Returns a short description of the updates since the last time.
     fn news(&mut self) -> Vec<String> {
         self.drain();
         let told = std::mem::take(&mut self.told);
@@ -337,27 +337,27 @@ fn example(path: &str) -> Value {
     serde_json::from_str(&text).expect("an example is JSON")
 }
 
-/// A command that writes and needs its session.
+/// Returns a command that writes and needs its session.
 fn input() -> Command {
     command("user_input", json!({"input": "When does the ferry leave?"}))
 }
 
-/// A command that writes and needs no subscription.
+/// Returns a command that writes and needs no subscription.
 fn rename() -> Command {
     Command::RenameSession(RenameSession { name: "harbour".to_owned() })
 }
 
-/// A command that only asks.
+/// Returns a command that only reads.
 fn list() -> Command {
     Command::ListSessions(ListSessions { cursor: None, limit: None, search: None, watch: None })
 }
 
-/// A command that is not sent twice.
+/// Returns a command that is never sent twice.
 fn once() -> Command {
     Command::TakeOverHost(Empty {})
 }
 
-/// Reads a command as it goes over the wire.
+/// Parses a command in its wire format.
 fn command(name: &str, payload: Value) -> Command {
     serde_json::from_value(json!({"type": name, "payload": payload})).expect("it is a command of this version")
 }

@@ -1,4 +1,4 @@
-//! Any order of happenings, sensible or not: what always holds, holds.
+//! Random events in any order, sensible or not. The invariants must always hold.
 
 use super::*;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 
-/// Sessions of the server, as the test names them.
+/// The sessions of the server, as the test names them.
 const SESSIONS: [&str; 3] = ["one", "two", "three"];
 
 const REFUSALS: [(&str, bool); 10] = [
@@ -26,7 +26,7 @@ const REFUSALS: [(&str, bool); 10] = [
 
 const CLOSES: [u16; 7] = [1000, 1001, 1006, 4400, 4401, 4429, 4504];
 
-/// Something that happens.
+/// An event of the test.
 #[derive(Debug, Clone)]
 enum Happening {
     // The user.
@@ -42,7 +42,7 @@ enum Happening {
     Ping,
     Pass(u64),
     Sleep(u64),
-    // The server: of the frames that were sent on this connection, the one with this number counted from the end.
+    // The server. The number selects a frame sent on this connection, counted from the end.
     Welcome,
     Opens(usize, usize, bool),
     Does(usize),
@@ -89,14 +89,14 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// A world that looks at everything the client does.
+/// A world that checks everything the client does.
 struct Watched {
     world: World,
     /// Commands that were given and have no outcome yet.
     waiting: HashSet<CommandId>,
     /// Frames that were sent on this connection.
     frames: Vec<Value>,
-    /// The last event told of each session, since it was opened.
+    /// The last reported event of each session since it was opened.
     told: HashMap<Session, Option<u64>>,
     ended: HashSet<Session>,
 }
@@ -125,7 +125,7 @@ impl Watched {
                     Where::Session(key) => To::Session(Session(*key)),
                     Where::Id(n) => To::Id(id(SESSIONS[*n])),
                 };
-                // Without a session only those may go out that need no subscription.
+                // Without a session, only commands that need no subscription may be sent.
                 let commands =
                     [list(), rename(), input(), once(), offer("weather"), command("delete_session", json!({}))];
                 let command = match &to {
@@ -217,13 +217,14 @@ impl Watched {
         self.world.machine.frame(self.world.now, &reply.to_string());
     }
 
-    /// Does what the client says, and checks it.
+    /// Executes the client's outputs, and checks them.
     fn look(&mut self) {
-        // Frames before welcome, and frames to no socket, are found there.
+        // This detects frames before `welcome`, and frames without a socket.
         self.world.drain();
         let mut ids: HashSet<Value> = self.frames.iter().map(|frame| frame["id"].clone()).collect();
         for frame in std::mem::take(&mut self.world.sent) {
-            // A command that was refused for now, or an `open_session` that creates, comes again under its id.
+            // A temporarily refused command, or an `open_session` that creates a session, is sent again under the same
+            // id.
             let again = ["user_input", "rename_session", "list_sessions", "delete_session", "open_session"];
             let is_again = again.contains(&frame["type"].as_str().unwrap());
             assert!(ids.insert(frame["id"].clone()) || is_again, "{frame} has an id that another command has");
@@ -287,7 +288,8 @@ proptest! {
             watched.happens(happening);
             let World { machine, now, .. } = &mut watched.world;
             machine.tick(*now);
-            // What is due was done; only an attempt to connect may be due again, and is not twice.
+            // Everything that was due has been done. Only a reconnect attempt may be due again, and it is not made
+            // twice.
             let due = machine.deadline().is_some_and(|deadline| deadline <= *now);
             prop_assert!(!due || matches!(machine.phase, Phase::Waiting { .. }), "{:?} is due", machine.phase);
             watched.look();

@@ -1,4 +1,4 @@
-//! Sessions: opened on each connection, exactly where they were, until they end.
+//! Sessions: opened on each connection exactly where they were, until they end.
 
 use super::*;
 use reseed_protocol::command::SessionRole;
@@ -23,7 +23,7 @@ fn a_gap_is_mended_by_a_resume_and_the_next_one_by_a_snapshot() {
     let (mut world, session) = World::with_session();
     world.event(4);
     assert_eq!(world.frames(), ["close_session ses", "open_session ses resume@1"]);
-    // Those of the subscription that was given up.
+    // These belong to the subscription that was given up.
     world.event(2);
     world.event(5);
     assert_eq!((world.news(), world.machine.snapshot(session).unwrap().seq), (vec![], 1));
@@ -83,7 +83,7 @@ fn a_session_that_was_created_and_then_opened_by_its_id_is_one() {
     let mut world = World::open();
     let created = world.machine.open(None, Opening::default());
     world.cut();
-    // Its id was found in the list, for instance.
+    // Its id may come from the list, for example.
     let opened = world.machine.open(Some(id("ses")), Opening::default());
     world.send(opened, &input());
     world.reconnect();
@@ -104,7 +104,7 @@ fn a_session_that_was_created_and_then_opened_by_its_id_is_one() {
     world.machine.close_session(opened);
     assert_eq!(world.machine.find(&id("ses")), Some(created), "the other one goes on");
 
-    // Or that had ended before.
+    // The first handle may also have ended before.
     let mut world = World::open();
     world.machine.open(Some(id("ses")), Opening::default());
     world.drain();
@@ -127,7 +127,7 @@ fn a_session_that_is_closed_while_it_is_created_is_closed_once_it_is_there() {
     world.event(2);
     assert_eq!((world.news(), world.machine.find(&id("ses"))), (vec![], None));
 
-    // It may come to nothing, or the connection may be lost before.
+    // The command may fail, or the connection may be lost first.
     let outcomes: [fn(&mut World); 2] = [|world| world.refuse("open_session", "overloaded", true), World::cut];
     for outcome in outcomes {
         let mut world = World::open();
@@ -205,7 +205,7 @@ fn a_session_that_is_refused_is_asked_for_again_where_that_helps() {
         ("too_many_subscriptions", None, Some("ended 1: refused too_many_subscriptions")),
         ("overloaded", Some("open_session ses"), Some("retrying 1: overloaded")),
         ("store_failed", Some("open_session ses"), Some("retrying 1: store_failed")),
-        // What closes it is still on its way.
+        // The command that closes it is still on its way.
         ("session_already_open", Some("open_session ses"), Some("retrying 1: session_already_open")),
         ("session_damaged", Some("open_session ses observer"), None),
     ];
@@ -219,7 +219,7 @@ fn a_session_that_is_refused_is_asked_for_again_where_that_helps() {
         world.sent.clear();
         world.machine.tick(world.now + Duration::from_secs(1));
         let frames = world.frames();
-        // A damaged session is asked for at once.
+        // A damaged session is requested again at once.
         if code != "session_damaged" {
             assert_eq!(frames, opens.into_iter().collect::<Vec<_>>(), "{code}");
         }
@@ -278,7 +278,7 @@ fn what_a_server_says_of_another_session_is_not_believed() {
     assert_eq!(world.news(), ["ended 1: unreadable"]);
     assert_eq!(world.frames(), ["open_session ses", "close_session ses"]);
 
-    // One that is created, and closed meanwhile, is named by the reply alone.
+    // If it was created and closed meanwhile, only the reply names it.
     for (closes, news) in [(false, &["ended 1: unreadable"][..]), (true, &[])] {
         let mut world = World::open();
         let session = world.machine.open(None, Opening::default());
@@ -293,7 +293,7 @@ fn what_a_server_says_of_another_session_is_not_believed() {
 
 #[test]
 fn a_session_that_fails_again_at_once_is_opened_anew_and_later() {
-    // For how long the session was open before it failed for the second time; what it is opened with, after how long.
+    // How long the session was open before its second failure, how it is opened then, and after how long.
     let table = [(9, "open_session ses", 3), (10, "open_session ses resume@1", 0)];
     for (open, opens, waits) in table {
         for cut in [false, true] {
