@@ -10,7 +10,7 @@ use crate::store::{
 use reseed_protocol::Timestamp;
 use std::{any::Any, time::Duration};
 
-/// Two handles on an empty store, and what must live as long as they do.
+/// Two handles on an empty store, and whatever must live as long as they do.
 pub(crate) struct Nodes {
     pub(crate) a: Box<dyn SessionStore>,
     pub(crate) b: Box<dyn SessionStore>,
@@ -23,7 +23,7 @@ impl Nodes {
     }
 }
 
-/// Makes a test of each case of the contract; the argument is a future that builds [`Nodes`].
+/// Generates a test for each case of the contract; the argument is a future that builds [`Nodes`].
 macro_rules! cluster_suite {
     ($build:expr) => {
         $crate::store::conformance::cluster::cluster_suite!($build;
@@ -196,7 +196,7 @@ pub(crate) async fn a_silent_node_loses_what_is_asked_for_and_one_that_beats_aga
     assert_eq!(opened(b, "s").await.unwrap_err(), held("s", at_a), "it is about another copy of the store");
     cluster(b).judge(vec![Silent { node: at_a, beat }], 0);
     opened(b, "s").await.unwrap();
-    // It wakes before the other session is asked for.
+    // It beats before anyone asks for the other session.
     cluster(a).beat(Pulse::default()).await.unwrap().expect("it is a member");
     assert_eq!(opened(b, "t").await.unwrap_err(), held("t", at_a));
     opened(a, "t").await.unwrap();
@@ -212,7 +212,7 @@ pub(crate) async fn the_writer_before_is_fenced_after_a_takeover(a: &dyn Session
     let (new, head) = b.open(&id("s")).await.unwrap();
     assert_eq!((new.next_seq, head.last_seq), (2, 1), "it starts from all that was acknowledged");
     assert!(matches!(a.append(&old, 2, append_of(["stale"])).await, Err(Error::Fenced { .. })));
-    // What the old writer gives up is not its own any more.
+    // A lease that the old writer releases no longer belongs to it.
     a.release(&old).await.unwrap();
     assert!(b.head(&id("s")).await.unwrap().holder.is_some());
     b.append(&new, 2, append_of(["y"])).await.unwrap();
@@ -274,7 +274,7 @@ pub(crate) async fn a_node_finds_with_its_beat_that_it_is_asked_to_drain(a: &dyn
     assert!(!is_asked().await);
     assert!(cluster(b).ask_to_drain(at_a).await.unwrap());
     assert!(is_asked().await);
-    // Its own beats, which do not say so, do not undo it.
+    // The node's own beats, which do not report draining, do not undo it.
     assert!(is_asked().await);
     cluster(a).leave().await.unwrap();
     assert!(!cluster(b).ask_to_drain(at_a).await.unwrap(), "it is gone");
@@ -320,7 +320,7 @@ pub(crate) async fn a_handle_that_has_not_joined_takes_nothing_from_a_node(a: &d
     assert_eq!(opened(b, "s").await.unwrap_err(), held("s", at_a));
     a.release(&lease).await.unwrap();
     opened(b, "s").await.unwrap();
-    // It holds nothing itself.
+    // The handle itself holds nothing.
     opened(a, "s").await.unwrap();
 }
 

@@ -10,7 +10,7 @@ pub(crate) use tests::{NOW, append, append_of, control, entry, id, log, short};
 use crate::store::SessionStore;
 use std::any::Any;
 
-/// An empty store to test, and what must live as long as it does (a directory).
+/// An empty store to test, and whatever must live as long as it does (a directory).
 pub(crate) struct Subject {
     pub(crate) store: Box<dyn SessionStore>,
     _keep: Box<dyn Any + Send>,
@@ -22,7 +22,7 @@ impl Subject {
     }
 }
 
-/// Makes a test of each case of the contract; the argument is a future that builds a [`Subject`].
+/// Generates a test for each case of the contract; the argument is a future that builds a [`Subject`].
 macro_rules! contract_suite {
     ($build:expr) => {
         $crate::store::conformance::contract_suite!($build;

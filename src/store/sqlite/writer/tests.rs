@@ -45,7 +45,7 @@ fn thread_with(db: Connection, observer: Box<dyn Fn(CommitStats) + Send>, reserv
     .unwrap()
 }
 
-/// Inserts a row, refuses, inserts a row that must be rolled back, or fails with a SQLite code.
+/// Inserts a row, is refused, inserts a row that must be rolled back, or fails with a SQLite code.
 enum Step {
     Insert(i64),
     Refuse,
@@ -72,7 +72,7 @@ impl Write for Step {
     }
 }
 
-/// Runs groups; for each `(n, code)` in `failing` the n-th commit fails with `code`. Compares the answers as short
+/// Runs groups. For each `(n, code)` in `failing`, the n-th commit fails with `code`. Compares the answers as short
 /// text, and the rows of the table.
 fn check(groups: Vec<Vec<Step>>, failing: &'static [(usize, i32)], want: &[&str], rows: &[i64], commits: &[u64]) {
     let db = Connection::open_in_memory().unwrap();
@@ -167,7 +167,7 @@ fn after_a_commit_that_fails_nothing_more_is_written_but_where_the_disk_is_full(
     check(groups(), &[(2, ffi::SQLITE_FULL)], &["1", full, full, "4"], &[1, 4], &[1, 2]);
 }
 
-/// The log may be all that is sure, so it stays as it is.
+/// The log may be the only valid copy, so it is kept as it is.
 #[test]
 fn after_a_failure_beside_the_writer_its_group_is_unknown_and_the_log_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
@@ -237,7 +237,7 @@ fn on_a_full_disk_the_reserve_is_for_deletions_until_they_are_done() {
     db.execute_batch("CREATE TABLE t (value)").unwrap();
     let has_room = Arc::new(AtomicBool::new(false));
     let room = has_room.clone();
-    // The reserve is given up, and there is no room to make it again.
+    // The reserve is freed, and there is no room to create it again.
     let hold = move |hold: bool| {
         let is_first = !room.swap(!hold, Ordering::Relaxed);
         if hold && !is_first { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
