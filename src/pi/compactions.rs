@@ -1,4 +1,4 @@
-//! Compactions that come as patches: what the model sees behind them, and what the file says afterwards.
+//! Tests of compactions that arrive as patches: the context that the model sees after them, and the exported file.
 
 use super::{
     Exporter, Importer,
@@ -21,7 +21,7 @@ fn header() -> String {
         .to_string()
 }
 
-/// Returns a line with this id below another; `""` is the root.
+/// Returns a line with this id and parent; `""` stands for the root.
 fn line(id: &str, parent: &str, kind: &str, fields: Value) -> Value {
     let parent = if parent.is_empty() { Value::Null } else { parent.into() };
     let mut line = json!({ "type": kind, "id": id, "parentId": parent, "timestamp": "2026-01-05T09:00:01.000Z" });
@@ -48,7 +48,7 @@ fn transform(id: &str, parent: &str, patch: Value) -> Value {
     line(id, parent, "context_transform", fields)
 }
 
-/// Returns u1, a1, u2, a2, each below the one before.
+/// Returns u1, a1, u2 and a2, each the child of the previous one.
 fn four() -> Vec<Value> {
     vec![said("u1", ""), said("a1", "u1"), said("u2", "a1"), said("a2", "u2")]
 }
@@ -77,7 +77,7 @@ fn read(lines: &[Value]) -> Read {
 }
 
 impl Read {
-    /// Returns the texts that the model sees at the last line, a summary in brackets.
+    /// Returns the texts that the model sees at the last line, with summaries in brackets.
     fn seen(&self) -> Vec<String> {
         let by_id: HashMap<_, &Entry> = self.entries.iter().map(|entry| (&entry.entry_id, entry)).collect();
         let up = |entry: &&Entry| entry.parent_id.as_ref().map(|parent| by_id[parent]);
@@ -92,7 +92,7 @@ impl Read {
     fn written(&self) -> Vec<Json> {
         let mut exporter = Exporter::new("s-1".parse().unwrap(), Timestamp(0)).keeping(&[], &[]);
         let lines: Vec<String> = self.entries.iter().flat_map(|entry| exporter.entry(entry)).collect();
-        // The first is the header.
+        // The first line is the header.
         lines[1..].iter().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }

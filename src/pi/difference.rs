@@ -48,7 +48,7 @@ pub(super) fn of_objects(from: &Object, to: &Object) -> Object {
     difference
 }
 
-/// Applies a difference. Parts that do not fit the value, which only a damaged difference has, are ignored.
+/// Applies a difference. Only a damaged difference has parts that do not fit the value; these are ignored.
 pub(super) fn apply(value: &mut Json, difference: &Object) {
     if let Some(whole) = difference.get(SET) {
         *value = whole.clone();

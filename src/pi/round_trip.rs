@@ -1,5 +1,5 @@
-//! Import and export are lossless for any input: pi's lines through our entries, and our entries through pi's lines. A
-//! failing case is minimised and printed.
+//! Property tests: import and export are lossless for any input, from pi's lines through our entries and from our
+//! entries through pi's lines. A failing case is minimised and printed.
 
 mod generate;
 
@@ -73,7 +73,7 @@ proptest! {
         for (written, line) in written.iter().zip(&file) {
             prop_assert_eq!(read(written), read(line), "{} became {}", line, written);
         }
-        // And once more, from the written lines.
+        // The second round starts from the written lines.
         prop_assert_eq!(values(&export(&import(&written))), values(&written));
     }
 
@@ -101,7 +101,7 @@ proptest! {
             entry.imported.take_if(|imported| imported.is_empty());
         }
         prop_assert_eq!(&read, &contents, "by way of {:?}", &written);
-        // The lines survive too, through the entries that were read.
+        // The lines also survive a round through the entries that were read.
         prop_assert_eq!(values(&export(&import(&written))), values(&written));
     }
 }
