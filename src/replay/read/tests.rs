@@ -1,4 +1,4 @@
-//! Each form of a record, as small as it can be, and what is read of it.
+//! Each format of a record in its smallest form, and the conversation that is read from it.
 
 use super::{Kind, Source, lines};
 use crate::{
@@ -9,7 +9,7 @@ use flate2::{Compression, write::GzEncoder};
 use reseed_protocol::Part;
 use std::io::{BufReader, Cursor, Write as _};
 
-/// A session of pi: a branch that was left, a call with its result, an answer that was aborted, and a compaction.
+/// A session of pi: an abandoned branch, a call with its result, an aborted answer, and a compaction.
 const PI: &str = r#"{"type":"session","version":3,"id":"p1","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/"}
 {"type":"message","id":"a","parentId":null,"timestamp":"2026-01-01T00:00:01.000Z","message":{"role":"user","content":"List the files.","timestamp":1}}
 {"type":"message","id":"x","parentId":"a","timestamp":"2026-01-01T00:00:02.000Z","message":{"role":"assistant","content":[{"type":"text","text":"Left."}],"stopReason":"stop","timestamp":2}}
@@ -22,7 +22,7 @@ not json
 {"type":"message","id":"g","parentId":"f","timestamp":"2026-01-01T00:00:08.000Z","message":{"role":"assistant","content":[{"type":"toolCall","id":"t2","name":"ls","arguments":{}}],"stopReason":"aborted","timestamp":7}}
 "#;
 
-/// Returns what is read of a source, each conversation and each fault as one text.
+/// Returns the conversations and faults that are read from a source, each as one text.
 fn read(bytes: &[u8]) -> Vec<String> {
     let kind = lines(Box::new(BufReader::new(Cursor::new(bytes.to_vec())))).unwrap();
     let mut source = Source { name: "in".to_owned(), counter: Counter::by_characters(), kind, line: 0 };
