@@ -1,4 +1,4 @@
-//! Which cause explains a divergence, and which events are causes.
+//! Tests which cause explains a divergence, and which events are causes.
 
 use super::*;
 use crate::core::context::{counter::Counter, testing::path};

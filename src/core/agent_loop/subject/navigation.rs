@@ -36,12 +36,12 @@ pub(crate) struct BranchGiven {
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub(crate) turn_id: TurnId,
-    /// The input; absent to answer again the question at the destination.
+    /// The input; absent if the question at the destination is answered again.
     pub(crate) said: Option<Said>,
 }
 
 impl Ask {
-    /// Returns true if it answers the question at the destination again.
+    /// Returns true if the question at the destination is answered again.
     pub(crate) fn is_retry(&self) -> bool {
         self.said.is_none()
     }

@@ -1,4 +1,4 @@
-//! Hook answers: those that are applied, and those that are refused.
+//! Hook answers: which are applied, and which are refused.
 
 use super::*;
 use crate::hook::HookSpec;
@@ -43,7 +43,7 @@ fn a_hook_sees_what_the_ones_before_it_made() {
     assert_eq!(world.asked_for()["arguments"], r#"{"where":"up"}"#);
     world.answer(json!({ "arguments": r#"{"where":"down"}"# }));
     world.check(&["ask two tool_call", r#"call look {"where":"down"}"#]);
-    // The model sees its own call, the tool the hooks' version of it.
+    // The model sees its own call; the tool gets the hooks' version of it.
     assert!(all_of(world.newest("assistant").message().unwrap()).contains("left"));
 
     let mut world = asked(at(HookPoint::Message));
@@ -253,7 +253,7 @@ fn an_answer_whose_message_hook_fails_is_gone_with_its_turn_unless_the_hook_is_o
     assert_eq!(world.said("assistant"), "the original");
 }
 
-/// A withheld answer is discarded if its required hook is gone when it arrives.
+/// If a withheld answer arrives after its required hook has left, it is discarded.
 #[test]
 fn an_answer_that_was_withheld_is_not_shown_because_its_hook_has_left() {
     let redact = || json!({ "name": "redact", "point": "message" });
@@ -299,7 +299,7 @@ fn an_answer_that_was_withheld_is_not_shown_because_its_hook_has_left() {
             world.model("another").pass();
             assert_eq!(world.said("assistant"), "another");
         }
-        // No part of it is shown either when the turn is cancelled.
+        // If the turn is cancelled, no part of the answer is shown either.
         let mut world = begin();
         world.shown = vec![Part::Text { text: "my secret is 4711".into() }];
         world.cancel().check(&["hang up", "end cancelled"]);
@@ -313,7 +313,7 @@ fn a_call_that_is_blocked_is_told_to_the_model_and_nobody_else_is_asked_about_it
     world.offer_tool().say("hello");
     world.model_calls(&[r#"{"where":"left"}"#, "{}", r#"{"where":"right"}"#]).took();
     world.answer(json!({ "block": true, "reason": "the left is not yours" }));
-    // The second call does not fit the tool's schema, so no hook is asked about it.
+    // The second call does not match the tool's schema, so no hook is called for it.
     world.check(&["ask one tool_call"]);
     assert_eq!(world.asked_for()["arguments"], r#"{"where":"right"}"#);
     world.answer(json!({ "block": true })).check(&["+ tool", "+ tool", "+ tool", "model"]);
@@ -373,7 +373,7 @@ fn of_an_answer_that_is_refused_nothing_is_added_at_the_start() {
     let entry = json!({ "customType": "note", "data": 1 });
     let message = json!({ "customType": "note", "content": "It rains.", "display": true });
     world.answer(json!({ "entries": vec![entry.clone(); 17], "customMessage": message }));
-    // The next one's answer counts by itself.
+    // The next hook's answer counts by itself.
     world.answer(json!({ "entries": vec![entry; 16] }));
     let took = world.took();
     assert!(took.contains(&"one failed hook_failed".to_owned()), "{took:?}");

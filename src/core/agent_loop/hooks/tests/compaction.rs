@@ -103,7 +103,7 @@ fn a_turn_goes_on_without_the_compaction_that_a_hook_is_against_while_it_fits() 
     world.say("hello").check(&["+ user", "turn", "ask one before_compaction"]);
     world.answer(json!({ "cancel": true })).check(&["compaction failed compaction_cancelled", "model"]);
     world.took();
-    // The provider's refusal is final: without a compaction this request cannot be sent.
+    // The provider's refusal is final: without a compaction, this request cannot be sent.
     world.model_fails(ErrorCode::ContextOverflow).check(&["ask one before_compaction"]);
     world.answer(json!({ "cancel": true }));
     world.check(&["compaction failed compaction_cancelled", "end failed compaction_cancelled"]);
@@ -166,7 +166,7 @@ fn a_hook_may_have_its_instructions_take_the_place_of_the_prompt() {
     world.summary_says("The gulls were loud, and the ferry left at noon.");
     world.check(&["+ compaction", "compacted model_summary", "reseed"]);
     assert_eq!(world.compacted().0.form, Some(reseed_protocol::entry::SummaryForm::Free));
-    // Without instructions there is nothing to replace the server's own with.
+    // Without instructions, nothing can replace the server's own.
     let mut world = long(optional(&["one"]));
     world.compact().took();
     world.answer(json!({ "replaceInstructions": true })).check(&["one failed hook_failed", "summary"]);
@@ -238,14 +238,14 @@ fn a_compaction_that_a_required_hook_did_not_look_at_is_not_made() {
     world.compact().took();
     world.wait(1_000).check(&["drop one", "one failed hook_timeout", "compaction failed hook_timeout"]);
     world.check_at_rest();
-    // A turn continues if its request fits, and fails if the provider refused it.
+    // A turn continues if its request fits, and fails if the provider refused the request.
     let mut world = crowded(before(&["one"]));
     world.say("hello").took();
     world.answer(json!({ "error": "no" }));
     world.check(&["one failed hook_failed", "compaction failed hook_failed", "model"]);
     world.model_fails(ErrorCode::ContextOverflow).check(&["ask one before_compaction"]);
     world.answer(json!({ "error": "no" }));
-    // Once the turn is over, it is tried again.
+    // Once the turn has ended, the compaction is tried again.
     let ends = ["compaction failed hook_failed", "end failed hook_failed", "ask one before_compaction"];
     assert_eq!(world.took()[1..], ends);
     let mut world = long(before(&["one"]));
@@ -299,7 +299,7 @@ fn a_hook_may_keep_more_or_less_behind_its_summary() {
         world.say("and then?");
         let sent = world.last_sent();
         let kept = 8 - at[1..].parse::<usize>().unwrap();
-        // The user's last message always stays.
+        // The user's last message is always kept.
         assert_eq!(sent.len(), 1 + kept.max(2) + 1, "from {at} on: {sent:?}");
         world.model("on we went").check_at_rest();
     }
@@ -337,7 +337,7 @@ fn a_cut_that_a_hook_may_not_make_is_refused_and_named() {
 
 #[test]
 fn a_hooks_summary_that_gains_little_is_taken() {
-    // Nearly as long as what it replaces.
+    // This summary is nearly as long as what it replaces.
     let mut world = long(before(&["one"]));
     world.compact();
     let HookEvent::BeforeCompaction(told) = &world.question().event else { panic!("another question") };
@@ -346,7 +346,7 @@ fn a_hooks_summary_that_gains_little_is_taken() {
     world.took();
     world.answer(json!({ "summary": little })).check(&["+ compaction", "compacted hook_summary", "reseed"]);
     world.check_at_rest();
-    // Also with a strategy that does not summarise.
+    // The same holds for a strategy that does not summarise.
     let mut world = World::full(before(&["one"]), "truncate", 60);
     world.compact().took();
     world.answer(json!({ "summary": "They met." })).check(&["+ compaction", "compacted hook_summary", "reseed"]);

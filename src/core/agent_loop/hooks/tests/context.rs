@@ -119,7 +119,7 @@ fn what_a_user_said_is_kept_and_sent_as_hooks_made_it() {
     let written = json!([world.entries, world.events, world.agent.session().state]).to_string();
     assert!(!written.contains("4711"), "the name of the session too: {written}");
     assert!(!json!(world.newest("user")).to_string().contains("usage"), "of a message only who says what is taken");
-    // A role other than the user's, and an empty message.
+    // A role other than the user's is refused, and so is an empty message.
     let empty = json!({ "message": { "role": "user", "content": [] } });
     let said = |part: Value| json!({ "message": { "role": "user", "content": [part] } });
     let table = [
@@ -138,7 +138,7 @@ fn what_a_user_said_is_kept_and_sent_as_hooks_made_it() {
     }
 }
 
-/// Refused patches, with the op at fault and the reason.
+/// Refused patches, each with the faulty op and the reason.
 #[test]
 fn a_patch_that_cannot_be_applied_ends_the_request_and_nothing_of_it_stays() {
     let message = |role: &str, content: Value| json!({ "role": role, "content": content });
@@ -270,7 +270,7 @@ fn a_patch_that_would_fill_the_window_is_not_kept() {
         world.say("again").pass().model("yes").check_at_rest();
         assert_eq!(end_of(world.ended()), "end completed");
     }
-    // The same in small steps.
+    // Small steps reach the same limit.
     let mut world = before(&["one"]);
     let mut kept = 0;
     for at in 0..10 {

@@ -1,4 +1,5 @@
-//! Held compactions: prepared early, committed at the trigger, dropped only if what they depend on changes.
+//! Held compactions: prepared early, committed at the trigger, and dropped only if something that they depend on
+//! changes.
 
 use super::*;
 use crate::{
@@ -25,7 +26,7 @@ fn holding(hooks: Vec<HookSpec>) -> World {
     world
 }
 
-/// Returns enough words to bring the session over the trigger.
+/// Returns enough text to bring the session over the trigger.
 fn much() -> String {
     "The harbour lies to the west. ".repeat(45)
 }
@@ -50,7 +51,7 @@ impl World {
         change(&mut deployment);
         let session = self.agent.ledger.session.clone();
         let calibration = Calibration::new(Counter::for_model("test").method());
-        // Another process makes other ids.
+        // A new process generates different ids.
         let ids = IdSource::seeded(9 + session.state.seq);
         let seed = Seed::new(session, Arc::new(deployment), calibration, ids);
         self.agent = AgentLoop::seeded(self.agent.generation(), seed);
@@ -157,7 +158,7 @@ fn a_person_gets_what_is_held_unless_something_else_is_asked_for() {
             assert!(compacted.command_id.is_some());
         } else {
             world.check(&["summary"]).summary();
-            // The held one is not used.
+            // The held compaction is not used.
             let took = world.took();
             assert_eq!((&*took[0], &*took[2]), ("+ compaction", "compaction failed compaction_void"));
             assert!(took[1].starts_with("compacted ") && took[1].ends_with("_summary"), "{took:?}");
@@ -334,8 +335,8 @@ fn whoever_joins_is_told_what_is_held() {
     assert_eq!(world.agent.snapshot().held, None);
 }
 
-/// Returns a `tool_results` session in which a clearing is held, at 75 % of the window: this many results of this many
-/// sentences.
+/// Returns a `tool_results` session in which a clearing is held, at 75 % of the window. It has this many results with
+/// this many sentences each.
 fn with_results(results: usize, sentences: usize) -> World {
     let text = "The harbour lies to the west. ".repeat(sentences);
     let lines = (0..results).flat_map(|n| {
@@ -366,7 +367,7 @@ fn a_held_clearing_is_committed_as_it_is_and_no_model_is_asked() {
         "{:?}",
         world.took()
     );
-    // Far more is appended than it was made for. That is above the target, but good enough for `tool_results`.
+    // Far more is appended than expected. The result is above the target, but good enough for `tool_results`.
     let window = world.agent.context_info().max_tokens;
     let much = "north ".repeat(usize::try_from(window / 8).unwrap());
     world.took();

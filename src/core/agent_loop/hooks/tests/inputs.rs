@@ -1,4 +1,4 @@
-//! Hooks that inspect input before it is accepted, and what waits behind it.
+//! Hooks that inspect input before it is accepted, and the commands that wait behind it.
 
 use super::*;
 use crate::fingerprint::withheld;
@@ -159,7 +159,7 @@ fn a_branch_that_an_input_begins_is_begun_once_hooks_have_seen_it() {
     world.command_to(Command::UserInput(branch), Some(place)).check(&["ask one message:user"]);
     world.say("later").check(&[]);
     world.answer(instead("user", "my number is ----"));
-    // What waited behind it is inspected by the new branch's loop.
+    // The new branch's loop inspects the inputs that waited behind it.
     world.check(&["+ user", "turn", "reseed", "model withheld", "ask one message:user"]);
     assert_eq!(world.last_sent(), ["user where", "assistant there", "user my number is ----"]);
 }
@@ -172,7 +172,7 @@ fn a_server_that_stops_answers_the_inputs_that_hooks_look_at() {
     world.check(&["error shutting_down", "drop one", "error shutting_down"]);
     assert!(world.events.is_empty());
     world.check_at_rest();
-    // A draining session does not wait for the hook either: nothing was accepted.
+    // A draining session does not wait for the hook either, because nothing was accepted.
     let mut world = looked_at();
     world.say("second").took();
     let late = world.question().call_id.clone();

@@ -1,4 +1,4 @@
-//! Time limits of hooks, and what happens without their answers.
+//! Time limits of hooks, and what happens when they do not answer.
 
 use super::*;
 use reseed_protocol::command::CallProgress;
@@ -148,7 +148,7 @@ fn a_client_that_is_away_too_often_is_waited_for_no_more() {
     world.wait(1).check(&["drop client", "client failed hook_unavailable", "end failed hook_unavailable"]);
 }
 
-/// Checks, for each point, what ends when a required hook's client stays away.
+/// For each point, checks what ends when a required hook's client stays away.
 #[test]
 fn who_stays_away_ends_what_it_was_asked_about_at_every_point() {
     let gone = "client failed hook_unavailable";
@@ -214,7 +214,7 @@ fn a_client_may_offer_other_hooks_in_the_middle_of_a_call() {
     world.offer_hooks(json!([offer, { "point": "context", "name": "more", "reasons": ["ephemeral"] }])).check(&[]);
     world.answer(json!({})).check(&["ask more context:ephemeral"]);
     world.answer(json!({})).check(&["model"]);
-    // Without any hook offered, a required one is away and any other one is skipped.
+    // If no hook is offered, a required one counts as away and any other one is skipped.
     let mut world = client(offer.clone());
     world.offer_hooks(json!([])).check(&[]);
     assert!(world.agent.open_client_calls().is_empty());
@@ -242,7 +242,7 @@ fn a_tool_that_has_answered_is_not_late_because_hooks_are_slow() {
     let mut world = World::new(vec![hook("one", HookPoint::ToolResult).within(60_000)]);
     world.offer_tool().say("hello").model_calls(&[r#"{"where":"left"}"#, r#"{"where":"right"}"#]);
     world.tool("a cat").took();
-    // The other tool is too slow.
+    // The other tool exceeds its time limit.
     world.wait(10_000).check(&["+ tool"]);
     assert!(world.said("tool").starts_with("The tool did not answer within 10000 ms"));
     // Hooks are still inspecting the first tool's answer.

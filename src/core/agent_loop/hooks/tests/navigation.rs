@@ -225,7 +225,7 @@ fn a_move_that_is_not_waited_for_is_answered_and_not_made() {
     let mut world = world(&["one"]);
     world.go(|_| ()).took();
     let late = world.question().call_id.clone();
-    // The pending command gets the reason: here the session is deleted.
+    // The pending command gets the reason: the session is deleted.
     world.tell(Input::Stop(Box::new(gone()))).check(&["drop one", "error session_not_found"]);
     world.hear(late, Ok(HookAnswer::default())).check(&[]);
     assert_eq!(world.leaf(), Some("e3"));
@@ -288,7 +288,7 @@ fn an_input_that_goes_on_elsewhere_has_what_it_leaves_summarised_where_that_is_w
     assert_eq!(world.branch_summary().left_leaf_id, Some(id("e3")));
     let sent = world.last_sent();
     assert_eq!((sent.len(), sent[3].as_str()), (4, "user and the gulls"), "the summary stands before it: {sent:?}");
-    // A hook's summary, and a label for it.
+    // A hook supplies a summary and a label for it.
     let mut world = super::navigation::world(&["one"]);
     world.branch_off(branch(true)).took();
     world.answer(json!({ "summary": "boats at sea", "label": "boats" }));
@@ -316,7 +316,7 @@ fn a_retry_that_leaves_a_cancelled_answer_behind_asks_before_it_moves() {
     let told = world.asked_for();
     assert_eq!(told["newLeafId"], question.as_str(), "{told}");
     assert_eq!(told["entriesToSummarize"][0]["content"][0]["text"], "half a", "{told}");
-    // Input sent meanwhile is for the current place, whether the session moves or not.
+    // Input sent meanwhile is for the current position, whether or not the session moves.
     world.say("later").check(&["queue 1"]);
     world.answer(json!({ "cancel": true })).check(&[
         "error navigation_cancelled",

@@ -1,4 +1,4 @@
-//! The order of hook calls, and which ones are not waited for.
+//! The order of hook calls, and which of them are not waited for.
 
 use super::*;
 use reseed_protocol::{
@@ -54,7 +54,7 @@ fn a_turn_asks_its_hooks_in_this_order() {
         vec!["+ assistant", "ask call tool_call"],
         vec!["ask call tool_call"],
         vec![r#"call look {"where":"left"}"#, r#"call look {"where":"right"}"#],
-        // Tools answer independently: hooks inspect both answers at once.
+        // Tools answer independently, so hooks inspect both answers at once.
         vec!["ask result tool_result"],
         vec!["ask result tool_result"],
         vec!["ask said message:tool"],

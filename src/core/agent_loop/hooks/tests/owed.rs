@@ -1,5 +1,5 @@
-//! Required hooks whose client is gone: another client took over, or it has not returned since the session was read
-//! from the store. Also inputs that are withdrawn, or that hooks add to, during inspection.
+//! Required hooks whose client is gone: another client took over, or the client has not returned since the session was
+//! read from the store. Also covers inputs that are withdrawn, or extended by hooks, during inspection.
 
 use super::*;
 use reseed_protocol::command::{AppendCustomMessage, InputContent, WhenBusy};
@@ -38,7 +38,7 @@ const LOOK: &str = r#"{"where":"left"}"#;
 fn the_later_points_of_a_turn_that_was_taken_over_are_not_passed_over() {
     let hooks =
         || required(&[("calls", "tool_call"), ("results", "tool_result"), ("said", "message"), ("sent", "context")]);
-    // The turn's progress when another client takes over, and the hook that it requires.
+    // Each case is the turn's progress when another client takes over, and the hook that this progress requires.
     type Case = (&'static str, fn(&mut World));
     let table: [Case; 4] = [
         ("sent", |world| {
@@ -109,7 +109,7 @@ fn the_new_host_is_heard_while_the_turn_that_it_took_over_waits() {
     world.say("first").pass().took();
     world.say("second").answer(json!({})).took();
     world.taken_over(json!([])).took();
-    // No hook is called for it, and it waits behind earlier input.
+    // No hook is called for it, and it waits behind the earlier input.
     world.say("third").check(&["queue 2"]);
     world.model("yes").check(&[]);
     world.wait(5_000).check(&[

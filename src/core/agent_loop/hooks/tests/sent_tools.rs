@@ -1,4 +1,4 @@
-//! Calls are checked against the tools that the model was sent: a patch may have removed one, or replaced its
+//! Calls are checked against the tools that the model was sent. A patch may have removed a tool or replaced its
 //! definition.
 
 use super::*;
@@ -21,7 +21,7 @@ const OWN: &str = r#"{"where":"left"}"#;
 const DEEP: &str = r#"{"depth":2}"#;
 
 impl World {
-    /// Returns the last result that says why a call was not made.
+    /// Returns the last result that explains why a call was not made.
     fn refusal(&self) -> String {
         let tool = self.entries.iter().rev().filter_map(Entry::message).find(|message| message.role == Role::Tool);
         let Some(Part::ToolResult { output, is_error: true, .. }) = tool.and_then(|tool| tool.content.first()) else {

@@ -3,7 +3,7 @@
 use super::*;
 use reseed_protocol::{command::WhenBusy, event::TurnStatus};
 
-/// Returns each point that a turn waits at, with the world once its hook is called.
+/// Returns each point at which a turn waits, with the world once its hook is called.
 fn open() -> Vec<(&'static str, World)> {
     let look = r#"{"where":"left"}"#;
     let at = |point: HookPoint| {

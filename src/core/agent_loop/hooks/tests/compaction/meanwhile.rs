@@ -1,4 +1,4 @@
-//! Compactions whose hooks answer later: meanwhile a turn goes on, the compaction is stopped, or a limit passes.
+//! Compactions whose hooks answer late: meanwhile a turn continues, the compaction is stopped, or a limit passes.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn a_compaction_in_the_background_asks_while_the_turn_goes_on() {
     world.model("hello").check(&["+ assistant", "end completed"]);
     world.answer(json!({ "summary": "They met." })).check(&["prepared"]);
     world.check_at_rest();
-    // If it is answered during a request, it is held.
+    // If the hook answers during a request, the compaction is held.
     let mut world = filling(before(&["one"]));
     world.say("hello").took();
     world.answer(json!({ "summary": "They met." })).check(&["prepared"]);
@@ -58,14 +58,14 @@ fn a_compaction_that_is_stopped_asks_its_hooks_no_more() {
     world.say("hello").took();
     stop(&mut world);
     world.check(&["drop one", "compaction failed compaction_cancelled", "model"]);
-    // Cancelled with its turn.
+    // It is cancelled with its turn.
     let mut world = crowded(before(&["one"]));
     world.say("hello").took();
     world.cancel();
-    // The compaction that the turn waited for runs in the background, once the turn is over.
+    // Once the turn is over, the compaction that it waited for runs in the background.
     let ends = ["drop one", "compaction failed compaction_cancelled", "end cancelled", "ask one before_compaction"];
     world.check(&ends);
-    // Cancelled with the server.
+    // It is cancelled when the server stops.
     let mut world = long(before(&["one"]));
     world.compact().took();
     world
