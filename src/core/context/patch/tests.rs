@@ -65,7 +65,7 @@ fn messages_become_what_a_patch_says() {
             &["- user new", all[4], "f user TWO"],
         ),
         (vec![replace(json!([]))], &[]),
-        // Each op sees the result of the one before.
+        // Each op sees the result of the previous one.
         (vec![replace(json!([{ "entryId": "a" }, { "entryId": "f" }])), edit(json!([{ "entryId": "a" }]))], &[all[5]]),
         (
             vec![edit(json!([{ "entryId": "a", "message": u("ONE") }])), replace(json!([{ "entryId": "a" }]))],
@@ -73,7 +73,7 @@ fn messages_become_what_a_patch_says() {
         ),
         (vec![compact(json!("e"), json!([]))], &["- summary S", all[4], all[5]]),
         (vec![compact(json!("f"), json!(["a"]))], &["- summary S", all[0], all[5]]),
-        // A message added before an entry goes with it.
+        // A message added before an entry is moved together with it.
         (
             vec![
                 replace(
@@ -117,7 +117,7 @@ fn a_replacement_may_name_entries_in_another_order() {
     for order in table {
         let (context, ops) = replaced(TALK, named(order));
         assert_eq!(ids(&context), *order);
-        // The replay gives the same, and later messages follow.
+        // The replay gives the same result, and later messages follow.
         let lines: Vec<String> = TALK
             .iter()
             .map(|line| (*line).to_owned())
@@ -157,7 +157,7 @@ fn the_summary_stays_in_front_and_what_is_handed_back_is_not_stored_again() {
                      "invalidateCacheReason": "r" });
     let (_, refused) = apply(lines, vec![op], Boundary::Durable);
     assert!(refused.unwrap_err().why.contains("summary"));
-    // As a hook returns the messages it was shown, with one appended.
+    // A hook returns the messages that it was shown, with one appended.
     let (shown, _) = apply(TALK, Vec::new(), Boundary::Durable);
     let mut messages = serde_json::to_value(shown.to_messages().cached).unwrap();
     messages.as_array_mut().unwrap().push(json!({ "role": "user", "content": "[marker]", "timestamp": 5 }));

@@ -1,4 +1,4 @@
-//! The first part that differs, its tokens, and what is known after a restart.
+//! The first part that differs, its tokens, and what remains known after a restart.
 
 use super::*;
 use crate::core::context::{build_context, counter::Counter, testing::path};
@@ -54,7 +54,7 @@ impl Written {
     }
 }
 
-/// Returns the request as it is known after a restart.
+/// Returns what is known about the request after a restart.
 fn read_back(sent: &SentRequest) -> SentRequest {
     let receipt = Receipt { tokens: sent.tokens, sent: sent.parts(), ..Receipt::default() };
     let mut answer = Message::user("");

@@ -1,4 +1,4 @@
-//! What a calibration learns, and what it must not learn.
+//! Tests what a calibration learns, and what it must not learn.
 
 use super::*;
 use crate::core::context::counter::{Script, Scripts};
@@ -177,7 +177,7 @@ proptest! {
         prop_assert_eq!(calibration.tokens(&Mix::default()), 0);
         prop_assert!((250..=4_000).contains(&calibration.tokens(&english(1_000))));
         prop_assert!((10..=16_000).contains(&calibration.error_bound(&english(1_000))));
-        // Still able to learn.
+        // It must still be able to learn.
         for _ in 0..60 {
             calibration.observe(&Report { method: Method::Characters, of: ReportScope::Added, mix: english(1_000), tokens: 1_200 });
         }

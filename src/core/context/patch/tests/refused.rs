@@ -1,4 +1,4 @@
-//! Patches that are rejected, by op and with a reason.
+//! Rejected patches, by op and with the reason.
 
 use super::*;
 
