@@ -2,8 +2,8 @@
 
 use reseed_protocol::{Usage, UsageSource};
 
-/// Adds two usages. A sum that includes an estimate is an estimate. The cost is known only if both costs are: a partial
-/// cost would look like the whole.
+/// Adds two usages. A sum that includes an estimate is an estimate. The cost is known only if both costs are known,
+/// because a partial cost would look like the whole.
 #[must_use]
 pub fn add_usage(sum: Option<Usage>, more: &Usage) -> Usage {
     let Some(sum) = sum else { return more.clone() };

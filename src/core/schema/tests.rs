@@ -1,4 +1,4 @@
-//! Schemas that are hostile, and schemas that real tools have.
+//! Hostile schemas, and schemas of real tools.
 
 use super::{Arguments, Budget, UncheckedReason::*, *};
 use serde_json::{Map, json};
@@ -255,7 +255,7 @@ fn large_arguments_for_many_rules_are_refused() {
     assert_eq!(arguments.check(&few, bytes(&few)), Ok(()));
     let refused = arguments.check(&lots, bytes(&lots)).unwrap_err();
     assert!(refused.starts_with("are too large to be checked against its schema: 200002 values"), "{refused}");
-    // One long text, as tools that write files have it.
+    // This is one long text, as in calls of tools that write files.
     let writes =
         json!({ "type": "object", "properties": { "path": { "pattern": "^/" }, "text": { "type": "string" } } });
     let arguments = Arguments::of(&writes, &mut Budget::default()).unwrap();

@@ -1,6 +1,6 @@
-//! Stored histories with patches in `tests/fixtures/envelopes/`, and what the next request sends for each, as JSON and
-//! as Markdown. `UPDATE=1` rewrites the envelopes: a difference means that what such a history sends has changed, and
-//! that every provider's cache of it is lost.
+//! Stored histories with patches in `tests/fixtures/envelopes/`, and the next request of each, as JSON and as Markdown.
+//! `UPDATE=1` rewrites the envelopes. A difference means that such a history now sends something else, and that every
+//! provider's cache of it is lost.
 
 use super::{SessionState, tree::PathReader};
 use crate::core::context::{

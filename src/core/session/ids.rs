@@ -1,4 +1,4 @@
-//! Server-made ids: short, because every frame carries them, and unique within a session.
+//! Ids made by the server: short, because every frame carries them, and unique within a session.
 
 use reseed_protocol::ids::InvalidId;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ pub struct IdSource {
 }
 
 impl IdSource {
-    /// Creates the stream for a seed. In the server the seed comes from the system's randomness.
+    /// Creates the stream for a seed. In the server, the seed comes from the system's random number generator.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         Self { state: seed }

@@ -1,10 +1,10 @@
-//! Removes what the eye cannot see: characters that hide an instruction from a person and show it to a model.
+//! Removes invisible characters, which can hide an instruction from a person and show it to a model.
 //!
 //! Invariants:
 //! - invisible and direction-changing characters, control codes and terminal colours are removed; every kind of line
 //!   break becomes `\n`, so that lines mean the same to a reader and to the model;
-//! - what a person would miss stays: joiners within emoji, and those in the spelling of Persian and the scripts of
-//!   India;
+//! - characters that a person would miss stay: joiners within emoji, and those in the spelling of Persian and the
+//!   scripts of India;
 //! - cleaning is idempotent, and the work is linear.
 
 use super::fold::any_byte;
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 /// Maximum characters of a terminal command's parameters; a longer sequence is not a command.
 const TERMINAL_CHARS_MAX: usize = 64;
 
-/// The flags written with tag characters that Unicode recommends: any other run of tags is hidden text.
+/// The flags written with tag characters that Unicode recommends. Any other run of tags is hidden text.
 const TAG_FLAGS: [&str; 3] = ["gbeng", "gbsct", "gbwls"];
 
 const ZWNJ: char = '\u{200c}';
@@ -77,7 +77,7 @@ fn joins(last: Option<char>, joiner: char, next: Option<char>) -> bool {
     if joiner == ZWJ && (is_pictograph(last) || last == '\u{fe0f}') && next.is_some_and(is_pictograph) {
         return true;
     }
-    // The half forms of a consonant at the end of a word.
+    // A half form of a consonant may end a word.
     if joiner == ZWJ && is_virama(last) {
         return true;
     }

@@ -1,4 +1,4 @@
-//! Schemas as people write them, and what becomes of them.
+//! Schemas as people write them, and their repaired forms.
 
 use super::super::{Arguments, Budget};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ fn sent(schema: &Value) -> Value {
     arguments.take_sent()
 }
 
-/// Says what OpenAI's rules for a function's schema refuse.
+/// Returns what OpenAI's rules for a function's schema would refuse.
 fn refused(schema: &Value) -> Option<String> {
     let at_root = ["oneOf", "anyOf", "allOf", "enum", "not", "$ref"];
     if schema["type"] != "object" || !schema["properties"].is_object() {

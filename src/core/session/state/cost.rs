@@ -4,7 +4,7 @@ use reseed_protocol::{EntryData, Role, Usage, entry::BranchSummary, event::Entry
 use serde::{Deserialize, Serialize};
 
 /// Cost of a session's requests as recorded in its log: the answers of its turns, and the summaries that were kept.
-/// Answers that came with copied or imported history were paid for elsewhere.
+/// Answers in copied or imported history were paid for elsewhere.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cost {

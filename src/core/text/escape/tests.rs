@@ -1,4 +1,4 @@
-//! What is escaped, what is not, and that nothing is lost by it.
+//! Tests what is escaped, what is not, and that escaping loses nothing.
 
 use super::*;
 use proptest::prelude::*;
@@ -150,7 +150,7 @@ proptest! {
 
 #[test]
 fn a_mark_is_found_wherever_it_stands() {
-    // Texts are looked at in chunks: a mark may begin in one and end in the next.
+    // Texts are examined in chunks, so a mark may begin in one and end in the next.
     for before in (0..=2 * CHUNK_BYTES).step_by(CHUNK_BYTES).flat_map(|at| at.saturating_sub(8)..at + 3) {
         for (filling, after) in [("a", ""), ("a", " é"), ("a", "\n"), ("é", " b")] {
             for mark in ["k3j9x2", "K3J9X2", "ｋ3j9x2"] {

@@ -1,4 +1,4 @@
-//! What is masked and what must not be. The keys here are invented and open nothing.
+//! Tests what is masked and what must not be. The keys here are invented and open nothing.
 
 use super::{
     forms::{ADDRESS, substrings},
@@ -99,7 +99,7 @@ fn a_name_that_announces_a_secret_is_a_clue_to_it() {
             .collect();
         for name in [name.to_owned(), name.to_uppercase(), alternating] {
             let places: Vec<usize> = name.char_indices().map(|(at, _)| at).collect();
-            // With one mark, and with two, at every position.
+            // There is one mark, or two, at every position.
             for (first, second) in places.iter().flat_map(|first| places.iter().map(move |second| (*first, *second))) {
                 for mark in ["_", "-"] {
                     let (from, to) = (first.min(second), first.max(second));
@@ -132,7 +132,7 @@ fn long_texts_are_read_once() {
     }
 }
 
-/// Returns the forms without quotes: what stands before a quoted one may end the quotation.
+/// Returns the forms without quotes, because the text before a quoted one may end the quotation.
 fn unquoted() -> impl Strategy<Value = (&'static str, &'static str)> {
     let forms: Vec<_> = MASKED.iter().filter(|(form, _)| !form.contains(['"', '\''])).copied().collect();
     proptest::sample::select(forms)
@@ -152,7 +152,7 @@ fn plain_clue(text: &str) -> Option<usize> {
     })
 }
 
-/// Returns texts of parts of clues, in any case.
+/// Returns texts made from parts of clues, in any case.
 fn texts_with_clues() -> impl Strategy<Value = String> {
     let clue = (proptest::sample::select(substrings()), 0..4_usize, any::<bool>()).prop_map(|(clue, cut, is_upper)| {
         let cut: String = clue.chars().skip(cut / 2).take(clue.chars().count().saturating_sub(cut)).collect();
