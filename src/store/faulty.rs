@@ -250,7 +250,7 @@ mod tests {
     contract_suite!(build());
 
     #[tokio::test]
-    async fn the_append_named_fails_before_or_after_it_is_written_and_no_other() {
+    async fn only_the_chosen_append_fails_before_or_after_it_is_written() {
         for (fault, last_seq) in [(Fault::Before, 1), (Fault::After, 2)] {
             let store = Faulty::new(MemoryStore::new());
             let lease = store.create(&id("s"), "", conformance::NOW).await.unwrap();

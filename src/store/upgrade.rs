@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_others_is_left_alone() {
+    fn data_of_clients_tools_and_providers_is_unchanged() {
         let custom = entry(json!({ "type": "custom", "customType": "mine", "data": called("callId") }));
         let unknown = json!({ "type": "from_the_future", "payload": { "callId": 1 } });
         for body in [custom, unknown] {

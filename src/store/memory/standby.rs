@@ -35,7 +35,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test]
-    async fn what_a_standby_lacks_is_lost_and_the_log_is_another_one() {
+    async fn records_that_a_standby_lacks_are_lost_and_the_log_gets_a_new_epoch() {
         let store = MemoryStore::seeded(1);
         let session = "s".parse().expect("an id");
         let lease = store.create(&session, "", Timestamp(1)).await.expect("it is new");

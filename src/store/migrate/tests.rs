@@ -215,7 +215,7 @@ async fn a_migration_that_ends_at_any_step_is_finished_by_the_next_with_the_same
 }
 
 #[tokio::test]
-async fn what_has_changed_since_an_earlier_run_is_copied_again_or_removed() {
+async fn sessions_changed_since_an_earlier_run_are_copied_again_or_removed() {
     let (_folder, from, to) = scene().await;
     // All sessions are there; only the last step is missing.
     moved(&from, &to, Options::default()).await.unwrap();
@@ -265,7 +265,7 @@ fn mark_again(to: &Path, from: &Path) {
 }
 
 #[tokio::test]
-async fn damage_in_the_source_is_named_and_left_out_only_if_asked_to() {
+async fn damage_in_the_source_is_reported_and_skipped_only_on_request() {
     for damage in [
         "UPDATE record SET body = 'record 1 X' WHERE body = 'record 1 7'",
         "DELETE FROM record WHERE body = 'record 1 7'",

@@ -183,7 +183,7 @@ mod tests {
     use tokio_postgres::error::SqlState;
 
     #[test]
-    fn a_code_says_what_is_written() {
+    fn an_error_code_determines_what_was_written() {
         for (code, want) in [
             ("40001", Meaning::Again),
             ("53100", Meaning::Again),

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_is_tried_again_until_as_much_is_taken() {
+    fn a_refused_size_is_probed_until_as_much_is_accepted() {
         let health = Health::default();
         assert_eq!(health.probe_due(None), Some(PROBE_BYTES_MIN), "nothing is known yet");
         health.committed(100);

@@ -154,7 +154,7 @@ mod tests {
     use std::fs::{self, File};
 
     #[test]
-    fn a_reserve_is_given_up_once_and_a_file_with_holes_is_none() {
+    fn a_reserve_is_freed_once_and_a_sparse_file_is_none() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("reseed.db.reserve");
         File::create(&path).unwrap().set_len(RESERVE_BYTES).unwrap();

@@ -172,7 +172,7 @@ async fn a_reopened_file_has_everything_and_its_terms_go_on() {
 
 /// A killed process leaves its files as they are at that moment, so this opens copies of them.
 #[tokio::test]
-async fn what_was_acknowledged_is_in_the_files_at_once() {
+async fn acknowledged_writes_are_in_the_files_immediately() {
     let (dir, path) = place();
     let store = SqliteStore::open(&path).unwrap();
     let copy_of = |round: u64| {
@@ -251,7 +251,7 @@ async fn a_file_that_is_not_ours_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_was_stored_before_it_was_counted_is_counted() {
+async fn sessions_stored_before_usage_was_counted_are_counted() {
     let (_dir, path) = written().await;
     tamper(&path, WITHOUT_STAGES);
     tamper(

@@ -288,7 +288,7 @@ pub(crate) async fn pages_hold_each_session_once(store: &dyn SessionStore) {
     assert_eq!(pages(store, rest).await, "s1 s0");
 }
 
-pub(crate) async fn a_cursor_that_is_none_is_refused(store: &dyn SessionStore) {
+pub(crate) async fn an_invalid_cursor_is_refused(store: &dyn SessionStore) {
     for cursor in ["", "nonsense", "1", "1.x", "'; --"] {
         let query = ListQuery { cursor: Some(cursor.into()), limit: 1, ..ListQuery::default() };
         assert_eq!(store.list(query).await, Err(Error::Cursor(cursor.into())));

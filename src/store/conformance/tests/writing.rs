@@ -85,7 +85,7 @@ pub(crate) async fn a_session_is_found_by_the_command_that_created_it(store: &dy
     assert_eq!(found("alice", &first).await, Some(id("x")));
 }
 
-pub(crate) async fn what_each_owner_has_stored_is_counted(store: &dyn SessionStore) {
+pub(crate) async fn the_usage_of_each_owner_is_counted(store: &dyn SessionStore) {
     let counted = async |owner: &str| {
         let Usage { sessions, empty, bytes } = store.usage(owner).await.unwrap().expect("the store counts");
         (sessions, empty, bytes)

@@ -344,7 +344,7 @@ mod tests {
     use super::{Range, candidates};
 
     #[test]
-    fn what_no_block_names_is_read() {
+    fn records_outside_any_block_are_read() {
         let block = |first, last, fits| (Range { first, last }, fits);
         let cases = [
             (vec![], 9, "1-9"),

@@ -264,7 +264,7 @@ mod tests {
     use super::{BLOCK_BYTES, resumes_after};
 
     #[test]
-    fn a_block_is_made_again_until_it_has_ended() {
+    fn a_block_is_built_again_until_it_is_whole() {
         let ended = Some(BLOCK_BYTES as i64);
         let cases = [
             ("there is none", 1, 0, None, 0),

@@ -83,7 +83,7 @@ async fn a_session_that_somebody_has_locked_does_not_hold_up_the_others() {
 }
 
 #[tokio::test]
-async fn a_connection_whose_read_was_dropped_is_lent_to_nobody() {
+async fn a_connection_whose_read_was_dropped_is_not_reused() {
     let address = database("").await;
     let connector = Connector::new(&settings(&address), Use::Write, None).unwrap();
     let readers = Readers::new(connector, 1, Duration::from_secs(60)).unwrap();
@@ -111,7 +111,7 @@ async fn a_connection_whose_read_was_dropped_is_lent_to_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_that_stops_waiting_for_its_standby_is_no_success() {
+async fn a_commit_that_stopped_waiting_for_its_standby_is_not_acknowledged() {
     let server = Arc::new(tokio::task::spawn_blocking(|| Server::start("")).await.unwrap());
     let sql = async |sql: &'static str| {
         let server = server.clone();
@@ -152,7 +152,7 @@ async fn a_commit_that_stops_waiting_for_its_standby_is_no_success() {
 }
 
 #[tokio::test]
-async fn closing_twice_waits_for_the_same() {
+async fn a_second_close_waits_for_the_first() {
     let address = database("").await;
     let store = open(&address).await;
     let lease = store.create(&id("s"), "", NOW).await.unwrap();
@@ -192,7 +192,7 @@ fn node(name: &str) -> NewNode {
 }
 
 #[tokio::test]
-async fn a_server_that_a_standby_lacks_is_not_taken_for_one_that_joins_there() {
+async fn a_server_unknown_to_a_standby_is_not_confused_with_one_that_joins_there() {
     let address = database("").await;
     let (a, b, db) = (open(&address).await, open(&address).await, connected(&address).await);
     let (of_a, of_b) = (a.cluster().unwrap(), b.cluster().unwrap());

@@ -204,7 +204,7 @@ mod indexed {
 }
 
 #[tokio::test]
-async fn what_a_deleted_session_held_is_removed() {
+async fn the_rows_of_a_deleted_session_are_removed() {
     let address = database("").await;
     let store = open(&address).await;
     let lease = store.create(&id("s"), "ann", conformance::NOW).await.unwrap();

@@ -40,7 +40,7 @@ const CASES: &[Case] = &[
     |store| Box::pin(tests::writing::a_wrong_seq_or_term_is_fenced_and_nothing_is_written(store)),
     |store| Box::pin(tests::writing::a_command_is_written_once(store)),
     |store| Box::pin(tests::writing::a_deleted_session_leaves_nothing_behind(store)),
-    |store| Box::pin(tests::writing::what_each_owner_has_stored_is_counted(store)),
+    |store| Box::pin(tests::writing::the_usage_of_each_owner_is_counted(store)),
     |store| Box::pin(tests::reading::empty_sessions_are_found_by_their_age(store)),
     |store| Box::pin(tests::reading::an_entry_is_found_by_its_id(store)),
     |store| Box::pin(tests::reading::a_path_is_one_branch_newest_first(store)),
@@ -59,16 +59,16 @@ const CASES: &[Case] = &[
 type ClusterCase = for<'a> fn(&'a dyn SessionStore, &'a dyn SessionStore) -> LocalBoxFuture<'a, ()>;
 
 const CLUSTER_CASES: &[ClusterCase] = &[
-    |a, b| Box::pin(cluster::what_is_given_up_is_free_and_a_stale_lease_gives_up_nothing(a, b)),
-    |a, b| Box::pin(cluster::a_silent_node_loses_what_is_asked_for_and_one_that_beats_again_does_not(a, b)),
+    |a, b| Box::pin(cluster::a_released_session_is_free_and_a_stale_lease_releases_nothing(a, b)),
+    |a, b| Box::pin(cluster::a_silent_node_loses_requested_sessions_unless_it_beats_again(a, b)),
     |a, b| Box::pin(cluster::a_node_that_leaves_holds_nothing(a, b)),
-    |a, b| Box::pin(cluster::a_node_knows_what_it_has_lost(a, b)),
-    |a, b| Box::pin(cluster::what_others_change_is_found_for_all_owners_at_once(a, b)),
-    |a, b| Box::pin(cluster::what_nodes_hold_and_run_is_found_for_all_owners_at_once(a, b)),
-    |a, b| Box::pin(cluster::beats_are_counted_and_tell_what_a_node_does(a, b)),
+    |a, b| Box::pin(cluster::a_node_finds_the_sessions_that_it_has_lost(a, b)),
+    |a, b| Box::pin(cluster::changes_are_found_for_several_owners_together(a, b)),
+    |a, b| Box::pin(cluster::sessions_with_a_running_turn_are_found_for_several_owners(a, b)),
+    |a, b| Box::pin(cluster::beats_are_counted_and_report_a_nodes_status(a, b)),
     |a, b| Box::pin(cluster::a_node_finds_with_its_beat_that_it_is_asked_to_drain(a, b)),
     |a, b| Box::pin(cluster::a_node_that_was_removed_holds_nothing_and_can_join_again(a, b)),
-    |a, b| Box::pin(cluster::a_ticket_is_taken_once_by_whichever_handle_asks(a, b)),
+    |a, b| Box::pin(cluster::a_ticket_is_redeemed_once_by_any_handle(a, b)),
     |a, b| Box::pin(cluster::tickets_have_bounds_and_are_withdrawn_by_their_service(a, b)),
 ];
 

@@ -89,7 +89,7 @@ async fn a_newer_database_and_a_missing_one_are_refused() {
 }
 
 #[tokio::test]
-async fn what_the_start_refuses_is_found_by_the_check() {
+async fn the_check_finds_what_a_start_would_refuse() {
     let address = database("").await;
     sql(&address, "CREATE ROLE limited LOGIN").await;
     let limited = settings(&address.replace("reseed@", "limited@"));
@@ -119,7 +119,7 @@ async fn what_the_start_refuses_is_found_by_the_check() {
 }
 
 #[tokio::test]
-async fn what_does_not_read_back_as_written_is_damaged() {
+async fn rows_that_do_not_read_back_as_written_are_damaged() {
     let address = database("").await;
     let store = open(&address).await;
     for session in ["s", "t"] {
@@ -183,7 +183,7 @@ async fn host(code: Option<&'static str>) -> String {
 }
 
 #[tokio::test]
-async fn of_several_hosts_one_that_is_worth_waiting_for_says_why() {
+async fn the_error_comes_from_the_host_that_is_worth_waiting_for() {
     let (starting, forbidden, unknown) = (Some("57P03"), Some("28000"), Some("3D000"));
     for (hosts, passes, says) in [
         ([None, None], true, "Connection refused"),

@@ -40,7 +40,7 @@ async fn a_start_that_comes_second_locks_no_tables() {
 }
 
 #[tokio::test]
-async fn a_start_that_is_ended_by_a_deadlock_tries_again() {
+async fn a_start_aborted_by_a_deadlock_retries() {
     let address = database("").await;
     open(&address).await.close().await.unwrap();
     // The starting server should be the one that detects the deadlock, so the other must start waiting within this

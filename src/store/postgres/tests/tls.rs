@@ -53,7 +53,7 @@ async fn a_server_that_is_trusted_is_used_over_tls() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_trusted_is_refused_at_once_with_what_is_wrong() {
+async fn an_untrusted_server_is_refused_immediately_with_the_reason() {
     let (server, name) = start().await;
     let shared = tokio::task::spawn_blocking(super::server::database).await.unwrap();
     let (right, wrong) = (server.address_at("localhost", &name), server.address_at("127.0.0.1", &name));

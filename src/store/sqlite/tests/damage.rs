@@ -169,7 +169,7 @@ async fn a_damaged_mark_gives_no_reply() {
 }
 
 #[tokio::test]
-async fn a_record_that_is_gone_is_missed() {
+async fn a_missing_record_is_noticed() {
     for (seq, missing) in [(1, 1), (2, 2)] {
         let (_dir, path) = two_sessions().await;
         tamper(&path, &format!("DELETE FROM record WHERE session = 1 AND seq = {seq}"));
@@ -185,7 +185,7 @@ async fn a_record_that_is_gone_is_missed() {
 /// An entry that followed its parent in the log had a parent: a path that ends there, or a subtree without it, is
 /// damaged.
 #[tokio::test]
-async fn an_entry_that_is_gone_is_missed_where_it_was_the_way_to_others() {
+async fn a_missing_entry_is_noticed_where_it_led_to_others() {
     let damaged = Error::Damaged { session: id("s"), part: Part::Record(3), reason: "the entry before it is missing" };
     let path_after = |after: &str| EntryQuery::PathAfter { after: id(after), to: id("e3"), steps: 9, limit: 9 };
     let queries = [
@@ -213,7 +213,7 @@ async fn an_entry_that_is_gone_is_missed_where_it_was_the_way_to_others() {
 
 /// Rows written by an older program have no checksums yet.
 #[tokio::test]
-async fn what_has_no_checksum_yet_is_taken_and_gets_one_when_it_is_written() {
+async fn rows_without_a_checksum_are_accepted_and_get_one_when_written() {
     let (_dir, path) = two_sessions().await;
     tamper(
         &path,

@@ -62,7 +62,7 @@ async fn check_that_no_byte_stays(checkpoint_pages: u32) {
 }
 
 #[tokio::test]
-async fn of_a_deleted_session_no_byte_stays_in_any_file() {
+async fn no_byte_of_a_deleted_session_stays_in_any_file() {
     check_that_no_byte_stays(Options::default().checkpoint_pages).await;
 }
 
@@ -227,7 +227,7 @@ async fn a_file_shrinks_when_sessions_are_deleted() {
 
 /// A program that reads an older snapshot of the file needs the log. The text is erased as soon as it is done.
 #[tokio::test]
-async fn a_reader_of_an_older_state_puts_the_erasure_off() {
+async fn a_reader_of_an_older_snapshot_delays_the_erasure() {
     let (dir, path) = place();
     let store = SqliteStore::open(&path).unwrap();
     create(&store, "s", 3, 100).await;

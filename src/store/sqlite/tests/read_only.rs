@@ -51,7 +51,7 @@ async fn a_file_that_is_open_and_written_to_can_be_read_beside_it() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_refused_and_nothing_is_made() {
+async fn unreadable_files_are_refused_and_nothing_is_created() {
     let (dir, path) = place();
     let missing = SqliteStore::open_read_only(&path).err();
     assert!(matches!(missing, Some(OpenError::Io { .. })), "{missing:?}");

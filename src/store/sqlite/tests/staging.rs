@@ -132,7 +132,7 @@ async fn half_moved() -> (TempDir, PathBuf, SqliteStore, Talks) {
 }
 
 #[tokio::test]
-async fn a_log_is_whole_wherever_its_rows_are_and_closing_brings_them_to_their_places() {
+async fn a_log_is_complete_wherever_its_rows_are_and_closing_moves_them_to_the_main_tables() {
     let (_dir, path, store, mut talks) = half_moved().await;
     let mut emptied = 0;
     let mut before = spread(&path);
@@ -155,7 +155,7 @@ async fn a_log_is_whole_wherever_its_rows_are_and_closing_brings_them_to_their_p
 
 /// A copy of a database and its log at any moment equals what a crash leaves.
 #[tokio::test]
-async fn a_crash_loses_and_doubles_nothing_and_the_next_start_goes_on() {
+async fn a_crash_loses_and_duplicates_nothing_and_the_next_start_continues() {
     let (dir, path, store, mut talks) = half_moved().await;
     let (_crashed, copy) = crash(dir.path());
     assert!(!spread(&path).contains(&0));

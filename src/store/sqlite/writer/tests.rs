@@ -136,14 +136,14 @@ fn a_group_is_one_commit_and_each_gets_its_own_answer() {
 }
 
 #[test]
-fn a_write_that_fails_takes_its_group_back_and_the_next_group_is_written() {
+fn a_failed_write_rolls_its_group_back_and_the_next_group_is_written() {
     use Step::{Fail, Insert};
     let groups = vec![vec![Insert(1), Fail(ffi::SQLITE_FULL), Insert(2)], vec![Insert(3)]];
     check(groups, &[], &[FULL, FULL, FULL, "3"], &[3], &[1]);
 }
 
 #[test]
-fn a_write_that_must_be_taken_back_does_not_take_its_group_along() {
+fn a_write_that_must_be_rolled_back_does_not_fail_its_group() {
     use Step::{Insert, Refuse, Undo};
     let groups = vec![vec![Insert(1), Undo(2), Refuse, Undo(3), Insert(4)], vec![Undo(5)], vec![Insert(6)]];
     check(groups, &[], &["1", UNDONE, NOT_FOUND, UNDONE, "4", UNDONE, "6"], &[1, 4, 6], &[1, 2]);
@@ -169,7 +169,7 @@ fn after_a_commit_that_fails_nothing_more_is_written_but_where_the_disk_is_full(
 
 /// The log may be the only valid copy, so it is kept as it is.
 #[test]
-fn after_a_failure_beside_the_writer_its_group_is_unknown_and_the_log_is_left_alone() {
+fn after_a_failed_round_the_writers_group_is_unknown_and_the_log_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log.db");
     let db = Connection::open(&path).unwrap();

@@ -198,7 +198,7 @@ fn a_round_clears_unused_bytes_of_its_pages_and_the_rest_is_cleared_after_it() {
 }
 
 #[test]
-fn what_was_cleared_of_a_log_says_nothing_about_the_next_one() {
+fn pages_cleared_in_one_log_do_not_count_for_the_next() {
     let mut subject = Subject::new(CopyingPlace::Inline);
     subject.write(40);
     assert!(subject.begin());
@@ -230,7 +230,7 @@ fn there_is_no_round_over_a_log_that_is_copied_or_of_another_length() {
 }
 
 #[test]
-fn a_reader_of_an_older_state_keeps_a_round_from_its_end_until_it_leaves() {
+fn a_reader_of_an_older_snapshot_keeps_a_round_from_finishing() {
     let ended = |outcome: Option<(_, Outcome)>| outcome.unwrap().1.unwrap().map(|cleared| cleared.frames);
     for place in [CopyingPlace::Beside, CopyingPlace::Inline] {
         let mut subject = Subject::new(place);
