@@ -98,7 +98,7 @@ impl Read {
 }
 
 #[test]
-fn a_patch_that_compacts_is_the_compaction_that_it_is() {
+fn a_compacting_patch_is_imported_as_a_compaction() {
     let with = |lines: &[Value]| [four(), lines.to_vec()].concat();
     let compaction = |id: &str, parent: &str, kept: &str| {
         let fields = json!({ "summary": "S", "firstKeptEntryId": kept, "tokensBefore": 9 });
@@ -181,7 +181,7 @@ fn a_patch_that_compacts_is_the_compaction_that_it_is() {
 }
 
 #[test]
-fn what_of_a_patch_is_not_applied_is_told() {
+fn ops_of_a_patch_that_are_not_applied_are_noted() {
     let part = json!({ "op": "system_part_set", "scope": "cached", "partName": "p", "text": "P", WHY: "r" });
     let (mut unreasoned, mut newer) = (apply("S", 2), transform("t", "a2", json!([apply("S", 2)])));
     unreasoned[WHY] = json!(" ");

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_lines_are_told_with_their_number() {
+    fn broken_lines_are_reported_with_their_number() {
         let mut reader = reader();
         assert!(matches!(reader.line(HEADER), Ok(Item::Header(_))));
         assert_eq!(reader.line("  \r"), Ok(Item::Blank));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_session_is_refused() {
+    fn files_that_are_no_session_are_refused() {
         for (text, told) in [
             (r#"{"type":"message"}"#, "line 1: not a pi session: the first line must be a header of type `session`"),
             (r#"{"type":"session"}"#, "line 1: not a pi session: the header has no `id`"),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_of_characters_are_read_and_kept_as_written() {
+    fn unpaired_surrogates_are_read_and_preserved() {
         let mut reader = reader();
         reader.line(HEADER).unwrap();
         let text = r#"{"a":"\ud83d\ude00 \ud83d \ude00 \\ud83d \u0041"}"#;

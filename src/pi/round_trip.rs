@@ -113,7 +113,7 @@ fn a_file_without_entries_comes_back() {
 }
 
 #[test]
-fn half_a_character_comes_back_as_it_was_written() {
+fn an_unpaired_surrogate_round_trips() {
     let line = r#"{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":"\ud83d"}}"#;
     let written = export(&import(&[HEADER_LINE.to_owned(), line.to_owned()]));
     assert_eq!(written[1], line);

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_applied_is_kept_whole() {
+    fn transforms_that_cannot_be_applied_are_stored_unchanged() {
         let why = "invalidateCacheReason";
         let mut newer = patched(json!({ "op": "tools_remove", "toolNames": [], why: "r" }));
         newer["schemaVersion"] = json!(2);
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_for_one_request_is_no_patch_for_later_ones() {
+    fn a_change_to_one_request_does_not_affect_later_ones() {
         let said = json!({ "role": "user", "content": "[request-only]", "timestamp": 5 });
         let entry = entry(&line(EPHEMERAL, json!({ "messages": [said] })));
         let EntryData::Ephemeral(kept) = &entry.data else { panic!("{:?}", entry.data) };
