@@ -55,7 +55,7 @@ fn compare(file: &str, table: &str) {
 }
 
 #[test]
-fn the_table_is_what_becomes_of_the_chats() {
+fn the_table_matches_a_replay_of_the_chats() {
     if !Path::new(CHATS).exists() {
         // This bypasses the test's output capture, so that the skip is always visible.
         let _ =

@@ -167,7 +167,7 @@ fn a_turn_without_an_answer_is_cancelled_and_the_next_one_is_played() {
 }
 
 #[test]
-fn what_is_larger_than_the_window_is_left_out_and_the_next_turn_is_played() {
+fn a_turn_larger_than_the_window_is_left_out_and_the_next_is_played() {
     let mut builder = Builder::new("large", deployment().counter("test"));
     let answer = || Message::new(Role::Assistant, vec![Part::Text { text: "Yes.".to_owned() }]);
     for text in ["Small.".to_owned(), "Large. ".repeat(5_000), "Small again.".to_owned()] {
@@ -197,7 +197,7 @@ fn summaries_are_those_of_the_summariser() {
 }
 
 #[test]
-fn a_policy_that_cannot_be_read_says_why() {
+fn an_invalid_policy_is_refused_with_the_reason() {
     for (policy, why) in [
         ("thresold", "there is no strategy `thresold`"),
         ("threshold:keep=3", "unknown field `keep`"),

@@ -75,7 +75,7 @@ fn printed_turn(turn: &Turn) -> String {
 }
 
 #[test]
-fn every_form_is_read_and_broken_lines_are_told_by_number() {
+fn every_format_is_read_and_broken_lines_are_reported_by_number() {
     let corpus = r#"{"chat":"c/1","messages":[{"id":0,"role":"user","text":"My  cat\nis Miso."},{"id":1,"role":"assistant","text":"Nice."},{"id":2,"role":"user","text":"Bye."}],"questions":[{"kind":"k","question":"q","sources":[0,1]},{"sources":[0,7]},{"sources":[]}]}"#;
     let chat = r#"[{"role":"system","content":"Be brief."},{"role":"user","content":[{"type":"text","text":"What is it?"},{"type":"image_url","image_url":{"url":"https://e.org/p.png"}}]},{"role":"assistant","content":null,"tool_calls":[{"id":"call/1","type":"function","function":{"name":"see","arguments":"{\"x\":1}"}},{"id":"2","type":"function","function":{"name":"see","arguments":"{}"}}]},{"role":"tool","tool_call_id":"2","content":"two"},{"role":"assistant","content":"A cat."}]"#;
     let tuning = r#"{"messages":[{"role":"assistant","content":"Hi."},{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"assistant","content":"c"}]}"#;
@@ -120,7 +120,7 @@ fn every_form_is_read_and_broken_lines_are_told_by_number() {
 }
 
 #[test]
-fn what_follows_a_session_of_pi_is_part_of_it() {
+fn lines_after_a_pi_header_belong_to_its_session() {
     let kind = lines(Box::new(BufReader::new(Cursor::new(PI.as_bytes())))).unwrap();
     let mut source = Source { name: "in".to_owned(), counter: Counter::by_characters(), kind, line: 0 };
     assert!(source.next_line().unwrap().is_ok());
