@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_named_by_what_it_says() {
+    fn a_messages_fingerprint_follows_its_content() {
         let said = Message::user("Good morning");
         let noted = Message { envelope_key: Some("k".into()), model: Some("m".into()), ..said.clone() };
         assert_eq!(message_fingerprint(&noted), message_fingerprint(&said));

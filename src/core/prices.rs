@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_costs_nobody_knows_what() {
+    fn an_unknown_price_gives_no_cost() {
         let prices = prices("1/1/1");
         assert_eq!(prices.cost_nano_usd("m-mini", &usage(1, 0, 1)), None);
         let estimated = Usage { source: UsageSource::Estimated, ..usage(1, 0, 1) };

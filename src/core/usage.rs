@@ -41,7 +41,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_sum_that_lacks_a_part_has_no_cost() {
+    fn a_sum_with_an_unknown_part_has_no_cost() {
         let reported = |cost| usage(cost, UsageSource::Reported);
         let table = [
             (Some(5), reported(Some(7)), Some(12)),

@@ -375,7 +375,7 @@ fn check(seed: u64) -> String {
 }
 
 #[test]
-fn an_order_keeps_what_it_can_and_does_what_its_preview_shows() {
+fn an_order_keeps_as_much_as_it_can_and_matches_its_preview() {
     let seeds = crate::seeds::seeds("ORDERS", ORDERS);
     let is_whole = seeds.clone().count() > 100;
     let mut all: BTreeMap<String, u64> = BTreeMap::new();

@@ -45,7 +45,7 @@ mod tests {
     use reseed_protocol::command::ToolAnnotations;
 
     #[test]
-    fn a_hash_tells_calls_apart_that_read_alike_when_joined() {
+    fn calls_that_look_alike_when_joined_have_different_hashes() {
         let hash = |name, arguments| call_hash(ToolPlace::Server, name, arguments);
         assert_ne!(hash("ab", "c"), hash("a", "bc"));
         assert_eq!(hash("a", "{}"), hash("a", "{}"));
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_says_that_it_reads_runs_unasked_in_the_server() {
+    fn only_read_only_server_tools_run_without_approval() {
         let hints = |read_only| ToolAnnotations { read_only, ..ToolAnnotations::default() };
         let table = [
             (ToolPlace::Server, None, ApprovalDecision::Ask),

@@ -41,7 +41,7 @@ mod tests {
     use super::visible;
 
     #[test]
-    fn what_hides_or_turns_is_written_out() {
+    fn hidden_and_direction_changing_characters_are_made_visible() {
         let table = [
             ("rm -rf build\n\tdone", "rm -rf build\n\tdone"),
             ("größe 日本語 ไทย 🙂", "größe 日本語 ไทย 🙂"),

@@ -112,7 +112,7 @@ mod tests {
     use crate::core::context::testing::path;
 
     #[test]
-    fn the_newest_that_fit_and_the_summary_before_them() {
+    fn the_newest_messages_that_fit_and_the_preceding_summary_are_selected() {
         let big = "apple ".repeat(200);
         /// Lines of the branch, the budget, the indexes that are summarised, and the index of the preceding summary.
         type Case<'a> = (&'a [&'a str], u64, Option<(&'a [usize], Option<usize>)>);

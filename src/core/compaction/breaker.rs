@@ -182,7 +182,7 @@ mod tests {
     const NOW: Timestamp = Timestamp(1_000_000);
 
     #[test]
-    fn three_failures_rest_longer_each_time_and_gain_ends_it() {
+    fn three_failures_open_the_breaker_for_longer_each_time_and_gain_closes_it() {
         let mut breaker = CircuitBreaker::default();
         for failures in 1..=12u32 {
             breaker.failed(NOW);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn without_gain_it_rests_until_more_is_said() {
+    fn without_gain_it_stays_open_until_the_context_grows() {
         let mut breaker = CircuitBreaker::default();
         breaker.gained(false, 900, 1_000);
         assert_eq!((breaker.permit(NOW, 900, None, true), breaker.tripped()), (Permit::Full, None));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_brought_back_is_left_alone_unless_it_must_shrink() {
+    fn a_restored_context_is_left_alone_unless_it_must_shrink() {
         let breaker = CircuitBreaker::default();
         assert_eq!(breaker.permit(NOW, 900, Some(950), false), Permit::Denied);
         assert_eq!(breaker.permit(NOW, 900, Some(950), true), Permit::Full);

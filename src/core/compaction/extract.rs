@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extract_has_at_most_its_length() {
+    fn an_extract_stays_within_its_limit() {
         let messages: Vec<Message> =
             (0..200).map(|n| said(Role::Assistant, &format!("{n} {}", "猫 ".repeat(n)))).collect();
         for chars_max in [0, 79, 400, 5_000, 100_000] {

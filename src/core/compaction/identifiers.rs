@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_are_listed_as_far_as_there_is_room() {
+    fn the_newest_identifiers_are_listed_while_there_is_room() {
         let call_id: CallId = "c".parse().unwrap();
         let result = |output: &str| {
             Message::new(

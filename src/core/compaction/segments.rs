@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_leaves_only_so_much_stays_that_something_is_gained() {
+    fn newly_removed_words_stay_only_as_far_as_something_is_gained() {
         let old = vec![Segment { said: vec![said("a", "one two")], text: "first".into() }];
         let new = vec![said("b", "three four"), said("c", "five six")];
         for (new_tokens_max, kept) in [(8, 2), (7, 1), (3, 0)] {
@@ -347,7 +347,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(
+        fn written_segments_are_read_back(
             of in prop::collection::vec((prop::collection::vec("(\\PC|\n){1,20}", 0..4), "(\\PC|\n){0,30}"), 0..5),
             shows_ids in any::<bool>(),
         ) {

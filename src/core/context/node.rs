@@ -235,7 +235,7 @@ mod tests {
     use reseed_protocol::Timestamp;
 
     #[test]
-    fn what_was_counted_before_is_what_would_be_counted() {
+    fn a_cached_count_equals_a_new_one() {
         let shown = Shown::default();
         let entry = |name: &str, summary: &str, history_tools| Entry {
             entry_id: name.parse().unwrap(),

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_surest_source_wins() {
+    fn the_most_reliable_source_wins() {
         let listed = [("gpt-4o".to_owned(), Some(64_000)), ("mystery".to_owned(), None), ("zero".to_owned(), Some(0))];
         let window = |tokens, source| Some(Window { tokens, source });
         for (model, configured, assumed, expected) in [

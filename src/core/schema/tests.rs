@@ -54,7 +54,7 @@ fn nested(levels: usize, wrap: impl Fn(Value) -> Value) -> Value {
 }
 
 #[test]
-fn what_would_take_ages_or_the_whole_stack_is_refused() {
+fn schemas_that_cost_too_much_time_or_stack_are_refused() {
     let all_of = |inside: Value| json!({ "allOf": [inside] });
     let doubling = json!({ "a": { "allOf": [{ "$ref": "#/$defs/b" }, { "$ref": "#/$defs/b" }] }, "b": {} });
     let table = [
@@ -142,7 +142,7 @@ fn patterns_are_refused_quickly_and_paid_for() {
 }
 
 #[test]
-fn a_reference_to_what_was_left_out_is_no_reason_to_refuse_the_tool() {
+fn a_reference_to_a_removed_part_does_not_refuse_the_tool() {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -192,7 +192,7 @@ fn patterns_that_the_engine_does_not_take_are_left_out_and_reported() {
 }
 
 #[test]
-fn what_is_left_out_never_makes_a_schema_stricter() {
+fn leaving_out_a_pattern_never_makes_a_schema_stricter() {
     let ahead = "^(?=a)";
     let keyword = |schema: Value| json!({ "type": "object", "properties": { "x": schema } });
     let table = [

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_a_chain_in_which_nothing_names_what_is_not_there() {
+    fn a_copy_is_a_chain_without_dangling_references() {
         let compaction = |rest: &str| format!("c compaction summary=S tokensBefore=1 {rest}");
         let table: &[(&[&str], &[&str], &[&str])] = &[
             (&["a message", "b message"], &[], &[">a", "a>b"]),

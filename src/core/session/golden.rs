@@ -20,7 +20,7 @@ use std::{fs, path::Path, sync::Arc};
 const SENT: &[&str] = &["envelope", "markdown", "notes"];
 
 #[test]
-fn what_was_stored_once_sends_the_same_for_ever() {
+fn stored_histories_always_send_the_same_request() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/envelopes");
     let mut read = 0;
     for file in fs::read_dir(folder).unwrap() {

@@ -56,7 +56,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn a_seed_repeats_and_does_not_meet_itself() {
+    fn a_seed_repeats_its_stream_without_duplicates() {
         let (mut a, mut b) = (IdSource::seeded(7), IdSource::seeded(7));
         let ids: HashSet<EntryId> = (0..10_000).map(|_| a.next_id()).collect();
         assert_eq!(ids.len(), 10_000);

@@ -333,7 +333,7 @@ impl World {
 }
 
 #[test]
-fn whatever_patches_say_history_is_replayed_the_same() {
+fn history_with_any_patches_is_replayed_the_same() {
     let seeds = crate::seeds::seeds("WORLDS", WORLDS);
     let is_whole_run = seeds.clone().count() > 1;
     let mut done: HashMap<&str, u64> = HashMap::new();

@@ -201,7 +201,7 @@ impl World {
 }
 
 #[test]
-fn what_is_in_memory_is_what_the_log_says() {
+fn the_state_in_memory_matches_the_log() {
     let seeds = crate::seeds::seeds("TREES", TREES);
     for seed in seeds {
         let mut world = World::new(seed);

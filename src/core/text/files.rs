@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_counted() {
+    fn files_that_do_not_fit_are_counted() {
         let many: Vec<String> = (0..100).map(|n| format!("src/file_{n:03}.rs")).collect();
         let text = with_files("t", &CompactionDetails { read_files: many, modified_files: vec![] }, 200);
         assert!(text.chars().count() <= 203, "{text}");

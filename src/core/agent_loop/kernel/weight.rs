@@ -82,7 +82,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn only_what_may_compact_a_long_context_takes_long() {
+    fn only_inputs_that_may_compact_a_long_context_take_long() {
         let order = || Command::StartCompaction(StartCompaction::default());
         let pin = || Command::PinEntry(PinEntry { entry_id: "e0".parse().unwrap() });
         // Each case has the words in the message, the window, the command, and the expected result.

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_is_put_on_what_is_there_now() {
+    fn additions_are_applied_to_the_current_context() {
         let before = ["a:user one", "b:assistant two", "c:user three"];
         let now = [&before[..], &["d:assistant four", "e:user five"]].concat();
         check(

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_answered_bounds_a_window_until_two_smaller_requests_are_refused() {
+    fn answers_bound_a_window_until_two_smaller_requests_are_refused() {
         for (steps, bound) in [
             // The numbers are the tokens of refused requests; 0 stands for a small request that was answered.
             (&[9_500][..], 9_000),

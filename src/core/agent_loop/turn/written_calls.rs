@@ -136,7 +136,7 @@ mod tests {
     use super::writes_call;
 
     #[test]
-    fn calls_as_text_are_told_from_what_users_ask_for() {
+    fn calls_as_text_are_distinguished_from_text_that_users_request() {
         let is_sent = |name: &str| ["history_search", "weather"].contains(&name);
         for (text, expected) in [
             (r#"{"name": "history_search", "arguments": {"query": "boat"}}"#, true),

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preview_that_is_applied_during_a_turn_makes_room_for_a_request_that_is_refused() {
+    fn applying_a_preview_during_a_turn_makes_room_for_a_refused_request() {
         let mut world = World::with("threshold");
         let preview = world.preview();
         let text = "How far is it?".to_owned();

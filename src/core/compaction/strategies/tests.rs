@@ -262,7 +262,7 @@ fn decisions_in(window: u64, name: &str, options: &Options) -> Vec<String> {
 }
 
 #[test]
-fn a_strategy_decides_by_no_setting_that_it_does_not_name() {
+fn a_strategy_depends_only_on_the_settings_that_it_names() {
     let plain = Options { keep_turns: 3, keep_tool_results: 3, ..Options::default() };
     for offered in Strategies::default().offered() {
         for setting in Setting::ALL.iter().filter(|setting| !offered.settings.contains(setting)) {

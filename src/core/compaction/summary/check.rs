@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn form_decides_and_nothing_else() {
+    fn only_the_form_decides() {
         let good = "## Goal\n- Feed Miso\n\n## Next Steps\n- Buy food";
         for (text, expected) in [
             (good.to_owned(), Ok(good)),

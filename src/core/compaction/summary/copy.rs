@@ -41,7 +41,7 @@ mod tests {
     use super::is_copy;
 
     #[test]
-    fn a_copy_is_told_from_a_quotation() {
+    fn a_copy_is_distinguished_from_a_quotation() {
         let said: String =
             (0..120).map(|n| format!("Sentence number {n} tells of plank {} and nail {}. ", n * 7, n * 3)).collect();
         let quoted = format!("[User]: {said}");

@@ -72,7 +72,7 @@ fn counted(path: &[Arc<Node>]) -> RequestCount {
 }
 
 #[test]
-fn a_report_holds_for_as_long_as_the_same_is_sent_before_it() {
+fn a_report_is_valid_while_the_same_is_sent_before_it() {
     const OTHER_MODEL: Made<'_> = Made { model: "another", ..AS_NOW };
     const OTHER_KEY: Made<'_> = Made { key: "11111111", ..AS_NOW };
     const OLD: Made<'_> = Made { names_messages: false, ..AS_NOW };
@@ -223,7 +223,7 @@ fn a_report_teaches_the_size_of_what_was_added() {
 }
 
 #[test]
-fn thoughts_that_are_not_sent_back_are_not_counted() {
+fn reasoning_that_is_not_sent_back_is_not_counted() {
     let thought = "I wonder what the person means by that. ".repeat(20);
     let shown = Part::Reasoning { text: thought.clone(), payload: None };
     let lines = [("a:user one", AS_NOW), ("b:assistant two", AS_NOW)];
@@ -250,7 +250,7 @@ fn thoughts_that_are_not_sent_back_are_not_counted() {
 }
 
 #[test]
-fn a_session_teaches_again_what_its_reports_said() {
+fn a_calibration_is_relearned_from_a_sessions_reports() {
     let made = Made { percent: 130, ..AS_NOW };
     let lines: Vec<String> = (0..40)
         .map(|at| said(&format!("e{at}:{}", ["user", "assistant"][at % 2]), "what they say to each other "))
@@ -284,7 +284,7 @@ impl TokenEstimate for Trusting {
 }
 
 #[test]
-fn an_estimate_that_trusts_reports_takes_the_newest_whatever_it_was_made_of() {
+fn an_estimate_that_trusts_reports_uses_the_newest_one() {
     let made = Made { model: "another", key: "11111111", percent: 9_000, ..AS_NOW };
     let path = played(&[("a:user How are you?", made), ("b:assistant Fine, thanks.", made)]);
     let reported = path[1].entry.message().unwrap().usage.as_ref().unwrap().total_tokens();

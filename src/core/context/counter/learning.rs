@@ -233,7 +233,7 @@ fn measured(model: &'static str, truth: Vocabulary, case: &Case) -> Errors {
 }
 
 #[test]
-fn what_was_added_is_counted_within_the_limits_after_ten_turns() {
+fn added_messages_are_counted_within_the_limits_after_ten_turns() {
     assert_eq!(Counter::for_model("gpt-4o").method(), Method::Tokenizer("o200k"));
     assert_eq!(Counter::for_model("a model nobody knows").method(), Method::Characters);
     let heads = [

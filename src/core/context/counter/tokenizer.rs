@@ -171,7 +171,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_name_tells_the_vocabulary() {
+    fn the_vocabulary_follows_from_the_name() {
         use Vocabulary::{Cl100k, O200k};
         let cases = [
             ("gpt-4o", Some(O200k)),

@@ -208,7 +208,7 @@ fn the_forms_of_the_proposal_are_read_as_ours() {
 }
 
 #[test]
-fn what_is_for_one_request_comes_last() {
+fn messages_for_one_request_come_last() {
     let said = json!({ "role": "user", "content": [{ "type": "text", "text": "It is noon." }], "model": "m" });
     let append = json!({ "op": "messages_uncached_append", "messages": [said] });
     let edit = json!({ "op": "messages_cached_edit", "edits": [{ "entryId": "a" }], "invalidateCacheReason": " r " });
@@ -281,7 +281,7 @@ fn the_system_prompt_the_tools_and_the_options_become_what_patches_say() {
 }
 
 #[test]
-fn a_patch_that_says_what_holds_already_changes_nothing() {
+fn a_patch_that_repeats_the_current_state_changes_nothing() {
     let ops = |reason: &str| {
         vec![
             json!({ "op": "system_part_set", "partName": "policy", "text": "P", "invalidateCacheReason": reason }),
@@ -335,7 +335,7 @@ fn stored_patches_are_replayed_at_their_place() {
 }
 
 #[test]
-fn what_named_a_compaction_that_was_taken_back_means_what_it_had_hidden() {
+fn a_reference_to_an_undone_compaction_means_the_entries_it_had_hidden() {
     let table: &[(&[&str], &[&str])] = &[
         (
             &["a:user one", "b:user two", "c:user three", "d:compaction S first=c", "e:replace d c=3", "f:user x"],
@@ -366,7 +366,7 @@ fn what_named_a_compaction_that_was_taken_back_means_what_it_had_hidden() {
 }
 
 #[test]
-fn a_patch_of_another_form_is_passed_over_and_told() {
+fn a_patch_of_an_unknown_form_is_skipped_with_a_note() {
     let counter = Counter::for_model("test");
     let mut entries = crate::core::context::testing::entries(&["a:user one", "b:edit a", "c:edit a", "d:user two"]);
     let mut json = serde_json::to_value(&entries[1]).unwrap();

@@ -143,7 +143,7 @@ fn tokens_are_those_before_the_part() {
 }
 
 #[test]
-fn what_is_sent_once_breaks_the_next_and_only_behind_what_is_sent_again() {
+fn one_time_messages_break_the_cache_only_after_the_repeated_ones() {
     let first = written(&["a:user one", "- x:user the time is noon"]);
     let sent = first.outgoing().sent();
     let second = written(&["a:user one", "b:assistant two", "c:user three", "- x:user the time is one"]);
@@ -157,7 +157,7 @@ fn what_is_sent_once_breaks_the_next_and_only_behind_what_is_sent_again() {
 }
 
 #[test]
-fn a_report_tells_how_much_there_was() {
+fn a_report_gives_the_size_of_the_shared_prefix() {
     let before = written(BEFORE);
     let mut sent = before.outgoing().sent();
     sent.answered(1_000);

@@ -45,7 +45,7 @@ mod tests {
     use reseed_protocol::UsageSource;
 
     #[test]
-    fn what_a_session_has_cost_is_the_sum_of_what_is_known() {
+    fn a_sessions_cost_is_the_sum_of_the_known_costs() {
         let mut cost = Cost::default();
         for usage in [None, Some(usage(Some(5), UsageSource::Reported)), Some(usage(None, UsageSource::Estimated))] {
             cost.add(usage.as_ref());

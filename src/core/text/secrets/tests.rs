@@ -53,7 +53,7 @@ const MASKED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn secrets_are_masked_and_what_stands_around_them_stays() {
+fn secrets_are_masked_and_the_text_around_them_stays() {
     for (text, secret) in MASKED {
         let given = text.replace("{}", secret);
         assert_eq!(mask_secrets(&given), text.replace("{}", MASK), "{given}");
@@ -61,7 +61,7 @@ fn secrets_are_masked_and_what_stands_around_them_stays() {
 }
 
 #[test]
-fn what_is_no_secret_stays() {
+fn other_text_is_not_masked() {
     for text in [
         "commit 9fceb02d0ae598e95dc970b74767f19372d61af8 and 9fceb02",
         "id 123e4567-e89b-12d3-a456-426614174000",
@@ -164,18 +164,18 @@ fn texts_with_clues() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn the_filter_passes_over_no_clue(text in texts_with_clues()) {
+    fn the_filter_misses_no_clue(text in texts_with_clues()) {
         prop_assert_eq!(clue(&text), plain_clue(&text));
     }
 
     #[test]
-    fn masking_is_done_once(text in "(\\PC|\n){0,120}") {
+    fn masking_is_idempotent(text in "(\\PC|\n){0,120}") {
         let once = mask_secrets(&text).into_owned();
         prop_assert_eq!(mask_secrets(&once).into_owned(), once);
     }
 
     #[test]
-    fn whatever_stands_around_a_secret(
+    fn secrets_are_masked_in_any_surroundings(
         before in "([a-z .,=:\"'\n-]{0,12})",
         (form, secret) in unquoted(),
         after in "([ .,\"'\n][a-z .,=:\"'\n-]{0,12})?",

@@ -113,7 +113,7 @@ mod tests {
     use crate::core::context::{build::build_context, counter::Counter, testing::path};
 
     #[test]
-    fn names_are_told_from_prose() {
+    fn names_are_distinguished_from_prose() {
         let table: &[(&str, &[&str])] = &[
             ("the cat sat on the mat.", &[]),
             ("see src/main.rs: it calls readFile(x_1), twice.", &["src/main.rs", "readFile", "x_1"]),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_said_and_what_is_used_later_matter_more() {
+    fn user_messages_and_later_references_score_higher() {
         let lines = [
             "a:user My cat is called Miso.",
             "b:assistant How nice.",

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_preview_asks_its_hooks_and_is_applied_without_asking_again() {
+fn a_preview_calls_its_hooks_and_applying_it_does_not() {
     let mut world = long(before(&["one"]));
     world.command(Command::PreviewCompaction(PreviewCompaction::default())).check(&["ask one before_compaction"]);
     assert_eq!((&world.asked_for()["preview"], &world.asked_for()["background"]), (&json!(true), &json!(true)));
@@ -28,7 +28,7 @@ fn a_preview_asks_its_hooks_and_is_applied_without_asking_again() {
 }
 
 #[test]
-fn a_compaction_in_the_background_asks_while_the_turn_goes_on() {
+fn a_background_compaction_calls_its_hooks_during_the_turn() {
     let mut world = filling(before(&["one"]));
     world.say("hello");
     let took = world.took();
@@ -46,7 +46,7 @@ fn a_compaction_in_the_background_asks_while_the_turn_goes_on() {
 }
 
 #[test]
-fn a_compaction_that_is_stopped_asks_its_hooks_no_more() {
+fn a_stopped_compaction_calls_no_more_hooks() {
     let stop = |world: &mut World| {
         world.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
     };
@@ -75,7 +75,7 @@ fn a_compaction_that_is_stopped_asks_its_hooks_no_more() {
 }
 
 #[test]
-fn the_time_of_a_compaction_begins_when_its_hooks_have_answered() {
+fn a_compactions_time_limit_starts_after_its_hooks() {
     let slow = vec![hook("one", HookPoint::BeforeCompaction).within(600_000)];
     let mut world = crowded(slow.clone());
     world.say("hello").took();
@@ -94,7 +94,7 @@ fn the_time_of_a_compaction_begins_when_its_hooks_have_answered() {
 }
 
 #[test]
-fn a_hook_that_is_against_every_compaction_does_not_trip_the_breaker_of_failures() {
+fn a_hook_that_cancels_every_compaction_does_not_open_the_breaker() {
     let mut world = crowded(before(&["one"]));
     for _ in 0..4 {
         world.say("hello");

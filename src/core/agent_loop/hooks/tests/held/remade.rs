@@ -80,7 +80,7 @@ fn one_that_would_not_reach_the_target_is_made_again_once_and_merged() {
 }
 
 #[test]
-fn a_turn_that_waits_for_a_merged_one_goes_on_where_what_is_held_is_dropped() {
+fn a_turn_that_waits_for_a_merge_continues_when_the_held_one_is_dropped() {
     let mut world = outgrown();
     world.say(&hundredths(15)).model("so").took();
     // At 1.50 the next request waits: with the held compaction the context would still be 0.92, above the trigger.
@@ -96,7 +96,7 @@ fn a_turn_that_waits_for_a_merged_one_goes_on_where_what_is_held_is_dropped() {
 }
 
 #[test]
-fn hooks_are_asked_once_also_where_it_is_made_again_and_what_they_wished_holds() {
+fn hooks_are_called_once_and_their_requests_apply_to_a_remade_one() {
     let mut world = outgrowing(vec![hook("one", HookPoint::BeforeCompaction)]);
     world.say("hello");
     let wishes = json!({ "model": "cheaper", "instructions": "mind the gulls", "details": { "n": 1 } });
@@ -119,7 +119,7 @@ fn hooks_are_asked_once_also_where_it_is_made_again_and_what_they_wished_holds()
 }
 
 #[test]
-fn one_that_cost_nothing_is_made_again_once() {
+fn one_that_was_free_is_made_again_once() {
     let mut world = outgrowing(Vec::new());
     world
         .say("hello")
@@ -136,7 +136,7 @@ fn one_that_cost_nothing_is_made_again_once() {
 }
 
 #[test]
-fn one_that_saves_too_little_by_the_time_it_is_due_is_made_again_once() {
+fn one_that_saves_too_little_when_due_is_made_again_once() {
     // It saves about two thirds of the next request.
     let committed = ["+ user", "turn", "+ compaction", "compacted model_summary", "reseed", "model"];
     let mut world = outgrown();
@@ -149,7 +149,7 @@ fn one_that_saves_too_little_by_the_time_it_is_due_is_made_again_once() {
 }
 
 #[test]
-fn one_made_again_from_everything_costs_what_both_have_cost() {
+fn one_made_again_from_scratch_includes_the_cost_of_both() {
     let mut world = outgrowing(Vec::new());
     world.say("hello").model("hello").paid_summary(&"the harbour lies to the west; ".repeat(8), 1_000);
     // The long summary saves less than this, and a short one saves more.
@@ -163,7 +163,7 @@ fn one_made_again_from_everything_costs_what_both_have_cost() {
 }
 
 #[test]
-fn what_is_held_is_cancelled_by_its_name_also_while_it_is_made_again() {
+fn a_held_one_can_be_cancelled_by_id_while_it_is_made_again() {
     let mut world = outgrown();
     world.say(&hundredths(15)).model("so");
     world.say(&hundredths(15)).took();
