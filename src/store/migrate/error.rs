@@ -50,7 +50,7 @@ pub(crate) enum MigrateError {
     },
     /// Some sessions of the source are damaged.
     #[error(
-        "{} of the source's sessions are damaged and were not copied, all others were: {}; restore them from a backup, \
+        "{} of the source's sessions are damaged and were not copied ({}), all others were; restore them from a backup, \
          or leave them out with --skip-damaged",
         .0.count,
         .0

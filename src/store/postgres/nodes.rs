@@ -81,8 +81,7 @@ impl Nodes {
                 db.row(sql, &[&random_part()?, &node.name, &node.address, &node.version, &lease]).await
             })
             .await?;
-        let row =
-            row.ok_or_else(|| Error::Unknown("the database did not add this server to its servers".to_owned()))?;
+        let row = row.ok_or_else(|| Error::Unknown("the database did not add this server".to_owned()))?;
         let me = NodeId(row.try_get(0).map_err(Fault::from)?);
         self.member.set_me(Some(me));
         Ok(me)

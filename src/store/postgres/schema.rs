@@ -119,7 +119,7 @@ pub enum SchemaError {
     },
     /// The tables were made by a newer program.
     #[error(
-        "its tables have version {found}, with changes that version {known}, which this program knows, cannot work \
+        "its tables have version {found}, with changes that this program, which knows version {known}, cannot work \
          with: run a newer one"
     )]
     Newer {
@@ -136,7 +136,7 @@ pub enum SchemaError {
     },
     /// A migration into the schema is not complete: it holds only some of the sessions.
     #[error(
-        "a migration into the schema `{schema}` is not complete: run the same `reseed migrate` again to go on with it, \
+        "a migration into the schema `{schema}` is not complete: run the same `reseed migrate` again to finish it, \
          or use another schema or database"
     )]
     Migrating {

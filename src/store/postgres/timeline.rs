@@ -91,8 +91,8 @@ impl Timelines {
         tracing::error!(
             before,
             now = timeline,
-            "the database is on another timeline: a standby has taken over, or a backup was restored. What the one \
-             before had acknowledged may be lost; sessions get a new epoch when they are opened again"
+            "the database is on another timeline: a standby has taken over, or a backup was restored. Writes that the \
+             previous one acknowledged may be lost; sessions get a new epoch when they are opened again"
         );
     }
 }

@@ -49,7 +49,7 @@ async fn run(readers: Arc<Readers>, mut due: watch::Receiver<u64>, ended: watch:
             }
             Err(_) if readers.is_closed() => return,
             Err(error) => {
-                tracing::warn!(%error, "what deleted sessions held is removed later");
+                tracing::warn!(%error, "the rows of deleted sessions are removed later");
                 RETRY
             }
         };

@@ -232,7 +232,7 @@ impl Lane {
         }
         if let Some(left_out) = self.retries.admit() {
             let why = fault.describe();
-            tracing::warn!(appends = group.len(), left_out, "a group of appends is tried again: {why}");
+            tracing::warn!(appends = group.len(), left_out, "a group of appends is retried: {why}");
         }
         if meaning != Meaning::Again {
             self.connection = None;

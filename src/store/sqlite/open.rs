@@ -76,7 +76,7 @@ pub enum OpenError {
     },
     /// A migration into the file is not complete: it holds only some of the sessions.
     #[error(
-        "a migration into the database `{}` is not complete: run the same `reseed migrate` again to go on with it, or \
+        "a migration into the database `{}` is not complete: run the same `reseed migrate` again to finish it, or \
          use another database",
         path.display()
     )]

@@ -69,7 +69,7 @@ impl Drop for Borrowed {
 /// Frees a connection's cached pages.
 fn release(db: &Connection) {
     if let Err(error) = db.release_memory() {
-        tracing::warn!(%error, "a reader does not free its memory");
+        tracing::warn!(%error, "a reader could not free its memory");
     }
 }
 

@@ -74,12 +74,12 @@ impl Reserve {
         }
         match (self.hold)(false) {
             Ok(()) => {
-                tracing::warn!("the disk is full: the reserve is used to delete sessions, and all else is refused");
+                tracing::warn!("the disk is full: the reserve is used to delete sessions; other writes are refused");
                 self.state = State::Spent { tried: Instant::now() };
                 true
             }
             Err(error) => {
-                tracing::error!(%error, "the reserve beside the database cannot be given up");
+                tracing::error!(%error, "the reserve beside the database cannot be freed");
                 false
             }
         }

@@ -197,7 +197,7 @@ impl Write for Move {
 fn undone(error: rusqlite::Error) -> Fault {
     let is_taken = error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation);
     if is_taken || is_damage(&error) {
-        return Fault::Undone(Error::Unknown(format!("move rows to their places: {error}")));
+        return Fault::Undone(Error::Unknown(format!("move rows to the main tables: {error}")));
     }
     error.into()
 }

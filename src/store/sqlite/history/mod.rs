@@ -139,7 +139,7 @@ pub(super) fn empty_shard(db: &Connection, shard: i64) -> rusqlite::Result<Vec<S
     match db.execute_batch(&format!("DROP TABLE IF EXISTS history_{shard}")) {
         Ok(()) => drop(db.execute("DELETE FROM history_shard WHERE shard = ?1", [shard])?),
         Err(error) => {
-            tracing::error!(%error, shard, "a damaged part of the search index cannot be removed: `reseed vacuum` may");
+            tracing::error!(%error, shard, "a damaged part of the search index cannot be removed; try `reseed vacuum`");
             // The shard is marked as full, so that nothing is added.
             let give_up = "UPDATE history_shard SET entries = ?2 WHERE shard = ?1";
             db.execute(give_up, [shard, SHARD_ROWS_MAX])?;

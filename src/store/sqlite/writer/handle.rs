@@ -97,7 +97,7 @@ impl Writer {
             drop(permit);
             lost.map_or(Ok(free_bytes), |lost| Err(Error::Unknown(lost.reason())))
         });
-        look.await.unwrap_or_else(|_| Err(Error::Unknown("the look at the files panicked".into())))
+        look.await.unwrap_or_else(|_| Err(Error::Unknown("the check of the files panicked".into())))
     }
 
     #[cfg(test)]

@@ -172,7 +172,7 @@ impl Thread {
 
     fn index(&mut self) -> Result<(), Error> {
         if let Some(shard) = self.indexing.suspects.take() {
-            tracing::warn!(shard, "a part of the search index is damaged and is made again");
+            tracing::warn!(shard, "a part of the search index is damaged and is rebuilt");
             let sessions = self.write_own(Empty(shard))?;
             self.indexing.waiting.extend(sessions);
             return Ok(());

@@ -78,7 +78,7 @@ impl Thread {
         while !self.moving.staged.is_empty() && self.may_move() && Instant::now() < until {
             let done = if self.moving.staged.is_moving { self.move_rows(PORTION_ROWS) } else { self.turn() };
             if let Err(error) = done {
-                tracing::warn!(%error, "some rows stay where they were written; the next start goes on");
+                tracing::warn!(%error, "some rows stay in their stage; the next start moves them");
                 break;
             }
         }

@@ -142,7 +142,7 @@ impl Upkeep {
             self.unerased = None;
             tracing::warn!(
                 reason,
-                "text of deleted sessions is still in the files after {} s; it is tried again until it is gone",
+                "text of deleted sessions is still in the files after {} s; erasing it is retried until it is gone",
                 ERASED_WITHIN.as_secs()
             );
         }
