@@ -64,7 +64,7 @@ impl AgentLoop {
             }
             SessionCommand::CancelCompaction(cancel) => self.on_cancel_compaction(&caller, &cancel),
             SessionCommand::UndoCompaction(_) if self.is_busy() => {
-                Err(self.busy("a compaction is taken back when the session is idle"))
+                Err(self.busy("a compaction can be undone only when the session is idle"))
             }
             SessionCommand::UndoCompaction(undo) => self.compacting().on_undo_compaction(&caller, &undo, lookup),
             SessionCommand::PinEntry(pin) => keep::pin(&mut self.ledger, &caller, &pin, lookup).map(|()| {

@@ -114,11 +114,11 @@ impl AgentLoop {
             return error.with_details(serde_json::json!({ "jobId": job }));
         }
         if self.ledger.state().turn.is_none() && self.hooks.looks_at_input() {
-            let message = format!("{what}; hooks look at an input: wait for its answer");
+            let message = format!("{what}; hooks are inspecting an input: wait for its answer");
             return ErrorBody::new(ErrorCode::TurnRunning, message);
         }
         if self.ledger.state().turn.is_none() && self.hooks.proposed_move().is_some() {
-            let message = format!("{what}; hooks look at a move of the session: wait for its answer");
+            let message = format!("{what}; hooks are inspecting a move of the session: wait for its answer");
             return ErrorBody::new(ErrorCode::TurnRunning, message);
         }
         let message = format!("{what}; a turn is running: wait for its end, or send cancel_turn");

@@ -76,7 +76,7 @@ impl Arrival {
     /// `invalid_field`: there is no entry that the label could name.
     fn unsummarised(self) -> Result<Onward, ErrorBody> {
         if self.label.is_some() && self.target.is_none() {
-            let message = "before the first entry there is nothing to name; leave the label out";
+            let message = "there is no entry to label before the first one; leave the label out";
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("label"));
         }
         Ok(Onward::Arrive(Box::new(self)))

@@ -46,7 +46,7 @@ impl CompleteAnswer {
         }
         let sealed = |part: &&Part| matches!(part, Part::Reasoning { payload: Some(_), .. });
         if message.content.iter().filter(sealed).any(|part| !self.message.content.contains(part)) {
-            return Err(HookFault::failed("its message has a sealed thought that is not the model's own"));
+            return Err(HookFault::failed("its message has opaque reasoning that is not the model's own"));
         }
         let bytes: usize = message.content.iter().map(part_bytes).sum();
         if bytes == 0 || bytes > MESSAGE_BYTES_MAX {

@@ -179,9 +179,8 @@ impl Compactor {
             let message = format!("`{first_kept}` was appended after the compaction started; it is kept in any case");
             return Err(HookFault::failed(message));
         }
-        cut_from(context, &structure, at).ok_or_else(|| {
-            HookFault::failed(format!("too little stands before `{first_kept}` for a summary to take its place"))
-        })
+        cut_from(context, &structure, at)
+            .ok_or_else(|| HookFault::failed(format!("too little precedes `{first_kept}` to be worth a summary")))
     }
 }
 

@@ -22,7 +22,7 @@ pub enum Unusable {
     #[error("the summary is a copy of the conversation")]
     Copied,
     /// It continues the conversation, and contains nothing else.
-    #[error("the answer goes on with the conversation instead of summarising it")]
+    #[error("the answer continues the conversation instead of summarising it")]
     Continued,
 }
 

@@ -145,7 +145,7 @@ fn fields_that_a_point_does_not_allow_are_refused_by_name() {
         (HookPoint::Message, instead("user", "x"), "another role"),
         (HookPoint::Message, parts(json!([call])), "other tool calls"),
         (HookPoint::Message, parts(json!([image])), "a part that an answer cannot have"),
-        (HookPoint::Message, parts(json!([sealed])), "a sealed thought that is not the model's own"),
+        (HookPoint::Message, parts(json!([sealed])), "opaque reasoning that is not the model's own"),
     ]);
     for (point, answer, why) in table {
         let mut world = asked(vec![hook("one", point)]);

@@ -320,7 +320,7 @@ fn an_invalid_cut_of_a_hook_is_refused_by_name() {
     let table = [
         (json!({ "firstKeptEntryId": "e2" }), "needs a `summary`"),
         (json!({ "summary": "x", "firstKeptEntryId": "nobody" }), "is no message that the model sees"),
-        (json!({ "summary": "x", "firstKeptEntryId": "e0" }), "too little stands before `e0`"),
+        (json!({ "summary": "x", "firstKeptEntryId": "e0" }), "too little precedes `e0`"),
     ];
     for (answer, why) in table {
         let mut world = long(before(&["one"]));

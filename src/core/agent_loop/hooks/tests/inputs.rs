@@ -101,7 +101,7 @@ fn input_that_may_not_wait_is_refused_before_any_hook_is_called() {
     };
     world.command_to(Command::Navigate(move_), Some(Destination::default())).check(&["error turn_running"]);
     let Reply::Error(error) = world.reply() else { panic!("no error") };
-    assert!(error.message.contains("hooks look at an input"), "{}", error.message);
+    assert!(error.message.contains("hooks are inspecting an input"), "{}", error.message);
     let unseen = UserInput { if_leaf: Some(Some("nobody".parse().unwrap())), ..input("blind") };
     let mut world = World::new(vec![hook("one", HookPoint::Message)]);
     world.command(Command::UserInput(unseen)).check(&["error leaf_moved"]);

@@ -238,7 +238,7 @@ fn a_second_move_is_refused_while_hooks_inspect_the_first() {
     world.go(|_| ()).took();
     world.go(|_| ()).check(&["error turn_running"]);
     let Reply::Error(error) = world.reply() else { panic!("no error") };
-    assert!(error.message.contains("hooks look at a move"), "{}", error.message);
+    assert!(error.message.contains("hooks are inspecting a move"), "{}", error.message);
 }
 
 /// Returns input that continues from `e1` and abandons the rest.
