@@ -4,7 +4,7 @@ use reseed_protocol::{CallId, Message, Part};
 use serde::{Serialize, Serializer};
 use std::io;
 
-/// Returns the 64-bit FNV-1a hash. Not for secrets: it only detects changed content from an honest client.
+/// Returns the 64-bit FNV-1a hash. It is not for secrets: it only detects changed content from an honest client.
 #[must_use]
 pub fn fingerprint(bytes: &[u8]) -> u64 {
     Fingerprint::default().and(bytes).0
@@ -18,8 +18,8 @@ pub fn fingerprint_of<T: Serialize + ?Sized>(value: &T) -> u64 {
     sum.0
 }
 
-/// Returns what is stored instead of the fingerprint of a command whose content a hook changed: one value per command
-/// type. A fingerprint of the content would let anyone who reads the store test guesses at it.
+/// Returns the value stored instead of the fingerprint of a command whose content a hook changed: one per command type.
+/// A fingerprint of the content would let anyone who reads the store test guesses at it.
 #[must_use]
 pub fn withheld(command: &str) -> u64 {
     Fingerprint::default().and(b"withheld:").and(command.as_bytes()).0
@@ -31,8 +31,8 @@ pub fn message_fingerprint(message: &Message) -> u64 {
     fingerprint_of(&(message.role, HashedParts(&message.content)))
 }
 
-/// A message's parts as they are hashed. The names of fields in it never change, whatever the wire calls them: the
-/// hash is stored, and compared after an upgrade.
+/// A message's parts in hashed form. Its field names never change, whatever the wire calls them, because the hash is
+/// stored and compared after an upgrade.
 struct HashedParts<'a>(&'a [Part]);
 
 impl Serialize for HashedParts<'_> {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_named_by_what_it_says() {
+    fn a_messages_fingerprint_follows_its_content() {
         let said = Message::user("Good morning");
         let noted = Message { envelope_key: Some("k".into()), model: Some("m".into()), ..said.clone() };
         assert_eq!(message_fingerprint(&noted), message_fingerprint(&said));

@@ -1,36 +1,35 @@
-//! Hooks as the core sees them: where they are asked, for how long, and how they fail. How they are reached is decided
-//! elsewhere.
+//! Hooks in the core: where they are called, their time limits, and how they fail. Reaching them is handled elsewhere.
 
 use reseed_protocol::{
     ErrorBody, ErrorCode,
     hook::{ContextReason, HookOffer, HookPoint},
 };
 
-/// Maximum hooks of one client or one server; they are asked one after another.
+/// Maximum hooks of one client or one server, because they are called one after another.
 pub const HOOKS_MAX: usize = 32;
 
 /// Maximum length of a hook's name.
 pub const HOOK_NAME_MAX: usize = 64;
 
-/// Maximum time limit a hook may request, in milliseconds: ten minutes. A summariser takes long, but a turn that waits
-/// longer for a hook looks dead to its user.
+/// Maximum time limit that a hook may request, in milliseconds: ten minutes. A summariser takes long, but a turn that
+/// waits longer for a hook looks dead to its user.
 pub const HOOK_TIMEOUT_MS_MAX: u64 = 10 * 60 * 1000;
 
-/// Name of a client's hook that has none.
+/// The name of a client's hook without one.
 pub const CLIENT_HOOK: &str = "client";
 
-/// A hook: where and how it is asked.
+/// A hook: where and how it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookSpec {
     /// Its name, used in errors and recorded on its results.
     pub name: String,
     /// The hook point.
     pub point: HookPoint,
-    /// For [`HookPoint::Context`]: the reasons it is asked for; empty for all.
+    /// For [`HookPoint::Context`]: the reasons for which it is called; empty for all.
     pub reasons: Vec<ContextReason>,
     /// Time limit for an answer in milliseconds; `None` for the deployment's default.
     pub timeout_ms: Option<u64>,
-    /// True if nothing proceeds without it: what a required hook could not check does not happen.
+    /// True if nothing proceeds without it: whatever a required hook could not check does not happen.
     pub required: bool,
     /// True if it is only notified.
     pub observe: bool,
@@ -49,13 +48,13 @@ impl HookSpec {
         Self { reasons: reasons.to_vec(), ..self }
     }
 
-    /// Makes it an observer: nobody waits for it, and it changes nothing.
+    /// Makes it an observer: it is not waited for and changes nothing.
     #[must_use]
     pub fn observing(self) -> Self {
         Self { observe: true, required: false, ..self }
     }
 
-    /// Makes it optional: if it fails or is unavailable, what it was asked about proceeds unchanged.
+    /// Makes it optional: if it fails or is unavailable, its subject proceeds unchanged.
     #[must_use]
     pub fn optional(self) -> Self {
         Self { required: false, ..self }
@@ -70,7 +69,7 @@ impl HookSpec {
     /// Checks that the specification is valid.
     ///
     /// # Errors
-    /// The invalid field, by its wire name, and what is wrong with it.
+    /// The invalid field, by its wire name, and the reason.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let name = &self.name;
         check_name(name).map_err(|message| ("name", message))?;
@@ -87,7 +86,7 @@ impl HookSpec {
         Ok(())
     }
 
-    /// Returns true if both hooks have one name and could be asked the same question.
+    /// Returns true if both hooks have the same name and could be called for the same subject.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         let always = self.reasons.is_empty() || other.reasons.is_empty();
@@ -96,7 +95,7 @@ impl HookSpec {
             && (always || self.reasons.iter().any(|reason| other.reasons.contains(reason)))
     }
 
-    /// Returns true if this hook is required and asked wherever the other hook of the same name is.
+    /// Returns true if this hook is required and is called wherever the other hook of the same name is.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         let reasons = self.reasons.is_empty()
@@ -104,7 +103,7 @@ impl HookSpec {
         self.required && self.name == other.name && self.point == other.point && reasons
     }
 
-    /// Returns true if the hook is asked at this point for this reason.
+    /// Returns true if the hook is called at this point for this reason.
     #[must_use]
     pub fn is_asked(&self, point: HookPoint, reason: Option<ContextReason>) -> bool {
         self.point == point && reason.is_none_or(|reason| self.reasons.is_empty() || self.reasons.contains(&reason))
@@ -114,7 +113,7 @@ impl HookSpec {
 /// Parses the hooks that a client offers.
 ///
 /// # Errors
-/// `invalid_hooks`, with the hook and what is wrong with it.
+/// `invalid_hooks`, with the hook and the reason.
 pub fn check_hooks(offers: Vec<HookOffer>) -> Result<Vec<HookSpec>, ErrorBody> {
     if offers.len() > HOOKS_MAX {
         let message = format!("a client may offer at most {HOOKS_MAX} hooks, not {}", offers.len());
@@ -153,7 +152,7 @@ fn reasons_elsewhere(name: &str) -> String {
 /// Checks a hook's name.
 ///
 /// # Errors
-/// What is wrong with the name.
+/// The reason the name is invalid.
 pub fn check_name(name: &str) -> Result<(), String> {
     let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if name.is_empty() || name.len() > HOOK_NAME_MAX || !name.chars().all(letters) {
@@ -163,22 +162,22 @@ pub fn check_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The hook that a question goes to.
+/// The place where a hook runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookPlace {
-    /// A hook of the server.
+    /// The hook runs in the server.
     Server,
-    /// The hook of the host.
+    /// The hook runs in the host.
     Client,
 }
 
-/// Why a hook gave no answer.
+/// The reason a hook gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct HookFault {
     /// `hook_failed`, `hook_timeout` or `hook_unavailable`.
     pub code: ErrorCode,
-    /// What went wrong, for people; contains nothing that the hook sent.
+    /// The reason, for people; contains nothing that the hook sent.
     pub message: String,
 }
 
@@ -189,7 +188,7 @@ impl HookFault {
         Self { code: ErrorCode::HookFailed, message: message.into() }
     }
 
-    /// Returns the fault as clients are told of it.
+    /// Returns the fault as an error for clients.
     #[must_use]
     pub fn error(&self) -> ErrorBody {
         ErrorBody::new(self.code, self.message.clone())

@@ -1,15 +1,15 @@
-//! What the server decides. Pure: no async, no clock, no randomness, no files; time and ids come in as arguments.
+//! The server's decisions. The crate is pure: no async, no clock, no randomness, no files; time and ids are arguments.
 //!
 //! - [`session`]: the tree of entries, and the session state folded from the log
-//! - [`context`]: what the model sees of it, counted against the window
+//! - [`context`]: the model's view of the session, counted against the window
 //! - [`compaction`]: when and how the context is shortened: strategies, cuts, summaries, and their machine
-//! - [`text`]: how a text is cleaned, masked, escaped and clipped, and the files that tool calls name
+//! - [`text`]: cleaning, masking, escaping and clipping of texts, and the files that tool calls name
 //! - [`agent_loop`]: one total function from inputs to effects
 //! - [`fingerprint`], [`usage`]: a stable hash, and sums of usage
 //! - [`tool`], [`approval`]: tools, and which of their calls a person must allow
 //! - [`hook`]: hook specifications and faults
 //! - [`model`]: the types that the agent loop and the providers exchange
-//! - [`need`]: what a model needs changed in requests
+//! - [`need`]: the changes to requests that a model needs
 //! - [`prices`]: the cost of requests
 //! - `schema`: limits on tool schemas, and validators for call arguments
 
@@ -30,5 +30,5 @@ pub mod text;
 pub mod tool;
 pub mod usage;
 
-// The rooms name each other by the path that the server has for them.
+// The modules refer to each other by the path that they have in the server.
 use crate as core;

@@ -24,7 +24,7 @@ impl ModelRequest {
     }
 }
 
-/// What an answer is for. Providers send both alike; the offline model and the metrics tell them apart.
+/// The purpose of an answer. Providers send both alike; the offline model and the metrics distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// The answer to the user.
@@ -36,18 +36,18 @@ pub enum Purpose {
 /// A complete answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// Its parts in order, at least one of them not empty. `call_id`s are the upstream's if they are valid ids; the
+    /// Its parts in order, at least one of them not empty. `call_id`s are the provider's if they are valid ids; the
     /// agent loop assigns its own.
     pub parts: Vec<Part>,
-    /// Why it ended.
+    /// The reason it ended.
     pub stop_reason: StopReason,
     /// The usage that the provider reported, if it did.
     pub usage: Option<ReportedUsage>,
-    /// What the provider wants back with this answer; its calls are named by the `call_id`s of `parts`.
+    /// The data that the provider wants back with this answer; it names calls by the `call_id`s of `parts`.
     pub payload: Option<Box<Payload>>,
     /// True if the provider said that it ended because the context window was full.
     pub filled_window: bool,
-    /// What was changed in this request, because its server refuses it otherwise.
+    /// The changes to this request without which its server would refuse it.
     pub adapted: Needs,
     /// The changes that all requests to the model get from now on.
     pub learnt: Needs,
@@ -62,7 +62,7 @@ impl Answer {
     }
 }
 
-/// The token usage that a provider reported. `None` means that it did not say.
+/// The token usage that a provider reported; `None` if it did not report a value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReportedUsage {
     /// Input tokens, including cached ones.
@@ -94,7 +94,7 @@ impl ReportedUsage {
     }
 }
 
-/// What a model takes besides text. `None` where nobody has said it.
+/// What a model accepts besides text; `None` if unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Takes {
     /// Tools.
@@ -103,7 +103,8 @@ pub struct Takes {
     pub images: Option<bool>,
 }
 
-/// Why a request failed. The message is ours: upstream bodies can echo keys and prompts and never get this far.
+/// The reason a request failed. The message is ours: provider responses can echo keys and prompts, and never get this
+/// far.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct ModelFault {
@@ -117,15 +118,15 @@ pub struct ModelFault {
     pub overflow: OverflowHint,
     /// The parts of the request that the upstream may have refused.
     pub refusal: Refusal,
-    /// True if the output limit was reached before any text: a model that reasons first may need a higher one.
+    /// True if the output limit was reached before any text. A model that reasons first may need a higher limit.
     pub ran_out: bool,
-    /// True if any text of this answer was shown already.
+    /// True if some text of this answer was already shown.
     pub shown: bool,
-    /// What the upstream's operator needs to find the request; for the log only.
+    /// The data with which the provider's operator finds the request; for the log only.
     pub origin: Box<FaultOrigin>,
 }
 
-/// Identifies a fault at the upstream. Contains numbers and names, never the upstream's text.
+/// Identifies a fault at the provider. Contains numbers and names, never the provider's text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FaultOrigin {
     /// The HTTP status of the response, if there was one.
@@ -147,7 +148,7 @@ impl ModelFault {
         self
     }
 
-    /// Creates a fault for an answer of which nothing was shown.
+    /// Creates a fault for an answer without any shown text.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {

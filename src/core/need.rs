@@ -1,7 +1,7 @@
-//! What a model needs done to a request before its server takes it.
+//! The changes that a model's server needs before it accepts a request.
 //!
-//! Servers of one API take different parts of it. A need names the part, and what is done: it is left out, or written
-//! in another way. The provider does it; the receipt of the request names it.
+//! Servers of one API accept different parts of it. A need names a part and the change: the part is left out or written
+//! differently. The provider makes the change; the receipt of the request names it.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ macro_rules! needs {
                 match self { $(Self::$need => $name,)* }
             }
 
-            /// Returns what is done, in a sentence.
+            /// Returns a one-sentence description of the change.
             #[must_use]
             pub fn what(self) -> &'static str {
                 match self { $(Self::$need => concat!($($doc),+).trim_ascii(),)* }
@@ -76,7 +76,7 @@ needs! {
 }
 
 impl Need {
-    /// Returns true if the request is smaller than it was counted.
+    /// Returns true if the request becomes smaller than it was counted.
     #[must_use]
     pub fn shrinks(self) -> bool {
         matches!(self, Self::NoImages | Self::NoTools | Self::NoOwnFields | Self::NoSealed)
@@ -94,7 +94,7 @@ impl fmt::Display for Need {
 pub struct Needs(u32);
 
 impl Needs {
-    /// Creates the set of these.
+    /// Creates a set of these needs.
     #[must_use]
     pub fn of(needs: &[Need]) -> Self {
         needs.iter().fold(Self::default(), |set, need| set.with(*need))
@@ -106,7 +106,7 @@ impl Needs {
         self.0 & bit(need) != 0
     }
 
-    /// Returns the set with this need, and without the one that it contradicts.
+    /// Returns the set with this need, and without the need that it contradicts.
     #[must_use]
     pub fn with(self, need: Need) -> Self {
         let other = match need {
@@ -149,19 +149,19 @@ fn bit(need: Need) -> u32 {
     1 << need as u32
 }
 
-/// A refusal of a part of a request, as far as its words tell.
+/// A refusal of a part of a request, as far as the server's message tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Refusal {
-    /// What may cure it, the likeliest first.
+    /// The changes that may help, most likely first.
     pub needs: Box<[Need]>,
-    /// Those that are about what this request holds (a damaged image, the schema of a tool, the value of an option),
-    /// not about what the model takes. They are not learnt for others.
+    /// Those that concern the content of this request (a damaged image, a tool's schema, the value of an option), not
+    /// what the model accepts. They are not learned for other requests.
     pub of_request: Needs,
     /// The most images in one request, if there were too many.
     pub images_max: Option<u16>,
-    /// The server could not read what its model wrote: the request is not at fault.
+    /// The server could not parse its own model's output; the request is not at fault.
     pub of_sample: bool,
-    /// The body has too many bytes, which says nothing about tokens.
+    /// The body has too many bytes. That says nothing about tokens.
     pub of_bytes: bool,
 }
 

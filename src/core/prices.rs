@@ -37,10 +37,10 @@ pub struct Prices {
 
 impl Price {
     /// Parses `input/cached/output` or `input/cached/output/written`, each in dollars per million tokens. Without the
-    /// fourth, tokens written to the provider's cache cost as much as other input.
+    /// fourth price, tokens written to the provider's cache cost as much as other input.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The reason the text is invalid.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         const WANTED: &str = "a model has three or four prices: input/cached/output or input/cached/output/written";
         let mut numbers = text.split('/').map(|number| picodollars(number.trim()));
@@ -69,7 +69,7 @@ fn picodollars(text: &str) -> Result<u64, &'static str> {
 }
 
 impl Prices {
-    /// Creates the table from prices by model name, as the provider knows it.
+    /// Creates the table from prices by model name, in the provider's spelling.
     #[must_use]
     pub fn new(of: impl IntoIterator<Item = (String, Price)>) -> Self {
         Self { of: Arc::new(of.into_iter().collect()) }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_costs_nobody_knows_what() {
+    fn an_unknown_price_gives_no_cost() {
         let prices = prices("1/1/1");
         assert_eq!(prices.cost_nano_usd("m-mini", &usage(1, 0, 1)), None);
         let estimated = Usage { source: UsageSource::Estimated, ..usage(1, 0, 1) };

@@ -1,9 +1,9 @@
-//! How many seeds a random test plays.
+//! The number of seeds that a random test plays.
 
 use std::{env, ops::RangeInclusive};
 
-/// Returns the seeds of a random test: `SEED` alone repeats one, and `VARIABLE` sets their number, which is `count`
-/// otherwise: enough to find what is put in, few enough for every run of the tests. `tests/soak/full.sh` plays more.
+/// Returns the seeds of a random test. `SEED` repeats a single one, and `VARIABLE` sets their number. The default
+/// `count` is large enough to find planted bugs, and small enough for every test run. `tests/soak/full.sh` plays more.
 pub(crate) fn seeds(variable: &str, count: u64) -> RangeInclusive<u64> {
     let number = |name: &str| {
         let value = env::var(name).ok()?;

@@ -1,4 +1,4 @@
-//! Tools as the core sees them: who runs them, and what they answer. How they are reached is decided elsewhere.
+//! Tools in the core: where they run, and their results. Reaching them is handled elsewhere.
 
 use reseed_protocol::command::{ToolAnnotations, ToolOffer};
 
@@ -7,7 +7,7 @@ pub use reseed_protocol::event::ToolPlace;
 /// The result of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Output {
-    /// Text for the model. What is too long is cut.
+    /// Text for the model; cut if it is too long.
     pub text: String,
     /// Images, as `data:` URLs.
     pub images: Vec<String>,
@@ -22,28 +22,28 @@ impl Output {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// Returns a failure, with what went wrong for the model to read.
+    /// Returns a failure with a description for the model.
     #[must_use]
     pub fn error(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_error: true, ..Self::default() }
     }
 }
 
-/// The terms of a call: who runs it, for how long, and beside which others.
+/// The terms of a call: where it runs, for how long, and in parallel with which others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// Who runs it.
+    /// Where it runs.
     pub place: ToolPlace,
     /// The tool's own time limit in milliseconds, if it has one.
     pub timeout_ms: Option<u64>,
     /// True if it runs only while no other sequential call does.
     pub sequential: bool,
-    /// What the tool does to the world, by its own account.
+    /// The tool's effects according to its own description.
     pub annotations: ToolAnnotations,
 }
 
 impl Terms {
-    /// Returns the terms of a tool that is offered by whoever runs it there.
+    /// Returns the terms of a tool that is offered at this place.
     #[must_use]
     pub fn of(offer: &ToolOffer, place: ToolPlace) -> Self {
         Self {

@@ -2,8 +2,8 @@
 
 use reseed_protocol::{Usage, UsageSource};
 
-/// Adds two usages. A sum that includes an estimate is an estimate. The cost is known only if both costs are: a partial
-/// cost would look like the whole.
+/// Adds two usages. A sum that includes an estimate is an estimate. The cost is known only if both costs are known,
+/// because a partial cost would look like the whole.
 #[must_use]
 pub fn add_usage(sum: Option<Usage>, more: &Usage) -> Usage {
     let Some(sum) = sum else { return more.clone() };
@@ -41,7 +41,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_sum_that_lacks_a_part_has_no_cost() {
+    fn a_sum_with_an_unknown_part_has_no_cost() {
         let reported = |cost| usage(cost, UsageSource::Reported);
         let table = [
             (Some(5), reported(Some(7)), Some(12)),

@@ -1,4 +1,4 @@
-//! Compactions that come as patches: what the model sees behind them, and what the file says afterwards.
+//! Tests of compactions that arrive as patches: the context that the model sees after them, and the exported file.
 
 use super::{
     Exporter, Importer,
@@ -21,7 +21,7 @@ fn header() -> String {
         .to_string()
 }
 
-/// Returns a line with this id below another; `""` is the root.
+/// Returns a line with this id and parent; `""` stands for the root.
 fn line(id: &str, parent: &str, kind: &str, fields: Value) -> Value {
     let parent = if parent.is_empty() { Value::Null } else { parent.into() };
     let mut line = json!({ "type": kind, "id": id, "parentId": parent, "timestamp": "2026-01-05T09:00:01.000Z" });
@@ -48,7 +48,7 @@ fn transform(id: &str, parent: &str, patch: Value) -> Value {
     line(id, parent, "context_transform", fields)
 }
 
-/// Returns u1, a1, u2, a2, each below the one before.
+/// Returns u1, a1, u2 and a2, each the child of the previous one.
 fn four() -> Vec<Value> {
     vec![said("u1", ""), said("a1", "u1"), said("u2", "a1"), said("a2", "u2")]
 }
@@ -77,7 +77,7 @@ fn read(lines: &[Value]) -> Read {
 }
 
 impl Read {
-    /// Returns the texts that the model sees at the last line, a summary in brackets.
+    /// Returns the texts that the model sees at the last line, with summaries in brackets.
     fn seen(&self) -> Vec<String> {
         let by_id: HashMap<_, &Entry> = self.entries.iter().map(|entry| (&entry.entry_id, entry)).collect();
         let up = |entry: &&Entry| entry.parent_id.as_ref().map(|parent| by_id[parent]);
@@ -92,13 +92,13 @@ impl Read {
     fn written(&self) -> Vec<Json> {
         let mut exporter = Exporter::new("s-1".parse().unwrap(), Timestamp(0)).keeping(&[], &[]);
         let lines: Vec<String> = self.entries.iter().flat_map(|entry| exporter.entry(entry)).collect();
-        // The first is the header.
+        // The first line is the header.
         lines[1..].iter().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }
 
 #[test]
-fn a_patch_that_compacts_is_the_compaction_that_it_is() {
+fn a_compacting_patch_is_imported_as_a_compaction() {
     let with = |lines: &[Value]| [four(), lines.to_vec()].concat();
     let compaction = |id: &str, parent: &str, kept: &str| {
         let fields = json!({ "summary": "S", "firstKeptEntryId": kept, "tokensBefore": 9 });
@@ -181,7 +181,7 @@ fn a_patch_that_compacts_is_the_compaction_that_it_is() {
 }
 
 #[test]
-fn what_of_a_patch_is_not_applied_is_told() {
+fn ops_of_a_patch_that_are_not_applied_are_noted() {
     let part = json!({ "op": "system_part_set", "scope": "cached", "partName": "p", "text": "P", WHY: "r" });
     let (mut unreasoned, mut newer) = (apply("S", 2), transform("t", "a2", json!([apply("S", 2)])));
     unreasoned[WHY] = json!(" ");

@@ -1,6 +1,6 @@
-//! Converts single entries between pi's form and ours, as far as each form can express the other.
+//! Converts single entries between pi's format and ours, as far as each can express the other.
 //!
-//! Neither direction is lossless alone. `import` and `export` find what is lost by converting there and back, and keep
+//! Neither direction alone is lossless. `import` and `export` find what is lost by converting there and back, and store
 //! it beside the entry.
 
 use super::json::{Json, Object};
@@ -17,17 +17,17 @@ use serde_json::Value;
 /// The `customType` of an entry that holds a pi message without a counterpart here: one with a role that is never sent.
 pub(super) const MESSAGE: &str = "pi.message";
 
-/// The `customType` of lines for patches that no line of their own type can hold, and for all patches in files written
-/// by earlier versions.
+/// The `customType` of lines for patches that have no line type of their own, and for all patches in files written by
+/// earlier versions.
 pub(super) const ENTRY: &str = "reseed.entry";
 
-/// The key for call arguments that are not a JSON object, as the model wrote them.
+/// The key for call arguments that are not a JSON object; it holds them as the model wrote them.
 const MALFORMED: &str = "malformed";
 
 /// pi's parent id for continuing before the first entry.
 const ROOT: &str = "root";
 
-/// Maps an entry id of the file to ours.
+/// Maps an entry id in the file to ours.
 pub(super) type Resolve<'a> = &'a dyn Fn(&str) -> Option<EntryId>;
 
 /// Converts a line's content to our form.
@@ -36,7 +36,7 @@ pub(super) fn data(line: &Object, resolve: Resolve<'_>) -> EntryData {
     known(kind, line, resolve).unwrap_or_else(|| foreign(line))
 }
 
-/// Converts a line's content to an entry that is kept and does nothing.
+/// Converts a line's content to an entry that is stored but has no effect.
 pub(super) fn foreign(line: &Object) -> EntryData {
     let mut data = line.clone();
     for field in ["type", "id", "parentId", "timestamp", super::export::MARK] {
@@ -59,7 +59,7 @@ fn known(kind: &str, line: &Object, resolve: Resolve<'_>) -> Option<EntryData> {
             tokens_after: None,
             trigger: None,
             duration_ms: None,
-            // An extension's details stay with the line, whatever their names.
+            // An extension's details stay with the line, whatever their field names.
             details: line.get("details").filter(|_| !is_hooks(line)).and_then(details),
             ..Compaction::default()
         }),
@@ -94,7 +94,7 @@ fn some_value(value: Option<&Json>) -> Option<Value> {
     value.filter(|value| **value != Json::Null).map(Json::to_value)
 }
 
-/// Returns the file lists if the details are exactly those.
+/// Returns the file lists if the details consist of exactly those.
 fn details(value: &Json) -> Option<CompactionDetails> {
     let list = |name: &str| -> Option<Vec<String>> {
         value.get(name)?.as_list()?.iter().map(|file| file.as_text().map(str::to_owned)).collect()
@@ -199,7 +199,7 @@ fn answer_part(block: &Json) -> Option<Part> {
     })
 }
 
-/// Converts a call id to a valid one of ours. Equal ids stay equal, so that call and result still match.
+/// Converts a call id to a valid one of ours. Equal ids stay equal, so calls and results still match.
 #[must_use]
 pub fn call_id(text: &str) -> CallId {
     text.parse().unwrap_or_else(|_| {
@@ -208,7 +208,7 @@ pub fn call_id(text: &str) -> CallId {
     })
 }
 
-/// Converts a usage report; `None` if nothing was counted, as after a failure.
+/// Converts a usage report; `None` if nothing was counted, for example after a failure.
 fn usage(usage: &Json) -> Option<Usage> {
     let tokens = |name: &str| usage.get(name).and_then(Json::as_u64).unwrap_or(0);
     let (input, output) = (tokens("input"), tokens("output"));
@@ -238,7 +238,7 @@ pub(super) fn line(entry: &Entry) -> Object {
         EntryData::Message(message) => line.set("message", message_fields(message, entry.timestamp)),
         EntryData::Compaction(compaction) => {
             line.set("summary", compaction.summary.as_str());
-            // pi keeps entries from this id on; the compaction's own id means "nothing before".
+            // pi keeps entries from this id on. The compaction's own id means that nothing before it is kept.
             let first_kept = compaction.first_kept_entry_id.as_ref().unwrap_or(&entry.entry_id);
             line.set("firstKeptEntryId", first_kept.as_str());
             line.set("tokensBefore", compaction.tokens_before);
@@ -298,7 +298,7 @@ pub(super) fn line(entry: &Entry) -> Object {
     line
 }
 
-/// Writes the fields of an entry that no line of its own type can hold.
+/// Writes the fields of an entry that has no line type of its own.
 fn own_fields(line: &mut Object, entry: &Entry, fields: &impl serde::Serialize) {
     line.set("type", "custom");
     line.set("customType", ENTRY);
@@ -309,7 +309,7 @@ fn own_fields(line: &mut Object, entry: &Entry, fields: &impl serde::Serialize) 
     line.set("data", data);
 }
 
-/// Writes a summary's details: the hook's own if a hook supplied the summary, otherwise the files.
+/// Writes a summary's details: the hook's details if a hook supplied the summary, otherwise the files.
 fn summary_details(line: &mut Object, hook: Option<&str>, own: Option<&Value>, files: Option<&CompactionDetails>) {
     if hook.is_none() {
         line.set_some("details", files.map(details_fields));
@@ -402,7 +402,7 @@ fn block(part: &Part) -> Option<Json> {
             Some((kind, data)) => {
                 Json::object([("type", "image".into()), ("data", data.into()), ("mimeType", kind.into())])
             }
-            // pi has no images by URL.
+            // pi does not support images by URL.
             None => Json::object([("type", "text".into()), ("text", format!("[picture {url}]").into())]),
         },
         Part::Reasoning { text, .. } => Json::object([("type", "thinking".into()), ("thinking", text.as_str().into())]),

@@ -1,7 +1,7 @@
-//! pi's cut rule: walk back from the newest entry until enough is kept.
+//! pi's cut rule: walks back from the newest entry until enough is kept.
 //!
-//! Only entries of type `message` count. A cut may fall before any message except a tool result. If the walk stops in
-//! tool results with no cut point after them, the cut falls before everything.
+//! Only entries of type `message` count. A cut may fall before any message except a tool result. If the walk stops
+//! within tool results and no cut point follows them, the cut falls before everything.
 
 use super::{
     estimate, export,
@@ -19,11 +19,11 @@ use reseed_core::{
 use reseed_protocol::EntryId;
 use std::{collections::HashSet, sync::Arc};
 
-/// pi's rules: one summary of all that is older than its cut, whatever the strategy.
+/// pi's rules: a single summary of everything before the cut, whatever the strategy.
 ///
-/// The path is cut backwards until the strategy's `keep_tokens` of messages are kept, by pi's estimate. The beginning
-/// of a split turn is summarised with what precedes it; nothing is kept beside the tail. If nothing would be
-/// summarised there is no step; pi then requests a summary of nothing.
+/// The cut is found by walking back until the strategy's `keep_tokens` of messages are kept, by pi's estimate. The
+/// beginning of a split turn is summarised together with what precedes it. Only the tail is kept. If nothing would be
+/// summarised, there is no step; pi itself then requests an empty summary.
 #[derive(Debug)]
 pub struct Pi;
 
@@ -52,12 +52,12 @@ impl CutRules for Pi {
     }
 }
 
-/// Where a path is cut. Indexes refer to the path.
+/// The place where a path is cut. Indexes refer to the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CutPoint {
     /// The first entry kept verbatim.
     pub first_kept: usize,
-    /// The start of the turn that the cut splits; `None` if it splits none.
+    /// The start of the turn that the cut splits; `None` if it splits no turn.
     pub turn_start: Option<usize>,
 }
 
@@ -75,7 +75,7 @@ pub fn find_cut_point(path: &[Object], start: usize, end: usize, keep_tokens: u6
             break;
         }
     }
-    // Settings directly before the cut are kept with the messages that they apply to.
+    // Settings directly before the cut are kept together with the messages that they apply to.
     while cut > start && !matches!(path[cut - 1].text("type"), Some("message" | "compaction")) {
         cut -= 1;
     }

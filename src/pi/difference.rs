@@ -48,7 +48,7 @@ pub(super) fn of_objects(from: &Object, to: &Object) -> Object {
     difference
 }
 
-/// Applies a difference. Parts that do not fit the value, which only a damaged difference has, are ignored.
+/// Applies a difference. Only a damaged difference has parts that do not fit the value; these are ignored.
 pub(super) fn apply(value: &mut Json, difference: &Object) {
     if let Some(whole) = difference.get(SET) {
         *value = whole.clone();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_said() {
+    fn a_difference_contains_only_changes() {
         for (from, to, difference) in [
             (
                 r#"{"a":1,"b":{"c":[{"d":1},2]}}"#,
@@ -136,7 +136,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_difference_makes_one_the_other(from in any_json(), to in any_json()) {
+        fn applying_a_difference_gives_the_other_value(from in any_json(), to in any_json()) {
             let mut made = from.clone();
             if let Some(difference) = between(&from, &to) {
                 apply(&mut made, difference.as_object().unwrap());

@@ -1,7 +1,7 @@
 //! pi's token estimate: one token per four UTF-16 code units, rounded up per message.
 //!
-//! It fits English text; a Chinese character counts a quarter of its real cost. Images count in tool results and client
-//! messages, but not in user messages.
+//! It is accurate for English text; for Chinese it is about a quarter of the real count. Images count in tool results
+//! and client messages, but not in user messages.
 
 use super::{
     json::{Json, Object},
@@ -13,10 +13,10 @@ use reseed_protocol::{Entry, Message, Timestamp, content::utf16_len, context::To
 /// UTF-16 code units per token.
 const UNITS_PER_TOKEN: u64 = 4;
 
-/// Code units that an image counts as.
+/// The code units that an image counts as.
 const IMAGE_UNITS: u64 = 4_800;
 
-/// pi's rules: system prompt, tools and framing are free; the newest report of a complete answer counts as it is.
+/// pi's rules: system prompt, tools and framing cost nothing; the newest report of a complete answer is used unchanged.
 #[derive(Debug)]
 pub struct Estimate;
 
@@ -59,7 +59,8 @@ impl TokenEstimate for Estimate {
         true
     }
 
-    /// Returns what [`usage::context_tokens`] does: by the newest report, even one from before the last compaction.
+    /// Returns the same as [`usage::context_tokens`]: it uses the newest report, even one from before the last
+    /// compaction.
     fn tokens_before(&self, _counted: u64, remaining: &mut dyn Iterator<Item = &Entry>) -> u64 {
         usage::context_tokens(&message::of_entries(remaining)).tokens
     }

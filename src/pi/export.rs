@@ -1,7 +1,7 @@
-//! Converts our entries to pi's lines: version 3, also for sessions that pi never had.
+//! Converts our entries to pi's lines in version 3, including sessions that pi never had.
 //!
 //! An imported entry is written as its original line, equal as JSON. Any other entry becomes a line that pi
-//! understands; what pi has no field for goes into the field `reseed`, which pi ignores and import reads.
+//! understands. Data for which pi has no field goes into the field `reseed`, which pi ignores and import reads.
 
 use super::{
     convert, difference,
@@ -12,13 +12,13 @@ use super::{
 use reseed_protocol::{CallId, Entry, EntryData, EntryId, Part, Role, SessionId, Timestamp, reply::Pin};
 use std::collections::{HashMap, HashSet};
 
-/// The field of a line for what pi has no field for.
+/// The field of a line that holds the data for which pi has no field.
 pub(super) const MARK: &str = "reseed";
 
-/// The `customType` of the line, written after the last entry, that names the leaf.
+/// The `customType` of the line after the last entry that names the leaf.
 const LEAF: &str = "reseed.leaf";
 
-/// The `customType` of the line of an undone compaction: pi ignores it, as we do.
+/// The `customType` of an undone compaction's line. pi ignores it, as we do.
 const UNDONE: &str = "reseed.undone";
 
 /// The `customType` of the last line, which names the pinned entries.
@@ -30,12 +30,12 @@ pub struct Exporter {
     session: SessionId,
     created_at: Timestamp,
     has_header: bool,
-    /// The tool that each call names: pi stores the name with the result.
+    /// The tool that each call names. It is needed because pi stores the name with the result.
     tools: HashMap<CallId, String>,
     last: Option<EntryId>,
     undone: HashSet<EntryId>,
     pins: Vec<Pin>,
-    /// The pins that the last entry records, if it is one of our lines that does.
+    /// The pins recorded by the last entry, if it is one of our lines for pins.
     told_pins: Option<Json>,
 }
 
@@ -95,9 +95,10 @@ impl Exporter {
         lines
     }
 
-    /// Returns the closing lines: the header if there was no entry; the pins; the leaf if it is not the last entry.
+    /// Returns the closing lines: the header if there was no entry, then the pins, then the leaf if it is not the last
+    /// entry.
     ///
-    /// `marker` is the id of the line for pins or leaf; no entry may have it.
+    /// `marker` is the id of the line for pins or leaf. No entry may have this id.
     #[must_use]
     pub fn finish(self, leaf: Option<&EntryId>, marker: EntryId, now: Timestamp) -> Vec<String> {
         if !self.has_header {
@@ -150,7 +151,7 @@ pub(super) fn undone_in(line: &Object) -> Option<Object> {
         return None;
     }
     let inner = line.get("data")?.as_object().filter(|inner| inner.text("type") == Some("compaction"))?;
-    // If the line has anything else, unwrapping would lose it.
+    // If the line contains anything else, unwrapping would lose it.
     (passed_over(inner.clone()) == *line).then(|| inner.clone())
 }
 
@@ -166,7 +167,7 @@ pub(super) fn pins_in(data: &EntryData) -> Option<Vec<Pin>> {
     serde_json::from_value(pins.clone()).ok()
 }
 
-/// Returns the line of an entry that never was pi's. `tool` is the tool whose result it is.
+/// Returns the line of an entry that did not come from pi. `tool` is the tool whose result it is.
 pub(super) fn marked(entry: &Entry, tool: Option<&str>) -> Object {
     let entry = Entry { imported: None, ..entry.clone() };
     let mut line = convert::line(&entry);
@@ -200,7 +201,7 @@ pub(super) fn restore(entry: &mut Entry, mark: &Json) {
     }
 }
 
-/// Returns the entry in our stored form.
+/// Returns the entry in our storage format.
 fn fields(entry: &Entry) -> Object {
     let value = serde_json::to_value(entry).expect("an entry has text keys and finite numbers");
     value.as_object().map(Object::from).unwrap_or_default()
@@ -216,7 +217,7 @@ fn whole_line(entry: &Entry) -> Option<&str> {
     entry.imported.as_ref()?.get(LINE)?.as_str()
 }
 
-/// Returns an entry's line.
+/// Returns the line of an entry.
 #[must_use]
 pub fn object(entry: &Entry) -> Object {
     if let Some(whole) = whole_line(entry)
@@ -240,7 +241,7 @@ fn text(object: &Object) -> String {
     serde_json::to_string(object).expect("JSON has text keys and finite numbers")
 }
 
-/// Parses a patch from the data that [`convert`], or an earlier version, wrote for it.
+/// Parses a patch from the data that [`convert`] or an earlier version wrote for it.
 pub(super) fn own_entry(data: &Json) -> Option<EntryData> {
     let fields = serde_json::Value::Object(data.get("fields")?.as_object()?.to_map());
     match data.text("type")? {

@@ -15,7 +15,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Adds the files recorded by an earlier summary, unless an extension made it.
+    /// Adds the files recorded by an earlier summary, unless an extension made that summary.
     pub fn add_noted(&mut self, line: &Object) {
         if line.get("fromHook").and_then(Json::as_bool) == Some(true) {
             return;
@@ -28,7 +28,7 @@ impl Files {
         self.edited.extend(list("modifiedFiles"));
     }
 
-    /// Adds the files that a message's tool calls name.
+    /// Adds the files named by a message's tool calls.
     pub fn add_calls(&mut self, message: &Object) {
         if message.text("role") != Some("assistant") {
             return;
@@ -63,7 +63,7 @@ impl Files {
         sorted(self.read.iter().filter(|file| !self.edited.contains(*file) && !self.written.contains(*file)))
     }
 
-    /// Returns the file lists in the form that follows a summary; empty if there are no files.
+    /// Returns the file lists in the form in which they are appended to a summary; empty if there are no files.
     #[must_use]
     pub fn appended(&self) -> String {
         let list = |tag: &str, files: &[String]| {

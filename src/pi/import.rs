@@ -1,10 +1,10 @@
 //! Converts pi's lines to our entries, one by one.
 //!
-//! Invariant: exporting an entry yields its line again, equal as JSON. This is tried for every line during import; what
-//! our form cannot express goes into `Entry::imported`, in the worst case the whole line.
+//! Invariant: exporting an entry yields its line again, equal as JSON. Import tries this for every line. Data that our
+//! format cannot express goes into `Entry::imported`; in the worst case that is the whole line.
 //!
-//! Ids are kept if they are valid here. An entry whose parent is not an earlier line becomes a root; the file's value
-//! is kept.
+//! Valid ids are kept. An entry whose parent is not an earlier line becomes a root; the parent id in the file is
+//! preserved.
 
 use super::{
     convert, difference, export,
@@ -22,9 +22,9 @@ use reseed_protocol::{
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
-/// In `imported`: what the line has beyond the entry.
+/// In `imported`: the line's fields beyond those of the entry.
 pub(super) const FIELDS: &str = "fields";
-/// In `imported`: fields that the line lacks.
+/// In `imported`: the entry's fields that the line lacks.
 pub(super) const WITHOUT: &str = "without";
 /// In `imported`: the original line.
 pub(super) const LINE: &str = "line";
@@ -49,9 +49,9 @@ pub struct Note {
 pub struct Importer {
     source: IdSource,
     places: Places,
-    /// The compactions that came as patches and that pi books a second time, in a line below.
+    /// The compactions that arrived as patches and that pi repeats in a line below.
     booked_twice: HashSet<EntryId>,
-    /// The newest entry for each id of the file that had to be replaced.
+    /// For each replaced id in the file, the newest entry with it.
     renamed: HashMap<String, EntryId>,
     header: Option<Object>,
     header_time: Timestamp,
@@ -91,13 +91,13 @@ impl Importer {
         std::mem::take(&mut self.notes)
     }
 
-    /// Returns the compactions met so far that were undone before the file was written.
+    /// Returns the compactions read so far that were undone before the file was written.
     #[must_use]
     pub fn undone(&self) -> &[EntryId] {
         &self.undone
     }
 
-    /// Returns the pinned entries met so far.
+    /// Returns the pinned entries read so far.
     #[must_use]
     pub fn pins(&self) -> &[Pin] {
         &self.pins
@@ -172,7 +172,7 @@ impl Importer {
         data
     }
 
-    /// Converts a patch that compacts: positions in the context behind the line's parent become entries.
+    /// Converts a compacting patch: maps positions in the context at the line's parent to entries.
     fn compaction(&mut self, number: usize, compacting: Compacting, parent: Option<&EntryId>) -> EntryData {
         let Compacting { ops, others, .. } = compacting;
         let mut messages = self.places.messages(parent);
@@ -190,7 +190,7 @@ impl Importer {
                 messages.len()
             });
             messages.drain(..from);
-            // Only an entry can be named as the first one that is kept.
+            // Only an entry can be the first one that is kept.
             let left_out = messages.iter().take_while(|id| id.is_none()).count();
             if left_out > 0 {
                 let text = format!("its compaction leaves out {left_out} messages that it kept and that no line holds");
@@ -209,7 +209,7 @@ impl Importer {
         EntryData::Compaction(compaction)
     }
 
-    /// Returns a placeholder entry with the header if the file had no entries.
+    /// Returns a placeholder entry with the header, if the file had no entries.
     pub fn finish(mut self) -> Option<Entry> {
         let header = self.header.take()?;
         let imported = Map::from_iter([(HEADER_ALONE.to_owned(), Value::Object(header.to_map()))]);
@@ -253,7 +253,7 @@ impl Importer {
     }
 }
 
-/// Returns what must be kept beside the entry to restore the line.
+/// Returns the data that must be stored beside the entry to restore the line.
 fn imported(entry: &Entry, line: &Object, raw: Option<&str>) -> Option<Box<Map<String, Value>>> {
     let whole = |text: &str| Some(Box::new(Map::from_iter([(LINE.to_owned(), Value::from(text))])));
     if let Some(raw) = raw {
@@ -267,7 +267,7 @@ fn imported(entry: &Entry, line: &Object, raw: Option<&str>) -> Option<Box<Map<S
     let beyond = difference::of_objects(&export::object(entry), line);
     let mut tried = entry.clone();
     let mut beyond = beyond.to_map();
-    // Set even if empty: it marks the line as pi's.
+    // The field is set even if empty, because it marks the line as pi's.
     beyond.entry(FIELDS).or_insert_with(|| Value::Object(Map::new()));
     tried.imported = Some(Box::new(beyond));
     if export::object(&tried) == *line {

@@ -1,7 +1,7 @@
-//! JSON as JavaScript holds and prints it: members in insertion order, printed with integer-like names first; numbers
+//! JSON as JavaScript stores and prints it: members in insertion order, printed with integer-like names first; numbers
 //! printed as 64-bit floats.
 //!
-//! Equality is that of JSON: the order of members does not matter, and 1 equals 1.0.
+//! Equality is JSON equality: the order of members does not matter, and 1 equals 1.0.
 
 mod print;
 mod serial;
@@ -42,7 +42,7 @@ impl PartialEq for JsNumber {
     }
 }
 
-/// The members of an object in insertion order. Of two with the same name the later value counts.
+/// The members of an object in insertion order. If a name occurs twice, the later value wins.
 #[derive(Debug, Clone, Default)]
 pub struct Object(Vec<(String, Json)>);
 
@@ -134,13 +134,13 @@ impl Json {
         Self::Object(Object::of(members))
     }
 
-    /// Returns the text if this is one.
+    /// Returns the text if this is a text.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// Returns the object if this is one.
+    /// Returns the object if this is an object.
     #[must_use]
     pub fn as_object(&self) -> Option<&Object> {
         if let Self::Object(object) = self { Some(object) } else { None }
@@ -152,13 +152,13 @@ impl Json {
         if let Self::List(items) = self { Some(items) } else { None }
     }
 
-    /// Returns the number if this is one.
+    /// Returns the number if this is a number.
     #[must_use]
     pub fn as_f64(&self) -> Option<f64> {
         if let Self::Number(number) = self { number.0.as_f64() } else { None }
     }
 
-    /// Returns the number if it is a whole one and not negative.
+    /// Returns the number if it is a non-negative integer.
     #[must_use]
     pub fn as_u64(&self) -> Option<u64> {
         let Self::Number(number) = self else { return None };

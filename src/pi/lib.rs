@@ -1,20 +1,20 @@
 //! pi compatibility: reads and writes pi's session files, and counts, cuts and summarises by pi's rules.
 //!
 //! pi (npm `@mariozechner/pi-coding-agent`) stores a session as a file of JSON lines, a tree like ours. Conversion is
-//! lossless both ways: what our entries have no field for is kept in `Entry::imported`, and what pi's have no field for
-//! in the line's field `reseed`.
+//! lossless both ways: data without a field in our entries goes into `Entry::imported`, and data without a field in
+//! pi's lines goes into the line's field `reseed`.
 //!
-//! - `json`: JSON as JavaScript holds and prints it; `difference`: the difference between two JSON values
+//! - `json`: JSON as JavaScript stores and prints it; `difference`: the difference between two JSON values
 //! - `read`: lines of versions 1 to 3; `import`, `export`: lines to entries and back; `convert`: a single entry;
 //!   `transform`: patches
-//! - `message`: the messages of a path in pi's form; `estimate`, `usage`: their size by pi's rules
+//! - `message`: the messages of a path in pi's format; `estimate`, `usage`: their size by pi's rules
 //! - `cut`, `prepare`, `files`: what pi chooses to summarise
 //!
 //! `estimate` and `cut` implement the core's `TokenEstimate` and `CutRules`; a deployment's `counter_of` and
-//! `cut_rules` select them. They work on the pi form of our entries, so an imported session is measured exactly as pi
+//! `cut_rules` select them. They work on our entries in pi's format, so an imported session is measured exactly as pi
 //! measures it.
 //!
-//! Pure, like the core, which knows nothing of pi.
+//! The crate is pure, like the core. The core knows nothing of pi.
 
 mod convert;
 mod difference;

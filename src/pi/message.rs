@@ -14,7 +14,7 @@ pub fn of_entry(entry: &Entry) -> Option<Object> {
     of_line(&line, entry.timestamp.0)
 }
 
-/// Returns the message that a line contributes. `time` (milliseconds) is used for messages without their own.
+/// Returns the message that a line contributes. `time` (milliseconds) is the time of messages without their own.
 #[must_use]
 pub fn of_line(line: &Object, time: i64) -> Option<Object> {
     let text = |name: &str| Json::from(line.text(name).unwrap_or_default());
@@ -54,7 +54,7 @@ pub fn of_entries<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<Objec
 /// The model and reasoning level that a path sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Provider and name of the model that was last chosen or last answered.
+    /// The provider and name of the model that was chosen, or that answered, last.
     pub model: Option<(String, String)>,
     /// The reasoning level.
     pub thinking_level: String,
@@ -81,7 +81,7 @@ pub fn settings<'a>(path: impl IntoIterator<Item = &'a Entry>) -> Settings {
     settings
 }
 
-/// Returns the text that tells a model about a command that the user ran.
+/// Returns the text that describes to a model a command that the user ran.
 #[must_use]
 pub fn shell_text(message: &Object) -> String {
     let mut text = format!("Ran `{}`\n", message.text("command").unwrap_or_default());

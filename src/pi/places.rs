@@ -1,12 +1,11 @@
-//! The messages that pi's context has at an entry, in order and by entry: a compaction in a patch refers to them by
-//! position.
+//! The positions of messages in pi's context at an entry. A compaction in a patch refers to messages by position.
 //!
-//! Of each entry only what moves positions is remembered, since a file is read line by line and may be large.
+//! Only the data that shifts positions is remembered per entry, since a file is read line by line and may be large.
 
 use reseed_protocol::{Entry, EntryData, EntryId, entry::Kept, patch::PatchOp};
 use std::collections::HashMap;
 
-/// The entries met so far.
+/// The entries added so far.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     entries: HashMap<EntryId, Place>,
@@ -18,26 +17,26 @@ struct Place {
     adds: Adds,
 }
 
-/// What an entry does to the list of messages.
+/// The effect of an entry on the list of messages.
 #[derive(Debug)]
 enum Adds {
     Nothing,
     Message,
-    /// Replaces all before the kept one by a summary.
+    /// Replaces everything before the first kept entry by a summary.
     Summary(Option<EntryId>),
-    /// Changes the list as a patch says.
+    /// Edits the list as a patch says.
     Patch(Vec<Edit>),
 }
 
 #[derive(Debug)]
 enum Edit {
-    /// Another list: messages of entries, and messages without one.
+    /// Replaces the list: messages of entries, and messages without one.
     Replace(Vec<Option<EntryId>>),
     Remove(EntryId),
 }
 
 impl Places {
-    /// Returns true if an entry was met.
+    /// Returns true if this entry was added.
     pub(super) fn has(&self, id: &EntryId) -> bool {
         self.entries.contains_key(id)
     }
@@ -48,8 +47,8 @@ impl Places {
         self.entries.insert(entry.entry_id.clone(), place);
     }
 
-    /// Returns the messages of the context behind an entry: the entry of each, or `None` for one that a patch or a
-    /// summary has put there.
+    /// Returns the messages of the context at an entry: the entry of each, or `None` for a message that a patch or a
+    /// summary inserted.
     pub(super) fn messages(&self, leaf: Option<&EntryId>) -> Vec<Option<EntryId>> {
         let up = |id: &EntryId| self.entries.get(id)?.parent.as_ref();
         let mut path: Vec<&EntryId> = std::iter::successors(leaf, |id| up(id)).collect();

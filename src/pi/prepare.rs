@@ -1,4 +1,4 @@
-//! What pi summarises when it compacts a path.
+//! Chooses what pi summarises when it compacts a path.
 
 use super::{
     cut::{CutPoint, find_cut_point},
@@ -7,14 +7,14 @@ use super::{
     message,
 };
 
-/// The plan of a compaction as pi makes it. Indexes refer to the path.
+/// The plan of a compaction as pi would make it. Indexes refer to the path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preparation {
     /// The cut point.
     pub cut: CutPoint,
     /// The entries whose messages are summarised.
     pub summarised: Vec<usize>,
-    /// The entries, before the cut, of the turn that it splits.
+    /// The entries of the split turn that lie before the cut.
     pub turn_prefix: Vec<usize>,
     /// The summary of the previous compaction.
     pub previous_summary: Option<String>,

@@ -1,14 +1,14 @@
 //! Reads pi's session files line by line: versions 1 to 3, migrated to version 3 as pi migrates them.
 //!
-//! An unreadable line is reported with its number, never skipped silently; the caller decides what to do about it. Line
-//! numbers start at 1, as in editors.
+//! An unreadable line is reported with its number, never skipped silently; the caller decides what to do. Line numbers
+//! start at 1, as in editors.
 
 use super::json::{Json, Object};
 use reseed_core::session::IdSource;
 use reseed_protocol::frame::{DEPTH_MAX, is_too_deep};
 use std::collections::HashSet;
 
-/// The newest version that is read, and the version that is written.
+/// The newest version that can be read, and the version that is written.
 pub const VERSION: u64 = 3;
 
 /// The first line of a file.
@@ -29,7 +29,7 @@ pub struct Line {
     pub number: usize,
     /// Its content in version 3 form.
     pub object: Object,
-    /// The original text, if it contains what a Rust string cannot: an unpaired surrogate.
+    /// The original text, if it contains an unpaired surrogate, which a Rust string cannot hold.
     pub raw: Option<String>,
 }
 
@@ -44,7 +44,7 @@ pub enum Item {
     Entry(Line),
 }
 
-/// Why a line cannot be read.
+/// The reason a line cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The file is not a pi session.
@@ -52,7 +52,7 @@ pub enum Fault {
     NoSession {
         /// The line number.
         line: usize,
-        /// What is missing.
+        /// Describes what is missing.
         why: String,
     },
     /// The line is not JSON, or not an object.
@@ -60,7 +60,7 @@ pub enum Fault {
     Broken {
         /// The line number.
         line: usize,
-        /// The reason for the refusal.
+        /// The reason.
         why: String,
     },
 }
@@ -77,7 +77,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Creates a reader for a new file. Entries of version 1 have no ids; `ids` supplies them.
+    /// Creates a reader for a new file. Entries of version 1 have no ids, so `ids` supplies them.
     #[must_use]
     pub fn new(ids: IdSource) -> Self {
         Self { lines: 0, version: None, ids, given: Vec::new(), taken: HashSet::new() }
@@ -142,9 +142,9 @@ impl Reader {
         object
     }
 
-    /// Assigns ids to the entries of version 1, which is a list: every entry follows the one before, and a compaction
-    /// names its first kept entry by index, the header being 0. An index of no earlier entry leaves the compaction
-    /// without a boundary, as in pi.
+    /// Assigns ids to the entries of version 1, which is a list: every entry follows the previous one, and a compaction
+    /// names its first kept entry by index, with the header as 0. If the index is not that of an earlier entry, the
+    /// compaction gets no boundary, as in pi.
     fn give_id(&mut self, object: &mut Object) {
         let id = loop {
             let id = format!("{:08x}", self.ids.next_bits() >> 32);
@@ -167,8 +167,8 @@ impl Reader {
     }
 }
 
-/// Parses a line. Its text may contain an unpaired surrogate, which JavaScript strings allow and Rust's do not: it is
-/// read as U+FFFD, and the original text is returned too.
+/// Parses a line. JavaScript strings may contain an unpaired surrogate, and Rust's may not. It is read as U+FFFD, and
+/// the original text is returned as well.
 pub(super) fn parse_object(text: &str) -> Result<Parsed, String> {
     if is_too_deep(text.as_bytes()) {
         return Err(format!("it is nested more than {DEPTH_MAX} deep"));
@@ -189,11 +189,11 @@ pub(super) fn parse_object(text: &str) -> Result<Parsed, String> {
 pub(super) struct Parsed {
     /// Its content.
     pub(super) object: Object,
-    /// The original text, if it holds more than `object` can.
+    /// The original text, if it contains more than `object` can hold.
     pub(super) raw: Option<String>,
 }
 
-/// Returns the parse error without serde's line number: the input is a single line.
+/// Returns the parse error without serde's line number, because the input is a single line.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let what = text.split(" at line ").next().unwrap_or_default();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_lines_are_told_with_their_number() {
+    fn broken_lines_are_reported_with_their_number() {
         let mut reader = reader();
         assert!(matches!(reader.line(HEADER), Ok(Item::Header(_))));
         assert_eq!(reader.line("  \r"), Ok(Item::Blank));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_session_is_refused() {
+    fn files_that_are_no_session_are_refused() {
         for (text, told) in [
             (r#"{"type":"message"}"#, "line 1: not a pi session: the first line must be a header of type `session`"),
             (r#"{"type":"session"}"#, "line 1: not a pi session: the header has no `id`"),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_of_characters_are_read_and_kept_as_written() {
+    fn unpaired_surrogates_are_read_and_preserved() {
         let mut reader = reader();
         reader.line(HEADER).unwrap();
         let text = r#"{"a":"\ud83d\ude00 \ud83d \ude00 \\ud83d \u0041"}"#;

@@ -1,5 +1,5 @@
-//! Import and export are lossless for any input: pi's lines through our entries, and our entries through pi's lines. A
-//! failing case is minimised and printed.
+//! Property tests: import and export are lossless for any input, from pi's lines through our entries and from our
+//! entries through pi's lines. A failing case is minimised and printed.
 
 mod generate;
 
@@ -73,7 +73,7 @@ proptest! {
         for (written, line) in written.iter().zip(&file) {
             prop_assert_eq!(read(written), read(line), "{} became {}", line, written);
         }
-        // And once more, from the written lines.
+        // The second round starts from the written lines.
         prop_assert_eq!(values(&export(&import(&written))), values(&written));
     }
 
@@ -101,7 +101,7 @@ proptest! {
             entry.imported.take_if(|imported| imported.is_empty());
         }
         prop_assert_eq!(&read, &contents, "by way of {:?}", &written);
-        // The lines survive too, through the entries that were read.
+        // The lines also survive a round through the entries that were read.
         prop_assert_eq!(values(&export(&import(&written))), values(&written));
     }
 }
@@ -113,7 +113,7 @@ fn a_file_without_entries_comes_back() {
 }
 
 #[test]
-fn half_a_character_comes_back_as_it_was_written() {
+fn an_unpaired_surrogate_round_trips() {
     let line = r#"{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":"\ud83d"}}"#;
     let written = export(&import(&[HEADER_LINE.to_owned(), line.to_owned()]));
     assert_eq!(written[1], line);

@@ -1,9 +1,9 @@
-//! Patches in session files: `context_transform` and `ephemeral` entries as proposed in pull request 383 of pi-mono.
+//! Patches in session files: `context_transform` and `ephemeral` entries, as proposed in pull request 383 of pi-mono.
 //! Released versions of pi ignore both types.
 //!
-//! A transform that compacts is imported as the compaction that it is: its op refers to messages by index, which the
-//! importer maps to entries. Any other that cannot be applied as written, such as one of another version or with an
-//! unknown op, is kept with all its fields and not applied.
+//! A transform that compacts is imported as a compaction: its op refers to messages by index, and the importer maps
+//! these to entries. Any other transform that cannot be applied as written, for example because its version or an op is
+//! unknown, is stored with all its fields but not applied.
 
 use super::{
     convert::{self, Resolve},
@@ -21,13 +21,13 @@ use std::sync::Arc;
 /// The type of a line that holds a patch.
 pub(super) const TRANSFORM: &str = "context_transform";
 
-/// The type of a line that records what a single request was changed by.
+/// The type of a line that records a change to a single request.
 pub(super) const EPHEMERAL: &str = "ephemeral";
 
-/// The transformer name of the transforms that pi books a second time, as a `compaction` line.
+/// The transformer name of transforms that pi repeats as a `compaction` line.
 const COMPACTION: &str = "compaction";
 
-/// The transformer name of an `ephemeral` line that has none.
+/// The transformer name of an `ephemeral` line without one.
 const UNNAMED: &str = "ephemeral";
 
 /// The fields that every line has; all others belong to the entry.
@@ -52,7 +52,7 @@ pub(super) struct Compacting {
     pub ops: Vec<CompactingOp>,
     /// The names of the patch's other ops, which an entry cannot hold beside a compaction.
     pub others: Vec<String>,
-    /// True if pi writes a `compaction` line below that says the same.
+    /// True if pi repeats the compaction in a `compaction` line below.
     pub is_booked_twice: bool,
 }
 
@@ -70,13 +70,14 @@ pub(super) struct CompactingOp {
 /// The first message that a compaction keeps.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FirstKept {
-    /// By position in the context's messages: what stands before it is replaced.
+    /// The position in the context's messages; everything before it is replaced.
     At(usize),
-    /// By entry; none if nothing is kept.
+    /// The entry; `None` if nothing is kept.
     Entry(Option<EntryId>),
 }
 
-/// Returns the compactions of a line; `None` if it is no `context_transform`, or has none that can be applied.
+/// Returns the compactions of a line; `None` if it is not a `context_transform`, or has no compaction that can be
+/// applied.
 pub(super) fn compacting(line: &Object, resolve: Resolve<'_>) -> Option<Compacting> {
     let version = line.get("schemaVersion")?.as_u64()?;
     if line.text("type") != Some(TRANSFORM) || version != u64::from(PATCH_VERSION) {
@@ -97,7 +98,7 @@ fn compacting_op(op: &Json, resolve: Resolve<'_>) -> Option<CompactingOp> {
     let is_cached = op.text("scope").is_none_or(|scope| scope == "cached");
     let has_reason = !op.text("invalidateCacheReason")?.trim().is_empty();
     let kept = match (op.get("firstKeptMessageIndex"), op.text("firstKeptEntryId")) {
-        // One before the first message keeps all of them.
+        // A position before the first message keeps all of them.
         (Some(at), _) => FirstKept::At(usize::try_from(at.to_value().as_i64()?.max(0)).ok()?),
         (None, Some(id)) => FirstKept::Entry(Some(resolve(id)?)),
         (None, None) => FirstKept::Entry(None),
@@ -110,7 +111,7 @@ fn known_transform(line: &Object, resolve: Resolve<'_>) -> Option<ContextTransfo
     let version = line.get("schemaVersion")?.as_u64()?;
     let patch = ops(line.get("patch")?, resolve)?;
     let lasts = |op: &PatchOp| !matches!(op, PatchOp::MessagesUncachedAppend { .. } | PatchOp::CompactionApply { .. });
-    // How it is displayed does not concern the model: an unknown form is kept beside the entry.
+    // The display mode does not affect the model: an unknown one is stored beside the entry.
     let display = line.get("display").and_then(|shown| serde_json::from_value(shown.to_value()).ok());
     (version == u64::from(PATCH_VERSION) && patch.iter().all(lasts)).then_some(ContextTransform {
         schema_version: PATCH_VERSION,
@@ -139,7 +140,7 @@ fn opaque(line: &Object) -> Opaque {
     Opaque { fields: fields.to_map() }
 }
 
-/// Parses the ops of a patch; `None` if one is unknown or names an entry that is not here.
+/// Parses the ops of a patch; `None` if one is unknown or names an entry that does not exist here.
 fn ops(patch: &Json, resolve: Resolve<'_>) -> Option<Vec<PatchOp>> {
     let ours = |op: &Json| {
         let mut op = op.to_value();
@@ -158,7 +159,8 @@ fn ops(patch: &Json, resolve: Resolve<'_>) -> Option<Vec<PatchOp>> {
     patch::read(patch.as_list()?.iter().map(ours).collect::<Option<_>>()?).ok()
 }
 
-/// Replaces the entry ids of an op with ours, which may differ from the file's. Returns `None` if one is missing here.
+/// Replaces the entry ids of an op by ours, which may differ from those in the file. Returns `None` if an entry is
+/// missing.
 fn rename_entries(op: &mut Value, resolve: Resolve<'_>) -> Option<()> {
     let rename = |id: &mut Value| -> Option<()> {
         if !id.is_null() {
@@ -190,7 +192,7 @@ fn message_of(message: &Value) -> Option<Value> {
     }
 }
 
-/// Writes a transform's fields. Returns `false` if a line of that type cannot hold them.
+/// Writes a transform's fields. Returns `false` if its line type cannot hold them.
 pub(super) fn write_transform(line: &mut Object, kept: &Kept<ContextTransform>, time: Timestamp) -> bool {
     match kept {
         Kept::Known(transform) => {
@@ -205,7 +207,7 @@ pub(super) fn write_transform(line: &mut Object, kept: &Kept<ContextTransform>, 
     }
 }
 
-/// Writes the fields of an `ephemeral` entry. Returns `false` as above.
+/// Writes the fields of an `ephemeral` entry. Returns `false` if its line type cannot hold them.
 pub(super) fn write_ephemeral(line: &mut Object, kept: &Kept<EphemeralChange>, time: Timestamp) -> bool {
     match kept {
         Kept::Known(change) => {
@@ -233,7 +235,7 @@ fn write_opaque(line: &mut Object, fields: &Map<String, Value>) -> bool {
     true
 }
 
-/// Returns the ops as the proposal writes them, as far as it defines them. Entry ids in ops are our addition.
+/// Returns the ops in the proposal's form, as far as it defines them. Entry ids in ops are our addition.
 fn written(ops: &[PatchOp], time: Timestamp) -> Json {
     let op = |op: &PatchOp| {
         let mut fields = serde_json::to_value(op).unwrap_or_default();
@@ -362,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_applied_is_kept_whole() {
+    fn transforms_that_cannot_be_applied_are_stored_unchanged() {
         let why = "invalidateCacheReason";
         let mut newer = patched(json!({ "op": "tools_remove", "toolNames": [], why: "r" }));
         newer["schemaVersion"] = json!(2);
@@ -451,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_for_one_request_is_no_patch_for_later_ones() {
+    fn a_change_to_one_request_does_not_affect_later_ones() {
         let said = json!({ "role": "user", "content": "[request-only]", "timestamp": 5 });
         let entry = entry(&line(EPHEMERAL, json!({ "messages": [said] })));
         let EntryData::Ephemeral(kept) = &entry.data else { panic!("{:?}", entry.data) };

@@ -1,4 +1,4 @@
-//! The size of a context by pi's rule: the newest reported usage plus an estimate of what came after it.
+//! The size of a context by pi's rule: the newest reported usage plus an estimate of everything after it.
 
 use super::{
     estimate,
@@ -14,13 +14,13 @@ pub struct ContextTokens {
     pub usage_tokens: u64,
     /// The estimated part.
     pub trailing_tokens: u64,
-    /// Index of the message whose usage was used.
+    /// The index of the message whose usage was used.
     pub last_usage_index: Option<usize>,
 }
 
 /// Returns the size of a context.
 ///
-/// As in pi, every report counts, including one from before a compaction; one of all zeros makes the context look
+/// As in pi, every report counts, even one from before a compaction. A report of all zeros makes the context look
 /// empty.
 #[must_use]
 pub fn context_tokens(messages: &[Object]) -> ContextTokens {

@@ -1,9 +1,9 @@
-//! The replay of the public chats that lie beside the project: the table in the compaction README says what became of
-//! them, and a test compares it.
+//! Replays the public chats that lie beside the project. The table in the compaction README shows the results, and a
+//! test compares it.
 //!
 //! `cargo test` replays the first two chats and compares them with `tests/fixtures/replay/two-chats.txt`. `CHATS=all`
-//! replays all of them, some minutes in a debug build, and compares the README; `UPDATE=1` writes both. Where the chats
-//! are not there, the test says so and passes: they are not ours to ship.
+//! replays all of them, which takes some minutes in a debug build, and compares the README; `UPDATE=1` writes both. If
+//! the chats are missing, the test says so and passes, because we may not distribute them.
 
 use super::{Replay, policy::Policy, read, report, summariser::Summariser};
 use crate::{config::Settings, service};
@@ -16,7 +16,7 @@ const TWO_CHATS: &str = "tests/fixtures/replay/two-chats.txt";
 /// The model whose tokenizer counts.
 const MODEL: &str = "gpt-4.1-mini";
 
-/// Replays so many chats and returns the table.
+/// Replays this many chats and returns the table.
 fn table(chats: u64, windows: &[u64], summarisers: &[Summariser]) -> String {
     let settings = Settings::from_iter([("MODEL", MODEL)]).unwrap();
     let mut deployment = service::deployment_of(&settings, service::windows_of(&settings, Vec::new()));
@@ -37,7 +37,7 @@ fn table(chats: u64, windows: &[u64], summarisers: &[Summariser]) -> String {
     report::markdown(&replay)
 }
 
-/// Compares a table with what a file has between its marks, or writes it there.
+/// Compares a table with the text between a file's marks, or writes it there.
 fn compare(file: &str, table: &str) {
     const MARKS: (&str, &str) = ("<!-- replay -->\n", "<!-- /replay -->");
     let text = fs::read_to_string(file).unwrap_or_default();
@@ -55,9 +55,9 @@ fn compare(file: &str, table: &str) {
 }
 
 #[test]
-fn the_table_is_what_becomes_of_the_chats() {
+fn the_table_matches_a_replay_of_the_chats() {
     if !Path::new(CHATS).exists() {
-        // Past the test's capture: whoever reads the output should know.
+        // This bypasses the test's output capture, so that the skip is always visible.
         let _ =
             writeln!(std::io::stderr(), "SKIPPED: {CHATS} is not there, so the table of `reseed replay` is unchecked");
         return;

@@ -1,18 +1,19 @@
-//! Plays a recorded conversation through the production code: the agent loop itself, with a session in memory.
+//! Plays a recorded conversation through the production code: the agent loop itself, with an in-memory session.
 //!
-//! The loop is told what a server would tell it, and its effects are executed in order. What the record cannot say is
-//! decided so that every run is the same and policies can be compared:
+//! The loop gets the inputs that a server would give it, and its effects are executed in order. Where the record is
+//! silent, these rules make every run deterministic and policies comparable:
 //!
-//! - The model answers what the record says next, also where the context is another one. Where the record has no
+//! - The model gives the next recorded answer, even if the context differs from the recorded one. If the record has no
 //!   answer, the turn is cancelled, as its user did.
-//! - No answer reports usage. What the record reports holds for the context that was recorded, and no policy but `none`
-//!   has that one; so all policies are counted by the same estimate.
-//! - A request above the window is answered too, and counted: how a server would get over the refusal is not measured.
-//! - A turn that the loop refuses, because what was said is larger than the window has room for, is left out; one whose
-//!   results it refuses is cancelled. Their answers count as unplayed.
-//! - A summary takes no time: it is answered before anything else, so one that is made in the background is held from
-//!   the request on beside which it was asked for.
-//! - A minute passes between two turns, a millisecond between two inputs. Ids come from a counter.
+//! - No answer reports usage. Recorded usage applies to the recorded context, which only the policy `none` reproduces.
+//!   So the same estimate counts for all policies.
+//! - A request above the window is also answered, and counted: how a server would recover from the refusal is not
+//!   measured.
+//! - If the loop refuses a turn because the input is larger than the window has room for, the turn is left out. If it
+//!   refuses the results of a turn's calls, the turn is cancelled. Answers skipped in this way count as unplayed.
+//! - A summary takes no time: it is answered before anything else. So a background summary is available from the
+//!   request during which it was started.
+//! - A minute passes between two turns, and a millisecond between two inputs. Ids come from a counter.
 
 use super::{
     meter::{Meter, Request},
@@ -37,10 +38,10 @@ use reseed_protocol::{
 use serde_json::json;
 use std::{collections::VecDeque, sync::Arc};
 
-/// Milliseconds between two turns.
+/// The milliseconds between two turns.
 const TURN_MILLIS: u64 = 60_000;
 
-/// Inputs that one turn may take: more than any recorded one has answers, calls and summaries.
+/// The most inputs in one turn: more than any recorded turn has answers, calls and summaries.
 const INPUTS_MAX: usize = 100_000;
 
 /// A conversation that is being played.
@@ -53,16 +54,16 @@ struct Player<'a> {
     commands: u64,
     meter: Meter<'a>,
     outcome: Outcome,
-    /// Inputs that wait, summaries first.
+    /// The queued inputs, summaries first.
     waiting: VecDeque<Input>,
-    /// The steps of the running turn that are still to come.
+    /// The remaining steps of the running turn.
     steps: VecDeque<&'a Step>,
     /// The results of the newest answer's calls, by the ids that the loop gave them.
     results: Vec<(CallId, &'a Arc<Message>)>,
     answered: Option<&'a Step>,
-    /// Texts that have been said.
+    /// The number of texts said so far.
     texts: usize,
-    /// A compaction that was committed, whose context the next loop has.
+    /// A committed compaction, whose context the next loop gets.
     committed: Option<Point>,
     was_refused: bool,
 }
@@ -70,7 +71,7 @@ struct Player<'a> {
 /// Plays a conversation under a strategy of reseed.
 ///
 /// # Errors
-/// The loop does not come to rest.
+/// The loop does not become idle.
 pub(crate) fn play(
     recorded: &Recorded,
     policy: &Policy,
@@ -109,7 +110,7 @@ pub(crate) fn play(
     player.tell(Input::Recovered)?;
     let offers = recorded.tools.iter().take(crate::core::agent_loop::TOOLS_MAX);
     let offers = offers.map(|name| ToolOffer::new(name, "", json!({ "type": "object" }))).collect();
-    // A tool that cannot be offered is refused by the loop, as it would be in a server.
+    // The loop refuses a tool that cannot be offered, as it would in a server.
     if let Ok(tools) = check_offers(offers) {
         player.tell(Input::ToolsOffered(tools))?;
     }
@@ -185,7 +186,7 @@ impl<'a> Player<'a> {
                     self.measure();
                     effects.extend(self.handled(Input::Seeded));
                 }
-                // Nobody hears of these, no hook is offered, and no answer reports usage.
+                // No client is subscribed, no hook is registered, and no answer reports usage.
                 Effect::Emit(_)
                 | Effect::Hurry(_)
                 | Effect::CallHook(_)
@@ -237,7 +238,7 @@ impl<'a> Player<'a> {
                 });
             }
             Event::CompactionFailed(_) => self.outcome.failed += 1,
-            // One that was cancelled has no answer in the record either.
+            // A cancelled turn has no answer in the record either.
             Event::TurnFinished(finished) if finished.status == TurnStatus::Failed => {
                 let why = finished.error.map_or_else(String::new, |error| error.message);
                 tracing::debug!("a replayed turn failed: {why}");
@@ -262,7 +263,7 @@ impl<'a> Player<'a> {
     fn asked(&mut self, call: CallModel) -> anyhow::Result<()> {
         let CallModel { request, body, .. } = call;
         if let Some(agent) = &self.agent {
-            // The loop has counted them.
+            // The loop has already counted them.
             let context = agent.session().tree.context();
             self.meter.counted(context.messages.iter().map(|counted| (&counted.message, counted.tokens.total())));
         }
@@ -295,7 +296,7 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    /// Measures the context that the compaction left.
+    /// Measures the context after the compaction.
     fn measure(&mut self) {
         let (Some(mut point), Some(agent)) = (self.committed.take(), &self.agent) else { return };
         let context = agent.session().tree.context();

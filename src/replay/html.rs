@@ -1,4 +1,4 @@
-//! The report of a replay as one page: tables and plots. It loads nothing, and reads well in light and dark.
+//! The report of a replay as one HTML page with tables and plots. It loads nothing, and supports light and dark mode.
 
 use super::{
     Replay, Run,
@@ -114,7 +114,7 @@ fn cost(page: &mut Page, replay: &Replay) {
     page.raw(&plot::bars(&replay.runs.iter().filter_map(bar).collect::<Vec<_>>(), None));
 }
 
-/// Plots a conversation, for each window and summariser: the context, and what is kept after every compaction.
+/// Plots a conversation for each window and summariser: the context, and what is kept after every compaction.
 fn plotted(page: &mut Page, replay: &Replay, outcomes: &[Outcome]) {
     let mut windows: Vec<u64> = replay.runs.iter().map(|run| run.window_tokens).collect();
     windows.dedup();
@@ -155,7 +155,6 @@ fn plotted(page: &mut Page, replay: &Replay, outcomes: &[Outcome]) {
     }
 }
 
-/// Returns a run's name.
 fn called(run: &Run) -> String {
     let summariser = run.summariser.map(|name| format!(", {name}")).unwrap_or_default();
     format!("{}{summariser}, {}", run.policy, run.window_tokens)
@@ -166,7 +165,7 @@ fn number(value: u64) -> f64 {
     value as f64
 }
 
-/// A page as it is written. What comes from outside is escaped.
+/// A page that is being written. External text is escaped.
 struct Page(String);
 
 impl Page {
@@ -182,7 +181,7 @@ impl Page {
         let _ = writeln!(self.0, "<p>{}</p>", escaped(text));
     }
 
-    /// Writes a table, whose first row is its heading. The second and the third column are texts.
+    /// Writes a table whose first row is its heading. The second and third columns are text.
     fn table(&mut self, rows: &[Vec<String>]) {
         self.raw("<div class=\"wide\"><table>\n");
         for (at, row) in rows.iter().enumerate() {
@@ -197,7 +196,7 @@ impl Page {
         self.raw("</table></div>\n");
     }
 
-    /// Writes the meaning of the colours of bars.
+    /// Writes the legend for the colours of bars.
     fn key(&mut self, items: &[(&str, &str)]) {
         self.raw("<ul class=\"key\">");
         for (class, name) in items {
@@ -210,7 +209,7 @@ impl Page {
         self.raw("</ul>\n");
     }
 
-    /// Writes the meaning of the colours of lines.
+    /// Writes the legend for the colours of lines.
     fn lines_key(&mut self, items: &[(String, String)]) {
         self.raw("<ul class=\"key\">");
         for (class, name) in items {

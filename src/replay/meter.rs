@@ -1,11 +1,11 @@
-//! Measures one replay: what was sent and what of it a provider's cache could have served, what is kept of what was
-//! said, and which lines of a summary are the server's own.
+//! Measures one replay: the tokens sent, how many of them a provider's cache could have served, how much of the
+//! conversation is kept, and which lines of a summary the server added.
 //!
-//! - *Cached* are the tokens of the longest common prefix with the turn's request before, as if a provider's cache
-//!   forgot nothing and had no smallest size; *lost* are those that were in that request and are not in the prefix.
-//! - A text is *kept* if it stands in the context whole: as a message of its own, or within a text that is none of the
+//! - *Cached* tokens are those in the longest common prefix with the previous turn request, for a provider cache that
+//!   never evicts and has no minimum size. *Lost* tokens were in that request but are not in the prefix.
+//! - A text is *kept* if the context contains all of it: as a message of its own, or within a text that is not from the
 //!   record, such as a summary that quotes it. White space does not count.
-//! - A line is *added* if the summariser did not write it and it is not part of the fixed frame around a summary; it is
+//! - A line is *added* if the summariser did not write it and it is not part of the fixed frame around a summary. It is
 //!   *unsaid* if it is not in the record either.
 
 use super::recorded::{Recorded, normal};
@@ -24,28 +24,28 @@ use std::{
     sync::Arc,
 };
 
-/// What was sent in requests of one kind, in tokens.
+/// The tokens of all requests of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Sent {
     pub(crate) requests: u64,
-    /// Tokens sent, those that a cache could have served included.
+    /// Tokens sent, including those that a cache could have served.
     pub(crate) input_tokens: u64,
-    /// Those that a cache could have served.
+    /// Tokens that a cache could have served.
     pub(crate) cached_tokens: u64,
-    /// Tokens of the request before that are not in the common prefix.
+    /// Tokens of the previous request that are not in the common prefix.
     pub(crate) lost_tokens: u64,
     pub(crate) output_tokens: u64,
 }
 
-/// How much of what was said is kept, in the context or in all.
+/// How much of the conversation is kept, in the context or in total.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Kept {
-    /// Sources of recorded questions that are kept, one for each question that needs it.
+    /// The number of kept sources of recorded questions; a source counts once per question that needs it.
     pub(crate) sources: u64,
     pub(crate) sources_said: u64,
-    /// Tokens of the user's texts that are kept.
+    /// The kept tokens of the user's texts.
     pub(crate) user_tokens: u64,
     pub(crate) user_tokens_said: u64,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Dollars {
     pub(crate) input_nano_usd: u64,
     pub(crate) cached_nano_usd: u64,
     pub(crate) output_nano_usd: u64,
-    /// Of all requests for summaries.
+    /// The cost of all requests for summaries.
     pub(crate) summaries_nano_usd: u64,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Dollars {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Lines {
     pub(crate) added: u64,
-    /// Those of them that nobody said either.
+    /// The number of them that are not in the record either.
     pub(crate) unsaid: u64,
 }
 
@@ -77,18 +77,18 @@ pub(crate) struct Request<'a> {
     pub(crate) messages: Vec<&'a Arc<Message>>,
 }
 
-/// The measure of one replay.
+/// The measurements of one replay.
 pub(crate) struct Meter<'a> {
     recorded: &'a Recorded,
     counter: Counter,
     said: HashSet<&'a str>,
-    /// The tokens of each message, by its address; the message is held so that the address stays its own.
+    /// The tokens of each message, by address. Holding the message keeps its address from being reused.
     tokens: HashMap<usize, (Arc<Message>, u64)>,
     before: Option<SentBefore>,
     /// The lines that the summariser wrote.
     written: HashSet<String>,
     frame: HashSet<String>,
-    /// The lines that were looked for in the record, and whether they are there.
+    /// Caches whether lines were found in the record.
     looked_for: HashMap<String, bool>,
     pub(crate) turns: Sent,
     pub(crate) summaries: Sent,
@@ -96,7 +96,7 @@ pub(crate) struct Meter<'a> {
     pub(crate) peak_tokens: u64,
 }
 
-/// The request before.
+/// The previous request.
 struct SentBefore {
     system: String,
     tools: Vec<ToolDefinition>,
@@ -133,14 +133,14 @@ impl<'a> Meter<'a> {
         self.tokens.entry(Arc::as_ptr(message) as usize).or_insert_with(count).1
     }
 
-    /// Takes the tokens of messages that were counted elsewhere.
+    /// Adds the tokens of messages that were counted elsewhere.
     pub(crate) fn counted<'m>(&mut self, messages: impl Iterator<Item = (&'m Arc<Message>, u64)>) {
         for (message, tokens) in messages {
             self.tokens.entry(Arc::as_ptr(message) as usize).or_insert_with(|| (message.clone(), tokens));
         }
     }
 
-    /// Takes a turn's request and returns its tokens.
+    /// Records a turn's request and returns its tokens.
     pub(crate) fn turn(&mut self, request: &Request<'_>) -> u64 {
         let (fixed_tokens, tokens, cached) = self.measured(request);
         let lost = self.before.as_ref().map_or(0, |before| before.tokens - cached.min(before.tokens));
@@ -159,12 +159,12 @@ impl<'a> Meter<'a> {
         tokens
     }
 
-    /// Takes the answer to a turn's request.
+    /// Records the answer to a turn's request.
     pub(crate) fn answered(&mut self, answer: &Arc<Message>) {
         self.turns.output_tokens += self.tokens(answer);
     }
 
-    /// Takes a request for a summary and returns its tokens.
+    /// Records a request for a summary and returns its tokens.
     pub(crate) fn summary(&mut self, request: &Request<'_>) -> u64 {
         let (_, tokens, cached) = self.measured(request);
         self.summaries.requests += 1;
@@ -173,7 +173,7 @@ impl<'a> Meter<'a> {
         tokens
     }
 
-    /// Takes the summary that was written.
+    /// Records the written summary.
     pub(crate) fn summarised(&mut self, parts: &[Part]) {
         for part in parts {
             if let Part::Text { text } = part {
@@ -183,7 +183,8 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Returns the tokens of a request: those before its messages, all, and those that the request before begins with.
+    /// Returns the tokens of a request: those before its messages, all of them, and those in the common prefix with the
+    /// previous request.
     fn measured(&mut self, request: &Request<'_>) -> (u64, u64, u64) {
         let same = self
             .before
@@ -207,7 +208,7 @@ impl<'a> Meter<'a> {
                 cached += own;
             }
         }
-        // Of the first message that differs, the cache serves what it has in common.
+        // The cache also serves the common beginning of the first message that differs.
         if is_same
             && let Some(message) = request.messages.get(shared)
             && let Some(other) = self.before.as_ref().and_then(|before| before.messages.get(shared))
@@ -221,7 +222,7 @@ impl<'a> Meter<'a> {
         (fixed_tokens, tokens, cached)
     }
 
-    /// Measures what a context keeps of the first texts.
+    /// Measures how much of the first `texts` texts a context keeps.
     pub(crate) fn kept<'m>(&self, context: impl Iterator<Item = &'m Message>, texts: usize) -> Kept {
         let (mut whole, mut others) = (HashSet::new(), Vec::new());
         for message in context {
@@ -254,7 +255,7 @@ impl<'a> Meter<'a> {
         kept
     }
 
-    /// Counts the lines of a summary as it stands in the context that the summariser did not write.
+    /// Counts the lines of a summary, as it stands in the context, that the summariser did not write.
     pub(crate) fn lines(&mut self, summary: &str) -> Lines {
         let mut lines = Lines::default();
         for line in summary.lines() {
@@ -277,14 +278,14 @@ impl<'a> Meter<'a> {
         lines
     }
 
-    /// Returns what it costs.
+    /// Returns the cost.
     pub(crate) fn dollars(&self, price: Price) -> Dollars {
         let nano = |tokens: u64, pico: u64| {
             let nano = (u128::from(tokens) * u128::from(pico) + 500) / 1_000;
             u64::try_from(nano).unwrap_or(u64::MAX)
         };
         let of = |sent: &Sent| {
-            // What the cache does not have is written to it.
+            // Tokens that are not in the cache are written to it.
             let input = nano(sent.input_tokens - sent.cached_tokens, price.written);
             (input, nano(sent.cached_tokens, price.cached), nano(sent.output_tokens, price.output))
         };
@@ -294,12 +295,12 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// Returns true if a provider reads the same of both.
+/// Returns true if both look the same to a provider.
 fn is_same(a: &Message, b: &Message) -> bool {
     a.role == b.role && a.content == b.content
 }
 
-/// Returns what a part says.
+/// Returns the text of a part.
 fn text_of(part: &Part) -> Option<&str> {
     match part {
         Part::Text { text } => Some(text),
@@ -307,7 +308,7 @@ fn text_of(part: &Part) -> Option<&str> {
     }
 }
 
-/// Returns a line without the name of who said it.
+/// Returns a line without the name of the speaker.
 fn unattributed(line: &str) -> &str {
     const SPEAKERS: [&str; 6] =
         ["User: ", "Assistant: ", "Assistant thinking: ", "Tool call: ", "Tool result: ", "Tool error: "];
@@ -316,17 +317,16 @@ fn unattributed(line: &str) -> &str {
     said.strip_suffix(" …").unwrap_or(said)
 }
 
-/// Returns a line without the mark of an item, its white space normalised.
+/// Returns a line without its list marker, with normalised white space.
 fn bare(line: &str) -> String {
     let line = normal(line);
-    // The user's messages stand behind their ids.
+    // The user's messages follow their ids.
     let item = ["- ", "* ", "• "].iter().find_map(|mark| line.strip_prefix(mark));
     let item = item.or_else(|| line.strip_prefix('[')?.split_once("] ").map(|(_, said)| said));
     item.map_or(line.clone(), |item| item.trim().to_owned())
 }
 
 impl Sent {
-    /// Adds what was sent elsewhere.
     pub(crate) fn add(&mut self, more: &Self) {
         self.requests += more.requests;
         self.input_tokens += more.input_tokens;
@@ -337,7 +337,6 @@ impl Sent {
 }
 
 impl Kept {
-    /// Adds what is kept elsewhere.
     pub(crate) fn add(&mut self, more: &Self) {
         self.sources += more.sources;
         self.sources_said += more.sources_said;
@@ -347,7 +346,7 @@ impl Kept {
 }
 
 impl Lines {
-    /// Adds lines of another summary.
+    /// Adds the lines of another summary.
     pub(crate) fn add(&mut self, more: Self) {
         self.added += more.added;
         self.unsaid += more.unsaid;
@@ -355,12 +354,10 @@ impl Lines {
 }
 
 impl Dollars {
-    /// Returns the sum.
     pub(crate) fn total(&self) -> u64 {
         self.input_nano_usd + self.cached_nano_usd + self.output_nano_usd + self.summaries_nano_usd
     }
 
-    /// Adds the cost of something else.
     pub(crate) fn add(&mut self, more: &Self) {
         self.input_nano_usd += more.input_nano_usd;
         self.cached_nano_usd += more.cached_nano_usd;

@@ -1,14 +1,14 @@
-//! Replays recorded conversations under one or more policies, and reports what became of them: `reseed replay`.
+//! Replays recorded conversations under one or more policies, and reports the results: `reseed replay`.
 //!
-//! - [`read`]: the forms of records; [`recorded`]: a conversation as it is played
+//! - [`read`]: the formats of records; [`recorded`]: a conversation ready to be played
 //! - [`policy`]: strategies of reseed with their settings, and the rules of other systems
 //! - [`driver`]: plays under a strategy of reseed, through the production code; [`simulate`]: by other systems' rules
-//! - [`summariser`]: who writes the summaries
-//! - [`meter`], [`outcome`]: what is measured, of one conversation and of many; [`phrases`]: finds what was said
+//! - [`summariser`]: writes the summaries
+//! - [`meter`], [`outcome`]: measurements of one conversation and of many; [`phrases`]: searches for recorded texts
 //! - [`report`], [`html`], [`plot`]: tables, JSON, and a page with plots
 //!
-//! Nothing is written but the report. One conversation is in memory at a time, and of each no more stays than its sums,
-//! unless rows for each session are asked for.
+//! Only the report is written. One conversation is in memory at a time. Of each, only its sums are kept, unless a row
+//! per session is requested.
 
 mod driver;
 pub(crate) mod html;
@@ -43,10 +43,10 @@ use serde::Serialize;
 use std::sync::Arc;
 use summariser::Summariser;
 
-/// Conversations whose requests are kept for the plots of their contexts.
+/// The number of conversations whose requests are kept to plot their contexts.
 const PLOTTED_MAX: usize = 3;
 
-/// One policy with one window and one summariser, and what became of the conversations under it.
+/// One policy with one window and one summariser, and the results of the conversations under it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Run {
@@ -56,7 +56,7 @@ pub(crate) struct Run {
     pub(crate) summariser: Option<&'static str>,
     #[serde(flatten)]
     pub(crate) total: Total,
-    /// Each conversation, if rows for each are asked for.
+    /// The result of each conversation, if a row per session is requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) sessions: Vec<Session>,
     #[serde(skip)]
@@ -84,17 +84,17 @@ struct Plan {
 pub(crate) struct Replay {
     pub(crate) runs: Vec<Run>,
     pub(crate) sessions: u64,
-    /// Texts, and their tokens.
+    /// The number of texts, and of their tokens.
     pub(crate) texts: u64,
     pub(crate) tokens: u64,
     keeps_sessions: bool,
-    /// Each of the first conversations under every run.
+    /// The first conversations, each with its outcome in every run.
     pub(crate) plotted: Vec<(String, Vec<Outcome>)>,
 }
 
 impl Replay {
-    /// Creates a replay of every policy with every window and summariser. A policy without summaries is played once for
-    /// each window.
+    /// Creates a replay of every policy with every window and summariser. A policy without summaries is played once per
+    /// window.
     pub(crate) fn new(
         deployment: &Deployment,
         windows: &[u64],
@@ -130,10 +130,10 @@ impl Replay {
         Self { runs, sessions: 0, texts: 0, tokens: 0, keeps_sessions, plotted: Vec::new() }
     }
 
-    /// Plays a conversation in every run. `progress` is told of each run before it begins.
+    /// Plays a conversation in every run. `progress` is called with each run before it begins.
     ///
     /// # Errors
-    /// The loop does not come to rest.
+    /// The loop does not become idle.
     pub(crate) fn play(&mut self, recorded: &Recorded, mut progress: impl FnMut(&Run)) -> anyhow::Result<()> {
         let is_plotted = self.plotted.len() < PLOTTED_MAX;
         let mut outcomes = Vec::new();
@@ -168,8 +168,8 @@ impl Plan {
     }
 }
 
-/// Returns the deployment for replays with this window: what the record decides has no limit here, and the tools that
-/// search the history are offered as a server does, although no recorded answer calls them.
+/// Returns the deployment for replays with this window. It sets no limits on what the record decides. It offers the
+/// tools that search the history, as a server does, although no recorded answer calls them.
 fn of_window(deployment: &Deployment, window_tokens: u64) -> Deployment {
     let mut deployment = deployment.clone();
     deployment.windows = Windows::new(Some(window_tokens), Vec::new()).with_own(&deployment.model);
@@ -178,7 +178,7 @@ fn of_window(deployment: &Deployment, window_tokens: u64) -> Deployment {
     deployment.turn_timeout_ms = None;
     deployment.hooks.clear();
     if std::mem::take(&mut deployment.tools_are_off) {
-        // The recorded calls are made all the same.
+        // The recorded calls are still made.
         deployment.history_tools.offered = OfferHistory::Off;
     } else if let Ok(tools) = Toolset::new(Vec::new(), history::tools(Arc::new(MemoryStore::new()))) {
         deployment.history_tools.tools = tools.history().clone();

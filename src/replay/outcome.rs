@@ -1,23 +1,23 @@
-//! What became of one conversation under one policy, and the sums over many.
+//! The results of one conversation under one policy, and the sums over many.
 
 use super::meter::{Dollars, Kept, Lines, Sent};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What became of a conversation.
+/// The results of a conversation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Outcome {
-    /// Tokens of each request of a turn, in order.
+    /// The tokens of each turn request, in order.
     #[serde(skip)]
     pub(crate) requests: Vec<u64>,
     /// Every compaction, in order.
     pub(crate) curve: Vec<Point>,
     pub(crate) turns: Sent,
     pub(crate) summaries: Sent,
-    /// Requests that were larger than the window, which a provider would have refused.
+    /// The number of requests that were larger than the window, which a provider would have refused.
     pub(crate) over_window: u64,
-    /// The first of them, counted in requests from 1; absent if all fit.
+    /// The number of the first of them, counted in requests from 1; absent if all fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) window_ends_at: Option<u64>,
     pub(crate) peak_tokens: u64,
@@ -25,27 +25,27 @@ pub(crate) struct Outcome {
     pub(crate) kept: Kept,
     /// Tokens of the messages that the next request would send.
     pub(crate) end_tokens: u64,
-    /// The lines of all summaries that the summariser did not write, each summary by itself.
+    /// The lines of all summaries that the summariser did not write; each summary is counted by itself.
     pub(crate) lines: Lines,
-    /// Compactions that failed.
+    /// The number of compactions that failed.
     pub(crate) failed: u64,
-    /// Recorded answers that were not played, because the turn had ended or was refused.
+    /// The number of recorded answers that were not played, because the turn had ended or was refused.
     pub(crate) unplayed: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dollars: Option<Dollars>,
 }
 
-/// A compaction, and what the context keeps after it of what had been said.
+/// A compaction, and how much of the conversation so far the context keeps after it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Point {
-    /// Requests of turns before it.
+    /// The number of turn requests before it.
     pub(crate) request: u64,
     pub(crate) tokens_before: u64,
     pub(crate) tokens_after: u64,
     pub(crate) kept: Kept,
     pub(crate) lines: Lines,
-    /// How it was made: the fallback step, or `dropped` and `summary` of other systems.
+    /// The fallback step that made it; for other systems, `dropped` or `summary`.
     pub(crate) how: String,
     /// Tokens of the summary.
     pub(crate) summary_tokens: u64,
@@ -57,16 +57,16 @@ pub(crate) struct Point {
 pub(crate) struct Total {
     pub(crate) sessions: u64,
     pub(crate) compactions: u64,
-    /// Compactions by how they were made.
+    /// The number of compactions per fallback step.
     pub(crate) how: BTreeMap<String, u64>,
     pub(crate) tokens_before: u64,
     pub(crate) tokens_after: u64,
     pub(crate) turns: Sent,
     pub(crate) summaries: Sent,
     pub(crate) over_window: u64,
-    /// Sessions with a request that was larger than the window.
+    /// The number of sessions with a request larger than the window.
     pub(crate) sessions_over_window: u64,
-    /// The numbers of their first such requests together.
+    /// The sum of the numbers of their first such requests.
     #[serde(skip)]
     pub(crate) ends_at: u64,
     pub(crate) peak_tokens: u64,
@@ -80,7 +80,7 @@ pub(crate) struct Total {
 }
 
 impl Outcome {
-    /// Takes a request of a turn.
+    /// Records a turn's request.
     pub(crate) fn sent(&mut self, tokens: u64, window_tokens: u64) {
         self.requests.push(tokens);
         if tokens > window_tokens {

@@ -1,14 +1,14 @@
-//! Finds phrases in a long text, thousands of them in the time of a few searches.
+//! Finds phrases in a long text: thousands of them in the time of a few searches.
 //!
-//! Every word of the text is known with its places. A phrase is looked for at the places of its rarest inner word; its
-//! first and last word may be parts of words of the text.
+//! An index holds the positions of every word. A phrase is looked up at the positions of its rarest inner word; its
+//! first and last word may be parts of words in the text.
 
 use std::{
     collections::HashMap,
     hash::{BuildHasher as _, RandomState},
 };
 
-/// A text, line by line, and the places of its words.
+/// A text, line by line, and the positions of its words.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Phrases {
     text: String,
@@ -17,7 +17,7 @@ pub(super) struct Phrases {
 }
 
 impl Phrases {
-    /// Takes lines whose words are separated by single spaces.
+    /// Creates the index from lines whose words are separated by single spaces.
     pub(super) fn new(lines: impl Iterator<Item = impl AsRef<str>>) -> Self {
         let mut phrases = Self::default();
         for line in lines {
@@ -33,7 +33,7 @@ impl Phrases {
         phrases
     }
 
-    /// Returns true if a line has this phrase, whose words are separated by single spaces.
+    /// Returns true if a line contains this phrase, whose words are separated by single spaces.
     pub(super) fn has(&self, phrase: &str) -> bool {
         let inner = phrase.match_indices(' ').map(|(at, _)| at + 1).zip(phrase.match_indices(' ').skip(1));
         let words = inner.map(|(from, (to, _))| (from, &phrase[from..to]));
@@ -42,7 +42,7 @@ impl Phrases {
             (from, places.map_or(&[][..], Vec::as_slice))
         });
         let Some((from, places)) = places.min_by_key(|(_, places)| places.len()) else {
-            // One or two words; each may be a part of a word.
+            // The phrase has one or two words; each may be a part of a word.
             return self.text.contains(phrase);
         };
         let starts = places.iter().filter_map(|at| at.checked_sub(from));

@@ -1,7 +1,7 @@
-//! Plots, as SVG: lines in steps, and bars.
+//! Plots as SVG: step lines and bars.
 //!
-//! Colours are classes (`s0` to `s7`), so that the page decides them for light and dark. Behind the eighth, the lines
-//! are dashed.
+//! Colours are classes (`s0` to `s7`), so that the page can define them for light and dark mode. After the eighth line,
+//! lines are dashed.
 
 use svg::{
     Document,
@@ -15,34 +15,34 @@ const RIGHT: f64 = 16.0;
 const TOP: f64 = 16.0;
 const BOTTOM: f64 = 36.0;
 
-/// Height of a bar with its distance to the next.
+/// The height of a bar, including the gap to the next.
 const BAR: f64 = 22.0;
 
-/// Width of the names beside bars.
+/// The width of the names beside bars.
 const NAMES: f64 = 330.0;
 
-/// Width of the numbers behind bars.
+/// The width of the numbers after bars.
 const NUMBERS: f64 = 90.0;
 
-/// Colours before lines are dashed.
+/// The number of colours before lines are dashed.
 pub(super) const COLOURS: usize = 8;
 
-/// A line: what it is called, the number that its colour follows from, and its points.
+/// A line: its name, the number that determines its colour, and its points.
 pub(super) struct Series {
     pub(super) name: String,
     pub(super) colour: usize,
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// A bar: its name, its parts, and what stands behind it.
+/// A bar: its name, its parts, and the text after it.
 pub(super) struct Bar {
     pub(super) name: String,
     pub(super) parts: Vec<f64>,
     pub(super) number: String,
 }
 
-/// Draws lines in steps: a value holds until the next point. `limit` is drawn as a dashed line, and what is far above
-/// it is cut off, so that the rest can be told apart.
+/// Draws step lines: a value holds until the next point. `limit` is drawn as a dashed line. Values far above it are cut
+/// off, so that the rest remains distinguishable.
 pub(super) fn steps(series: &[Series], limit: Option<f64>, (x_name, y_name): (&str, &str)) -> String {
     let points = || series.iter().flat_map(|series| &series.points);
     let x_max = nice(points().map(|point| point.0).fold(1.0, f64::max));
@@ -82,7 +82,7 @@ pub(super) fn steps(series: &[Series], limit: Option<f64>, (x_name, y_name): (&s
     document.to_string()
 }
 
-/// Draws horizontal bars of parts, all on one scale, which ends at `most` or else at the longest.
+/// Draws horizontal bars of parts on a common scale, which ends at `most` or otherwise at the longest bar.
 pub(super) fn bars(bars: &[Bar], most: Option<f64>) -> String {
     let longest = bars.iter().map(|bar| bar.parts.iter().sum()).fold(f64::MIN_POSITIVE, f64::max);
     let scale = (WIDTH - NAMES - NUMBERS) / most.unwrap_or(longest);
@@ -133,7 +133,7 @@ fn rounded(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
-/// Returns the next number above that is easy to read: 1, 2, 4 or 8 with zeros.
+/// Returns the next larger number that is easy to read: 1, 2, 4 or 8 followed by zeros.
 fn nice(value: f64) -> f64 {
     let power = 10_f64.powf(value.log10().floor());
     let factor = [1.0, 2.0, 4.0, 8.0, 10.0].into_iter().find(|factor| factor * power >= value);

@@ -1,7 +1,7 @@
 //! Policies: the strategies of reseed with their settings, and the published rules of other systems as data.
 //!
-//! A policy is written `NAME`, `NAME:SETTING=VALUE,…` or `NAME:{…}` with the settings as JSON. The settings are those
-//! of `set_context_strategy`, read by the type that the wire has, so a new setting needs no change here.
+//! A policy is written as `NAME`, `NAME:SETTING=VALUE,…` or `NAME:{…}` with the settings as JSON. The settings are
+//! those of `set_context_strategy` and are parsed by the wire type, so a new setting needs no change here.
 
 use crate::core::{
     agent_loop::Deployment,
@@ -11,10 +11,10 @@ use anyhow::{Context as _, anyhow};
 use reseed_protocol::command::StrategySettings;
 use serde_json::{Map, Value};
 
-/// What decides about a conversation's context.
+/// A policy that manages a conversation's context.
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
-    /// As it was written.
+    /// The policy as the user wrote it.
     pub(crate) label: String,
     pub(crate) kind: Kind,
 }
@@ -27,19 +27,18 @@ pub(crate) enum Kind {
     Other(&'static Rules),
 }
 
-/// The rules of another system: when it compacts, what it keeps word for word, and whether a summary stands for the
-/// rest. Its own prompts and estimates are not imitated: all policies are counted by one counter, and asked of one
-/// summariser.
+/// The rules of another system: when it compacts, what it keeps verbatim, and whether a summary replaces the rest. Its
+/// prompts and estimates are not imitated: all policies use the same counter and the same summariser.
 #[derive(Debug)]
 pub(crate) struct Rules {
     /// Its name on the command line.
     pub(crate) name: &'static str,
-    /// What it does, in one sentence with its source.
+    /// Describes it in one sentence, with its source.
     pub(crate) about: &'static str,
     pub(crate) trigger: Trigger,
     pub(crate) checks: Checks,
     pub(crate) keeps: Keeps,
-    /// The summary that stands for the rest; `None` for none.
+    /// The limit of the summary that replaces the rest; `None` if there is no summary.
     pub(crate) summary: Option<SummaryMax>,
 }
 
@@ -50,13 +49,13 @@ pub(crate) enum Trigger {
     WindowMinus(u64),
     /// A share of the window.
     Share(f64),
-    /// A number of messages; also the window.
+    /// A number of messages, or the window.
     Messages(usize),
     /// Never.
     Never,
 }
 
-/// When a system looks at the count.
+/// When a system checks the count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Checks {
     /// At the end of a turn.
@@ -65,15 +64,15 @@ pub(crate) enum Checks {
     BeforeRequests,
 }
 
-/// What a system keeps word for word.
+/// What a system keeps verbatim.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Keeps {
-    /// The newest messages, from the one on with which they have this many tokens; behind the summary.
+    /// The newest messages that together have this many tokens; they follow the summary.
     Recent(u64),
-    /// The user's messages, newest first, up to this many tokens, the last of them cut in its middle; before the
-    /// summary.
+    /// The user's messages, newest first, up to this many tokens; the last of them is cut in its middle. They precede
+    /// the summary.
     UserMessages(u64),
-    /// The newest messages below the trigger.
+    /// The newest messages that stay below the trigger.
     Fitting,
 }
 
@@ -83,7 +82,7 @@ pub(crate) struct SummaryMax(pub(crate) u64);
 
 /// The other systems.
 pub(crate) const OTHERS: &[Rules] = &[
-    // Not `manual`, which is also called so: its turns fail at the end of the window.
+    // This is not `manual`, although that also never compacts: with `manual`, turns fail at the end of the window.
     Rules {
         name: "none",
         about: "Never compacts and goes on above the window: ENDS is where that ends.",
@@ -117,7 +116,8 @@ pub(crate) const OTHERS: &[Rules] = &[
         summary: Some(SummaryMax(8_192)),
     },
     // https://platform.openai.com/docs/api-reference/responses/create, `truncation: auto`: items at the beginning of
-    // the conversation are dropped until the request fits the window. The room for an answer, a twentieth, is ours.
+    // the conversation are dropped until the request fits the window. The room for an answer, a twentieth, is our
+    // choice.
     Rules {
         name: "truncation",
         about: "Drops the oldest messages until the request fits 0.95 of the window (OpenAI, truncation: auto).",
@@ -127,7 +127,7 @@ pub(crate) const OTHERS: &[Rules] = &[
         summary: None,
     },
     // https://strandsagents.com, SlidingWindowConversationManager, the default manager: window_size is 40 messages,
-    // looked at after each invocation; on an overflow the oldest messages are dropped.
+    // checked after each invocation; on an overflow the oldest messages are dropped.
     Rules {
         name: "sliding",
         about: "Keeps the newest 40 messages (Strands Agents, SlidingWindowConversationManager).",
@@ -151,10 +151,10 @@ impl Rules {
 }
 
 impl Policy {
-    /// Reads a policy.
+    /// Parses a policy.
     ///
     /// # Errors
-    /// Its name is unknown, or a setting is.
+    /// The name or a setting is unknown.
     pub(crate) fn parse(text: &str, deployment: &Deployment) -> anyhow::Result<Self> {
         let (name, settings) = text.split_once(':').map_or((text, None), |(name, settings)| (name, Some(settings)));
         let settings = settings.map(str::trim).filter(|settings| !settings.is_empty());
@@ -169,14 +169,14 @@ impl Policy {
             anyhow!("{}; other systems are {}", error.message, others.join(", "))
         })?;
         let settings = settings.map(read_settings).transpose().with_context(|| format!("read the policy `{text}`"))?;
-        // Refuses values that are out of bounds.
+        // This refuses values that are out of bounds.
         strategies
             .make(strategy, settings.as_ref(), &deployment.options)
             .map_err(|error| anyhow!("the policy `{text}`: {}", error.message))?;
         Ok(Self { label, kind: Kind::Own { strategy, settings: settings.map(Box::new) } })
     }
 
-    /// Returns true if it may ask for summaries.
+    /// Returns true if it may request summaries.
     pub(crate) fn summarises(&self, deployment: &Deployment) -> bool {
         match &self.kind {
             Kind::Other(rules) => rules.summary.is_some(),
@@ -203,7 +203,7 @@ fn read_settings(text: &str) -> anyhow::Result<StrategySettings> {
     Ok(serde_json::from_value(value)?)
 }
 
-/// Splits at commas outside of brackets.
+/// Splits at commas outside brackets.
 fn pairs(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_usize;
     text.split(move |c: char| {

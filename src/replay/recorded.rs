@@ -1,9 +1,9 @@
-//! A recorded conversation: its turns, and the texts whose fate a policy is judged by.
+//! A recorded conversation: its turns, and the texts by which policies are judged.
 //!
 //! Invariants, kept by [`Builder`]:
-//! - a turn begins with what the user said, and each of its steps is one answer with the results of its calls;
-//! - every call of a step has a result there;
-//! - a text stands in the order in which it was said.
+//! - a turn begins with the user's input, and each of its steps is one answer with the results of its calls;
+//! - every call of a step has a result in that step;
+//! - texts are in the order in which they were said.
 
 use super::phrases::Phrases;
 use crate::core::context::counter::Counter;
@@ -13,7 +13,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// The result of a call that the record leaves without one.
+/// The result of a call for which the record has none.
 const NO_RESULT: &str = "No result was recorded.";
 
 /// A recorded conversation.
@@ -25,17 +25,17 @@ pub(crate) struct Recorded {
     pub(crate) instructions: String,
     /// Its turns, in order.
     pub(crate) turns: Vec<Turn>,
-    /// What users and the model said, in order.
+    /// The texts of users and the model, in order.
     pub(crate) texts: Vec<Said>,
-    /// The names of the tools that it calls.
+    /// The names of the tools that are called.
     pub(crate) tools: BTreeSet<String>,
-    /// Number of recorded questions that have a source.
+    /// The number of recorded questions that have a source.
     pub(crate) questions: u64,
     /// The summaries in the record, each with the number of texts before it.
     pub(crate) summaries: Vec<(usize, String)>,
-    /// What was left out, for people.
+    /// Describes what was left out, for people.
     pub(crate) notes: Vec<String>,
-    /// The tokens of each message, by its address. Counted once for all runs.
+    /// The tokens of each message, by its address. They are counted once for all runs.
     tokens: HashMap<usize, u64>,
     phrases: OnceLock<Phrases>,
 }
@@ -46,7 +46,7 @@ impl Recorded {
         self.tokens.get(&(Arc::as_ptr(message) as usize)).copied()
     }
 
-    /// Returns everything that was said, the arguments of calls and their results included.
+    /// Returns an index of all texts, including the arguments of calls and their results.
     pub(super) fn phrases(&self) -> &Phrases {
         self.phrases.get_or_init(|| {
             let steps = self.turns.iter().flat_map(|turn| &turn.steps);
@@ -60,14 +60,14 @@ impl Recorded {
     }
 }
 
-/// From what the user said until the next time.
+/// A turn: from one input of the user to the next.
 #[derive(Debug, Clone)]
 pub(crate) struct Turn {
-    /// What the user said.
+    /// The user's input.
     pub(crate) input: Arc<Message>,
     /// The model's answers.
     pub(crate) steps: Vec<Step>,
-    /// Number of texts up to and including the input.
+    /// The number of texts up to and including the input.
     pub(crate) texts: usize,
 }
 
@@ -76,9 +76,9 @@ pub(crate) struct Turn {
 pub(crate) struct Step {
     /// The answer.
     pub(crate) answer: Arc<Message>,
-    /// The results of its calls, in their order, each a message of its own.
+    /// The results of its calls in order, each a message of its own.
     pub(crate) results: Vec<Arc<Message>>,
-    /// Number of texts up to and including the answer.
+    /// The number of texts up to and including the answer.
     pub(crate) texts: usize,
 }
 
@@ -87,11 +87,11 @@ pub(crate) struct Step {
 pub(crate) struct Said {
     /// The text with its white space normalised.
     pub(crate) text: Arc<str>,
-    /// True for a user's.
+    /// True if a user said it.
     pub(crate) is_user: bool,
     /// Its tokens.
     pub(crate) tokens: u64,
-    /// Number of recorded questions whose answer needs it.
+    /// The number of recorded questions whose answer needs it.
     pub(crate) wanted: u64,
 }
 
@@ -99,16 +99,16 @@ pub(crate) struct Said {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sources(pub(crate) Vec<String>);
 
-/// Makes a recorded conversation of messages in order.
+/// Builds a recorded conversation from messages in order.
 #[derive(Debug)]
 pub(crate) struct Builder {
     counter: Counter,
     recorded: Recorded,
-    /// The text of each message that has an id.
+    /// The index of the text of each message that has an id.
     ids: HashMap<String, usize>,
-    /// What was added on behalf of the user and waits for what the user says.
+    /// Parts in the user's role that wait for the next input of the user.
     waiting: Vec<Part>,
-    /// The calls of the newest step whose results are still to come, by their ids in the record.
+    /// The calls of the newest step that have no result yet, by their ids in the record.
     open: HashMap<CallId, usize>,
     early: u64,
 }
@@ -138,17 +138,17 @@ impl Builder {
         }
     }
 
-    /// Adds what something else than the user said in the user's role. It is sent with what the user says next.
+    /// Adds text in the user's role that the user did not say. It is sent with the user's next input.
     pub(crate) fn aside(&mut self, parts: Vec<Part>) {
         self.waiting.extend(parts);
     }
 
-    /// Adds a summary of what was said before.
+    /// Adds a summary of the conversation so far.
     pub(crate) fn summary(&mut self, text: String) {
         self.recorded.summaries.push((self.recorded.texts.len(), text));
     }
 
-    /// Adds a remark for people.
+    /// Adds a note for people.
     pub(crate) fn note(&mut self, note: String) {
         self.recorded.notes.push(note);
     }
@@ -201,7 +201,7 @@ impl Builder {
         let parts: Vec<Part> = message
             .content
             .into_iter()
-            // Reasoning without what only its provider can read is never sent back, and that of another is worthless.
+            // Reasoning is only useful in a form that its own provider can read, so it is left out.
             .filter(|part| is_text(part) || matches!(part, Part::ToolCall { .. }))
             // An answer that broke off is shown, but its calls were not made.
             .filter(|part| !message.incomplete || is_text(part))
@@ -232,7 +232,7 @@ impl Builder {
         }
         let Some(turn) = self.recorded.turns.last_mut() else { return };
         match turn.steps.last_mut() {
-            // Two answers in a row, as after a retry, are one.
+            // Two consecutive answers, as after a retry, are merged.
             Some(step) if !follows_calls => {
                 Arc::make_mut(&mut step.answer).content.extend(parts);
                 step.results = results;
@@ -254,7 +254,7 @@ impl Builder {
         }
     }
 
-    /// Leaves the calls that are still open without a result.
+    /// Gives up on results for the calls that are still open.
     fn settle(&mut self) {
         self.open.clear();
     }
@@ -275,8 +275,8 @@ fn result(call_id: CallId, output: String, is_error: bool) -> Arc<Message> {
     Arc::new(Message::new(Role::Tool, vec![Part::ToolResult { call_id, output, is_error }]))
 }
 
-/// Returns a text with every stretch of white space as one space, and none at its ends: the same words in another
-/// layout are the same words.
+/// Returns a text with every run of white space replaced by one space, and none at its ends, so that the same words in
+/// another layout compare equal.
 pub(crate) fn normal(text: &str) -> String {
     let mut normal = String::with_capacity(text.len());
     for word in text.split_whitespace() {

@@ -3,10 +3,10 @@
 use super::{Replay, Run, meter::Kept, outcome::Total};
 use serde_json::{Value, json};
 
-/// A column: its heading, and what stands in it.
+/// A column: its heading, and the function that formats its cells.
 type Column = (&'static str, fn(&Row<'_>) -> String);
 
-/// A row: a run's sums, or one conversation's.
+/// A row: the sums of a run, or one conversation.
 struct Row<'a> {
     run: &'a Run,
     total: &'a Total,
@@ -36,10 +36,10 @@ const COLUMNS: &[Column] = &[
     ("COST", |row| row.total.dollars.map_or_else(|| "-".to_owned(), |dollars| dollar(dollars.total()))),
 ];
 
-/// The columns with texts, in every grid.
+/// The columns that contain text, in every grid.
 pub(crate) const TEXTS: std::ops::Range<usize> = 1..3;
 
-/// What the columns mean, for those who have not read the documentation.
+/// Explains the columns to readers who have not read the documentation.
 pub(crate) const LEGEND: &str = "\
 SOURCES, USER'S WORDS  what is kept word for word in the context at the end, of what the recorded questions need and of
                        the tokens that users said
@@ -56,7 +56,7 @@ pub(crate) fn table(replay: &Replay) -> Vec<String> {
     aligned(&grid(replay.runs.iter().map(|run| (run, &run.total))))
 }
 
-/// Returns the lines of the table of each conversation, if they were kept.
+/// Returns the lines of a table for each conversation, if these were kept.
 pub(crate) fn sessions(replay: &Replay) -> Vec<(String, Vec<String>)> {
     let Some(first) = replay.runs.first() else { return Vec::new() };
     let table = |at: usize| {
@@ -71,7 +71,7 @@ pub(crate) fn sessions(replay: &Replay) -> Vec<(String, Vec<String>)> {
     first.sessions.iter().enumerate().map(|(at, session)| (session.name.clone(), table(at))).collect()
 }
 
-/// Returns the heading and the cells of these rows, without columns in which nothing stands.
+/// Returns the heading and the cells of these rows, without empty columns.
 pub(crate) fn grid<'a>(rows: impl Iterator<Item = (&'a Run, &'a Total)>) -> Vec<Vec<String>> {
     let rows: Vec<Vec<String>> = rows.map(|(run, total)| cells(run, total)).collect();
     let shown = shown(&rows);
@@ -84,7 +84,7 @@ fn cells(run: &Run, total: &Total) -> Vec<String> {
     COLUMNS.iter().map(|(_, cell)| cell(&Row { run, total })).collect()
 }
 
-/// Aligns the columns of a grid: texts to the left, numbers to the right.
+/// Aligns the columns of a grid: text to the left, numbers to the right.
 fn aligned(grid: &[Vec<String>]) -> Vec<String> {
     let width = |column: usize| grid.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..grid.first().map_or(0, Vec::len)).map(width).collect();
@@ -97,13 +97,13 @@ fn aligned(grid: &[Vec<String>]) -> Vec<String> {
     grid.iter().map(line).collect()
 }
 
-/// Returns the columns in which anything stands. The first ones always do.
+/// Returns the columns that are not empty. The first ones are always included.
 fn shown(rows: &[Vec<String>]) -> Vec<usize> {
     let is_shown = |column: &usize| *column < TEXTS.end || rows.iter().any(|row| row[*column] != "-");
     (0..COLUMNS.len()).filter(is_shown).collect()
 }
 
-/// Returns the table as Markdown, with the columns by which policies are compared.
+/// Returns the table as Markdown, with only the columns that compare policies.
 #[cfg(test)]
 pub(crate) fn markdown(replay: &Replay) -> String {
     const SHOWN: [usize; 9] = [0, 1, 2, 3, 4, 5, 8, 9, 15];
@@ -119,7 +119,7 @@ pub(crate) fn markdown(replay: &Replay) -> String {
     text
 }
 
-/// Returns all that is known.
+/// Returns everything as JSON.
 pub(crate) fn document(replay: &Replay, notes: &[String]) -> Value {
     json!({
         "sessions": replay.sessions,
@@ -135,12 +135,12 @@ pub(crate) fn sources(kept: &Kept) -> String {
     percent(kept.sources, kept.sources_said)
 }
 
-/// Returns the share of the user's words that is kept.
+/// Returns the share of the user's words that are kept.
 pub(crate) fn user_words(kept: &Kept) -> String {
     percent(kept.user_tokens, kept.user_tokens_said)
 }
 
-/// Returns a number that is usually zero.
+/// Formats a number that is usually zero.
 fn some(number: u64) -> String {
     if number == 0 { "-".to_owned() } else { number.to_string() }
 }
@@ -154,7 +154,7 @@ fn percent(part: u64, of: u64) -> String {
     tenths.map_or_else(|| "-".to_owned(), |tenths| format!("{}.{} %", tenths / 10, tenths % 10))
 }
 
-/// Returns tokens in thousands.
+/// Formats tokens in thousands.
 pub(crate) fn thousands(tokens: u64) -> String {
     match tokens {
         0..10_000 => tokens.to_string(),
@@ -162,7 +162,7 @@ pub(crate) fn thousands(tokens: u64) -> String {
     }
 }
 
-/// Returns dollars with four decimals.
+/// Formats dollars with four decimals.
 pub(crate) fn dollar(nano_usd: u64) -> String {
     let tenths_of_cents = nano_usd / 100_000 + u64::from(nano_usd % 100_000 >= 50_000);
     format!("${}.{:04}", tenths_of_cents / 10_000, tenths_of_cents % 10_000)

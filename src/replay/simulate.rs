@@ -1,4 +1,4 @@
-//! Plays a recorded conversation by the rules of another system, on the same messages and with the same counter.
+//! Plays a recorded conversation by the rules of another system, with the same messages and the same counter.
 
 use super::{
     meter::{Lines, Meter, Request},
@@ -22,7 +22,7 @@ use reseed_protocol::{
 use serde_json::json;
 use std::sync::Arc;
 
-/// What asks for a summary. Other systems' own prompts are not imitated.
+/// The prompt that requests a summary. Other systems' own prompts are not imitated.
 const ASKED: &str = "Summarise the conversation above for a model that goes on with it. Write nothing else.";
 
 /// A conversation that is being played.
@@ -36,7 +36,7 @@ struct Simulation<'a> {
     system: SystemPrompt,
     tools: Vec<ToolDefinition>,
     fixed_tokens: u64,
-    /// The context, and whether a message is the summary.
+    /// The messages of the context, each with a flag that marks the summary.
     context: Vec<(Arc<Message>, bool)>,
     meter: Meter<'a>,
     outcome: Outcome,
@@ -85,7 +85,7 @@ impl Simulation<'_> {
     fn turn(&mut self, turn: &Turn) {
         self.texts = turn.texts;
         self.context.push((turn.input.clone(), false));
-        // Where the record has no answer, the request was sent all the same.
+        // If the record has no answer, the request was sent all the same.
         let unanswered = turn.steps.last().is_none_or(|step| !step.results.is_empty());
         for step in &turn.steps {
             self.request();
@@ -103,7 +103,7 @@ impl Simulation<'_> {
     }
 
     fn request(&mut self) {
-        // What does not fit is dropped by every system that has no better rule.
+        // A system without a better rule drops what does not fit.
         if self.rules.checks == Checks::BeforeRequests || self.overflows() {
             self.compact_if_due();
         }
@@ -153,7 +153,7 @@ impl Simulation<'_> {
         self.outcome.curve.push(point);
     }
 
-    /// Keeps the newest messages from the one on with which they have so many tokens, behind a summary of the others.
+    /// Keeps the newest messages that together have this many tokens, after a summary of the others.
     fn keep_recent(&mut self, tokens: u64) {
         let (mut kept, mut cut) = (0, 0);
         for at in (0..self.context.len()).rev() {
@@ -163,7 +163,7 @@ impl Simulation<'_> {
                 break;
             }
         }
-        // A result is never the first that is kept.
+        // A result is never the first message that is kept.
         while self.context.get(cut).is_some_and(|(message, _)| message.role == Role::Tool) {
             cut += 1;
         }
@@ -174,7 +174,7 @@ impl Simulation<'_> {
         self.context.splice(..cut, summary);
     }
 
-    /// Keeps the user's messages, newest first, and a summary behind them.
+    /// Keeps the user's messages, newest first, followed by a summary.
     fn keep_user_messages(&mut self, tokens: u64) {
         let summary = self.summary(self.context.len());
         let (mut left, mut kept) = (tokens, Vec::new());
@@ -217,7 +217,7 @@ impl Simulation<'_> {
         self.context.drain(..dropped);
     }
 
-    /// Asks for a summary of the first messages. Without one, there is none.
+    /// Requests a summary of the first messages; `None` if the system makes no summaries.
     fn summary(&mut self, messages: usize) -> Option<(Arc<Message>, bool)> {
         let most = self.rules.summary?.0;
         let sent = |message: &Arc<Message>| ContextMessage { entry_id: None, message: message.clone() };
@@ -261,7 +261,7 @@ impl Simulation<'_> {
     }
 }
 
-/// Cuts a text in its middle so that about so many of its tokens are left.
+/// Cuts a text in its middle so that about `left` of its tokens remain.
 fn cut_in_middle(text: &str, tokens: u64, left: u64) -> String {
     let chars = text.chars().count() as u64;
     let most = usize::try_from(chars * left / tokens.max(1)).unwrap_or(usize::MAX);

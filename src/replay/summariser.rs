@@ -1,4 +1,4 @@
-//! Summarisers: who answers the requests for summaries.
+//! Summarisers: they answer the requests for summaries.
 
 use super::recorded::{Recorded, normal};
 use crate::{
@@ -8,27 +8,27 @@ use crate::{
 use reseed_protocol::{ErrorCode, Part, StopReason};
 use std::{fmt, sync::Arc};
 
-/// Words of a quoted summary if the request names no number: what models write when nobody limits them.
+/// The length of a quoting summary, in words, if the request names none: about what models write without a limit.
 const WORDS_DEFAULT: usize = 1_000;
 
-/// Words of a message that is quoted at all.
+/// The fewest words for which a message is quoted at all.
 const WORDS_MIN: usize = 12;
 
-/// The sections that a summary has, so that it is taken as it is.
+/// The sections that a summary must have to be accepted unchanged.
 const SECTIONS: &str = "## Goal\n- none\n\n## Constraints & Preferences\n- none\n\n## Progress\n### Done\n- none\n### In \
                         Progress\n- none\n### Blocked\n- none\n\n## Key Decisions\n- none\n\n## Next Steps\n- none\n\n\
                         ## Critical Context\n";
 
-/// Who writes summaries.
+/// A source of summaries.
 #[derive(Clone)]
 pub(crate) enum Summariser {
-    /// One that says nothing: what is kept is then the policy's own doing.
+    /// Writes an empty summary, so that everything kept is due to the policy.
     Empty,
-    /// One that quotes the first sentences of each message.
+    /// Quotes the first sentences of each message.
     Quote,
-    /// The summaries in the record, each where the record had it.
+    /// Returns the summaries in the record, each at its recorded position.
     Recorded,
-    /// The model of the settings.
+    /// Asks the configured model.
     Model(Arc<dyn Provider>),
 }
 
@@ -52,7 +52,6 @@ impl fmt::Debug for Summariser {
 }
 
 impl Summariser {
-    /// Returns its name.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Empty => "empty",
@@ -62,7 +61,7 @@ impl Summariser {
         }
     }
 
-    /// Answers a request for a summary of a conversation in which this many texts were said.
+    /// Answers a request for a summary of a conversation with this many texts so far.
     pub(crate) fn answer(
         &self,
         request: &ModelRequest,
@@ -82,16 +81,16 @@ impl Summariser {
     }
 }
 
-/// Returns a summary that says nothing of the conversation. It has a line, because one without any is refused.
+/// Returns a summary without content. It has one line, because a summary without any line is refused.
 fn empty() -> String {
     format!("{SECTIONS}- The earlier part of the conversation is left out.")
 }
 
-/// Quotes the beginning of every message, and of the lines of the summary before.
+/// Quotes the beginning of every message, and of the lines of the previous summary.
 fn quoted(request: &ModelRequest) -> String {
     let asked = offline::asked_summary(request);
     let words_max = asked.words_max.map_or(WORDS_DEFAULT, |words| words as usize);
-    // Two tokens for three words is more than any language's words take here; the request's limit is kept in any case.
+    // Two tokens per word are more than the words of any language here take, so the request's limit is kept.
     let limit = request.envelope.options.max_output_tokens.map_or(usize::MAX, |tokens| (tokens / 2) as usize);
     let room = words_max.min(limit).saturating_sub(SECTIONS.split_whitespace().count());
     let texts = asked.messages.iter().map(|message| normal(&message.text())).filter(|text| !text.is_empty());
@@ -100,7 +99,7 @@ fn quoted(request: &ModelRequest) -> String {
     let all: Vec<&str> = before.into_iter().chain(texts.iter().map(String::as_str)).collect();
     let share = (room / all.len().max(1)).max(WORDS_MIN);
     let (mut lines, mut left) = (Vec::new(), room);
-    // The newest first: where the room does not suffice, the oldest are left out.
+    // The newest come first, so that the oldest are left out if the room does not suffice.
     for text in all.iter().rev() {
         let line = sentences(text, share);
         let words = line.split_whitespace().count() + 1;
@@ -117,14 +116,14 @@ fn quoted(request: &ModelRequest) -> String {
     format!("{SECTIONS}{}", lines.join("\n"))
 }
 
-/// Returns the text of a line of a summary that was quoted.
+/// Returns the text of a quoted summary line.
 fn item(line: &str) -> Option<&str> {
     let text = line.trim().strip_prefix("- ")?;
     (text != "none" && !text.is_empty()).then_some(text)
 }
 
-/// Returns the whole sentences at the beginning of a text that have at most so many words; of a longer first one, its
-/// beginning.
+/// Returns the whole sentences at the beginning of a text that together have at most this many words. If the first
+/// sentence is longer, returns its beginning.
 fn sentences(text: &str, words_max: usize) -> String {
     let words: Vec<&str> = text.split(' ').take(words_max).collect();
     let ends = |word: &str| word.ends_with(['.', '!', '?', '。', '！', '？']);
@@ -135,14 +134,14 @@ fn sentences(text: &str, words_max: usize) -> String {
     words[..whole].join(" ")
 }
 
-/// Takes no pieces of an answer: it is used when it is whole.
+/// Ignores the pieces of an answer, which is used once it is complete.
 struct Unshown;
 
 impl DeltaSink for Unshown {
     fn delta(&mut self, _: Delta<'_>) {}
 }
 
-/// Asks the model. The replay waits for it: a summary takes no time in the replayed conversation.
+/// Asks the model. The replay waits for it, because a summary takes no time in the replayed conversation.
 fn asked(provider: &dyn Provider, request: &ModelRequest) -> Result<Answer, ModelFault> {
     let handle = tokio::runtime::Handle::try_current()
         .map_err(|error| ModelFault::new(ErrorCode::Internal, format!("no runtime to ask the model in: {error}")))?;

@@ -1,4 +1,4 @@
-//! Small conversations, made here, under every kind of policy: what is compacted, kept, sent and reported.
+//! Small synthetic conversations under every kind of policy: what is compacted, kept, sent and reported.
 
 use super::{
     Replay, html,
@@ -25,7 +25,7 @@ fn deployment() -> Deployment {
     }
 }
 
-/// Returns a chat in which the user says a fact in every turn and the model answers at length.
+/// Returns a chat in which the user states a fact in every turn and the model answers at length.
 fn chat(turns: usize) -> Recorded {
     let counter = deployment().counter("test");
     let mut builder = Builder::new("chat", counter);
@@ -40,7 +40,7 @@ fn chat(turns: usize) -> Recorded {
     builder.finish(&sources)
 }
 
-/// Returns a turn with so many calls, whose results are long.
+/// Returns a turn with this many calls, each with a long result.
 fn calls(calls: usize) -> Recorded {
     let mut builder = Builder::new("calls", deployment().counter("test"));
     builder.message(None, Message::user("Read all of it."));
@@ -79,7 +79,7 @@ fn without_a_policy_everything_is_kept_and_the_window_ends() {
     let end = outcome.window_ends_at.unwrap();
     assert_eq!(outcome.over_window, 30 - end + 1);
     assert!(outcome.requests[end as usize - 2] <= 4_000 && outcome.requests[end as usize - 1] > 4_000);
-    // Every request begins with the one before.
+    // Every request begins with the previous one.
     let sent: u64 = outcome.requests.iter().sum();
     assert_eq!((outcome.turns.input_tokens, outcome.turns.lost_tokens), (sent, 0));
     assert_eq!(outcome.turns.cached_tokens, sent - outcome.requests.last().unwrap());
@@ -125,7 +125,7 @@ fn a_replay_repeats_itself() {
 #[test]
 fn the_rules_of_others_decide_what_stays() {
     let recorded = chat(30);
-    // Nothing below the reserve fits this window: it compacts after every turn, and keeps what is younger than 20,000
+    // No request fits below the reserve in this window: it compacts after every turn, and keeps the most recent 20,000
     // tokens, which is everything.
     let pi = outcome(&recorded, "pi", &Summariser::Empty);
     assert_eq!((pi.curve.len(), pi.kept.sources), (0, 30));
@@ -167,7 +167,7 @@ fn a_turn_without_an_answer_is_cancelled_and_the_next_one_is_played() {
 }
 
 #[test]
-fn what_is_larger_than_the_window_is_left_out_and_the_next_turn_is_played() {
+fn a_turn_larger_than_the_window_is_left_out_and_the_next_is_played() {
     let mut builder = Builder::new("large", deployment().counter("test"));
     let answer = || Message::new(Role::Assistant, vec![Part::Text { text: "Yes.".to_owned() }]);
     for text in ["Small.".to_owned(), "Large. ".repeat(5_000), "Small again.".to_owned()] {
@@ -190,14 +190,14 @@ fn summaries_are_those_of_the_summariser() {
     for summariser in [Summariser::Empty, Summariser::Quote, Summariser::Recorded] {
         assert_eq!(lines(&summariser), (Lines::default(), true), "{summariser:?}");
     }
-    // A source that a summary quotes whole is kept.
+    // A source that a summary quotes completely is kept.
     let short = outcome(&recorded, "threshold:keepRecentTokens=100", &Summariser::Quote);
     let silent = outcome(&recorded, "threshold:keepRecentTokens=100", &Summariser::Empty);
     assert!(short.kept.sources >= silent.kept.sources);
 }
 
 #[test]
-fn a_policy_that_cannot_be_read_says_why() {
+fn an_invalid_policy_is_refused_with_the_reason() {
     for (policy, why) in [
         ("thresold", "there is no strategy `thresold`"),
         ("threshold:keep=3", "unknown field `keep`"),
@@ -233,7 +233,7 @@ fn the_page_is_well_formed_loads_nothing_and_has_the_plots() {
         assert!(!page.contains(absent), "{absent}");
     }
     assert!(page.contains("&lt;script") && page.contains("line 3 &lt;broken&gt;"));
-    // The colours' keys are drawings too.
+    // The legends for colours are drawings too.
     let plots = page.matches("role=\"img\"").count();
     assert_eq!(plots, 6, "kept sources, kept words, sent, cost, context, curve");
     assert_eq!(unclosed(&page), Vec::<String>::new());

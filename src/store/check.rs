@@ -1,11 +1,13 @@
-//! Checks that every store makes before it writes, so that all stores refuse alike and a refused append writes nothing.
+//! Checks that every store makes before it writes. They live here so that all stores refuse the same appends. A refused
+//! append writes nothing.
 
 use super::{Append, Error, Lease};
 use std::collections::HashSet;
 
 impl Lease {
-    /// Checks that an append at `first_seq` under this lease fits a log at `term` and `last_seq`. The epoch is checked
-    /// too: a session deleted and recreated under its old id starts again at term 1.
+    /// Checks that an append at `first_seq` under this lease fits a log at `term` and `last_seq`. The term alone is not
+    /// enough: a session that was deleted and recreated under its old id starts again at term 1, so the epoch must
+    /// match too.
     pub(super) fn check(&self, first_seq: u64, epoch: &str, term: u64, last_seq: u64) -> Result<(), Error> {
         if self.epoch == epoch && self.term == term && last_seq.checked_add(1) == Some(first_seq) {
             return Ok(());

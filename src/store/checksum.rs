@@ -44,7 +44,7 @@ pub(super) fn head(found: &SessionHead, term: u64, last_entry: Option<&str>) -> 
     let crc = counts.into_iter().fold(crc, |crc, count| crc.number(int(count)));
     let crc = crc.number(head.created_at.0).number(head.updated_at.0).number(head.running.into());
     if head.cost_nano_usd.is_none() && head.unpriced_requests == 0 {
-        // The checksum from before costs were stored.
+        // This is the checksum from before costs were stored.
         return crc.end();
     }
     let cost = head.cost_nano_usd.map_or(-1, int);
@@ -62,7 +62,7 @@ pub(super) fn mark(session: &SessionId, mark: &CommandMark) -> u32 {
 }
 
 /// Returns the checksum of a record, the same in all versions: CRC-32 (IEEE) over the session's id and a zero byte;
-/// `seq` as 8 little-endian bytes; entry, parent and kind, each followed by a zero byte, or by a one byte if it is
+/// `seq` as 8 little-endian bytes; entry, parent and kind, each followed by a zero byte, or replaced by a one byte if
 /// missing; and the body.
 pub(super) fn record(session: &SessionId, seq: u64, entry: Option<&EntryColumns>, body: &str) -> u32 {
     let columns = [

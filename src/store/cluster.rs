@@ -1,12 +1,12 @@
 //! Nodes: several servers that share one store.
 //!
-//! A session that is open has a holder, the node whose loop it is. Another node opens it only if the holder gives it
-//! up, leaves, or is silent. Each node adds to a counter of its own in the store; an observer judges by its own clock
-//! how long that counter stands still (`runtime/cluster/view.rs`), and passes the verdict to the store, which checks
-//! that the counter still is where the observer saw it.
+//! An open session has a holder: the node that runs its loop. Another node may open the session only if the holder
+//! releases it, leaves, or is silent. Each node increments a counter of its own in the store. An observer measures by
+//! its own clock how long that counter stands still (`runtime/cluster/view.rs`) and passes its verdict to the store.
+//! The store checks that the counter is still where the observer saw it.
 //!
-//! Invariant: who holds a session decides only who asks for it. A wrong verdict costs a session that is opened again,
-//! never a record: appends are fenced by the lease's term.
+//! Invariant: holding a session only decides which node may open it. A wrong verdict costs a reopened session, never a
+//! record, because appends are fenced by the lease's term.
 
 use super::{Error, SessionHead, StoreFuture};
 use reseed_protocol::{SessionId, Timestamp};
@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// A node: one start of a server. A server that is started again is another node, with a higher number.
+/// A node: one start of a server. A restarted server is a new node with a higher number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub i64);
 
@@ -26,23 +26,23 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// A node that joins.
+/// A node that is joining.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewNode {
     /// Its name, for people.
     pub name: String,
-    /// How other nodes reach it; `None`: they cannot.
+    /// The address at which other nodes reach it; `None` if they cannot.
     pub address: Option<String>,
     /// The version of its program.
     pub version: String,
-    /// The time for which its counter may stand still.
+    /// Its lease: the longest time for which its counter may stand still.
     pub lease: Duration,
 }
 
-/// What a node tells with each beat.
+/// The status that a node reports with each beat.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pulse {
-    /// It is about to stop: it opens nothing that another node can open.
+    /// True if the node is about to stop: it opens no session that another node could open.
     pub draining: bool,
     /// Its open sessions.
     pub sessions: u64,
@@ -55,17 +55,17 @@ pub struct Pulse {
 pub struct NodeRow {
     /// The node.
     pub id: NodeId,
-    /// What it said when it joined.
+    /// The description that it joined with.
     pub node: NewNode,
     /// Its counter.
     pub beat: u64,
-    /// What it said with its last beat.
+    /// The status that it reported with its last beat.
     pub pulse: Pulse,
-    /// The time since its last beat by the store's clock, for people. No decision follows from it.
+    /// The time since its last beat by the store's clock, for display only. No decision depends on it.
     pub age: Duration,
 }
 
-/// A verdict: this node's counter has stood at this value for the time of its lease.
+/// A verdict: this node's counter has stood at this value for the whole of its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Silent {
     /// The node.
@@ -87,41 +87,41 @@ pub struct Held {
     pub last_seq: u64,
 }
 
-/// Changed sessions that are returned at once: the newest.
+/// The most changed sessions that are returned at once; the newest are kept.
 pub(super) const CHANGES_MAX: u32 = 10_000;
 
-/// The time for which a store knows at least what was deleted, unless it is a great deal.
+/// The minimum time for which a store remembers deletions, unless there are very many.
 pub(crate) const DELETED_KEPT: Duration = Duration::from_secs(60 * 60);
 
-/// Tells what has changed of some owners' sessions.
+/// The changes to some owners' sessions.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Changes {
     /// Sessions that were written to.
     pub heads: Vec<SessionHead>,
-    /// Sessions that were deleted lately, and their owners. One may be repeated.
+    /// Recently deleted sessions and their owners. A session may appear twice.
     pub deleted: Vec<(SessionId, String)>,
     /// True if there are more: the oldest are left out.
     pub is_cut: bool,
 }
 
-/// A ticket that any node redeems, once.
+/// A ticket that can be redeemed once, on any node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTicket {
-    /// The digest of the ticket, which itself is nowhere.
+    /// The digest of the ticket. The ticket itself is stored nowhere.
     pub hash: [u8; 32],
     /// Its public id.
     pub id: String,
-    /// The user whom it is for.
+    /// The user that it is for.
     pub owner: String,
     /// The service that made it; `None` if the user did.
     pub service: Option<String>,
-    /// What it stands for, as the server wrote it.
+    /// The server's description of what the ticket grants, opaque to the store.
     pub body: String,
-    /// The time for which it can be redeemed.
+    /// The time within which it can be redeemed.
     pub life: Duration,
 }
 
-/// The most tickets that may be unused; 0 for no limit.
+/// The most unused tickets there may be; 0 means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TicketBounds {
     /// Of one user.
@@ -135,17 +135,17 @@ pub struct TicketBounds {
 /// The result of storing a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TicketPut {
-    /// It can be redeemed.
+    /// The ticket is stored and can be redeemed.
     Stored,
-    /// Its user has too many.
+    /// Its user has too many unused tickets.
     OwnerFull,
-    /// Its service has too many.
+    /// Its service has too many unused tickets.
     ServiceFull,
-    /// There are too many.
+    /// There are too many unused tickets in all.
     Full,
 }
 
-/// Unused tickets of one service.
+/// Selects unused tickets of one service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TicketsOf<'a> {
     /// The one with this id.
@@ -156,29 +156,30 @@ pub enum TicketsOf<'a> {
 
 /// The nodes of a store that several servers can share. Contract: `cluster_suite!` in `store/conformance/`.
 ///
-/// A handle of a store that has not joined holds nothing, and opens what no living node holds. One that has joined, but
-/// whose node the store does not have, creates and opens nothing: what it opened would be anybody's. It was removed, or
-/// has joined just before a copy of the store took over that lacks it.
+/// A handle that has not joined holds nothing, and can open any session that no living node holds. A handle that has
+/// joined, but whose node is missing from the store, creates and opens nothing: any node could take what it opened. Its
+/// node was removed, or it joined just before a failover to a copy of the store that lacks it.
 pub trait Cluster: Send + Sync {
-    /// Joins: what this handle creates and opens from now on is held by the node returned. Joining again makes another
-    /// node of it, which does not hold what the one before held.
+    /// Joins: the returned node holds whatever this handle creates and opens from now on. Joining again makes it
+    /// another node, which does not hold the sessions of the earlier one.
     ///
     /// # Errors
     /// [`Error::Unknown`].
     fn join<'a>(&'a self, node: &'a NewNode) -> StoreFuture<'a, Result<NodeId, Error>>;
 
-    /// Adds to this node's counter and returns all nodes, its own as it was before. `None`: the store does not have it,
-    /// and it holds nothing. It has not joined, was removed, or a copy of the store has taken over that lacks it.
+    /// Increments this node's counter and returns all nodes; its own row shows the values from before the beat. Returns
+    /// `None` if the store does not have this node, which then holds nothing: it has not joined, was removed, or the
+    /// store failed over to a copy that lacks it.
     ///
     /// # Errors
-    /// [`Error::Unknown`]: it may have been counted.
+    /// [`Error::Unknown`]: the beat may have been counted.
     fn beat(&self, pulse: Pulse) -> StoreFuture<'_, Result<Option<Vec<NodeRow>>, Error>>;
 
-    /// Replaces the verdicts with which this handle opens sessions. They hold as long as `failovers` is the count of
-    /// failovers: in another copy of the store, counters may be where they were before.
+    /// Replaces the verdicts with which this handle opens sessions. They are valid while the failover count equals
+    /// `failovers`: in another copy of the store, counters may show older values.
     fn judge(&self, silent: Vec<Silent>, failovers: u64);
 
-    /// Leaves: what this node held is free at once.
+    /// Leaves: the sessions that this node held can be opened by others immediately.
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -190,30 +191,29 @@ pub trait Cluster: Send + Sync {
     /// [`Error::Unknown`].
     fn nodes(&self) -> StoreFuture<'_, Result<Vec<NodeRow>, Error>>;
 
-    /// Removes nodes that were silent for so long that nobody will ask for them, unless they have beaten since.
+    /// Removes nodes that have been silent for so long that nobody will ask about them, unless they have beaten since.
     ///
     /// # Errors
     /// [`Error::Unknown`].
     fn remove<'a>(&'a self, silent: &'a [Silent]) -> StoreFuture<'a, Result<(), Error>>;
 
-    /// Asks a node to stop, as a signal would: its next beat returns its own row as draining, though it has not said
-    /// so. Returns false if there is no such node.
+    /// Asks a node to stop, as a signal would: its next beat returns its own row as draining, although it has not said
+    /// so itself. Returns false if there is no such node.
     ///
     /// # Errors
-    /// [`Error::Unknown`]: it may have been asked.
+    /// [`Error::Unknown`]: the request may have been stored.
     fn ask_to_drain(&self, node: NodeId) -> StoreFuture<'_, Result<bool, Error>>;
 
-    /// Returns those of these sessions that are no longer as given: somebody has opened or deleted them, or the store
+    /// Returns which of these sessions are no longer as given: another node has opened or deleted them, or the store
     /// has lost the end of their logs.
     ///
     /// # Errors
     /// [`Error::Unknown`].
     fn lost<'a>(&'a self, held: &'a [Held]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>>;
 
-    /// Returns what has changed of these owners' sessions: those that were written to since a time, by the clocks of
-    /// their writers, and those that were deleted less than `within` ago, by the clock of the store, which forgets them
-    /// after an hour. It costs the same number of statements however many owners there are. Damaged sessions
-    /// are left out.
+    /// Returns the changes to these owners' sessions: sessions written to since a time, by the clocks of their writers,
+    /// and sessions deleted less than `within` ago, by the store's clock. The store forgets deletions after an hour.
+    /// The number of statements does not depend on the number of owners. Damaged sessions are left out.
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -224,15 +224,15 @@ pub trait Cluster: Send + Sync {
         within: Duration,
     ) -> StoreFuture<'a, Result<Changes, Error>>;
 
-    /// Returns these owners' sessions whose logs say that a turn is running and that a node holds, whether that lives
-    /// or not; the newest. Damaged sessions are left out.
+    /// Returns these owners' newest sessions that have a running turn according to their logs and that a node holds,
+    /// whether or not that node is alive. Damaged sessions are left out.
     ///
     /// # Errors
     /// [`Error::Unknown`].
     fn running<'a>(&'a self, owners: &'a [String]) -> StoreFuture<'a, Result<Vec<SessionHead>, Error>>;
 
-    /// Counts how often another copy of the store has taken this one's place. It may lack the end of what the one
-    /// before has acknowledged: what is held must be compared with it.
+    /// Counts the failovers: how often another copy of the store has taken over. The new copy may lack the last
+    /// acknowledged records, so a holder must compare its sessions with the store.
     fn failovers(&self) -> u64 {
         0
     }
@@ -256,21 +256,21 @@ pub trait Cluster: Send + Sync {
     /// Removes unused tickets of a service. Returns how many there were.
     ///
     /// # Errors
-    /// [`Error::Unknown`]: they may be gone.
+    /// [`Error::Unknown`]: the tickets may be gone.
     fn withdraw_tickets<'a>(&'a self, service: &'a str, of: TicketsOf<'a>) -> StoreFuture<'a, Result<u64, Error>>;
 }
 
-/// Orders nodes by their names, and those of one name as they joined.
+/// Orders nodes by name; nodes with the same name in the order in which they joined.
 pub(super) fn by_name(mut rows: Vec<NodeRow>) -> Vec<NodeRow> {
     rows.sort_by(|one, other| (&one.node.name, one.id).cmp(&(&other.node.name, other.id)));
     rows
 }
 
-/// Which node a handle of a store is, and its verdicts.
+/// The identity of a store handle as a node, and its verdicts.
 #[derive(Debug, Default)]
 pub(super) struct Membership {
     me: Mutex<Option<NodeId>>,
-    /// The verdicts, and the count of failovers when they were made.
+    /// The verdicts, and the failover count at which they were made.
     verdicts: Mutex<(u64, Vec<Silent>)>,
 }
 
@@ -287,7 +287,7 @@ impl Membership {
         *self.verdicts.lock().unwrap_or_else(PoisonError::into_inner) = (failovers, silent);
     }
 
-    /// Returns the verdicts, if they are of this copy of the store.
+    /// Returns the verdicts, if they apply to this copy of the store.
     pub(super) fn silent(&self, failovers: u64) -> Vec<Silent> {
         let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
         if verdicts.0 == failovers { verdicts.1.clone() } else { Vec::new() }

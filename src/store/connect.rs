@@ -24,12 +24,12 @@ pub enum ConnectError {
     /// The program was built without the store that the address names.
     #[error("this program was built without PostgreSQL; build it with the feature `postgres`")]
     NotBuilt,
-    /// A store in memory is seen by its own process only.
+    /// Another process cannot see a store in memory.
     #[error("a database in memory cannot be read by another process")]
     InMemory,
 }
 
-/// Opens the store that an address like that of `DATABASE_URL` names: `sqlite://` and a path, relative to the current
+/// Opens the store at an address in the form of `DATABASE_URL`: `sqlite://` and a path, relative to the current
 /// directory or absolute; `postgres://` with a host and a database; or `memory:`, which loses everything when the
 /// process ends.
 ///
@@ -39,7 +39,7 @@ pub async fn connect(address: &str) -> Result<Arc<dyn SessionStore>, ConnectErro
     open(&address.parse()?, |_| {}).await
 }
 
-/// Opens a store and reports each commit to `observer` before it is answered. The memory store reports none.
+/// Opens a store and reports each commit to `observer` before its appends are answered. The memory store reports none.
 ///
 /// # Errors
 /// [`ConnectError`].
@@ -57,7 +57,7 @@ pub(crate) async fn open(
     })
 }
 
-/// Opens a store to read it only, even while a server uses it.
+/// Opens a store read-only, even while a server uses it.
 ///
 /// # Errors
 /// [`ConnectError`].
@@ -72,8 +72,7 @@ pub(crate) async fn open_read_only(database: &Database) -> Result<Arc<dyn Sessio
     }
 }
 
-/// Opens a store for what concerns the servers that share it. It writes nothing but what a server is asked to do, and
-/// changes no tables.
+/// Opens a store to manage the servers that share it. It changes no tables and writes only requests to servers.
 ///
 /// # Errors
 /// [`ConnectError`].
@@ -81,16 +80,17 @@ pub(crate) async fn open_for_nodes(database: &Database) -> Result<Arc<dyn Sessio
     match database {
         #[cfg(feature = "postgres")]
         Database::Postgres(postgres) => Ok(Arc::new(super::postgres::PostgresStore::open_for_nodes(postgres).await?)),
-        // No other has several.
+        // No other kind of store has several servers.
         other => open_read_only(other).await,
     }
 }
 
-/// Says where a database is, and of a server what it is; then, in lines with what each is about, how it keeps what it
-/// acknowledges. Changes nothing.
+/// Describes where a database is and, for a database server, its version. Then it describes how the database keeps what
+/// it acknowledges, in lines with a label each. Changes nothing.
 ///
 /// # Errors
-/// [`ConnectError`]: it cannot be used, or [`open`] would fail on it, as far as can be seen without writing.
+/// [`ConnectError`]: the database cannot be used, or [`open`] would fail on it, as far as can be checked without
+/// writing.
 pub(crate) async fn describe(database: &Database) -> Result<Vec<(&'static str, String)>, ConnectError> {
     Ok(match database {
         #[cfg(feature = "postgres")]

@@ -4,12 +4,12 @@ use super::cluster::NodeId;
 use reseed_protocol::{EntryId, SessionId};
 use std::fmt;
 
-/// A part of a session's stored data, to say where damage is.
+/// The damaged part of a session's stored data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// The record with this `seq`.
     Record(u64),
-    /// Its head: owner, term, length and what lists show.
+    /// Its head: owner, term, length and the fields shown in lists.
     Head,
     /// The mark of a command.
     Mark,
@@ -37,8 +37,8 @@ pub enum Error {
     /// A session with this id already exists.
     #[error("session `{0}` already exists")]
     Exists(SessionId),
-    /// Another writer has opened the session since, or the log is not where the writer thinks. Nothing was written; the
-    /// writer must drop its state and open again.
+    /// Another writer has opened the session since, or the log ends elsewhere than the writer assumed. Nothing was
+    /// written; the writer must drop its state and open the session again.
     #[error(
         "session `{session}` is at term {term} and seq {last_seq}; the append came with term {append_term} \
          for seq {first_seq}"
@@ -63,8 +63,8 @@ pub enum Error {
         /// The node that holds it.
         node: NodeId,
     },
-    /// The store does not have this node, which has joined: it was removed, or a copy of the store has taken over that
-    /// lacks it. Nothing was changed; until it has joined again, it opens and creates nothing.
+    /// The store does not have this node, which has joined: the node was removed, or the store failed over to a copy
+    /// that lacks it. Nothing was changed. The node opens and creates nothing until it has joined again.
     #[error("the database does not have this server, node {0}, which is about to join again")]
     NotMember(NodeId),
     /// The command's mark already exists. Nothing was written.
@@ -83,8 +83,8 @@ pub enum Error {
         /// The entry.
         entry: EntryId,
     },
-    /// A part of the session does not read back as it was written: the disk or the file is damaged. Other sessions, and
-    /// the rest of this one's log, remain readable; nothing is appended to a session whose head is damaged.
+    /// A part of the session does not read back as it was written: the disk or the file is damaged. Other sessions and
+    /// the rest of this one's log remain readable. A session with a damaged head takes no appends.
     #[error("{part} of session `{session}` is damaged: {reason}")]
     Damaged {
         /// The session.
@@ -100,8 +100,8 @@ pub enum Error {
     /// The store was opened read-only.
     #[error("the database is open read-only")]
     ReadOnly,
-    /// It is unknown whether the append was written: open again and read. A full disk and I/O errors are reported as
-    /// this.
+    /// It is unknown whether the append was written: open the session again and read. Full disks and I/O errors are
+    /// reported as this.
     #[error("the store failed: {0}")]
     Unknown(String),
 }

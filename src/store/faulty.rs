@@ -1,5 +1,5 @@
-//! A store that fails on demand, for tests of the layers above. All but [`SessionStore::append`] passes through, and
-//! the bytes of the entries read are counted.
+//! A store that fails on demand, for tests of the layers above. Only [`SessionStore::append`] can fail; all other calls
+//! pass through. The bytes of the entries read are counted.
 
 use super::{
     Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery, SearchQuery,
@@ -29,7 +29,7 @@ pub enum Fault {
 pub struct Faulty<S> {
     inner: S,
     plan: Mutex<Plan>,
-    /// Appends pass while nobody holds them.
+    /// Appends take a read lock, so a write lock holds them back.
     passage: RwLock<()>,
     entry_bytes: AtomicUsize,
 }
@@ -39,7 +39,7 @@ struct Plan {
     /// Appends started so far.
     appends: u64,
     faults: BTreeMap<u64, Fault>,
-    /// The faults after which the store is dead.
+    /// The faults that also kill the store.
     deaths: BTreeSet<u64>,
 }
 
@@ -49,7 +49,7 @@ impl<S: SessionStore> Faulty<S> {
         Self { inner, plan: Mutex::default(), passage: RwLock::default(), entry_bytes: AtomicUsize::new(0) }
     }
 
-    /// Makes the `nth` append from now fail; 1 is the next one. Appends of all sessions count together.
+    /// Makes the `nth` append from now fail; 1 is the next one. Appends of all sessions are counted together.
     pub fn fail_append(&self, nth: u64, fault: Fault) {
         let mut plan = self.plan();
         let at = plan.appends + nth;
@@ -64,7 +64,7 @@ impl<S: SessionStore> Faulty<S> {
         plan.deaths.insert(at);
     }
 
-    /// Waits for the appends under way, and lets no other start until the guard is dropped.
+    /// Waits for the appends in progress, and lets no other start until the guard is dropped.
     pub async fn hold_appends(&self) -> RwLockWriteGuard<'_, ()> {
         self.passage.write().await
     }
@@ -250,7 +250,7 @@ mod tests {
     contract_suite!(build());
 
     #[tokio::test]
-    async fn the_append_named_fails_before_or_after_it_is_written_and_no_other() {
+    async fn only_the_chosen_append_fails_before_or_after_it_is_written() {
         for (fault, last_seq) in [(Fault::Before, 1), (Fault::After, 2)] {
             let store = Faulty::new(MemoryStore::new());
             let lease = store.create(&id("s"), "", conformance::NOW).await.unwrap();

@@ -1,4 +1,5 @@
-//! The in-memory store (`DATABASE_URL=memory:`, tests): the whole contract, except that nothing outlives the process.
+//! The in-memory store (`DATABASE_URL=memory:`, and tests). It fulfils the whole contract, but nothing outlives the
+//! process.
 
 mod nodes;
 mod session;
@@ -24,15 +25,14 @@ use std::{
     },
 };
 
-/// Deletions that are told to watchers of a list.
+/// Deletions that are remembered for watchers of a list.
 const DELETED_MAX: usize = 1_000;
 
-/// Sessions in memory. Its size is bounded only by what is stored: nothing is dropped except by
-/// [`SessionStore::delete`].
+/// Sessions in memory. Only [`SessionStore::delete`] removes anything, so memory use is not bounded.
 #[derive(Debug)]
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
-    /// True once there are several handles, which are the nodes of a cluster.
+    /// True once there are several handles, each a node of a cluster.
     is_shared: Arc<AtomicBool>,
     member: Membership,
     closed: AtomicBool,
@@ -66,7 +66,8 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// Returns an empty store. Its logs get random epochs, so that a client that resumes against a new process notices.
+    /// Returns an empty store. Its logs get random epochs, so that a client that resumes against a new process notices
+    /// the change.
     #[must_use]
     pub fn new() -> Self {
         Self::with_epochs(fastrand::Rng::new())
@@ -98,7 +99,7 @@ impl MemoryStore {
         }
     }
 
-    /// Returns another handle on the same sessions. From then on each handle can be a node: see [`Cluster`].
+    /// Returns another handle on the same sessions. From then on, each handle can be a node: see [`Cluster`].
     #[must_use]
     pub fn another(&self) -> Self {
         self.is_shared.store(true, Ordering::Relaxed);
@@ -107,7 +108,7 @@ impl MemoryStore {
     }
 
     /// Runs `work` when the future is first polled, as a store with a disk would. Nothing panics while the lock is
-    /// held, so a poisoned lock still guards whole sessions.
+    /// held, so the data is consistent even behind a poisoned lock.
     fn with<'a, T: 'a>(
         &'a self,
         work: impl FnOnce(&mut State) -> Result<T, Error> + Send + 'a,
@@ -137,7 +138,7 @@ impl State {
 }
 
 impl State {
-    /// Replaces what a session adds to its owner's usage.
+    /// Replaces a session's share of its owner's usage.
     fn count(&mut self, owner: &str, before: Usage, after: Usage) {
         let sum = self.usage.entry(owner.to_owned()).or_default();
         *sum = Usage {

@@ -1,7 +1,7 @@
-//! Session storage: an append-only log per session, with `seq` 1, 2, 3 …; one stored record is one durable event.
-//! The store does not interpret records, except that `upgrade` translates those of older versions: it keeps their
-//! bodies, the columns by which entries are found, the idempotency marks and one head per session. The interface suits
-//! a single node and a cluster alike: `open` returns a lease whose `term` fences stale writers.
+//! Session storage: an append-only log per session, with `seq` 1, 2, 3 …; one stored record is one durable event. The
+//! store keeps record bodies, the columns by which entries are found, the idempotency marks and one head per session.
+//! It does not interpret the bodies, except that `upgrade` translates those of older versions. The interface suits a
+//! single node and a cluster alike: `open` returns a lease whose `term` fences stale writers.
 
 mod check;
 mod checksum;
@@ -58,7 +58,7 @@ pub enum Created {
 pub struct Lease {
     /// The session.
     pub session: SessionId,
-    /// The fencing token: grows with each `open`; an append with an older term is refused.
+    /// The fencing token: it grows with each `open`, and an append with an older term is refused.
     pub term: u64,
     /// The next `seq` to write.
     pub next_seq: u64,
@@ -100,8 +100,9 @@ impl EntryColumns {
     }
 }
 
-/// A writing command's idempotency mark, stored with what the command wrote, for the life of the session. The server's
-/// own marks, of ended tool calls, of copies and of whole tool results, have ids that no command can have.
+/// A writing command's idempotency mark, stored together with the command's records and kept for the life of the
+/// session. The server's own marks (of ended tool calls, of copies and of whole tool results) have ids that no command
+/// can have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandMark {
     /// The command's id.
@@ -112,15 +113,15 @@ pub struct CommandMark {
     pub reply: Arc<str>,
 }
 
-/// Returns the id of the mark that holds the whole of a tool's result whose entry shows a part of it. No client can use
-/// it: ids with this beginning are the server's.
+/// Returns the id of the mark that holds a tool's whole result, when the entry holds only a part of it. No client can
+/// use this id, because the prefix is reserved for the server.
 #[must_use]
 pub fn whole_mark(entry: &EntryId) -> String {
     format!("s_whole:{entry}")
 }
 
-/// A session's summary for lists and a quick open: derived from the log and written with every append, never the source
-/// of truth.
+/// A session's summary for lists and for fast opening. It is derived from the log and written with every append; the
+/// log remains the source of truth.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Head {
     /// The session's name; empty if it has none.
@@ -131,18 +132,18 @@ pub struct Head {
     pub updated_at: Timestamp,
     /// The number of entries in its tree.
     pub entries: u64,
-    /// Tokens of its next request.
+    /// The tokens of its next request.
     pub token_count: u64,
     /// Its model's window, in tokens.
     pub window_tokens: u64,
     /// The known cost of its requests, in billionths of a US dollar; `None` if no cost is known.
     pub cost_nano_usd: Option<u64>,
-    /// Requests whose cost is not known and in no sum.
+    /// The number of requests whose cost is unknown. No sum includes them.
     pub unpriced_requests: u64,
     /// True if a turn or a compaction was running.
     pub running: bool,
-    /// JSON of the fold of the log up to some record, opaque to the store. An append without it leaves the stored one
-    /// as it is. Reads as `None` if it is damaged or none was stored; then the log must be folded again.
+    /// JSON of the log folded up to some record, opaque to the store. An append without a state keeps the stored one.
+    /// It reads as `None` if it is damaged or was never stored; the log must then be folded again.
     pub state: Option<Arc<str>>,
 }
 
@@ -175,7 +176,7 @@ pub struct StoredNode {
     pub child_count: u64,
 }
 
-/// The data of a session that is known without opening it.
+/// What is known about a session without opening it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionHead {
     /// The session.
@@ -188,14 +189,13 @@ pub struct SessionHead {
     pub last_seq: u64,
     /// The term of its newest opening.
     pub term: u64,
-    /// The node that has it open, if the store is one of a cluster's. It may be gone.
+    /// The node that has it open, if several nodes share the store. That node may be dead.
     pub holder: Option<NodeId>,
-    /// The rest.
+    /// The rest of the head.
     pub head: Head,
 }
 
-/// The newest `seq` of an empty session: the first record holds the settings that it starts with, and nothing has
-/// happened in it since.
+/// The newest `seq` of an empty session. Its first record holds its initial settings, and nothing has happened since.
 pub const EMPTY_SEQ_MAX: u64 = 1;
 
 /// The sessions and bytes that an owner has stored.
@@ -203,9 +203,9 @@ pub const EMPTY_SEQ_MAX: u64 = 1;
 pub struct Usage {
     /// Sessions.
     pub sessions: u64,
-    /// Those of them that are empty: see [`EMPTY_SEQ_MAX`].
+    /// The number of them that are empty: see [`EMPTY_SEQ_MAX`].
     pub empty: u64,
-    /// Bytes of the records of all of them.
+    /// Bytes of all of their records.
     pub bytes: u64,
 }
 
@@ -218,14 +218,14 @@ pub struct ListQuery {
     pub search: Option<String>,
     /// Starts after the page that ended with this cursor.
     pub cursor: Option<String>,
-    /// Most sessions to return.
+    /// The most sessions to return.
     pub limit: u32,
-    /// Only sessions that are still being created, and no others.
+    /// Returns only sessions that are still being created.
     pub unfinished: bool,
 }
 
-/// As `updated_at`, from `create` on: the session is still being created, by more than one append. Lists leave it out;
-/// the last append sets a real time, which marks it as complete.
+/// An `updated_at` that marks a session as still being created, by more than one append. Lists leave such a session
+/// out. The last append sets a real time, which completes the session.
 pub const UNFINISHED: Timestamp = Timestamp(i64::MIN);
 
 /// A page of sessions.
@@ -235,8 +235,8 @@ pub struct ListPage {
     pub items: Vec<SessionHead>,
     /// The start of the next page; absent on the last.
     pub next_cursor: Option<String>,
-    /// Sessions on this page whose head is damaged, so that nothing is known of them, not even their owner. Only
-    /// reported if the list covers all owners. The page holds that many items less.
+    /// Sessions on this page whose head is damaged, so that nothing is known about them, not even their owner. They are
+    /// reported only if the list covers all owners. The page then has that many fewer items.
     pub damaged: Vec<SessionId>,
 }
 
@@ -256,9 +256,9 @@ pub enum EntryQuery {
         after: EntryId,
         /// The last entry of the path.
         to: EntryId,
-        /// Most entries to walk back from `to` in search of `after`; only the bodies of those returned are read.
+        /// The most entries to walk back from `to` in search of `after`. Only the bodies of returned entries are read.
         steps: u32,
-        /// Most records, the ones next to `after`.
+        /// The most records to return: those nearest to `after`.
         limit: u32,
     },
     /// Entries in log order, oldest first: those just before or just after a position.
@@ -338,7 +338,7 @@ pub trait SessionStore: Send + Sync {
         now: Timestamp,
     ) -> StoreFuture<'a, Result<Lease, Error>>;
 
-    /// Creates an empty session for this command of its owner and opens it, unless the command has created one before.
+    /// Creates an empty session for this command of its owner and opens it, unless the command already created one.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::NotMember`], [`Error::Unknown`].
@@ -350,7 +350,7 @@ pub trait SessionStore: Send + Sync {
         now: Timestamp,
     ) -> StoreFuture<'a, Result<Created, Error>>;
 
-    /// Returns the session that this command of its owner has created with [`Self::create_once`], if there is one.
+    /// Returns the session that this owner's command created with [`Self::create_once`], if there is one.
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -360,8 +360,8 @@ pub trait SessionStore: Send + Sync {
         command: &'a CommandId,
     ) -> StoreFuture<'a, Result<Option<SessionId>, Error>>;
 
-    /// Becomes the only writer of a session and raises its term by one, unless another node holds the session and is
-    /// not known to be silent (see [`Cluster`]).
+    /// Becomes the only writer of a session and raises its term by one, unless another node that is not known to be
+    /// silent holds the session (see [`Cluster`]).
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Held`], [`Error::NotMember`], [`Error::Damaged`], [`Error::Unknown`].
@@ -374,7 +374,7 @@ pub trait SessionStore: Send + Sync {
     /// meanwhile), [`Error::Damaged`], [`Error::Unknown`]. For all but the last, nothing was written.
     fn append<'a>(&'a self, lease: &'a Lease, first_seq: u64, append: Append) -> StoreFuture<'a, Result<(), Error>>;
 
-    /// Gives the lease back: any node may open the session. Does nothing if it is stale.
+    /// Releases the lease, so that any node may open the session. Does nothing if the lease is stale.
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>>;
 
     /// Returns at most `limit` records with `seq > after_seq`, oldest first.
@@ -411,8 +411,8 @@ pub trait SessionStore: Send + Sync {
         })
     }
 
-    /// Returns records that append entries. A path ends at an entry that the session does not have: the last record
-    /// returned may then name a missing parent.
+    /// Returns records that append entries. A path also ends at a parent that is not in the session; its last record
+    /// then names that missing parent.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
@@ -424,9 +424,9 @@ pub trait SessionStore: Send + Sync {
         Box::pin(async move { Ok(self.entries_page(session, query, usize::MAX).await?.records) })
     }
 
-    /// Reads as [`SessionStore::entries`] does, from the query's position on, but stops before the record with which
-    /// the bodies would have more than `bytes_max` bytes. Returns at least one, however large. Reads no other bodies,
-    /// except for the one that did not fit.
+    /// Reads as [`SessionStore::entries`] does, from the query's position on, but stops before the bodies would exceed
+    /// `bytes_max` bytes. Returns at least one record, however large. Reads no other bodies except the one that did not
+    /// fit.
     ///
     /// # Errors
     /// As [`SessionStore::entries`].
@@ -467,20 +467,20 @@ pub trait SessionStore: Send + Sync {
         command_id: &'a str,
     ) -> StoreFuture<'a, Result<Option<CommandMark>, Error>>;
 
-    /// Returns what is known of a session without opening it.
+    /// Returns what is known about a session without opening it.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
     fn head<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<SessionHead, Error>>;
 
-    /// Lists sessions. `head.state` is left out, so that a page stays small however much the sessions hold.
+    /// Lists sessions. `head.state` is left out, so that a page stays small.
     ///
     /// # Errors
     /// [`Error::Cursor`], [`Error::Unknown`].
     fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<ListPage, Error>>;
 
-    /// Returns what an owner has stored, at a cost that does not depend on how much it is. `None`: this store does not
-    /// count, and nothing can be bounded by it.
+    /// Returns what an owner has stored, at a cost that does not depend on the amount. `None` means that this store
+    /// does not count, so no quota can be enforced.
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -489,8 +489,8 @@ pub trait SessionStore: Send + Sync {
         Box::pin(async { Ok(None) })
     }
 
-    /// Returns empty sessions (see [`EMPTY_SEQ_MAX`]) that were created before a time, oldest first; none of those that
-    /// are still being created. A store that does not know them returns none.
+    /// Returns empty sessions (see [`EMPTY_SEQ_MAX`]) created before a time, oldest first, without those still being
+    /// created. A store that does not track empty sessions returns none.
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -499,9 +499,9 @@ pub trait SessionStore: Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// Searches the text of entries: of messages, tool calls, whole tool results and summaries; not of reasoning, nor
-    /// of the results of the tools in [`HISTORY_TOOLS`]. Entries that cannot be read are passed over. A store without
-    /// an index reads all entries in the scope.
+    /// Searches the text of entries: messages, tool calls, whole tool results and summaries. Reasoning and the results
+    /// of the tools in [`HISTORY_TOOLS`] are not searched. Unreadable entries are skipped. A store without an index
+    /// reads all entries in the scope.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Damaged`] (of the session's head), [`Error::Unknown`].
@@ -515,17 +515,17 @@ pub trait SessionStore: Send + Sync {
     /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Unknown`].
     fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>>;
 
-    /// Returns why nothing can be written until the process restarts, if so: a sync of the disk failed, and what the
-    /// disk holds is unknown.
+    /// Returns the reason why nothing can be written until the process restarts, if there is one: a sync of the disk
+    /// failed, so the contents of the disk are unknown.
     fn failure(&self) -> Option<Error> {
         None
     }
 
-    /// Checks whether a write would succeed now. A store whose last write failed tries another one of the same size, so
+    /// Checks whether a write would succeed now. If the last write failed, the store tries another of the same size, so
     /// that it returns `Ok` only if there is room again.
     ///
     /// # Errors
-    /// Why a write would be refused.
+    /// The reason a write would be refused.
     fn check_writable(&self) -> StoreFuture<'_, Result<(), Error>> {
         Box::pin(async move { self.failure().map_or(Ok(()), Err) })
     }

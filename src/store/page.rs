@@ -1,17 +1,17 @@
-//! Paging of entries, and paging and searching of lists, the same in every store.
+//! Paging of entries, and paging and searching of session lists, the same in every store.
 
 use super::{Error, StoredRecord};
 use std::{fmt, str::FromStr};
 
-/// Characters of an invalid cursor that the error repeats: clients choose the text.
+/// The most characters of an invalid cursor that the error repeats. Clients choose the text, so it must be bounded.
 const ECHO_CHARS_MAX: usize = 64;
 
-/// Records that append entries, as many as were to be read.
+/// A page of records that append entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntriesPage {
     /// The records, in the order of the query.
     pub records: Vec<StoredRecord>,
-    /// True if there is a further record within the query's limit, left out because of the bytes.
+    /// True if a further record is within the query's limit but did not fit into the bytes.
     pub cut: bool,
 }
 
@@ -26,8 +26,8 @@ impl Filling {
         Self { page: EntriesPage { records: Vec::new(), cut: false }, bytes_left: bytes_max }
     }
 
-    /// Reads the next record and adds it if it fits; the first always does. Returns false if the page is complete. A
-    /// page without room for a single byte does not even read.
+    /// Reads the next record and adds it if it fits; the first always fits. Returns false if the page is complete. A
+    /// page whose bytes are used up does not even read the record.
     pub(super) fn add<E>(&mut self, read: impl FnOnce() -> Result<StoredRecord, E>) -> Result<bool, E> {
         let is_first = self.page.records.is_empty();
         if self.bytes_left == 0 && !is_first {
@@ -89,8 +89,8 @@ pub(super) fn start(cursor: Option<&str>) -> Result<Cursor, Error> {
     cursor.map_or(Ok(Cursor::START), str::parse)
 }
 
-/// Folds text for searching names. It folds character by character, because `str::to_lowercase` looks at the letters
-/// around a sigma, so a folded name might not contain a part of it folded alone. It goes through upper case, which has
+/// Folds text for searching names. `str::to_lowercase` looks at the letters around a sigma, so a folded name might not
+/// contain a folded part of itself. This folds character by character instead. It goes through upper case, which has
 /// one form where lower case has two (`ς` and `σ`).
 pub(super) fn fold(text: &str) -> String {
     text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()

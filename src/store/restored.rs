@@ -1,28 +1,28 @@
-//! After a backup was restored: every session gets a new epoch.
+//! Renews epochs after a backup was restored: every session gets a new one.
 //!
-//! A client that was connected before may have seen more than the backup holds. As long as the log is shorter, a server
-//! notices that; once it has grown past the client's place, with other records, nobody could. So a restored log is
-//! another log, and gets another name.
+//! A client that was connected before may have seen more than the backup holds. While the log is shorter than what the
+//! client saw, a server notices. Once other records have grown it past the client's position, nothing would reveal the
+//! difference. So a restored log counts as a new log and gets a new epoch.
 
 use super::{ConnectError, Error, sqlite};
 use crate::config::Database;
 
-/// Counts what was renewed.
+/// The number of sessions that were renewed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Renewed {
     /// Sessions with a new epoch.
     pub(crate) renewed: u64,
-    /// Sessions whose head is damaged, which cannot be opened anyway.
+    /// Sessions whose head is damaged, so that they cannot be opened anyway.
     pub(crate) damaged: u64,
 }
 
-/// The reason not every session has a new epoch.
+/// The reason not every session got a new epoch.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RestoredError {
-    /// The database cannot be opened, or a server uses it.
+    /// The database cannot be opened, or a server is using it.
     #[error(transparent)]
     Open(#[from] ConnectError),
-    /// Servers use the database.
+    /// Servers are using the database.
     #[cfg(feature = "postgres")]
     #[error("the database is in use by {0}: stop the servers, then run this again")]
     InUse(String),
@@ -31,16 +31,16 @@ pub(crate) enum RestoredError {
     Store(#[from] Error),
 }
 
-/// Gives every session a new epoch. No server may use the database meanwhile; `announce` learns the names of servers
-/// that are watched, and for how many seconds.
+/// Gives every session a new epoch. No server may use the database meanwhile. `announce` receives the names of the
+/// servers being watched, and for how many seconds.
 ///
 /// # Errors
-/// [`RestoredError`]. Some sessions may have a new epoch; doing it again is harmless.
+/// [`RestoredError`]. Some sessions may already have a new epoch; running it again is harmless.
 pub(crate) async fn restored(
     database: &Database,
     announce: &mut (dyn FnMut(String, u64) + Send),
 ) -> Result<Renewed, RestoredError> {
-    // SQLite's lock says at once whether a server uses the file.
+    // SQLite's lock shows at once whether a server uses the file.
     #[cfg(not(feature = "postgres"))]
     let _ = announce;
     match database {

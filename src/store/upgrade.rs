@@ -1,9 +1,10 @@
-//! Records of older versions in today's form. The log is never rewritten: a record is translated whenever it is read.
+//! Translates records of older versions to the current form. The log is never rewritten: a record is translated
+//! whenever it is read.
 //!
-//! Versions 1 and 2 hold the whole queue in `queue_changed`, which is read as it is: the events that replaced it tell
-//! of one input each. Version 1 was written until the wire of v2 got its final names. The fields that got new names
-//! are translated here, except those of receipts and branch summaries, whose types read both, since exported files
-//! hold them too. What belongs to clients, tools or providers is left as it is.
+//! Versions 1 and 2 store the whole queue in `queue_changed`, which is read as it is. The events that replaced it
+//! describe one input each. Version 1 was written until the v2 protocol got its final names. The renamed fields are
+//! translated here. Those of receipts and branch summaries are not, because exported files contain them too, so their
+//! types read both names. Data of clients, tools or providers is left unchanged.
 
 use reseed_protocol::{ErrorBody, ErrorCode, event::Event};
 use serde_json::{Map, Value};
@@ -14,7 +15,7 @@ const FOREIGN: [&str; 5] = ["details", "hookDetails", "data", "parameters", "pay
 /// The version of records written now.
 pub(crate) const RECORD_VERSION: i64 = 3;
 
-/// Returns a record's body in today's form, or `None` if there is no such version.
+/// Returns a record's body in the current form, or `None` if there is no such version.
 pub(crate) fn upgraded(version: i64, body: &str) -> Option<String> {
     match version {
         2 | RECORD_VERSION => Some(body.to_owned()),
@@ -34,7 +35,7 @@ fn from_1(body: &str) -> String {
         event.insert("type".to_owned(), "call_resolved".into());
     }
     match serde_json::from_value::<Event>(Value::Object(event)) {
-        // A kind of record that this version does not know is shown as it is.
+        // An unknown kind of record is returned unchanged.
         Ok(Event::Unknown(_)) | Err(_) => body.to_owned(),
         Ok(event) => serde_json::to_string(&event).expect("wire types have text keys and finite numbers"),
     }
@@ -71,7 +72,7 @@ fn rename_in_payload(kind: &str, payload: &mut Map<String, Value>) {
     }
 }
 
-/// Renames the field with a hook's point, and the point that got another name.
+/// Renames the field that names a hook's point, and the one point that was renamed.
 fn rename_point(object: &mut Map<String, Value>) {
     rename(object, "event", "point");
     if object.get("point").is_some_and(|point| point == "before_compact") {
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_others_is_left_alone() {
+    fn data_of_clients_tools_and_providers_is_unchanged() {
         let custom = entry(json!({ "type": "custom", "customType": "mine", "data": called("callId") }));
         let unknown = json!({ "type": "from_the_future", "payload": { "callId": 1 } });
         for body in [custom, unknown] {

@@ -17,10 +17,10 @@ pub struct SubtreeQuery {
     pub root: Option<EntryId>,
     /// Levels below the root; 0 for the root alone.
     pub depth: u32,
-    /// Most nodes to return. Child counts show what was left out.
+    /// The most nodes to return. Child counts show what was left out.
     pub limit: u32,
     /// No node is added once the bodies read reach this many bytes, so that a tree of large entries is never held in
-    /// memory whole.
+    /// memory as a whole.
     pub bytes_max: usize,
 }
 
@@ -40,10 +40,10 @@ pub(super) trait Links {
     /// Returns the parent of an entry, read without its body; `None` if the entry does not exist.
     fn parent(&self, entry: &EntryId) -> Result<Option<Option<EntryId>>, Self::Error>;
 
-    /// Checks that an entry may have a parent that does not exist: an error says that the parent was lost.
+    /// Checks that an entry may have a parent that does not exist; an error means that the parent was lost.
     fn check_orphan(&self, entry: &EntryId) -> Result<(), Self::Error>;
 
-    /// Returns the `seq` of at most `limit` children with a larger one; for `None`, of the roots.
+    /// Returns the `seq` of at most `limit` children with a larger one; with `None`, of the roots.
     fn places(&self, of: Option<&EntryId>, after_seq: u64, limit: u32) -> Result<Vec<u64>, Self::Error>;
 
     /// Reads the entry at a `seq` that [`Self::places`] returned for this parent.
@@ -79,7 +79,7 @@ pub(super) fn subtree<L: Links>(links: &L, query: &SubtreeQuery) -> Result<Vec<S
     part.nodes.into_iter().map(node).collect()
 }
 
-/// The part of a tree read so far.
+/// The part of a tree that has been read so far.
 struct Part<'a, L> {
     links: &'a L,
     room: u32,
@@ -173,7 +173,8 @@ fn ids_after<L: Links>(
                 ids.push_front(std::mem::replace(&mut at, parent));
                 ids.truncate(limit as usize);
             }
-            // The path ends here. Reading the entry, or checking the one that names it, shows whether damage ended it.
+            // The path ends here. Reading this entry, or checking the one that names it, shows whether the cause is
+            // damage.
             Some(None) => {
                 links.find(&at)?;
                 break;
@@ -187,7 +188,7 @@ fn ids_after<L: Links>(
     Ok(VecDeque::new())
 }
 
-/// Returns the newest entry without children at or below `below`. It walks everything below, reading links only.
+/// Returns the newest entry without children at or below `below`. It walks everything below, reading only links.
 pub(super) fn newest_leaf<L: Links>(links: &L, below: &EntryId) -> Result<Option<StoredRecord>, L::Error> {
     let Some(top) = links.find(below)? else { return Ok(None) };
     let mut seen = HashSet::from([top.record.seq]);

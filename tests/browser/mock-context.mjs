@@ -102,7 +102,7 @@ export const contextCommands = {
   },
 
   on_undo_compaction({ id, payload, world, reply, refuse }) {
-    if (world.busy) return refuse("turn_running", "a compaction is taken back when the session is idle");
+    if (world.busy) return refuse("turn_running", "a compaction can be undone only when the session is idle");
     const found = world.inEffect();
     if (!found) return refuse("nothing_to_undo", "no compaction is in effect on this branch");
     if (payload.entryId && payload.entryId !== found.entryId) return refuse("nothing_to_undo", `\`${payload.entryId}\` is not the compaction in effect on this branch`);

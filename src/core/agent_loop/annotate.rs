@@ -47,7 +47,7 @@ pub(crate) fn set_model(
     let mut settings = ledger.state().settings.clone();
     let mut records = Vec::new();
     let is_other = set.model != ledger.state().model;
-    // Choosing the model anew, even the same one, forgets what was learnt of its window.
+    // Choosing the model again, even the same one, discards the learned window.
     settings.learned_window_tokens = None;
     if is_other {
         let change = ModelChange { provider: None, model: set.model.clone() };
@@ -77,7 +77,7 @@ pub(crate) fn set_label(ledger: &mut Ledger, caller: &Caller, set: SetLabel) -> 
 pub(crate) fn append_custom(ledger: &mut Ledger, caller: &Caller, custom: AppendCustom) -> Result<(), ErrorBody> {
     check_custom_type(&custom.custom_type)?;
     let AppendCustom { custom_type, data } = custom;
-    // An absent field and `null` are stored alike.
+    // An absent field and `null` are stored in the same way.
     let data = Some(data).filter(|data| !data.is_null());
     annotate(ledger, caller, EntryData::Custom(Custom { custom_type, data }));
     Ok(())

@@ -1,5 +1,5 @@
-//! Why a request does not start like the previous one: what happened in between, and which event explains the
-//! difference. The ledger notes each event as it is appended; the prompt takes them when it sends a request.
+//! Causes: why a request does not start like the previous one. The ledger notes each event that may change the start,
+//! as it is appended. When the prompt sends a request, it uses these causes to explain the difference.
 
 use crate::core::{
     context::{area::Area, envelope::BASE_PART, node::Node, patch::StoredPatch, prefix::Divergence},
@@ -11,8 +11,8 @@ use crate::core::{
 use reseed_protocol::{EntryData, entry::Kept, event::Event, patch::PatchOp, receipt::BreakReason};
 use std::sync::Arc;
 
-/// Maximum causes remembered between two requests: more than ever matters, and bounded so that a client that changes
-/// things without asking the model cannot fill memory.
+/// Maximum causes remembered between two requests: more than are ever needed. The bound keeps a client that makes many
+/// changes without asking the model from filling memory.
 const CAUSES_MAX: usize = 32;
 
 /// An event that can change how the next request starts.
@@ -57,7 +57,7 @@ pub(crate) struct Causes {
 }
 
 impl Causes {
-    /// Reconstructs the causes of a session read from the store: those that its path shows after its newest answer, and
+    /// Reconstructs the causes of a session read from the store: those that its path shows after the newest answer, and
     /// the changes that no entry shows.
     #[must_use]
     pub(crate) fn read(path: &[Arc<Node>], unseen: &[UnseenChange]) -> Self {
@@ -84,7 +84,7 @@ impl Causes {
         }
         for node in &path[answered.map_or(0, |at| at + 1)..] {
             match (&node.entry.data, &node.patch) {
-                // Its ops are kept beside the entry, counted.
+                // Its ops are stored beside the entry, already counted.
                 (EntryData::ContextTransform(kept), Some(patch)) => {
                     if let Kept::Known(transform) = &**kept {
                         this.stored(&transform.transformer_name, patch);
@@ -97,7 +97,7 @@ impl Causes {
         this
     }
 
-    /// Notes an event of the log. Call before the session applies it.
+    /// Notes an event of the log. Must be called before the session applies it.
     pub(crate) fn note(&mut self, event: &Event, before: &SessionState) {
         match event {
             Event::EntryAppended(appended) => {
@@ -161,13 +161,13 @@ impl Causes {
         }
     }
 
-    /// Notes a cause; of equal causes only the newest is kept.
+    /// Notes a cause; if an equal cause exists, only the newer one is kept.
     pub(crate) fn add(&mut self, cause: Cause) {
         self.noted.retain(|noted| *noted != cause);
         if self.noted.len() == CAUSES_MAX {
             self.noted.remove(0);
         }
-        // A session that is opened has one.
+        // An opened session always has one.
         self.noted.reserve_exact(usize::from(self.noted.is_empty()));
         self.noted.push(cause);
     }
@@ -178,7 +178,7 @@ impl Causes {
         self.noted.contains(&Cause::Restart)
     }
 
-    /// Returns what remains after a request was made: nothing, except that changes for that request only have ended.
+    /// Returns the causes that remain after a request was sent: only that changes for this single request have ended.
     #[must_use]
     pub(crate) fn past(self) -> Self {
         let past = |cause: Cause| match cause {
@@ -188,7 +188,7 @@ impl Causes {
         Self { noted: self.noted.into_iter().filter_map(past).collect() }
     }
 
-    /// Puts earlier causes before these.
+    /// Inserts earlier causes before these.
     pub(crate) fn follow(&mut self, earlier: Self) {
         let later = std::mem::replace(self, earlier);
         later.noted.into_iter().for_each(|cause| self.add(cause));
@@ -202,7 +202,7 @@ impl Causes {
             Divergence::Uncached => return (BreakReason::Uncached, None),
             Divergence::Tools | Divergence::System(_) | Divergence::Message(_) => {}
         }
-        // The one that changes most comes first; among equals, the newest.
+        // The cause that changes most wins; among equals, the newest.
         let fitting = self.noted.iter().rev().filter_map(|cause| cause.fits(place));
         fitting.min_by_key(|fit| fit.rank).map_or((BreakReason::Unknown, None), |fit| (fit.reason, fit.detail))
     }

@@ -1,4 +1,4 @@
-//! Checks of what clients and hooks write: names, custom messages, and summaries with their instructions.
+//! Checks of texts from clients and hooks: names, custom messages, and summaries with their instructions.
 
 use crate::{compaction::summary::INSTRUCTIONS_BYTES_MAX, hook::HookFault, session::input};
 use reseed_protocol::{
@@ -12,10 +12,10 @@ const NAME_CHARS_MAX: usize = 200;
 /// Maximum length of a model's name, a reasoning effort, or a custom type, in characters.
 const WORD_CHARS_MAX: usize = 200;
 
-/// Maximum bytes of a program's details on a message: each entry is held in memory while the model sees it.
+/// Maximum bytes of a program's details on a message. An entry stays in memory while the model sees it.
 const DETAILS_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum bytes of a hook's summary, and of the details that it keeps with it.
+/// Maximum bytes of a hook's summary, and of the details stored with it.
 const SUMMARY_BYTES_MAX: usize = 256 * 1024;
 
 /// Error for a hook whose message has a different role.
@@ -60,7 +60,7 @@ pub(crate) fn check_word(field: &str, text: &str) -> Result<(), ErrorBody> {
     Ok(())
 }
 
-/// Checks that instructions that replace the server's own are not blank.
+/// Checks that instructions are not blank if they replace the server's own.
 pub(crate) fn check_replaced(instructions: Option<&str>, replace: Option<bool>) -> Result<(), ErrorBody> {
     if replace == Some(true) && instructions.is_none_or(|text| text.trim().is_empty()) {
         let message = "replaceInstructions is true, and there are no instructions to take the place of ours";
@@ -69,7 +69,7 @@ pub(crate) fn check_replaced(instructions: Option<&str>, replace: Option<bool>) 
     Ok(())
 }
 
-/// Checks the form and size of a hook's summary and of what comes with it.
+/// Checks the form and size of a hook's summary and its details.
 pub(crate) fn check_summary(
     summary: Option<&str>,
     details: Option<&serde_json::Value>,
@@ -96,12 +96,12 @@ pub(crate) fn custom_parts(content: InputContent) -> Result<Vec<Part>, ErrorBody
     input::parts(Input::Items(vec![item])).map_err(|error| error.with_field("content"))
 }
 
-/// Converts a refused answer to a hook failure.
+/// Converts the error for an invalid answer to a hook failure.
 pub(crate) fn refused(error: ErrorBody) -> HookFault {
     HookFault::failed(error.message)
 }
 
-/// Returns the error for what a failed hook has ended.
+/// Returns the error for work that a failed hook has ended.
 pub(crate) fn hook_error(hook: &str, point: &str, fault: &HookFault) -> ErrorBody {
     let message = format!("the hook `{hook}` at `{point}` failed: {}", fault.message);
     ErrorBody::new(fault.code, message).with_details(serde_json::json!({ "hook": hook, "point": point }))

@@ -25,24 +25,25 @@ use reseed_protocol::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most models that are listed: the largest provider has some 400.
+/// Maximum models listed. The largest provider has some 400.
 const MODELS_MAX: usize = 1_000;
 
-/// Default time limit of a tool call, in milliseconds: two minutes, in which a build or a test ends. A tool can set its
+/// Default time limit of a tool call, in milliseconds: two minutes, enough for a build or a test. A tool can set its
 /// own.
 pub const TOOL_TIMEOUT_MS: u64 = 120_000;
 
-/// The most calls of one turn that run in the server at the same time. Models seldom make more, and each may be a
+/// The most calls of one turn that run in the server at the same time. Models seldom make more, and each may need a
 /// process or a request of its own.
 pub const TOOL_PARALLEL_MAX: usize = 8;
 
-/// Default time limit of a hook, in milliseconds: a user waits for it, and it may ask a model. A hook can set its own.
+/// Default time limit of a hook, in milliseconds. A user waits for the hook, and the hook may call a model. A hook can
+/// set its own.
 pub const HOOK_TIMEOUT_MS: u64 = 30_000;
 
-/// Default time that a required hook's absent client is waited for, in milliseconds.
+/// Default time to wait for a required hook's absent client, in milliseconds.
 const HOOK_AWAY_MS: u64 = 120_000;
 
-/// Default time in milliseconds in which a person answers an approval: a day.
+/// Default time for a person to answer an approval, in milliseconds: a day.
 const APPROVAL_EXPIRY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// The deployment's settings, the same for every session.
@@ -78,33 +79,33 @@ pub struct Deployment {
     pub tool_rounds_max: u64,
     /// Maximum number of calls of one turn that run in the server at the same time.
     pub tool_parallel_max: usize,
-    /// Maximum time of a turn in milliseconds, without the time for which it waits for approvals; absent for no limit.
+    /// Maximum time of a turn in milliseconds, not counting the time that it waits for approvals; absent for no limit.
     pub turn_timeout_ms: Option<u64>,
     /// True if no request offers any tool.
     pub tools_are_off: bool,
-    /// What each model takes besides text, as the provider's list says or as it has shown.
+    /// What each model accepts besides text, from the provider's list or from experience.
     pub models_take: BTreeMap<String, Takes>,
-    /// Models that have refused requests because they offered tools: theirs offer none.
+    /// Models that refused requests because tools were offered. No tools are offered to them.
     pub models_without_tools: BTreeSet<String>,
-    /// Models that have written calls as text: theirs do not offer the tools that search the history.
+    /// Models that wrote calls as text. The tools that search the history are not offered to them.
     pub models_writing_calls: BTreeSet<String>,
     /// The tools that the server runs, and its MCP servers.
     pub server_tools: Tools,
     /// The tools that search the session's history.
     pub history_tools: HistoryTools,
-    /// Which calls a person must allow, where a rule says so.
+    /// The policy that decides which calls a person must allow.
     pub approvals: Policy,
-    /// Time in milliseconds after which no answer to an approval counts as a refusal.
+    /// Time in milliseconds after which an unanswered approval counts as refused.
     pub approval_expiry_ms: u64,
     /// Maximum number of queued inputs in one session.
     pub queue_items_max: usize,
     /// The tools whose calls name files.
     pub file_tools: FileTools,
-    /// The server's hooks, in the order in which they are asked. No two overlap: a call says which one it is for.
+    /// The server's hooks, in the order in which they are called. No two overlap, because a call names only one hook.
     pub hooks: Vec<HookSpec>,
     /// Default time limit of a hook, in milliseconds.
     pub hook_timeout_ms: u64,
-    /// Time that a required client hook's absent client is waited for, in milliseconds.
+    /// Time to wait for a required client hook's absent client, in milliseconds.
     pub hook_away_ms: u64,
 }
 
@@ -145,7 +146,7 @@ impl Default for Deployment {
 }
 
 impl Deployment {
-    /// Returns the models that sessions may choose, each with what is known of it: the deployment's own first.
+    /// Returns the models that sessions may choose, with their known properties; the deployment's own comes first.
     #[must_use]
     pub fn models(&self) -> Models {
         let others = self.models_allowed.is_empty();
@@ -164,7 +165,7 @@ impl Deployment {
     }
 
     fn model_item(&self, model: &str) -> ModelItem {
-        // Prices are kept in picodollars for each token.
+        // Prices are stored in picodollars per token.
         let nano = |pico: u64| pico.saturating_mul(1_000);
         let takes = self.models_take.get(model).or_else(|| self.models_take.get(base_model(model)?));
         let takes = takes.copied().unwrap_or_default();
@@ -202,7 +203,7 @@ impl Deployment {
         Err(ErrorBody::new(ErrorCode::UnknownModel, message).with_field("model"))
     }
 
-    /// Returns the maximum tokens of an answer to a request that asks for this maximum.
+    /// Returns the maximum tokens of an answer to a request that asks for `asked`.
     #[must_use]
     pub fn output_tokens(&self, asked: Option<u64>) -> Option<u64> {
         match (asked, self.output_tokens_max) {
@@ -227,13 +228,13 @@ pub struct HistoryTools {
     pub tools: Tools,
 }
 
-/// The part of the window that the tools may take where they are offered automatically.
+/// The tools may take at most one part in this many of the window when they are offered automatically.
 const WINDOW_PART: u64 = 20;
 
 impl HistoryTools {
-    /// Returns true if a session that was compacted so many times, undone or not, offers them. It does so from then on,
-    /// so that the list of tools changes only where a compaction breaks the provider's cache anyway. A window of which
-    /// they would take more than a twentieth with every request needs its room for the conversation.
+    /// Returns true if a session that was compacted this many times, undone or not, offers them. It then keeps offering
+    /// them, so that the list of tools changes only when a compaction breaks the provider's cache anyway. If the tools
+    /// would take more than a twentieth of the window in every request, the conversation needs that room.
     #[must_use]
     pub fn are_offered(&self, compactions: u64, tokens: u64, window_tokens: u64) -> bool {
         match self.offered {
@@ -249,7 +250,7 @@ impl HistoryTools {
 pub enum OfferHistory {
     /// Never.
     Off,
-    /// From a session's first compaction on, if the window is at least twenty times as large as they are.
+    /// From a session's first compaction on, if the window is at least twenty times as large as the tools.
     #[default]
     Auto,
     /// Always.
@@ -261,7 +262,7 @@ pub enum OfferHistory {
 pub struct Summaries {
     /// The model that makes them; absent for the session's own.
     pub model: Option<String>,
-    /// The kind of request that they are made with.
+    /// The kind of request used for them.
     pub request: SummaryRequest,
     /// Milliseconds after which a compaction continues without the model.
     pub timeout_ms: u64,

@@ -1,4 +1,4 @@
-//! Inputs, which tell the loop what happened, and effects, which say what to do.
+//! Inputs, which report what happened, and effects, which request actions.
 
 use crate::agent_loop::{deployment::Deployment, tools::Tools};
 use crate::{
@@ -28,12 +28,12 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// The connection that a command came from and its reply goes to.
+/// The connection that sent a command and gets its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin(pub u64);
 
 impl Origin {
-    /// A server hook, which may write whoever owns the session. No connection has this number.
+    /// A server hook, which may write to any session. No connection has this number.
     pub const HOOK: Self = Self(u64::MAX);
 }
 
@@ -46,8 +46,8 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Returns the caller with a fingerprint that reveals nothing of the content, for commands that hooks have changed
-    /// or whose content is not kept. It is the same for every command of this type.
+    /// Returns the caller with a fingerprint that reveals nothing of the content, for commands whose content hooks
+    /// changed or did not let through. It is the same for every command of this type.
     pub(crate) fn without_content(&self, command: &str) -> Self {
         Self { fingerprint: withheld(command), ..self.clone() }
     }
@@ -62,7 +62,7 @@ impl Caller {
 pub enum Input {
     /// The loop was seeded by its predecessor and continues from the tree.
     Seeded,
-    /// The session was read from the store: whatever was running was interrupted.
+    /// The session was read from the store: anything that was running was interrupted.
     Recovered,
     /// A client's command, checked and not a duplicate.
     Command {
@@ -90,23 +90,23 @@ pub enum Input {
         request: RequestId,
         /// The reason.
         fault: ModelFault,
-        /// What was shown of the answer.
+        /// The part of the answer that was shown.
         shown: Vec<Part>,
     },
-    /// A background summary makes way for users' requests: it is not asked for until they are answered. Its time limit
-    /// stands still.
+    /// A background summary yields to users' requests: it is sent only after they are answered. Its time limit is
+    /// paused.
     MadeWay {
         /// The request.
         request: RequestId,
     },
-    /// A background summary that made way is asked for now.
+    /// A background summary that had yielded is sent now.
     AskedAgain {
         /// The request.
         request: RequestId,
     },
-    /// The running turn's request waited behind a summary of this session at the model server.
+    /// The running turn's request waited at the model server behind a summary of this session.
     WaitedBehindSummary {
-        /// How long.
+        /// The waiting time.
         millis: u64,
     },
     /// A request was stopped, as [`Effect::CancelModel`] asked.
@@ -124,7 +124,7 @@ pub enum Input {
         /// The answer or the failure.
         answer: Box<Result<HookAnswer, HookFault>>,
     },
-    /// Another client hosts the session from now on, or none; the hooks of the previous host are gone. Work started
+    /// Another client hosts the session from now on, or none. The previous host's hooks are gone, but work started
     /// under its required hooks still needs them.
     HostLeft,
     /// The client that hosts hooks has connected, disconnected or changed its hooks: pending calls are sent to the
@@ -133,8 +133,8 @@ pub enum Input {
         /// Sends only the calls whose client was away.
         only_away: bool,
     },
-    /// Prices and hooks of the deployment have changed; everything else in it is as before. What runs goes on, and a
-    /// hook that was asked may still answer.
+    /// The deployment's prices and hooks have changed; everything else in it is unchanged. Running work continues, and
+    /// a hook that was called may still answer.
     Reconfigured(Arc<Deployment>),
     /// The host offers these tools. They replace the earlier ones.
     ToolsOffered(Tools),
@@ -145,31 +145,31 @@ pub enum Input {
         /// The result.
         output: Output,
     },
-    /// A tool that the server runs is still at work.
+    /// A tool that the server runs is still running.
     ToolProgressed {
         /// The call.
         call_id: CallId,
         /// Its current activity, for people.
         message: Option<String>,
     },
-    /// The host offers these hooks, in the order in which they are asked. They replace the earlier ones.
+    /// The host offers these hooks, in the order in which they are called. They replace the earlier ones.
     HooksOffered(Arc<[HookSpec]>),
-    /// Time has passed: a deadline may have expired.
+    /// Time has passed, and a deadline may have expired.
     Tick,
-    /// The server will stop, or the session is damaged: finish the running turn and start no other. The queue is
-    /// durable; inputs that are not accepted yet are refused with this error.
+    /// The server will stop, or the session is damaged. The loop finishes the running turn and starts no other. The
+    /// queue is durable; inputs that are not yet accepted are refused with this error.
     Hold(Box<ErrorBody>),
-    /// End the running turn now as `interrupted`, keep what was shown, and start no other: the server is stopping, or
-    /// the session is being deleted. Every pending command is refused with this error.
+    /// The server is stopping, or the session is being deleted. The loop ends the running turn now as `interrupted`,
+    /// keeps what was shown, and starts no other. Every pending command is refused with this error.
     Stop(Box<ErrorBody>),
-    /// Nobody has been connected for too long: as `Stop`, but the turn ends as `cancelled`.
+    /// No client has been connected for too long. Same as `Stop`, but the turn ends as `cancelled`.
     Abandon(Box<ErrorBody>),
-    /// Somebody is connected again: queued work may start.
+    /// A client is connected again: queued work may start.
     Go,
 }
 
-/// Something to do. Effects are executed in order, each to completion: an [`Effect::Append`] holds back everything
-/// behind it until it is durable, so nothing is announced before.
+/// An action for the runtime. Effects are executed in order, each to completion: an [`Effect::Append`] delays
+/// everything after it until it is durable, so nothing is announced early.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Write these events as one step; then send the replies; then publish the events.
@@ -187,32 +187,32 @@ pub enum Effect {
     Emit(EphemeralEvent),
     /// Send a request to the model.
     CallModel(Box<CallModel>),
-    /// Somebody waits for this summary from now on: it makes way no more.
+    /// This summary is awaited from now on, so it yields no more.
     Hurry(RequestId),
-    /// Stop a request and report what was shown of its answer ([`Input::Cancelled`]).
+    /// Stop a request and report the part of its answer that was shown ([`Input::Cancelled`]).
     CancelModel(RequestId),
     /// Call a hook. An awaited answer arrives as [`Input::HookAnswered`], or, from a client's hook, as its
     /// `hook_result`.
     CallHook(Box<CallHook>),
     /// Cancel a hook call whose answer is no longer needed.
     CancelHook(CallId),
-    /// Run a tool call. A call of the server's arrives as [`Input::ToolAnswered`]; a client's is one that waited until
-    /// now, and is answered by its `tool_result`.
+    /// Run a tool call. The result of a call in the server arrives as [`Input::ToolAnswered`]. A client's call is one
+    /// that waited until now; its `tool_result` answers it.
     CallTool(Box<CallTool>),
-    /// Cancel a call that the server runs: its answer is no longer needed.
+    /// Cancel a call that the server runs, because its answer is no longer needed.
     CancelTool(CallId),
-    /// This model has refused a request because it offered tools: offer it none, in any session.
+    /// This model refused a request because tools were offered: offer it none, in any session.
     ToolsRefused(String),
-    /// Tells the operator that the server of this model seems to leave out what is beyond its window.
+    /// Warn the operator that this model's server seems to drop whatever is beyond its window.
     ContextCut {
         /// The model.
         model: String,
-        /// The most tokens that its server reported to have read.
+        /// The most tokens that its server reported as read.
         read_tokens: u64,
         /// The estimated tokens of the request.
         sent_tokens: u64,
     },
-    /// This model has written a call as text: offer it no tools that search the history, in any session.
+    /// This model wrote a call as text: do not offer it the tools that search the history, in any session.
     CallWritten(String),
     /// Correct this model's token estimates, for this session and later ones.
     Calibrate {
@@ -220,8 +220,8 @@ pub enum Effect {
         model: String,
         /// The estimate and the provider's count.
         report: Box<Report>,
-        /// What this session's counter has learned with it, if this is the session's model: stored with the next
-        /// append.
+        /// The updated calibration of this session's counter, if this is the session's model. It is stored with the
+        /// next append.
         own: Option<Calibration>,
     },
     /// This loop has ended: seed the next one from the tree and send it [`Input::Seeded`].
@@ -253,13 +253,13 @@ pub struct Mark {
 /// A tool call that starts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallTool {
-    /// Who runs it.
+    /// Where the tool runs.
     pub place: ToolPlace,
     /// The call.
     pub call_id: CallId,
     /// The tool.
     pub name: String,
-    /// The arguments, JSON text that the tool's schema allows.
+    /// The arguments: JSON text that matches the tool's schema.
     pub arguments: String,
     /// The session's leaf.
     pub leaf: Option<EntryId>,
@@ -287,6 +287,6 @@ pub struct CallModel {
     pub shown_as: Option<(EntryId, TurnId)>,
     /// True if the answer is shown only once it is complete: a hook may change it first.
     pub withheld: bool,
-    /// True if nobody waits for the answer: the request makes way for those of users.
+    /// True if the answer is not awaited: the request yields to those of users.
     pub makes_way: bool,
 }

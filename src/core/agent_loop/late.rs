@@ -1,14 +1,14 @@
-//! Answers to calls that are over: a copy of the answer that was taken is a duplicate, any other is too late.
+//! Answers to calls that are over: a copy of the answer that was taken is a duplicate; any other is too late.
 //!
-//! The store keeps how every tool call ended (`session/ended.rs`). Of hook calls nothing is stored,
-//! so a bounded memory serves: it is carried from loop to loop, and ends with the session's time in memory.
+//! The store records how every tool call ended (`session/ended.rs`). Nothing is stored about hook calls, so a bounded
+//! memory serves. It is passed from loop to loop, and ends when the session leaves memory.
 
 use reseed_protocol::{CallId, ErrorBody, ErrorCode, event::CallOutcome};
 use serde_json::json;
 use std::collections::VecDeque;
 
-/// Calls that are remembered in memory. A client is late by seconds, in which a session makes a few calls; older ones
-/// are unknown.
+/// Maximum calls remembered in memory. A client is late by seconds, in which a session makes few calls; older calls are
+/// unknown.
 const ENDED_MAX: usize = 64;
 
 /// A hook call that is over, or a tool call whose answer was taken.
@@ -20,12 +20,12 @@ struct Ended {
     answer: Option<u64>,
 }
 
-/// The newest calls that are over.
+/// The most recent calls that are over.
 #[derive(Debug, Default)]
 pub(crate) struct EndedCalls(VecDeque<Ended>);
 
 impl EndedCalls {
-    /// Notes how a call ended, and the fingerprint of the answer that it took.
+    /// Notes how a call ended, and the fingerprint of the answer that was taken.
     pub(crate) fn note(&mut self, call: CallId, outcome: CallOutcome, answer: Option<u64>) {
         if self.0.len() >= ENDED_MAX {
             self.0.pop_front();
@@ -33,13 +33,13 @@ impl EndedCalls {
         self.0.push_back(Ended { call, outcome, answer });
     }
 
-    /// Returns how a call ended, and the fingerprint of its answer, if it is remembered.
+    /// Returns how a call ended and the fingerprint of its answer, if the call is remembered.
     pub(crate) fn get(&self, call: &CallId) -> Option<(CallOutcome, Option<u64>)> {
         let ended = self.0.iter().rev().find(|ended| ended.call == *call)?;
         Some((ended.outcome, ended.answer))
     }
 
-    /// Returns the error for what a client says about a hook call that does not wait for it.
+    /// Returns the error for a client's answer to a hook call that does not wait for it.
     pub(crate) fn late_for_hook(&self, call: &CallId) -> ErrorBody {
         match self.get(call) {
             Some((outcome, _)) => Callee::Hook.too_late(call, Some(outcome)),

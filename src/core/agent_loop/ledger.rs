@@ -1,8 +1,9 @@
-//! The ledger: the session, and what the current input has produced: effects and steps.
+//! The ledger: the session, and the effects and steps that the current input has produced.
 //!
 //! Every machine writes to it. Appending an event changes the session and emits the write in one call, so the two never
-//! differ. It is below the machines, the prompt and the roster, and knows none of them. So an append that begins work
-//! is given the required hooks, and the prompt takes up patches of the path once the step that appended them is over.
+//! differ. The ledger is below the machines, the prompt and the roster, and knows none of them. So the caller of an
+//! append that begins work passes in the required hooks, and the prompt picks up the path's patches after the step that
+//! appended them.
 
 use crate::agent_loop::io::{Append, CallModel, Caller, Effect, Mark, RequestId};
 use crate::agent_loop::{
@@ -33,19 +34,19 @@ use reseed_protocol::{
 };
 use std::{str::FromStr, sync::Arc};
 
-/// The session of a loop, and what its current input has produced.
+/// The session of a loop, and the results of its current input.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) generation: u64,
     pub(crate) deployment: Arc<Deployment>,
     pub(crate) session: Session,
-    /// What may have changed the next request since the last one was sent.
+    /// The causes noted since the last request was sent.
     pub(crate) causes: Causes,
-    /// Calls that are over: what late answers to them are compared with.
+    /// Calls that are over; late answers are compared with them.
     pub(crate) ended: EndedCalls,
     /// The time of the current input.
     pub(crate) now: Timestamp,
-    /// The counter of the session's model: each entry is counted with it, once.
+    /// The counter of the session's model. It counts each entry once.
     counter: Counter,
     ids: IdSource,
     next_request: u64,
@@ -57,7 +58,7 @@ pub(crate) struct Ledger {
     reseed_due: bool,
     /// The error for every pending command if the loop is being stopped.
     ending: Option<Box<ErrorBody>>,
-    /// The steps to take once the current one is over, in order.
+    /// The steps to take after the current one, in order.
     next: Vec<Step>,
     /// The effects of the current input.
     out: Vec<Effect>,
@@ -91,8 +92,8 @@ impl Ledger {
         }
     }
 
-    /// Returns the seed of the next loop, without the parts of others. The path is counted again if the next loop's
-    /// model uses a different counter.
+    /// Returns this loop's part of the seed for the next loop. If the next loop's model uses a different counter, the
+    /// path is counted again.
     pub(crate) fn into_seed(self, calibration: Calibration) -> Seed {
         let Self { mut session, deployment, next_request, ids, ended, causes, holding, .. } = self;
         let counter = deployment.counter(&session.state.model);
@@ -144,8 +145,8 @@ impl Ledger {
         self.state().settings.learned_window_tokens.map_or(known, |learned| learned.min(known))
     }
 
-    /// Remembers the window that a refused request for a summary names, and none smaller than what the model's last
-    /// answer read.
+    /// Remembers the window that a refused summary request names, but none smaller than what the model's last answer
+    /// read.
     pub(crate) fn remember_told_window(&mut self, tokens: u64) {
         let read = self.last_read_tokens().unwrap_or(0);
         self.remember_window(tokens.max(read));
@@ -160,7 +161,7 @@ impl Ledger {
         answer.usage.as_ref().map(|usage| usage.input_tokens)
     }
 
-    /// Remembers, for this session, a window smaller than the one in use.
+    /// Remembers, for this session, a window smaller than the current one.
     pub(crate) fn remember_window(&mut self, tokens: u64) {
         let tokens = tokens.max(WINDOW_TOKENS_MIN);
         if tokens < self.window_tokens() {
@@ -168,14 +169,14 @@ impl Ledger {
         }
     }
 
-    /// Writes down the window that was learnt; `None` if the one that is known holds again.
+    /// Records the learned window; `None` restores the known one.
     pub(crate) fn learn_window(&mut self, window_tokens: Option<u64>) {
         let mut settings = self.state().settings.clone();
         settings.learned_window_tokens = window_tokens;
         self.append(vec![session_updated(|updated| updated.settings = Some(settings))], Vec::new());
     }
 
-    /// Returns true if a system prompt leaves room for a conversation: no compaction removes it.
+    /// Returns true if a system prompt leaves room for a conversation, because no compaction removes a system prompt.
     pub(crate) fn fits_as_system_prompt(&self, text: &str) -> bool {
         self.counter.system(text) <= self.window_tokens() / 2
     }
@@ -190,7 +191,7 @@ impl Ledger {
         self.session.tree.path()
     }
 
-    /// Returns the context that the model would see if nothing more were said.
+    /// Returns the model's context as it is now.
     pub(crate) fn context(&self) -> Arc<Context> {
         self.session.tree.context()
     }
@@ -205,7 +206,7 @@ impl Ledger {
         self.ids.next_text()
     }
 
-    /// Queues a step behind those that the current step has queued.
+    /// Queues a step after those that the current step has queued.
     pub(crate) fn then(&mut self, step: Step) {
         self.next.push(step);
     }
@@ -215,7 +216,7 @@ impl Ledger {
         self.next.drain(..)
     }
 
-    /// Frees the room for steps, which an idle session does not need.
+    /// Frees the memory of the step queue, which an idle session does not need.
     pub(crate) fn free_steps(&mut self) {
         self.next = Vec::new();
     }
@@ -230,8 +231,8 @@ impl Ledger {
         self.push(Effect::Emit(event));
     }
 
-    /// Sends a request to the model; its answer is streamed as `shown_as`, or only shown once complete if `withheld`.
-    /// It lets users' requests pass if it `makes_way`.
+    /// Sends a request to the model. Its answer is streamed as `shown_as`, or shown only once complete if `withheld`.
+    /// If it `makes_way`, it yields to users' requests.
     pub(crate) fn call_model(
         &mut self,
         body: ModelRequest,
@@ -251,12 +252,12 @@ impl Ledger {
         std::mem::take(&mut self.out)
     }
 
-    /// Lets no turn start.
+    /// Prevents turns from starting.
     pub(crate) fn hold(&mut self) {
         self.holding = true;
     }
 
-    /// Lets turns start again.
+    /// Allows turns to start again.
     pub(crate) fn resume(&mut self) {
         self.holding = false;
     }
@@ -276,12 +277,13 @@ impl Ledger {
         self.reseed_due
     }
 
-    /// Sets the error for every command that is no longer waited for, until the current input is over.
+    /// Sets the error for every command that is no longer waited for, until the current input has been handled.
     pub(crate) fn refuse_pending_with(&mut self, error: Box<ErrorBody>) {
         self.ending = Some(error);
     }
 
-    /// Returns the reply to a command that is no longer waited for: why the session is stopping, or this error.
+    /// Returns the reply to a command that is no longer waited for: the reason why the session is stopping, or this
+    /// error.
     pub(crate) fn ending_or(&self, error: ErrorBody) -> Reply {
         Reply::Error(self.ending.as_deref().cloned().unwrap_or(error))
     }
@@ -293,7 +295,8 @@ impl Ledger {
         self.write(events, marks);
     }
 
-    /// Appends events that begin work, with the required hooks that it is accepted under: see `Roster::hooks_to_keep`.
+    /// Appends events that begin work, together with the required hooks under which it is accepted: see
+    /// `Roster::hooks_to_keep`.
     pub(crate) fn append_work(&mut self, mut events: Vec<Event>, hooks: Option<Event>, marks: Vec<Mark>) {
         events.extend(hooks);
         self.write(events, marks);
@@ -312,7 +315,7 @@ impl Ledger {
         self.out.push(Effect::Reply { origin: caller.origin, id: caller.id.clone(), reply });
     }
 
-    /// Answers a copy of an answer that was taken.
+    /// Replies to a duplicate of an answer that was taken.
     pub(crate) fn reply_duplicate(&mut self, caller: &Caller) {
         let as_of_seq = Some(self.state().seq);
         self.reply(caller, Reply::Ok(Done { as_of_seq, duplicate: Some(true), ..Done::default() }));
@@ -351,7 +354,7 @@ impl Ledger {
         Event::TurnStarted(TurnStarted { turn_id, command_ids, generation: self.generation })
     }
 
-    /// Returns the queue's change after a completed move: inputs that were sent during it may now be delivered.
+    /// Returns the queue's change after a completed move: inputs sent during it may now be delivered.
     pub(crate) fn released(&self, command_id: &CommandId) -> Option<Event> {
         let held = self.state().queue.iter().any(|item| item.after.is_some());
         held.then(|| Event::QueueReleased(QueueReleased { command_id: Some(command_id.clone()) }))

@@ -3,24 +3,23 @@
 //! Contract: pass each input to [`AgentLoop::handle`] and execute every effect it returns, in order, each to
 //! completion. The loop never waits, never fails, and has no clock.
 //!
-//! A loop has a generation. It is built only from the tree ([`AgentLoop::seeded`]) and torn down at every compaction,
-//! navigation, model or strategy change, so it can be dropped at any moment and rebuilt, here or after a crash, and the
-//! next request is the same. Answers to an older loop's requests carry request ids that no later loop knows: they are
-//! stale responses, expected and dropped.
+//! A loop has a generation. It is built only from the tree ([`AgentLoop::seeded`]) and replaced at every compaction,
+//! navigation, model change and strategy change. So it can be dropped at any moment and rebuilt, here or after a crash,
+//! and the next request is the same. Answers to an older loop's requests carry request ids that no later loop knows:
+//! they are stale responses, expected and dropped.
 //!
-//! What a method may touch is in its signature: a machine gets the ledger, and the prompt and the roster only if it
-//! needs them. Imports lead down, from each of these to those below it:
+//! A method's signature shows what it may access: a machine gets the ledger, and the prompt and the roster only if it
+//! needs them. Imports lead downwards in this list:
 //!
-//! - this file: the kernel. It holds the machines and handles one input after another. `kernel`: what concerns several
-//!   machines, such as commands and the end of a turn
+//! - this file: the kernel. It holds the machines and handles one input after another. `kernel`: work that involves
+//!   several machines, such as commands and the end of a turn
 //! - `turn`, `compaction`, `hooks`, `navigation`: the machines, each in a folder of its own
 //! - `annotate`: labels, data and settings that clients write
-//! - `prompt`: the content of the next request, its token count, and the strategy; `roster`: which hooks are asked
-//! - `ledger`: the session, and what the current input produces: effects and steps; `causes`: what has changed since
-//!   the last request
-//! - `step`: what a machine wants to happen next; `subject`: what hooks are asked about; `seed`: what one loop hands to
-//!   the next; `io`: inputs and effects; `tools`: the tools that a request offers, and how calls are checked against
-//!   them; `snapshot`, `stage`, `late`, `deadline`, `records`, `checks`
+//! - `prompt`: the content of the next request, its token count, and the strategy; `roster`: which hooks are called
+//! - `ledger`: the session, and the effects and steps of the current input; `causes`: changes since the last request
+//! - `step`: what a machine wants to happen next; `subject`: what hooks inspect; `seed`: what one loop passes to the
+//!   next; `io`: inputs and effects; `tools`: the tools that a request offers, and how calls are checked against them;
+//!   `snapshot`, `stage`, `late`, `deadline`, `records`, `checks`
 
 mod annotate;
 pub(crate) mod causes;
@@ -104,7 +103,7 @@ impl AgentLoop {
         Self { ledger, prompt, roster, turn, compaction, hooks, navigation: Navigation::default() }
     }
 
-    /// Returns the seed of the next loop. A change of model changes the counter, so the path is counted again.
+    /// Returns the seed of the next loop. If the model changes, so does the counter, and the path is counted again.
     #[must_use]
     pub fn into_seed(self) -> Seed {
         let (calibration, prompt) = self.prompt.into_carried();
@@ -122,7 +121,7 @@ impl AgentLoop {
     #[must_use]
     pub fn handle(&mut self, now: Timestamp, input: Input) -> Vec<Effect> {
         self.ledger.now = now;
-        // The last one is taken first. What follows from a step is taken before the steps that were queued earlier.
+        // The agenda is a stack: the consequences of a step come before the steps that were queued earlier.
         let mut agenda = vec![Step::CheckHeld, Step::Input(Box::new(input))];
         while let Some(step) = agenda.pop() {
             match step {
@@ -228,7 +227,7 @@ impl AgentLoop {
             }
             (_, Input::Stop(error)) => self.on_stop(error, TurnStatus::Interrupted),
             (_, Input::Abandon(error)) => self.on_stop(error, TurnStatus::Cancelled),
-            // Stale responses to a cancelled request or to an older loop's request.
+            // These are stale responses to a cancelled request or to an older loop's request.
             (_, Input::Answered { .. } | Input::Failed { .. } | Input::Cancelled { .. }) => {}
             (_, Input::MadeWay { .. } | Input::AskedAgain { .. }) => {}
             (_, Input::ToolAnswered { .. }) => {}
@@ -276,14 +275,14 @@ impl AgentLoop {
         }
     }
 
-    /// Returns the compaction machine with what it reaches besides itself.
+    /// Returns the compaction machine with everything that it may access.
     fn compacting(&mut self) -> Compacting<'_> {
         let is_free = self.turn.stage().is_none() && !self.hooks.are_awaited() && !self.navigation.is_leaving();
         let Self { ledger, prompt, roster, compaction, hooks, .. } = self;
         Compacting { compaction, ledger, prompt, roster, hooks, is_free }
     }
 
-    /// Returns what a compaction would do.
+    /// Returns a view that plans compactions.
     fn planner(&self) -> Planner<'_> {
         Planner { ledger: &self.ledger, prompt: &self.prompt }
     }
@@ -297,8 +296,8 @@ impl AgentLoop {
         [tools, compaction, turn, self.hooks.next_hook_deadline()].into_iter().flatten().min()
     }
 
-    /// Returns true if the path in memory may lack entries that the model should see by the log: the next loop is then
-    /// seeded with the path read from the store.
+    /// Returns true if the path in memory may lack entries that the model should see according to the log. The next
+    /// loop is then seeded with the path read from the store.
     #[must_use]
     pub fn has_stale_path(&self) -> bool {
         self.navigation.was_pinned_before_move() && self.ledger.is_over()
@@ -322,14 +321,14 @@ impl AgentLoop {
         !self.is_busy() && !self.compaction.is_at_work() && self.hooks.is_quiet()
     }
 
-    /// Returns true if the running turn waits for a person's approval and for nothing else. The session may then leave
-    /// memory: the turn goes on when somebody answers.
+    /// Returns true if the running turn waits only for a person's approval. The session may then leave memory, and the
+    /// turn continues when somebody answers.
     #[must_use]
     pub fn is_parked(&self) -> bool {
         self.turn.is_parked(&self.ledger) && !self.compaction.is_at_work() && self.hooks.is_quiet()
     }
 
-    /// Returns true if this call runs: a sequential one waits until the one before it is over.
+    /// Returns true if this call is running. A sequential call waits until the one before it is over.
     #[must_use]
     pub fn runs_call(&self, call: &CallId) -> bool {
         self.turn.is_running(call)
@@ -359,7 +358,7 @@ impl AgentLoop {
         self.ledger.then(Step::ToolsTick);
     }
 
-    /// Proceeds unless something is under way: what is under way proceeds once it is over.
+    /// Proceeds if nothing is in progress; otherwise, work in progress proceeds once it ends.
     fn proceed_if_idle(&mut self) {
         if self.stage() == Stage::Idle {
             self.ledger.then(Step::Proceed);
@@ -372,7 +371,7 @@ impl AgentLoop {
         self.ledger.then(Step::NextInLine);
     }
 
-    /// Takes what the tree calls for: a ready or ordered compaction, the next request, or the next input.
+    /// Continues as the tree requires: with a ready or ordered compaction, the next request, or the next input.
     fn proceed(&mut self) {
         self.compaction.release();
         self.turn.tools_are_over();

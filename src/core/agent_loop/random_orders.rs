@@ -1,5 +1,5 @@
-//! Ordered compactions over random sessions, strategies, sizes and models. An order never drops more than it must, a
-//! preview shows what the order does, and naming the session's own strategy is the same as naming none.
+//! Property tests of ordered compactions over random sessions, strategies, sizes and models. An order never drops more
+//! than it must; a preview shows what the order does; naming the session's own strategy is the same as naming none.
 //!
 //! A failure prints its seed; `SEED=72 cargo test -p reseed-core random_orders` replays it alone, and `ORDERS=20000`
 //! runs more.
@@ -41,7 +41,7 @@ enum Model {
     Rambles,
 }
 
-/// A session of random size, the same for the same seed.
+/// A session of random size, determined by its seed.
 struct World {
     seed: u64,
     agent: AgentLoop,
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// Sends a command, lets the model answer, and returns the outcome.
+    /// Sends a command, answers as the model, and returns the outcome.
     fn order(&mut self, command: Command) -> Came {
         self.commands += 1;
         let id = format!("command-{:012}", self.commands).parse().unwrap();
@@ -228,7 +228,7 @@ impl World {
     }
 }
 
-/// Returns the boundary stored in the entry, which is compared where ids differ.
+/// Returns the boundary stored in the entry, used for comparison where ids differ.
 fn boundary(compaction: &Compaction) -> (Option<EntryId>, Vec<EntryId>, Vec<EntryId>, String) {
     (
         compaction.first_kept_entry_id.clone(),
@@ -238,7 +238,7 @@ fn boundary(compaction: &Compaction) -> (Option<EntryId>, Vec<EntryId>, Vec<Entr
     )
 }
 
-/// The units that stay, and the tokens of the largest of those that are dropped or cleared.
+/// The units that stay, and the tokens of the largest units that are dropped or cleared.
 struct Parted {
     kept_tokens: u64,
     /// The newest dropped unit.
@@ -246,7 +246,7 @@ struct Parted {
     /// The turn of the newest dropped unit.
     newest_turn_gone: u64,
     largest_cleared: u64,
-    /// True if exactly the oldest turns are dropped, whole, except for what must stay.
+    /// True if exactly the oldest turns are dropped as wholes, apart from units that must stay.
     is_whole_turns: bool,
     last_turn_tokens: u64,
     must_stay: u64,
@@ -366,7 +366,7 @@ fn check(seed: u64) -> String {
         let keep = options.keep_in(window);
         let all: u64 = Structure::of(&context).tokens();
         if all >= keep {
-            // One more unit would have exceeded the wanted amount.
+            // Keeping one more unit would have exceeded the requested amount.
             let most = parted.kept_tokens + parted.newest_gone + SLACK;
             assert!(most >= keep, "{name}: {} are kept, {keep} wanted", parted.kept_tokens);
         }
@@ -375,7 +375,7 @@ fn check(seed: u64) -> String {
 }
 
 #[test]
-fn an_order_keeps_what_it_can_and_does_what_its_preview_shows() {
+fn an_order_keeps_as_much_as_it_can_and_matches_its_preview() {
     let seeds = crate::seeds::seeds("ORDERS", ORDERS);
     let is_whole = seeds.clone().count() > 100;
     let mut all: BTreeMap<String, u64> = BTreeMap::new();
@@ -390,7 +390,7 @@ fn an_order_keeps_what_it_can_and_does_what_its_preview_shows() {
     }
 }
 
-/// Drops nothing of three short messages, whichever strategy is named.
+/// Nothing is dropped from three short messages, whichever strategy is named.
 #[test]
 fn a_short_conversation_is_left_alone() {
     for named in std::iter::once(None).chain(Strategies::default().names().map(Some)) {

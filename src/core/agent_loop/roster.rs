@@ -1,12 +1,12 @@
-//! The roster: which hooks are asked at which point.
+//! The roster: decides which hooks are called at which point.
 //!
-//! To the server's hooks it adds those of the client that hosts the session, and owed hooks. Owed hooks are required
-//! hooks whose client is gone: another client is the host, or the session was read from the store. A required hook
-//! fails closed, so work accepted under it must not continue without it. Owed hooks are asked like those of a client
-//! that is away, until a client offers them again or the work is done.
+//! It combines the server's hooks with those of the client that hosts the session, and with owed hooks. Owed hooks are
+//! required hooks whose client is gone: another client is the host, or the session was read from the store. A required
+//! hook fails closed, so work accepted under it must not continue without it. Owed hooks are treated like those of a
+//! client that is away, until a client offers them again or the work is done.
 //!
 //! Invariant: the append that starts a turn or queues an input also stores the required hooks in the session's state,
-//! so a restart at any moment finds them.
+//! so that a restart at any moment finds them.
 
 use crate::agent_loop::{
     deadline::Deadline, io::CallHook, io::Effect, ledger::Ledger, records::session_updated, subject::Subject,
@@ -22,14 +22,14 @@ use reseed_protocol::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Maximum number of hooks owed individually: those of the last host, and of the one before it.
-/// Beyond it a hook is added only if none is owed at its point, which is enough to fail closed.
+/// Maximum number of hooks owed individually: those of the last host, and of the one before it. Beyond it, a hook is
+/// added only if none is owed at its point, which is enough to fail closed.
 const OWED_MAX: usize = 2 * HOOKS_MAX;
 
-/// The client hooks, carried from loop to loop.
+/// The client hooks, passed from loop to loop.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Roster {
-    /// The hooks that the host offers. Like its tools, they are offered again after a restart.
+    /// The hooks that the host offers. Like its tools, it must offer them again after a restart.
     client: Arc<[HookSpec]>,
     owed: Owed,
     /// The commands whose inputs are not accepted yet: the one that hooks are inspecting, and those in line behind it.
@@ -42,7 +42,7 @@ struct Owed {
     hooks: Arc<[HookSpec]>,
     /// The turn that was running.
     turn: Option<TurnId>,
-    /// The commands whose inputs were waiting. Bounded by the queue and the line before it.
+    /// The commands whose inputs were waiting. The queue and the line before it bound their number.
     inputs: BTreeSet<CommandId>,
 }
 
@@ -67,7 +67,7 @@ impl Owed {
     }
 }
 
-/// Returns true if this required hook is asked at every point where the other one is.
+/// Returns true if this required hook is called at every point where the other one is.
 fn stands_for(hook: &HookSpec, other: &HookSpec) -> bool {
     HookSpec { name: other.name.clone(), ..hook.clone() }.covers(other)
 }
@@ -83,20 +83,20 @@ impl Roster {
         self.waiting = waiting;
     }
 
-    /// Returns true if work is waiting that needs a client's required hooks.
+    /// Returns true if pending work needs a client's required hooks.
     pub(crate) fn needs_its_client(&self, state: &SessionState) -> bool {
         let has_required = self.client.iter().any(|spec| spec.required);
         self.owed.has_work() || (has_required && has_work(state))
     }
 
-    /// Owes the stored required hooks after the session was read from the store: pending work was accepted under hooks
-    /// that no client offers yet.
+    /// Marks the stored required hooks as owed after the session was read from the store: pending work was accepted
+    /// under hooks that no client offers yet.
     pub(crate) fn owe_what_was_kept(&mut self, state: &SessionState) {
         self.owe(state, state.hooks.iter().map(spec_of).collect());
     }
 
-    /// Owes the required hooks of the previous host after another client has become the host: work started under them
-    /// still needs them.
+    /// Marks the previous host's required hooks as owed after another client has become the host: work started under
+    /// them still needs them.
     pub(crate) fn host_left(&mut self, state: &SessionState) {
         let gone = std::mem::take(&mut self.client);
         self.owe(state, gone.iter().filter(|spec| spec.required).cloned().collect());
@@ -140,7 +140,7 @@ impl Roster {
         self.still_owed().filter(move |_| needs)
     }
 
-    /// Returns the owed hooks that an input needs that is not accepted yet.
+    /// Returns the owed hooks that this unaccepted input needs.
     fn owed_to_input(&self, id: &CommandId) -> impl Iterator<Item = &HookSpec> {
         let needs = self.owed.inputs.contains(id);
         self.still_owed().filter(move |_| needs)
@@ -155,7 +155,7 @@ impl Roster {
         self.client.iter().any(|offered| offered.name == spec.name && offered.point == spec.point)
     }
 
-    /// Returns true if this hook cannot be asked now: it belongs to a client that does not offer it.
+    /// Returns true if this hook cannot be called now: it belongs to a client that does not offer it.
     pub(crate) fn is_gone(&self, place: HookPlace, spec: &HookSpec) -> bool {
         place == HookPlace::Client && !self.is_offered(spec)
     }
@@ -167,7 +167,7 @@ impl Roster {
         guards.map(|spec| spec.name.clone()).collect()
     }
 
-    /// Returns the first of these hooks that the client no longer offers, or no longer as required.
+    /// Returns the first of these hooks that the client no longer offers as required.
     pub(crate) fn missing_guard<'a>(&self, state: &SessionState, guards: &'a [String]) -> Option<&'a str> {
         let here = self.guards(state);
         let count = |among: &[String], name: &str| among.iter().filter(|other| *other == name).count();
@@ -186,7 +186,7 @@ impl Roster {
         self.here(ledger).chain(owed.map(|spec| (HookPlace::Client, spec)))
     }
 
-    /// Returns the hooks that are asked about an input.
+    /// Returns the hooks that are called for an input.
     pub(crate) fn of_input<'a>(
         &'a self,
         ledger: &'a Ledger,
@@ -195,12 +195,12 @@ impl Roster {
         self.here(ledger).chain(self.owed_to_input(id).map(|spec| (HookPlace::Client, spec)))
     }
 
-    /// Returns true if any hook is asked about this command's input.
+    /// Returns true if any hook is called for this command's input.
     pub(crate) fn inspects_input(&self, ledger: &Ledger, id: &CommandId) -> bool {
         self.of_input(ledger, id).any(|(_, spec)| spec.is_asked(HookPoint::Message, None))
     }
 
-    /// Returns true if any hook is asked at this point.
+    /// Returns true if any hook is called at this point.
     pub(crate) fn has_hooks(&self, ledger: &Ledger, point: HookPoint, reason: Option<ContextReason>) -> bool {
         self.of_turn(ledger).any(|(_, spec)| spec.is_asked(point, reason))
     }
@@ -238,7 +238,7 @@ impl Roster {
     }
 }
 
-/// Returns true if the server has this hook no more.
+/// Returns true if the server no longer has this hook.
 pub(crate) fn has_lost(ledger: &Ledger, place: HookPlace, spec: &HookSpec) -> bool {
     place == HookPlace::Server && !ledger.deployment.hooks.iter().any(|here| here.overlaps(spec))
 }

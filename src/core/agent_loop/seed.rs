@@ -13,7 +13,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// The state that one loop hands to the next: the session as its log says, and what is not in the log.
+/// The state that one loop passes to the next: the session according to its log, and state that is not in the log.
 #[derive(Debug)]
 pub struct Seed {
     /// The session.

@@ -14,7 +14,7 @@ use reseed_protocol::{
 /// The state of a session, for a client that joins it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
-    /// Sequence number of the newest event included.
+    /// The sequence number of the newest event included.
     pub seq: u64,
     /// The entry that the session continues from.
     pub leaf: Option<EntryId>,

@@ -1,7 +1,7 @@
 //! The stage of a loop: its current activity.
 //!
-//! Nobody writes the stage. The kernel derives it from the machines (`AgentLoop::stage`): each says if the session is
-//! waiting for it.
+//! The stage is not stored. The kernel derives it from the machines (`AgentLoop::stage`): each reports whether the
+//! session is waiting for it.
 
 /// A loop's current activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,9 +16,9 @@ pub(crate) enum Stage {
     Hooking,
     /// Tools are running: the pending calls in the session's state.
     AwaitingTools,
-    /// The running compaction is waited for.
+    /// The session waits for the running compaction.
     Compacting,
-    /// The model is summarising the branch that the session leaves.
+    /// The model is summarising the branch that the session is leaving.
     Leaving,
     /// The next loop is being seeded; this one does nothing more.
     Done,

@@ -1,8 +1,7 @@
-//! Steps: what should happen next in a loop, once the current step is over.
+//! Steps: what should happen next in a loop, after the current step.
 //!
-//! A machine does not start another one's work by calling it. It queues the step that should follow
-//! (`Ledger::then`), and the kernel takes the queued steps in that order, each to completion with everything that
-//! follows from it.
+//! A machine does not start another machine's work by calling it. It queues a step (`Ledger::then`). The kernel takes
+//! the queued steps in that order, each to completion with all its consequences.
 
 use crate::agent_loop::{io::Caller, io::Input, subject::Subject};
 use crate::{
@@ -26,10 +25,10 @@ pub(crate) enum Step {
     Command(Caller, Box<Command>),
     /// Take the next command in line behind an input.
     NextInLine,
-    /// An input was accepted, refused or withdrawn: what waited for it may start.
+    /// An input was accepted, refused or withdrawn; commands that waited for it may start.
     AfterInput,
 
-    /// Take what the tree calls for: a ready or ordered compaction, the next request, or the next input.
+    /// Continue as the tree requires: with a ready or ordered compaction, the next request, or the next input.
     Proceed,
     /// Prepare the next request of the running turn, or make room for it first.
     Request,
@@ -44,13 +43,13 @@ pub(crate) enum Step {
     /// End this loop; the next one continues.
     Reseed,
 
-    /// Ask the hooks of this subject's point.
+    /// Call the hooks of this subject's point.
     Ask(Subject),
-    /// All hooks of a point were asked: continue with the result.
+    /// All hooks of a point were called: continue with the result.
     AfterHooks(Subject),
     /// A required hook has failed: end what it could not inspect.
     HookFailed {
-        /// What it could not inspect.
+        /// The subject that it could not inspect.
         subject: Subject,
         /// The hook's name.
         hook: String,
@@ -71,7 +70,7 @@ pub(crate) enum Step {
     PrepareIdle,
     /// The compaction that the session waited for has failed: continue without it.
     WithoutCompaction(CompactionTrigger, ErrorBody),
-    /// Drop the held compaction if what it has read has changed.
+    /// Drop the held compaction if something that it has read has changed.
     CheckHeld,
 
     /// Check the running compaction's deadline.
@@ -98,7 +97,7 @@ impl Step {
     }
 }
 
-/// How a turn ends.
+/// The end of a turn.
 #[derive(Debug)]
 pub(crate) struct TurnEnd {
     pub(crate) status: TurnStatus,
@@ -130,7 +129,7 @@ impl TurnEnd {
 pub(crate) struct PreparedRequest {
     pub(crate) context: Arc<Context>,
     pub(crate) count: RequestCount,
-    /// True if it is above the trigger: the held compaction is then committed if nothing better could be made.
+    /// True if the count is above the trigger. The held compaction is then committed if nothing better could be made.
     pub(crate) is_due: bool,
 }
 
@@ -139,6 +138,6 @@ pub(crate) struct PreparedRequest {
 pub(crate) struct FailedRequest {
     pub(crate) count: RequestCount,
     pub(crate) fault: ModelFault,
-    /// True if a compaction may help: the request may have been too large, and it is the turn's first such one.
+    /// True if a compaction may help: the request may have been too large, and it is the turn's first such failure.
     pub(crate) may_compact: bool,
 }

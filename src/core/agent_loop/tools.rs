@@ -6,7 +6,7 @@ use crate::tool::{Terms, ToolPlace};
 use reseed_protocol::{ErrorBody, ErrorCode, command::ToolOffer, context::ToolDefinition, reply::UncheckedPattern};
 use std::sync::Arc;
 
-/// Maximum number of tools that one client may offer: each is sent with every request.
+/// Maximum number of tools that one client may offer, because each is sent with every request.
 pub const TOOLS_MAX: usize = 128;
 
 /// Maximum number of tools of the server and its MCP servers together. Each costs tokens in every request of every
@@ -16,16 +16,16 @@ pub const SERVER_TOOLS_MAX: usize = 512;
 /// Longest time limit that a tool may ask for: one day, in milliseconds.
 const TIMEOUT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 
-/// Maximum number of unchecked patterns that a client is told of: enough to find the tools that have them.
+/// Maximum number of unchecked patterns reported to a client: enough to find the tools that have them.
 const UNCHECKED_MAX: usize = 32;
 
-/// Characters of an unknown tool's name that the model is shown: as many as a name may have.
+/// Maximum characters of an unknown tool's name shown to the model: as many as a name may have.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Maximum number of tools whose names a model reads that calls an unknown one. The request offers them all anyway.
+/// Maximum number of tool names listed for a model that calls an unknown tool. The request offers them all anyway.
 const NAMES_MAX: usize = 32;
 
-/// Tools with the validators for their arguments: a client's, the server's, or those of a session. Cheap to clone.
+/// Tools with the validators for their arguments: a client's, the server's, or a session's. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Tools {
     offers: Arc<Vec<Arc<Offer>>>,
@@ -37,11 +37,11 @@ struct Offer {
     /// The offer, with its parameters as they are sent.
     offer: ToolOffer,
     place: ToolPlace,
-    /// What its author meant, which calls are checked against.
+    /// The schema as its author meant it; calls are checked against it.
     arguments: Arguments,
 }
 
-/// The tools as one request sent them, after patches. The calls of its answer are checked against these.
+/// The tools as one request sent them, after patches. Its answer's calls are checked against these.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SentTools(Arc<Vec<ToolDefinition>>);
 
@@ -51,8 +51,8 @@ impl SentTools {
         self.0.iter().any(|definition| definition.name == name)
     }
 
-    /// Returns what a model reads that calls a tool which does not exist. An answer may have a thousand such calls, so
-    /// neither the name nor the list of tools is of any length.
+    /// Returns the result for a call to a tool that does not exist. An answer may contain a thousand such calls, so the
+    /// name and the list of tools are bounded.
     fn without(&self, name: &str) -> String {
         let shown: String = name.chars().take(NAME_CHARS_MAX).collect::<String>().replace(char::is_control, " ");
         let names: Vec<&str> = self.0.iter().take(NAMES_MAX).map(|definition| definition.name.as_str()).collect();
@@ -68,7 +68,7 @@ impl SentTools {
 /// Validates the tools that a client offers.
 ///
 /// # Errors
-/// `invalid_tools`, naming the tool and what is wrong with it.
+/// `invalid_tools`, with the tool and the reason.
 pub fn check_offers(offers: Vec<ToolOffer>) -> Result<Tools, ErrorBody> {
     checked(offers, ToolPlace::Client)
 }
@@ -76,7 +76,7 @@ pub fn check_offers(offers: Vec<ToolOffer>) -> Result<Tools, ErrorBody> {
 /// Validates the tools that the server runs.
 ///
 /// # Errors
-/// `invalid_tools`, naming the tool and what is wrong with it.
+/// `invalid_tools`, with the tool and the reason.
 pub fn check_server_tools(offers: Vec<ToolOffer>) -> Result<Tools, ErrorBody> {
     checked(offers, ToolPlace::Server)
 }
@@ -118,7 +118,7 @@ fn checked(offers: Vec<ToolOffer>, place: ToolPlace) -> Result<Tools, ErrorBody>
 }
 
 impl PartialEq for Tools {
-    /// Compares the offers only: the validators are derived from them.
+    /// Compares only the offers, because the validators are derived from them.
     fn eq(&self, other: &Self) -> bool {
         self.offers.iter().map(|offer| &offer.offer).eq(other.offers.iter().map(|offer| &offer.offer))
     }
@@ -131,7 +131,7 @@ impl Tools {
     }
 
     /// Returns the tools that a session offers: the server's, then the client's, without those that are switched off. A
-    /// client's tool replaces one of the server's with the same name.
+    /// client's tool replaces a server tool of the same name.
     pub(crate) fn offered(server: &[&Self], client: &Self, off: &[String]) -> Self {
         let is_on = |offer: &&Arc<Offer>| !off.contains(&offer.offer.name);
         let server = server.iter().flat_map(|tools| tools.offers.iter()).filter(|offer| !client.has(&offer.offer.name));
@@ -143,7 +143,7 @@ impl Tools {
         self.offers.iter().map(|offer| (&offer.offer, offer.place))
     }
 
-    /// Checks a call that was sent earlier against the tools as they are now. Returns its terms.
+    /// Checks a call that was sent earlier against the current tools. Returns its terms.
     pub(crate) fn recheck(&self, name: &str, arguments: &str) -> Result<Terms, String> {
         self.check_call(&self.sent(&self.definitions), name, arguments)
     }
@@ -154,7 +154,7 @@ impl Tools {
         &self.definitions
     }
 
-    /// Returns the patterns of the tools' schemas that arguments are not checked against: the first 32.
+    /// Returns the first 32 patterns in the tools' schemas that are not enforced.
     #[must_use]
     pub fn unchecked_patterns(&self) -> Vec<UncheckedPattern> {
         let unchecked = self.offers.iter().flat_map(|offer| {
@@ -168,7 +168,7 @@ impl Tools {
         unchecked.take(UNCHECKED_MAX).collect()
     }
 
-    /// Returns the bytes of the definitions as JSON. Checked and compiled they take a small multiple of that.
+    /// Returns the size of the definitions as JSON. Checked and compiled, they take a small multiple of that in memory.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let written = |definition| serde_json::to_vec(definition).map_or(0, |json| json.len() as u64);
@@ -187,7 +187,7 @@ impl Tools {
         self.offers.iter().any(|offer| offer.offer.name == name)
     }
 
-    /// Returns true if a tool of this name is offered, and its calls may safely be made twice.
+    /// Returns true if a tool of this name is offered and is idempotent: its calls may safely be repeated.
     #[must_use]
     pub fn is_idempotent(&self, name: &str) -> bool {
         self.offers.iter().any(|offer| offer.offer.name == name && offer.offer.is_idempotent())
@@ -199,8 +199,8 @@ impl Tools {
         SentTools(if is_whole_offer { self.definitions.clone() } else { Arc::new(definitions.to_vec()) })
     }
 
-    /// Checks a call against the tools that were sent. Returns the call's terms. The error is for the model, so that it
-    /// can correct the call.
+    /// Checks a call against the tools that were sent. Returns its terms. The error is for the model, so that it can
+    /// correct the call.
     pub(crate) fn check_call(&self, sent: &SentTools, name: &str, arguments: &str) -> Result<Terms, String> {
         let Some(definition) = sent.0.iter().find(|definition| definition.name == name) else {
             return Err(sent.without(name));
@@ -213,7 +213,7 @@ impl Tools {
         let value: serde_json::Value = serde_json::from_str(arguments)
             .map_err(|error| format!("The arguments of `{name}` are not JSON: {error}."))?;
         let is_replaced = definition.parameters != offer.parameters;
-        // A patch that an earlier version stored may have an invalid schema. The tool's own schema is then the best
+        // A patch stored by an earlier version may have an invalid schema. The tool's own schema is then the best
         // available.
         let mut budget = Budget::default();
         let replaced = is_replaced.then(|| Arguments::of(&definition.parameters, &mut budget).ok()).flatten();

@@ -1,7 +1,7 @@
-//! Approvals as the core sees them: which calls need one, what identifies a call, and how it is shown to people.
+//! Approvals in the core: which calls need one, how a call is identified, and how it is shown to people.
 //!
-//! Invariant: nothing runs on an answer but the call that was shown. The record in the log is what runs; what a client
-//! sends back is only compared with it.
+//! Invariant: an answer only ever runs the call that was shown. The record in the log is what runs; what a client sends
+//! back is only compared with it.
 
 mod policy;
 mod visible;
@@ -14,8 +14,8 @@ use reseed_protocol::approval::ApprovalDecision;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 
-/// Returns the hash of a call: SHA-256 of who runs it, the tool's name and its arguments, in hexadecimal. Two calls
-/// have the same one only if they are the same text for the same place.
+/// Returns the hash of a call: SHA-256 of where it runs, the tool's name and its arguments, in hexadecimal. Two calls
+/// share a hash only if they have the same text and run in the same place.
 #[must_use]
 pub fn call_hash(place: ToolPlace, name: &str, arguments: &str) -> String {
     let mut hasher = Sha256::new();
@@ -29,10 +29,10 @@ pub fn call_hash(place: ToolPlace, name: &str, arguments: &str) -> String {
     })
 }
 
-/// Returns the decision on a call that no rule fits.
+/// Returns the decision on a call that no rule matches.
 ///
-/// A client's own program runs its tools, under its user's eyes, so they need no approval here. The server's tools act
-/// with the server's rights: what does not call itself read-only is asked about.
+/// A client's tools run in the client's own program, under its user's eyes, so they need no approval here. The server's
+/// tools run with the server's rights, so any tool not declared read-only needs approval.
 #[must_use]
 pub fn default_decision(terms: &Terms) -> ApprovalDecision {
     let is_free = terms.place == ToolPlace::Client || terms.annotations.read_only == Some(true);
@@ -45,7 +45,7 @@ mod tests {
     use reseed_protocol::command::ToolAnnotations;
 
     #[test]
-    fn a_hash_tells_calls_apart_that_read_alike_when_joined() {
+    fn calls_that_look_alike_when_joined_have_different_hashes() {
         let hash = |name, arguments| call_hash(ToolPlace::Server, name, arguments);
         assert_ne!(hash("ab", "c"), hash("a", "bc"));
         assert_eq!(hash("a", "{}"), hash("a", "{}"));
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_says_that_it_reads_runs_unasked_in_the_server() {
+    fn only_read_only_server_tools_run_without_approval() {
         let hints = |read_only| ToolAnnotations { read_only, ..ToolAnnotations::default() };
         let table = [
             (ToolPlace::Server, None, ApprovalDecision::Ask),

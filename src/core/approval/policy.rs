@@ -4,7 +4,7 @@ use regex::{Regex, RegexBuilder};
 use reseed_protocol::approval::{ApprovalDecision, ApprovalPolicy, ApprovalRule};
 use serde_json::Value;
 
-/// Maximum rules of a policy: they are tried one after another on each call.
+/// Maximum rules of a policy. Each call tries them one after another.
 pub const RULES_MAX: usize = 64;
 
 /// Maximum patterns of a rule.
@@ -13,7 +13,7 @@ const PATTERNS_MAX: usize = 16;
 /// Maximum bytes of a name, a pointer or a pattern.
 const TEXT_BYTES_MAX: usize = 512;
 
-/// Maximum bytes of a compiled pattern. The engine is linear in the text, so this bounds the time of a check too.
+/// Maximum bytes of a compiled pattern. Matching is linear in the text, so this also bounds the time of a check.
 const COMPILED_BYTES_MAX: usize = 64 * 1024;
 
 /// A compiled policy.
@@ -31,7 +31,7 @@ impl Policy {
     /// Compiles a policy.
     ///
     /// # Errors
-    /// The field that is not valid, such as `rules[2].arguments./path`, and what is wrong with it.
+    /// The field that is invalid, such as `rules[2].arguments./path`, and the reason.
     pub fn compile(policy: &ApprovalPolicy) -> Result<Self, (String, String)> {
         let count = policy.rules.len();
         if count > RULES_MAX {
@@ -44,7 +44,7 @@ impl Policy {
             .map(Self)
     }
 
-    /// Returns the decision of the first rule that fits this call; `None` if none does.
+    /// Returns the decision of the first rule that matches this call; `None` if none does.
     #[must_use]
     pub fn decide(&self, name: &str, arguments: &str) -> Option<ApprovalDecision> {
         let mut parsed: Option<Value> = None;
@@ -89,15 +89,15 @@ fn compile(rule: &ApprovalRule) -> Result<Rule, (String, String)> {
         if pointer.len() > TEXT_BYTES_MAX || pattern.len() > TEXT_BYTES_MAX {
             return Err(invalid(too_long(if pointer.len() > pattern.len() { pointer } else { pattern })));
         }
-        // The whole value must match: a pattern for `ls` must not let `ls; rm` through. `\A` and `\z`, since `$` also
-        // matches before a last line end.
+        // The whole value must match: a pattern for `ls` must not let `ls; rm` through. It uses `\A` and `\z`, since
+        // `$` also matches before a final line end.
         let whole = RegexBuilder::new(&format!(r"\A(?:{pattern})\z")).size_limit(COMPILED_BYTES_MAX).build();
         arguments.push((pointer.clone(), whole.map_err(|error| invalid(format!("is not a usable pattern: {error}")))?));
     }
     Ok(Rule { tool: rule.tool.clone(), arguments, decision: rule.policy })
 }
 
-/// Returns true if the name fits the pattern, in which `*` stands for any characters.
+/// Returns true if the name matches the pattern, in which `*` stands for any characters.
 fn fits_name(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
@@ -137,7 +137,7 @@ mod tests {
         let (auto, deny) = (Some(ApprovalDecision::Auto), Some(ApprovalDecision::Deny));
         let table = [
             ("shell", r#"{"command":["ls"],"workdir":"a"}"#, auto),
-            // A pattern for an argument that is missing does not fit.
+            // A pattern for a missing argument does not match.
             ("shell", r#"{"command":["ls"]}"#, None),
             // The whole value must match.
             ("shell", r#"{"command":["ls; rm"],"workdir":"a"}"#, None),
@@ -145,7 +145,7 @@ mod tests {
             ("shell", r#"{"command":["rm"]}"#, deny),
             ("shell", "not json", None),
             ("files__read", "{}", auto),
-            // The first rule that fits decides, not the strictest.
+            // The first matching rule decides, not the strictest.
             ("files__write", "{}", auto),
             ("xfiles__read", "{}", None),
             ("count", r#"{"n":7}"#, auto),

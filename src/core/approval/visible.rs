@@ -1,9 +1,9 @@
-//! Text that a person decides about: nothing in it may hide, or turn the reading direction.
+//! Makes text visible that a person decides about: nothing in it may hide, or change the reading direction.
 
 use std::{borrow::Cow, fmt::Write as _};
 
-/// Returns the text with every character that cannot be seen, or that reorders others, written as `⟨U+202E⟩`. Tabs and
-/// line ends stay: they show.
+/// Returns the text with every character that is invisible, or that reorders others, written as `⟨U+202E⟩`. Tabs and
+/// line ends stay, because they are visible.
 #[must_use]
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.chars().any(hides) {
@@ -20,8 +20,8 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Returns true if this character cannot be seen or changes the order in which others are shown: Unicode's control,
-/// format and default-ignorable characters, spaces that are no plain space, and fillers that look like nothing.
+/// Returns true if this character is invisible or changes the order in which others are shown: Unicode's control,
+/// format and default-ignorable characters, spaces other than the plain one, and fillers that look empty.
 fn hides(c: char) -> bool {
     if matches!(c, '\n' | '\t') {
         return false;
@@ -41,7 +41,7 @@ mod tests {
     use super::visible;
 
     #[test]
-    fn what_hides_or_turns_is_written_out() {
+    fn hidden_and_direction_changing_characters_are_made_visible() {
         let table = [
             ("rm -rf build\n\tdone", "rm -rf build\n\tdone"),
             ("größe 日本語 ไทย 🙂", "größe 日本語 ไทย 🙂"),

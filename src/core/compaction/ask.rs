@@ -1,4 +1,4 @@
-//! Asks the model for a summary, piece by piece if one request cannot hold everything.
+//! Asks the model for a summary, in pieces if one request cannot hold everything.
 
 mod take;
 
@@ -22,31 +22,31 @@ use reseed_protocol::{
 };
 use std::{collections::VecDeque, sync::Arc};
 
-/// Maximum requests per compaction. What exceeds them is extracted by rule first, so that a compaction always ends.
+/// Maximum requests per compaction. The excess is extracted by rule first, so that a compaction always ends.
 const CHUNKS_MAX: usize = 24;
 
-/// How often a request that was refused as too large is split into smaller pieces: in half each time, so that a window
-/// that is overstated eightfold is found.
+/// How often a request that was refused as too large is split into smaller pieces. Each split halves them, so that even
+/// a window overstated eightfold is found.
 const HALVINGS_MAX: u32 = 3;
 
 /// Minimum and maximum tokens of a summary; in between, an eighth of the window.
 const SUMMARY_TOKENS: (u64, u64) = (256, 4_096);
 
-/// Output tokens per requested word: a word has one to two tokens in most languages, and twice of what is wanted may
-/// come. A model that rambles is cut off there instead of at the deadline.
+/// Output tokens per requested word. A word has one to two tokens in most languages, and the model may write twice as
+/// much as requested. A model that rambles is cut off here instead of at the deadline.
 const ANSWER_TOKENS_PER_WORD: u64 = 4;
 
 /// Maximum tokens of an answer of a model that reasons first.
 const REASONED_TOKENS_MAX: u64 = 16_384;
 
-/// Maximum tokens that quoting adds to a block: its head, the blank line after it, a note of what was cut.
+/// Maximum tokens that quoting adds to a block: its head, the blank line after it, and a note about omitted text.
 const BLOCK_TOKENS: u64 = 16;
 
 /// Maximum words requested, however large the window: longer summaries are read less carefully.
 const SUMMARY_WORDS_MAX: u64 = 1_200;
 
-/// Characters of an extract per token of its budget: few enough that scripts with one token per character usually fit;
-/// checked again when the result is counted.
+/// Characters of an extract per token of its budget: few enough that even scripts with one token per character usually
+/// fit. The result is counted and checked again.
 const EXTRACT_CHARS_PER_TOKEN: u64 = 3;
 
 /// Returns the characters of an extract of this many tokens.
@@ -65,7 +65,7 @@ pub fn summary_tokens_max(window_tokens: u64) -> u64 {
 pub(super) struct Task {
     pub(super) model: String,
     pub(super) counter: Counter,
-    /// The summariser's window in estimated tokens: if the model counts more than we do, it holds fewer of ours.
+    /// The summariser's window in estimated tokens. If the model counts more than we do, it holds fewer of ours.
     pub(super) window_tokens: u64,
     /// Maximum tokens of the summary.
     pub(super) summary_tokens_max: u64,
@@ -75,18 +75,18 @@ pub(super) struct Task {
     pub(super) prompt: Option<Arc<str>>,
     /// The kind of conversation.
     pub(super) kind: SummaryKind,
-    /// True if that prompt is a client's: the form that it asks for is unknown.
+    /// True if that prompt is a client's, so that the form it requests is unknown.
     pub(super) is_clients: bool,
     /// True if the summarised messages end within a turn.
     pub(super) split_turn: bool,
     pub(super) delimiter: String,
-    /// True if the model reasons before it answers, as far as is known: its answers need room for that.
+    /// True if the model is known to reason before it answers; its answers then need more room.
     pub(super) reasons: bool,
     /// The messages to summarise, oldest first.
     pub(super) messages: Vec<Arc<Message>>,
     /// Their tokens as counted by the same counter; `None` if another one counted them.
     pub(super) messages_tokens: Option<u64>,
-    /// True if all that the user said is kept beside the summary.
+    /// True if everything the user said is kept beside the summary.
     pub(super) keeps_words: bool,
     /// True if the earlier summary is kept before this one.
     pub(super) keeps_earlier: bool,
@@ -95,29 +95,29 @@ pub(super) struct Task {
 /// The conversation whose request a cached-prefix summary request extends.
 #[derive(Debug, Clone)]
 pub(super) struct Ride {
-    /// What the conversation would send.
+    /// The request that the conversation would send.
     pub(super) conversation: ModelRequest,
-    /// How many of its last messages are not summarised, and the first of them.
+    /// The number of its last messages that are not summarised, and the first of them.
     pub(super) kept_messages: usize,
     pub(super) first_kept: Option<Arc<Message>>,
 }
 
-/// Why an answer is not a summary, as one word for programs.
+/// The reason an answer is not a summary, as one word for programs.
 pub(super) type Why = &'static str;
 
 /// A summary in progress.
 #[derive(Debug, Clone)]
 pub struct Asking {
     pub(super) task: Task,
-    /// The summary so far: the previous one, then with each piece merged in.
+    /// The summary so far: the previous one, with each piece merged in.
     pub(super) summary: Option<String>,
     /// The form of the newest answer.
     pub(super) form: SummaryForm,
-    /// Characters of results, arguments and reasoning that no request of its own contains.
+    /// Characters of results, arguments and reasoning that none of our own requests contains.
     left_out: u64,
-    /// True once an unusable answer was asked for again: that costs a request and is done once.
+    /// True once an unusable answer was requested again. That costs a request and is done once.
     retried: bool,
-    /// True if an answer was cut off: half as many words are asked for.
+    /// True if an answer was cut off; half as many words are then requested.
     is_short: bool,
     first: Option<String>,
     chunks: VecDeque<Vec<String>>,
@@ -161,7 +161,7 @@ impl Asking {
 
     /// Returns the tokens of a cached-prefix request.
     fn riding_tokens(&self, ride: &Ride) -> u64 {
-        // Counted when it was built, unless the count was not needed.
+        // It was counted when it was built, unless the count was not needed.
         let counted = Some(ride.conversation.envelope.meta.tokens).filter(|tokens| *tokens > 0);
         let conversation = counted.unwrap_or_else(|| self.count(&ride.conversation));
         conversation + self.task.counter.text(&self.riding(ride))
@@ -188,7 +188,7 @@ impl Asking {
         })
     }
 
-    /// Falls back from the cached-prefix request to one of its own. Returns `false` if it already is.
+    /// Falls back from the cached-prefix request to a separate one. Returns `false` if it has already done so.
     pub(super) fn get_off(&mut self) -> bool {
         self.ride.take().is_some()
     }
@@ -208,15 +208,15 @@ impl Asking {
         self.chunks.clear();
         self.left_out = 0;
         if self.task.messages.is_empty() {
-            // Only the previous summary is written again.
+            // Only the previous summary is rewritten.
             self.chunks.push_back(Vec::new());
             self.total = 1;
             return;
         }
         let whole = |message: &Arc<Message>| blocks_within(message, &Bounds::WHOLE);
         let blocks: Vec<String> = self.task.messages.iter().flat_map(whole).collect();
-        // What was counted before and fits with room to spare is not recounted: quoting adds a head per block, and an
-        // occasional backslash.
+        // Text that was counted before and fits with room to spare is not recounted: quoting adds only a head per block
+        // and an occasional backslash.
         let most = self.task.messages_tokens.map(|tokens| tokens + tokens / 10 + BLOCK_TOKENS * blocks.len() as u64);
         self.piece_tokens = most.filter(|most| *most <= room && !blocks.is_empty());
         if self.piece_tokens.is_some() {
@@ -252,7 +252,8 @@ impl Asking {
             self.chunks.push_back(chunk);
         }
         if self.chunks.len() > CHUNKS_MAX {
-            // Too long for the model to read in bounded time: of the oldest part only the beginnings of messages.
+            // The model could not read this much in bounded time, so the oldest part is reduced to the beginnings of
+            // messages.
             let excess = self.chunks.len() - CHUNKS_MAX;
             let blocks: Vec<String> = self.chunks.drain(..excess).flatten().collect();
             self.left_out += blocks.iter().map(|block| block.chars().count() as u64).sum::<u64>();
@@ -275,7 +276,7 @@ impl Asking {
             return REASONED_TOKENS_MAX.max(self.task.summary_tokens_max);
         }
         match self.task.prompt {
-            // Nothing is known about the length that a prompt of the operator's or a client's asks for.
+            // An operator's or a client's prompt may request any length.
             Some(_) => 2 * self.task.summary_tokens_max,
             // The headings alone take a tenth of the smallest summary.
             None => (ANSWER_TOKENS_PER_WORD * u64::from(self.words_max())).max(2 * SUMMARY_TOKENS.0),
@@ -301,12 +302,12 @@ impl Asking {
         self.chunks.is_empty()
     }
 
-    /// Returns the characters that no request contained: none if the request extended the conversation.
+    /// Returns the number of characters that no request contained: none if the request extended the conversation.
     pub(super) fn left_out(&self) -> u64 {
         if self.ride.is_some() { 0 } else { self.left_out }
     }
 
-    /// Returns the number of summarised pieces, and of all pieces.
+    /// Returns the number of summarised pieces and the total number of pieces.
     pub(super) fn progress(&self) -> (u64, u64) {
         ((self.total - self.chunks.len()) as u64, self.total as u64)
     }
@@ -339,7 +340,8 @@ impl Asking {
         let answer = self.answer_tokens_max();
         let known = known.filter(|beside| *beside >= answer);
         let beside = known.unwrap_or_else(|| beside(counter.text(&prompt)));
-        // Where a request was refused, its answer may have been what was too much: strict servers count it, too.
+        // If a request was refused, the length of its answer may have been the reason, because strict servers count
+        // that too.
         let most = if self.halvings > 0 { answer.min(self.tokens_max / 2) } else { answer };
         let room = most.min(beside).max(self.task.summary_tokens_max.min(answer));
         let message = ContextMessage { entry_id: None, message: Arc::new(Message::user(prompt)) };
@@ -372,9 +374,9 @@ impl Asking {
         request
     }
 
-    /// Splits a request that was refused as too large into smaller pieces, with shorter answers, and starts over. A
-    /// window that the refusal named (`window_tokens`) is taken as it is, and what fits it need not be split. Returns
-    /// `false` after enough attempts.
+    /// Splits a request that was refused as too large into smaller pieces with shorter answers, and starts over. A
+    /// window named in the refusal (`window_tokens`) is used as it is, and a request that fits it need not be split.
+    /// Returns `false` after the maximum number of attempts.
     pub(super) fn halve(&mut self, window_tokens: Option<u64>) -> bool {
         if self.halvings == HALVINGS_MAX {
             return false;
@@ -391,7 +393,7 @@ impl Asking {
         }
         self.summary.clone_from(&self.first);
         self.chunk();
-        // A single piece was refused; a single piece would be refused again.
+        // A single piece was refused and would be refused again.
         told.is_some() || self.total > 1 || self.halve(None)
     }
 }

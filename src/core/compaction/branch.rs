@@ -1,4 +1,4 @@
-//! What goes into the summary of a branch that is left.
+//! Selects the content for the summary of an abandoned branch.
 
 use super::{cut::Cut, summary};
 use crate::core::context::{
@@ -11,8 +11,8 @@ use crate::core::text::files::FileTools;
 use reseed_protocol::{Entry, EntryData, Part, entry::CompactionDetails};
 use std::{collections::HashSet, sync::Arc};
 
-/// Bytes of text examined per token of the budget: more than a token has in any script, so that a long branch is not
-/// counted whole just to summarise its end.
+/// Bytes of text examined per token of the budget. It is more than a token has in any script, and keeps a long branch
+/// from being counted as a whole just to summarise its end.
 const BYTES_PER_TOKEN_MAX: u64 = 16;
 
 /// Selects what a branch summary covers: the newest messages that fit a budget of estimated tokens, and the branch's
@@ -28,7 +28,7 @@ pub fn to_summarise(left: &[Entry], budget_tokens: u64, counter: &Counter) -> Op
     let mut summarised = Vec::new();
     for at in body.rev() {
         tokens += context.messages[at].tokens.total();
-        // The newest message always goes in: the summariser's own bounds cut what is too long for one request.
+        // The newest message is always included; the summariser's own limits cut it if it is too long for one request.
         if tokens > budget_tokens && !summarised.is_empty() {
             break;
         }
@@ -50,7 +50,7 @@ pub fn to_summarise(left: &[Entry], budget_tokens: u64, counter: &Counter) -> Op
     Some((context, cut))
 }
 
-/// Returns the branch, oldest first, without what is far beyond the budget. If the newest compaction keeps entries from
+/// Returns the branch, oldest first, without entries far beyond the budget. If the newest compaction keeps entries from
 /// before the branch, it keeps everything on the branch that precedes it.
 fn path_of(left: &[Entry], budget_tokens: u64, counter: &Counter) -> Vec<Arc<Node>> {
     let mut bytes_left = budget_tokens.saturating_mul(BYTES_PER_TOKEN_MAX);
@@ -112,19 +112,20 @@ mod tests {
     use crate::core::context::testing::path;
 
     #[test]
-    fn the_newest_that_fit_and_the_summary_before_them() {
+    fn the_newest_messages_that_fit_and_the_preceding_summary_are_selected() {
         let big = "apple ".repeat(200);
-        /// Lines of the branch, the budget, and the indexes that are summarised, with that of the preceding summary.
+        /// Lines of the branch, the budget, the indexes that are summarised, and the index of the preceding summary.
         type Case<'a> = (&'a [&'a str], u64, Option<(&'a [usize], Option<usize>)>);
         let table: &[Case<'_>] = &[
             (&[], 1_000, None),
             (&["a:user one", "b:assistant two"], 1_000, Some((&[0, 1], None))),
             (&["a:user BIG", "b:assistant BIG", "c:user BIG"], 450, Some((&[1, 2], None))),
             (&["a:user BIG"], 10, Some((&[0], None))),
-            // What the compaction keeps of this branch goes in, even if it also keeps entries from before it.
+            // The entries of this branch that the compaction keeps are included, even if it also keeps entries from
+            // before the branch.
             (&["a:user one", "b:compaction S first=zz", "c:user two"], 1_000, Some((&[1, 2], Some(0)))),
             (&["a:user BIG", "b:compaction S first=b", "c:user BIG"], 300, Some((&[1], Some(0)))),
-            // A result whose call is on the shared path.
+            // The call of this result is on the shared path.
             (&["a:result x seen", "b:assistant done"], 1_000, Some((&[0, 1], None))),
         ];
         for (lines, budget, expected) in table {

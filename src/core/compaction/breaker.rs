@@ -1,14 +1,15 @@
-//! The circuit breaker of automatic compaction. The agent loop ensures that one compaction runs at a time; this module
-//! decides when none starts, or one without the model.
+//! The circuit breaker of automatic compaction. The agent loop ensures that only one compaction runs at a time; this
+//! module decides when none may start, or only one without the model.
 //!
-//! - After [`FAILURES_MAX`] failed summaries in a row, whether in the background, in the foreground or requested by a
-//!   person, the breaker opens: the model is not asked for a time that doubles with each failure. Meanwhile compaction
-//!   uses rules only, and only for a request that would not fit otherwise. When the time is over the breaker is
-//!   half-open: the next compaction asks the model, and its summary closes the breaker.
-//! - After [`FUTILE_MAX`] compactions in a row that gained too little, none starts until the context grows by a tenth
-//!   of the window, or into its last twentieth.
-//! - After an undone compaction none starts until the context grows by as much.
-//! - After a compaction none starts until the context grows at all, even if it is still near the limit.
+//! - After [`FAILURES_MAX`] consecutive failed summaries, the breaker opens: the model is not asked for a time that
+//!   doubles with each failure. It does not matter whether they ran in the background, in the foreground or on a
+//!   person's request. Meanwhile compaction uses rules only, and only for a request that would not fit otherwise. When
+//!   the time is over, the breaker is half-open: the next compaction asks the model, and its summary closes the
+//!   breaker.
+//! - After [`FUTILE_MAX`] consecutive compactions that gained too little, none starts until the context grows by a
+//!   tenth of the window, or into its last twentieth.
+//! - After an undone compaction, none starts until the context grows by a tenth of the window.
+//! - After any compaction, none starts until the context grows at all, even if it is still near the limit.
 //!
 //! A person's `start_compaction` is never held back, and asks the model even while the breaker is open.
 
@@ -17,14 +18,14 @@ use reseed_protocol::{
     context::{Breaker, BreakerReason},
 };
 
-/// Failures in a row that open the breaker: one is chance, two are bad luck.
+/// Consecutive failures that open the breaker. One is chance, and two are bad luck.
 pub const FAILURES_MAX: u32 = 3;
-/// Compactions without gain in a row that open the breaker.
+/// Consecutive compactions without gain that open the breaker.
 pub const FUTILE_MAX: u32 = 2;
-/// Milliseconds that the breaker stays open at first.
+/// Milliseconds for which the breaker stays open at first.
 const OPEN_MILLIS: u64 = 60_000;
-/// Maximum milliseconds that it stays open: one hour, the longest that the end of an upstream's outage may go
-/// unnoticed.
+/// Maximum milliseconds for which it stays open: one hour. The end of a provider's outage may go unnoticed for that
+/// long.
 const OPEN_MILLIS_MAX: u64 = 3_600_000;
 /// The fraction of the window by which the context must grow before compaction resumes after one without gain.
 const GROWTH_WINDOW_PART: u64 = 10;
@@ -41,7 +42,8 @@ pub struct CircuitBreaker {
     futile: u32,
     open_until: Option<Timestamp>,
     paused_below_tokens: Option<u64>,
-    /// A compaction left this many tokens, or a person stopped one at this count: none starts before the context grows.
+    /// The count after a compaction, or when a person stopped one. No compaction starts before the context grows beyond
+    /// it.
     settled_tokens: Option<u64>,
 }
 
@@ -57,8 +59,8 @@ pub enum Permit {
 }
 
 impl CircuitBreaker {
-    /// Returns what is allowed for a request of this many tokens; `undone_rest` is the count up to which compaction
-    /// stays off after an undo. A request that cannot be sent otherwise (`is_needed`) ignores that bound.
+    /// Returns what is allowed for a request of this many tokens. `undone_rest` is the count up to which compaction
+    /// stays off after an undo. It does not apply to a request that cannot be sent otherwise (`is_needed`).
     #[must_use]
     pub fn permit(&self, now: Timestamp, tokens: u64, undone_rest: Option<u64>, is_needed: bool) -> Permit {
         if self.paused_below_tokens.is_some_and(|below| tokens <= below) {
@@ -80,7 +82,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// Records that the model was asked for a summary and produced no usable one.
+    /// Records that the model was asked for a summary and did not produce a usable one.
     pub fn failed(&mut self, now: Timestamp) {
         self.failures = self.failures.saturating_add(1);
         if self.failures >= FAILURES_MAX {
@@ -89,7 +91,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// Records that the model produced a summary: the breaker closes.
+    /// Records that the model produced a summary, which closes the breaker.
     pub fn summarised(&mut self) {
         self.failures = 0;
         self.open_until = None;
@@ -103,15 +105,16 @@ impl CircuitBreaker {
     /// Records that a compaction was made, or could not be made for lack of gain, at this count.
     pub fn gained(&mut self, is_enough: bool, tokens: u64, window_tokens: u64) {
         if is_enough {
-            // What it left is not compacted again at once, even if it is still near the limit. This does not show that
-            // the model works: the compaction may have been made by rule.
+            // The remaining context is not compacted again at once, even if it is still near the limit. This does not
+            // show that the model works, because the compaction may have been made by rule.
             *self = Self { settled_tokens: Some(tokens), ..self.ordered() };
             return;
         }
         self.futile = self.futile.saturating_add(1);
         if self.futile >= FUTILE_MAX {
             let grown = tokens.saturating_add(window_tokens / GROWTH_WINDOW_PART);
-            // Below the window, so that a request which only a compaction can save gets one. Near it every bit counts.
+            // The bound stays below the window, so that a request that only a compaction can save gets one. Near the
+            // window, every bit counts.
             let near = window_tokens - window_tokens / NEAR_WINDOW_PART;
             let most = near.max(tokens.saturating_add(window_tokens / LAST_WINDOW_PART)).min(window_tokens);
             self.paused_below_tokens = Some(grown.min(most).saturating_sub(1));
@@ -123,8 +126,8 @@ impl CircuitBreaker {
         self.settled_tokens = Some(tokens);
     }
 
-    /// Records that a person requested a compaction: earlier gains and stops no longer count. Failures still do: the
-    /// requested compaction will show whether the model works.
+    /// Records that a person requested a compaction: earlier gains and stops no longer count. Failures still do,
+    /// because the requested compaction will show whether the model works.
     #[must_use]
     pub fn ordered(self) -> Self {
         Self { failures: self.failures, open_until: self.open_until, ..Self::default() }
@@ -179,7 +182,7 @@ mod tests {
     const NOW: Timestamp = Timestamp(1_000_000);
 
     #[test]
-    fn three_failures_rest_longer_each_time_and_gain_ends_it() {
+    fn three_failures_open_the_breaker_for_longer_each_time_and_gain_closes_it() {
         let mut breaker = CircuitBreaker::default();
         for failures in 1..=12u32 {
             breaker.failed(NOW);
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn without_gain_it_rests_until_more_is_said() {
+    fn without_gain_it_stays_open_until_the_context_grows() {
         let mut breaker = CircuitBreaker::default();
         breaker.gained(false, 900, 1_000);
         assert_eq!((breaker.permit(NOW, 900, None, true), breaker.tripped()), (Permit::Full, None));
@@ -226,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_brought_back_is_left_alone_unless_it_must_shrink() {
+    fn a_restored_context_is_left_alone_unless_it_must_shrink() {
         let breaker = CircuitBreaker::default();
         assert_eq!(breaker.permit(NOW, 900, Some(950), false), Permit::Denied);
         assert_eq!(breaker.permit(NOW, 900, Some(950), true), Permit::Full);

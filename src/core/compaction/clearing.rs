@@ -2,15 +2,15 @@
 
 use crate::core::{compaction::strategy::Planning, context::messages::Counted};
 
-/// Results with fewer tokens are left alone: the note that replaces them has about seventy.
+/// Results with fewer tokens are left unchanged, because the note that replaces one has about seventy.
 const RESULT_TOKENS_MIN: u64 = 140;
 
-/// Upper bound for the tokens of that note, so that clearing does not stop short of the target.
+/// An upper bound for the tokens of that note, so that clearing does not stop short of the target.
 const NOTE_TOKENS_MAX: u64 = 100;
 
 /// Returns the indexes of tool results that may be cleared, oldest first. Excluded are the newest `keep` results,
-/// pinned ones, those in the tail to be kept, short or already cleared ones, and those that the model has not read yet:
-/// it would only call again. Stops once the target is met.
+/// pinned ones, those in the tail to be kept, and short or already cleared ones. Results that the model has not read
+/// yet are excluded too, because it would only call again. Stops once the target is met.
 #[must_use]
 pub fn old_results(planning: &Planning<'_>, keep: u64) -> Vec<usize> {
     let messages = &planning.context.messages;

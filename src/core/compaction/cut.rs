@@ -18,7 +18,7 @@ use std::collections::HashSet;
 pub struct Cut {
     /// Indexes of the removed messages, without the previous summary.
     pub summarised: Vec<usize>,
-    /// The first of these that belongs to the turn whose end is kept.
+    /// The first of them that belongs to the turn whose end is kept.
     pub turn_prefix: Option<usize>,
     /// Index of the previous summary, which the new one absorbs.
     pub previous: Option<usize>,
@@ -28,7 +28,7 @@ pub struct Cut {
     pub kept: Vec<EntryId>,
     /// Estimated tokens of the removed messages and the previous summary.
     pub dropped_tokens: u64,
-    /// Estimated tokens of what stays.
+    /// Estimated tokens of the messages that stay.
     pub kept_tokens: u64,
 }
 
@@ -38,15 +38,15 @@ pub const GAIN_TOKENS_MIN: u64 = 64;
 /// How much a compaction should keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keep {
-    /// The wish, in estimated tokens.
+    /// The preferred amount, in estimated tokens.
     pub tokens: u64,
-    /// The limit, unless no legal cut keeps less: above it, the next request would trigger a compaction again.
+    /// The limit, unless no legal cut keeps less. Above it, the next request would trigger a compaction again.
     pub tokens_max: u64,
 }
 
-/// Finds the legal cut that keeps closest to the wish, counting what must stay. Keeping too little weighs twice as much
-/// as keeping too much: a summary is no substitute for recent messages. Returns `None` if the whole context is smaller
-/// than the wish or there is nothing to gain.
+/// Finds the legal cut that keeps the amount closest to the preferred one, including messages that must stay. Keeping
+/// too little weighs twice as much as keeping too much, because a summary is no substitute for recent messages. Returns
+/// `None` if the whole context is smaller than that amount, or if nothing can be gained.
 #[must_use]
 pub fn find_cut(context: &Context, structure: &Structure, keep: Keep) -> Option<Cut> {
     let (units, all) = (&structure.units, structure.tokens());
@@ -73,7 +73,7 @@ pub fn find_cut(context: &Context, structure: &Structure, keep: Keep) -> Option<
         }
         let off = if kept >= keep.tokens { kept - keep.tokens } else { 2 * (keep.tokens - kept) };
         let cost = (kept > tokens_max, off);
-        // Among equals the earlier one, which splits fewer turns.
+        // Among equals the earlier cut wins, because it splits fewer turns.
         if best.is_none_or(|(least, _)| cost <= least) {
             best = Some((cost, at));
         }
@@ -81,9 +81,9 @@ pub fn find_cut(context: &Context, structure: &Structure, keep: Keep) -> Option<
     let last = units.last()?;
     match best {
         Some(((false, _), at)) => cut_from(context, structure, at),
-        // What must stay is too large by itself; the newest unit is not the cause.
+        // The messages that must stay are too large by themselves; the newest unit is not the cause.
         Some((_, at)) if must > tokens_max && last.tokens <= tokens_max => cut_from(context, structure, at),
-        // Every tail is too large: keep none.
+        // Every tail is too large, so none is kept.
         _ => cut_units(context, structure, &stays),
     }
 }
@@ -142,7 +142,7 @@ pub fn oldest_out(context: &Context, structure: &Structure, tokens_max: u64) -> 
     find_cut(context, structure, Keep { tokens: tokens_max, tokens_max })
 }
 
-/// Keeps what must stay and nothing else.
+/// Keeps only what must stay.
 #[must_use]
 pub fn least_cut(context: &Context, structure: &Structure) -> Option<Cut> {
     cut_units(context, structure, &must_stay(context, structure))
@@ -156,7 +156,7 @@ pub fn cut_from(context: &Context, structure: &Structure, from: usize) -> Option
     cut_units(context, structure, &kept)
 }
 
-/// Returns, for each unit, whether every cut keeps it: pinned units and the last user message.
+/// Returns, for each unit, whether every cut keeps it: that is true for pinned units and the last user message.
 #[must_use]
 pub fn must_stay(context: &Context, structure: &Structure) -> Vec<bool> {
     let last = structure.last_input(context);
@@ -170,7 +170,7 @@ pub fn summary_cut(context: &Context, structure: &Structure) -> Option<Cut> {
     Some(keeping(context, structure, &vec![true; structure.units.len()]))
 }
 
-/// Keeps these units, one flag each. Returns `None` if the gain is not worth it.
+/// Keeps the units that are flagged. Returns `None` if the gain is too small.
 #[must_use]
 pub fn cut_units(context: &Context, structure: &Structure, kept: &[bool]) -> Option<Cut> {
     let cut = keeping(context, structure, kept);
@@ -179,11 +179,11 @@ pub fn cut_units(context: &Context, structure: &Structure, kept: &[bool]) -> Opt
 
 fn keeping(context: &Context, structure: &Structure, kept: &[bool]) -> Cut {
     let (units, messages) = (&structure.units, &context.messages);
-    // The tail: as far back as everything is kept without a gap, including gaps left by earlier compactions.
+    // The tail reaches back as far as everything is kept without a gap, including gaps left by earlier compactions.
     let keeps = |at: &usize| kept[*at] && units[*at].may_begin_tail;
     let tail = (0..units.len()).rev().take_while(keeps).last().unwrap_or(units.len());
     let mut cut = Cut {
-        // Messages that a patch added before the summary go with it.
+        // Messages that a patch added before the summary are removed with it.
         summarised: (0..structure.summary.unwrap_or(0)).collect(),
         turn_prefix: None,
         previous: structure.summary,
@@ -220,8 +220,8 @@ fn keeping(context: &Context, structure: &Structure, kept: &[bool]) -> Cut {
     cut
 }
 
-/// Removes the messages of these entries, with what a patch put beside them. Nothing is kept beside the tail, and no
-/// turn counts as split. Returns `None` if nothing would be summarised.
+/// Removes the messages of these entries and the messages that a patch attached to them. Nothing is kept besides the
+/// tail, and no turn counts as split. Returns `None` if nothing would be summarised.
 #[must_use]
 pub fn cut_entries(context: &Context, removed: &HashSet<&EntryId>, first_kept: EntryId) -> Option<Cut> {
     let messages = &context.messages;
@@ -281,7 +281,7 @@ mod tests {
         );
         // Everything fits the budget: nothing to cut.
         check(&[e("a:user x"), e("b:assistant y")], 150, None);
-        // Inside a turn: the question stays beside the tail.
+        // The cut is inside a turn: the question stays beside the tail.
         check(
             &[e("a:user BIG"), e("b:call x"), e("c:result x BIG"), e("d:call y"), e("e:result y BIG")],
             150,
@@ -299,7 +299,7 @@ mod tests {
             150,
             Some((&[0, 1], Some("c"), &[])),
         );
-        // Of two large answers the newest is enough.
+        // Of two large answers, keeping the newest suffices.
         check(
             &[e("a:user x"), e("b:assistant BIG"), e("c:user x"), e("d:assistant BIG"), e("e:user x")],
             250,
@@ -311,7 +311,8 @@ mod tests {
             100,
             Some((&[1], Some("d"), &[])),
         );
-        // What was kept one by one stays so: what an earlier compaction left out in between must not come back.
+        // Messages that were kept individually stay individual: those that an earlier compaction removed in between
+        // must not return.
         check(
             &[
                 e("a:user x"),

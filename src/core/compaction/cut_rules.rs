@@ -1,4 +1,4 @@
-//! Cut rules: what a compaction that was ordered may do, step by step.
+//! Cut rules: which steps an ordered compaction may take.
 
 use crate::core::{
     compaction::{
@@ -11,7 +11,7 @@ use crate::core::{
 use reseed_protocol::event::CompactionTrigger;
 use std::sync::Arc;
 
-/// A compaction that is to be planned.
+/// A compaction to be planned.
 #[derive(Debug, Clone, Copy)]
 pub struct Ordered<'a> {
     /// The strategy that plans it.
@@ -20,11 +20,11 @@ pub struct Ordered<'a> {
     pub names_strategy: bool,
     /// The trigger.
     pub trigger: CompactionTrigger,
-    /// True if the existing summary is to be made again from the original messages.
+    /// True if the existing summary must be made again from the original messages.
     pub is_rebuild: bool,
     /// The path, from the root or the last compaction to the leaf.
     pub path: &'a [Arc<Node>],
-    /// What the model sees of it.
+    /// The model's view of the path.
     pub context: &'a Context,
     /// The count of the next request.
     pub tokens: u64,
@@ -42,20 +42,20 @@ pub struct Ordered<'a> {
 
 /// The rules by which a deployment's compactions cut.
 pub trait CutRules: std::fmt::Debug + Send + Sync {
-    /// Returns their name. It is part of what a held compaction is stored with, so it never changes.
+    /// Returns their name. It is stored with a held compaction, so it must never change.
     fn name(&self) -> &'static str;
 
     /// Returns the fallback steps by which a compaction could make room now; none if there is nothing to gain.
     fn steps(&self, ordered: &Ordered<'_>) -> Vec<FallbackStep>;
 
-    /// Returns true if summaries have segments and keep the user's words, as far as the settings say so; otherwise they
-    /// are one text that is brought up to date.
+    /// Returns true if summaries may have segments and keep the user's words, as the settings say. Otherwise a summary
+    /// is a single text that is brought up to date.
     fn keeps_words(&self) -> bool {
         true
     }
 }
 
-/// Ours: the strategy's steps, as far as the order allows them.
+/// Our own rules: the strategy's steps, as far as the order allows them.
 #[derive(Debug)]
 pub struct ByStrategy;
 
@@ -76,16 +76,16 @@ impl CutRules for ByStrategy {
         };
         let planning = Planning { context, structure: &structure, keep, target_tokens, summary_tokens };
         let mut steps = manager.steps(&planning);
-        // With a low threshold a compaction may be due although there is room: then nothing is truncated.
+        // With a low threshold, a compaction may be due although there is room. Then nothing is truncated.
         let has_room = ordered.trigger == CompactionTrigger::Threshold
             && manager.summarises()
             && ordered.tokens <= share(window, manager.options().target);
         if planning.meets_target() || has_room {
-            // Nothing below the target is dropped without a summary, even if a custom strategy says so.
+            // Below the target, nothing is dropped without a summary, even if a custom strategy asks for that.
             steps.retain(|step| !matches!(step, FallbackStep::Truncate(_)));
         }
         if ordered.trigger == CompactionTrigger::Manual && manager.summarises() {
-            // A compaction ordered by a person is a summary, nothing less. If `tool_results` is named, that is done.
+            // A compaction ordered by a person must be a summary, except that naming `tool_results` allows clearing.
             steps.retain(|step| match step {
                 FallbackStep::Summarise(_) => true,
                 FallbackStep::Clear { any_gain, .. } => ordered.names_strategy && *any_gain,

@@ -1,15 +1,15 @@
 //! A summary without a model: the first lines of messages. It is the step of the fallback chain that cannot fail, and
-//! all that the offline model has.
+//! the only one that the offline model has.
 
 use super::serialize::blocks;
 use crate::core::text::clip::{prefix, suffix};
 use reseed_protocol::Message;
 
-/// Characters of a message that are shown at least: less would not say what it was about.
+/// Minimum characters shown of a message; fewer would not show what it was about.
 const CHARS_MIN: usize = 80;
 
 /// Returns the beginnings of these messages, oldest first, in at most about `chars_max` characters. If not even short
-/// beginnings fit, a third of the room is for the oldest messages, which say what it is about, and the rest for the
+/// beginnings fit, a third of the room goes to the oldest messages, which introduce the subject, and the rest to the
 /// newest.
 #[must_use]
 pub fn extract<'a>(messages: impl IntoIterator<Item = &'a Message>, chars_max: usize) -> String {
@@ -34,7 +34,7 @@ pub fn extract<'a>(messages: impl IntoIterator<Item = &'a Message>, chars_max: u
     shown.join("\n")
 }
 
-/// Returns the beginning of a block as an item of a list, cut between words.
+/// Returns the beginning of a block as a list item, cut between words.
 fn beginning(block: &str, chars_max: usize) -> String {
     let (head, text) = block.split_once("]: ").unwrap_or(("", block));
     let head = head.trim_start_matches('[');
@@ -44,7 +44,7 @@ fn beginning(block: &str, chars_max: usize) -> String {
     let shown = match shown.len() < text.len() {
         false => shown.to_owned(),
         true => {
-            // Between words, where the language has spaces.
+            // The cut is between words, if the language uses spaces.
             let cut = shown.rfind(' ').filter(|at| *at * 2 > shown.len()).unwrap_or(shown.len());
             format!("{} …", &shown[..cut])
         }
@@ -55,7 +55,7 @@ fn beginning(block: &str, chars_max: usize) -> String {
     }
 }
 
-/// Shortens a text by leaving out lines from its beginning, so that what is newest stays.
+/// Shortens a text by omitting lines from its beginning, so that the newest stay.
 #[must_use]
 pub fn newest_lines(text: &str, chars_max: usize) -> String {
     let mut left = chars_max;
@@ -68,7 +68,7 @@ pub fn newest_lines(text: &str, chars_max: usize) -> String {
     let mut lines: Vec<&str> = text.trim().lines().rev().take_while(fits).collect();
     lines.reverse();
     if lines.is_empty() {
-        // One long paragraph: its end, from a word on.
+        // The text is one long paragraph, so its end is kept, starting at a word.
         let end = suffix(text.trim(), chars_max);
         return end.split_once(' ').map_or(end, |(_, rest)| rest).trim().to_owned();
     }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extract_has_at_most_its_length() {
+    fn an_extract_stays_within_its_limit() {
         let messages: Vec<Message> =
             (0..200).map(|n| said(Role::Assistant, &format!("{n} {}", "猫 ".repeat(n)))).collect();
         for chars_max in [0, 79, 400, 5_000, 100_000] {

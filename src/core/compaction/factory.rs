@@ -16,7 +16,7 @@ use reseed_protocol::{ErrorBody, ErrorCode, command::StrategySettings};
 use serde::Serialize;
 use std::{fmt, sync::Arc};
 
-/// Creates a strategy from its settings; one composed of others finds them here.
+/// Creates a strategy from its settings. A strategy that is composed of others finds them in the second argument.
 type Make = Arc<dyn Fn(Options, &Strategies) -> Box<dyn ContextManager> + Send + Sync>;
 
 /// A built-in strategy: its short name, its aliases, and its constructor.
@@ -48,7 +48,7 @@ struct Known {
     make: Make,
 }
 
-/// What users are told of a strategy.
+/// The description of a strategy for users.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Offered {
     /// The short name.
@@ -56,18 +56,18 @@ pub struct Offered {
     /// Other names that mean the same.
     #[serde(skip)]
     pub aliases: &'static [&'static str],
-    /// What it does, as one sentence.
+    /// A one-sentence description.
     pub about: &'static str,
     /// True if it compacts by itself.
     pub automatic: bool,
-    /// The settings that it reads, those that users change most first.
+    /// The settings that it reads, starting with those that users change most.
     pub settings: &'static [Setting],
 }
 
-/// Why a strategy cannot be added.
+/// The reason a strategy cannot be added.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAdded {
-    /// Settings and clients could not write the name.
+    /// The name cannot be written in settings and by clients.
     #[error("`{0}` is not a valid strategy name; allowed: 1 to {NAME_BYTES_MAX} of a-z 0-9 _")]
     BadName(&'static str),
     /// The name is taken.
@@ -125,7 +125,7 @@ impl Strategies {
         self.known.iter().map(|known| known.name)
     }
 
-    /// Iterates over what users are told of each strategy.
+    /// Iterates over the descriptions of the strategies.
     pub fn offered(&self) -> impl Iterator<Item = Offered> {
         self.known.iter().map(|known| {
             let manager = (known.make)(Options::default(), self);

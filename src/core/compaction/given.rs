@@ -15,8 +15,8 @@ pub struct HookSupply {
     pub wishes: HookRequests,
 }
 
-/// Requests of hooks for a summary that they do not supply themselves, each with the hook's name. Stored with a held
-/// compaction, so that the hooks are not asked again if it is remade.
+/// Requests of hooks for a summary that they do not supply themselves, each with the hook's name. They are stored with
+/// a held compaction, so that the hooks are not called again if it is remade.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HookRequests {
@@ -26,7 +26,7 @@ pub struct HookRequests {
     /// The model to use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<(String, String)>,
-    /// What it should focus on.
+    /// Instructions on what it should focus on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
     /// True if these instructions replace the usual prompt.

@@ -1,4 +1,4 @@
-//! Compactions that are finished and not yet applied: what they were made from, and how the log stores a held one.
+//! Compactions that are finished but not yet applied: what they were made from, and how the log stores a held one.
 
 use super::{
     given::HookRequests,
@@ -14,8 +14,8 @@ use reseed_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Why a finished compaction was made and what it read: everything besides its [`Outcome`] that applying it later
-/// needs.
+/// Why a finished compaction was made and what it read: everything besides its [`Outcome`] that is needed to apply it
+/// later.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Basis {
     /// The order for it.
@@ -30,7 +30,7 @@ pub struct Basis {
     pub last_read: Option<EntryId>,
     /// The compaction steps that failed or saved too little.
     pub failed: Vec<FailedRung>,
-    /// True if it rebuilds the summary: it need not save anything.
+    /// True if it rebuilds the summary; it then need not save anything.
     pub is_rebuild: bool,
     /// What its hooks requested.
     pub wishes: HookRequests,
@@ -72,10 +72,10 @@ pub struct Held {
     pub read: String,
     /// Fingerprint of the settings it was made with.
     pub settings: String,
-    /// True if it was made from an earlier held one, which is done once per cycle.
+    /// True if it was made from an earlier held one, which happens once per cycle.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub remade: bool,
-    /// What its hooks requested. They are asked once, so this also applies to a compaction made from this one.
+    /// The requests of its hooks. They are called once, so these also apply to a compaction made from this one.
     #[serde(default, skip_serializing_if = "HookRequests::is_empty")]
     pub wishes: HookRequests,
     /// Its outcome.
@@ -117,7 +117,7 @@ impl Held {
         !matches!(self.outcome.rung, CompactionRung::ClearToolResults | CompactionRung::Truncate)
     }
 
-    /// Returns true if neither the model nor a hook was asked for it, so that making another costs nothing.
+    /// Returns true if neither the model nor a hook was asked for it, so that making another one costs nothing.
     #[must_use]
     pub fn is_free(&self) -> bool {
         use CompactionRung::{ClearToolResults, Extract, Truncate};
@@ -132,7 +132,7 @@ impl Held {
     }
 }
 
-/// Returns the fingerprint of the context before one entry, or up to another. `None` if that entry is not there.
+/// Returns the fingerprint of the context before one entry, or up to another; `None` if that entry is missing.
 #[must_use]
 pub fn read_key(context: &Context, before: Option<&EntryId>, last_read: Option<&EntryId>) -> Option<String> {
     let place = |id: &EntryId| context.messages.iter().position(|counted| counted.entry_id.as_ref() == Some(id));

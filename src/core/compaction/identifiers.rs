@@ -1,37 +1,37 @@
-//! Identifiers that tools and the model produced: paths, addresses, hashes, ids, errors, numbers with units.
+//! Identifiers that tools and the model produced: paths, URLs, hashes, ids, errors, numbers with units.
 //!
-//! A summary tells them badly, and what comes next needs them exactly: in two recorded coding sessions, two thirds of
-//! the older identifiers that the model wrote again were among the newest that such a list has room for. They are a
-//! list, never sentences, and the newest come first.
+//! A summary reproduces them badly, and later turns need them exactly. In two recorded coding sessions, two thirds of
+//! the older identifiers that the model wrote again were among the newest ones that such a list has room for. They are
+//! listed, newest first, never put into sentences.
 
 use crate::core::text::presentable;
 use regex::{Regex, RegexSet};
 use reseed_protocol::{Message, Part, Role};
 use std::{collections::HashSet, sync::LazyLock};
 
-/// What begins the line that lists them.
+/// The beginning of the line that lists them.
 const HEAD: &str = "Identifiers: ";
-/// What separates them.
+/// Separates them.
 const BETWEEN: &str = ", ";
-/// Bytes read at most, newest first: some windows' worth of text is enough to fill any list.
+/// The most bytes that are read, newest first: several windows' worth of text is enough to fill any list.
 const READ_BYTES_MAX: usize = 400_000;
-/// Characters of an identifier: shorter ones say nothing, longer ones take the room of many.
+/// The length of an identifier in characters: shorter ones say nothing, and longer ones take the room of many.
 const CHARS: std::ops::RangeInclusive<usize> = 4..=120;
 
 /// The kinds of identifiers, each with its pattern.
 const PATTERNS: [&str; 7] = [
-    // An address.
+    // URLs.
     r#"\bhttps?://[^\s"'<>()\[\]{}`\\|]+"#,
-    // A path with a folder and a name with an extension, or one from the root.
+    // Paths with a folder and a name with an extension, and paths from the root.
     r"(?:[\w.@~+-]+/)+[\w@+-]+\.[A-Za-z]\w{0,7}\b",
     r"(?:^|[\s\x22'`(=:])(~?(?:/[\w.@+-]+){2,})",
-    // A hash or a UUID.
+    // Hashes and UUIDs.
     r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b[0-9a-f]{7,64}\b",
-    // A name with a number behind a dash, and a version.
+    // Names with a number after a dash, and versions.
     r"\b[A-Z][A-Z0-9]*-\d[\w-]*\b|\bv?\d+\.\d+\.\d+(?:-[\w.]+)?\b",
-    // An error by its name or code.
+    // Errors by name or code.
     r"\b[A-Z][A-Za-z]*(?:Error|Exception)\b|\bE[A-Z]{4,}\b|\bE\d{4}\b",
-    // A number with its unit.
+    // Numbers with a unit.
     r"\b\d[\d.,]*\s?(?:ms|µs|s|min|KB|MB|GB|TB|KiB|MiB|GiB|kHz|MHz|GHz|px|km|kg|mm|cm)\b|\b\d[\d.,]*\s?%",
 ];
 
@@ -39,8 +39,8 @@ static ANY: LazyLock<RegexSet> = LazyLock::new(|| RegexSet::new(PATTERNS).expect
 static EACH: LazyLock<Vec<Regex>> =
     LazyLock::new(|| PATTERNS.iter().map(|pattern| Regex::new(pattern).expect("the patterns are valid")).collect());
 
-/// Returns the line that lists the newest identifiers of these messages (oldest first) which `is_known` does not know,
-/// then the older ones (`earlier`), in at most `tokens_max` tokens; `None` if there are none.
+/// Returns the line that lists the newest identifiers of these messages (oldest first) that `is_known` does not accept,
+/// then the earlier ones (`earlier`), in at most `tokens_max` tokens. Returns `None` if there are none.
 #[must_use]
 pub fn line<'a>(
     messages: impl DoubleEndedIterator<Item = &'a Message>,
@@ -89,7 +89,7 @@ pub fn line<'a>(
     (!listed.is_empty()).then_some(line)
 }
 
-/// Returns the text of a part that may have identifiers.
+/// Returns the text of a part that may contain identifiers.
 fn text(part: &Part) -> Option<&str> {
     match part {
         Part::Text { text } => Some(text),
@@ -99,7 +99,7 @@ fn text(part: &Part) -> Option<&str> {
     }
 }
 
-/// Returns the identifiers of a text, each once, the last one first.
+/// Returns the distinct identifiers of a text, last one first.
 fn found(text: &str) -> Vec<&str> {
     let mut found: Vec<(usize, &str)> = Vec::new();
     for kind in ANY.matches(text) {
@@ -107,7 +107,7 @@ fn found(text: &str) -> Vec<&str> {
         found
             .extend(captures.map(|at| (at.start(), at.as_str().trim_end_matches(['.', ',', ':', ';', '!', '?', '/']))));
     }
-    // Where two kinds overlap, the longer one counts.
+    // If two kinds overlap, the longer match counts.
     found.sort_by_key(|(start, identifier)| (*start, std::cmp::Reverse(identifier.len())));
     let mut end = 0;
     found.retain(|(start, identifier)| {
@@ -120,7 +120,7 @@ fn found(text: &str) -> Vec<&str> {
     found.into_iter().rev().map(|(_, identifier)| identifier).collect()
 }
 
-/// Returns true for hexadecimal digits that are a word or a number.
+/// Returns true for hexadecimal digits that are an ordinary word or number.
 fn is_plain(identifier: &str) -> bool {
     let is_hex = identifier.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hex
@@ -128,7 +128,7 @@ fn is_plain(identifier: &str) -> bool {
             && identifier.contains(|c: char| c.is_ascii_alphabetic()))
 }
 
-/// Splits a text into what it says and the identifiers that its last line lists.
+/// Splits a text into its prose and the identifiers listed in its last line.
 #[must_use]
 pub fn split(text: &str) -> (&str, Vec<String>) {
     let (before, last) = text.rsplit_once('\n').unwrap_or(("", text));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_are_listed_as_far_as_there_is_room() {
+    fn the_newest_identifiers_are_listed_while_there_is_room() {
         let call_id: CallId = "c".parse().unwrap();
         let result = |output: &str| {
             Message::new(

@@ -33,12 +33,12 @@ use std::{
     sync::Arc,
 };
 
-/// What a job wants next.
+/// The next need of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
-    /// Ask the model.
+    /// The model must be asked.
     Ask(Box<ModelRequest>),
-    /// Consider this outcome: take it, or reject it with [`Job::refuse`].
+    /// This outcome is offered: take it, or reject it with [`Job::refuse`].
     Offer(Box<Outcome>),
     /// No step is left.
     Exhausted,
@@ -62,7 +62,8 @@ pub struct Job {
     begins: Option<EntryId>,
     /// Indexes of the messages that a user wrote.
     inputs: HashSet<usize>,
-    /// Indexes of messages whose original content is longer than what the context counted: their results were cleared.
+    /// Indexes of messages whose tool results were cleared: their original content is longer than what the context
+    /// counted.
     cleared: HashSet<usize>,
     /// The method by which the context was counted.
     context_method: Method,
@@ -71,10 +72,10 @@ pub struct Job {
     file_tools: FileTools,
     task: Task,
     asks_model: bool,
-    /// How much room the segments of the summary have.
+    /// The room of each part of the summary.
     room: Room,
     conversation: Option<ModelRequest>,
-    /// The history from which the summary is rebuilt, if it is.
+    /// The history from which the summary is rebuilt, if it is to be rebuilt.
     raw: Option<Arc<Raw>>,
     at: State,
     failed: Vec<FailedRung>,
@@ -85,7 +86,7 @@ pub struct Job {
     /// The result of asking the model, until it is read.
     tried: Option<SummaryAttempt>,
     prices: Prices,
-    /// What hooks supply.
+    /// The parts that hooks supply.
     given: HookSupply,
 }
 
@@ -94,20 +95,20 @@ pub struct Job {
 pub enum SummaryAttempt {
     /// It wrote one.
     Summarised,
-    /// It wrote no usable one: the job continues by rule.
+    /// It did not write a usable one: the job continues by rule.
     Failed,
 }
 
 /// The position of a job in the fallback chain.
 #[derive(Debug, Clone)]
 enum State {
-    /// Between two steps.
+    /// The job is between two steps.
     Between,
     /// The model is writing a part of this summary.
     Asking(Box<Asking>, Box<Draft>),
-    /// What the model has not written of this summary is written by rule.
+    /// The parts of this summary that the model has not written are written by rule.
     ByRule(Box<Draft>),
-    /// An outcome is being considered, with the summary to make by rule if it saves nothing.
+    /// An outcome is being considered. If it saves nothing, this summary is made by rule.
     Offered(CompactionRung, Option<Box<Draft>>),
 }
 
@@ -118,7 +119,7 @@ impl Job {
         &self.task.model
     }
 
-    /// Returns the number of summarised pieces, and of all pieces.
+    /// Returns the number of summarised pieces and the total number of pieces.
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {
         match &self.at {
@@ -127,7 +128,7 @@ impl Job {
         }
     }
 
-    /// Returns what the job wants next.
+    /// Returns what the job needs next.
     #[must_use]
     pub fn advance(&mut self) -> Next {
         loop {
@@ -168,8 +169,8 @@ impl Job {
         }
     }
 
-    /// Takes the model's answer to the last request. An unusable one (cut off, empty, a copy) is asked for once more;
-    /// then the summary is written by rule, so that a model that cannot summarise does not stop the conversation.
+    /// Takes the model's answer to the last request. An unusable answer (cut off, empty, a copy) is requested once
+    /// more; then the summary is written by rule, so that a model that cannot summarise does not stop the conversation.
     pub fn take(&mut self, answer: &Answer) {
         match answer.usage {
             Some(reported) => {
@@ -186,7 +187,7 @@ impl Job {
         }
     }
 
-    /// Asks once more after an answer or a refusal that made no summary, otherwise continues by rule.
+    /// Asks once more after an answer or a refusal that produced no summary; otherwise continues by rule.
     pub fn try_again(&mut self, why: &'static str) {
         if let State::Asking(asking, _) = &mut self.at
             && self.asks_model
@@ -200,7 +201,8 @@ impl Job {
         self.fall_back(why);
     }
 
-    /// Returns true while older segments are merged: the new one is written, so the job goes on without the model.
+    /// Returns true while older segments are merged. The new one is already written, so the job can continue without
+    /// the model.
     #[must_use]
     pub fn is_merging(&self) -> bool {
         matches!(&self.at, State::Asking(_, draft) if draft.is_merging)
@@ -224,8 +226,8 @@ impl Job {
         }
     }
 
-    /// Asks for the same once more, with room for the model's reasoning: the output limit left none for a summary.
-    /// Returns `false` if there was such room before.
+    /// Repeats the request with room for the model's reasoning, because the output limit left none for a summary.
+    /// Returns `false` if it already had that room.
     pub fn leave_room_for_reasoning(&mut self) -> bool {
         match &mut self.at {
             State::Asking(asking, _) => asking.leave_room_for_reasoning(),
@@ -233,8 +235,8 @@ impl Job {
         }
     }
 
-    /// Continues by rule instead of with the model, for this reason. What failed within the conversation is first asked
-    /// for in a request of its own, if the model may still be asked.
+    /// Continues by rule instead of with the model, for this reason. A failed request within the conversation is first
+    /// repeated as a separate one, if the model may still be asked.
     pub fn fall_back(&mut self, why: &str) {
         if let State::Asking(asking, _) = &mut self.at
             && self.asks_model
@@ -245,7 +247,7 @@ impl Job {
         }
         if let State::Asking(asking, draft) = std::mem::replace(&mut self.at, State::Between) {
             self.note_failed(asking.step(), why);
-            // Only the newest segment counts: that older ones are merged by rule is no failure of the summary.
+            // Only the newest segment counts: merging older ones by rule is not a failure of the summary.
             if !draft.is_merging {
                 self.tried = Some(SummaryAttempt::Failed);
             }
@@ -253,7 +255,7 @@ impl Job {
         }
     }
 
-    /// Stops asking the model: time is up.
+    /// Stops asking the model because time is up.
     pub fn out_of_time(&mut self) {
         self.asks_model = false;
         self.fall_back("timeout");
@@ -271,7 +273,7 @@ impl Job {
         }
     }
 
-    /// Returns the smallest rejected outcome with the tokens it would leave, listing all failed steps.
+    /// Returns the smallest rejected outcome with the tokens that it would leave, listing all failed steps.
     #[must_use]
     pub fn best(&mut self) -> Option<(u64, Box<Outcome>)> {
         let (tokens, mut outcome) = self.best.take()?;
@@ -293,7 +295,7 @@ impl Job {
         self.conversation = None;
     }
 
-    /// Returns what applying the outcome needs.
+    /// Returns the data needed to apply the outcome.
     #[must_use]
     pub fn basis(&self) -> Basis {
         Basis {
@@ -325,7 +327,7 @@ impl Job {
     }
 }
 
-/// Returns a summary message's text without the text around it; a summary from a patch has none.
+/// Returns the text of a summary message without the text around it. A summary from a patch has no such text.
 pub(crate) fn told_by(message: &Message) -> String {
     let text = message.text();
     seed::unseed(&text).map(Cow::into_owned).unwrap_or(text)

@@ -1,8 +1,8 @@
 //! A compaction in progress: prepare, generate, check, apply.
 //!
-//! A [`Job`] walks a fallback chain, gentle to drastic: clear old tool results, have the model summarise (in pieces if
-//! one request cannot hold everything), extract by rule, drop. It offers the outcome of each step; its caller counts
-//! that against the target and either takes it or makes the job continue. Nothing in the session changes until an
+//! A [`Job`] walks a fallback chain, from gentle to drastic: clear old tool results, let the model summarise (in pieces
+//! if one request cannot hold everything), extract by rule, drop. It offers the outcome of each step. Its caller
+//! compares that with the target and either takes it or lets the job continue. Nothing in the session changes until an
 //! [`Outcome`] is appended as one entry, so a crash, a cancellation or a failure leaves the old context intact.
 
 mod ask;

@@ -1,4 +1,4 @@
-//! What a compaction is ordered to do, and its outcome.
+//! The order for a compaction, and its outcome.
 
 use super::raw::Raw;
 use crate::core::context::node::Shown;
@@ -14,11 +14,11 @@ use std::sync::Arc;
 /// The kind of request that asks for a summary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SummaryRequest {
-    /// [`Self::CachedPrefix`] if the session's own model summarises and its provider was seen to cache, otherwise
+    /// [`Self::CachedPrefix`] if the session's own model summarises and its provider is known to cache, otherwise
     /// [`Self::Quoted`].
     #[default]
     Auto,
-    /// Quotes the conversation as data in a request of its own.
+    /// Quotes the conversation as data in a separate request.
     Quoted,
     /// Appends the instruction to the request that the conversation would send, so that the provider's cache is used.
     CachedPrefix,
@@ -38,13 +38,13 @@ pub struct Writing {
 pub struct Order {
     /// Its id on the wire.
     pub job_id: JobId,
-    /// Why it is made.
+    /// The reason for it.
     pub trigger: CompactionTrigger,
     /// The command that requested it, if any.
     pub command_id: Option<CommandId>,
     /// What the summary should focus on.
     pub instructions: Option<String>,
-    /// True if the instructions replace ours: the summary has the form that they ask for, and may lack our sections.
+    /// True if the instructions replace ours: the summary has the requested form, and may lack our sections.
     pub free_form: bool,
     /// The strategy to use, by short name; `None` for the session's.
     pub strategy: Option<&'static str>,
@@ -53,15 +53,15 @@ pub struct Order {
 }
 
 impl Order {
-    /// Creates an order of the server's own.
+    /// Creates an order that the server gives itself.
     #[must_use]
     pub fn automatic(job_id: JobId, trigger: CompactionTrigger) -> Self {
         Self { job_id, trigger, command_id: None, instructions: None, free_form: false, strategy: None, rebuild: None }
     }
 }
 
-/// The outcome of a compaction, not yet checked against what it replaces. It names entries, so it applies to every
-/// later context that still has them. The log stores a held one, so a new field needs a default.
+/// The outcome of a compaction, not yet compared with what it replaces. It names entries, so it applies to every later
+/// context that still contains them. The log stores a held outcome, so a new field needs a default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
@@ -98,8 +98,8 @@ pub struct Outcome {
     /// Total usage of the summary requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Estimated tokens that the messages may have even above the target: what the cut keeps, plus a summary within its
-    /// bound.
+    /// Estimated tokens that the messages may have even above the target: those that the cut keeps, plus a summary
+    /// within its bound.
     pub allowed_tokens: u64,
     /// Accepts any sufficient gain, even if the target is not met.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -110,7 +110,7 @@ pub struct Outcome {
     /// The details that the hook stores with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook_details: Option<serde_json::Value>,
-    /// What requests would show of the summary.
+    /// The counted form of the summary in requests.
     #[serde(skip)]
     pub shown: Shown,
 }

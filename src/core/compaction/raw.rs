@@ -9,7 +9,7 @@ use crate::core::context::{
 use reseed_protocol::{Entry, EntryId, Message};
 use std::{collections::HashSet, sync::Arc};
 
-/// The messages of a path, oldest first, as its patches left them.
+/// The messages of a path, oldest first, with its patches applied.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Raw {
     messages: Vec<Counted>,
@@ -18,7 +18,7 @@ pub struct Raw {
 
 impl Raw {
     /// Reads a path's entries, newest first. `whole` is true if they reach back to the root; otherwise the existing
-    /// summary covers what is older.
+    /// summary covers the older part.
     #[must_use]
     pub fn of(newest_first: Vec<Entry>, whole: bool) -> Self {
         let path: Vec<Arc<Node>> =
@@ -39,7 +39,7 @@ impl Raw {
         self.messages.iter().filter(goes).map(|counted| (counted.entry_id.as_ref(), &*counted.message))
     }
 
-    /// Returns the messages to summarise: all but those that stay, then the removed ones among messages added since.
+    /// Returns the messages to summarise: all except those that stay, then the removed ones among messages added since.
     pub(super) fn without(
         &self,
         stays: &HashSet<&EntryId>,

@@ -1,11 +1,11 @@
-//! The segments of a summary: what the user said in a stretch of the session, word for word, and what the model wrote
-//! about the rest of it.
+//! The segments of a summary. Each holds what the user said in a stretch of the session, word for word, and what the
+//! model wrote about the rest of it.
 //!
 //! Invariants:
 //! - a segment is not changed until it is merged, so its bytes stay in the provider's cache;
-//! - the user's messages stay in order; the first stays always, and of the others the newest stay longest: which ones
-//!   are left out is decided by room alone, never by what they say;
-//! - [`read`] gives back what [`write`] wrote.
+//! - the user's messages stay in order; the first always stays, and of the others the newest stay longest. Only the
+//!   room decides which are omitted, never their content;
+//! - [`read`] returns what [`write`] wrote.
 
 mod arrange;
 mod room;
@@ -26,13 +26,14 @@ const DONE: &str = "What was answered and done:";
 
 const BETWEEN: &str = "\n\n---\n\n";
 
-/// The part of the room for the user's words that one message may take.
+/// One message may take at most one part in this many of the room for the user's words.
 const MESSAGE_PART: u64 = 4;
 
-/// Minimum tokens that one message of the user may take: a paragraph.
+/// Minimum tokens that one of the user's messages may take: a paragraph.
 const MESSAGE_TOKENS_MIN: u64 = 160;
 
-/// Characters per token of the first try to shorten a message; as often as it is still too long, a quarter less.
+/// Characters per token in the first attempt to shorten a message. While it is still too long, a quarter is removed
+/// again.
 const CHARS_PER_TOKEN: u64 = 4;
 
 /// One segment.
@@ -54,9 +55,9 @@ pub struct Said {
 }
 
 impl Said {
-    /// Returns what a message says, without what only programs read, and whether it is whole: it is cut in its middle
-    /// if it takes more than its part of the room, or half of what may stay of what leaves now (`new_tokens_max`).
-    /// `None` if it says nothing.
+    /// Returns the text of a message, without data that only programs read, and whether it is complete. It is cut in
+    /// its middle if it takes more than its part of the room, or more than half of what may stay of the newly removed
+    /// words (`new_tokens_max`). Returns `None` if it has no text.
     #[must_use]
     pub fn of(
         id: Option<&EntryId>,
@@ -94,9 +95,9 @@ impl Said {
     }
 }
 
-/// Cuts a long text in its middle, with a note of what is missing and how to read it; `None` if it is short enough.
+/// Cuts a long text in its middle, with a note about the omitted part and how to read it; `None` if it is short enough.
 fn shortened(text: &str, tokens_max: u64, id: Option<&EntryId>, count: &dyn Fn(&str) -> u64) -> Option<String> {
-    // A token has at least one byte: most texts need not be counted.
+    // A token has at least one byte, so most texts need not be counted.
     if text.len() as u64 <= tokens_max || count(text) <= tokens_max {
         return None;
     }
@@ -152,7 +153,7 @@ impl Segment {
     }
 }
 
-/// Returns the text of these segments, and where each stands in it.
+/// Returns the text of these segments, and the position of each in it.
 #[must_use]
 pub fn write(segments: &[Segment], shows_ids: bool) -> (String, Vec<SummarySegment>) {
     let rendered: Vec<_> = segments.iter().map(|segment| segment.render(shows_ids)).collect();
@@ -161,10 +162,10 @@ pub fn write(segments: &[Segment], shows_ids: bool) -> (String, Vec<SummarySegme
 }
 
 /// Returns the segments of a compaction's summary as the model sees it (`whole`), without its file lists. A summary
-/// without segments is one of its own, and so is one that was changed since.
+/// without segments, or one that was changed since, is a single segment.
 #[must_use]
 pub fn read(compaction: Option<&Compaction>, whole: &str) -> Vec<Segment> {
-    // The lengths are those of the summary as it was written; the context shows it without what is invisible.
+    // The lengths are those of the summary as it was written; in the context it appears without invisible characters.
     let written = compaction.filter(|compaction| clean(&compaction.summary).trim() == whole.trim());
     let segments = written.and_then(|compaction| parse(&compaction.summary, &compaction.segments));
     segments.unwrap_or_else(|| match strip_files(whole) {
@@ -190,7 +191,7 @@ fn parse(whole: &str, segments: &[SummarySegment]) -> Option<Vec<Segment>> {
     strip_files(rest).is_empty().then_some(parsed)
 }
 
-/// Returns who speaks after this line of a summary, if it says so: true for the user.
+/// Returns who speaks after this line of a summary, if the line says so: true for the user.
 #[must_use]
 pub fn speaker(line: &str) -> Option<bool> {
     match line {
@@ -200,7 +201,7 @@ pub fn speaker(line: &str) -> Option<bool> {
     }
 }
 
-/// Makes sure that these constraints, which an older version had recorded, are still in the text.
+/// Makes sure that these constraints, which an older version recorded, are still in the text.
 pub fn hold(segments: &mut Vec<Segment>, constraints: &[String]) {
     let has = |text: &str, constraint: &str| text.contains(constraint);
     let missing: Vec<Said> = constraints
@@ -280,7 +281,7 @@ mod tests {
             Segment { said: vec![said("c", "five six")], text: "second".into() },
         ];
         let new = vec![said("d", "seven eight")];
-        // Each has two words, a mark and a line break: four.
+        // Each has two words, a mark and a line break, so it counts four.
         for (tokens, dropped, merged, kept) in [
             (16, &[][..], 0, &["a", "b", "c", "d"][..]),
             (13, &["b"], 1, &["a", "c", "d"]),
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_leaves_only_so_much_stays_that_something_is_gained() {
+    fn newly_removed_words_stay_only_as_far_as_something_is_gained() {
         let old = vec![Segment { said: vec![said("a", "one two")], text: "first".into() }];
         let new = vec![said("b", "three four"), said("c", "five six")];
         for (new_tokens_max, kept) in [(8, 2), (7, 1), (3, 0)] {
@@ -346,7 +347,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(
+        fn written_segments_are_read_back(
             of in prop::collection::vec((prop::collection::vec("(\\PC|\n){1,20}", 0..4), "(\\PC|\n){0,30}"), 0..5),
             shows_ids in any::<bool>(),
         ) {

@@ -1,4 +1,4 @@
-//! Strategies: when to compact, how far down, what must not be cut, and in which steps.
+//! Strategies: when to compact, how far down, what must be kept, and in which steps.
 
 use crate::core::{
     compaction::{
@@ -20,10 +20,10 @@ const ANSWER_WINDOW_PART: u64 = 50;
 /// Minimum tokens reserved for an answer if no setting limits its length: a few paragraphs.
 const ANSWER_TOKENS_MIN: u64 = 512;
 
-/// What a strategy decides about the next request.
+/// A strategy's decision about the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Send it as it is.
+    /// Send it unchanged.
     Ready,
     /// Send it, but warn the user that the window is nearly full.
     Warn,
@@ -31,12 +31,12 @@ pub enum Decision {
     Prepare,
     /// A compaction is due: apply a held one before sending. Without one, send it and make one meanwhile.
     Due,
-    /// It must wait for a compaction.
+    /// The request must wait for a compaction.
     Compact,
 }
 
-/// A strategy. It decides before every request, including those between tool rounds, and after every turn. Pure;
-/// receives the exact count of the request. To add one, write a file in `strategies/` and a line in the factory: it
+/// A strategy. It decides before every request, including those between tool rounds, and after every turn. It is pure
+/// and receives the exact count of the request. To add one, write a file in `strategies/` and a line in the factory: it
 /// must provide its name and its compaction steps; the rest follows from its settings unless overridden. The page and
 /// the documents list it by its name, [`about`](Self::about) and [`reads`](Self::reads).
 ///
@@ -85,12 +85,12 @@ pub trait ContextManager: Send + std::fmt::Debug {
     /// Returns the short name used in settings and on the wire.
     fn name(&self) -> &'static str;
 
-    /// Returns what it does, as one sentence for users.
+    /// Returns a one-sentence description for users.
     fn about(&self) -> &'static str {
         ""
     }
 
-    /// Returns the settings that it reads, those that users change most first. Others are not offered for it.
+    /// Returns the settings that it reads, starting with those that users change most. Others are not offered for it.
     fn reads(&self) -> &'static [Setting] {
         Setting::ALL
     }
@@ -98,9 +98,9 @@ pub trait ContextManager: Send + std::fmt::Debug {
     /// Returns its settings.
     fn options(&self) -> &Options;
 
-    /// Returns the compaction steps possible here, gentle to drastic. The first that reaches the target is taken. A
-    /// step that drops messages without a summary stops at the target ([`Planning::oldest_out`]), and is omitted if the
-    /// target is met already.
+    /// Returns the compaction steps possible here, from gentle to drastic. The first that reaches the target is taken.
+    /// A step that drops messages without a summary stops at the target ([`Planning::oldest_out`]), and is omitted if
+    /// the target is already met.
     fn steps(&self, planning: &Planning<'_>) -> Vec<FallbackStep>;
 
     /// Decides about the next request. Called for every request, so it must not look at the messages.
@@ -113,8 +113,8 @@ pub trait ContextManager: Send + std::fmt::Debug {
         Some(self.options().trigger_in(window_tokens))
     }
 
-    /// Returns the rule behind [`Self::compact_at_tokens`]; `None` if it never compacts by count, or by a count of its
-    /// own.
+    /// Returns the rule behind [`Self::compact_at_tokens`]; `None` if it never compacts by count, or uses its own
+    /// count.
     fn compact_at_rule(&self, window_tokens: u64) -> Option<CompactAtRule> {
         let (tokens, rule) = self.options().due_in(window_tokens);
         self.compact_at_tokens(window_tokens).filter(|at| *at == tokens).map(|_| rule)
@@ -146,12 +146,12 @@ pub trait ContextManager: Send + std::fmt::Debug {
         CompactionTrigger::Threshold
     }
 
-    /// Returns true if it makes summaries: then a compaction that a person requests is always a summary.
+    /// Returns true if it makes summaries; a compaction that a person requests is then always a summary.
     fn summarises(&self) -> bool {
         true
     }
 
-    /// Returns true if it acts by itself, including when the provider refuses a request as too large.
+    /// Returns true if it compacts by itself, including when the provider refuses a request as too large.
     fn is_automatic(&self) -> bool {
         true
     }
@@ -160,7 +160,7 @@ pub trait ContextManager: Send + std::fmt::Debug {
 /// The inputs of a strategy's plan. All tokens are estimates.
 #[derive(Debug, Clone, Copy)]
 pub struct Planning<'a> {
-    /// What the model sees.
+    /// The model's view of the session.
     pub context: &'a Context,
     /// The structure of the context.
     pub structure: &'a Structure,
@@ -172,18 +172,18 @@ pub struct Planning<'a> {
     pub summary_tokens: u64,
 }
 
-/// Tokens of the note that replaces what was left out.
+/// Tokens of the note that replaces omitted messages.
 const NOTE_TOKENS: u64 = 64;
 
 impl Planning<'_> {
-    /// Returns true if the messages meet the target already: then nothing is dropped without a summary.
+    /// Returns true if the messages already meet the target; nothing is then dropped without a summary.
     #[must_use]
     pub fn meets_target(&self) -> bool {
         self.structure.tokens() + self.structure.summary_tokens <= self.target_tokens
     }
 
-    /// Returns the tokens available for messages besides the existing summary, or the note, that stands for what is
-    /// dropped without a new summary.
+    /// Returns the tokens available for messages besides the existing summary, or besides the note for messages that
+    /// are dropped without a new summary.
     #[must_use]
     pub fn room_without_summary(&self) -> u64 {
         let beside = self.structure.summary_tokens.min(self.summary_tokens).max(NOTE_TOKENS);
@@ -295,7 +295,7 @@ pub struct Options {
     pub steps: Vec<&'static str>,
     /// The kind of conversation, which shapes its summaries.
     pub summary_kind: SummaryKind,
-    /// Share of a compaction's target in which the user's messages are kept word for word.
+    /// Share of a compaction's target that may hold the user's own messages verbatim.
     pub user_share: f64,
     /// What a compaction does with earlier summaries.
     pub summary_mode: SummaryMode,
@@ -323,7 +323,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns these values as they are on the wire.
+    /// Returns these values in wire format.
     #[must_use]
     pub fn on_the_wire(&self) -> StrategySettings {
         StrategySettings {
@@ -343,9 +343,9 @@ impl Options {
         }
     }
 
-    /// Returns the tokens reserved for an answer, and the rule that decides them. In a small window the reserve is
-    /// capped: at a fifth of the window by default, at half if the reserve is set. A longer answer limit still gets its
-    /// room, up to three quarters of the window: strict servers refuse a request that exceeds the window together with
+    /// Returns the tokens reserved for an answer, and the rule behind them. In a small window the reserve is capped: at
+    /// a fifth of the window by default, at half if the reserve is set. A longer answer limit still gets its room, up
+    /// to three quarters of the window, because strict servers refuse a request that exceeds the window together with
     /// its longest possible answer.
     #[must_use]
     pub fn answer_room_in(&self, window_tokens: u64) -> (u64, CompactAtRule) {
@@ -387,15 +387,16 @@ impl Options {
         self.due_in(window_tokens).0
     }
 
-    /// Returns the count that a compaction must reach: the target's share, capped at three quarters of the trigger so
-    /// that the next compaction is not due at once, even with a threshold below the target.
+    /// Returns the count that a compaction must reach: the target's share, capped at three quarters of the trigger. So
+    /// the next compaction is not due at once, even with a threshold below the target.
     #[must_use]
     pub fn target_in(&self, window_tokens: u64) -> u64 {
         share(window_tokens, self.target).min(self.trigger_in(window_tokens) / 4 * 3)
     }
 
-    /// Returns two counts: above the first a compaction is prepared in the background, to be applied above the trigger;
-    /// above the second requests wait for it. With preparation, requests wait only once the reserve is touched.
+    /// Returns two counts. Above the first, a compaction is prepared in the background, to be applied above the
+    /// trigger. Above the second, requests wait for it. With preparation, requests wait only once the reserve is
+    /// touched.
     #[must_use]
     pub fn limits_in(&self, window_tokens: u64) -> (u64, u64) {
         let trigger = self.trigger_in(window_tokens);

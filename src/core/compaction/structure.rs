@@ -24,7 +24,7 @@ pub struct Unit {
     pub is_input: bool,
     /// True if one of its messages is pinned.
     pub pinned: bool,
-    /// True if a tail may start here: it comes after the messages that an earlier compaction kept one by one, which
+    /// True if a tail may start here: after the messages that an earlier compaction kept individually, because these
     /// have gaps between them.
     pub may_begin_tail: bool,
 }
@@ -34,7 +34,7 @@ pub struct Unit {
 pub struct Structure {
     /// The units, oldest first, without the summary in front.
     pub units: Vec<Unit>,
-    /// Index of the summary in front, if any. Messages that a patch added before it go when it goes.
+    /// Index of the summary in front, if any. Messages that a patch added before it are removed with it.
     pub summary: Option<usize>,
     /// Estimated tokens of the summary and what precedes it.
     pub summary_tokens: u64,
@@ -50,11 +50,11 @@ impl Structure {
         let mut units: Vec<Unit> = Vec::with_capacity(messages.len());
         let mut turn = 0;
         let mut begun = false;
-        // Messages that a patch added before an entry that is still to come.
+        // Messages that a patch added before an entry that has not been reached yet.
         let mut waiting: Option<Unit> = None;
         for (at, counted) in messages.iter().enumerate().skip(summary.map_or(0, |at| at + 1)) {
             let goes_with = counted.goes_with();
-            // In a context results follow their calls, so call ids need not be compared.
+            // In a context, results follow their calls, so call ids need not be compared.
             if let Some(last) = waiting.as_mut().or(units.last_mut()).filter(|_| counted.is_result) {
                 last.take(at, counted);
                 if goes_with == GoesWith::Itself {
@@ -96,8 +96,8 @@ impl Structure {
         self.units.last().map_or(0, |unit| unit.turn + 1)
     }
 
-    /// Returns the index of the unit with the last user message; if there is none, of the last client note in the user
-    /// role.
+    /// Returns the index of the unit with the last user message; if there is none, that of the last client note in the
+    /// user role.
     #[must_use]
     pub fn last_input(&self, context: &Context) -> Option<usize> {
         let said = self.units.iter().rposition(|unit| unit.is_input);

@@ -31,7 +31,8 @@ impl Area {
         }
     }
 
-    /// Returns the ops that change something, without their content: enough to tell later what they changed, and why.
+    /// Returns the ops that change something, without their content: enough to explain later what they changed, and
+    /// why.
     #[must_use]
     pub fn bare(patch: Vec<PatchOp>) -> Vec<PatchOp> {
         let mut patch: Vec<PatchOp> = patch.into_iter().filter(|op| Self::of(op).is_some()).collect();
@@ -52,7 +53,7 @@ impl Area {
         patch
     }
 
-    /// Returns true if a place of a request lies in it.
+    /// Returns true if this position of a request lies in the area.
     #[must_use]
     pub fn holds(&self, place: &Divergence) -> bool {
         match (self, place) {

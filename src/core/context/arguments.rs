@@ -1,11 +1,11 @@
-//! Tool calls: what their arguments mean, and names and arguments as requests send them.
+//! Tool calls: the meaning of their arguments, and their names and arguments in the form that requests send.
 //!
-//! Models and servers write a JSON object in several ways. What is meant is settled once, when the answer is taken in
+//! Models and servers write a JSON object in several ways. Its meaning is determined once, when the answer is taken
 //! ([`meant_arguments`]), so that hooks, approvals, tools and the model all get the same text.
 //!
-//! Beyond that, an entry keeps what the model wrote. If the arguments are not a JSON object, or no tool may have the
-//! name, some servers refuse the request with it and every later one of the session. So such arguments are sent
-//! wrapped, and such names with other letters. The envelope has the sent form: what is counted, shown and sent is the
+//! Apart from that, an entry keeps what the model wrote. If the arguments are not a JSON object, or no tool may have
+//! the name, some servers refuse this request and every later one of the session. So such arguments are sent wrapped,
+//! and such names with other letters. The envelope contains the sent form, so the counted, shown and sent texts are the
 //! same.
 
 use reseed_protocol::{Message, Part};
@@ -15,10 +15,10 @@ use serde::{
 };
 use std::{borrow::Cow, fmt, sync::Arc};
 
-/// Maximum length of a tool's name, at OpenAI and so everywhere.
+/// Maximum length of a tool's name. OpenAI set this limit, and others follow it.
 const NAME_LENGTH_MAX: usize = 64;
 
-/// The name that is sent of a call without one.
+/// The name that is sent for a call without one.
 const UNNAMED: &str = "unnamed";
 
 /// Returns true if every server accepts a tool of this name.
@@ -31,7 +31,7 @@ fn is_letter(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// Returns a call's name as text that every server accepts.
+/// Returns a call's name in a form that every server accepts.
 #[must_use]
 pub fn sent_name(written: &str) -> Cow<'_, str> {
     if is_tool_name(written) {
@@ -43,9 +43,9 @@ pub fn sent_name(written: &str) -> Cow<'_, str> {
     Cow::Owned(written.chars().take(NAME_LENGTH_MAX).map(|c| if is_letter(c) { c } else { '_' }).collect())
 }
 
-/// Returns the JSON object that a call's arguments mean, as text. No arguments are an empty object. An object that was
-/// encoded as text once more, or written several times, is that object; a half character within it is U+FFFD. What is
-/// none of these stays as it was written.
+/// Returns the JSON object that a call's arguments mean, as text. Empty arguments mean an empty object. An object that
+/// was encoded as text once more, or written several times, means that object; an unpaired surrogate in it becomes
+/// U+FFFD. Any other text is returned unchanged.
 #[must_use]
 pub fn meant_arguments(written: &str) -> Cow<'_, str> {
     let trimmed = written.trim();
@@ -73,7 +73,7 @@ fn is_object(text: &str) -> bool {
     text.starts_with('{') && serde_json::from_str::<Whole>(text).is_ok()
 }
 
-/// Returns the object in a series of objects that are all the same, apart from empty ones.
+/// Returns the object in a series of equal objects, ignoring empty ones.
 fn only_object(text: &str) -> Option<Cow<'_, str>> {
     let mut only: Option<(&str, serde_json::Value)> = None;
     let mut objects = serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>();
@@ -91,7 +91,8 @@ fn only_object(text: &str) -> Option<Cow<'_, str>> {
     only.map(|(text, _)| Cow::Borrowed(text))
 }
 
-/// Returns an object with U+FFFD in place of half characters (`\ud83d` alone); `None` if it is not one then either.
+/// Returns an object with U+FFFD in place of unpaired surrogates (`\ud83d` alone); `None` if it is not an object even
+/// then.
 fn mended(text: &str) -> Option<String> {
     let mut mended = String::new();
     let mut rest = text;
@@ -117,7 +118,7 @@ fn mended(text: &str) -> Option<String> {
     is_object(&mended).then_some(mended)
 }
 
-/// Returns a call's arguments as text that every server accepts: a JSON object.
+/// Returns a call's arguments in a form that every server accepts: a JSON object.
 #[must_use]
 pub fn sent_arguments(written: &str) -> Cow<'_, str> {
     let written = written.trim();
@@ -130,8 +131,8 @@ pub fn sent_arguments(written: &str) -> Cow<'_, str> {
     Cow::Owned(serde_json::json!({ "malformed": written }).to_string())
 }
 
-/// A JSON value that is read to its end and kept nowhere. Unlike `IgnoredAny`, it has no half characters (`\ud83d`
-/// alone) and no numbers beyond what programs hold (`1e999`), which other parsers refuse.
+/// A JSON value that is parsed to its end and not stored. Unlike `IgnoredAny`, it rejects unpaired surrogates (`\ud83d`
+/// alone) and numbers out of range (`1e999`), which other parsers refuse.
 struct Whole;
 
 impl<'de> Deserialize<'de> for Whole {
@@ -182,7 +183,7 @@ impl<'de> Visitor<'de> for Whole {
     }
 }
 
-/// Returns a message as requests send it: with the sent form of its calls.
+/// Returns a message as requests send it: with its calls in the sent form.
 pub(super) fn sent_message(message: &Arc<Message>) -> Arc<Message> {
     if message.tool_calls().all(|(_, name, written)| is_tool_name(name) && sent_arguments(written) == written) {
         return message.clone();
@@ -240,7 +241,7 @@ mod tests {
             ("{}{}", "{}"),
             (r#"{"a":"sea \ud99c."}"#, r#"{"a":"sea \ufffd."}"#),
             (r#"{"\ude00":"\ud83d\ude00 \\ud83d"}"#, r#"{"\ufffd":"\ud83d\ude00 \\ud83d"}"#),
-            // what means no object stays as it is
+            // These mean no object and stay unchanged.
             (r#"{"a":1}{"a":2}"#, r#"{"a":1}{"a":2}"#),
             (r#"{"a":1}, then"#, r#"{"a":1}, then"#),
             (r#"{"a":"#, r#"{"a":"#),

@@ -1,7 +1,8 @@
-//! Builds the model's context from a session's history. There is no other way from one to the other.
+//! Builds the model's context from a session's history. There is no other way to build one.
 //!
-//! The newest compaction on the path comes first with its summary, then the older entries that it keeps one by one,
-//! then the entries from its first kept one, then what followed. Inside a context every tool call has its result.
+//! The newest compaction on the path comes first with its summary. The older entries that it keeps individually follow,
+//! then the entries from its first kept one on, and then everything after it. Inside a context, every tool call has its
+//! result.
 
 use crate::core::context::{
     messages::{Context, Kind},
@@ -12,7 +13,7 @@ use crate::core::context::{
 use reseed_protocol::{EntryData, EntryId};
 use std::{collections::HashSet, sync::Arc};
 
-/// Builds what the model sees from the path to the leaf, oldest first.
+/// Builds the model's context from the path to the leaf, oldest first.
 #[must_use]
 pub fn build_context(path: &[Arc<Node>]) -> Context {
     paired(raw_context(path))

@@ -1,7 +1,7 @@
-//! The one token count for meter, trigger and report: the size of the exact next request.
+//! The token count that the meter, the trigger and the report share: the size of the exact next request.
 //!
-//! It starts from the usage that the provider last reported for the same prefix and adds an estimate of the rest. A
-//! report from before a compaction, a model change, or a change of system prompt or tools is stale and ignored.
+//! The count starts from the usage that the provider last reported for the same prefix, and adds an estimate of the
+//! rest. A report from before a compaction, a model change, or a change of system prompt or tools is stale and ignored.
 
 use crate::core::context::{
     counter::{Calibration, Counter, Method, Mix, Report, ReportScope},
@@ -12,14 +12,14 @@ use reseed_protocol::{
     context::{Breakdown, CountSource, ToolDefinition},
 };
 
-/// A report that differs from the estimate by more than this factor either way is ignored: some servers invent counts.
-/// Real tokenizers stay within it even for scripts that they handle badly.
+/// A report that differs from the estimate by more than this factor either way is ignored, because some servers invent
+/// counts. Real tokenizers stay within it even for scripts that they handle badly.
 const PLAUSIBLE_FACTOR: u64 = 8;
 
 /// Newest answers of a session from which a model's calibration is relearned; more than the calibration remembers.
 const RELEARNT_ANSWERS_MAX: usize = 32;
 
-/// Estimated tokens of what is sent besides the messages.
+/// Estimated tokens of everything that is sent besides the messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fixed {
     /// The system prompt and the overhead of any request.
@@ -28,13 +28,13 @@ pub struct Fixed {
     pub tools: u64,
     /// Both, by composition.
     pub mix: Mix,
-    /// The system prompt and the tools as a provider's report includes them. Other rules may leave them free, and a
-    /// report that such rules take as it is would be booked under the messages alone.
+    /// The system prompt and the tools as a provider's report includes them. Other rules may count them as free. If
+    /// such rules use a report unchanged, these tokens would otherwise be attributed to the messages.
     pub in_reports: (u64, u64),
 }
 
 impl Fixed {
-    /// Counts what is sent besides the messages.
+    /// Counts everything that is sent besides the messages.
     #[must_use]
     pub fn counted(counter: &Counter, system: &str, tools: &[ToolDefinition]) -> Self {
         let overhead = counter.request_overhead();
@@ -45,7 +45,7 @@ impl Fixed {
         };
         let prompt = if fixed.system == 0 { counter.text(system) } else { fixed.system };
         let in_reports = (prompt, tools.iter().map(|tool| counter.tool_in_reports(tool)).sum());
-        // By other rules both may be free.
+        // Under other rules, both may be free.
         let is_free = fixed.system == 0;
         let mut mix = if is_free { Mix::default() } else { Mix::of_text(&counter.scripts(system)) };
         mix.add_frame(fixed.system.saturating_sub(mix.total()));
@@ -53,7 +53,7 @@ impl Fixed {
         Self { mix, in_reports, ..fixed }
     }
 
-    /// Returns the shares of the system prompt and the tools in a count, which has a report's tokens or none.
+    /// Returns the shares of the system prompt and the tools in a count, with or without a report.
     #[must_use]
     pub fn shares(&self, has_report: bool) -> (u64, u64) {
         if has_report { self.in_reports } else { (self.system, self.tools) }
@@ -66,7 +66,7 @@ impl Fixed {
     }
 }
 
-/// What a report must match to hold for the next request.
+/// The conditions under which a report is valid for the next request.
 #[derive(Debug, Clone, Copy)]
 pub struct Freshness<'a> {
     /// The model that will be asked.
@@ -98,12 +98,12 @@ pub struct RequestCount {
     pub messages: u64,
     /// Number of user messages, without those that a compaction kept one by one.
     pub turns: u64,
-    /// What the report of this request will be compared with.
+    /// The basis with which the report of this request will be compared.
     pub basis: CountBasis,
 }
 
-/// What is known and what is estimated of a request before it is sent; its report reveals the true size of the
-/// estimated part.
+/// The known and the estimated part of a request before it is sent. Its report reveals the true size of the estimated
+/// part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountBasis {
     /// Tokens known from an earlier report; 0 without one.
@@ -115,7 +115,8 @@ pub struct CountBasis {
 }
 
 impl CountBasis {
-    /// Returns what the provider's count of the request teaches; nothing if it is below the known part.
+    /// Returns what the calibration learns from the provider's count of the request; nothing if the count is below the
+    /// known part.
     #[must_use]
     pub fn report(&self, input_tokens: u64) -> Report {
         Report {
@@ -175,7 +176,7 @@ pub fn count(
 }
 
 /// Returns the key of everything that a request sends before its answer: the system prompt and the tools by their key,
-/// and the messages. A report holds only while exactly this is sent before it: not after a compaction, and not after
+/// and the messages. A report is valid only while exactly this is sent before it: not after a compaction, and not after
 /// one is undone.
 #[must_use]
 pub fn sent_key(envelope_key: &str, context: &Context) -> String {
@@ -202,8 +203,8 @@ impl SentHash {
         format!("{envelope_key}-{:016x}", self.0)
     }
 
-    /// Returns true if an answer was made for exactly this. Answers of older versions name only the system prompt and
-    /// tools.
+    /// Returns true if an answer was made for exactly this content. Answers of older versions only identify the system
+    /// prompt and tools.
     fn is_of(self, key: &str, envelope_key: &str) -> bool {
         match key.strip_prefix(envelope_key) {
             Some("") => true,
@@ -213,8 +214,8 @@ impl SentHash {
     }
 }
 
-/// Estimates what follows a report. The estimate ends with the overhead of starting an answer: the earlier one became
-/// part of the reported answer.
+/// Estimates the tokens after a report. The estimate ends with the overhead of starting an answer, because the earlier
+/// overhead became part of the reported answer.
 fn added<'a>(messages: impl IntoIterator<Item = &'a Counted>, counter: &Counter) -> Mix {
     let mut mix = Mix::default();
     let mut messages = messages.into_iter().peekable();
@@ -225,7 +226,7 @@ fn added<'a>(messages: impl IntoIterator<Item = &'a Counted>, counter: &Counter)
     mix
 }
 
-/// The newest report that holds.
+/// The newest valid report.
 struct Anchor {
     at: usize,
     /// Tokens of the request and of the part of its answer that is sent back.
@@ -233,8 +234,8 @@ struct Anchor {
 }
 
 impl Anchor {
-    /// Returns what the next report teaches: about what was added since the answer, or, if the reported size of the
-    /// answer is implausible, about that plus the answer: some servers count reasoning that they do not show.
+    /// Returns the basis for the next report: what was added since the answer. If the reported size of the answer is
+    /// implausible, the answer itself is included, because some servers count reasoning that they do not show.
     fn basis(&self, messages: &[Counted], rest: Mix, counter: &Counter, calibration: &Calibration) -> CountBasis {
         let method = counter.method();
         let basis = CountBasis { known_tokens: self.tokens, rest, method };
@@ -269,8 +270,8 @@ fn newest_report(messages: &[Counted], fixed: Fixed, fresh: Freshness<'_>, count
     newest
 }
 
-/// Returns what the provider reported for the prefix up to and including this answer, if that still holds or `trusts`
-/// says that every report does.
+/// Returns what the provider reported for the prefix up to and including this answer, if that is still valid or if
+/// `trusts` makes every report valid.
 fn report(counted: &Counted, fresh: Freshness<'_>, sent: SentHash, trusts: bool) -> Option<u64> {
     let message = &counted.message;
     let usage = message.usage.as_ref().filter(|usage| usage.source == UsageSource::Reported)?;
@@ -299,7 +300,7 @@ fn has_sealed(message: &Message) -> bool {
     message.content.iter().any(|part| matches!(part, Part::Reasoning { payload: Some(_), .. }))
 }
 
-/// Returns what the size of an answer teaches.
+/// Returns what the calibration learns from the size of an answer.
 #[must_use]
 pub fn answer_report(message: &Message, counter: &Counter) -> Option<Report> {
     let usage = message.usage.as_ref().filter(|usage| usage.source == UsageSource::Reported)?;
@@ -315,8 +316,7 @@ pub fn answer_report(message: &Message, counter: &Counter) -> Option<Report> {
     })
 }
 
-/// Relearns the calibration from the reports that a session holds; for a model's first session since the server
-/// started.
+/// Relearns the calibration from the reports in a session, for a model's first session since the server started.
 #[must_use]
 pub fn relearnt(context: &Context, model: &str, counter: &Counter) -> Calibration {
     let mut calibration = Calibration::new(counter.method());

@@ -31,7 +31,7 @@ pub fn system_prompt(instructions: &str) -> SystemPrompt {
     SystemPrompt { compiled: part.text.clone(), parts: vec![part] }
 }
 
-/// What is sent before the messages, with patches applied; compiled once, and again only when it changes.
+/// Everything that is sent before the messages, with patches applied; recompiled only when it changes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Compiled {
     /// The patches that were applied.
@@ -40,7 +40,7 @@ pub struct Compiled {
     pub system: SystemPrompt,
     /// The tools.
     pub tools: Vec<ToolDefinition>,
-    /// Notes on what patches requested and could not have.
+    /// Notes on requests of patches that could not be fulfilled.
     pub notes: Vec<String>,
     /// Estimated tokens of both.
     pub fixed: Fixed,
@@ -82,8 +82,8 @@ pub fn envelope(
     }
 }
 
-/// Splits a request's token count, which may have a report's tokens in it, among its parts in proportion to their
-/// estimates, so that they add up to it.
+/// Splits a request's token count, which may include a report, among its parts in proportion to their estimates. The
+/// shares add up to the count.
 #[must_use]
 pub fn tokens_by_part(
     compiled: &Compiled,
@@ -95,7 +95,7 @@ pub fn tokens_by_part(
     let texts: Vec<u64> = compiled.system.parts.iter().map(|part| counter.text(&part.text)).collect();
     let (system_sent, _) = compiled.fixed.shares(has_report);
     let system_tokens = system_sent.saturating_sub(counter.request_overhead());
-    // Parts are sent as one text; its framing is distributed among them.
+    // The parts are sent as one text, so its framing is distributed among them.
     let system = dealt(system_tokens, &texts);
     let frame = system_sent - system.iter().sum::<u64>();
     let tool = |tool| if has_report { counter.tool_in_reports(tool) } else { counter.tool(tool) };
@@ -112,7 +112,7 @@ pub fn tokens_by_part(
     EnvelopeTokens { frame: frame.into_iter().sum(), system, tools, cached, uncached }
 }
 
-/// Distributes tokens in proportion to weights without losing any to rounding; all zero if the weights are.
+/// Distributes tokens in proportion to weights without losing any to rounding; all zero if all weights are zero.
 fn dealt(tokens: u64, weights: &[u64]) -> Vec<u64> {
     let all: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
     let (mut weighed, mut given) = (0, 0);
@@ -127,7 +127,7 @@ fn dealt(tokens: u64, weights: &[u64]) -> Vec<u64> {
     weights.iter().map(share).collect()
 }
 
-/// Returns the key of a system prompt and tools, so that a report for others is known to be stale.
+/// Returns the key of a system prompt and tools, by which a report for different ones is recognised as stale.
 #[must_use]
 pub fn envelope_key(system: &SystemPrompt, tools: &[ToolDefinition]) -> String {
     let tools = serde_json::to_string(tools).expect("tool definitions have text keys");

@@ -7,7 +7,7 @@ use reseed_protocol::{
 };
 use std::sync::Arc;
 
-/// The messages that the model sees of a session.
+/// The messages of a session that the model sees.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Context {
     /// The stable prefix, in order, which a provider can cache.
@@ -43,7 +43,7 @@ pub struct Counted {
     pub is_result: bool,
     /// True if a patch added it or changed its content.
     pub patched: bool,
-    /// The entry whose message a patch moved here. `entry_id` is then `None`: compactions treat the message as one
+    /// The entry whose message a patch moved here. `entry_id` is then `None`: compactions treat this message as one
     /// without an entry, since its position says nothing about its entry's position on the path.
     pub moved_from: Option<EntryId>,
 }
@@ -51,7 +51,7 @@ pub struct Counted {
 /// The kind of a message, which decides whether it stays when others are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GoesWith {
-    /// Itself: it has an entry, or is the summary.
+    /// It stands for itself: it has an entry, or is the summary.
     Itself,
     /// The next message: a patch added this one before it.
     Next,
@@ -60,20 +60,20 @@ pub enum GoesWith {
 }
 
 impl Counted {
-    /// Returns the entry that it shows, in place or moved.
+    /// Returns the entry that the message shows, at its own position or moved.
     #[must_use]
     pub fn shown_id(&self) -> Option<&EntryId> {
         self.entry_id.as_ref().or(self.moved_from.as_ref())
     }
 
-    /// Returns the message as moved out of its entry's position by a patch.
+    /// Returns the message as one that a patch moved away from its entry's position.
     #[must_use]
     pub(crate) fn moved(self) -> Self {
         let moved_from = self.entry_id.or(self.moved_from);
         Self { entry_id: None, moved_from, patched: true, ..self }
     }
 
-    /// Returns what decides whether it stays when others are removed.
+    /// Returns the message that determines whether this one stays when others are removed.
     #[must_use]
     pub fn goes_with(&self) -> GoesWith {
         match &self.entry_id {
@@ -88,10 +88,10 @@ impl Counted {
 /// The role of a message in a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The summary of what was compacted.
+    /// The summary of a compaction.
     Summary,
-    /// Kept one by one by the compaction, from before its tail. Provider usage reported for it is stale, as is that of
-    /// everything up to the compaction.
+    /// Kept individually by the compaction, from before its tail. Provider usage reported for it is stale, as is that
+    /// of everything up to the compaction.
     Beside,
     /// In the tail that the compaction keeps.
     Kept,
@@ -100,7 +100,7 @@ pub enum Kind {
 }
 
 impl Context {
-    /// Returns the bytes of the messages' content. `opaque` includes what only programs read: images and opaque
+    /// Returns the bytes of the messages' content. `opaque` includes content that only programs read: images and opaque
     /// reasoning.
     #[must_use]
     pub fn bytes(&self, opaque: bool) -> usize {

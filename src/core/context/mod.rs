@@ -1,4 +1,4 @@
-//! What the model sees of a session, and what it costs: the context built from the tree, counted against the window.
+//! The model's view of a session, and its cost: the context is built from the tree and counted against the window.
 
 pub mod area;
 pub mod arguments;

@@ -22,8 +22,8 @@ use std::sync::{Arc, OnceLock};
 pub struct Node {
     /// The entry.
     pub entry: Entry,
-    /// The message that requests send, for entries that have one: the entry's own, or one made of its summary or
-    /// content. Shared by all requests.
+    /// The message that requests send, for entries that have one: the entry's own, or one made from its summary or
+    /// content. All requests share it.
     pub message: Option<Arc<Message>>,
     /// Estimated tokens that the entry adds to a request, before calibration.
     pub tokens: MessageTokens,
@@ -35,12 +35,13 @@ pub struct Node {
     pub undone: bool,
     /// True for a tool result that was replaced with a short note.
     pub cleared: bool,
-    /// The patch that the entry applies to what precedes it, or a compaction to what it keeps; `None` also for a patch
-    /// in a form that this version does not know.
+    /// The patch that the entry applies to the messages before it, or that a compaction applies to the messages it
+    /// keeps. It is also `None` for a patch in a form that this version does not know.
     pub patch: Option<Arc<StoredPatch>>,
 }
 
-/// What requests show of a compaction's summary, once it was counted; clones share it. It is derived, so all are equal.
+/// A compaction's summary as requests show it, once it was counted; clones share it. It is derived data, so all values
+/// are equal.
 #[derive(Debug, Clone, Default)]
 pub struct Shown(Arc<OnceLock<ShownSummary>>);
 
@@ -71,7 +72,7 @@ impl Node {
     /// Counts an entry.
     #[must_use]
     pub fn counted(mut entry: Entry, counter: &Counter) -> Self {
-        // The store keeps the whole of a result that was cut; no request sends it.
+        // The store keeps the complete text of a result that was cut; no request sends it.
         entry.take_whole();
         let message = message_of(&entry);
         let tokens = counter.entry(&entry, message.as_deref());
@@ -82,7 +83,7 @@ impl Node {
         Self { entry, message, tokens, hash, pinned: false, undone: false, cleared: false, patch }
     }
 
-    /// Counts a compaction's entry whose summary may have been counted before (`shown`): it is tried out often, and
+    /// Counts a compaction's entry whose summary may have been counted before (`shown`). Summaries are tried out often,
     /// each time in another entry.
     #[must_use]
     pub(crate) fn compacted(entry: Entry, counter: &Counter, shown: &Shown) -> Self {
@@ -101,7 +102,7 @@ impl Node {
         let node = Self::counted(entry, counter);
         if let Some(message) = node.message.clone() {
             let (tokens, hash) = (node.tokens, node.hash);
-            // If another one was there first, this one is counted each time.
+            // If another thread set it first, this summary is counted each time.
             let _ = shown.0.set(ShownSummary { summary, searchable, method, message, tokens, hash });
         }
         node
@@ -131,8 +132,8 @@ impl Node {
         }
     }
 
-    /// Returns true for a compaction that was preceded by message patches: its entry states what it keeps, so pinning
-    /// an entry later does not restore it.
+    /// Returns true for a compaction with message patches before it. Its entry states which messages it keeps, so
+    /// pinning an entry later does not restore it.
     #[must_use]
     pub fn settles_messages(&self) -> bool {
         self.compaction().is_some() && self.patch.as_ref().is_some_and(|patch| !patch.messages.is_empty())
@@ -203,13 +204,13 @@ pub fn message_of(entry: &Entry) -> Option<Arc<Message>> {
     }
 }
 
-/// Removes what is never sent, or is kept outside the entry: the store has it, and a session with much client data must
-/// not hold all of it in memory.
+/// Removes data that is never sent, or that is kept outside the entry. The store has it, and a session with much client
+/// data must not hold all of it in memory.
 fn without_ballast(mut entry: Entry) -> Entry {
     match &mut entry.data {
         EntryData::Custom(custom) => custom.data = None,
         EntryData::CustomMessage(custom) => custom.details = None,
-        // Kept beside the entry, counted.
+        // It is stored beside the entry, already counted.
         EntryData::Compaction(compaction) => compaction.carried_patch = Vec::new(),
         EntryData::ContextTransform(kept) => {
             if let Kept::Known(transform) = &mut **kept {
@@ -219,7 +220,7 @@ fn without_ballast(mut entry: Entry) -> Entry {
         }
         EntryData::Ephemeral(kept) => {
             if let Kept::Known(change) = &mut **kept {
-                // What it changed explains why the next request starts differently.
+                // The changed areas explain why the next request starts differently.
                 change.patch = Area::bare(std::mem::take(&mut change.patch));
             }
         }
@@ -234,7 +235,7 @@ mod tests {
     use reseed_protocol::Timestamp;
 
     #[test]
-    fn what_was_counted_before_is_what_would_be_counted() {
+    fn a_cached_count_equals_a_new_one() {
         let shown = Shown::default();
         let entry = |name: &str, summary: &str, history_tools| Entry {
             entry_id: name.parse().unwrap(),

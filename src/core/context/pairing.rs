@@ -1,4 +1,4 @@
-//! Ensures that every tool call is followed directly by its result; no provider accepts anything else.
+//! Ensures that every tool call is directly followed by its result, because no provider accepts anything else.
 
 use crate::core::{
     context::{
@@ -37,7 +37,7 @@ impl Pairing {
         pairing
     }
 
-    /// Takes the next message.
+    /// Adds the next message.
     pub(crate) fn take(&mut self, message: &Message) {
         self.is_broken |= message.role != Role::Tool && !self.open.is_empty();
         for part in &message.content {
@@ -57,7 +57,7 @@ impl Pairing {
     }
 }
 
-/// Puts every tool result right after its call, adds a placeholder for a missing one, and removes results without a
+/// Moves every tool result right after its call, adds a placeholder for a missing one, and removes results without a
 /// call. Sessions that only this server wrote need no repair and are not copied.
 pub(crate) fn paired(context: Context) -> Context {
     if Pairing::of(&context.messages).is_whole() {

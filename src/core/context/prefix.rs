@@ -1,7 +1,8 @@
-//! What a provider may have cached of a request: the longest prefix that it shares with the session's previous request.
+//! The part of a request that a provider may have cached: the longest prefix shared with the session's previous
+//! request.
 //!
-//! A cache reads a request in this order: tools, system prompt, messages, messages for one request only; and it belongs
-//! to one model. Requests are compared by fingerprints of these parts, which messages carry since they were counted:
+//! A cache belongs to one model, and reads a request in this order: tools, system prompt, messages, messages for one
+//! request only. Requests are compared by fingerprints of these parts, which messages carry since they were counted. So
 //! the cost of a comparison depends on the number of messages, not on their length.
 
 use crate::core::{
@@ -67,20 +68,20 @@ enum Run {
     Whole(u64),
 }
 
-/// What two requests have in common.
+/// The common prefix of two requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedPrefix {
     /// Tokens of the shared prefix.
     pub tokens: u64,
-    /// Where they diverge, and the earlier one's tokens after that point; `None` if the later one continues the earlier
-    /// one.
+    /// The point where they diverge, and the earlier one's tokens after that point; `None` if the later one continues
+    /// the earlier one.
     pub broke: Option<(Divergence, u64)>,
 }
 
-/// Where two requests diverge.
+/// The point where two requests diverge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Divergence {
-    /// Another model is asked.
+    /// The requests go to different models.
     Model,
     /// The tools.
     Tools,
@@ -107,7 +108,7 @@ impl Divergence {
 }
 
 impl<'a> PlannedRequest<'a> {
-    /// Starts with what precedes the messages; its tokens are distributed by length.
+    /// Starts with the parts before the messages; their tokens are distributed by length.
     #[must_use]
     pub fn new(model: &'a str, system: &'a SystemPrompt, tools: &'a [ToolDefinition], fixed: Fixed) -> Self {
         let tool = |tool: &'a ToolDefinition| {
@@ -125,7 +126,7 @@ impl<'a> PlannedRequest<'a> {
         }
     }
 
-    /// Adds the messages: those that the next request sends again, and those for this one only.
+    /// Adds the messages: those that the next request sends again, and those for this request only.
     #[must_use]
     pub fn with_messages(mut self, cached: &'a [Counted], uncached: &'a [Counted]) -> Self {
         let piece = |counted: &'a Counted| Piece {
@@ -164,7 +165,7 @@ impl<'a> PlannedRequest<'a> {
             Err(parting) => parting,
         };
         let same: u64 = self.pieces().take(whole).map(|piece| piece.tokens).sum();
-        // Measured as the earlier one was, possibly by the provider.
+        // The prefix is measured as the earlier request was, possibly by the provider.
         let (tokens, estimate) = match earlier.estimate {
             Some(estimate) => (earlier.tokens, estimate),
             None => (self.tokens, self.estimate()),
@@ -174,7 +175,7 @@ impl<'a> PlannedRequest<'a> {
         SharedPrefix { tokens, broke: Some((place, earlier.tokens - tokens)) }
     }
 
-    /// Returns the number of equal parts before the first different one, and where that is.
+    /// Returns the number of equal parts before the first different one, and where that one is.
     fn parting(&self, earlier: &SentRequest) -> Result<(), (usize, Divergence)> {
         if earlier.model != self.model {
             return Err((0, Divergence::Model));
@@ -284,7 +285,7 @@ impl SentRequest {
 }
 
 impl Run {
-    /// Returns how many parts of `next` it starts with, and whether that is all of it.
+    /// Returns how many parts of `next` it starts with, and whether these are all of its own parts.
     fn beginning(&self, next: &[u64]) -> (usize, bool) {
         match self {
             Self::Each(hashes) => {
@@ -304,7 +305,7 @@ impl Run {
         }
     }
 
-    /// Returns the fingerprint of all of it; `None` if it is empty.
+    /// Returns the combined fingerprint; `None` if there are no parts.
     fn whole(&self) -> Option<u64> {
         match self {
             Self::Each(hashes) if hashes.is_empty() => None,

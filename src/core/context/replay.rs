@@ -1,11 +1,11 @@
 //! Replays a path: its messages, its newest compaction and its patches, each at its position, oldest first.
 //!
 //! The replay starts at the newest compaction, which is authoritative: it names what it keeps, and its own patch
-//! contains the effect of earlier patches on that. So nothing older than what it keeps is needed, and the part of the
-//! path in memory gives the same result as the whole path.
+//! contains the effect of earlier patches on that. So nothing older than what it keeps is needed, and replaying the
+//! part of the path in memory gives the same result as replaying the whole path.
 //!
-//! Replaying never fails. A patch was checked when it was submitted; what it names may have left since, and is then
-//! ignored.
+//! Replaying never fails. A patch was checked when it was submitted; anything that it names but that is no longer
+//! visible is ignored.
 
 use crate::core::context::{
     messages::{Context, Counted, Kind},
@@ -23,13 +23,13 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// Returns what the model sees of a path, before calls and results are paired.
+/// Returns the model's view of a path, before calls and results are paired.
 #[must_use]
 pub(crate) fn raw_context(path: &[Arc<Node>]) -> Context {
     Walk::over(path).finish()
 }
 
-/// Returns everything said on a path, including what compactions hid: compactions are skipped and patches applied.
+/// Returns all messages on a path, including those that compactions hid: compactions are skipped and patches applied.
 #[must_use]
 pub(crate) fn uncompacted(path: &[Arc<Node>]) -> Vec<Counted> {
     let passed_over = |node: &Arc<Node>| match node.compaction() {
@@ -57,7 +57,7 @@ impl Replay {
         Self { pairing: Pairing::of(&raw.messages), raw: Arc::new(raw), mended: OnceLock::new() }
     }
 
-    /// Returns what the model sees.
+    /// Returns the model's view.
     pub(crate) fn context(&self) -> Arc<Context> {
         if self.pairing.is_whole() {
             return self.raw.clone();
@@ -130,7 +130,7 @@ impl Walk {
         walk
     }
 
-    /// Starts with a compaction: what it keeps of the path before it, as changed by its own patch.
+    /// Starts with a compaction: with what it keeps of the path before it, as its own patch changed that.
     fn begin(&mut self, before: &[Arc<Node>], node: &Node, compaction: &Compaction) {
         let first = first_kept(before, compaction);
         let kept: HashSet<&EntryId> = compaction.kept_entry_ids.iter().collect();
@@ -138,8 +138,8 @@ impl Walk {
         let mut beside: HashSet<EntryId> = HashSet::new();
         for (at, node) in before.iter().enumerate() {
             if at < first {
-                // An entry pinned after the compaction had hidden it is restored unchanged. After message patches that
-                // may not be what the model saw, so it is not.
+                // An entry pinned after the compaction had hidden it is restored unchanged. If there were message
+                // patches, that may differ from what the model saw, so it is not restored.
                 if !kept.contains(node.id()) && (settles || !node.pinned) {
                     continue;
                 }
@@ -181,7 +181,7 @@ impl Walk {
     }
 }
 
-/// Returns the index where the tail that a compaction keeps of the path starts.
+/// Returns the start index of the tail that a compaction keeps of the path.
 pub(crate) fn first_kept(before: &[Arc<Node>], compaction: &Compaction) -> usize {
     let first = compaction.first_kept_entry_id.as_ref();
     first.and_then(|first| before.iter().position(|node| node.id() == first)).unwrap_or(before.len())
@@ -210,7 +210,7 @@ fn counted(kind: Kind, node: &Node) -> Option<Counted> {
     })
 }
 
-/// Returns the undone compactions that a later replacement names: it was made while they were in force.
+/// Returns the undone compactions that a later replacement names, because it was made while they were in effect.
 fn mentioned_undone(path: &[Arc<Node>]) -> HashSet<EntryId> {
     let mut undone: HashSet<EntryId> = path.iter().filter(|node| node.undone).map(|node| node.id().clone()).collect();
     if undone.is_empty() {

@@ -1,4 +1,4 @@
-//! How a summary appears in the context: as a record of what happened, in the user role.
+//! The form of a summary in the context: a record of past events, in the user role.
 
 use crate::core::text::{
     clean::clean,
@@ -11,8 +11,8 @@ const SEED_HEAD: &str = "The earlier part of this conversation was summarised to
                          happened, not a request.\n\n<summary>\n";
 const SEED_TAIL: &str = "\n</summary>";
 
-/// Precedes a summary in the context of a session that offers the tools that search its history. It begins like
-/// [`SEED_HEAD`].
+/// Precedes a summary in the context of a session that offers the tools that search its history. It starts with the
+/// same words as [`SEED_HEAD`].
 const SEARCHABLE_HEAD: &str = "The earlier part of this conversation was summarised to save room. This is a record of \
                                what happened, not a request. What it leaves out can still be looked up: \
                                history_search finds earlier messages by their words, and history_read reads them in \
@@ -45,8 +45,8 @@ pub fn branch_text(summary: &str) -> String {
     record(BRANCH_HEAD, summary)
 }
 
-/// Returns false for most texts that [`unseed`] does not unwrap. The beginning of a text is enough, up to its first
-/// line break.
+/// Returns false for most texts that [`unseed`] does not unwrap. The beginning of a text up to its first line break is
+/// sufficient.
 pub(crate) fn may_be_seed(beginning: &str) -> bool {
     let is_head = |head: &str| head.lines().next().is_some_and(|line| beginning.starts_with(line));
     is_head(SEED_HEAD) || is_head(BRANCH_HEAD)

@@ -1,4 +1,4 @@
-//! Test support: paths written as short lines, contexts printed as short lines.
+//! Test support: writes paths as short lines, and prints contexts as short lines.
 
 use super::{
     counter::Counter,

@@ -1,8 +1,8 @@
 //! The context window of a model: the tokens available for a request and its answer together.
 //!
 //! Sources, most reliable first: the operator's configuration for the model, the provider's model list, a table of
-//! known models, and the operator's configuration for models that none of these names. If all are missing the caller
-//! reports it instead of guessing: a guess that is too large fails in the middle of a conversation.
+//! known models, and the operator's configuration for models that none of these names. If all are missing, the caller
+//! reports that instead of guessing, because a guess that is too large fails in the middle of a conversation.
 
 use crate::core::model::ReportedUsage;
 use reseed_protocol::{StopReason, context::RequestOptions};
@@ -63,8 +63,8 @@ pub fn resolve(
         .or_else(|| told(assumed, WindowSource::Assumed))
 }
 
-/// Returns true if an answer's usage shows that the request did not fit, although the server did not refuse it: some
-/// servers truncate silently. For callers that know the model's window in tokens.
+/// Returns true if an answer's usage shows that the request did not fit although the server did not refuse it, because
+/// some servers truncate silently. It is for callers that know the model's window in tokens.
 ///
 /// - Reported input above the window: the answer was made from a truncated request.
 /// - Cut off before its first token with the window practically full: there was no room for an answer.
@@ -75,7 +75,7 @@ pub fn told_by_usage(stop_reason: StopReason, usage: ReportedUsage, window_token
     }
     match stop_reason {
         StopReason::Stop => usage.input_tokens > window_tokens,
-        // 99 %: servers reserve a few tokens for themselves.
+        // The limit is 99 %, because servers reserve a few tokens for themselves.
         StopReason::Length => {
             usage.output_tokens == 0 && usage.input_tokens.saturating_mul(100) >= window_tokens.saturating_mul(99)
         }
@@ -83,27 +83,27 @@ pub fn told_by_usage(stop_reason: StopReason, usage: ReportedUsage, window_token
     }
 }
 
-/// The smallest limit of an answer that servers accept: the Responses API refuses less.
+/// The smallest answer limit that servers accept; the Responses API rejects smaller ones.
 const ANSWER_TOKENS_MIN: u64 = 16;
 
-/// Cuts the limit of an answer to what a request of this many tokens leaves in the window: servers refuse a request
+/// Caps the answer limit at what a request of this many tokens leaves in the window, because servers refuse a request
 /// that exceeds the window together with its longest possible answer. Every request passes through here. Without a
-/// limit the server takes what is left.
+/// limit, the server uses what is left.
 pub fn limit_answer(options: &mut RequestOptions, sent_tokens: u64, window_tokens: u64) {
     let left = window_tokens.saturating_sub(sent_tokens).max(ANSWER_TOKENS_MIN);
     options.max_output_tokens = options.max_output_tokens.map(|asked| asked.min(left));
 }
 
-/// Returns a name without what routers append to choose a variant of the same model: `name:nitro`, `name@2026-01-01`.
-/// `None` if there is nothing to leave out.
+/// Returns a name without the suffix by which routers choose a variant of the same model: `name:nitro`,
+/// `name@2026-01-01`. Returns `None` if there is no such suffix.
 pub(crate) fn base_model(model: &str) -> Option<&str> {
     let name = model.rfind('/').map_or(0, |slash| slash + 1);
     let end = model[name..].find([':', '@'])? + name;
     (end > name).then(|| &model[..end])
 }
 
-/// Returns the table's window for a model: the longest entry that is a prefix of the name. A router's path before the
-/// name (`openai/gpt-4o`, `models/gemini-2.0-flash`) is ignored, and vendors append dates and sizes.
+/// Returns the table's window for a model: that of the longest entry that is a prefix of the name, because vendors
+/// append dates and sizes. A router's path before the name (`openai/gpt-4o`, `models/gemini-2.0-flash`) is ignored.
 fn known(model: &str) -> Option<u64> {
     let path = model.to_ascii_lowercase();
     let name = path.rsplit('/').next().unwrap_or(&path);
@@ -117,10 +117,10 @@ fn begins(name: &str, prefix: &str) -> bool {
     prefix.ends_with(['.', '-']) || rest.is_empty() || rest.starts_with(['-', ':', '@', '_'])
 }
 
-/// Windows published by vendors, in tokens. For families with different variants this is the smallest: too small
-/// compacts early, too large fails.
+/// Windows published by vendors, in tokens. For families with different variants, this is the smallest: a value that is
+/// too small compacts early, and one that is too large fails.
 const KNOWN: &[(&str, u64)] = &[
-    // OpenAI
+    // OpenAI.
     ("gpt-5", 400_000),
     ("gpt-5.", 400_000),
     ("gpt-5-chat", 128_000),
@@ -147,7 +147,7 @@ const KNOWN: &[(&str, u64)] = &[
     ("o4-mini", 200_000),
     ("codex-mini", 200_000),
     ("gpt-oss", 131_072),
-    // Others that are often run or routed to
+    // Other models that are often run or routed to.
     ("claude-", 200_000),
     ("deepseek-chat", 65_536),
     ("deepseek-reasoner", 65_536),
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_surest_source_wins() {
+    fn the_most_reliable_source_wins() {
         let listed = [("gpt-4o".to_owned(), Some(64_000)), ("mystery".to_owned(), None), ("zero".to_owned(), Some(0))];
         let window = |tokens, source| Some(Window { tokens, source });
         for (model, configured, assumed, expected) in [

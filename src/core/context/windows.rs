@@ -1,8 +1,9 @@
 //! The window of each model in this deployment.
 //!
-//! - The deployment's own model: `MODEL_WINDOWS` if it names it, else `CONTEXT_WINDOW`, the provider's list, the table.
-//! - Any other model: `MODEL_WINDOWS` if it names it, else the provider's list, the table. A model that none of these
-//!   names is assumed to have `CONTEXT_WINDOW` too, with a warning, because that may be wrong.
+//! - The deployment's own model: `MODEL_WINDOWS` if it names the model, otherwise `CONTEXT_WINDOW`, the provider's
+//!   list, the table.
+//! - Any other model: `MODEL_WINDOWS` if it names the model, otherwise the provider's list, the table. A model that
+//!   none of these names is assumed to have `CONTEXT_WINDOW` too, with a warning, because that may be wrong.
 
 use crate::core::context::window::{Window, WindowSource, base_model, resolve};
 use std::collections::BTreeMap;
@@ -10,8 +11,8 @@ use std::collections::BTreeMap;
 /// Minimum window: no useful model has a smaller one, and no system prompt with a question fits into less.
 pub const WINDOW_TOKENS_MIN: u64 = 512;
 
-/// The window assumed for a model that nothing names: cautious, so that a server with a usual window takes what is
-/// sent. The server may still teach a smaller one.
+/// The window assumed for a model that no source names. It is small, so that a server with a usual window accepts what
+/// is sent. The server may still reveal a smaller one.
 const WINDOW_TOKENS_UNKNOWN: u64 = 8_192;
 
 /// The known windows.
@@ -92,7 +93,8 @@ mod tests {
         let named = BTreeMap::from([("small".to_owned(), 2_000), ("gpt-4o".to_owned(), 60_000)]);
         let windows = |context_window| Windows::new(context_window, listed.clone()).with_own("main");
         let table = [
-            // CONTEXT_WINDOW, is the model named; model: window, warning
+            // The columns are `CONTEXT_WINDOW`, whether the model is named, and the model; then the window and the
+            // warning.
             (Some(9_000), true, "main", Some(9_000), false),
             (None, true, "main", Some(40_000), false),
             (Some(9_000), true, "small", Some(2_000), false),

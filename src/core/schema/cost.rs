@@ -1,4 +1,4 @@
-//! What a schema costs: its size with every reference expanded, and how many rules can apply to one value.
+//! The cost of a schema: its size with every reference expanded, and the number of rules that can apply to one value.
 
 use serde_json::Value;
 use std::{collections::BTreeMap, iter::Sum, ops::Add};
@@ -6,26 +6,26 @@ use std::{collections::BTreeMap, iter::Sum, ops::Add};
 /// Maximum length of a chain of references.
 const CHAIN_MAX: usize = 32;
 
-/// Deepest nesting of a schema with every reference expanded: a validator is built and run by recursion, which takes
-/// some kilobytes of the stack for each level. Schemas of real tools have less than 40 levels.
+/// Maximum nesting of a schema with every reference expanded. A validator is built and run by recursion, which takes
+/// some kilobytes of stack per level. Schemas of real tools have less than 40 levels.
 const DEPTH_MAX: usize = 64;
 
-/// Deepest nesting of alternatives with every reference expanded. To say what is wrong, a validator tries the
+/// Maximum nesting of alternatives with every reference expanded. To describe an error, a validator tries the
 /// alternatives of each level again.
 const ALTERNATIVES_DEPTH_MAX: usize = 8;
 
-/// Deepest nesting of schemas with `unevaluatedProperties` or `unevaluatedItems`: each level asks those inside it again
-/// what they evaluated.
+/// Maximum nesting of schemas with `unevaluatedProperties` or `unevaluatedItems`. Each level queries the levels inside
+/// it again.
 const UNEVALUATED_DEPTH_MAX: usize = 2;
 
-/// Keywords that read the whole of a text, or compare items: they cost as much as a pattern.
+/// Keywords that read a whole text, or compare items; they cost as much as a pattern.
 const READING: [&str; 6] = ["format", "minLength", "maxLength", "uniqueItems", "contentEncoding", "contentMediaType"];
 
-/// Keywords with schemas by name.
+/// Keywords that hold schemas by name.
 pub(super) const BY_NAME: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
-/// Keywords with one schema or a list of them.
+/// Keywords that hold one schema or a list of them.
 pub(super) const WITH_SCHEMAS: [&str; 15] = [
     "items",
     "prefixItems",
@@ -92,8 +92,8 @@ impl Cost {
     /// Computes the cost of a schema.
     ///
     /// # Errors
-    /// References that lead nowhere, in circles or through too long a chain, and too deep nesting: a predicate whose
-    /// subject is the parameters.
+    /// The error is a predicate whose subject is the parameters. It is for references that lead nowhere, in cycles or
+    /// through too long a chain, and for nesting that is too deep.
     pub(super) fn of(schema: &Value) -> Result<Self, String> {
         let cost = Unfolding { schema, costs: BTreeMap::new(), open: Vec::new(), depth: 0 }.cost(schema)?;
         if cost.depth > DEPTH_MAX {
@@ -137,7 +137,7 @@ fn too_deep() -> String {
 }
 
 impl<'a> Unfolding<'a> {
-    /// Computes the cost of a schema or, where a keyword has several, of all of them together.
+    /// Computes the cost of a schema. If a keyword holds several schemas, computes the sum of their costs.
     fn cost(&mut self, value: &'a Value) -> Result<Cost, String> {
         if self.depth >= DEPTH_MAX {
             return Err(too_deep());
@@ -184,9 +184,9 @@ impl<'a> Unfolding<'a> {
                 whole.here = whole.here + cost.here;
                 whole.below = whole.below + cost.below;
             }
-            // Counted where they are referenced.
+            // Definitions are counted where they are referenced.
             ("$defs" | "definitions", _) => {}
-            // A property's value meets one of these, and an item one of a tuple's.
+            // A property's value is checked by one of these, and so is an item of a tuple.
             ("properties" | "prefixItems", _) => {
                 let costs = self.each(field)?;
                 costs.iter().for_each(|cost| whole.include(cost));
@@ -194,7 +194,7 @@ impl<'a> Unfolding<'a> {
                 whole.here.rules = whole.here.rules.saturating_add(costs.len() as u64);
                 whole.below = whole.below + widest;
             }
-            // Every one may apply to the same property; its name is matched against each.
+            // All of them may apply to the same property, and its name is matched against each.
             ("patternProperties", _) => {
                 let costs = self.each(field)?;
                 costs.iter().for_each(|cost| whole.include(cost));
@@ -216,7 +216,7 @@ impl<'a> Unfolding<'a> {
                 whole.include(&cost);
                 whole.below = whole.below + cost.here.max(cost.below);
             }
-            // Values to compare with.
+            // These are values to compare with.
             ("const" | "enum", _) => {
                 let values = super::values_in(field);
                 whole.values = whole.values.saturating_add(values);
@@ -237,7 +237,7 @@ impl<'a> Unfolding<'a> {
                     whole.below = whole.below + cost.below;
                 }
             }
-            // Schemas for the same value, and what is no schema at all.
+            // These are schemas for the same value, and data that is no schema.
             _ => {
                 let mut cost = self.cost(field)?;
                 if matches!(keyword, "anyOf" | "oneOf" | "not" | "if") {
@@ -286,8 +286,8 @@ impl<'a> Unfolding<'a> {
     }
 }
 
-/// Returns true if a reference goes from schema to schema only, so that its target is seen as one by every walk, and
-/// means the same to every reader: without percent-encoding.
+/// Returns true if a reference leads only from schema to schema, without percent-encoding. Then every walk sees its
+/// target as a schema, and every reader understands it in the same way.
 fn leads_to_a_schema(reference: &str) -> bool {
     let mut steps = reference.strip_prefix('#').unwrap_or_default().split('/').skip(1).peekable();
     while let Some(keyword) = steps.next() {

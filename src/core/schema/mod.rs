@@ -1,12 +1,13 @@
 //! Limits on tool schemas, so that building a validator and checking a call's arguments always end quickly.
 //!
-//! - A validator follows references wherever they occur: two in each of twenty definitions are a million steps, a long
-//!   chain is a deep stack, and a recursive definition may never end. [`cost`] computes the expanded size beforehand.
+//! - A validator follows references wherever they occur: two in each of twenty definitions make a million steps, a long
+//!   chain makes a deep stack, and a recursive definition may never end. [`cost`] computes the expanded size
+//!   beforehand.
 //! - A regular expression of twenty characters can compile to gigabytes, and one that backtracks can run indefinitely.
-//!   [`patterns`] keeps those that a linear engine takes within a budget, and leaves the others unchecked.
+//!   [`patterns`] keeps those that a linear engine can run within a budget, and leaves the others unchecked.
 //! - Large arguments times many rules are slow even so: [`Arguments::check`] bounds the product.
 //!
-//! Before that, [`repair`] makes a schema what model servers take.
+//! Before that, [`repair`] converts a schema to a form that model servers accept.
 
 mod cost;
 mod patterns;
@@ -20,33 +21,33 @@ use serde_json::Value;
 /// Maximum values in a schema with every reference expanded. The largest published tool schemas have a few thousand.
 const UNFOLDED_MAX: u64 = 20_000;
 
-/// Maximum bytes of a schema: it is sent with every request.
+/// Maximum bytes of a schema, because it is sent with every request.
 const SCHEMA_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum bytes that the schemas of one offer have together: 1 MiB is a quarter of a million tokens in every request.
+/// Maximum total bytes of the schemas in one offer: 1 MiB is a quarter of a million tokens in every request.
 const OFFER_BYTES_MAX: usize = 1024 * 1024;
 
-/// Maximum values that the schemas of one offer have together, with every reference expanded. A validator needs some
-/// hundred bytes for each.
+/// Maximum total values of the schemas in one offer, with every reference expanded. A validator needs some hundred
+/// bytes per value.
 const OFFER_UNFOLDED_MAX: u64 = 100_000;
 
-/// Maximum rules times values, when arguments are checked. A step takes some tens of nanoseconds.
+/// Maximum product of rules and values when arguments are checked. A step takes some tens of nanoseconds.
 const STEPS_MAX: u64 = 20_000_000;
 
-/// Maximum bytes of arguments times the patterns, formats and lengths that can apply to one value. A linear engine
-/// reads about 100 MB/s, and 1 MB/s at worst.
+/// Maximum product of the arguments' bytes and the number of patterns, formats and lengths that can apply to one value.
+/// A linear engine reads about 100 MB/s, and 1 MB/s at worst.
 const PATTERN_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Bytes that a pattern's cache of transitions may take; without room the engine is slower, and still linear.
+/// Maximum bytes of a pattern's transition cache. When the cache is full the engine is slower, but still linear.
 const PATTERN_CACHE_BYTES: usize = 64 * 1024;
 
-/// Longest description of what does not fit, in characters: it repeats the arguments, and the model reads it.
+/// Maximum characters of an error description. It repeats the arguments, and the model reads it.
 const MISFIT_CHARS_MAX: usize = 2_000;
 
-/// Longest place in an error, in characters.
+/// Maximum characters of a location in an error.
 const PLACE_CHARS_MAX: usize = 256;
 
-/// The rest of the budget that all schemas of one offer share.
+/// The remaining budget that all schemas of one offer share.
 #[derive(Debug)]
 pub(crate) struct Budget {
     bytes: usize,
@@ -72,7 +73,7 @@ pub(crate) struct Arguments {
 /// A pattern that arguments are not checked against.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unchecked {
-    /// Where it stands in the schema: a JSON Pointer.
+    /// Its location in the schema, as a JSON Pointer.
     pub at: String,
     pub reason: UncheckedReason,
 }
@@ -81,8 +82,8 @@ impl Arguments {
     /// Repairs a tool's schema, checks that it is a small object without endless references, and builds the validator.
     ///
     /// # Errors
-    /// What is wrong and cannot be repaired, for the sender of the schema: a predicate whose subject, the parameters,
-    /// the caller supplies.
+    /// The reason that cannot be repaired, for the sender of the schema. It is a predicate whose subject, the
+    /// parameters, the caller supplies.
     pub(crate) fn of(schema: &Value, budget: &mut Budget) -> Result<Self, String> {
         let sound = repair::sound(schema)?;
         let schema = &sound;
@@ -94,7 +95,8 @@ impl Arguments {
         };
         let validator = match build(&checked) {
             Ok(validator) => validator,
-            // A reference may lead to what was left out with a pattern. A pattern is no reason to refuse the tool.
+            // A reference may lead to something that was removed with a pattern. A pattern is no reason to refuse the
+            // tool.
             Err(_) if !unchecked.is_empty() => {
                 build(&serde_json::json!({ "type": "object" })).map_err(|error| error.to_string())?
             }
@@ -104,7 +106,7 @@ impl Arguments {
             }
         };
         let sent = match repair::flat(schema) {
-            // References may lead to what was joined.
+            // References may lead to parts that were joined.
             Some(flat) => Cost::of(&flat).map(|_| flat)?,
             None => sound,
         };
@@ -121,10 +123,10 @@ impl Arguments {
         &self.unchecked
     }
 
-    /// Checks the arguments of a call, which have so many bytes as text.
+    /// Checks the arguments of a call, which have this many bytes as text.
     ///
     /// # Errors
-    /// What does not fit, for the model: a predicate whose subject, the arguments, the caller supplies.
+    /// The mismatch, for the model. It is a predicate whose subject, the arguments, the caller supplies.
     pub(crate) fn check(&self, arguments: &Value, bytes: usize) -> Result<(), String> {
         let (rules, patterns) = self.cost.widest();
         let values = values_in(arguments);
@@ -143,7 +145,7 @@ impl Arguments {
     }
 }
 
-/// Returns a schema as it is sent to models; as it is if it cannot be repaired.
+/// Returns a schema in the form sent to models; unchanged if it cannot be repaired.
 pub(crate) fn sent(schema: &Value) -> Value {
     let sound =
         repair::sound(schema).ok().filter(|sound| Cost::of(sound).is_ok_and(|cost| cost.values <= UNFOLDED_MAX));
@@ -151,7 +153,7 @@ pub(crate) fn sent(schema: &Value) -> Value {
     repair::flat(&sound).unwrap_or(sound)
 }
 
-/// Checks that a schema is small and that its references end, and takes it from the budget.
+/// Checks that a schema is small and that its references end, and subtracts it from the budget.
 fn check_schema(schema: &Value, budget: &mut Budget) -> Result<Cost, String> {
     let bytes = schema.to_string().len();
     if bytes > SCHEMA_BYTES_MAX {

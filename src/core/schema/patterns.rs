@@ -1,36 +1,38 @@
-//! The patterns of a schema: kept where a linear engine takes them within the budget, left out otherwise.
+//! The patterns of a schema: kept if a linear engine can run them within the budget, left out otherwise.
 //!
-//! Schemas of real tools have lookaheads (zod writes them for e-mail addresses), which no linear engine has. Such a
-//! pattern is left out of the schema that arguments are checked against, which then accepts more, never less: keywords
-//! under which accepting more inside means accepting less outside are left out with it.
+//! Schemas of real tools use lookaheads (zod writes them for e-mail addresses), which no linear engine supports. Such a
+//! pattern is left out of the schema against which arguments are checked. That schema then accepts more, never less:
+//! keywords for which accepting more inside means accepting less outside are left out as well.
 
 use super::Unchecked;
 use regex_automata::nfa::thompson::{self, NFA};
 use reseed_protocol::reply::UncheckedReason;
 use serde_json::{Map, Value};
 
-/// Maximum bytes of one compiled pattern: some hundred states, each of which may cost a step for each byte read.
+/// Maximum bytes of one compiled pattern: some hundred states, each of which may cost a step per byte read.
 const PATTERN_BYTES_MAX: usize = 32 * 1024;
 
-/// Longest pattern, in bytes, and most escapes in it: translating it to the engine's syntax parses it again for each.
+/// Maximum bytes of a pattern, and of escapes in it: translating it to the engine's syntax parses it again for each
+/// escape.
 const PATTERN_TEXT_MAX: usize = 1024;
 const ESCAPES_MAX: usize = 48;
 
-/// Unchecked patterns of a tool that are kept to be reported, and characters of the place of each.
+/// Maximum unchecked patterns of a tool that are reported, and maximum characters of each location.
 const REPORTED_MAX: usize = 32;
 const PLACE_CHARS_MAX: usize = 256;
 
-/// Maximum bytes that the compiled patterns of one offer take together.
+/// Maximum total bytes of the compiled patterns of one offer.
 const OFFER_BYTES_MAX: usize = 1024 * 1024;
 
-/// What each pattern counts at least, in bytes: the engine needs more than the automaton. So an offer has at most 512.
+/// The minimum bytes charged per pattern, because the engine needs more than the automaton. So an offer has at most
+/// 512.
 const PATTERN_BYTES_MIN: usize = 2 * 1024;
 
-/// Keywords under which accepting more inside means accepting less outside.
+/// Keywords for which accepting more inside means accepting less outside.
 const TURNING: [&str; 8] =
     ["not", "if", "then", "else", "oneOf", "maxContains", "unevaluatedItems", "unevaluatedProperties"];
 
-/// The bytes that are left for the patterns of one offer.
+/// The remaining bytes for the patterns of one offer.
 #[derive(Debug)]
 pub(super) struct Budget(usize);
 
@@ -41,7 +43,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Takes a pattern from the budget.
+    /// Subtracts a pattern from the budget.
     ///
     /// # Errors
     /// The reason why it is not checked.
@@ -49,13 +51,13 @@ impl Budget {
         if self.0 < PATTERN_BYTES_MIN {
             return Err(UncheckedReason::TooLarge);
         }
-        // A refused pattern was tried, so it is paid for as well.
+        // A refused pattern was compiled too, so it is also charged.
         let (taken, outcome) = self.price(pattern);
         self.0 = self.0.saturating_sub(taken.max(PATTERN_BYTES_MIN));
         outcome
     }
 
-    /// Returns what a pattern takes, in bytes, and whether it is checked.
+    /// Returns the size of a pattern in bytes, and whether it is checked.
     fn price(&self, pattern: &str) -> (usize, Result<(), UncheckedReason>) {
         let escapes = pattern.bytes().filter(|byte| *byte == b'\\').count();
         if pattern.len() > PATTERN_TEXT_MAX || escapes > ESCAPES_MAX {
@@ -89,7 +91,7 @@ pub(super) fn compilable(schema: &Value, budget: &mut Budget) -> (Value, Vec<Unc
 struct Walk<'a> {
     budget: &'a mut Budget,
     unchecked: Vec<Unchecked>,
-    /// Where the walk is: a JSON Pointer.
+    /// The current position of the walk, as a JSON Pointer.
     at: String,
 }
 
@@ -123,7 +125,7 @@ impl Walk<'_> {
         });
     }
 
-    /// Takes a pattern from the budget. Returns true if it is left out, and notes so.
+    /// Subtracts a pattern from the budget. If it must be left out, records that and returns true.
     fn is_left_out(&mut self, name: &str, pattern: &str) -> bool {
         let Err(reason) = self.budget.take(pattern) else { return false };
         if self.unchecked.len() < REPORTED_MAX {
@@ -134,7 +136,7 @@ impl Walk<'_> {
     }
 }
 
-/// Removes the keywords under which accepting more inside means accepting less outside.
+/// Removes the keywords for which accepting more inside means accepting less outside.
 fn loosen(schema: &mut Value) {
     if let Value::Object(fields) = schema {
         TURNING.iter().for_each(|keyword| drop(fields.remove(*keyword)));
@@ -142,12 +144,12 @@ fn loosen(schema: &mut Value) {
     each_schema(schema, &mut |_, schema| loosen(schema));
 }
 
-/// Calls `visit` for each schema directly in a schema, with the way to it as steps of a JSON Pointer.
+/// Calls `visit` for each schema directly inside a schema, with the path to it as steps of a JSON Pointer.
 fn each_schema(schema: &mut Value, visit: &mut dyn FnMut(&str, &mut Value)) {
     let Value::Object(fields) = schema else { return };
     for (keyword, field) in fields {
         match (keyword.as_str(), field) {
-            // Data, in which `pattern` is any name.
+            // This is data, in which `pattern` may be any name.
             ("const" | "enum" | "default" | "example" | "examples" | "required" | "dependentRequired", _) => {}
             (
                 "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" | "dependencies",

@@ -1,13 +1,14 @@
-//! The repair of tool schemas: whoever offers a tool, model servers take its schema.
+//! Repairs tool schemas, so that model servers accept them whoever offers the tool.
 //!
-//! OpenAI and servers that follow it refuse the whole request for one schema whose root is no `object`, lacks
-//! `properties`, or has `anyOf`, `oneOf`, `allOf`, `enum`, `not` or `$ref`; for an array without `items`; and for what
-//! is no JSON Schema 2020-12. Schemas of real tools have all of that. So each has two forms:
+//! OpenAI and compatible servers refuse the whole request because of one schema. They refuse a root that is no
+//! `object`, lacks `properties`, or has `anyOf`, `oneOf`, `allOf`, `enum`, `not` or `$ref`; an array without `items`;
+//! and anything that is not JSON Schema 2020-12. Schemas of real tools have all of these faults. So each schema has two
+//! forms:
 //!
-//! - [`sound`]: what arguments are checked against. It means what its author meant, in the words of 2020-12.
-//! - [`flat`]: what is sent. Alternatives at the root become one object, which allows more, never less.
+//! - [`sound`]: the form against which arguments are checked. It keeps the author's meaning, in the words of 2020-12.
+//! - [`flat`]: the form that is sent. Alternatives at the root become one object, which allows more, never less.
 //!
-//! A schema that is fine is not changed. What cannot be repaired is refused by whoever builds the validator.
+//! A valid schema is not changed. If a schema cannot be repaired, building its validator fails.
 
 mod words;
 
@@ -23,10 +24,10 @@ const COMBINING: [&str; 7] = ["$ref", "allOf", "anyOf", "oneOf", "if", "patternP
 /// Keywords that model servers refuse at the root.
 const REFUSED: [&str; 7] = ["anyOf", "oneOf", "allOf", "enum", "const", "not", "$ref"];
 
-/// Returns a schema as its author meant it: JSON Schema 2020-12 whose root is an object.
+/// Returns a schema with its author's meaning: JSON Schema 2020-12 whose root is an object.
 ///
 /// # Errors
-/// Its root cannot describe an object: a predicate whose subject is the parameters.
+/// Its root cannot describe an object. The error is a predicate whose subject is the parameters.
 pub(super) fn sound(schema: &Value) -> Result<Value, String> {
     let mut root = match schema {
         Value::Object(fields) => fields.clone(),
@@ -39,11 +40,11 @@ pub(super) fn sound(schema: &Value) -> Result<Value, String> {
     };
     let stated = root.get("type").and_then(Value::as_str).map(str::to_owned);
     mend_fields(&mut root, true);
-    // What nobody knows is anything in a property; for all arguments it is more likely a mistake.
+    // In a property, an unknown type means anything. For the arguments as a whole, it is more likely a mistake.
     if let Some(stated) = stated.filter(|_| !root.contains_key("type")) {
         root.insert("type".to_owned(), stated.into());
     }
-    // Everything is 2020-12 by now.
+    // By now, everything is 2020-12.
     root.remove("$schema");
     let has_properties = root.get("properties").and_then(Value::as_object).is_some_and(|all| !all.is_empty());
     match root.get("type") {
@@ -62,7 +63,7 @@ pub(super) fn sound(schema: &Value) -> Result<Value, String> {
     Ok(root.into())
 }
 
-/// Returns the form of a sound schema that is sent to models; `None` if it is the same.
+/// Returns the form of a sound schema that is sent to models; `None` if both are the same.
 pub(super) fn flat(sound: &Value) -> Option<Value> {
     let root = sound.as_object()?;
     if !REFUSED.iter().any(|keyword| root.contains_key(*keyword)) {
@@ -95,7 +96,7 @@ struct Joined<'a> {
 }
 
 impl<'a> Joined<'a> {
-    /// Adds the properties of a schema. Returns the names that it requires whichever alternative is taken.
+    /// Adds the properties of a schema. Returns the names that every alternative requires.
     fn join(&mut self, schema: &'a Fields) -> BTreeSet<String> {
         let mut required: BTreeSet<String> = BTreeSet::new();
         required.extend(schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(name));
@@ -105,7 +106,7 @@ impl<'a> Joined<'a> {
         if self.description.is_none() {
             self.description = schema.get("description").and_then(Value::as_str);
         }
-        // Every reference was followed before, when the cost was computed: it ends.
+        // Every reference was already followed when the cost was computed, so this ends.
         let target = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
         if let Some(Value::Object(target)) = target.and_then(|pointer| self.root.pointer(pointer)) {
             required.extend(self.join(target));
@@ -125,7 +126,7 @@ fn name(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
-/// Returns the schemas of a list that may describe an object: arguments are one.
+/// Returns the schemas in a list that may describe an object, because arguments are an object.
 fn branches<'a>(schema: &'a Fields, keyword: &str) -> impl Iterator<Item = &'a Fields> + use<'a> {
     let all = schema.get(keyword).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
     all.filter(|branch| match branch.get("type") {
@@ -135,14 +136,14 @@ fn branches<'a>(schema: &'a Fields, keyword: &str) -> impl Iterator<Item = &'a F
     })
 }
 
-/// Returns the schema of a property that several parts describe: one that allows what any of them allows.
+/// Returns the schema of a property that several parts describe. It allows whatever any of them allows.
 fn any_of(schemas: Vec<&Value>) -> Value {
     let mut seen = BTreeSet::new();
     let distinct: Vec<&Value> = schemas.into_iter().filter(|schema| seen.insert(schema.to_string())).collect();
     if let [only] = distinct[..] {
         return only.clone();
     }
-    // Names of alternatives, each a constant in its own, are one list.
+    // If each alternative is a constant, they become one list.
     let listed: Option<Vec<Vec<Value>>> = distinct
         .iter()
         .map(|schema| match (schema.get("const"), schema.get("enum")) {
@@ -157,8 +158,8 @@ fn any_of(schemas: Vec<&Value>) -> Value {
     schema
 }
 
-/// Mends a schema. `whole`: it stands by itself, so all its properties are named in it; a part of a combination may
-/// require what another part names.
+/// Repairs a schema. `whole` means that it stands alone, so it must name all its properties; a part of a combination
+/// may require properties that another part names.
 fn mend(schema: &mut Value, whole: bool) {
     match schema {
         Value::Null | Value::Bool(true) => *schema = json!({}),
@@ -192,7 +193,7 @@ fn mend_fields(fields: &mut Fields, whole: bool) {
         } else if WITH_SCHEMAS.contains(&keyword) {
             match field {
                 Value::Array(all) => all.iter_mut().for_each(|schema| mend(schema, keyword == "prefixItems")),
-                // `additionalProperties: true` is how everybody writes it.
+                // `additionalProperties: true` is the usual form.
                 Value::Bool(_) if keyword != "items" => {}
                 field => mend(field, matches!(keyword, "items" | "additionalProperties")),
             }
@@ -212,7 +213,7 @@ fn mend_fields(fields: &mut Fields, whole: bool) {
     }
 }
 
-/// Gives `type` the words of JSON Schema. A word that nobody knows allows everything.
+/// Converts `type` to the words of JSON Schema. An unknown word allows everything.
 fn mend_type(fields: &mut Fields) {
     let mended = match fields.remove("type") {
         Some(Value::String(word)) => words::kind(&word).map(Value::from),
@@ -230,7 +231,7 @@ fn mend_type(fields: &mut Fields) {
     if let Some(mended) = mended {
         fields.insert("type".to_owned(), mended);
     }
-    // OpenAPI's word for a further type.
+    // This is OpenAPI's keyword for a nullable type.
     if fields.remove("nullable") == Some(Value::Bool(true))
         && let Some(Value::String(kind)) = fields.get("type")
         && kind != "null"
@@ -248,9 +249,9 @@ fn of_kinds(kinds: Vec<&str>) -> Option<Value> {
     }
 }
 
-/// Makes `required` a list of properties that exist.
+/// Makes `required` a list of existing properties.
 fn mend_required(fields: &mut Fields, whole: bool) {
-    // The oldest drafts require a property where it is described.
+    // The oldest drafts mark a property as required inside its own schema.
     let mut lifted = Vec::new();
     for (name, property) in fields.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten() {
         if let Some(property) = property.as_object_mut()
@@ -294,7 +295,7 @@ fn mend_enum(fields: &mut Fields) {
         return;
     }
     if fields.get("type").is_some_and(|kind| kind == "array") && !values.iter().any(Value::is_array) {
-        // What each item may be, one level too high.
+        // It describes the items, but is one level too high.
         let items = fields.entry("items").or_insert_with(|| json!({}));
         if let Value::Object(items) = items {
             items.entry("enum").or_insert_with(|| values.into());

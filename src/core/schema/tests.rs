@@ -1,4 +1,4 @@
-//! Schemas that are hostile, and schemas that real tools have.
+//! Hostile schemas, and schemas of real tools.
 
 use super::{Arguments, Budget, UncheckedReason::*, *};
 use serde_json::{Map, json};
@@ -54,7 +54,7 @@ fn nested(levels: usize, wrap: impl Fn(Value) -> Value) -> Value {
 }
 
 #[test]
-fn what_would_take_ages_or_the_whole_stack_is_refused() {
+fn schemas_that_cost_too_much_time_or_stack_are_refused() {
     let all_of = |inside: Value| json!({ "allOf": [inside] });
     let doubling = json!({ "a": { "allOf": [{ "$ref": "#/$defs/b" }, { "$ref": "#/$defs/b" }] }, "b": {} });
     let table = [
@@ -142,7 +142,7 @@ fn patterns_are_refused_quickly_and_paid_for() {
 }
 
 #[test]
-fn a_reference_to_what_was_left_out_is_no_reason_to_refuse_the_tool() {
+fn a_reference_to_a_removed_part_does_not_refuse_the_tool() {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -192,7 +192,7 @@ fn patterns_that_the_engine_does_not_take_are_left_out_and_reported() {
 }
 
 #[test]
-fn what_is_left_out_never_makes_a_schema_stricter() {
+fn leaving_out_a_pattern_never_makes_a_schema_stricter() {
     let ahead = "^(?=a)";
     let keyword = |schema: Value| json!({ "type": "object", "properties": { "x": schema } });
     let table = [
@@ -255,7 +255,7 @@ fn large_arguments_for_many_rules_are_refused() {
     assert_eq!(arguments.check(&few, bytes(&few)), Ok(()));
     let refused = arguments.check(&lots, bytes(&lots)).unwrap_err();
     assert!(refused.starts_with("are too large to be checked against its schema: 200002 values"), "{refused}");
-    // One long text, as tools that write files have it.
+    // This is one long text, as in calls of tools that write files.
     let writes =
         json!({ "type": "object", "properties": { "path": { "pattern": "^/" }, "text": { "type": "string" } } });
     let arguments = Arguments::of(&writes, &mut Budget::default()).unwrap();

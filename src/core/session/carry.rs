@@ -1,4 +1,4 @@
-//! What a compaction records of earlier patches, so that nothing older than what it keeps is needed: their combined
+//! The record of earlier patches in a compaction, so that nothing older than what it keeps is needed: their combined
 //! effect on system prompt, tools and options, and on the messages that it keeps.
 
 use super::tree::SessionTree;
@@ -17,11 +17,11 @@ use reseed_protocol::{
 };
 use std::{collections::HashSet, sync::Arc};
 
-/// Why the messages that a compaction keeps are not as their entries say.
+/// The reason why the messages that a compaction keeps differ from their entries.
 const REASON: &str = "what patches made of these messages outlives the compaction";
 
-/// Returns the patch for a compaction appended to the leaf of `before`; `after` is the tree with it, still without the
-/// patch.
+/// Returns the patch for a compaction appended to the leaf of `before`; `after` is the tree with the compaction but
+/// without the patch.
 #[must_use]
 pub(crate) fn carried_patch(before: &SessionTree, after: &SessionTree, compaction: &Compaction) -> Vec<PatchOp> {
     let mut ops = before.carried().ops().to_vec();
@@ -31,7 +31,7 @@ pub(crate) fn carried_patch(before: &SessionTree, after: &SessionTree, compactio
     ops
 }
 
-/// Returns the op that restores the kept messages as they were. It is there even if nothing needs restoring: it marks
+/// Returns the op that restores the kept messages as they were. It exists even if nothing needs restoring: it marks
 /// that removed messages may have been changed, so that pinning does not restore them.
 fn messages(before: &Context, after: &Context, entry_id: &EntryId, compaction: &Compaction) -> PatchOp {
     let kept: Vec<&EntryId> = after.messages.iter().filter_map(|counted| counted.entry_id.as_ref()).collect();
@@ -51,11 +51,11 @@ fn messages(before: &Context, after: &Context, entry_id: &EntryId, compaction: &
     PatchOp::MessagesCachedEdit { edits, invalidate_cache_reason }
 }
 
-/// Returns what the model should see: of the messages it saw, those of kept entries and what goes with them, after the
-/// summary.
+/// Returns what the model should see after the summary: the messages of kept entries that it saw before, and the
+/// messages that belong to them.
 fn expected(before: &Context, kept: &[&EntryId], entry_id: &EntryId, compaction: &Compaction) -> Vec<PatchMessage> {
     let ids: HashSet<&EntryId> = kept.iter().copied().collect();
-    // A compaction that only clears results keeps the existing summary, and what a patch added before it stays.
+    // A compaction that only clears results keeps the existing summary, and a patch's additions before it stay.
     let same_summary = |counted: &Counted| told_by(&counted.message) == compaction.summary;
     let fate = |counted: &Counted| match &counted.entry_id {
         _ if counted.kind == Kind::Summary => {
@@ -69,7 +69,7 @@ fn expected(before: &Context, kept: &[&EntryId], entry_id: &EntryId, compaction:
         _ => Fate::Gone,
     };
     let fates = fates(&before.messages, fate);
-    // A placeholder for a result that has not arrived is recreated each time.
+    // A placeholder for a result that has not arrived is created again each time.
     let is_stopgap = |counted: &Counted| counted.entry_id.is_none() && !counted.patched;
     let stays = before.messages.iter().zip(fates).filter(|(_, fate)| *fate != Fate::Gone);
     let stays = stays.filter(|(counted, _)| !is_stopgap(counted));

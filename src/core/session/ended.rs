@@ -1,7 +1,7 @@
-//! Tool calls that are over, as the store remembers them: what a late or repeated answer is compared with.
+//! Tool calls that are over, as the store remembers them. A late or repeated answer is compared with them.
 //!
-//! The step that resolves a call also stores a mark under the call's id, as it does for commands. So an answer is known
-//! as late after a restart, a compaction or a move to another branch, where the path no longer shows the call.
+//! The append that resolves a call also stores a mark under the call's id, as for commands. So an answer is recognised
+//! as late even after a restart, a compaction or a move to another branch, when the path no longer shows the call.
 
 use crate::core::fingerprint::fingerprint_of;
 use reseed_protocol::{
@@ -12,21 +12,21 @@ use reseed_protocol::{
 /// A tool call that is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndedCall {
-    /// Its outcome; `None` if only its result is known: in a fork, or from an older version.
+    /// Its outcome; `None` if only its result is known, in a fork or from an older version.
     pub outcome: Option<CallOutcome>,
     /// The fingerprint of its result, as stored.
     pub result: u64,
 }
 
 impl EndedCall {
-    /// Returns true if the call ended with this answer of its tool.
+    /// Returns true if the call ended with this answer from its tool.
     #[must_use]
     pub fn has_taken(&self, result: u64) -> bool {
         !matches!(self.outcome, Some(CallOutcome::TimedOut | CallOutcome::Dropped)) && self.result == result
     }
 }
 
-/// Returns the id of the mark of a call that is over. No client can use it: ids with this beginning are the server's.
+/// Returns the id of a finished call's mark. No client can use it, because the prefix is reserved for the server.
 #[must_use]
 pub fn mark_id(call: &CallId) -> String {
     format!("s_call:{call}")
@@ -38,7 +38,8 @@ pub fn result_fingerprint(output: &str, is_error: bool) -> u64 {
     fingerprint_of(&(output, is_error))
 }
 
-/// Returns the fingerprint of a call's result if this message is it: of the whole one, where that is known.
+/// Returns the fingerprint of a call's result if this message contains it. If the result was cut and the complete one
+/// is known, that one is used.
 #[must_use]
 pub fn result_of(call: &CallId, message: &Message) -> Option<u64> {
     let whole = message.cut.as_deref().and_then(|cut| cut.whole.as_deref());
@@ -64,7 +65,7 @@ pub fn ended_calls(events: &[Event]) -> Vec<(CallId, EndedCall)> {
             _ => None,
         });
         let result = results.filter_map(|message| result_of(&resolved.call_id, message)).next();
-        // A call that was allowed is made now, so it is not over.
+        // An allowed call is made now, so it is not over.
         let is_over = resolved.outcome != CallOutcome::Allowed;
         let outcome = Some(resolved.outcome);
         let call = is_over.then(|| (resolved.call_id.clone(), EndedCall { outcome, result: result.unwrap_or(0) }));

@@ -1,6 +1,6 @@
-//! Forks: a session copied from one path of another, and how its entries link up.
+//! Forks: a session copied from one path of another, and the links between its entries.
 //!
-//! Invariants of what [`PathCopy`] returns: it is a chain, each entry's parent is the one before it; ids are kept; no
+//! Invariants of what [`PathCopy`] returns: it is a chain, so each entry's parent is the previous one; ids are kept; no
 //! entry references one outside the copy, except as a record of where a branch started (`fromId`).
 
 use super::state::SessionState;
@@ -17,9 +17,9 @@ const NAME_CHARS_MAX: usize = 200;
 #[derive(Debug, Default)]
 pub struct PathCopy {
     last: Option<EntryId>,
-    /// Entries omitted since the last one that was copied.
+    /// Entries omitted since the last copied one.
     left_out: Vec<EntryId>,
-    /// For each omitted entry, the next copied one: a kept range that began at the omitted entry begins there now.
+    /// For each omitted entry, the next copied one. A kept range that began at the omitted entry now begins there.
     next_of: BTreeMap<EntryId, EntryId>,
     /// For each entry labelled in the copy: true if its newest label entry sets a label, false if it removes one.
     named: BTreeMap<EntryId, bool>,
@@ -41,7 +41,7 @@ pub fn mentions(entry: &Entry) -> Vec<EntryId> {
 
 impl PathCopy {
     /// Returns the next entry of the path as it appears in the copy; `there` are those of its [`mentions`] that are on
-    /// the path. Returns `None` for a label of an entry outside the path: it is omitted.
+    /// the path. Returns `None` for a label of an entry outside the path, which is omitted.
     pub fn take(&mut self, mut entry: Entry, there: &BTreeSet<EntryId>) -> Option<Entry> {
         match &mut entry.data {
             EntryData::Label(label) => {
@@ -54,7 +54,7 @@ impl PathCopy {
             EntryData::Compaction(compaction) => {
                 let first = compaction.first_kept_entry_id.take();
                 compaction.first_kept_entry_id = match first {
-                    // Everything before it was omitted: what is kept begins with the compaction itself.
+                    // Everything before it was omitted, so the kept range begins with the compaction itself.
                     Some(first) if self.left_out.contains(&first) => None,
                     Some(first) => self.next_of.get(&first).cloned().or(there.contains(&first).then_some(first)),
                     None => None,
@@ -109,8 +109,8 @@ pub fn marks_of(state: &SessionState, there: &BTreeSet<EntryId>) -> (Vec<Pin>, V
     let mut pins: Vec<Pin> = here
         .map(|pin| Pin { entry_id: pin.entry_id.clone(), with: known(&pin.with), under: known(&pin.under) })
         .collect();
-    // A path that ends among an answer's results may lack the entry by which they were all pinned: the answer, which
-    // comes first, takes its place.
+    // A path that ends among an answer's results may lack the entry through which they were all pinned. The answer,
+    // which comes first, then takes its place.
     for pin in &mut pins {
         let was_with = state.pins.iter().find(|was| was.entry_id == pin.entry_id).and_then(|was| was.with.as_ref());
         if let Some(lost) = was_with.filter(|with| !there.contains(with)) {
@@ -121,8 +121,8 @@ pub fn marks_of(state: &SessionState, there: &BTreeSet<EntryId>) -> (Vec<Pin>, V
     (pins, state.undone.iter().filter(|id| there.contains(id)).cloned().collect())
 }
 
-/// Returns the name of a fork: the session's with a suffix, or with the next number if it has one already. Forks of an
-/// unnamed session stay unnamed: they take their name from the first message.
+/// Returns the name of a fork: the session's name with a suffix, or with the next number if it already has one. Forks
+/// of an unnamed session stay unnamed and take their name from the first message.
 #[must_use]
 pub fn fork_name(name: &str) -> String {
     if name.is_empty() {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_a_chain_in_which_nothing_names_what_is_not_there() {
+    fn a_copy_is_a_chain_without_dangling_references() {
         let compaction = |rest: &str| format!("c compaction summary=S tokensBefore=1 {rest}");
         let table: &[(&[&str], &[&str], &[&str])] = &[
             (&["a message", "b message"], &[], &[">a", "a>b"]),

@@ -1,6 +1,6 @@
-//! Stored histories with patches in `tests/fixtures/envelopes/`, and what the next request sends for each, as JSON and
-//! as Markdown. `UPDATE=1` rewrites the envelopes: a difference means that what such a history sends has changed, and
-//! that every provider's cache of it is lost.
+//! Stored histories with patches in `tests/fixtures/envelopes/`, and the next request of each, as JSON and as Markdown.
+//! `UPDATE=1` rewrites the envelopes. A difference means that such a history now sends something else, and that every
+//! provider's cache of it is lost.
 
 use super::{SessionState, tree::PathReader};
 use crate::core::context::{
@@ -20,7 +20,7 @@ use std::{fs, path::Path, sync::Arc};
 const SENT: &[&str] = &["envelope", "markdown", "notes"];
 
 #[test]
-fn what_was_stored_once_sends_the_same_for_ever() {
+fn stored_histories_always_send_the_same_request() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/envelopes");
     let mut read = 0;
     for file in fs::read_dir(folder).unwrap() {

@@ -1,4 +1,4 @@
-//! Server-made ids: short, because every frame carries them, and unique within a session.
+//! Ids made by the server: short, because every frame carries them, and unique within a session.
 
 use reseed_protocol::ids::InvalidId;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ pub struct IdSource {
 }
 
 impl IdSource {
-    /// Creates the stream for a seed. In the server the seed comes from the system's randomness.
+    /// Creates the stream for a seed. In the server, the seed comes from the system's random number generator.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         Self { state: seed }
@@ -56,7 +56,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn a_seed_repeats_and_does_not_meet_itself() {
+    fn a_seed_repeats_its_stream_without_duplicates() {
         let (mut a, mut b) = (IdSource::seeded(7), IdSource::seeded(7));
         let ids: HashSet<EntryId> = (0..10_000).map(|_| a.next_id()).collect();
         assert_eq!(ids.len(), 10_000);

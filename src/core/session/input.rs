@@ -1,4 +1,4 @@
-//! User input: converts the forms that the wire accepts into message parts.
+//! User input: converts the wire forms to message parts.
 
 use crate::core::model::is_picture_address;
 use reseed_protocol::{
@@ -89,7 +89,7 @@ pub fn name_from(parts: &[Part]) -> String {
     format!("{}…", cut.trim_end())
 }
 
-/// Returns true if an entry is a message, the check that `ifLeaf` relies on.
+/// Returns true if an entry is a message. `ifLeaf` relies on this check.
 #[must_use]
 pub fn is_message(entry: &Entry) -> bool {
     matches!(entry.data, EntryData::Message(_) | EntryData::CustomMessage(_))

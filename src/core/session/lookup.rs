@@ -6,31 +6,31 @@ use reseed_protocol::{Entry, EntryData, EntryId, Part, Role, command::NavigatePo
 /// The data that was read for a command.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Lookup {
-    /// The path to the current leaf as it is seen once the command is carried out: what `undo_compaction` restores, or
-    /// the entry that `pin_entry` brings back.
+    /// The path to the current leaf as it will be once the command has been executed: what `undo_compaction` restores,
+    /// or the entry that `pin_entry` brings back.
     Path(SessionTree),
     /// The destination of a `navigate`, or of a `user_input` with a `parentId`.
     Destination(Destination),
-    /// The entries on the path, newest first, to make a summary again from all of them (`rebuild`).
+    /// The entries on the path, newest first, for making a summary again from all of them (`rebuild`).
     Entries {
         /// The entries, newest first.
         entries: Vec<Entry>,
         /// True if there are more than one read returns.
         is_cut: bool,
     },
-    /// The end of the call that a `tool_result` or `call_progress` names, from its mark.
+    /// The outcome of the call that a `tool_result` or `call_progress` names, from its mark.
     EndedCall(EndedCall),
-    /// What is known of the sender of an `approval_response`, and of an approval that is over.
+    /// The sender of an `approval_response`, and the outcome of an approval that is over.
     Approval {
         /// The sender's client.
         by: Option<String>,
-        /// How the approval ended, from its mark.
+        /// The outcome of the approval, from its mark.
         ended: Option<EndedCall>,
     },
 }
 
 impl Lookup {
-    /// Returns the path, if that was read.
+    /// Returns the path, if it was read.
     #[must_use]
     pub fn path(self) -> Option<SessionTree> {
         match self {
@@ -39,7 +39,7 @@ impl Lookup {
         }
     }
 
-    /// Returns how a call ended, if that was read.
+    /// Returns the outcome of a call, if it was read.
     #[must_use]
     pub fn ended_call(self) -> Option<EndedCall> {
         match self {
@@ -48,7 +48,7 @@ impl Lookup {
         }
     }
 
-    /// Returns the client of an approval's sender, if it is known, and how the approval ended, if it has.
+    /// Returns the client that sent the approval's answer, if it is known, and the approval's outcome, if it is over.
     #[must_use]
     pub fn approval(self) -> (Option<String>, Option<EndedCall>) {
         match self {
@@ -57,7 +57,7 @@ impl Lookup {
         }
     }
 
-    /// Returns the destination, if that was read.
+    /// Returns the destination, if it was read.
     #[must_use]
     pub fn destination(self) -> Option<Destination> {
         match self {
@@ -74,17 +74,17 @@ pub struct Destination {
     pub leaf: Option<EntryId>,
     /// The path to that entry, as far back as the model can see.
     pub tree: SessionTree,
-    /// The input of the entry that is moved before, handed back for editing.
+    /// The input of the entry before which the session moves, returned for editing.
     pub input: Option<Vec<Part>>,
     /// The branch that the move would leave, newest first, down to the deepest common entry, or as much of it as a
-    /// summary could hold. Empty if no summary is wanted and no hook is asked.
+    /// summary could hold. Empty if no summary is requested and no hook is called.
     pub left: Vec<Entry>,
-    /// The deepest entry on both paths; `None` if they share none. Not looked up if only a summary is wanted and `left`
-    /// was cut.
+    /// The deepest entry on both paths; `None` if they share none. It is not looked up if only a summary is requested
+    /// and `left` was cut.
     pub common: Option<EntryId>,
 }
 
-/// Returns the leaf of a session that moves to or before an entry, and the input to hand back for editing.
+/// Returns the leaf of a session that moves to or before an entry, and the input to return for editing.
 /// [`NavigatePosition::Tip`] is the entry itself: the caller passes the newest leaf below it.
 #[must_use]
 pub fn landing(entry: &Entry, position: NavigatePosition) -> (Option<EntryId>, Option<Vec<Part>>) {
@@ -94,7 +94,7 @@ pub fn landing(entry: &Entry, position: NavigatePosition) -> (Option<EntryId>, O
     }
 }
 
-/// Returns the content of an entry that a user or client wrote; `None` for what the model or a tool wrote.
+/// Returns the content of an entry that a user or client wrote; `None` for content from the model or a tool.
 #[must_use]
 pub fn input_of(entry: &Entry) -> Option<Vec<Part>> {
     match &entry.data {

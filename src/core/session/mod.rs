@@ -1,7 +1,7 @@
 //! A session: one append-only tree of entries, and the state folded from its log.
 //!
-//! Everything here is derived from the log, and once there is a log, only [`Session::apply`] changes it, so a session
-//! can be dropped at any moment and rebuilt from the store.
+//! Everything here is derived from the log. Once there is a log, only [`Session::apply`] changes it. So a session can
+//! be dropped at any moment and rebuilt from the store.
 
 pub(crate) mod carry;
 pub mod ended;
@@ -48,10 +48,10 @@ pub struct Session {
     pub state: Arc<SessionState>,
     /// The part of its tree that the model sees.
     pub tree: SessionTree,
-    /// The held compaction, applied when it becomes due; `None` also if its record has an unknown form.
+    /// The held compaction, applied when it becomes due. It is also `None` if its record has an unknown form.
     pub held: Option<Arc<Held>>,
-    /// What the counter of its model had learned when the session was read from the store, which keeps it beside the
-    /// state: the log alone does not tell what was learned on other branches and in other sessions.
+    /// The calibration of its model's counter when the session was read from the store. The store keeps it beside the
+    /// state, because the log alone does not show what was learned on other branches and in other sessions.
     pub calibration: Option<Calibration>,
 }
 
@@ -62,7 +62,7 @@ impl Session {
         Self { id, created_at, state: Arc::default(), tree: SessionTree::default(), held: None, calibration: None }
     }
 
-    /// Returns the state for a change, copied if it is shared: of a session without a log, and in tests.
+    /// Returns the state for modification, copied if it is shared. For a session without a log, and for tests.
     #[must_use]
     pub fn state_mut(&mut self) -> &mut SessionState {
         Arc::make_mut(&mut self.state)

@@ -5,8 +5,8 @@ use reseed_protocol::{Entry, EntryData, Message, Part, Role};
 /// Maximum characters of a preview, ellipsis included.
 pub const PREVIEW_CHARS_MAX: usize = 80;
 
-/// Returns one line of at most [`PREVIEW_CHARS_MAX`] characters. White space collapses to one space; control
-/// characters, which could command a terminal, are removed. Reads only as much text as it shows.
+/// Returns one line of at most [`PREVIEW_CHARS_MAX`] characters. White space collapses to one space. Control
+/// characters, which could send commands to a terminal, are removed. Reads only as much text as it shows.
 #[must_use]
 pub fn preview(data: &EntryData) -> String {
     let mut line = PreviewLine::default();
@@ -47,7 +47,7 @@ pub fn kind(entry: &Entry) -> &'static str {
     }
 }
 
-/// A line of a summary, without its marks.
+/// A line of a summary, without its markup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SummaryLine<'a> {
     /// A heading.
@@ -58,7 +58,7 @@ pub enum SummaryLine<'a> {
     Tag,
 }
 
-/// Reads a line of a summary.
+/// Parses a line of a summary.
 #[must_use]
 pub fn summary_line(line: &str) -> SummaryLine<'_> {
     let line = line.trim();
@@ -75,7 +75,7 @@ pub fn summary_line(line: &str) -> SummaryLine<'_> {
 struct PreviewLine {
     shown: String,
     chars: usize,
-    /// White space was met since the last character.
+    /// True if there was white space since the last character.
     space: bool,
     cut: bool,
 }
@@ -84,7 +84,7 @@ impl PreviewLine {
     fn message(&mut self, message: &Message) {
         self.parts(&message.content);
         if self.shown.is_empty() {
-            // An answer without text is shown by its reasoning.
+            // For an answer without text, the preview shows its reasoning.
             for part in &message.content {
                 if let Part::Reasoning { text, .. } = part {
                     self.text(text);
@@ -163,7 +163,7 @@ impl PreviewLine {
     }
 }
 
-/// Returns true for a character that moves the cursor or changes the text direction: on a terminal or a page it could
+/// Returns true for a character that moves the cursor or changes the text direction. On a terminal or a page, it could
 /// make one line look like another.
 #[must_use]
 pub fn steers(c: char) -> bool {

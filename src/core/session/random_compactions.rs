@@ -1,5 +1,5 @@
-//! Random histories, cut and compacted repeatedly in every way: what must stay stays, nothing that was removed returns,
-//! and whatever a model makes of a summary, the context shrinks or stays as it was.
+//! Random histories, cut and compacted repeatedly in every way. What must stay stays, nothing that was removed returns,
+//! and whatever the model writes as a summary, the context shrinks or stays the same.
 //!
 //! A failure prints its seed; `SEED=72 cargo test -p reseed-core random_compactions` replays it alone.
 
@@ -114,7 +114,7 @@ impl World {
         self.entries.push(entry.clone());
         let appended = EntryAppended { entry, turn_id: None, command_id: None };
         self.session.apply(&Event::EntryAppended(Box::new(appended)), &self.counter);
-        // Like the agent loop: the path is read with its marks.
+        // The path is read with its marks, as in the agent loop.
         self.session.tree.mark(&self.session.state);
         entry_id
     }
@@ -148,7 +148,7 @@ impl World {
             76..78 => self.set_pins(Vec::new()),
             78..82 => self.undo(),
             82..88 => self.cut_somewhere(),
-            // Another program's compaction with a boundary off the path: it keeps nothing.
+            // This is another program's compaction with a boundary off the path, so it keeps nothing.
             88 => {
                 let context = self.context();
                 let elsewhere = Some("elsewhere".parse().unwrap());
@@ -191,7 +191,7 @@ impl World {
         assert!(now == before, "seed {}: an undone compaction does not bring back what was seen", self.seed);
     }
 
-    /// Cuts at random, or as near to a random wish as is legal, and takes any model summary.
+    /// Cuts at random, or as close to a random amount as is legal, and accepts any model summary.
     fn cut_somewhere(&mut self) {
         let context = self.context();
         let structure = Structure::of(&context);

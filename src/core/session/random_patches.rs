@@ -1,4 +1,4 @@
-//! Random patches on random trees: memory, store and whole history give the same context; a rejected patch changes
+//! Random patches on random trees. Memory, store and whole history give the same context; a rejected patch changes
 //! nothing; and nothing that a patch hid returns.
 //!
 //! A failure prints its seed; `SEED=72 cargo test -p reseed-core random_patches` replays it alone.
@@ -122,7 +122,7 @@ impl World {
     }
 
     fn text(&mut self) -> String {
-        // Each text has a unique number, so that one that returns is recognised.
+        // Each text has a unique number, so that a returning text is recognised.
         format!("word{} ", self.rng.u32(..)).repeat(self.rng.usize(1..20))
     }
 
@@ -252,7 +252,7 @@ impl World {
         self.did("compacted");
     }
 
-    /// Undoes the newest compaction, like a session that rereads the path for it.
+    /// Undoes the newest compaction, rereading the path as a session does.
     fn undo(&mut self) {
         let newest = self.session.tree.path().iter().rev().find(|node| node.compaction().is_some());
         if let Some(newest) = newest.map(|node| node.id().clone()) {
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// Pins an entry of the path, unless it is hidden and message patches preceded that.
+    /// Pins an entry of the path, unless it is hidden and message patches came before that.
     fn pin(&mut self) {
         let leaf = self.session.state.leaf.clone();
         let may_pin = |entry: &&Entry| matches!(entry.data, EntryData::Message(_));
@@ -333,7 +333,7 @@ impl World {
 }
 
 #[test]
-fn whatever_patches_say_history_is_replayed_the_same() {
+fn history_with_any_patches_is_replayed_the_same() {
     let seeds = crate::seeds::seeds("WORLDS", WORLDS);
     let is_whole_run = seeds.clone().count() > 1;
     let mut done: HashMap<&str, u64> = HashMap::new();

@@ -98,12 +98,12 @@ impl World {
     fn compaction(&mut self) -> EntryData {
         // A compaction keeps only what the model saw.
         let path: Vec<EntryId> = self.session.tree.path().iter().map(|node| node.id().clone()).collect();
-        // Its tail starts after the entries that an earlier compaction kept one by one: that one left out what lies
-        // between.
+        // Its tail starts after the entries that an earlier compaction kept individually, because that compaction
+        // removed the entries in between.
         let nodes = self.session.tree.path();
         let after = nodes.iter().rposition(|node| matches!(node.entry.data, EntryData::Compaction(_)));
         let tail = &path[after.map_or(0, |at| at + 1)..];
-        // Sometimes as another program might write it: a boundary that is not on the path.
+        // Sometimes the boundary is not on the path, as another program might write it.
         let first_kept_entry_id = match self.rng.u8(..10) {
             0 => Some("elsewhere".parse().unwrap()),
             1 => None,
@@ -201,7 +201,7 @@ impl World {
 }
 
 #[test]
-fn what_is_in_memory_is_what_the_log_says() {
+fn the_state_in_memory_matches_the_log() {
     let seeds = crate::seeds::seeds("TREES", TREES);
     for seed in seeds {
         let mut world = World::new(seed);

@@ -1,10 +1,11 @@
 //! The state of a session: the fold of its log.
 //!
 //! A copy is stored so that opening a session does not read its whole log. The log is authoritative: a copy of another
-//! version is discarded and folded again; to a copy of an earlier `seq` the records after it are applied.
+//! version is discarded and folded again; a copy of an earlier `seq` is brought up to date with the records after it.
 //!
-//! The copy is small (see [`STATE_BYTES_MAX`]). What clients write at length is read back from its record: queued
-//! inputs, and the held compaction. All lists are bounded, except `undone`, which grows by one id with each undo.
+//! The copy is small (see [`STATE_BYTES_MAX`]). Long texts from clients are not part of it and are read back from their
+//! records: queued inputs, and the held compaction. All lists are bounded, except `undone`, which grows by one id with
+//! each undo.
 
 mod cost;
 mod queue;
@@ -30,8 +31,8 @@ use serde::{Deserialize, Serialize};
 /// Version of the stored copy. A copy of another version is folded again from the log.
 pub const STATE_VERSION: u32 = 6;
 
-/// Size in bytes from which the copy is not stored with every append, but only at the end of a turn, where it is needed
-/// next, and once in [`UNSTORED_RECORDS_MAX`] records. Most copies are smaller: about 600 bytes.
+/// The size in bytes above which the copy is not stored with every append, but only at the end of a turn, where it is
+/// needed next, and once per [`UNSTORED_RECORDS_MAX`] records. Most copies are smaller: about 600 bytes.
 pub const STATE_BYTES_MAX: usize = 2 * 1024;
 
 /// Maximum records after the stored copy. They are read and applied when the session is opened, which takes
@@ -44,8 +45,8 @@ const UNANSWERED_TURNS_MAX: usize = 16;
 /// Maximum failed compactions remembered, for the same reason.
 const FAILED_COMPACTIONS_MAX: usize = 16;
 
-/// After an undone compaction the request may grow by this fraction of the window before the next compaction: a user
-/// who restored the old context wants to use it.
+/// After an undone compaction, the request may grow by this fraction of the window before the next compaction, because
+/// a user who restored the old context wants to use it.
 const REST_WINDOW_PART: u64 = 10;
 
 /// A strategy with its settings.
@@ -85,9 +86,9 @@ pub struct SessionState {
     pub settings: SessionSettings,
     /// The entry that the session continues from.
     pub leaf: Option<EntryId>,
-    /// How many times its agent loop was seeded.
+    /// The number of times that its agent loop was seeded.
     pub generation: u64,
-    /// How many times it was compacted.
+    /// The number of times that it was compacted.
     pub compactions: u64,
     /// Number of entries in its tree.
     pub entries: u64,
@@ -95,17 +96,17 @@ pub struct SessionState {
     pub pins: Vec<Pin>,
     /// Undone compactions: building the context skips them.
     pub undone: Vec<EntryId>,
-    /// Automatic compaction ignores requests up to this many tokens: what an undone compaction restored.
+    /// Automatic compaction ignores requests up to this many tokens, so that it does not remove what an undo restored.
     pub rest_tokens: Option<u64>,
     /// The held compaction, applied when it becomes due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldAt>,
-    /// The client's required hooks in force when the running turn began and when the queued inputs were accepted. After
-    /// a restart neither continues unless these hooks are asked.
+    /// The client's required hooks that were in force when the running turn began and when the queued inputs were
+    /// accepted. After a restart, neither continues unless these hooks are called.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookOffer>,
-    /// Changes since the newest answers that no entry shows, so that after a restart a receipt can still explain why a
-    /// request does not start like the previous one.
+    /// Changes since the newest answers that no entry shows. With them, a receipt can explain even after a restart why
+    /// a request does not start like the previous one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<UnseenChange>,
     /// Cost of its requests.
@@ -113,24 +114,24 @@ pub struct SessionState {
     /// Queued inputs. Stored as references to their records: see [`StoredState`].
     #[serde(serialize_with = "queue::refer", skip_deserializing)]
     pub queue: Vec<Queued>,
-    /// Sequence number of the newest record that older versions wrote with a whole queue; 0 if there is none. Clients
-    /// do not know these records, so none is replayed.
+    /// Sequence number of the newest record in which older versions wrote a whole queue; 0 if there is none. Clients do
+    /// not know these records, so they are not replayed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub whole_queue_seq: u64,
     /// The turn that is running.
     pub turn: Option<OpenTurn>,
-    /// The last turn, if it ended without an answer and nothing was said since: the turn that a retry repeats.
+    /// The last turn, if it ended without an answer and nothing was said since. A retry repeats this turn.
     pub last_turn: Option<EndedTurn>,
     /// The newest turns that ended without an answer, oldest first.
     pub unanswered_turns: Vec<UnansweredTurn>,
-    /// The newest failed compactions that someone waited for, oldest first.
+    /// The newest failed compactions that were waited for, oldest first.
     pub failed_compactions: Vec<FailedCompaction>,
     /// Tool calls without a result.
     pub pending: Vec<PendingCall>,
     /// Tool calls that a person must allow first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<Approval>,
-    /// Lasting answers to approvals.
+    /// Standing approvals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub standing_approvals: Vec<StandingApproval>,
 }
@@ -147,7 +148,7 @@ pub struct OpenTurn {
     pub answers: u64,
     /// Summed usage of its requests.
     pub usage: Option<Usage>,
-    /// True if the context was compacted since the last answer, so that crossing the threshold once compacts once.
+    /// True if the context was compacted since the last answer, so that one crossing of the threshold compacts once.
     pub compacted: bool,
     /// True if that compaction was made because the provider refused a request as too large.
     pub overflowed: bool,
@@ -201,7 +202,7 @@ pub fn no_settings() -> SessionSettings {
     }
 }
 
-/// A stored copy as it is read: the queued inputs are still in their records.
+/// A stored copy as it is read, with the queued inputs still in their records.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredState {
     state: SessionState,
@@ -330,7 +331,7 @@ impl SessionState {
                     self.model.clone_from(model);
                 }
                 if let Some(strategy) = &updated.strategy {
-                    // A session's first record names the one that it starts with.
+                    // A session's first record names its initial strategy.
                     if self.strategy != *strategy && !self.strategy.is_empty() {
                         unseen::changed(&mut self.unseen, Unseen::Strategy(strategy.clone()), self.turn.is_some());
                     }
@@ -386,13 +387,13 @@ impl SessionState {
                 self.generation = undone.generation;
                 self.rest_tokens = Some(rest_after_undo(&undone.context_info));
             }
-            // A log that has one is not opened by this version: `runtime/load.rs`.
+            // This version does not open a log that contains one: see `runtime/load.rs`.
             Event::Unknown(_) => {}
         }
     }
 
-    /// Remembers a compaction that failed while someone waited for it. One without a trigger is a branch summary, whose
-    /// failure is reported in the reply to the move.
+    /// Remembers a compaction that failed while it was waited for. A failed compaction without a trigger is a branch
+    /// summary, whose failure is reported in the reply to the move.
     fn remember_failed(&mut self, failed: &CompactionFailed) {
         let ended = matches!(
             failed.error.code,

@@ -4,7 +4,7 @@
 //! keeps. Older entries are in the store.
 //!
 //! Invariants, kept only by the methods here:
-//! - the path is a chain: each node's parent is the one before it, except where older entries were dropped from memory;
+//! - the path is a chain: each node's parent is the previous node, except where older entries were dropped from memory;
 //! - an entry, once appended, never changes.
 
 mod path_reader;
@@ -24,7 +24,7 @@ use std::{
 #[derive(Debug, Clone, Default)]
 pub struct SessionTree {
     path: Vec<Arc<Node>>,
-    /// What the model sees of the path, built on first use. Derived from the path alone.
+    /// The model's view of the path, built on first use and derived from the path alone.
     replay: OnceLock<Replay>,
 }
 
@@ -39,7 +39,7 @@ impl SessionTree {
         Self { path, replay: OnceLock::new() }
     }
 
-    /// Returns what the model sees. Built once, then extended as entries arrive.
+    /// Returns the model's view. It is built once, then extended as entries arrive.
     #[must_use]
     pub fn context(&self) -> Arc<Context> {
         self.replay().context()
@@ -50,7 +50,7 @@ impl SessionTree {
         self.replay().raw()
     }
 
-    /// Returns the system prompt, tools and options as the patches on the path leave them.
+    /// Returns the system prompt, tools and options after the patches on the path.
     #[must_use]
     pub fn carried(&self) -> &CarriedOps {
         &self.raw_context().carried
@@ -89,8 +89,8 @@ impl SessionTree {
         self.path.push(node);
     }
 
-    /// Returns the path up to one of its entries; `None` before the newest compaction, where the path in memory is no
-    /// longer all that the model would see.
+    /// Returns the path up to one of its entries. Returns `None` for an entry before the newest compaction, because the
+    /// path in memory then lacks entries that the model would see.
     #[must_use]
     pub fn upto(&self, leaf: &EntryId) -> Option<Self> {
         let at = self.path.iter().rposition(|node| node.id() == leaf)?;
@@ -145,7 +145,7 @@ impl SessionTree {
     }
 
     /// Moves the leaf back to an entry on the path, or before the first. Does nothing for an entry that is not in
-    /// memory: the caller reads it from the store first.
+    /// memory, because the caller must read it from the store first.
     pub fn move_leaf(&mut self, leaf: Option<&EntryId>) {
         let Some(leaf) = leaf else {
             *self = Self::default();
@@ -158,8 +158,8 @@ impl SessionTree {
         }
     }
 
-    /// Drops from memory what no request can contain any more: entries before the newest compaction that it does not
-    /// keep.
+    /// Drops from memory the entries that no later request can contain: those before the newest compaction that it does
+    /// not keep.
     pub fn forget_before(&mut self, first_kept: Option<&EntryId>, kept: &[EntryId]) {
         let Some(compaction) = self.path.iter().rposition(|node| node.compaction().is_some()) else {
             return;

@@ -7,7 +7,7 @@ use reseed_protocol::{CallId, Entry, EntryData, EntryId, Part, Role};
 pub struct UnitReader {
     wanted: EntryId,
     met: bool,
-    /// Results met since the newest answer, newest first, with the calls that they answer.
+    /// Results since the newest answer, newest first, with the calls that they answer.
     results: Vec<(EntryId, Vec<CallId>)>,
     unit: Vec<EntryId>,
 }
@@ -42,7 +42,7 @@ impl UnitReader {
                         results.into_iter().rev().filter(|(_, answered)| answered.iter().any(|id| calls.contains(&id)));
                     self.unit.extend(own.map(|(id, _)| id));
                     if !self.unit.contains(&self.wanted) {
-                        // A result without a call: another program wrote it.
+                        // This is a result without a call, written by another program.
                         self.unit = vec![self.wanted.clone()];
                     }
                 }
@@ -56,13 +56,13 @@ impl UnitReader {
         }
     }
 
-    /// Returns true if the entry was met.
+    /// Returns true if the entry was reached.
     #[must_use]
     pub fn has_met(&self) -> bool {
         self.met
     }
 
-    /// Returns the unit's entries, oldest first; `None` if the wanted entry was not met.
+    /// Returns the unit's entries, oldest first; `None` if the wanted entry was not reached.
     #[must_use]
     pub fn finish(self) -> Option<Vec<EntryId>> {
         match self.met {

@@ -1,10 +1,10 @@
-//! Removes what the eye cannot see: characters that hide an instruction from a person and show it to a model.
+//! Removes invisible characters, which can hide an instruction from a person and show it to a model.
 //!
 //! Invariants:
 //! - invisible and direction-changing characters, control codes and terminal colours are removed; every kind of line
 //!   break becomes `\n`, so that lines mean the same to a reader and to the model;
-//! - what a person would miss stays: joiners within emoji, and those in the spelling of Persian and the scripts of
-//!   India;
+//! - characters that a person would miss stay: joiners within emoji, and those in the spelling of Persian and the
+//!   scripts of India;
 //! - cleaning is idempotent, and the work is linear.
 
 use super::fold::any_byte;
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 /// Maximum characters of a terminal command's parameters; a longer sequence is not a command.
 const TERMINAL_CHARS_MAX: usize = 64;
 
-/// The flags written with tag characters that Unicode recommends: any other run of tags is hidden text.
+/// The flags written with tag characters that Unicode recommends. Any other run of tags is hidden text.
 const TAG_FLAGS: [&str; 3] = ["gbeng", "gbsct", "gbwls"];
 
 const ZWNJ: char = '\u{200c}';
@@ -77,7 +77,7 @@ fn joins(last: Option<char>, joiner: char, next: Option<char>) -> bool {
     if joiner == ZWJ && (is_pictograph(last) || last == '\u{fe0f}') && next.is_some_and(is_pictograph) {
         return true;
     }
-    // The half forms of a consonant at the end of a word.
+    // A half form of a consonant may end a word.
     if joiner == ZWJ && is_virama(last) {
         return true;
     }
@@ -162,7 +162,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_cannot_be_seen_is_gone() {
+    fn invisible_characters_are_removed() {
         for (text, expected) in [
             ("plain text,\n\tindented", "plain text,\n\tindented"),
             ("ig\u{200b}no\u{2060}re", "ignore"),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_with_joiners_stays() {
+    fn joiners_that_belong_to_the_spelling_stay() {
         for text in [
             "👩\u{200d}💻 👨\u{200d}👩\u{200d}👧\u{200d}👦",
             "🏳\u{fe0f}\u{200d}🌈 🏴\u{200d}☠\u{fe0f} ❤\u{fe0f}\u{200d}🔥",
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_joiner_carries_nothing_beside_what_it_joins() {
+    fn a_joiner_hides_nothing() {
         for (text, expected) in [
             ("می\u{200c}\u{200c}\u{200d}خواهم", "می\u{200d}خواهم"),
             ("👩\u{200d}\u{200d}💻", "👩\u{200d}💻"),
@@ -212,7 +212,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cleaning_is_done_once(text in "(\\PC|[\u{200b}-\u{200f}\u{1b}\\[\r\n👩💻\u{fe0f}\u{e0062}\u{e007f}🏴1\u{20e3}می क्]){0,60}") {
+        fn cleaning_is_idempotent(text in "(\\PC|[\u{200b}-\u{200f}\u{1b}\\[\r\n👩💻\u{fe0f}\u{e0062}\u{e007f}🏴1\u{20e3}می क्]){0,60}") {
             let once = clean(&text).into_owned();
             prop_assert_eq!(clean(&once).into_owned(), once.clone());
             let hidden = once.contains(['\u{200b}', '\u{202e}', '\r', '\u{1b}']);

@@ -1,19 +1,19 @@
 //! Escapes quoted text so that it cannot end its quotation or imitate another speaker.
 //!
-//! A backslash is inserted after the first character of anything that could be more than text: `<\|im_end|>`,
-//! `<\/summary>`, `[\User]:`. It is visible, and `unescape` removes it: text that already had backslashes there gets
+//! A backslash is inserted after the first character of anything that could have a special meaning: `<\|im_end|>`,
+//! `<\/summary>`, `[\User]:`. It is visible, and `unescape` removes it; text that already had backslashes there gets
 //! one more. Near misses are escaped as well: other case, inner spaces, full-width and look-alike letters. Invisible
 //! characters must be removed first ([`clean`](super::clean::clean)).
 //!
 //! Legitimate text that looks alike is escaped too (`<summary>` in HTML, `<|` in F#): a backslash does less harm than a
-//! hole.
+//! gap in the protection.
 
 use super::fold::{any_byte, fold};
 use std::borrow::Cow;
 
-/// Characters that may precede a forged head on its line: the marks of a quotation or a list.
+/// Characters that may precede a forged head on its line: the markers of a quotation or a list.
 const LINE_MARKS: [char; 9] = [' ', '\t', '>', '-', '*', '_', '#', '|', '`'];
-/// Maximum marks before a forged head; more are a drawing.
+/// Maximum markers before a forged head; a line with more is a drawing.
 const LINE_MARKS_MAX: usize = 32;
 
 /// Tags that end a turn, a quotation or a record, or start another.
@@ -43,9 +43,9 @@ const TAGS: [&str; 24] = [
     "assistant",
     "human",
 ];
-/// Tags that this program appends to a summary itself: escaped only inside a quotation.
+/// Tags that this program itself appends to a summary; they are escaped only inside a quotation.
 const FILE_TAGS: [&str; 2] = ["read-files", "modified-files"];
-/// Words in square brackets with a meaning to a model.
+/// Words in square brackets with a special meaning to a model.
 const BRACKETS: [&str; 6] = ["inst", "system_prompt", "tool_calls", "tool_results", "available_tools", "img_break"];
 /// Speakers in square brackets at the start of a line, without spaces and joining marks.
 const SPEAKERS: [&str; 19] = [
@@ -70,7 +70,7 @@ const SPEAKERS: [&str; 19] = [
     "summary",
 ];
 
-/// What a text is part of, which determines what it must not imitate.
+/// The context of a text, which determines what it must not imitate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextKind {
     /// Quoted as data in a summary request.
@@ -79,7 +79,7 @@ pub(crate) enum TextKind {
     Record,
 }
 
-/// Inserts a backslash into everything that could be more than text here.
+/// Inserts a backslash into everything that could have a special meaning here.
 pub(crate) fn escape(text: &str, kind: TextKind) -> Cow<'_, str> {
     edit(text, kind, Edit::Add)
 }
@@ -99,12 +99,12 @@ pub(crate) fn unescape_mark<'a>(text: &'a str, delimiter: &str) -> Cow<'a, str> 
     edit_mark(text, delimiter, Edit::Remove)
 }
 
-/// Removes all backslashes in such places, for a text in which a model copied escaped text.
+/// Removes all backslashes in such positions, for a text in which a model copied escaped text.
 pub(crate) fn bare(text: &str, kind: TextKind) -> Cow<'_, str> {
     edit(text, kind, Edit::RemoveAll)
 }
 
-/// What happens to the backslashes.
+/// The edit of the backslashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Edit {
     Add,
@@ -115,7 +115,7 @@ enum Edit {
 fn edit(text: &str, kind: TextKind, edit: Edit) -> Cow<'_, str> {
     let mut edited = Edited::new(text, edit);
     let mut line_start = 0;
-    // Most texts: nothing in them could start a tag or a bracket in any spelling.
+    // Most texts contain nothing that could start a tag or a bracket in any spelling.
     let has_brackets = any_byte(text, |byte| !byte.is_ascii() || matches!(byte, b'<' | b'['));
     if !has_brackets {
         return edited.finish();
@@ -174,7 +174,7 @@ fn is_tag(rest: &str, before: Option<char>, kind: TextKind) -> bool {
     let name = rest.word();
     match name.as_str() {
         "" => false,
-        // A single letter starts too many other things.
+        // A single letter could start too many other things.
         "s" => {
             rest.spaces();
             !is_type && rest.take('>')
@@ -196,7 +196,7 @@ fn is_bracket(rest: &str) -> bool {
 }
 
 fn is_speaker(rest: &str) -> bool {
-    // Longer than the longest speaker with some spaces.
+    // The limit is longer than the longest speaker with some spaces.
     let mut name = String::new();
     for c in rest.chars().take(40).map(fold) {
         match c {
@@ -226,7 +226,7 @@ impl Folded<'_> {
         while self.take(' ') || self.take('\t') {}
     }
 
-    /// Reads letters, digits and joining marks, of which no tag has more than 24.
+    /// Reads letters, digits and joining marks; no tag has more than 24 of them.
     fn word(&mut self) -> String {
         let mut word = String::new();
         for c in self.0.chars().take(24) {
@@ -241,7 +241,7 @@ impl Folded<'_> {
     }
 }
 
-/// Bytes of a text that are looked at together.
+/// The bytes of a text that are examined together.
 const CHUNK_BYTES: usize = 256;
 
 fn edit_mark<'a>(text: &'a str, delimiter: &str, edit: Edit) -> Cow<'a, str> {
@@ -256,7 +256,7 @@ fn edit_mark<'a>(text: &'a str, delimiter: &str, edit: Edit) -> Cow<'a, str> {
             edited.at(at);
         }
     };
-    // Two characters rule out most chunks of a text as a whole.
+    // Two characters suffice to rule out most chunks of a text as a whole.
     let ascii = |c: Option<&char>| c.and_then(|c| u8::try_from(*c).ok()).filter(u8::is_ascii);
     let begins = |(one, two): (u8, u8), first: u8, second: u8| {
         let is_two = u8::from(second.to_ascii_lowercase() == two) | u8::from(second == b'\\');
@@ -265,10 +265,10 @@ fn edit_mark<'a>(text: &'a str, delimiter: &str, edit: Edit) -> Cow<'a, str> {
     let pair = ascii(Some(&first)).zip(ascii(wanted.first()));
     for start in (0..text.len()).step_by(CHUNK_BYTES) {
         let end = text.len().min(start + CHUNK_BYTES);
-        // With the first byte of the next chunk, which may be the second of the pair.
+        // The chunk includes the first byte of the next one, which may be the second of the pair.
         let chunk = &text.as_bytes()[start..text.len().min(end + 1)];
         let may_begin = pair.is_none_or(|pair| {
-            // Without a branch for each byte, so that the compiler looks at many at once.
+            // There is no branch per byte, so that the compiler can vectorise the loop.
             let pairs = chunk.iter().zip(&chunk[1..]);
             !chunk.is_ascii() || pairs.fold(0, |any, (first, second)| any | begins(pair, *first, *second)) != 0
         });

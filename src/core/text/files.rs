@@ -1,8 +1,8 @@
 //! The files that a session has touched according to its tool calls, carried from compaction to compaction.
 //!
-//! [`FileTools`] says which tools read and write, and which argument is the path; failed calls count, and paths are not
-//! changed. The lists follow the summary in tags, once: [`strip_files`] removes them before the summary
-//! is merged again.
+//! [`FileTools`] defines which tools read and write, and which argument is the path. Failed calls count, and paths are
+//! not changed. The lists follow the summary in tags, once: [`strip_files`] removes them before the summary is merged
+//! again.
 
 use reseed_protocol::{Message, entry::CompactionDetails};
 use std::collections::BTreeSet;
@@ -60,7 +60,7 @@ pub fn file_operations<'a>(
 #[must_use]
 pub fn file_lists(details: &CompactionDetails, chars_max: usize) -> String {
     let mut chars_left = chars_max;
-    // Modified files matter more and get their room first; read files come first in the text.
+    // Modified files matter more and get their room first; in the text, the read files come first.
     let modified = list(MODIFIED_OPEN, MODIFIED_CLOSE, &details.modified_files, &mut chars_left);
     let read = list(READ_OPEN, READ_CLOSE, &details.read_files, &mut chars_left);
     format!("{read}{modified}")
@@ -68,7 +68,7 @@ pub fn file_lists(details: &CompactionDetails, chars_max: usize) -> String {
 
 /// Formats a list in its tags, as far as there is room.
 fn list(open: &str, close: &str, files: &[String], chars_left: &mut usize) -> String {
-    // Room for the tags and the count of omitted files; without it the whole list is omitted.
+    // This is the room for the tags and the count of omitted files; without it, the whole list is omitted.
     let frame_chars = open.len() + close.len() + 40;
     if files.is_empty() || *chars_left < frame_chars {
         return String::new();
@@ -122,8 +122,8 @@ fn paths(tools: &[(String, String)], name: &str, arguments: &str) -> Vec<String>
     named.filter_map(path).collect()
 }
 
-/// Returns true for a valid path. The list has one per line: a path with a line break would look like two, or like the
-/// closing tag.
+/// Returns true for a valid path. The list has one path per line, so a path with a line break would look like two, or
+/// like the closing tag.
 fn is_path(path: &str) -> bool {
     !path.is_empty() && !path.contains(['\n', '\r'])
 }
@@ -209,7 +209,7 @@ mod tests {
         let files = details(&["a"], &["b", "c"]);
         let once = with_files("text", &files, 1_000);
         assert_eq!(once, "text\n\n<read-files>\na\n</read-files>\n\n<modified-files>\nb\nc\n</modified-files>");
-        // In the form of older summaries.
+        // This is the form of older summaries.
         assert_eq!(
             strip_files("text\n\n<modified-files>\nb\n</modified-files>\n\n<read-files>\na\n</read-files>"),
             "text"
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_counted() {
+    fn files_that_do_not_fit_are_counted() {
         let many: Vec<String> = (0..100).map(|n| format!("src/file_{n:03}.rs")).collect();
         let text = with_files("t", &CompactionDetails { read_files: many, modified_files: vec![] }, 200);
         assert!(text.chars().count() <= 203, "{text}");

@@ -1,11 +1,11 @@
-//! Folds characters that look alike into one, and tells texts that have none of some characters.
+//! Folds look-alike characters into one, and detects texts that lack certain characters.
 
-/// Bytes that are looked at together.
+/// The bytes that are examined together.
 const PIECE_BYTES: usize = 64;
 
-/// Returns true if any byte of a text is like this.
+/// Returns true if any byte of a text satisfies the predicate.
 pub(super) fn any_byte(text: &str, is_wanted: impl Fn(u8) -> bool) -> bool {
-    // Without an early exit within a piece, so that many bytes are compared at once.
+    // There is no early exit within a piece, so that many bytes are compared at once.
     let has_any = |piece: &[u8]| piece.iter().fold(false, |any, byte| any | is_wanted(*byte));
     text.as_bytes().chunks(PIECE_BYTES).any(has_any)
 }

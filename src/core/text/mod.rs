@@ -1,4 +1,4 @@
-//! How a text is cleaned, masked, escaped and clipped; the files that tool calls name.
+//! Cleaning, masking, escaping and clipping of texts; the files that tool calls name.
 
 pub mod clean;
 pub mod clip;
@@ -11,7 +11,7 @@ use clean::clean;
 use secrets::mask_secrets;
 use std::borrow::Cow;
 
-/// Prepares a text for a summary or a summariser: nothing invisible, no secrets.
+/// Prepares a text for a summary or a summariser: removes invisible characters and secrets.
 pub(crate) fn presentable(text: &str) -> Cow<'_, str> {
     match clean(text) {
         Cow::Borrowed(text) => mask_secrets(text),

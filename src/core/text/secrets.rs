@@ -17,9 +17,9 @@ use std::borrow::Cow;
 const NAME_BYTES_MAX: usize = 64;
 /// Maximum bytes, within a sentence, between a word such as "token" and something that looks like one.
 const NEAR_BYTES: usize = 48;
-/// Bytes of a string that counts as a secret because such a word is near.
+/// The length in bytes of a string that counts as a secret because such a word is near.
 const NEAR_SECRET_BYTES: std::ops::RangeInclusive<usize> = 20..=512;
-/// Maximum bytes of a value that is examined; a longer one without a space is not code.
+/// Maximum bytes of a value that is examined. A longer one without a space is not code, so it is masked.
 const VALUE_BYTES_MAX: usize = 1_024;
 /// Maximum bytes of a private key: twice the longest in use.
 const PEM_BYTES_MAX: usize = 32_768;
@@ -59,7 +59,7 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
         let ascii = rest.bytes().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(rest.len());
         let more = rest[ascii..].find(|c| !is_word(c)).unwrap_or(rest.len() - ascii);
         let mut word = &rest[..ascii + more];
-        // After a line break written as `\n`, the letter sticks to the dashes.
+        // After a line break written as `\n`, the letter is attached to the dashes.
         if let Some(dashes) = word.find(PEM_DASHES).filter(|dashes| rest[*dashes..].starts_with(PEM_BEGIN)) {
             if dashes == 0 {
                 at = masked.pem_block(at);
@@ -112,12 +112,12 @@ fn token_bytes(rest: &str) -> usize {
     let is_token =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'+' | b'/' | b'=' | b'~');
     let bytes = rest.bytes().position(|byte| !is_token(byte)).unwrap_or(rest.len());
-    // The end of a sentence is not part of a key.
+    // The full stop of a sentence is not part of a key.
     rest[..bytes].trim_end_matches('.').len()
 }
 
-/// Returns true for upper- and lower-case letters and digits in one word, without the marks of a path or version:
-/// neither a name nor a hash looks like that.
+/// Returns true for upper- and lower-case letters and digits in one word, without the marks of a path or version.
+/// Neither a name nor a hash looks like that.
 fn is_mixed(token: &str) -> bool {
     let has = |is: fn(&u8) -> bool| token.bytes().any(|byte| is(&byte));
     let digits = token.bytes().filter(u8::is_ascii_digit).count();
@@ -186,7 +186,7 @@ fn assigned(text: &str, name_end: usize, strength: Strength, is_option: bool) ->
     is_secret.then_some((start, start + value.len()))
 }
 
-/// Leaves out the punctuation behind a value, but not the `=` that pads Base64.
+/// Returns a value without the punctuation after it, but with the `=` that pads Base64.
 fn without_punctuation(value: &str) -> &str {
     let bare = value.trim_end_matches(['.', '*', ':', '=']);
     let padding = value[bare.len()..].bytes().take_while(|byte| *byte == b'=').count();
@@ -198,7 +198,7 @@ struct Masked<'a> {
     text: &'a str,
     done: usize,
     masked: String,
-    /// Position of the next private key's end, searched for once for all keys before it.
+    /// Position of the next private key's end. A single search serves all keys before it.
     pem_end: usize,
 }
 
@@ -211,7 +211,7 @@ impl<'a> Masked<'a> {
         end
     }
 
-    /// Masks the private key that starts here. Without an end marker, masks as far as it looks like a key.
+    /// Masks the private key that starts here. If the end marker is missing, masks everything that looks like a key.
     fn pem_block(&mut self, start: usize) -> usize {
         let label_start = start + PEM_BEGIN.len();
         let label = &self.text[label_start..];
@@ -240,7 +240,7 @@ impl<'a> Masked<'a> {
         let ends = |c: char| {
             c.is_whitespace() || matches!(c, '/' | '?' | '#' | '"' | '\'' | '`' | '<' | '>' | ')' | ']' | '}' | ',')
         };
-        // A longer authority is not one.
+        // A longer text is not an authority.
         let Some((bytes, _)) = rest
             .char_indices()
             .take(512)

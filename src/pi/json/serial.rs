@@ -93,8 +93,8 @@ impl<'de> Visitor<'de> for AnyValue {
         let mut members: Vec<(String, Json)> = Vec::new();
         let mut places: Option<std::collections::HashMap<String, usize>> = None;
         while let Some((name, value)) = map.next_entry::<String, Json>()? {
-            // Search while there are few members, then index: a line with a hundred thousand members is read in linear
-            // time.
+            // A few members are searched linearly; more are indexed, so that a line with a hundred thousand members is
+            // read in linear time.
             if members.len() == SEARCHED_MEMBERS_MAX {
                 places = Some(members.iter().enumerate().map(|(at, (name, _))| (name.clone(), at)).collect());
             }

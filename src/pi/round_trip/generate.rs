@@ -75,7 +75,7 @@ fn pi_message() -> impl Strategy<Value = Value> {
         })
 }
 
-/// Generates a patch op as proposed for pi.
+/// Generates a patch op in the form proposed for pi.
 fn pi_op() -> impl Strategy<Value = Value> {
     let scope = || prop::sample::select(vec!["cached", "cached", "cached", "uncached"]);
     let why = "invalidateCacheReason";
@@ -120,7 +120,7 @@ fn fields() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Generates ids from a small pool: repeated, missing, or invalid as ours.
+/// Generates ids from a small pool: some are repeated, missing, or not valid here.
 fn id() -> impl Strategy<Value = Value> {
     prop_oneof![
         6 => (0..8u32).prop_map(|n| json!(format!("0000000{n}"))),

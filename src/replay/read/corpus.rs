@@ -1,11 +1,12 @@
-//! Conversations as one JSON value a line: the corpus form, and arrays of messages as OpenAI's APIs take them.
+//! Reads conversations as one JSON value per line: the corpus format, and arrays of messages as OpenAI's APIs take
+//! them.
 //!
 //! | form | a line |
 //! | --- | --- |
 //! | corpus | `{"chat", "messages": [{"id", "role", "text"}], "questions": [{"sources": [ids]}]}` |
 //! | OpenAI, chat or fine-tuning | `[{"role", "content", …}]`, or an object with these as its `messages` |
 //!
-//! Questions and ids are read in both forms.
+//! Questions and ids are read in both formats.
 
 use crate::{
     core::context::counter::Counter,
@@ -18,7 +19,7 @@ use serde_json::Value;
 /// Reads a line.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A description of what is wrong with the line.
 pub(super) fn conversation(line: &str, name: &str, counter: Counter) -> Result<Recorded, String> {
     let value: Value = serde_json::from_str(line).map_err(|error| format!("it is not JSON: {error}"))?;
     let messages = match &value {
@@ -83,7 +84,7 @@ fn tool_call(call: &Value) -> Result<Part, String> {
     Ok(Part::ToolCall { call_id: call_id(id), name: name.to_owned(), arguments })
 }
 
-/// Reads a text, or a list of parts. Parts that are neither text nor picture are left out.
+/// Reads a text or a list of parts. Parts other than text and images are left out.
 fn parts(content: &Value) -> Result<Vec<Part>, String> {
     match content {
         Value::Null => Ok(Vec::new()),

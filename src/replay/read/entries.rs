@@ -1,7 +1,7 @@
-//! Conversations as entries: sessions of our own databases, and pi's files.
+//! Reads conversations stored as entries: sessions in our own databases, and pi's files.
 //!
-//! A session is a tree. What is replayed is the path from its root to its leaf, whole: compactions on it hide nothing
-//! here, and their summaries are what the summariser `recorded` answers.
+//! A session is a tree. The whole path from its root to its leaf is replayed: compactions on it hide nothing here, and
+//! their summaries are what the summariser `recorded` returns.
 
 use crate::{
     core::{
@@ -17,10 +17,10 @@ use anyhow::Context as _;
 use reseed_protocol::{Entry, EntryData, EntryId, SessionId, event::Event};
 use std::collections::HashMap;
 
-/// Records and sessions read per query.
+/// The number of records and sessions read per query.
 const PAGE: u32 = 200;
 
-/// Reads the lines of a pi session as they come.
+/// Reads the lines of a pi session one by one.
 #[derive(Debug)]
 pub(super) struct PiReader {
     reader: pi::read::Reader,
@@ -38,7 +38,7 @@ impl PiReader {
     /// Takes the next line.
     ///
     /// # Errors
-    /// What is wrong with it; the text names its number.
+    /// A description of what is wrong with the line, including its number.
     pub(super) fn line(&mut self, line: &str) -> Result<(), String> {
         match self.reader.line(line).map_err(|fault| fault.to_string())? {
             Item::Blank => {}
@@ -77,7 +77,7 @@ pub(super) async fn sessions(store: &dyn SessionStore) -> anyhow::Result<Vec<Ses
 /// Reads a session of a database.
 ///
 /// # Errors
-/// The store's, and a damaged record by its number.
+/// The store's error, or a damaged record by its number.
 pub(super) async fn session(store: &dyn SessionStore, id: &SessionId, counter: Counter) -> anyhow::Result<Recorded> {
     let (head, state): (_, SessionState) = stored::read(store, id).await?;
     let (mut entries, mut after) = (Vec::new(), 0);
@@ -103,7 +103,7 @@ pub(super) async fn session(store: &dyn SessionStore, id: &SessionId, counter: C
     Ok(recorded)
 }
 
-/// Makes a conversation of the path to a leaf.
+/// Builds a conversation from the path to a leaf.
 fn path(name: &str, entries: Vec<Entry>, leaf: Option<EntryId>, counter: Counter) -> Recorded {
     let parents: HashMap<&EntryId, Option<&EntryId>> =
         entries.iter().map(|entry| (&entry.entry_id, entry.parent_id.as_ref())).collect();

@@ -1,4 +1,4 @@
-//! Reads recorded conversations, one at a time: the form of a source is recognised by its beginning.
+//! Reads recorded conversations, one at a time. The format of a source is detected from its beginning.
 //!
 //! | source | recognised by |
 //! | --- | --- |
@@ -6,8 +6,8 @@
 //! | a session file of pi | its first line has the type `session` |
 //! | the corpus form, arrays of OpenAI's messages | any other JSON line |
 //!
-//! Files may be compressed with gzip; `-` is standard input. A line that cannot be read is told by its number, and
-//! those behind it are read.
+//! Files may be compressed with gzip; `-` is standard input. An unreadable line is reported with its number, and
+//! reading continues after it.
 
 mod corpus;
 mod entries;
@@ -32,13 +32,13 @@ use std::{
     sync::Arc,
 };
 
-/// The most bytes of a line: a chat of ten million tokens.
+/// The most bytes in a line: a chat of ten million tokens.
 const LINE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// The first bytes of a file that gzip made.
+/// The first bytes of a gzip file.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// The first bytes of a file that SQLite made.
+/// The first bytes of a SQLite file.
 const SQLITE: &[u8] = b"SQLite format 3\0";
 
 /// The conversations of one source.
@@ -55,11 +55,11 @@ enum Kind {
     Ended,
 }
 
-/// Opens a source: a path, an address of a database, or `-`. Of a database, only these sessions are read, or all if
-/// none are named.
+/// Opens a source: a path, an address of a database, or `-`. For a database, `sessions` names the sessions to read; if
+/// it is empty, all are read.
 ///
 /// # Errors
-/// It cannot be opened.
+/// The source cannot be opened.
 pub(crate) async fn open(source: &str, sessions: &[SessionId], counter: Counter) -> anyhow::Result<Source> {
     let kind = match source {
         "-" => lines(Box::new(BufReader::new(io::stdin())))?,
@@ -98,12 +98,11 @@ fn lines(mut from: Box<dyn BufRead + Send>) -> anyhow::Result<Kind> {
 }
 
 impl Source {
-    /// Returns its name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the next conversation, or what is wrong with the next line; `None` at the end.
+    /// Returns the next conversation, or a description of what is wrong with the next line; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Result<Recorded, String>> {
         match &mut self.kind {
             Kind::Ended => None,
@@ -133,14 +132,14 @@ impl Source {
         }
     }
 
-    /// Reads the rest of the source, a session of pi. Its broken lines are told in the conversation's notes.
+    /// Reads the rest of the source as a session of pi. Broken lines are listed in the conversation's notes.
     fn pi_session(&mut self, header: &str) -> Result<Recorded, String> {
         let mut reader = PiReader::new();
         let of = |why: String, name: &str| format!("{name}: {why}");
         reader.line(header).map_err(|why| of(why, &self.name))?;
         let mut broken = Vec::new();
         while let Some(line) = self.read_line() {
-            // The reader counts lines itself.
+            // The reader counts lines itself, so an unreadable line is passed on as a broken one.
             if let Err(why) = reader.line(line.as_deref().unwrap_or("\u{1}")) {
                 broken.push(of(why, &self.name));
             }
@@ -176,7 +175,7 @@ impl Source {
     }
 }
 
-/// Returns true for the first line of a session of pi.
+/// Returns true for the first line of a pi session.
 fn is_pi(line: &str) -> bool {
     let header: Result<serde_json::Value, _> = serde_json::from_str(line.trim_start_matches('\u{feff}'));
     header.is_ok_and(|header| header.get("type").is_some_and(|kind| kind == "session"))

@@ -1,4 +1,4 @@
-//! Each form of a record, as small as it can be, and what is read of it.
+//! Each format of a record in its smallest form, and the conversation that is read from it.
 
 use super::{Kind, Source, lines};
 use crate::{
@@ -9,7 +9,7 @@ use flate2::{Compression, write::GzEncoder};
 use reseed_protocol::Part;
 use std::io::{BufReader, Cursor, Write as _};
 
-/// A session of pi: a branch that was left, a call with its result, an answer that was aborted, and a compaction.
+/// A session of pi: an abandoned branch, a call with its result, an aborted answer, and a compaction.
 const PI: &str = r#"{"type":"session","version":3,"id":"p1","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/"}
 {"type":"message","id":"a","parentId":null,"timestamp":"2026-01-01T00:00:01.000Z","message":{"role":"user","content":"List the files.","timestamp":1}}
 {"type":"message","id":"x","parentId":"a","timestamp":"2026-01-01T00:00:02.000Z","message":{"role":"assistant","content":[{"type":"text","text":"Left."}],"stopReason":"stop","timestamp":2}}
@@ -22,7 +22,7 @@ not json
 {"type":"message","id":"g","parentId":"f","timestamp":"2026-01-01T00:00:08.000Z","message":{"role":"assistant","content":[{"type":"toolCall","id":"t2","name":"ls","arguments":{}}],"stopReason":"aborted","timestamp":7}}
 "#;
 
-/// Returns what is read of a source, each conversation and each fault as one text.
+/// Returns the conversations and faults that are read from a source, each as one text.
 fn read(bytes: &[u8]) -> Vec<String> {
     let kind = lines(Box::new(BufReader::new(Cursor::new(bytes.to_vec())))).unwrap();
     let mut source = Source { name: "in".to_owned(), counter: Counter::by_characters(), kind, line: 0 };
@@ -75,7 +75,7 @@ fn printed_turn(turn: &Turn) -> String {
 }
 
 #[test]
-fn every_form_is_read_and_broken_lines_are_told_by_number() {
+fn every_format_is_read_and_broken_lines_are_reported_by_number() {
     let corpus = r#"{"chat":"c/1","messages":[{"id":0,"role":"user","text":"My  cat\nis Miso."},{"id":1,"role":"assistant","text":"Nice."},{"id":2,"role":"user","text":"Bye."}],"questions":[{"kind":"k","question":"q","sources":[0,1]},{"sources":[0,7]},{"sources":[]}]}"#;
     let chat = r#"[{"role":"system","content":"Be brief."},{"role":"user","content":[{"type":"text","text":"What is it?"},{"type":"image_url","image_url":{"url":"https://e.org/p.png"}}]},{"role":"assistant","content":null,"tool_calls":[{"id":"call/1","type":"function","function":{"name":"see","arguments":"{\"x\":1}"}},{"id":"2","type":"function","function":{"name":"see","arguments":"{}"}}]},{"role":"tool","tool_call_id":"2","content":"two"},{"role":"assistant","content":"A cat."}]"#;
     let tuning = r#"{"messages":[{"role":"assistant","content":"Hi."},{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"assistant","content":"c"}]}"#;
@@ -120,7 +120,7 @@ fn every_form_is_read_and_broken_lines_are_told_by_number() {
 }
 
 #[test]
-fn what_follows_a_session_of_pi_is_part_of_it() {
+fn lines_after_a_pi_header_belong_to_its_session() {
     let kind = lines(Box::new(BufReader::new(Cursor::new(PI.as_bytes())))).unwrap();
     let mut source = Source { name: "in".to_owned(), counter: Counter::by_characters(), kind, line: 0 };
     assert!(source.next_line().unwrap().is_ok());

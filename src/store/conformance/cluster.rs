@@ -10,7 +10,7 @@ use crate::store::{
 use reseed_protocol::Timestamp;
 use std::{any::Any, time::Duration};
 
-/// Two handles on an empty store, and what must live as long as they do.
+/// Two handles on an empty store, and whatever must live as long as they do.
 pub(crate) struct Nodes {
     pub(crate) a: Box<dyn SessionStore>,
     pub(crate) b: Box<dyn SessionStore>,
@@ -23,25 +23,25 @@ impl Nodes {
     }
 }
 
-/// Makes a test of each case of the contract; the argument is a future that builds [`Nodes`].
+/// Generates a test for each case of the contract; the argument is a future that builds [`Nodes`].
 macro_rules! cluster_suite {
     ($build:expr) => {
         $crate::store::conformance::cluster::cluster_suite!($build;
-            what_a_node_opens_or_creates_no_other_opens,
-            what_is_given_up_is_free_and_a_stale_lease_gives_up_nothing,
+            a_session_held_by_a_node_is_closed_to_others,
+            a_released_session_is_free_and_a_stale_lease_releases_nothing,
             a_node_that_leaves_holds_nothing,
-            a_silent_node_loses_what_is_asked_for_and_one_that_beats_again_does_not,
+            a_silent_node_loses_requested_sessions_unless_it_beats_again,
             the_writer_before_is_fenced_after_a_takeover,
             a_log_keeps_its_epoch_when_it_is_taken_over,
-            a_node_knows_what_it_has_lost,
-            what_others_change_is_found_for_all_owners_at_once,
-            what_nodes_hold_and_run_is_found_for_all_owners_at_once,
-            beats_are_counted_and_tell_what_a_node_does,
+            a_node_finds_the_sessions_that_it_has_lost,
+            changes_are_found_for_several_owners_together,
+            sessions_with_a_running_turn_are_found_for_several_owners,
+            beats_are_counted_and_report_a_nodes_status,
             a_node_finds_with_its_beat_that_it_is_asked_to_drain,
             a_node_that_was_removed_holds_nothing_and_can_join_again,
             nodes_are_listed_by_name_and_in_the_order_in_which_they_joined,
             a_handle_that_has_not_joined_takes_nothing_from_a_node,
-            a_ticket_is_taken_once_by_whichever_handle_asks,
+            a_ticket_is_redeemed_once_by_any_handle,
             tickets_have_bounds_and_are_withdrawn_by_their_service,
         );
     };
@@ -80,7 +80,7 @@ fn held(session: &str, node: NodeId) -> Error {
     Error::Held { session: id(session), node }
 }
 
-pub(crate) async fn what_a_node_opens_or_creates_no_other_opens(a: &dyn SessionStore, b: &dyn SessionStore) {
+pub(crate) async fn a_session_held_by_a_node_is_closed_to_others(a: &dyn SessionStore, b: &dyn SessionStore) {
     let (at_a, at_b) = (join(a, "a").await, join(b, "b").await);
     a.create(&id("s"), "ann", NOW).await.unwrap();
     let command = "c1".parse().unwrap();
@@ -99,7 +99,7 @@ pub(crate) async fn what_a_node_opens_or_creates_no_other_opens(a: &dyn SessionS
     assert_eq!(opened(b, "u").await.unwrap_err(), Error::NotFound(id("u")));
 }
 
-pub(crate) async fn what_is_given_up_is_free_and_a_stale_lease_gives_up_nothing(
+pub(crate) async fn a_released_session_is_free_and_a_stale_lease_releases_nothing(
     a: &dyn SessionStore,
     b: &dyn SessionStore,
 ) {
@@ -125,7 +125,7 @@ pub(crate) async fn a_node_that_leaves_holds_nothing(a: &dyn SessionStore, b: &d
     assert_eq!(cluster(a).beat(Pulse::default()).await.unwrap(), None);
 }
 
-pub(crate) async fn what_others_change_is_found_for_all_owners_at_once(a: &dyn SessionStore, b: &dyn SessionStore) {
+pub(crate) async fn changes_are_found_for_several_owners_together(a: &dyn SessionStore, b: &dyn SessionStore) {
     let later = |millis: i64| Timestamp(NOW.0 + millis);
     let owners = ["ann".to_owned(), "bob".to_owned()];
     let found = async |since| {
@@ -157,7 +157,7 @@ pub(crate) async fn what_others_change_is_found_for_all_owners_at_once(a: &dyn S
     assert_eq!(cluster(b).changes(&[], NOW, DELETED_KEPT).await.unwrap(), Changes::default());
 }
 
-pub(crate) async fn what_nodes_hold_and_run_is_found_for_all_owners_at_once(
+pub(crate) async fn sessions_with_a_running_turn_are_found_for_several_owners(
     a: &dyn SessionStore,
     b: &dyn SessionStore,
 ) {
@@ -179,7 +179,7 @@ pub(crate) async fn what_nodes_hold_and_run_is_found_for_all_owners_at_once(
     assert_eq!(cluster(b).running(&[]).await.unwrap(), []);
 }
 
-pub(crate) async fn a_silent_node_loses_what_is_asked_for_and_one_that_beats_again_does_not(
+pub(crate) async fn a_silent_node_loses_requested_sessions_unless_it_beats_again(
     a: &dyn SessionStore,
     b: &dyn SessionStore,
 ) {
@@ -196,7 +196,7 @@ pub(crate) async fn a_silent_node_loses_what_is_asked_for_and_one_that_beats_aga
     assert_eq!(opened(b, "s").await.unwrap_err(), held("s", at_a), "it is about another copy of the store");
     cluster(b).judge(vec![Silent { node: at_a, beat }], 0);
     opened(b, "s").await.unwrap();
-    // It wakes before the other session is asked for.
+    // It beats before anyone asks for the other session.
     cluster(a).beat(Pulse::default()).await.unwrap().expect("it is a member");
     assert_eq!(opened(b, "t").await.unwrap_err(), held("t", at_a));
     opened(a, "t").await.unwrap();
@@ -212,7 +212,7 @@ pub(crate) async fn the_writer_before_is_fenced_after_a_takeover(a: &dyn Session
     let (new, head) = b.open(&id("s")).await.unwrap();
     assert_eq!((new.next_seq, head.last_seq), (2, 1), "it starts from all that was acknowledged");
     assert!(matches!(a.append(&old, 2, append_of(["stale"])).await, Err(Error::Fenced { .. })));
-    // What the old writer gives up is not its own any more.
+    // A lease that the old writer releases no longer belongs to it.
     a.release(&old).await.unwrap();
     assert!(b.head(&id("s")).await.unwrap().holder.is_some());
     b.append(&new, 2, append_of(["y"])).await.unwrap();
@@ -228,7 +228,7 @@ pub(crate) async fn a_log_keeps_its_epoch_when_it_is_taken_over(a: &dyn SessionS
     assert_eq!((new.epoch, new.term), (old.epoch, old.term + 1));
 }
 
-pub(crate) async fn a_node_knows_what_it_has_lost(a: &dyn SessionStore, b: &dyn SessionStore) {
+pub(crate) async fn a_node_finds_the_sessions_that_it_has_lost(a: &dyn SessionStore, b: &dyn SessionStore) {
     let at_a = join(a, "a").await;
     join(b, "b").await;
     let mut held = Vec::new();
@@ -246,7 +246,7 @@ pub(crate) async fn a_node_knows_what_it_has_lost(a: &dyn SessionStore, b: &dyn 
     assert_eq!(cluster(a).lost(&[]).await.unwrap(), []);
 }
 
-pub(crate) async fn beats_are_counted_and_tell_what_a_node_does(a: &dyn SessionStore, b: &dyn SessionStore) {
+pub(crate) async fn beats_are_counted_and_report_a_nodes_status(a: &dyn SessionStore, b: &dyn SessionStore) {
     let at_a = join(a, "a").await;
     let first = beat_of(b, at_a).await;
     let pulse = Pulse { draining: true, sessions: 3, connections: 40 };
@@ -274,7 +274,7 @@ pub(crate) async fn a_node_finds_with_its_beat_that_it_is_asked_to_drain(a: &dyn
     assert!(!is_asked().await);
     assert!(cluster(b).ask_to_drain(at_a).await.unwrap());
     assert!(is_asked().await);
-    // Its own beats, which do not say so, do not undo it.
+    // The node's own beats, which do not report draining, do not undo it.
     assert!(is_asked().await);
     cluster(a).leave().await.unwrap();
     assert!(!cluster(b).ask_to_drain(at_a).await.unwrap(), "it is gone");
@@ -320,7 +320,7 @@ pub(crate) async fn a_handle_that_has_not_joined_takes_nothing_from_a_node(a: &d
     assert_eq!(opened(b, "s").await.unwrap_err(), held("s", at_a));
     a.release(&lease).await.unwrap();
     opened(b, "s").await.unwrap();
-    // It holds nothing itself.
+    // The handle itself holds nothing.
     opened(a, "s").await.unwrap();
 }
 
@@ -329,7 +329,7 @@ fn ticket(n: u8, owner: &str, service: Option<&str>) -> NewTicket {
     NewTicket { hash: [n; 32], id: format!("t{n}"), owner: owner.into(), service, body, life: Duration::from_secs(600) }
 }
 
-pub(crate) async fn a_ticket_is_taken_once_by_whichever_handle_asks(a: &dyn SessionStore, b: &dyn SessionStore) {
+pub(crate) async fn a_ticket_is_redeemed_once_by_any_handle(a: &dyn SessionStore, b: &dyn SessionStore) {
     let (at_a, at_b) = (cluster(a), cluster(b));
     let (kept, none) = (ticket(1, "ann\0", None), TicketBounds::default());
     assert_eq!(at_a.put_ticket(&kept, none).await.unwrap(), TicketPut::Stored);

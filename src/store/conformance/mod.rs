@@ -10,7 +10,7 @@ pub(crate) use tests::{NOW, append, append_of, control, entry, id, log, short};
 use crate::store::SessionStore;
 use std::any::Any;
 
-/// An empty store to test, and what must live as long as it does (a directory).
+/// An empty store to test, and whatever must live as long as it does (a directory).
 pub(crate) struct Subject {
     pub(crate) store: Box<dyn SessionStore>,
     _keep: Box<dyn Any + Send>,
@@ -22,7 +22,7 @@ impl Subject {
     }
 }
 
-/// Makes a test of each case of the contract; the argument is a future that builds a [`Subject`].
+/// Generates a test for each case of the contract; the argument is a future that builds a [`Subject`].
 macro_rules! contract_suite {
     ($build:expr) => {
         $crate::store::conformance::contract_suite!($build;
@@ -39,7 +39,7 @@ macro_rules! contract_suite {
             writing: the_head_is_that_of_the_last_append,
             writing: a_body_of_any_text_comes_back_byte_for_byte,
             writing: a_deleted_session_leaves_nothing_behind,
-            writing: what_each_owner_has_stored_is_counted,
+            writing: the_usage_of_each_owner_is_counted,
             reading: empty_sessions_are_found_by_their_age,
             writing: of_many_appends_at_one_place_one_is_written,
             writing: sessions_written_at_once_do_not_mix,
@@ -61,7 +61,7 @@ macro_rules! contract_suite {
             reading: a_list_is_ordered_paged_searched_and_of_one_owner,
             reading: a_session_that_is_being_made_is_not_listed_among_the_others,
             reading: pages_hold_each_session_once,
-            reading: a_cursor_that_is_none_is_refused,
+            reading: an_invalid_cursor_is_refused,
             searching: words_are_found_in_any_language,
             searching: no_query_is_an_error,
             searching: a_search_covers_what_was_said_and_done,

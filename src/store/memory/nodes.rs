@@ -15,12 +15,12 @@ use std::{
 };
 
 impl State {
-    /// Returns true if this node keeps others from opening what it holds.
+    /// Returns true if this node is alive: others cannot open the sessions that it holds.
     pub(super) fn lives(&self, node: NodeId, silent: &[Silent]) -> bool {
         self.nodes.get(&node).is_some_and(|row| !silent.contains(&Silent { node, beat: row.beat }))
     }
 
-    /// Fails if a node that has joined is not there.
+    /// Fails if a node has joined but is missing from the store.
     pub(super) fn expect_member(&self, me: Option<NodeId>) -> Result<(), Error> {
         match me {
             Some(me) if !self.nodes.contains_key(&me) => Err(Error::NotMember(me)),

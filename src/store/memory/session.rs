@@ -14,18 +14,18 @@ pub(super) struct Session {
     pub(super) number: i64,
     pub(super) owner: String,
     pub(super) epoch: String,
-    /// The timeline on which it was opened last, or created.
+    /// The timeline on which it was created or last opened.
     pub(super) timeline: u64,
     pub(super) term: u64,
     pub(super) holder: Option<NodeId>,
     /// The record with `seq` n is at index n - 1.
     pub(super) records: Vec<NewRecord>,
     pub(super) seq_of_entry: HashMap<EntryId, u64>,
-    /// For each parent named, present or not, the `seq` of its children in order.
+    /// The `seq` of the children of each named parent, in order. The parent itself may be missing.
     pub(super) children: HashMap<EntryId, Vec<u64>>,
     pub(super) marks: HashMap<String, CommandMark>,
     pub(super) head: Head,
-    /// Of its records.
+    /// The bytes of its records.
     pub(super) bytes: u64,
 }
 
@@ -34,7 +34,7 @@ impl Session {
         self.records.len() as u64
     }
 
-    /// Returns what it adds to its owner's usage.
+    /// Returns the session's share of its owner's usage.
     pub(super) fn usage(&self) -> Usage {
         Usage { sessions: 1, empty: u64::from(self.last_seq() <= EMPTY_SEQ_MAX), bytes: self.bytes }
     }
@@ -194,7 +194,7 @@ impl Links for Session {
     }
 }
 
-/// Returns the page of these records.
+/// Returns a page filled from these records.
 fn filled<'a>(records: impl Iterator<Item = (u64, &'a NewRecord)>, bytes_max: usize) -> EntriesPage {
     let mut page = Filling::new(bytes_max);
     for record in records {

@@ -1,27 +1,27 @@
-//! A standby of a memory store, for tests of what follows when it takes over and lacks the end.
+//! A standby of a memory store, for tests of a failover to a copy that lacks the last records.
 
 use super::{MemoryStore, State};
 use std::sync::PoisonError;
 
-/// A copy of a store, which gets nothing more of what is written.
+/// A copy of a store that receives no further writes.
 #[derive(Debug)]
 pub struct Standby(State);
 
 impl MemoryStore {
-    /// Returns a standby that has all that was written until now.
+    /// Returns a standby with everything written until now.
     #[must_use]
     pub fn standby(&self) -> Standby {
         Standby(self.state.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    /// Puts a standby in the store's place, for all handles: what was written since it was made is lost. On the new
-    /// timeline a session gets another epoch at its next opening. With `is_noticed` false the timeline stays, as if a
-    /// backup was restored and nobody had said so.
+    /// Replaces the store by a standby, for all handles: everything written since the standby was made is lost. On the
+    /// new timeline, a session gets a new epoch at its next opening. With `is_noticed` false the timeline stays, as if
+    /// a backup had been restored without telling reseed.
     pub fn fail_over(&self, to: Standby, is_noticed: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *state, to.0);
         state.timeline = before.timeline + u64::from(is_noticed);
-        // Epochs are random, and a database's sequences run ahead of what is written.
+        // Epochs are random, and a database's sequences run ahead of its rows.
         state.epochs = before.epochs;
         state.node_numbers = before.node_numbers;
     }
@@ -35,7 +35,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test]
-    async fn what_a_standby_lacks_is_lost_and_the_log_is_another_one() {
+    async fn records_that_a_standby_lacks_are_lost_and_the_log_gets_a_new_epoch() {
         let store = MemoryStore::seeded(1);
         let session = "s".parse().expect("an id");
         let lease = store.create(&session, "", Timestamp(1)).await.expect("it is new");

@@ -1,19 +1,19 @@
-//! Why a migration did not end.
+//! Reasons for which a migration fails.
 
 use crate::store::{ConnectError, Error};
 use reseed_protocol::SessionId;
 use std::fmt;
 
-/// Names that an error repeats; the rest is counted.
+/// The most names that an error lists; the rest are only counted.
 const NAMED_MAX: usize = 20;
 
-/// The reason a migration did not end. What was copied stays in the target, and the next run goes on with it.
+/// The reason a migration failed. The copied sessions stay in the target, and the next run resumes there.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MigrateError {
     /// Both addresses are the same.
     #[error("`{0}` is both the source and the target")]
     Same(String),
-    /// A database cannot be opened, or a server uses it.
+    /// A database cannot be opened, or a server is using it.
     #[error("open the {side}: {error}")]
     Open {
         /// `source` or `target`.
@@ -21,25 +21,25 @@ pub(crate) enum MigrateError {
         /// The cause.
         error: ConnectError,
     },
-    /// Servers use a database.
+    /// Servers are using a database.
     #[error("the {side} is in use by {servers}: stop the servers, then run this again")]
     InUse {
         /// `source` or `target`.
         side: &'static str,
-        /// Their names.
+        /// The servers' names.
         servers: String,
     },
-    /// The target holds sessions, and they are not those of the source as they are now.
+    /// The target holds sessions that differ from those of the source.
     #[error(
         "the target already holds sessions ({sessions}); they are not from an unfinished migration, and not those of \
          the source as it is now: use an empty database (or, if an earlier migration into it was complete and \
          servers have used it since, start them on it)"
     )]
     NotEmpty {
-        /// Their number.
+        /// The number of sessions in the target.
         sessions: u64,
     },
-    /// The target is being filled from elsewhere.
+    /// The target is being filled from another source.
     #[error(
         "the target is being filled from `{source_name}`: finish that migration by running it again, or use an empty \
          database"
@@ -48,26 +48,26 @@ pub(crate) enum MigrateError {
         /// The other source.
         source_name: String,
     },
-    /// Sessions of the source are damaged.
+    /// Some sessions of the source are damaged.
     #[error(
-        "{} of the source's sessions are damaged and were not copied, all others were: {}; restore them from a backup, \
+        "{} of the source's sessions are damaged and were not copied ({}), all others were; restore them from a backup, \
          or leave them out with --skip-damaged",
         .0.count,
         .0
     )]
     Damaged(Damaged),
-    /// A session reads back from the target as something else.
+    /// A session reads back from the target differently from how it was written.
     #[error(
         "session `{0}` does not read back from the target as it is in the source: the target's disk may be failing"
     )]
     Differs(SessionId),
-    /// The source, or the target, was written to meanwhile.
+    /// The source or the target was written to during the migration.
     #[error(
         "{what}: something else has written to it during the migration; stop what uses it, then run this again: it \
          copies what has changed"
     )]
     Changed {
-        /// Names what has changed.
+        /// Describes what has changed.
         what: String,
     },
     /// A database failed.
@@ -85,7 +85,7 @@ pub(crate) enum MigrateError {
 pub(crate) struct Damaged {
     /// Their number.
     pub(crate) count: u64,
-    /// Why, for the first of them.
+    /// The reasons for the first of them.
     pub(crate) reasons: Vec<String>,
 }
 

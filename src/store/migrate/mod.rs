@@ -1,17 +1,15 @@
-//! Migration: carries all sessions from one database to another, of the same kind or not.
+//! Migration: copies all sessions from one database to another, of the same kind or a different one.
 //!
-//! - Everything that a session holds is carried as it is stored: records with their `seq`, their bodies byte for byte
-//!   in the version in which they were written, marks, the head with its state and its times. The search index is not:
-//!   the target's server makes its own.
-//! - Each session gets a new epoch. Both databases could be written to afterwards, if the source is taken up again, and
-//!   two logs that differ must not have one name. Clients take a snapshot once.
-//! - A session is published in the target when it is complete. What a killed migration leaves of one is among what is
-//!   to be removed there, as the rows of deleted sessions are.
-//! - The target is marked until all of it is verified; no server starts on it before.
-//! - Nothing is trusted because it was copied: each session is read back, and its digest compared with the source's,
-//!   also if an earlier run has copied it. A run that is started again thus ends with the same result, also after the
-//!   last step, as long as neither side is used.
-//! - Memory holds a page of one session.
+//! - A session is copied as it is stored: records with their `seq` and version, bodies byte for byte, marks, and the
+//!   head with its state and times. The search index is not copied; the target's server builds its own.
+//! - Each session gets a new epoch. Both databases can be written to afterwards if the source is used again, and two
+//!   different logs must not share a name. Clients take one new snapshot.
+//! - A session is published in the target only when it is complete. If a migration is killed, its unpublished rows are
+//!   marked for removal, like those of deleted sessions.
+//! - The target is marked until all of it is verified. No server starts on a marked target.
+//! - Every copied session is read back, and its digest is compared with the source's, even if an earlier run copied it.
+//!   So running a migration again has the same result, even after the last step, as long as neither side is used.
+//! - Only one page of one session is held in memory.
 
 mod error;
 mod rows;
@@ -36,10 +34,10 @@ use super::{
 };
 use crate::config::Database;
 
-/// Carries all sessions from one database to another, or goes on with that. `progress` is called after each page.
+/// Copies all sessions from one database to another, or resumes an earlier run. `progress` is called after each page.
 ///
 /// # Errors
-/// [`MigrateError`]. What was copied before stays in the target, and the same call goes on from there.
+/// [`MigrateError`]. Copied sessions stay in the target, and the same call resumes there.
 pub(crate) async fn migrate(
     from: &Database,
     to: &Database,
@@ -57,7 +55,7 @@ pub(crate) async fn migrate(
 async fn open_source(database: &Database) -> Result<Box<dyn Source>, ConnectError> {
     Ok(match database {
         Database::Sqlite(path) => {
-            // Opening would create it.
+            // Opening would create the file.
             std::fs::metadata(path).map_err(|source| OpenError::Io { path: path.clone(), source })?;
             Box::new(SqliteSide::open_source(path)?)
         }

@@ -1,13 +1,13 @@
-//! Describes what is carried from one database to another, and the digest by which both sides are compared.
+//! The rows that are copied from one database to another, and the digest by which both sides are compared.
 
 use crate::store::{NodeId, SessionHead, checksum::int};
 use ring::digest::{Context, SHA256};
 use std::{fmt, time::Duration};
 
-/// A session as it is listed, without what it holds.
+/// A session as it appears in a list, without its contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store) struct Listed {
-    /// The number that its store gave it.
+    /// The number that its store assigned.
     pub(in crate::store) number: i64,
     /// Its id as stored; damage may have made it invalid.
     pub(in crate::store) id: String,
@@ -18,8 +18,8 @@ pub(in crate::store) struct Listed {
 }
 
 impl Listed {
-    /// Returns true if nothing has been written to the session between the two listings, which may be of two databases:
-    /// every writer opens it first, and raises its term by that.
+    /// Returns true if the session was not written to between the two listings, which may be from two databases. Every
+    /// writer opens the session first, which raises its term.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let shape = |listed: &Self| (listed.term, listed.last_seq, listed.updated_at);
         self.id == other.id && shape(self) == shape(other)
@@ -45,7 +45,7 @@ pub(in crate::store) struct Record {
     pub(in crate::store) entry: Option<String>,
     pub(in crate::store) parent: Option<String>,
     pub(in crate::store) kind: Option<String>,
-    /// True if its parent is the entry before it in the log.
+    /// True if its parent is the previous entry in the log.
     pub(in crate::store) follows: bool,
     pub(in crate::store) body: String,
 }
@@ -68,7 +68,7 @@ pub(in crate::store) struct User {
     pub(in crate::store) beat: i64,
 }
 
-/// Counts what a database, or a session, holds.
+/// The size of a database or a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Size {
     /// Sessions.
@@ -79,13 +79,13 @@ pub(crate) struct Size {
     pub(crate) marks: u64,
 }
 
-/// The digest of a session, SHA-256, or of all: those of the sessions, combined by exclusive or, so that the order in
-/// which a database lists them does not matter.
+/// The SHA-256 digest of a session, or of a whole database. The latter combines the digests of all sessions by
+/// exclusive or, so that the order of the list does not matter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Digest([u8; 32]);
 
 impl Digest {
-    /// Adds the digest of a session to that of all.
+    /// Adds the digest of a session to that of the database.
     pub(super) fn add(&mut self, session: &Self) {
         self.0.iter_mut().zip(session.0).for_each(|(all, byte)| *all ^= byte);
     }
@@ -97,8 +97,8 @@ impl fmt::Display for Digest {
     }
 }
 
-/// Computes a digest of everything that a session holds, the same in every database. Left out is what a database has to
-/// itself: the session's number, its holder, and its epoch, which a migration changes.
+/// Computes a digest of everything in a session, the same for every database. It leaves out what differs between
+/// databases: the session's number, its holder and its epoch.
 pub(super) struct Hasher(Context);
 
 impl Hasher {
@@ -135,7 +135,7 @@ impl Hasher {
         self
     }
 
-    /// Adds a text behind its length, so that two texts do not run into each other.
+    /// Adds a text preceded by its length, so that two adjacent texts cannot be confused with two others.
     fn text(&mut self, text: &str) -> &mut Self {
         self.0.update(&(text.len() as u64).to_le_bytes());
         self.0.update(text.as_bytes());

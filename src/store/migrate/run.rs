@@ -19,45 +19,45 @@ use std::{collections::BTreeSet, fs};
 /// The options of a migration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Leave out sessions that are damaged, instead of ending with an error.
+    /// Leaves out damaged sessions instead of failing.
     pub(crate) skip_damaged: bool,
 }
 
-/// Tells what a migration is doing.
+/// The progress of a migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// It watches whether servers that a database lists are still alive.
+    /// The migration checks whether the servers that a database lists are still alive.
     Watching {
         /// `source` or `target`.
         side: &'static str,
-        /// Their names.
+        /// The servers' names.
         servers: String,
-        /// For how long.
+        /// The time that this takes, in seconds.
         secs: u64,
     },
-    /// It copies and verifies.
+    /// The migration copies and verifies sessions.
     Copying {
-        /// Counts what the source holds; marks are not counted in advance.
+        /// The size of the source; marks are not counted in advance.
         of: Size,
-        /// Counts what is done of it.
+        /// The part of it that is done.
         done: Size,
     },
 }
 
-/// Tells what a migration has done.
+/// The result of a migration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Migrated {
-    /// Counts what was verified in the target.
+    /// The size of the verified part of the target.
     pub(crate) verified: Size,
-    /// The digest of all that was verified, the same on both sides.
+    /// The digest of everything verified, the same on both sides.
     pub(crate) digest: Digest,
-    /// Sessions that were there from an earlier run, and were equal.
+    /// The number of sessions that an earlier run had copied, and that were still equal.
     pub(crate) kept: u64,
-    /// Sessions that were there from an earlier run, and were copied again.
+    /// The number of sessions that an earlier run had copied, and that were copied again.
     pub(crate) replaced: u64,
-    /// Sessions that were there from an earlier run, and that the source no longer has.
+    /// The number of sessions that an earlier run had copied, and that the source no longer has.
     pub(crate) removed: u64,
-    /// Sessions that were left out.
+    /// The damaged sessions that were left out.
     pub(crate) damaged: Damaged,
 }
 
@@ -77,7 +77,7 @@ pub(super) async fn run(
     }
     let target_users = match run.settled("target").await {
         Err(error) if begun == Begun::New => {
-            // As it was.
+            // This leaves the target as it was.
             run.target.finish().await.map_err(at("write to the target"))?;
             return Err(error);
         }
@@ -85,7 +85,7 @@ pub(super) async fn run(
     };
     run.target.sweep().await.map_err(at("clear the target"))?;
     let mut migrated = run.all().await?;
-    // What a server that began to use the target meanwhile has acknowledged is not removed.
+    // A server that began to use the target meanwhile may have acknowledged writes. Those are not removed.
     run.still_unused("target", &target_users).await?;
     migrated.removed = run.remove_others().await?;
     run.target.sweep().await.map_err(at("clear the target"))?;
@@ -125,7 +125,7 @@ struct Run<'a> {
     done: Size,
 }
 
-/// Sums up what a run has done so far.
+/// The totals of a run so far.
 struct Totals {
     verified: Size,
     digest: Digest,
@@ -137,7 +137,7 @@ struct Totals {
     skipped: BTreeSet<i64>,
 }
 
-/// Says how a session came to be in the target.
+/// How a session got into the target.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Came {
     Kept,
@@ -146,7 +146,7 @@ enum Came {
 }
 
 impl Run<'_> {
-    /// Returns the servers that a database lists, none of which is alive.
+    /// Returns the servers that a database lists, after checking that none of them is alive.
     async fn settled(&mut self, side: &'static str) -> Result<Vec<User>, MigrateError> {
         let database: &mut dyn Source = if side == "source" { &mut *self.source } else { &mut *self.target };
         let progress = &mut self.progress;
@@ -167,7 +167,7 @@ impl Run<'_> {
         (self.progress)(&Progress::Copying { of: self.of, done });
     }
 
-    /// Carries every session.
+    /// Copies every session.
     async fn all(&mut self) -> Result<Totals, MigrateError> {
         self.of = self.source.size().await.map_err(at("read the source"))?;
         let mut totals = Totals {
@@ -211,7 +211,7 @@ impl Run<'_> {
         }
     }
 
-    /// Carries one session and verifies it. Of a session that is damaged, nothing is published.
+    /// Copies one session and verifies it. A damaged session is not published.
     async fn one(&mut self, listed: &Listed) -> Result<(Walked, Came), Halt> {
         let id = id_of(listed)?;
         let there = self.target.find(&listed.id).await.map_err(at("read the target"))?;
@@ -235,8 +235,8 @@ impl Run<'_> {
         }
     }
 
-    /// Returns what a session of the source holds, if the one of the target holds the same: it may have changed since,
-    /// or be damaged.
+    /// Returns what was read of a session in the source, if the one in the target is equal. Otherwise it has changed
+    /// since, or is damaged.
     async fn same(&mut self, listed: &Listed, there: &Listed, id: &SessionId) -> Result<Option<Walked>, Halt> {
         let ours = self.walk(Which::Source, listed.number, id).await?;
         match self.walk(Which::Target, there.number, id).await {
@@ -342,7 +342,7 @@ impl Run<'_> {
         self.still_unused("target", target).await
     }
 
-    /// Fails if a server that was not there before uses a side now.
+    /// Fails if a server uses a side now that did not use it before.
     async fn still_unused(&mut self, side: &'static str, before: &[User]) -> Result<(), MigrateError> {
         let now = self.users(side).await?;
         if now.iter().any(|user| !before.contains(user)) {
@@ -358,11 +358,11 @@ enum Which {
     Target,
 }
 
-/// Says why a session was not carried.
+/// The reason a session was not copied.
 enum Halt {
-    /// It is damaged in the source, which does not concern the others.
+    /// It is damaged in the source. The other sessions are not affected.
     Damaged(String),
-    /// Nothing more can be done.
+    /// The migration cannot continue.
     Failed(MigrateError),
 }
 
@@ -375,13 +375,13 @@ impl From<MigrateError> for Halt {
     }
 }
 
-/// All of a session, read.
+/// The result of reading a whole session.
 struct Walked {
     digest: Digest,
     size: Size,
 }
 
-/// The reading of a session from its first record to its last.
+/// A session that is being read from its first record to its last.
 struct Walk {
     hasher: Hasher,
     size: Size,
@@ -397,7 +397,7 @@ impl Walk {
         self.size.records.cast_signed()
     }
 
-    /// Adds records. A log has no gaps: a record that is not there was lost.
+    /// Adds records. A log has no gaps, so a missing record was lost.
     fn records(&mut self, session: &SessionId, page: &[Record]) -> Result<(), Error> {
         for record in page {
             let seq = self.size.records + 1;
@@ -416,7 +416,7 @@ impl Walk {
         self.size.marks += 1;
     }
 
-    /// Returns what was read, and the bytes of the records.
+    /// Returns the result, and the bytes of the records.
     fn end(self, session: &Session) -> Result<(Walked, u64), Error> {
         if self.size.records != session.head.last_seq {
             return Err(missing(&session.head.session, self.size.records.min(session.head.last_seq) + 1));

@@ -1,5 +1,5 @@
-//! Migrations between SQLite files that end at every step, and what cannot be trusted. Whole migrations with real
-//! servers, and PostgreSQL, are in `tests/it/migrate.rs`.
+//! Migrations between SQLite files that are interrupted at every step, and data that cannot be trusted. Whole
+//! migrations with real servers and PostgreSQL are in `tests/it/migrate.rs`.
 
 use super::{
     Begun, Listed, Mark, MigrateError, Migrated, Options, Progress, Record, Session, Size, Source, Target, User,
@@ -17,8 +17,8 @@ use crate::{
 use reseed_protocol::{SessionId, Timestamp};
 use std::path::{Path, PathBuf};
 
-/// Fills a file with sessions of every kind: a log of more than a page with marks and a state, one with branches, an
-/// empty one, one that is being made, and one that is deleted.
+/// Fills a file with sessions of every kind: a log longer than a page with marks and a state, one with branches, an
+/// empty one, one still being created, and a deleted one.
 async fn filled(path: &Path) {
     let store = SqliteStore::open(path).unwrap();
     let long = store.create(&id("long"), "ann", NOW).await.unwrap();
@@ -53,7 +53,7 @@ async fn filled(path: &Path) {
     store.close().await.unwrap();
 }
 
-/// Returns everything that a file holds of its sessions, except for numbers and epochs.
+/// Returns everything that a file holds about its sessions, except numbers and epochs.
 fn dump(path: &Path) -> String {
     let db = rusqlite::Connection::open(path).unwrap();
     let sessions = "SELECT id, owner, term, last_seq, name, name_folded, created_at, updated_at, entries, token_count, \
@@ -215,9 +215,9 @@ async fn a_migration_that_ends_at_any_step_is_finished_by_the_next_with_the_same
 }
 
 #[tokio::test]
-async fn what_has_changed_since_an_earlier_run_is_copied_again_or_removed() {
+async fn sessions_changed_since_an_earlier_run_are_copied_again_or_removed() {
     let (_folder, from, to) = scene().await;
-    // All sessions are there, and only the end is missing.
+    // All sessions are there; only the last step is missing.
     moved(&from, &to, Options::default()).await.unwrap();
     mark_again(&to, &from);
     let store = SqliteStore::open(&from).unwrap();
@@ -257,7 +257,7 @@ async fn a_complete_migration_ends_with_the_same_result_until_either_side_change
     }
 }
 
-/// Marks a complete target again, as if its migration had not reached the end.
+/// Marks a complete target again, as if its migration had been interrupted before the last step.
 fn mark_again(to: &Path, from: &Path) {
     let db = rusqlite::Connection::open(to).unwrap();
     db.execute_batch("CREATE TABLE IF NOT EXISTS migration (source TEXT NOT NULL); DELETE FROM migration").unwrap();
@@ -265,7 +265,7 @@ fn mark_again(to: &Path, from: &Path) {
 }
 
 #[tokio::test]
-async fn damage_in_the_source_is_named_and_left_out_only_if_asked_to() {
+async fn damage_in_the_source_is_reported_and_skipped_only_on_request() {
     for damage in [
         "UPDATE record SET body = 'record 1 X' WHERE body = 'record 1 7'",
         "DELETE FROM record WHERE body = 'record 1 7'",
@@ -283,7 +283,7 @@ async fn damage_in_the_source_is_named_and_left_out_only_if_asked_to() {
         assert!(matches!(SqliteStore::open(&to), Err(OpenError::Migrating { .. })), "{damage}");
         let done = moved(&from, &to, Options { skip_damaged: true }).await.unwrap();
         assert_eq!((done.verified.sessions, done.kept, done.damaged.count), (3, 3, 1), "{damage}");
-        // The end may not have been told.
+        // The caller may not have received the result.
         let again = moved(&from, &to, Options { skip_damaged: true }).await.unwrap();
         assert_eq!(again, done, "{damage}");
         let error = moved(&from, &to, Options::default()).await.unwrap_err();

@@ -1,14 +1,14 @@
-//! Whether servers that a database lists are alive.
+//! Checks whether the servers that a database lists are alive.
 
 use super::{rows::User, side::Source};
 use crate::store::Error;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// The interval at which the list is read. A living server beats each fifth of its lease, which is 2 s or more.
+/// The interval at which the list is read. A living server beats every fifth of its lease, and a lease is at least 2 s.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Says whether the servers that a database lists are silent.
+/// The result of watching the servers that a database lists.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::store) enum Watched {
     /// All of these have been silent for their lease, or there are none.
@@ -17,8 +17,8 @@ pub(in crate::store) enum Watched {
     Alive(String),
 }
 
-/// Watches the servers that a database lists until one has beaten or their leases have passed. `announce` learns their
-/// names and the seconds that this may take.
+/// Watches the servers that a database lists until one of them beats or all leases have passed. `announce` receives
+/// their names and how many seconds this may take.
 pub(in crate::store) async fn watch(
     database: &mut dyn Source,
     announce: &mut (dyn FnMut(String, u64) + Send),
@@ -38,7 +38,7 @@ pub(in crate::store) async fn watch(
     Ok(Watched::Silent(first))
 }
 
-/// Returns the servers for people.
+/// Names the servers for people.
 pub(super) fn names(users: &[User]) -> String {
     users.iter().map(|user| format!("server {} (`{}`)", user.id, user.name)).collect::<Vec<_>>().join(", ")
 }

@@ -1,4 +1,4 @@
-//! The statement that commits a group of appends, and the one that tells what became of them.
+//! The statement that commits a group of appends, and the one that determines the fate of unacknowledged appends.
 
 use super::{
     connection::Connection,
@@ -13,14 +13,14 @@ use crate::store::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// States of more bytes have a row of their own: PostgreSQL stores larger values outside of the row, and copies them
-/// with each new version of it.
+/// A state above this size has a row of its own. PostgreSQL stores larger values out of line, and would copy them with
+/// every new version of the row.
 pub(super) const STATE_INLINE_MAX: usize = 2048;
 
-/// Appends of a group: at most one a session. Each is written if the session's epoch and term are those of its lease
-/// and its log ends just before it; the answer names those that were. The sessions' rows are locked in order, so that
-/// groups of two writers never wait for each other in a circle. An append locks the row that an opening changes: a
-/// writer whose term is over matches no row, whatever it has missed.
+/// Writes the appends of a group, at most one per session. An append is written if the session's epoch and term are
+/// those of its lease and the log ends just before it. The result names the appends that were written. Rows of sessions
+/// are locked in order, so that two writers' groups never deadlock. An append locks the same row that an opening
+/// changes, so a writer with a stale term matches no row.
 const APPEND: &str = "
 WITH given AS MATERIALIZED (
   SELECT s.number, s.listed_at AS listed, s.name AS named, s.created_at AS created, i.*
@@ -65,7 +65,7 @@ m AS (
     AS m(at, command, fingerprint, reply, checksum) JOIN ok USING (at))
 SELECT at FROM ok";
 
-/// An append at a place under a lease.
+/// An append at a position under a lease.
 #[derive(Debug, Clone)]
 pub(super) struct AppendAt {
     pub(super) lease: Lease,
@@ -81,21 +81,21 @@ impl AppendAt {
         self.append.bytes() + replies.sum::<u64>() + state
     }
 
-    /// Returns the newest `seq` after it; `None` if there is no such place in any log.
+    /// Returns the newest `seq` after the append; `None` if no log can have such a position.
     pub(super) fn last_seq(&self) -> Option<u64> {
         let last = self.first_seq.checked_sub(1)?.checked_add(self.append.records.len() as u64)?;
         i64::try_from(last).ok().map(i64::cast_unsigned)
     }
 }
 
-/// Sends a group in one statement. Returns for each append whether it was written.
+/// Sends a group in one statement. For each append, returns whether it was written.
 pub(super) async fn send(db: &Connection, group: &[&AppendAt]) -> Result<Vec<bool>, Fault> {
     let each = || group.iter();
     let heads = || group.iter().map(|at| &at.append.head);
     let ids: Vec<&str> = each().map(|at| at.lease.session.as_str()).collect();
     let epochs: Vec<&str> = each().map(|at| at.lease.epoch.as_str()).collect();
     let terms: Vec<i64> = each().map(|at| int(at.lease.term)).collect();
-    // A place that no log has matches no head.
+    // A position that no log can have matches no head.
     let last_seqs: Vec<i64> = each().map(|at| at.last_seq().map_or(-1, int)).collect();
     let before: Vec<i64> = each().map(|at| at.last_seq().map_or(-1, |_| int(at.first_seq.saturating_sub(1)))).collect();
     let entry_of = |at: &&AppendAt| {
@@ -186,7 +186,7 @@ struct Records<'a> {
     at: Vec<i64>,
     seq: Vec<i64>,
     checksum: Vec<i64>,
-    /// `None` if it depends on what is in the log before.
+    /// `None` if it depends on the previous entry in the log.
     follows: Vec<Option<bool>>,
     entry: Vec<Option<&'a str>>,
     parent: Vec<Option<&'a str>>,
@@ -200,7 +200,7 @@ impl<'a> Records<'a> {
         for (at, append) in (1..).zip(group) {
             let mut last: Option<&str> = None;
             for (n, record) in (0..).zip(&append.append.records) {
-                // A place beyond every log is not written.
+                // A position that no log can have is never written.
                 let seq = append.first_seq.saturating_add(n);
                 let entry = record.entry.as_ref();
                 let parent = entry.and_then(|entry| entry.parent_id.as_ref()).map(|parent| parent.as_str());
@@ -250,26 +250,26 @@ impl<'a> Marks<'a> {
     }
 }
 
-/// What became of an append that was not reported as written.
+/// The fate of an append that was not reported as written.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It is in the log.
     Written,
-    /// It is not in the log, and its place is free.
+    /// It is not in the log, and its position is free.
     Free,
     /// It is not in the log and never will be.
     Refused(Error),
 }
 
-/// Waits until no statement holds the sessions of these appends any more. A group whose connection was lost may still
-/// be waiting for its commit; a standby's confirmation is waited for, too.
+/// Waits until no other statement locks the sessions of these appends. A group whose connection was lost may still be
+/// waiting for its commit, or for a standby's confirmation.
 pub(super) async fn wait_for(db: &Connection, group: &[&AppendAt]) -> Result<(), Fault> {
     let ids: Vec<&str> = group.iter().map(|at| at.lease.session.as_str()).collect();
     let sql = "SELECT number FROM session WHERE id = ANY($1::text[]) ORDER BY number FOR NO KEY UPDATE";
     db.rows(sql, &[&ids]).await.map(drop)
 }
 
-/// Returns which of these sessions are locked by somebody else.
+/// Returns which of these sessions another transaction has locked.
 pub(super) async fn locked(db: &Connection, group: &[&AppendAt]) -> Result<HashSet<String>, Fault> {
     let ids: Vec<&str> = group.iter().map(|at| at.lease.session.as_str()).collect();
     let sql = "WITH free AS MATERIALIZED (SELECT id FROM session WHERE id = ANY($1::text[]) \
@@ -279,8 +279,8 @@ pub(super) async fn locked(db: &Connection, group: &[&AppendAt]) -> Result<HashS
     Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
 }
 
-/// Tells what became of appends. An append that may have been sent before (`true`) is in the log if all of its records
-/// are at their places, and all of its marks are there.
+/// Determines the fate of appends. An append that may have been sent before (`true`) is in the log if all of its
+/// records and all of its marks are there.
 pub(super) async fn fates(db: &Connection, group: &[(&AppendAt, bool)]) -> Result<Vec<Fate>, Fault> {
     let ids: Vec<&str> = group.iter().map(|(at, _)| at.lease.session.as_str()).collect();
     let appends: Vec<&AppendAt> = group.iter().map(|(at, _)| *at).collect();
@@ -316,13 +316,13 @@ pub(super) async fn fates(db: &Connection, group: &[(&AppendAt, bool)]) -> Resul
         };
         let found = (row.try_get::<_, i64>(4)?, row.try_get::<_, i64>(5)?);
         let all = (int(at.append.records.len() as u64), int(at.append.marks.len() as u64));
-        // A head alone is in no log: written again, it is the same.
+        // An append of a head alone leaves no trace in the log. Writing it again changes nothing.
         let is_ours = found == all && all != (0, 0) && at.last_seq().is_some_and(|last| seq >= last);
         let is_current = at.lease.epoch == epoch && at.lease.term == term.cast_unsigned();
         fates.push(if *was_sent && is_current && is_ours {
             Fate::Written
         } else if *was_sent && !is_current {
-            // It may have been written before the session was taken over.
+            // It may have been written before the other server opened the session.
             let what = "another server has opened the session; whether the append was written before is unknown";
             Fate::Refused(Error::Unknown(what.to_owned()))
         } else {
@@ -335,7 +335,7 @@ pub(super) async fn fates(db: &Connection, group: &[(&AppendAt, bool)]) -> Resul
     Ok(fates)
 }
 
-/// Tells why an append violates a constraint: what of it exists already.
+/// Determines why an append violates a constraint: which of its parts already exists.
 pub(super) async fn duplicate(db: &Connection, at: &AppendAt) -> Result<Error, Fault> {
     let session = &at.lease.session;
     let commands: Vec<&str> = at.append.marks.iter().map(|mark| mark.command_id.as_str()).collect();
@@ -360,7 +360,7 @@ pub(super) async fn duplicate(db: &Connection, at: &AppendAt) -> Result<Error, F
     let entry = entry.map(|entry| &entry.entry_id).find(|entry| there.contains(&entry.as_str()));
     Ok(match entry {
         Some(entry) => Error::DuplicateEntry { session: session.clone(), entry: entry.clone() },
-        // The row exists although nothing of the append does.
+        // The row exists, but no part of the append does.
         None => super::fault::damaged_pages(session),
     })
 }

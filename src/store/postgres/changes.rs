@@ -1,8 +1,8 @@
-//! What the servers change of the sessions of certain users, for those who watch the list: two statements, however many
-//! users there are, and one for those whose list is new.
+//! Finds the changes to the sessions of certain users, for clients that watch the list. That takes two statements,
+//! however many users there are, and a third for users whose list is new.
 //!
-//! Changes are found by the time that their writers gave them. Deletions have rows of their own for a while, timed by
-//! the database.
+//! Changes are found by the time that their writers gave them. Deletions have rows of their own for a while, with the
+//! time of the database.
 
 use super::{
     fault::Fault,
@@ -17,7 +17,7 @@ use reseed_protocol::{SessionId, Timestamp};
 use std::time::Duration;
 use tokio_postgres::{Row, types::ToSql};
 
-/// The time for which a deletion is kept is [`DELETED_KEPT`].
+/// Deletions are kept for the time of [`DELETED_KEPT`].
 const KEPT: &str = "DELETE FROM deletion WHERE deleted_at < clock_timestamp() - interval '1 hour'";
 
 pub(super) async fn since(
@@ -36,7 +36,8 @@ pub(super) async fn since(
         .await
 }
 
-/// Returns what nodes hold and run. A turn that waits for a tool writes nothing for as long as that takes.
+/// Returns sessions that a node holds and that have a running turn. They need a query of their own, because a turn that
+/// waits for a tool writes nothing.
 pub(super) async fn running(readers: &Readers, owners: &[String]) -> Result<Vec<SessionHead>, Error> {
     let owners: &Vec<&[u8]> = &owners.iter().map(String::as_bytes).collect();
     let sql = &format!(
@@ -46,13 +47,13 @@ pub(super) async fn running(readers: &Readers, owners: &[String]) -> Result<Vec<
     readers.read(|db| async move { whole(&db.rows(sql, &[owners, &i64::from(CHANGES_MAX)]).await?) }).await
 }
 
-/// Reads rows of [`HEAD_COLUMNS`], without those that are damaged.
+/// Reads rows of [`HEAD_COLUMNS`] and skips damaged ones.
 fn whole(rows: &[Row]) -> Result<Vec<SessionHead>, Fault> {
     rows.iter().filter_map(|row| session_head(row).transpose()).map(|found| Ok(found?.head)).collect()
 }
 
-/// Returns the newest of what was written. Both conditions are the same for a session, but only the first has an index.
-/// Returns also whether there are more.
+/// Returns the sessions written to last, and whether there are more. Both conditions are equivalent for a session, but
+/// only the first has an index.
 async fn heads(db: &Db, owners: &(dyn ToSql + Sync), since: Timestamp) -> Result<(Vec<SessionHead>, bool), Fault> {
     let sql = format!(
         "SELECT {HEAD_COLUMNS} FROM session s CROSS JOIN {HEAD_OF} WHERE s.owner = ANY ($1) AND s.listed_at >= $2 \
@@ -74,13 +75,13 @@ async fn deleted(
     owners: &(dyn ToSql + Sync),
     within: Duration,
 ) -> Result<(Vec<(SessionId, String)>, bool), Fault> {
-    // Older ones are gone in any case, and the database refuses a time before all others.
+    // Older deletions are gone anyway, and the database rejects times before its earliest one.
     let within = i64::try_from(within.min(DELETED_KEPT).as_millis()).unwrap_or(i64::MAX);
     let sql = "SELECT id, owner FROM deletion \
                WHERE deleted_at > clock_timestamp() - $3::bigint * interval '1 millisecond' \
                AND owner = ANY ($1) ORDER BY deleted_at DESC LIMIT $2";
     let rows = db.rows(sql, &[owners, &i64::from(CHANGES_MAX), &within]).await?;
-    // What does not read back was no session that anybody has listed.
+    // An invalid id belongs to no session that was ever listed.
     let deleted = rows.iter().filter_map(|row| {
         let id = row.try_get::<_, &str>(0).ok()?.parse().ok()?;
         Some((id, str::from_utf8(row.try_get(1).ok()?).ok()?.to_owned()))
@@ -88,7 +89,7 @@ async fn deleted(
     Ok((deleted.collect(), is_full(&rows)))
 }
 
-/// Forgets old deletions.
+/// Deletes old rows of deletions.
 pub(super) async fn forget_old(db: &Db) -> Result<(), Fault> {
     db.rows(KEPT, &[]).await.map(drop)
 }

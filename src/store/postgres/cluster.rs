@@ -1,4 +1,4 @@
-//! The servers that share the database, as the runtime sees them: each call goes to the part that knows.
+//! Implements [`Cluster`]: passes each call to the module that handles it.
 
 use super::{PostgresStore, changes, tickets};
 use crate::store::{

@@ -1,8 +1,8 @@
-//! Connections: where to, over TLS or not, and with which settings of the server's.
+//! Connections: to which host, with or without TLS, and with which server settings.
 //!
-//! Roles and databases may carry defaults of their own (`synchronous_commit = off`, a `statement_timeout`, another
-//! isolation), so every connection sets what matters to it. Every wait for the server has a limit of ours: one that is
-//! frozen accepts connections and says nothing.
+//! Roles and databases may have their own defaults (`synchronous_commit = off`, a `statement_timeout`, another
+//! isolation level), so every connection sets what it depends on. Every wait for the server has a client-side timeout,
+//! because a frozen server accepts connections and never answers.
 
 use super::{
     fault::{Fault, may_pass},
@@ -27,25 +27,25 @@ use tokio_postgres::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// The longest time to connect to one address of a host.
+/// The timeout for connecting to one address of a host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The longest time to connect to one host until its connection can be used: a second address of its name is tried.
+/// The timeout for a usable connection to one host. It leaves time for a second address of its name.
 const HOST_TIMEOUT: Duration = CONNECT_TIMEOUT.saturating_mul(2);
 
-/// The longest time that the server spends on one statement, and on waiting for a lock in it.
+/// The server's time limits for one statement, and for waiting for a lock in it.
 const STATEMENT_SECS: u64 = 10;
 const LOCK_SECS: u64 = 3;
 
-/// The longest time that we wait for the answer to one statement: the server gives up before.
+/// The client-side timeout for the answer to one statement. The server gives up earlier.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(STATEMENT_SECS + 2);
 
-/// How the server plans our statements. Each is a lookup by exact keys; without these settings a plan flips to bitmap
-/// scans over dead rows when statistics change, and an append costs fifty times as much.
+/// Planner settings for our statements, all of which look rows up by exact keys. Without these settings, a plan flips
+/// to bitmap scans over dead rows when statistics change, and an append costs fifty times as much.
 const PLANS: &str = "-c plan_cache_mode=force_generic_plan -c enable_bitmapscan=off -c enable_seqscan=off \
                      -c enable_mergejoin=off -c jit=off";
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
     /// Reading and writing.
@@ -58,23 +58,23 @@ pub(super) enum Use {
 #[derive(Clone)]
 pub(super) struct Connector {
     config: Config,
-    /// The same for each host alone.
+    /// The same configuration for each host alone.
     hosts: Vec<Config>,
     tls: MakeRustlsConnect,
     timeout: Duration,
-    /// What every connection executes first.
+    /// The statement that every connection executes first.
     begin: &'static str,
-    /// Counts the commits of all of its connections that stopped waiting for their standby.
+    /// Counts the commits, over all connections, that stopped waiting for their standby.
     unreplicated: Arc<AtomicU64>,
-    /// Collects what its connections find out about the server; `None`: they do not ask.
+    /// Collects the timelines that connections find; `None` if they do not ask for them.
     timelines: Option<Arc<Timelines>>,
 }
 
-/// What a server may not know is set by a query instead of an option, so that an older one gets as far as the check of
-/// its version.
+/// Settings that an older server may not know are set by a query, not by an option. So an older server can still be
+/// reached, and the version check reports it.
 const BEGIN: &str = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'";
 
-/// Set once the primary is found: among several hosts, it is the one that takes writes.
+/// Set only after the primary is found: among several hosts, the primary is the one that accepts writes.
 const BEGIN_READ_ONLY: &str = "\
      SELECT set_config(name, CASE name WHEN 'idle_session_timeout' THEN '0' ELSE 'on' END, false) FROM pg_settings \
      WHERE name IN ('idle_session_timeout', 'default_transaction_read_only')";
@@ -91,7 +91,8 @@ pub enum SetupError {
 }
 
 impl Connector {
-    /// Returns what connects to a database. `synchronous_commit` is that of its connections; `None`: the server's.
+    /// Creates a connector for a database. `synchronous_commit` applies to its connections; `None` keeps the server's
+    /// setting.
     pub(super) fn new(database: &Postgres, used: Use, synchronous_commit: Option<&str>) -> Result<Self, SetupError> {
         let address = database.url.expose();
         let verifies = ["sslmode=verify-full", "sslmode=require"].iter().any(|mode| address.contains(mode));
@@ -118,7 +119,7 @@ impl Connector {
         if config.get_application_name().is_none() {
             config.application_name("reseed");
         }
-        // A standby may be behind, so it is not read either.
+        // A standby may lag behind, so reads do not use it either.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         let hosts = hosts::each(&config);
         let tls = tls::connector(config.get_ssl_mode() != SslMode::Disable, database.ca_file.as_deref())?;
@@ -127,12 +128,11 @@ impl Connector {
         Ok(Self { config, hosts, tls, timeout, begin, unreplicated: Arc::default(), timelines: None })
     }
 
-    /// Lets its connections look whether they lead to another copy of the database.
+    /// Makes its connections check whether they lead to another copy of the database.
     pub(super) fn watching(self, timelines: Arc<Timelines>) -> Self {
         Self { timelines: Some(timelines), ..self }
     }
 
-    /// Connects.
     pub(super) async fn connect(&self) -> Result<Connection, Fault> {
         let began = Instant::now();
         match timeout(self.timeout, self.dial()).await {
@@ -145,22 +145,22 @@ impl Connector {
         }
     }
 
-    /// Returns true if another copy of the database has taken the place of the first one.
+    /// Returns true if another copy of the database has taken over from the first one.
     pub(super) fn has_failed_over(&self) -> bool {
         self.timelines.as_ref().is_some_and(|timelines| timelines.failovers() > 0)
     }
 
-    /// Returns true if a connection that began then leads to a copy of the database that was replaced.
+    /// Returns true if a connection that began at this time leads to a copy of the database that has been replaced.
     pub(super) fn has_left(&self, began: Instant) -> bool {
         self.timelines.as_ref().is_some_and(|timelines| timelines.has_left(began))
     }
 
-    /// Returns the longest time that connecting takes.
+    /// Returns the longest time that connecting can take.
     pub(super) fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Returns how many commits have stopped waiting for their standby, over all connections.
+    /// Returns how many commits stopped waiting for their standby, over all connections.
     pub(super) fn unreplicated(&self) -> u64 {
         self.unreplicated.load(Ordering::Acquire)
     }
@@ -169,13 +169,13 @@ impl Connector {
         self.config.clone()
     }
 
-    /// Returns true if there are several hosts.
     pub(super) fn has_several_hosts(&self) -> bool {
         self.hosts.len() > 1
     }
 
-    /// Asks every host, if there are several, and has connections go only to the newest copy of the database that takes
-    /// writes now. Does so until one has answered; those found later are compared with it.
+    /// If there are several hosts, asks all of them for their timelines, so that connections only lead to the newest
+    /// copy of the database that accepts writes now. This repeats until one host has answered. Hosts found later are
+    /// compared with it.
     pub(super) async fn survey(&self) {
         let timelines = self.timelines.as_ref().filter(|timelines| self.has_several_hosts() && !timelines.is_known());
         let Some(timelines) = timelines else { return };
@@ -193,15 +193,15 @@ impl Connector {
         }
     }
 
-    /// Connects to the first host that can be used. If one is frozen, the others are still tried.
+    /// Connects to the first usable host. A frozen host does not keep the others from being tried.
     async fn dial(&self) -> Result<Dialled, tokio_postgres::Error> {
         let (mut refused, mut is_frozen) = (None, false);
         for host in &self.hosts {
             match timeout(HOST_TIMEOUT, self.enter(host)).await {
                 Ok(Ok(dialled)) => return Ok(dialled),
                 Ok(Err(error)) => {
-                    // Waiting for one host is worth it, whatever another one says for good; and what a server says
-                    // tells more than that there is none.
+                    // One error that may pass makes waiting worthwhile, even if another host refuses for good. And an
+                    // error reported by a server is more specific than a failure to connect.
                     let worth = |error: &tokio_postgres::Error| (may_pass(error), error.code().is_some());
                     if refused.as_ref().is_none_or(|before| worth(before) <= worth(&error)) {
                         refused = Some(error);
@@ -212,12 +212,12 @@ impl Connector {
         }
         match refused {
             Some(error) if may_pass(&error) || !is_frozen => Err(error),
-            // The caller's limit is over as well, and says so.
+            // The caller's timeout expires now and reports this.
             _ => std::future::pending().await,
         }
     }
 
-    /// Connects to a host, unless it is behind one that was found before.
+    /// Connects to a host, unless its timeline is older than one found before.
     async fn enter(&self, host: &Config) -> Result<Dialled, tokio_postgres::Error> {
         let dialled = self.reach(host).await?;
         if let Some(timelines) = &self.timelines {
@@ -226,7 +226,6 @@ impl Connector {
         Ok(dialled)
     }
 
-    /// Connects to a host.
     async fn reach(&self, host: &Config) -> Result<Dialled, tokio_postgres::Error> {
         let (client, mut connection) = host.connect(self.tls.clone()).await?;
         let warned = Arc::new(AtomicBool::new(false));
@@ -235,8 +234,8 @@ impl Connector {
             loop {
                 match poll_fn(|context| connection.poll_message(context)).await {
                     Some(Ok(AsyncMessage::Notice(notice))) => {
-                        // A commit that was cancelled while it waited for its standby is reported as a success, with a
-                        // warning. Messages are translated; the name of the function that warns is not.
+                        // The server reports a commit that was cancelled while it waited for its standby as a success
+                        // with a warning. Messages may be translated; the name of the function that warns is not.
                         if notice.parsed_severity() == Some(Severity::Warning)
                             && notice.routine() == Some("SyncRepWaitForLSN")
                         {
@@ -245,7 +244,7 @@ impl Connector {
                         }
                     }
                     Some(Ok(_)) => {}
-                    // Whoever uses the connection gets the error.
+                    // The next use of the connection returns the error.
                     Some(Err(_)) | None => break,
                 }
             }
@@ -270,7 +269,7 @@ fn source_of(error: &tokio_postgres::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// A connection of one user, which writes. Dropping it closes it at once.
+/// A connection with a single user, which writes. Dropping it closes it immediately.
 pub(super) struct Connection {
     client: ClientWrapper,
     warned: Arc<AtomicBool>,
@@ -284,7 +283,7 @@ impl Connection {
         self.warned.swap(false, Ordering::AcqRel)
     }
 
-    /// Returns true if it can or must not be used any more: it leads to a copy of the database that was replaced.
+    /// Returns true if the connection is closed, or leads to a copy of the database that has been replaced.
     pub(super) fn is_closed(&self) -> bool {
         self.client.is_closed() || self.timelines.as_ref().is_some_and(|timelines| timelines.has_left(self.began))
     }
@@ -295,7 +294,7 @@ impl Connection {
     }
 
     /// Executes a statement and returns its rows. After an error, or if this future is dropped, the statement may still
-    /// be running: a write must then be resolved on another connection.
+    /// be running: the fate of a write must then be determined on another connection.
     pub(super) async fn rows(
         &self,
         sql: &str,

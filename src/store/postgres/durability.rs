@@ -1,19 +1,19 @@
-//! What a server's settings mean for what it has acknowledged, for `reseed check`.
+//! What a server's settings mean for the durability of acknowledged writes, for `reseed check`.
 
 use super::{connection::Connection, fault::Fault};
 
-/// The settings of a server that decide what it keeps.
+/// The server settings that determine durability.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Durability {
     fsync: String,
     full_page_writes: String,
-    /// As the role and the database set it; our connections set their own.
+    /// `synchronous_commit` as the role and the database set it; our connections set their own.
     role_commit: String,
-    /// As our connections set it.
+    /// `synchronous_commit` as our connections set it.
     our_commit: String,
     /// `synchronous_standby_names`.
     standby_names: String,
-    /// Connections that receive the WAL.
+    /// The number of connections that receive the WAL.
     standbys: i64,
     wal_level: String,
     archive_mode: String,
@@ -62,7 +62,7 @@ impl Durability {
         })
     }
 
-    /// Returns lines for people, each with what it is about.
+    /// Returns lines for people, each with a label.
     pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
         vec![
             ("durability", self.crash()),
@@ -138,7 +138,6 @@ impl Durability {
 mod tests {
     use super::Durability;
 
-    /// Returns a server with the defaults of PostgreSQL 15.
     fn usual() -> Durability {
         let text = str::to_owned;
         Durability {

@@ -1,7 +1,7 @@
-//! What an error of the database means for a read or a write.
+//! The meaning of a database error for a read or a write.
 //!
-//! Nothing here repeats an error's detail, which may hold a whole row, nor its `Debug` form. Messages are translated on
-//! some servers, so only SQLSTATE codes and names of constraints decide.
+//! No text here includes an error's detail, which may hold a whole row, or its `Debug` form. Some servers translate
+//! messages, so decisions depend only on SQLSTATE codes and constraint names.
 
 use crate::store::{Error, Part};
 use reseed_protocol::SessionId;
@@ -12,26 +12,26 @@ use tokio_postgres::error::SqlState;
 /// The reason a read or a write was not executed.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// Refused by our own rules; nothing was changed.
+    /// Our own rules refused it; nothing was changed.
     Refused(Error),
     /// The database failed.
     Database(tokio_postgres::Error),
-    /// No answer came in time. A write may have been executed or may still be.
+    /// No answer arrived in time. A write may have been executed, or may still be.
     Silence,
-    /// No connection could be made or lent in time.
+    /// No connection could be made or borrowed in time.
     NoConnection(String),
 }
 
-/// What a failed statement leaves behind.
+/// The state after a failed statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// Nothing was written, and the same statement may succeed in a moment.
+    /// Nothing was written, and the same statement may succeed a moment later.
     Again,
     /// The connection is lost, or the server went away before it accepted the statement: nothing was written.
     Away,
     /// It is unknown whether the statement was executed.
     Unknown,
-    /// The database refused the statement as it is, and will again; nothing was written.
+    /// The database refused the statement and will refuse it again; nothing was written.
     Refused,
 }
 
@@ -57,7 +57,7 @@ impl From<Fault> for Error {
 }
 
 impl Fault {
-    /// Returns what a failed write leaves behind.
+    /// Returns the state after a failed write.
     pub(super) fn meaning(&self) -> Meaning {
         match self {
             Self::Refused(_) => Meaning::Refused,
@@ -78,7 +78,7 @@ impl Fault {
         }
     }
 
-    /// Reports damage that the database found while it read or wrote a session as damage of that session.
+    /// Attributes damage that the database found during a read or write to the session concerned.
     pub(super) fn of(self, session: &SessionId) -> Self {
         match self {
             Self::Database(error) if is_damage(&error) => Self::Refused(damaged_pages(session)),
@@ -86,7 +86,7 @@ impl Fault {
         }
     }
 
-    /// Returns true if the statement waited for a lock for too long, or for something else.
+    /// Returns true if the statement timed out, while it waited for a lock or otherwise.
     pub(super) fn is_blocked(&self) -> bool {
         let codes = [&SqlState::LOCK_NOT_AVAILABLE, &SqlState::QUERY_CANCELED];
         matches!(self, Self::Database(error) if error.code().is_some_and(|code| codes.contains(&code)))
@@ -102,7 +102,7 @@ impl Fault {
         }
     }
 
-    /// Returns the error for people and logs, without anything that a user wrote.
+    /// Describes the error for people and logs, without any text that a user wrote.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Refused(error) => error.to_string(),
@@ -118,7 +118,7 @@ pub(super) fn may_pass(error: &tokio_postgres::Error) -> bool {
     error.code().map_or_else(|| is_of_the_line(error), |code| meaning(code) != Meaning::Refused)
 }
 
-/// Returns an error of the database with its code and message, without its detail.
+/// Describes a database error by its code and message, without its detail.
 pub(super) fn describe(error: &tokio_postgres::Error) -> String {
     if let Some(certificate) = refused_certificate(error) {
         let unknown = matches!(certificate, rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer));
@@ -129,7 +129,7 @@ pub(super) fn describe(error: &tokio_postgres::Error) -> String {
         let source = error.source().map_or_else(String::new, |source| format!(": {source}"));
         return format!("the connection to the database failed: {error}{source}");
     };
-    // What a connection pooler between us and the server breaks.
+    // A connection pooler between us and the server causes these errors.
     let pooled = [&SqlState::INVALID_SQL_STATEMENT_NAME, &SqlState::DUPLICATE_PSTATEMENT].contains(&found.code());
     let hint = if pooled { "; connect directly, not through a connection pooler" } else { "" };
     format!("the database says {}: {}{hint}", found.code().code(), found.message())
@@ -139,7 +139,7 @@ pub(super) fn damaged_pages(session: &SessionId) -> Error {
     Error::Damaged { session: session.clone(), part: Part::Pages, reason: "the database cannot read it" }
 }
 
-/// Returns true if what was read makes no sense to PostgreSQL or as the type it should have.
+/// Returns true if PostgreSQL could not make sense of the data, or if the data does not have the expected type.
 fn is_damage(error: &tokio_postgres::Error) -> bool {
     match error.code() {
         Some(code) => [&SqlState::DATA_CORRUPTED, &SqlState::INDEX_CORRUPTED].contains(&code),
@@ -147,14 +147,14 @@ fn is_damage(error: &tokio_postgres::Error) -> bool {
     }
 }
 
-/// Returns true if an error without a code comes from the connection, not from decoding an answer. A certificate that
-/// is refused will be again.
+/// Returns true if an error without a code comes from the connection, not from decoding an answer. A refused
+/// certificate does not count, because it will be refused again.
 fn is_of_the_line(error: &tokio_postgres::Error) -> bool {
     let is_of_io = error.source().is_some_and(|source| source.is::<io::Error>());
     error.is_closed() || is_of_io && refused_certificate(error).is_none()
 }
 
-/// Returns what is wrong with the server's certificate, if that is why it was refused.
+/// Returns the reason why the server's certificate was refused, if it was.
 fn refused_certificate(error: &tokio_postgres::Error) -> Option<&rustls::Error> {
     let source = error.source()?.downcast_ref::<io::Error>()?;
     let found = source.get_ref()?.downcast_ref::<rustls::Error>()?;
@@ -183,7 +183,7 @@ mod tests {
     use tokio_postgres::error::SqlState;
 
     #[test]
-    fn a_code_says_what_is_written() {
+    fn an_error_code_determines_what_was_written() {
         for (code, want) in [
             ("40001", Meaning::Again),
             ("53100", Meaning::Again),

@@ -1,13 +1,13 @@
-//! The hosts of a database, each as an address of its own: so that one which must not be used, a primary that was
-//! replaced, does not hide the others.
+//! Splits an address with several hosts into one address per host. So a host that must not be used, such as a replaced
+//! primary, does not hide the others.
 
 use std::net::IpAddr;
 use tokio_postgres::{Config, config::Host};
 
-/// Returns a configuration for each host of this one alone, in their order.
+/// Returns a configuration for each host alone, in order.
 pub(super) fn each(config: &Config) -> Vec<Config> {
     let (hosts, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
-    // The driver says what is wrong with them.
+    // The driver reports such a mismatch.
     let has_one_port_each = ports.len() <= 1 || ports.len() == hosts.len().max(addresses.len());
     let has_pairs = hosts.is_empty() || addresses.is_empty() || hosts.len() == addresses.len();
     if hosts.len().max(addresses.len()) < 2 || !has_one_port_each || !has_pairs {
@@ -17,7 +17,8 @@ pub(super) fn each(config: &Config) -> Vec<Config> {
     (0..hosts.len().max(addresses.len())).map(|at| alone(config, hosts.get(at), addresses.get(at), port(at))).collect()
 }
 
-/// Returns a configuration for this host, with all else as it is. The driver cannot take a host out of one.
+/// Returns a configuration for this host alone, otherwise unchanged. The driver cannot remove a host from a
+/// configuration.
 fn alone(config: &Config, host: Option<&Host>, address: Option<&IpAddr>, port: Option<u16>) -> Config {
     let mut one = Config::new();
     match host {

@@ -1,11 +1,13 @@
-//! Sessions in PostgreSQL 14 or newer: for those who run a database server anyway.
+//! Sessions in PostgreSQL 14 or newer, for operators who already run a database server.
 //!
-//! - Appends are committed in groups by two connections (`writer`, `append`); everything else that writes is a
-//!   single statement (`session`). Reads take connections from a pool (`readers`).
-//! - The database itself refuses a stale writer: every append locks its session's row and names epoch, term and place.
-//! - When the connection or the server is lost, writes are resolved and reads are repeated for as long as the store's
-//!   patience lasts. A restart of the server is a pause; after that the answer is [`Error::Unknown`].
-//! - Several servers may use a schema of a database at once: each session has one that holds it (`nodes`).
+//! - Two connections commit appends in groups (`writer`, `append`). Every other write is a single statement
+//!   (`session`). Reads take connections from a pool (`readers`).
+//! - The database itself refuses a stale writer: every append locks its session's row and names epoch, term and
+//!   position.
+//! - When the connection or the server is lost, the fate of writes is determined and reads are retried for as long as
+//!   the store's patience lasts. A server restart is only a pause. When the patience is exhausted, the answer is
+//!   [`Error::Unknown`].
+//! - Several servers may use one schema of a database at the same time. Each session is held by one of them (`nodes`).
 
 mod append;
 mod changes;
@@ -65,7 +67,7 @@ pub enum OpenError {
     /// The address or the certificates cannot be used.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// The server cannot be reached, or refuses the connection.
+    /// The server cannot be reached, or refused the connection.
     #[error("{0}")]
     Connect(String),
     /// The database cannot be used as it is.
@@ -73,7 +75,7 @@ pub enum OpenError {
     Schema(#[from] SchemaError),
 }
 
-/// Sessions in a PostgreSQL database. Dropping it without [`SessionStore::close`] lets the appends already accepted end
+/// Sessions in a PostgreSQL database. If it is dropped without [`SessionStore::close`], accepted appends are completed
 /// in the background.
 pub struct PostgresStore {
     readers: Arc<Readers>,
@@ -85,14 +87,14 @@ pub struct PostgresStore {
     indexer: Option<Indexer>,
     nodes: Nodes,
     timelines: Arc<Timelines>,
-    /// True if searches wait for the index, so that a test knows which way they go.
+    /// True if searches wait for the index, so that a test knows which code path they take.
     #[cfg(test)]
     waits_for_index: bool,
 }
 
 impl PostgresStore {
     /// Opens a database; creates the schema and its tables if they do not exist. Waits for a server that is starting.
-    /// `observer` is called after each commit, before its appends are answered; it must be quick.
+    /// `observer` is called after each commit, before its appends are answered, and must be quick.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -111,7 +113,7 @@ impl PostgresStore {
         let connector = connector.watching(timelines.clone());
         let readers = Readers::new(connector.clone(), database.readers, database.patience);
         let readers = Arc::new(readers.map_err(|error| OpenError::Connect(error.to_string()))?);
-        // A beat that a crash loses is followed by another one.
+        // A beat that is lost in a crash is soon followed by another.
         let beats = Connector::new(database, Use::Write, Some("off"))?.watching(timelines.clone());
         let nodes = Nodes::new(beats, readers.clone());
         let upkeep = Upkeep::start(readers.clone());
@@ -129,7 +131,7 @@ impl PostgresStore {
         })
     }
 
-    /// Opens a database read-only, even while a server uses it: reads see what the server has acknowledged, writes
+    /// Opens a database read-only, even while a server uses it. Reads see what the server has acknowledged; writes
     /// return [`Error::ReadOnly`].
     ///
     /// # Errors
@@ -143,8 +145,8 @@ impl PostgresStore {
         Self::without_writer(connector, database)
     }
 
-    /// Opens a database for what concerns the servers that share it: reads, and what is written of a server. It changes
-    /// no tables, so they may be those of servers of the version before.
+    /// Opens a database to manage the servers that share it: it can read, and write requests to servers. It changes no
+    /// tables, so they may belong to the previous version's servers.
     ///
     /// # Errors
     /// [`OpenError`]: among others, the tables are missing, or this program does not know them.
@@ -171,11 +173,11 @@ impl PostgresStore {
         })
     }
 
-    /// Says what a server is, whether it has our tables, and, in lines with what each is about, how it keeps what it
-    /// acknowledges. Changes nothing.
+    /// Describes the server's version and our tables on it. Then it describes how the server keeps what it
+    /// acknowledges, in lines with a label each. Changes nothing.
     ///
     /// # Errors
-    /// [`OpenError`]: the server cannot be used, or [`Self::open`] would fail on it, as far as can be seen without
+    /// [`OpenError`]: the server cannot be used, or [`Self::open`] would fail on it, as far as can be checked without
     /// writing.
     pub(crate) async fn describe(database: &Postgres) -> Result<(String, Vec<(&'static str, String)>), OpenError> {
         let timelines = Arc::<Timelines>::default();
@@ -198,7 +200,7 @@ impl PostgresStore {
         Ok((about, durability.lines()))
     }
 
-    /// Waits until what was deleted is removed from the tables.
+    /// Waits until the rows of deleted sessions are removed.
     pub async fn settled(&self) {
         if let Some(upkeep) = &self.upkeep {
             upkeep.settled().await;
@@ -209,7 +211,8 @@ impl PostgresStore {
         self.writer.as_ref().ok_or(Error::ReadOnly)
     }
 
-    /// Executes a read of a session. One that was deleted meanwhile is not found, however damaged it looks.
+    /// Executes a read of a session. A session that was deleted meanwhile is reported as not found, however damaged it
+    /// looks.
     async fn read_of<T, W>(&self, session: &SessionId, work: impl Fn(Arc<Db>) -> W) -> Result<T, Error>
     where
         W: Future<Output = Result<T, Fault>>,
@@ -234,14 +237,14 @@ fn closed() -> Error {
     Error::Unknown("the store is closed".into())
 }
 
-/// Returns a connector that compares its hosts, if there are several. With one there is nothing to compare, and less
-/// that the role must be allowed to ask.
+/// Returns a connector that compares its hosts if there are several. With a single host there is nothing to compare,
+/// and the role needs fewer permissions.
 fn comparing(connector: Connector, timelines: &Arc<Timelines>) -> Connector {
     if connector.has_several_hosts() { connector.watching(timelines.clone()) } else { connector }
 }
 
-/// Connects for the first time, to the newest copy of the database among its hosts. A server that is starting, or about
-/// to, is waited for.
+/// Connects for the first time, to the newest copy of the database among its hosts. Waits for a server that is starting
+/// or about to start.
 async fn connect(connector: &Connector, database: &Postgres) -> Result<Connection, OpenError> {
     let mut pauses = Pauses::until(Instant::now() + database.patience);
     loop {
@@ -254,7 +257,7 @@ async fn connect(connector: &Connector, database: &Postgres) -> Result<Connectio
     }
 }
 
-/// Returns how commits of ours wait: as `on` says, or for more if the server is set so.
+/// Returns the `synchronous_commit` mode for our commits: `on`, or the server's own if that waits for more.
 async fn commit_mode(db: &Connection) -> Result<String, OpenError> {
     let rows = db.rows("SELECT current_setting('synchronous_commit')", &[]).await.map_err(SchemaError::from)?;
     let mode: &str = rows.first().map_or("on", |row| row.get(0));

@@ -1,7 +1,7 @@
-//! The servers that share the tables: a row each, with a counter that its server adds to.
+//! The servers that share the tables: one row each, with a counter that its server increments.
 //!
-//! Beats have a connection of their own, so that none waits behind a slow read. They need not survive a crash of the
-//! database, which moves every counter back: a counter that moved in whatever direction is a living node's.
+//! Beats use a connection of their own, so that none waits behind a slow read. A crash of the database may move
+//! counters back. An observer therefore takes any change of a counter as a sign of life.
 
 use super::{
     connection::{Connection, Connector},
@@ -24,31 +24,31 @@ use std::{
 use tokio::time::timeout;
 use tokio_postgres::{Row, types::ToSql};
 
-/// The distance between the numbers of two servers, which a random part fills. A copy of the database that lacks the
-/// newest rows counts some numbers a second time, and without this two servers would pass for one another.
+/// The distance between the numbers of two servers; a random part fills it. A copy of the database that lacks the
+/// newest rows assigns some numbers again, and without the random part two servers would be mistaken for one another.
 const APART: i64 = 1 << 20;
 
 /// The columns of a [`NodeRow`].
 const COLUMNS: &str = "incarnation, name, address, version, lease_millis, beat, draining, sessions, \
                        connections, (extract(epoch FROM clock_timestamp() - beat_at) * 1000)::bigint";
 
-/// The way to the table of servers.
+/// The access to the table of servers.
 pub(super) struct Nodes {
     connector: Connector,
-    /// The connection for beats, while none uses it.
+    /// The connection for beats, while it is not in use.
     connection: Mutex<Option<Connection>>,
     readers: Arc<Readers>,
     pub(super) member: Membership,
-    /// The longest time for an answer to a beat, in milliseconds.
+    /// The timeout for the answer to a beat, in milliseconds.
     limit_ms: AtomicU64,
 }
 
-/// The share of the lease for which a beat waits for its answer, in tenths: two beats. Then its connection is given up,
-/// in case it is the only thing that is broken.
+/// The timeout for a beat, in tenths of the lease: two beats. After that its connection is closed, in case only the
+/// connection is broken.
 const LIMIT_TENTHS: u32 = 4;
 
 impl Nodes {
-    /// `connector` makes the connection for beats.
+    /// Creates the handle. `connector` makes the connection for beats.
     pub(super) fn new(connector: Connector, readers: Arc<Readers>) -> Self {
         Self {
             connector,
@@ -60,8 +60,8 @@ impl Nodes {
     }
 
     pub(super) async fn join(&self, node: &NewNode) -> Result<NodeId, Error> {
-        // The column's own numbers, for older versions, count up as these do. A copy of the database may have lost some
-        // of them; the next one is still above those of all servers that it has.
+        // The column's own sequence, which older versions use, advances together with these numbers. A copy of the
+        // database may have lost some numbers, but the next one is still above those of all servers in it.
         let sql = &format!(
             "WITH own AS MATERIALIZED (SELECT name, nextval(name) AS n \
                FROM pg_get_serial_sequence('node', 'incarnation') AS name), \
@@ -74,21 +74,20 @@ impl Nodes {
         let lease = i64::try_from(node.lease.as_millis()).unwrap_or(i64::MAX);
         let limit = u64::try_from((node.lease * LIMIT_TENTHS / 10).as_millis()).unwrap_or(u64::MAX);
         self.limit_ms.store(limit, Ordering::Relaxed);
-        // An attempt whose answer was lost leaves a row that nobody beats for: it is silent, and holds nothing.
+        // An attempt whose answer was lost leaves a row without a server. That row is silent and holds nothing.
         let row = self
             .readers
             .write(|db, _| async move {
                 db.row(sql, &[&random_part()?, &node.name, &node.address, &node.version, &lease]).await
             })
             .await?;
-        let row =
-            row.ok_or_else(|| Error::Unknown("the database did not add this server to its servers".to_owned()))?;
+        let row = row.ok_or_else(|| Error::Unknown("the database did not add this server".to_owned()))?;
         let me = NodeId(row.try_get(0).map_err(Fault::from)?);
         self.member.set_me(Some(me));
         Ok(me)
     }
 
-    /// If this future is dropped, or fails, its connection is closed.
+    /// Sends a beat. If this future fails or is dropped, its connection is closed.
     pub(super) async fn beat(&self, pulse: Pulse) -> Result<Option<Vec<NodeRow>>, Error> {
         let Some(me) = self.member.me() else { return Ok(None) };
         let kept = self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -142,7 +141,7 @@ impl Nodes {
         let epochs: &Vec<&str> = &held.iter().map(|held| held.epoch.as_str()).collect();
         let terms: &Vec<i64> = &held.iter().map(|held| int(held.term)).collect();
         let seqs: &Vec<i64> = &held.iter().map(|held| int(held.last_seq)).collect();
-        // A copy of the database that lacks an opening grants its term again, under another epoch.
+        // A copy of the database that lacks an opening assigns its term again, under another epoch.
         let sql = "SELECT i.at FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) WITH ORDINALITY \
                    AS i(id, epoch, term, seq, at) LEFT JOIN session s ON s.id = i.id AND s.epoch = i.epoch \
                    LEFT JOIN LATERAL (SELECT seq FROM head WHERE session = s.number ORDER BY seq DESC LIMIT 1) h \

@@ -1,5 +1,5 @@
-//! The reads. Each consists of single statements: a log only grows, so statements one after the other fit together. A
-//! session that is deleted in between looks damaged; `mod.rs` tells the two apart.
+//! The reads. Each consists of single statements. A log only grows, so consecutive statements are consistent with each
+//! other. A session deleted between two statements looks damaged; `mod.rs` distinguishes the two cases.
 
 use super::{
     fault::Fault,
@@ -14,10 +14,11 @@ use crate::store::{
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use tokio_postgres::{Row, types::ToSql};
 
-/// Milliseconds of what `session.listed_at` counts: it changes once a minute, so it may be indexed.
+/// The unit of `session.listed_at`, in milliseconds. The column changes at most once a minute, so that it can be
+/// indexed.
 const LISTED_MILLIS: i64 = 60_000;
 
-/// Returns `session.listed_at` for a time. It grows with the time, so a list is ordered by it first.
+/// Returns `session.listed_at` for a time. It grows with the time, so lists are ordered by it first.
 pub(super) fn listed_at(updated_at: Timestamp) -> i64 {
     updated_at.0.div_euclid(LISTED_MILLIS)
 }
@@ -33,7 +34,7 @@ pub(super) const HEAD_COLUMNS: &str = "s.number, s.term, s.id, s.owner, s.checks
      h.seq, h.updated_at, h.entries, h.token_count, h.window_tokens, h.cost_nano_usd, h.unpriced_requests, h.running, \
      h.checksum, s.holder";
 
-/// The head of a session `s`, as `h`: the newest, should an older one still be there.
+/// Selects the head of a session `s` as `h`: the newest, in case an older one is still there.
 pub(super) const HEAD_OF: &str = "LATERAL (SELECT * FROM head WHERE session = s.number ORDER BY seq DESC LIMIT 1) h";
 
 /// Returns the session's number.
@@ -54,8 +55,8 @@ pub(super) async fn length(db: &Db, session: &SessionId) -> Result<(i64, i64), F
     }
 }
 
-/// Wraps a query of [`COLUMNS`] so that it returns no more bodies than fit into `$2` bytes, and the one after them; the
-/// first of all in any case. The query's order is that of `seq`.
+/// Wraps a query of [`COLUMNS`] so that it returns only the bodies that fit into `$2` bytes, and the next one. The
+/// first body always counts as fitting. `order` is the direction of `seq`.
 pub(super) fn bounded(columns: &str, rest: &str, order: &str) -> String {
     format!(
         "SELECT {columns} FROM (SELECT {columns}, row_number() OVER (ORDER BY seq {order}) AS n, \
@@ -65,7 +66,7 @@ pub(super) fn bounded(columns: &str, rest: &str, order: &str) -> String {
     )
 }
 
-/// Returns a number of bytes as `bounded` takes it.
+/// Returns a number of bytes in the form that [`bounded`] takes.
 pub(super) fn bytes(bytes_max: usize) -> i64 {
     i64::try_from(bytes_max).unwrap_or(i64::MAX / 2).min(i64::MAX / 2)
 }
@@ -100,7 +101,7 @@ pub(super) async fn records(
             break;
         }
     }
-    // A log has no gaps: a record that is not there was lost.
+    // A log has no gaps, so a missing record was lost.
     let wanted = last_seq.cast_unsigned().saturating_sub(after_seq);
     let wanted = if left == 0 { records.len() as u64 } else { wanted.min(limit.into()) };
     let missing = (after_seq.saturating_add(1)..).take(usize::try_from(wanted).unwrap_or(usize::MAX));
@@ -112,11 +113,11 @@ pub(super) async fn records(
     Ok(records)
 }
 
-/// Records and bytes of one statement, however many are wanted: what is in memory twice is bounded.
+/// The most records, and bytes of them, that one statement returns. It bounds the memory that holds them twice.
 const PAGE: u32 = 1000;
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// Puts rows on a page until one does not fit.
+/// Adds rows to a page until one does not fit.
 pub(super) fn fill(session: &SessionId, rows: &[Row], page: &mut Filling) -> Result<bool, Fault> {
     for row in rows {
         if !page.add(|| record::decode(session, row))? {
@@ -159,7 +160,7 @@ pub(super) async fn of_kind(
     bytes_max: usize,
 ) -> Result<EntriesPage, Fault> {
     let number = number(db, session).await?;
-    // The index by kind leaves most entries out; it is only used if the query repeats its condition.
+    // The index by kind leaves most entries out. It is only used if the query repeats the index's condition.
     let indexed = if kind == "message" { "entry IS NOT NULL" } else { "kind <> 'message'" };
     let rest = format!("seq > $3 AND kind = $5 AND {indexed} ORDER BY seq LIMIT $4");
     let params: [&(dyn ToSql + Sync); 5] = [&number, &bytes(bytes_max), &int(after_seq), &i64::from(limit), &kind];
@@ -176,7 +177,7 @@ pub(super) async fn entry_seq(db: &Db, session: &SessionId, entry: &EntryId) -> 
 }
 
 pub(super) async fn command(db: &Db, session: &SessionId, command_id: &str) -> Result<Option<CommandMark>, Fault> {
-    // An id with NUL was never written, and the database would refuse it.
+    // An id with NUL was never written, and the database would reject it.
     if command_id.contains('\0') {
         return Ok(None);
     }
@@ -251,8 +252,8 @@ pub(super) fn session_head(row: &Row) -> Result<Option<FoundHead>, Fault> {
     Ok(is_whole.then_some(FoundHead { number: row.try_get(0)?, head }))
 }
 
-/// Returns the checksum of a head. It does not cover what an append does not know: the owner, which has its own, and
-/// epoch and term, which openings change.
+/// Returns the checksum of a head. It covers only what an append knows: the owner has its own checksum, and openings
+/// change epoch and term.
 pub(super) fn head_checksum(session: &SessionId, last_seq: u64, head: &Head) -> u32 {
     let head = SessionHead {
         session: session.clone(),
@@ -266,7 +267,7 @@ pub(super) fn head_checksum(session: &SessionId, last_seq: u64, head: &Head) -> 
     checksum::head(&head, 0, None)
 }
 
-/// The position before the sessions that are still being created, which are last in the order.
+/// The position before the sessions that are still being created; they come last in the order.
 const UNFINISHED_START: Cursor = Cursor { updated_at: UNFINISHED.0 + 1, number: 0 };
 
 pub(super) async fn list(db: &Db, query: &ListQuery) -> Result<ListPage, Fault> {
@@ -275,7 +276,7 @@ pub(super) async fn list(db: &Db, query: &ListQuery) -> Result<ListPage, Fault> 
     for row in &rows {
         match session_head(row)? {
             Some(found) => page.items.push(found.head),
-            // Its owner is unknown, so only an operator learns of it.
+            // Its owner is unknown, so only operators see it.
             None if query.owner.is_none() => page.damaged.extend(row.try_get::<_, &str>(2)?.parse().ok()),
             None => {}
         }
@@ -284,7 +285,7 @@ pub(super) async fn list(db: &Db, query: &ListQuery) -> Result<ListPage, Fault> 
     Ok(page)
 }
 
-/// Lists sessions with their numbers, without those that are damaged, and returns the start of the next page.
+/// Lists sessions with their numbers, without damaged ones, and returns the start of the next page.
 pub(super) async fn list_numbered(db: &Db, query: &ListQuery) -> Result<(Vec<FoundHead>, Option<String>), Fault> {
     let (rows, next_cursor) = list_rows(db, query).await?;
     let found = rows.iter().filter_map(|row| session_head(row).transpose()).collect::<Result<_, _>>()?;
@@ -294,7 +295,7 @@ pub(super) async fn list_numbered(db: &Db, query: &ListQuery) -> Result<(Vec<Fou
 async fn list_rows(db: &Db, query: &ListQuery) -> Result<(Vec<Row>, Option<String>), Fault> {
     let start = page::start(query.cursor.as_deref())?;
     let search = query.search.as_deref().map(page::fold).unwrap_or_default();
-    // One more than requested, to know whether there is a next page.
+    // Reads one more than requested, to know whether there is a next page.
     let rows_max = i64::from(query.limit) + 1;
     let start = if query.unfinished { start.min(UNFINISHED_START) } else { start };
     let sql = list_sql(query.owner.is_some(), query.unfinished);
@@ -310,7 +311,7 @@ async fn list_rows(db: &Db, query: &ListQuery) -> Result<(Vec<Row>, Option<Strin
     let has_more = rows.len() > query.limit as usize;
     rows.truncate(query.limit as usize);
     let next_cursor = match rows.last().filter(|_| has_more) {
-        // As it is stored, because the next page starts after it.
+        // The cursor holds the stored values, because the next page starts after them.
         Some(last) => Some(Cursor { updated_at: last.try_get(9)?, number: last.try_get(0)? }.to_string()),
         None => None,
     };
@@ -328,8 +329,8 @@ pub(super) fn list_sql(of_owner: bool, unfinished: bool) -> String {
     )
 }
 
-/// Returns what an owner has stored, counted over the owner's sessions: all appends of an owner would wait for a row
-/// that holds the sum.
+/// Returns what an owner has stored, summed over the owner's sessions. A row that holds the sum would make all of an
+/// owner's appends wait for each other.
 pub(super) async fn usage(db: &Db, owner: &str) -> Result<Usage, Fault> {
     let sql = format!(
         "SELECT count(*), count(*) FILTER (WHERE h.seq < 2), coalesce(sum(h.bytes), 0)::bigint \
@@ -340,7 +341,7 @@ pub(super) async fn usage(db: &Db, owner: &str) -> Result<Usage, Fault> {
     Ok(Usage { sessions: count(0)?, empty: count(1)?, bytes: count(2)? })
 }
 
-/// Returns the session that this command of its owner has created, and its epoch.
+/// Returns the session that this command of its owner created, and its epoch.
 pub(super) async fn created_by(
     db: &Db,
     owner: &str,
@@ -362,6 +363,6 @@ pub(super) async fn empty_sessions(db: &Db, before: Timestamp, limit: u32) -> Re
             &[&UNFINISHED.0, &before.0, &i64::from(limit)],
         )
         .await?;
-    // An id that is none is damage, which other reads report.
+    // An invalid id is damage, which other reads report.
     Ok(rows.iter().filter_map(|row| row.try_get::<_, &str>(0).ok()?.parse().ok()).collect())
 }

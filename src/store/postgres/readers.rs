@@ -1,7 +1,7 @@
-//! The connections that read and that write single statements, lent one at a time.
+//! A pool of connections for reads and for writes of a single statement.
 //!
-//! A read that fails because the connection or the server went away is read again on another connection, within the
-//! store's patience: a restart of the database is a pause.
+//! If a read fails because the connection or the server was lost, it is retried on another connection until the store's
+//! patience ends. A restart of the database is only a pause.
 
 use super::{
     connection::{self, Connector},
@@ -19,11 +19,12 @@ use std::{
 use tokio::time::Instant;
 use tokio_postgres::{Row, types::ToSql};
 
-/// The first pause before another attempt, and the longest: short enough that a restarted database is used at once.
+/// The first and the longest pause before another attempt. They are short enough that a restarted database is used at
+/// once.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// Pauses between attempts: each twice as long as the one before, with a random part, so that not all come at once.
+/// Exponential backoff with jitter, so that not all callers retry at the same moment.
 pub(super) struct Pauses {
     next: Duration,
     deadline: Instant,
@@ -34,7 +35,7 @@ impl Pauses {
         Self { next: PAUSE_MIN, deadline }
     }
 
-    /// Waits before the next attempt. Returns false if the time is over.
+    /// Waits before the next attempt. Returns false if the time is up.
     pub(super) async fn wait(&mut self) -> bool {
         let pause = self.next.mul_f64(0.5 + fastrand::f64() / 2.0);
         self.next = (self.next * 2).min(PAUSE_MAX);
@@ -53,8 +54,8 @@ pub(super) struct Readers {
     patience: Duration,
 }
 
-/// A connection that is lent. It is closed instead of given back if a statement on it has had no answer: the next
-/// borrower would wait behind it.
+/// A borrowed connection. If a statement on it was not answered, it is closed instead of returned, because the next
+/// borrower would wait behind that statement.
 pub(super) struct Db {
     lent: Option<Object>,
     is_busy: AtomicBool,
@@ -64,7 +65,7 @@ impl Db {
     /// Executes a statement and returns its rows.
     pub(super) async fn rows(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Fault> {
         let Some(client) = &self.lent else { return Err(Fault::Silence) };
-        // If this future is dropped, it stays so.
+        // If this future is dropped, the flag stays set.
         self.is_busy.store(true, Ordering::Relaxed);
         let result = connection::rows(client, sql, params).await;
         self.is_busy.store(matches!(result, Err(Fault::Silence)), Ordering::Relaxed);
@@ -86,7 +87,7 @@ impl Drop for Db {
 }
 
 impl Readers {
-    /// Returns a pool of at most `count` connections, none of which is made yet.
+    /// Returns a pool of at most `count` connections. None is made yet.
     pub(super) fn new(connector: Connector, count: u32, patience: Duration) -> Result<Self, Error> {
         let (config, timeout) = (connector.config(), connector.timeout());
         let manager =
@@ -121,7 +122,7 @@ impl Readers {
         }
     }
 
-    /// Executes a read, again if the database goes away meanwhile.
+    /// Executes a read, and retries it if the database goes away meanwhile.
     pub(super) async fn read<T, F, W>(&self, work: F) -> Result<T, Error>
     where
         F: Fn(Arc<Db>) -> W,
@@ -142,9 +143,10 @@ impl Readers {
         }
     }
 
-    /// Executes a single statement that writes, again if the database goes away meanwhile. `work` learns whether an
-    /// earlier attempt may have been executed. What such an attempt has written, and what a commit has written that
-    /// stopped waiting for its standby, only counts after a further commit: that one waits for all before it.
+    /// Executes a single statement that writes, and retries it if the database goes away meanwhile. `work` is told
+    /// whether an earlier attempt may have been executed. A commit may have stopped waiting for its standby, and an
+    /// earlier attempt's answer may have been lost. In both cases the result only counts after a further commit, which
+    /// waits for all commits before it.
     pub(super) async fn write<T, F, W>(&self, work: F) -> Result<T, Error>
     where
         F: Fn(Arc<Db>, bool) -> W,
@@ -180,7 +182,7 @@ impl Readers {
         self.pool.is_closed()
     }
 
-    /// Refuses everything from now on.
+    /// Refuses all further calls.
     pub(super) fn close(&self) {
         self.pool.close();
     }

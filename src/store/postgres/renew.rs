@@ -1,4 +1,4 @@
-//! Gives every session of a schema a new epoch, see `store/restored.rs`.
+//! Gives every session of a schema a new epoch; see `store/restored.rs`.
 
 use super::{OpenError, SchemaError, fault::Fault, timeline::LINEAGE, transfer::PostgresSide};
 use crate::{
@@ -11,11 +11,11 @@ use crate::{
     },
 };
 
-/// Sessions of one statement.
+/// The number of sessions that one statement renews.
 const PAGE: i64 = 1000;
 
-/// Renews the epochs in the schema of a database, which no server may use. The backup also holds the servers of its
-/// time, what they had open, and tickets that may have been used since.
+/// Renews the epochs in a database's schema, which no server may be using. It also deletes the backup's rows about
+/// servers, the sessions that those had open, and tickets that may have been used since.
 pub(in crate::store) async fn renew(
     database: &Postgres,
     announce: &mut (dyn FnMut(String, u64) + Send),
@@ -47,7 +47,8 @@ pub(in crate::store) async fn renew(
     for sql in ["DELETE FROM ticket", "DELETE FROM node"] {
         side.write_durably(sql).await?;
     }
-    // It is synced, and everything before with it. The others may have deleted nothing, which syncs nothing.
+    // This commit is synced, and with it everything before. The other statements may have deleted nothing, which syncs
+    // nothing.
     side.write_durably("SELECT pg_logical_emit_message(true, 'reseed', '')::text").await?;
     Ok(done)
 }

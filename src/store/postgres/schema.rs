@@ -1,9 +1,9 @@
-//! The tables, and the steps that bring an older database up to date.
+//! The tables, and the migrations that bring an older database up to date.
 //!
 //! Step n of [`STEPS`] leads to version n + 1. A released step never changes, and steps only add, so that two versions
-//! of the server can share the tables: see [`HARMLESS`]. All texts are stored as `bytea`, except for ids of our own,
-//! which are ASCII: a text may hold NUL, and the database may have any encoding. There are no foreign keys: they lock a
-//! row and run a trigger for each record.
+//! of the server can share the tables: see [`HARMLESS`]. All texts are stored as `bytea`, because a text may hold NUL
+//! and the database may have any encoding; only our own ids, which are ASCII, are not. There are no foreign keys,
+//! because they lock a row and run a trigger for each record.
 
 use super::{
     connection::Connection,
@@ -14,13 +14,14 @@ use tokio_postgres::error::SqlState;
 /// The newest version of the tables that this program supports.
 pub(super) const VERSION: i32 = STEPS.len() as i32;
 
-/// The oldest PostgreSQL that has all we use.
+/// The oldest PostgreSQL that has every feature we use.
 const SERVER_VERSION_MIN: i32 = 140_000;
 
-/// Step 0: a session changes when it is opened or renamed, and once a minute while it is written to (`listed_at` is
-/// indexed, so that nothing that changes with each append has to be). Its head is deleted and inserted with each append
-/// instead of updated: while somebody holds an old snapshot, a row that is updated thousands of times becomes a chain
-/// that every append walks. A state of more than 2 KB has a row of its own, so that not each append copies it.
+/// Step 0: a session's row changes when it is opened or renamed, and at most once a minute while it is written to.
+/// (`listed_at` is indexed, so that no column that changes with each append has to be.) Its head is deleted and
+/// inserted with each append instead of updated: while an old snapshot exists, a row that is updated thousands of times
+/// becomes a chain that every append walks. A state of more than 2 KB has a row of its own, so that not every append
+/// copies it.
 ///
 /// Step 1: the words of entries, in blocks (see `history.rs`).
 ///
@@ -28,11 +29,11 @@ const SERVER_VERSION_MIN: i32 = 140_000;
 ///
 /// Step 3: unused tickets (see `tickets.rs`).
 ///
-/// Step 4: the sessions deleted lately (see `changes.rs`). Servers that do not know it neither read nor write the
-/// table: only what they delete is not told to watchers of a list.
+/// Step 4: recently deleted sessions (see `changes.rs`). Servers that do not know the table neither read nor write it.
+/// The only effect is that watchers of a list are not notified of what those servers delete.
 ///
-/// Step 5: those survive a crash of the database. Without a primary key, a table that is published can be deleted from
-/// only if it has another identity.
+/// Step 5: the rows of step 4 survive a crash of the database. A published table without a primary key allows deletions
+/// only if it has another replica identity.
 const STEPS: &[&str] = &[
     r#"
 CREATE TABLE session (
@@ -92,12 +93,12 @@ CREATE INDEX deletion_recent ON deletion (deleted_at);
     "ALTER TABLE deletion SET LOGGED, REPLICA IDENTITY FULL",
 ];
 
-/// Steps that are harmless to servers that do not know them: those neither miss nor damage anything. The database
-/// keeps this mark with the step, so that an older version can start beside newer servers while they are replaced. A
-/// step that is not named here keeps older versions from starting.
+/// Steps that are harmless to servers that do not know them: those servers neither miss nor damage anything. The
+/// database stores this flag with the step, so that an older version can start beside newer servers during a rolling
+/// update. Any other step keeps older versions from starting.
 const HARMLESS: &[usize] = &[4, 5];
 
-/// Where the server has lz4, bodies are compressed in a quarter of the time.
+/// If the server has lz4, bodies are compressed in a quarter of the time.
 const COMPRESSION: &str = "
 DO $$ BEGIN
   IF EXISTS (SELECT FROM pg_settings WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals)) THEN
@@ -118,7 +119,7 @@ pub enum SchemaError {
     },
     /// The tables were made by a newer program.
     #[error(
-        "its tables have version {found}, with changes that version {known}, which this program knows, cannot work \
+        "its tables have version {found}, with changes that this program, which knows version {known}, cannot work \
          with: run a newer one"
     )]
     Newer {
@@ -133,26 +134,26 @@ pub enum SchemaError {
         /// The schema.
         schema: String,
     },
-    /// A migration into the schema is not complete: it holds a part of the sessions.
+    /// A migration into the schema is not complete: it holds only some of the sessions.
     #[error(
-        "a migration into the schema `{schema}` is not complete: run the same `reseed migrate` again to go on with it, \
+        "a migration into the schema `{schema}` is not complete: run the same `reseed migrate` again to finish it, \
          or use another schema or database"
     )]
     Migrating {
         /// The schema.
         schema: String,
     },
-    /// The server may lose what it has acknowledged.
+    /// The server may lose acknowledged writes.
     #[error("`{setting}` is `{value}` on the server, so it may lose what it has acknowledged; set it to `{wanted}`")]
     Unsafe {
         /// The server's setting.
         setting: String,
         /// Its value.
         value: String,
-        /// What it must be.
+        /// The value that it must have.
         wanted: &'static str,
     },
-    /// The database gave the change of the tables up, because another program held what it waited for.
+    /// The database aborted the change of the tables, because another program held a lock that it needed.
     #[error("{0}; start the server again")]
     Contended(String),
     /// The database failed.
@@ -173,8 +174,8 @@ impl From<Fault> for SchemaError {
     }
 }
 
-/// Checks that the server is new enough and keeps what it acknowledges. With `allows_unsafe`, a setting with which it
-/// does not is logged, not refused.
+/// Checks that the server is new enough and keeps what it acknowledges. With `allows_unsafe`, an unsafe setting is
+/// logged instead of refused.
 pub(super) async fn check_server(db: &Connection, allows_unsafe: bool) -> Result<(), SchemaError> {
     let rows = db
         .rows(
@@ -191,7 +192,7 @@ pub(super) async fn check_server(db: &Connection, allows_unsafe: bool) -> Result
     let settings = [("fsync", 1, "on"), ("full_page_writes", 2, "on"), ("synchronous_commit", 3, "on")];
     for (setting, column, wanted) in settings {
         let value: String = row.get(column);
-        // With standbys, `remote_apply` waits for more than `on`.
+        // With standbys, `remote_apply` waits for even more than `on`.
         if value == wanted || value == "remote_apply" {
             continue;
         }
@@ -213,17 +214,16 @@ pub(super) async fn version(db: &Connection, schema: &str) -> Result<i32, Fault>
     Ok(rows.first().map_or(0, |row| row.get(0)))
 }
 
-/// Returns the version of the tables as far as this program knows it. The steps of newer programs may be harmless to
-/// it.
+/// Returns the version of the tables as far as this program knows it. Steps of newer programs may be harmless to it.
 ///
 /// # Errors
-/// [`SchemaError::Newer`]: one of them is not.
+/// [`SchemaError::Newer`]: one of them is not harmless.
 async fn known_version(db: &Connection, schema: &str) -> Result<i32, SchemaError> {
     let found = version(db, schema).await?;
     if found <= VERSION {
         return Ok(found);
     }
-    // Tables that only older programs have changed lack the column.
+    // The column is missing from tables that only older programs have changed.
     let sql =
         "SELECT 1 FROM schema_step s WHERE step >= $1 AND (to_jsonb(s) ->> 'harmless')::boolean IS NOT TRUE LIMIT 1";
     match db.rows(sql, &[&VERSION]).await?.is_empty() {
@@ -232,7 +232,7 @@ async fn known_version(db: &Connection, schema: &str) -> Result<i32, SchemaError
     }
 }
 
-/// Checks that the tables are those of this program, or newer ones that are as good.
+/// Checks that the tables are this program's, or newer ones that it can use.
 pub(super) async fn check(db: &Connection, schema: &str) -> Result<(), SchemaError> {
     match known_version(db, schema).await? {
         VERSION => Ok(()),
@@ -240,7 +240,7 @@ pub(super) async fn check(db: &Connection, schema: &str) -> Result<(), SchemaErr
     }
 }
 
-/// Checks that this program knows all tables, to copy every one of them.
+/// Checks that this program knows every table, so that it can copy all of them.
 pub(super) async fn check_all(db: &Connection, schema: &str) -> Result<(), SchemaError> {
     match version(db, schema).await? {
         found if found > VERSION => Err(SchemaError::Newer { found, known: VERSION }),
@@ -248,10 +248,10 @@ pub(super) async fn check_all(db: &Connection, schema: &str) -> Result<(), Schem
     }
 }
 
-/// The version from which the tables have the servers that share them.
+/// The first version whose tables include the servers that share them.
 const VERSION_OF_NODES: i32 = 3;
 
-/// Checks that the tables have servers, and that this program knows them. Older ones stay as they are.
+/// Checks that the tables include servers, and that this program knows them. Older tables are left unchanged.
 pub(super) async fn check_nodes(db: &Connection, schema: &str) -> Result<(), SchemaError> {
     match known_version(db, schema).await? {
         VERSION_OF_NODES..=VERSION => Ok(()),
@@ -259,11 +259,12 @@ pub(super) async fn check_nodes(db: &Connection, schema: &str) -> Result<(), Sch
     }
 }
 
-/// How often a start tries to bring the tables up to date. Servers of an older version may be writing to them, and
-/// PostgreSQL ends one of two transactions that wait for each other.
+/// The number of attempts of a starting server to bring the tables up to date. Servers of an older version may be
+/// writing to them, and PostgreSQL aborts one of two transactions in a deadlock.
 const ATTEMPTS: u32 = 5;
 
-/// Creates the tables, or brings older ones up to date. Several programs may do so at once: a lock orders them.
+/// Creates the tables, or brings older ones up to date. Several programs may do so at the same time: a lock serialises
+/// them.
 pub(super) async fn migrate(db: &Connection, schema: &str) -> Result<(), SchemaError> {
     if known_version(db, schema).await? == VERSION {
         return Ok(());
@@ -272,7 +273,7 @@ pub(super) async fn migrate(db: &Connection, schema: &str) -> Result<(), SchemaE
     loop {
         let done = steps(db, schema).await;
         if done.is_err() {
-            // If this fails as well, closing the connection rolls back.
+            // If this fails too, closing the connection rolls back.
             let _ = db.batch("ROLLBACK").await;
         }
         match done {
@@ -286,7 +287,7 @@ async fn steps(db: &Connection, schema: &str) -> Result<(), SchemaError> {
     db.batch(&format!("BEGIN; SELECT pg_advisory_xact_lock({})", lock_key(schema))).await?;
     let there = db.rows("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", &[&schema]).await?;
     let exists = there.first().is_some_and(|row| row.get(0));
-    // Another program may have been faster. It may write to the tables already, so nothing here locks them again.
+    // Another program may have been faster, and may already be writing to the tables. So nothing here locks them again.
     if exists && known_version(db, schema).await? == VERSION {
         return Ok(db.batch("COMMIT").await?);
     }
@@ -310,12 +311,12 @@ async fn steps(db: &Connection, schema: &str) -> Result<(), SchemaError> {
     Ok(db.batch("COMMIT").await?)
 }
 
-/// Checks, changing nothing, that [`migrate`] has nothing to do, or that the role may do it.
+/// Checks, without changing anything, that [`migrate`] has nothing to do or that the role is allowed to do it.
 pub(super) async fn check_can_migrate(db: &Connection, schema: &str) -> Result<(), SchemaError> {
     if known_version(db, schema).await? == VERSION {
         return Ok(());
     }
-    // Only their owner may change older tables.
+    // Only the owner of older tables may change them.
     let sql = "SELECT coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = $1), \
                has_database_privilege(current_database(), 'CREATE')) AND NOT EXISTS (SELECT FROM pg_class \
                WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND relkind = 'r' \
@@ -330,7 +331,7 @@ pub(super) async fn check_can_migrate(db: &Connection, schema: &str) -> Result<(
     }
 }
 
-/// Says what to do if the role may not create the schema or its tables.
+/// Explains what to do if the role may not create the schema or its tables.
 fn forbidden(fault: Fault, schema: &str) -> SchemaError {
     match &fault {
         Fault::Database(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
@@ -344,7 +345,7 @@ fn how_to_create(schema: &str) -> String {
     format!("create the schema with `CREATE SCHEMA \"{schema}\" AUTHORIZATION …` for the role of DATABASE_URL")
 }
 
-/// Returns the number by which programs that use this schema lock each other out.
+/// Returns the key of the advisory lock for programs that use this schema.
 pub(super) fn lock_key(schema: &str) -> i64 {
     i64::from(crc32fast::hash(schema.as_bytes())) | 0x7265_7365 << 32
 }

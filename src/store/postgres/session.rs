@@ -1,4 +1,4 @@
-//! Creating, opening and deleting sessions: single statements, each of which can be sent again if its answer was lost.
+//! Creating, opening and deleting sessions. Each is a single statement that can be sent again if its answer was lost.
 
 use super::{
     fault::Fault,
@@ -20,7 +20,7 @@ use tokio_postgres::types::ToSql;
 pub(super) struct New<'a> {
     pub(super) session: &'a SessionId,
     pub(super) owner: &'a str,
-    /// The command that creates it, if a client's does.
+    /// The client's command that creates it, if there is one.
     pub(super) created_by: Option<&'a CommandId>,
     /// The node that creates it.
     pub(super) holder: Option<NodeId>,
@@ -28,7 +28,7 @@ pub(super) struct New<'a> {
 }
 
 impl New<'_> {
-    /// Creates the session, unless its command has created one before.
+    /// Creates the session, unless its command already created one.
     pub(super) async fn create(&self, readers: &Readers) -> Result<Created, Error> {
         let epoch = &new_epoch()?;
         let lease = || Lease { session: self.session.clone(), term: 1, next_seq: 1, epoch: epoch.clone() };
@@ -40,7 +40,7 @@ impl New<'_> {
                 if let Some(command) = self.created_by
                     && let Some((earlier, of)) = read::created_by(&db, self.owner, command).await?
                 {
-                    // Created by an attempt whose answer was lost, or by the command before.
+                    // The session was created by an attempt whose answer was lost, or earlier by the same command.
                     let is_ours = of == *epoch;
                     return Ok(if is_ours { Created::Now(lease()) } else { Created::Before(earlier) });
                 }
@@ -48,7 +48,7 @@ impl New<'_> {
                 match db.row(sql, &[&self.session.as_str()]).await? {
                     Some(row) if row.try_get::<_, &str>(0)? == epoch => Ok(Created::Now(lease())),
                     Some(_) => Err(Error::Exists(self.session.clone()).into()),
-                    // It was deleted at this moment, or was never there.
+                    // The session was deleted just now, or never existed.
                     None => {
                         expect_member(&db, self.holder).await?;
                         Err(Error::Unknown("the session could not be created".to_owned()).into())
@@ -90,12 +90,12 @@ impl New<'_> {
     }
 }
 
-/// Returns the condition that the table has the node that a parameter names, if it names one.
+/// Returns the condition that the table contains the node named by a parameter. It holds if the parameter is NULL.
 fn is_member(holder: &str) -> String {
     format!("({holder}::bigint IS NULL OR EXISTS (SELECT FROM node m WHERE m.incarnation = {holder}))")
 }
 
-/// Fails if the table does not have this node.
+/// Fails if the table does not contain this node.
 async fn expect_member(db: &Db, me: Option<NodeId>) -> Result<(), Fault> {
     let Some(me) = me else { return Ok(()) };
     match db.row("SELECT FROM node WHERE incarnation = $1", &[&me.0]).await? {
@@ -104,9 +104,9 @@ async fn expect_member(db: &Db, me: Option<NodeId>) -> Result<(), Fault> {
     }
 }
 
-/// Becomes the only writer of a session: the next term, in one statement, unless a living node holds it. The head is
-/// read by the next one, whose snapshot holds every append that the first has waited for. A log on another timeline may
-/// have lost its end, so it gets a new name, and clients take a snapshot.
+/// Becomes the only writer of a session: raises the term in one statement, unless a living node holds the session. A
+/// second statement reads the head. Its snapshot includes every append that the first statement waited for. A log on
+/// another timeline may have lost its end, so it gets a new epoch, and clients take a new snapshot.
 pub(super) async fn open(
     readers: &Readers,
     session: &SessionId,
@@ -128,13 +128,13 @@ pub(super) async fn open(
         .write(|db, _| async move {
             // A damaged head is reported before anything is changed.
             read::head(&db, session).await.map_err(|fault| fault.of(session))?;
-            // This connection may be the first one to another copy, where the verdicts do not hold.
+            // This connection may be the first one to another copy, where the verdicts are not valid.
             let (nodes, beats) = nodes::columns(&member.silent(timelines.failovers()));
             let params: [&(dyn ToSql + Sync); 5] = [&session.as_str(), fresh, &me, &nodes, &beats];
             let mut opened = db.row(sql, &params).await.map_err(|fault| fault.of(session))?;
             if opened.is_none() {
                 refused(&db, session, node).await?;
-                // It was given up in between.
+                // The session was released in between.
                 opened = db.row(sql, &params).await.map_err(|fault| fault.of(session))?;
             }
             let Some(row) = opened else {
@@ -151,7 +151,7 @@ pub(super) async fn open(
         .await
 }
 
-/// Fails with the reason why a session was not opened, unless nobody holds it any more.
+/// Fails with the reason why a session was not opened, unless it is no longer held.
 async fn refused(db: &Db, session: &SessionId, me: Option<NodeId>) -> Result<(), Fault> {
     expect_member(db, me).await?;
     let row = db.row("SELECT holder FROM session WHERE id = $1", &[&session.as_str()]).await?;
@@ -162,7 +162,7 @@ async fn refused(db: &Db, session: &SessionId, me: Option<NodeId>) -> Result<(),
     }
 }
 
-/// Gives a lease back, if it still is the newest.
+/// Releases a lease, if it is still the newest.
 pub(super) async fn release(readers: &Readers, lease: &Lease, member: &Membership) -> Result<(), Error> {
     let Some(me) = member.me() else { return Ok(()) };
     let sql = "UPDATE session SET holder = NULL WHERE id = $1 AND epoch = $2 AND term = $3 AND holder = $4";
@@ -170,9 +170,10 @@ pub(super) async fn release(readers: &Readers, lease: &Lease, member: &Membershi
     readers.write(|db, _| async move { db.rows(sql, &[&session, &lease.epoch, &term, &me.0]).await.map(drop) }).await
 }
 
-/// Deletes a session: from then on nothing of it is found. What it holds is deleted in the background (`upkeep.rs`).
+/// Deletes a session: it can no longer be found. Its rows are deleted in the background (`upkeep.rs`).
 pub(super) async fn delete(readers: &Readers, session: &SessionId) -> Result<(), Error> {
-    // Looked up first: after a lost answer, one that never was is not taken for one that the lost attempt deleted.
+    // The session is looked up first. So after a lost answer, a session that never existed is not mistaken for one that
+    // the lost attempt deleted.
     let number = &readers.read(|db| async move { read::number(&db, session).await }).await?;
     let sql = "WITH s AS (DELETE FROM session WHERE number = $1 RETURNING number, id, owner), \
                h AS (DELETE FROM head USING s WHERE head.session = s.number), \
@@ -190,9 +191,9 @@ pub(super) async fn delete(readers: &Readers, session: &SessionId) -> Result<(),
         .await
 }
 
-/// Checks that the server takes writes now.
+/// Checks that the server accepts writes now.
 pub(super) async fn check_writable(readers: &Readers) -> Result<(), Error> {
-    // Number 0 is no session's.
+    // No session has number 0.
     let sql = "WITH added AS (INSERT INTO state (session, state, checksum) VALUES (0, '', $1) \
                ON CONFLICT (session) DO UPDATE SET checksum = excluded.checksum RETURNING 1) SELECT 1 FROM added";
     readers.write(|db, _| async move { db.row(sql, &[&int(0)]).await.map(drop) }).await

@@ -1,10 +1,11 @@
-//! One-time tickets: issued on one server, redeemed on any. The table is not logged: a crash of the database ends them.
+//! One-time tickets: issued on one server, redeemed on any. The table is unlogged, so a crash of the database deletes
+//! them.
 
 use super::{fault::Fault, readers::Readers};
 use crate::store::{Error, NewTicket, TicketBounds, TicketPut, TicketsOf, checksum::int};
 use std::time::Duration;
 
-/// Stores a ticket, unless there are too many of its kind.
+/// Stores a ticket, unless there are too many unused ones.
 pub(super) async fn put(readers: &Readers, ticket: &NewTicket, bounds: TicketBounds) -> Result<TicketPut, Error> {
     let sql = "WITH old AS (DELETE FROM ticket WHERE expires_at <= clock_timestamp()), \
          n AS (SELECT count(*) AS of_all, count(*) FILTER (WHERE owner = $3) AS of_owner, \
@@ -38,7 +39,7 @@ pub(super) async fn put(readers: &Readers, ticket: &NewTicket, bounds: TicketBou
     })
 }
 
-/// Removes a ticket and returns it, if it has not expired. Of several servers that ask at once, one gets it.
+/// Removes a ticket and returns it if it has not expired. If several servers ask at the same time, only one gets it.
 pub(super) async fn take(readers: &Readers, hash: &[u8; 32]) -> Result<Option<(String, Duration)>, Error> {
     let sql = "DELETE FROM ticket WHERE hash = $1 RETURNING body, expires_at > clock_timestamp(), \
                (extract(epoch FROM clock_timestamp() - made_at) * 1000)::bigint";

@@ -1,10 +1,10 @@
-//! The timeline of the server's log, which changes when a standby takes over and when a backup is restored: then the
-//! database may lack the end of what it has acknowledged.
+//! The timeline of the server's log. It changes when a standby takes over and when a backup is restored; the database
+//! may then lack the last acknowledged records.
 //!
-//! A session gets a new epoch at its next opening (`session.rs`). What this module adds is that a running server
-//! notices with its first connection to the other copy, and never goes back to the one before: a primary that was
-//! replaced but still takes writes would acknowledge what is lost. Connections that began before are used no more. A
-//! server that starts asks all hosts for theirs first (`Connector::survey`), and uses none that is behind another.
+//! A session gets a new epoch at its next opening (`session.rs`). This module makes a running server notice the change
+//! with its first connection to the other copy, and never return to the old one: a replaced primary that still accepts
+//! writes would acknowledge writes that are lost. Connections made before the change are no longer used. A starting
+//! server first asks all hosts for their timelines (`Connector::survey`), and uses none that is behind another.
 
 use crate::metrics;
 use std::{
@@ -13,19 +13,19 @@ use std::{
 };
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-/// The timeline of a server that takes writes: eight hexadecimal digits, so that texts are ordered as numbers.
+/// The timeline of a server that accepts writes: eight hexadecimal digits, so that texts sort like numbers.
 pub(super) const TIMELINE: &str = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)";
 
-/// Where a log is continued: the timeline of the server, the server's own identifier, the database and the table. The
-/// first changes when a standby takes over and with a restore to a point in time, the others when a dump is restored
-/// into another server, database or schema, or the table is made anew. What is the same afterwards, such as a copy of
-/// the server's files, only its operator can tell (`reseed restored`).
+/// The lineage of a log: the server's timeline, the server's own identifier, the database and the table. The first
+/// changes when a standby takes over and after a point-in-time recovery. The others change when a dump is restored into
+/// another server, database or schema, or the table is created anew. A file-level copy of the server changes none of
+/// them; only its operator can report that (`reseed restored`).
 pub(super) const LINEAGE: &str = "concat_ws('.', substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), \
                                   (SELECT system_identifier FROM pg_control_system()), \
                                   (SELECT oid FROM pg_database WHERE datname = current_database()), \
                                   'session'::regclass::oid)";
 
-/// Remembers what the connections of one store have found.
+/// The timelines that the connections of one store have found.
 #[derive(Debug, Default)]
 pub(super) struct Timelines {
     state: Mutex<State>,
@@ -36,7 +36,7 @@ struct State {
     /// The newest timeline; empty before the first connection.
     newest: String,
     failovers: u64,
-    /// When the last one was found.
+    /// The time at which the last failover was found.
     found_at: Option<Instant>,
 }
 
@@ -46,13 +46,13 @@ impl Timelines {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).failovers
     }
 
-    /// Returns true if a connection that began then may lead to the copy that was replaced since.
+    /// Returns true if a connection made at this time may lead to a copy that has been replaced since.
     pub(super) fn has_left(&self, began: Instant) -> bool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).found_at.is_some_and(|found| began < found)
     }
 
-    /// Looks which timeline a new connection leads to. An older one than was found before is refused as a server that
-    /// cannot be used now.
+    /// Checks which timeline a new connection leads to. One that is older than the newest found is refused, as a server
+    /// that cannot be used now would be.
     pub(super) async fn enter(&self, client: &Client) -> Result<(), tokio_postgres::Error> {
         let newest = self.state.lock().unwrap_or_else(PoisonError::into_inner).newest.clone();
         let sql = format!(
@@ -65,7 +65,7 @@ impl Timelines {
         Ok(())
     }
 
-    /// Returns true if some connection has found a timeline.
+    /// Returns true if any connection has found a timeline.
     pub(super) fn is_known(&self) -> bool {
         !self.state.lock().unwrap_or_else(PoisonError::into_inner).newest.is_empty()
     }
@@ -91,8 +91,8 @@ impl Timelines {
         tracing::error!(
             before,
             now = timeline,
-            "the database is on another timeline: a standby has taken over, or a backup was restored. What the one \
-             before had acknowledged may be lost; sessions get a new epoch when they are opened again"
+            "the database is on another timeline: a standby has taken over, or a backup was restored. Writes that the \
+             previous one acknowledged may be lost; sessions get a new epoch when they are opened again"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! TLS to the database: certificates are always verified, against the system's roots or a file's.
+//! TLS to the database: certificates are always verified, against the system's root certificates or those in a file.
 
 use rustls::{
     ClientConfig, RootCertStore,
@@ -26,7 +26,7 @@ pub enum Error {
     Setup(#[from] rustls::Error),
 }
 
-/// Returns what makes TLS connections. Roots are only read if TLS may be used.
+/// Creates the TLS connector. Root certificates are only read if TLS may be used.
 pub(super) fn connector(is_used: bool, ca_file: Option<&Path>) -> Result<MakeRustlsConnect, Error> {
     let roots = match ca_file {
         Some(path) => from_file(path)?,
@@ -43,7 +43,7 @@ pub(super) fn connector(is_used: bool, ca_file: Option<&Path>) -> Result<MakeRus
 
 fn system() -> RootCertStore {
     let mut roots = RootCertStore::empty();
-    // Those that cannot be read sign nothing; a server that needs one of them is then refused.
+    // Certificates that cannot be read are skipped; a server that needs one of them is then refused.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     roots
 }

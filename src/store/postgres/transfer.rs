@@ -1,7 +1,7 @@
-//! A schema of a PostgreSQL database as an end of a migration.
+//! A schema of a PostgreSQL database as the source or target of a migration.
 //!
-//! Statements are sent again if a connection is lost, so each leaves the same behind when it is executed twice. What
-//! servers do in the background, such as removing what was deleted, does not run here.
+//! Statements are sent again if a connection is lost, so every statement must be idempotent. Background work of
+//! servers, such as removing deleted sessions, does not run here.
 
 use super::{
     OpenError,
@@ -29,11 +29,11 @@ use reseed_protocol::SessionId;
 use std::{sync::Arc, time::Duration};
 use tokio_postgres::{Row, types::ToSql};
 
-/// Set apart from the lock of those that create the tables.
+/// Keeps this lock apart from the one for creating tables.
 const LOCK_OF_MIGRATIONS: i64 = 1 << 48;
 
-/// Refuses the target of a migration that is not complete. The table that says so is no part of the schema's steps: it
-/// is there while the migration is not complete.
+/// Refuses the target of an incomplete migration. The table that marks it belongs to no schema step, because it only
+/// exists while the migration is incomplete.
 pub(super) async fn refuse_marked(db: &Connection, schema: &str) -> Result<(), SchemaError> {
     let found = db.rows("SELECT to_regclass($1) IS NOT NULL", &[&format!("\"{schema}\".migration")]).await?;
     match found.first().is_some_and(|row| row.get(0)) {
@@ -45,7 +45,7 @@ pub(super) async fn refuse_marked(db: &Connection, schema: &str) -> Result<(), S
 /// A schema.
 pub(in crate::store) struct PostgresSide {
     readers: Readers,
-    /// Completes a target durably; `None` for a source.
+    /// Makes a target durable at the end; `None` for a source.
     last: Option<Readers>,
     /// Holds the lock that keeps a second migration out; `None` for a source.
     _lock: Option<Connection>,
@@ -83,7 +83,7 @@ impl PostgresSide {
         if !rows.first().is_some_and(|row| row.get(0)) {
             return Err(OpenError::Connect("another migration is writing to it; wait for its end".to_owned()));
         }
-        // A crash of the server may cost the newest statements; the next run executes them again.
+        // A server crash may lose the last statements; the next run executes them again.
         let quick = comparing(Connector::new(database, Use::Write, Some("off"))?, &timelines);
         Ok(Self { readers: readers(quick, database)?, last: Some(readers(durable, database)?), _lock: Some(lock) })
     }
@@ -94,7 +94,7 @@ impl PostgresSide {
         Ok(found.first().is_some_and(|row| row.get(0)))
     }
 
-    /// Executes such a statement and waits until it, and everything written before, is durable.
+    /// Executes an idempotent statement and waits until it and everything written before are durable.
     pub(super) async fn write_durably(&self, sql: &str) -> Result<(), Error> {
         let Some(last) = &self.last else { return Err(Error::ReadOnly) };
         last.write(|db, _| async move { db.rows(sql, &[]).await.map(drop) }).await
@@ -104,14 +104,14 @@ impl PostgresSide {
         self.readers.read(|db| async move { db.rows(sql, params).await }).await
     }
 
-    /// Executes a statement that leaves the same behind when it is executed twice.
+    /// Executes an idempotent statement.
     pub(super) async fn write(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<(), Error> {
         self.readers.write(|db, _| async move { db.rows(sql, params).await.map(drop) }).await
     }
 }
 
 fn readers(connector: Connector, database: &Postgres) -> Result<Readers, OpenError> {
-    // One statement at a time, however many connections a server has.
+    // One statement runs at a time, however many connections a server has.
     Readers::new(connector, 1, database.patience).map_err(|error| OpenError::Connect(error.to_string()))
 }
 
@@ -242,7 +242,7 @@ impl Source for PostgresSide {
 impl Target for PostgresSide {
     fn begin<'a>(&'a mut self, source: &'a str) -> StoreFuture<'a, Result<Begun, Error>> {
         Box::pin(async move {
-            // A run that was killed while it began has left the table without a row, and nothing else.
+            // A run that was killed at its beginning left the table without a row, and nothing else.
             if self.has_mark().await?
                 && let Some(row) = self.rows("SELECT source FROM migration", &[]).await?.first()
             {
@@ -262,7 +262,7 @@ impl Target for PostgresSide {
     }
 
     fn reserve<'a>(&'a mut self, _: &'a SessionId) -> StoreFuture<'a, Result<i64, Error>> {
-        // A number whose answer was lost has no rows, and is removed with the next sweep.
+        // If the answer is lost, the number has no rows, and the next sweep removes it.
         let sql = "INSERT INTO removal (session) SELECT nextval(pg_get_serial_sequence('session', 'number')) \
                    RETURNING session";
         Box::pin(async move {

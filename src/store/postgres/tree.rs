@@ -1,8 +1,8 @@
 //! The tree as PostgreSQL stores it: paths, children, subtrees.
 //!
-//! Nearly every entry is a child of the entry before it in the log, and marked so (`follows`). All others, the *jumps*,
-//! are in an index by their parent. So a walk takes the jumps it needs by that index, a level at a time, and everything
-//! else from ranges of the log.
+//! Nearly every entry is a child of the previous entry in the log, and is marked as such (`follows`). All others are
+//! called *jumps* and are indexed by their parent. A walk finds the jumps that it needs in that index, level by level,
+//! and reads everything else from ranges of the log.
 
 use super::{
     fault::Fault,
@@ -19,17 +19,17 @@ use reseed_protocol::{EntryId, SessionId};
 use std::collections::{HashMap, HashSet, VecDeque};
 use tokio_postgres::Row;
 
-/// Records of the first range that a path reads, and of the later ones: most paths are short.
+/// The number of records in the first range that a path reads, and in the later ones. Most paths are short.
 const RANGE_FIRST: u32 = 128;
 const RANGE: u32 = 1000;
 
-/// Bodies of a subtree that one statement reads.
+/// The number of bodies of a subtree that one statement reads.
 const BODIES: usize = 256;
 
-/// Bytes of bodies that one statement reads beside what a query asks for.
+/// The bytes of bodies that one statement reads beyond those that a query asks for.
 const BODIES_BYTES: i64 = 4 * 1024 * 1024;
 
-/// The entry followed its parent in the log, and the entry before it now is another one.
+/// The entry followed its parent in the log, but the previous entry is now a different one.
 const ORPHANED: &str = "the entry before it is missing";
 
 /// The index leads to an intact record, but not to the requested one.
@@ -85,9 +85,9 @@ impl<'a> Tree<'a> {
         self.db.row(&sql, &[&self.number, &entry]).await?.as_ref().map(Link::of).transpose()
     }
 
-    /// Reads the path from an entry to its root. The log is read backwards as long as each entry is a child of the one
-    /// before it, and again from the parent of one that is not. A missing parent ends the path, unless it was there
-    /// once; `limit` ends it even if damage has made a cycle.
+    /// Reads the path from an entry to its root. It reads the log backwards while each entry is a child of the previous
+    /// one, and otherwise jumps to the parent. A missing parent ends the path, unless it used to exist; `limit` ends
+    /// the path even if damage has created a cycle.
     pub(super) async fn path(&self, from: &EntryId, limit: u32, bytes_max: usize) -> Result<EntriesPage, Fault> {
         let mut page = Filling::new(bytes_max);
         let mut next = Some(from.as_str().to_owned());
@@ -98,7 +98,7 @@ impl<'a> Tree<'a> {
              ORDER BY seq DESC LIMIT $4",
             "DESC",
         );
-        // The `seq` of the entry whose parent comes next, and the parent.
+        // The parent that comes next, and the `seq` of the entry that names it.
         let mut below: Option<i64> = None;
         while let Some(entry) = next.take().filter(|_| left > 0) {
             let most = bytes(bytes_left).min(BODIES_BYTES);
@@ -117,7 +117,7 @@ impl<'a> Tree<'a> {
                     if n == 0 {
                         return Err(self.damaged(seq, MISPLACED));
                     }
-                    // Off the path: it goes on elsewhere.
+                    // The path leaves the range here and continues elsewhere.
                     next = Some(want);
                     break;
                 }
@@ -140,7 +140,7 @@ impl<'a> Tree<'a> {
         Ok(page.done())
     }
 
-    /// Checks that the entry at a `seq` may have a parent that does not exist.
+    /// Checks that the entry at a `seq` may have a missing parent.
     async fn check_orphan(&self, seq: i64) -> Result<(), Fault> {
         let sql = "SELECT follows FROM record WHERE session = $1 AND seq = $2";
         match self.db.row(sql, &[&self.number, &seq]).await? {
@@ -169,7 +169,7 @@ impl<'a> Tree<'a> {
         Ok(page.done())
     }
 
-    /// Returns the first places of the path after `after`, found by walking back from `to`.
+    /// Returns the first positions of the path after `after`, found by walking back from `to`.
     async fn places_after(
         &self,
         (after, to): (&EntryId, &EntryId),
@@ -211,7 +211,7 @@ impl<'a> Tree<'a> {
                 want = parent;
                 if want == after.as_str() {
                     found.truncate(limit as usize);
-                    // Reaching `after` is a step as well.
+                    // Reaching `after` counts as a step.
                     return Ok(if left > 0 { found.into() } else { Vec::new() });
                 }
             }
@@ -219,8 +219,8 @@ impl<'a> Tree<'a> {
         Ok(Vec::new())
     }
 
-    /// Puts the records at some places on a page, in the order given, and checks one column of each. Returns false if
-    /// the page is full.
+    /// Adds the records at some positions to a page, in the order given, and checks one column of each. Returns false
+    /// if the page is full.
     async fn add_places(
         &self,
         places: &[(i64, Option<&str>)],
@@ -235,7 +235,7 @@ impl<'a> Tree<'a> {
         for (seq, wanted) in places {
             let row = match found.get(seq) {
                 Some(row) => row,
-                // Left out because of the bytes before it, or lost.
+                // It was left out because of the bytes before it, or is lost.
                 None => &self.record_at(*seq).await?,
             };
             if let Some(wanted) = wanted
@@ -256,8 +256,8 @@ impl<'a> Tree<'a> {
         row.ok_or_else(|| self.damaged(seq, "it is missing"))
     }
 
-    /// Returns the children of entries, in log order each. The follower of an entry is looked up in the log, the others
-    /// in the index by parent.
+    /// Returns the children of entries, in log order each. The child that follows an entry is looked up in the log, the
+    /// others in the index by parent.
     async fn children_of(&self, parents: &[(i64, &str)]) -> Result<Vec<Vec<Link>>, Fault> {
         let (seqs, ids): (Vec<i64>, Vec<&str>) = parents.iter().copied().unzip();
         let sql = format!(
@@ -283,8 +283,8 @@ impl<'a> Tree<'a> {
         Ok(children)
     }
 
-    /// Returns the roots in log order: entries without a parent, or whose parent is not in the session. An entry that
-    /// follows its parent has one, so only the others' parents are looked up.
+    /// Returns the roots in log order: entries without a parent, and entries whose parent is not in the session. An
+    /// entry that follows its parent is never a root, so only the parents of the others are looked up.
     async fn roots(&self) -> Result<Vec<Link>, Fault> {
         let sql = format!(
             "SELECT {LINK} FROM record r WHERE r.session = $1 AND r.parent IS NULL AND r.entry IS NOT NULL \
@@ -309,7 +309,7 @@ impl<'a> Tree<'a> {
         let mut links = match of {
             None => self.roots().await?,
             Some(of) => {
-                // Children of an entry that is not in the session are no followers.
+                // An entry that is not in the session has no child that follows it.
                 let seq = self.link(of.as_str()).await?.map_or(i64::MAX, |link| link.seq);
                 self.children_of(&[(seq, of.as_str())]).await?.pop().unwrap_or_default()
             }
@@ -370,8 +370,8 @@ impl<'a> Tree<'a> {
         rows.iter().map(|row| Ok(row.try_get::<_, i64>(0)?.cast_unsigned())).collect()
     }
 
-    /// Returns the newest entry without children at or below an entry. Children come after their parents, except in
-    /// some imported files, so the log after the entry is read once, links only.
+    /// Returns the newest entry without children at or below an entry. Except in some imported files, children come
+    /// after their parents, so one pass over the links after the entry suffices.
     pub(super) async fn newest_leaf(&self, below: &EntryId) -> Result<Option<StoredRecord>, Fault> {
         let Some(top) = self.link(below.as_str()).await? else { return Ok(None) };
         let sql = format!(
@@ -395,7 +395,7 @@ impl<'a> Tree<'a> {
             }
         }
         if !self.children_of(&[(newest.seq, &newest.entry)]).await?.concat().is_empty() {
-            // A child that comes before its parent.
+            // A child comes before its parent.
             newest = self.newest_leaf_by_links(top).await?;
         }
         let mut page = Filling::new(usize::MAX);
@@ -403,7 +403,7 @@ impl<'a> Tree<'a> {
         Ok(page.done().records.pop())
     }
 
-    /// Finds the newest leaf by following all links; in a circle, which has none, the entry where it began.
+    /// Finds the newest leaf by following all links. A cycle has no leaf; then it returns the entry at which it began.
     async fn newest_leaf_by_links(&self, top: Link) -> Result<Link, Fault> {
         let mut seen = HashSet::from([top.seq]);
         let (mut level, mut newest) = (vec![top.clone()], None::<Link>);
@@ -421,7 +421,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// The part of a tree chosen so far.
+/// The part of a tree that has been chosen so far.
 struct Part {
     room: u32,
     bytes_left: i64,
@@ -434,7 +434,7 @@ impl Part {
         self.room == 0 || self.bytes_left == 0
     }
 
-    /// Adds what fits of a level, and returns it.
+    /// Adds the entries of a level that fit, and returns them.
     fn add(&mut self, links: Vec<Link>) -> Vec<Link> {
         let before = self.nodes.len();
         for link in links {

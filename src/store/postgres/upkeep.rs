@@ -1,21 +1,21 @@
-//! Deletes in the background what deleted sessions held, in slices, so that no statement is long.
+//! Deletes the rows of deleted sessions in the background, in slices, so that no statement takes long.
 
 use super::{changes, fault::Fault, readers::Db, readers::Readers};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
-/// Rows that one statement deletes.
+/// The number of rows that one statement deletes.
 const SLICE: i64 = 1000;
 
-/// The pause after a failed step, and the interval at which a server looks for what others left.
+/// The pause after a failed step, and the interval at which a server looks for rows that others left.
 const RETRY: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(300);
 
-/// The way to the background task, which ends with this.
+/// The handle of the background task, which ends when this is dropped.
 pub(super) struct Upkeep {
-    /// Counts what was asked for.
+    /// Counts the requests.
     asked: watch::Sender<u64>,
-    /// Counts as far as that is done.
+    /// The count of requests up to which all are done.
     done: watch::Receiver<u64>,
 }
 
@@ -26,12 +26,12 @@ impl Upkeep {
         Self { asked, done }
     }
 
-    /// Says that a session was deleted.
+    /// Records that a session was deleted.
     pub(super) fn wake(&self) {
         self.asked.send_modify(|asked| *asked += 1);
     }
 
-    /// Waits until everything deleted so far is gone.
+    /// Waits until everything deleted so far is removed.
     pub(super) async fn settled(&self) {
         let asked = *self.asked.borrow();
         // An error means that the task has ended.
@@ -49,11 +49,11 @@ async fn run(readers: Arc<Readers>, mut due: watch::Receiver<u64>, ended: watch:
             }
             Err(_) if readers.is_closed() => return,
             Err(error) => {
-                tracing::warn!(%error, "what deleted sessions held is removed later");
+                tracing::warn!(%error, "the rows of deleted sessions are removed later");
                 RETRY
             }
         };
-        // An error means that the store is gone.
+        // An error means that the store was dropped.
         if let Ok(Err(_)) = tokio::time::timeout(wait, due.changed()).await {
             return;
         }
@@ -71,7 +71,7 @@ pub(super) async fn remove_all(db: &Db) -> Result<(), Fault> {
             );
             let rest = format!("SELECT 1 FROM {table} WHERE session = $1 LIMIT 1");
             while let Some(row) = db.row(&sql, &[&number, &SLICE]).await? {
-                // Another server that removes the same may have been faster with this slice.
+                // Another server may be removing the same session, and may have been faster with this slice.
                 let is_short = row.try_get::<_, i64>(0)? < SLICE;
                 if is_short && db.row(&rest, &[&number]).await?.is_none() {
                     break;

@@ -1,13 +1,14 @@
-//! Appends, committed in groups: one statement carries those of many sessions, and one commit syncs the disk for all.
+//! Appends, committed in groups: one statement carries the appends of many sessions, and one commit syncs the disk for
+//! all.
 //!
-//! Two lanes have a connection each, so that one group is prepared while the other is synced. A session belongs to one
-//! lane, and a group holds one append of it: the next one waits, because it starts where this one ends.
+//! There are two lanes with a connection each, so that one group is prepared while the other is synced. A session
+//! belongs to one lane, and a group holds at most one append of it: the next append starts where this one ends, so it
+//! must wait.
 //!
 //! Invariants:
 //! - nothing is answered `Ok` before the server has reported the commit, without a warning;
-//! - after a lost connection, an append is sent again only when its place is known to be free, and nothing that held
-//!   its session is still running. Should a copy of it be executed later all the same, one of the two finds the place
-//!   taken.
+//! - after a lost connection, an append is sent again only when its position is known to be free and no other statement
+//!   still locks its session. If a copy is executed later all the same, one of the two finds the position taken.
 
 use super::{
     append::{self, AppendAt, Fate},
@@ -31,18 +32,19 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-/// Connections that append. With one, the server idles while a group is prepared; with four, groups are too small.
+/// The number of connections that append. With one, the server idles while a group is prepared; with four, groups are
+/// too small.
 const LANES: usize = 2;
 
-/// Appends that may wait for a lane. A session has one at a time, so the queue fills only if many write at once; their
-/// futures then wait for room.
+/// The most appends that may wait for a lane. A session has one at a time, so the queue fills only if many sessions
+/// write at the same time; their futures then wait for room.
 const QUEUE_MAX: usize = 1024;
 
-/// The largest group: so many appends, or so many bytes. More would make all of them wait for one statement.
+/// The most appends and bytes in a group. With more, all of them would wait long for one statement.
 const GROUP_MAX: usize = 256;
 const GROUP_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The first pause before a group is sent again, and the longest.
+/// The first and the longest pause before a group is sent again.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
@@ -60,18 +62,18 @@ struct Job {
 
 impl Job {
     fn answer(self, result: Result<(), Error>) {
-        // The caller may be gone; the append stands all the same.
+        // The caller may be gone; the append is still valid.
         let _ = self.answer.send(result);
     }
 }
 
-/// What all lanes report to.
+/// The statistics that all lanes update.
 struct Reports {
     stats: CommitStats,
     observer: Observer,
 }
 
-/// The way to the lanes.
+/// The handle of the lanes.
 pub(super) struct Writer {
     lanes: Mutex<Vec<mpsc::Sender<Job>>>,
     tasks: tokio::sync::Mutex<Vec<JoinHandle<()>>>,
@@ -99,7 +101,7 @@ impl Writer {
         Self { lanes: Mutex::new(lanes), tasks: tokio::sync::Mutex::new(tasks), patience }
     }
 
-    /// Appends, and waits until that is durable or refused.
+    /// Appends, and waits until the append is durable or refused.
     pub(super) async fn append(&self, lease: &Lease, first_seq: u64, append: Append) -> Result<(), Error> {
         append.check_distinct(lease)?;
         let lane = self.lane_of(&lease.session).ok_or_else(closed)?;
@@ -116,20 +118,20 @@ impl Writer {
         lanes.get(hash.checked_rem(lanes.len())?).cloned()
     }
 
-    /// Returns why appends fail until a restart, if so.
+    /// Returns the reason why appends fail until a restart, if there is one.
     pub(super) fn failure(&self) -> Option<Error> {
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let has_ended = lanes.iter().any(mpsc::Sender::is_closed);
         has_ended.then(|| Error::Unknown("the writer has ended".into()))
     }
 
-    /// Waits until everything accepted is answered; refuses what comes later.
+    /// Waits until everything accepted is answered, and refuses later calls.
     pub(super) async fn close(&self) {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        // Whoever closes it as well waits for the same.
+        // A concurrent call to close waits here too.
         let mut tasks = self.tasks.lock().await;
         for task in tasks.drain(..) {
-            // A panic was reported by the runtime.
+            // The runtime has already reported a panic.
             let _ = task.await;
         }
     }
@@ -140,9 +142,9 @@ struct Lane {
     connection: Option<Connection>,
     pause: Duration,
     reports: Arc<Mutex<Reports>>,
-    /// Appends to sessions that somebody else has locked. They must not hold up the others.
+    /// Appends to sessions that another transaction has locked. They must not hold up the others.
     aside: Vec<Job>,
-    /// The log lines about groups that are tried again.
+    /// Rate-limits the log lines about retried groups.
     retries: Spaced,
 }
 
@@ -160,7 +162,7 @@ impl Lane {
             }
             let group = take_group(&mut waiting, &self.aside);
             if group.is_empty() {
-                // Only locked sessions have something to write.
+                // All waiting appends are for locked sessions.
                 match timeout(PAUSE_MAX, queue.recv()).await {
                     Ok(Some(next)) => waiting.push_back(next),
                     Ok(None) => tokio::time::sleep(PAUSE_MAX).await,
@@ -176,7 +178,7 @@ impl Lane {
 
     /// Sends a group until each of its appends is answered or set aside.
     async fn write(&mut self, group: Vec<Job>) {
-        // Groups that are still to be sent, the next one last.
+        // The groups still to be sent; the next one is last.
         let mut groups = vec![group];
         while let Some(group) = groups.pop() {
             groups.extend(self.step(group).await);
@@ -191,7 +193,7 @@ impl Lane {
             Some(db) if !aside.is_empty() => {
                 append::locked(db, &aside.iter().map(|job| &job.at).collect::<Vec<_>>()).await
             }
-            // Sending them finds out.
+            // Sending the appends shows whether their sessions are free.
             _ => return aside,
         };
         let Ok(locked) = locked else {
@@ -203,7 +205,7 @@ impl Lane {
         free
     }
 
-    /// Sets those appends of a group aside whose sessions are locked.
+    /// Sets aside the appends of a group whose sessions are locked.
     async fn set_aside(&mut self, group: &mut Vec<Job>) {
         let Some(db) = &self.connection else { return };
         match append::locked(db, &group.iter().map(|job| &job.at).collect::<Vec<_>>()).await {
@@ -214,7 +216,7 @@ impl Lane {
         }
     }
 
-    /// Sends a group, or finds out what became of it. Returns what is still to be done.
+    /// Sends a group, or determines its fate. Returns the groups that remain to be sent.
     async fn step(&mut self, mut group: Vec<Job>) -> Vec<Vec<Job>> {
         self.give_up(&mut group);
         let Some(until) = group.iter().map(|job| job.deadline).max() else { return Vec::new() };
@@ -230,7 +232,7 @@ impl Lane {
         }
         if let Some(left_out) = self.retries.admit() {
             let why = fault.describe();
-            tracing::warn!(appends = group.len(), left_out, "a group of appends is tried again: {why}");
+            tracing::warn!(appends = group.len(), left_out, "a group of appends is retried: {why}");
         }
         if meaning != Meaning::Again {
             self.connection = None;
@@ -246,7 +248,7 @@ impl Lane {
         vec![group]
     }
 
-    /// Answers what has waited for too long.
+    /// Answers the appends that have waited for too long.
     fn give_up(&mut self, group: &mut Vec<Job>) {
         let now = Instant::now();
         let late: Vec<Job> = group.extract_if(.., |job| job.deadline <= now).collect();
@@ -260,8 +262,8 @@ impl Lane {
         }
     }
 
-    /// Makes one attempt, and takes out of the group what it answers. What is left is to be sent again.
-    /// `sends` is set once an append may be executed.
+    /// Makes one attempt, and removes the appends that it answers from the group. The rest must be sent again. Sets
+    /// `sends` once an append may have been executed.
     async fn attempt(&mut self, group: &mut Vec<Job>, sends: &mut bool) -> Result<(), Fault> {
         if self.connection.as_ref().is_none_or(Connection::is_closed) {
             self.connection = Some(self.connector.connect().await?);
@@ -279,11 +281,11 @@ impl Lane {
         }
         let began = Instant::now();
         db.take_warned();
-        // Until the answer is here, a copy may be on its way.
+        // Until the answer arrives, a copy may be under way.
         *sends = true;
         let sent = append::send(db, &group.iter().map(|job| &job.at).collect::<Vec<_>>()).await?;
         if db.take_warned() {
-            // "Committed locally, but might not have been replicated."
+            // The warning is "Committed locally, but might not have been replicated."
             return Err(Fault::Silence);
         }
         let mut written = sent.into_iter();
@@ -321,7 +323,7 @@ impl Lane {
             job.answer(Err(fault.into()));
             return Vec::new();
         };
-        // What exists may be what a lost attempt of this append has written.
+        // The existing row may come from a lost attempt of this append.
         let fates = append::fates(db, &[(&job.at, job.was_sent)]).await;
         let answer = match fates.map(|mut fates| fates.pop()) {
             Ok(Some(Fate::Written)) => Ok(Ok(())),
@@ -347,8 +349,8 @@ impl Lane {
     }
 }
 
-/// Takes the appends for one statement, at most one of a session, in the order in which they came. A session with an
-/// append set aside has to wait for that one.
+/// Takes the appends for one statement, at most one per session, in order of arrival. A session with an append set
+/// aside has to wait for that one.
 fn take_group(waiting: &mut VecDeque<Job>, aside: &[Job]) -> Vec<Job> {
     let (mut group, mut later) = (Vec::new(), VecDeque::new());
     let mut sessions: HashSet<SessionId> = aside.iter().map(|job| job.at.lease.session.clone()).collect();
@@ -366,7 +368,7 @@ fn take_group(waiting: &mut VecDeque<Job>, aside: &[Job]) -> Vec<Job> {
     group
 }
 
-/// Takes those out of a group whose fate is known, and answers them.
+/// Answers the appends of a group whose fate is known, and removes them.
 async fn answer_known(db: &Connection, group: &mut Vec<Job>) -> Result<(), Fault> {
     let fates = append::fates(db, &group.iter().map(|job| (&job.at, job.was_sent)).collect::<Vec<_>>()).await?;
     let mut left = Vec::new();

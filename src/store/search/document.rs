@@ -1,14 +1,14 @@
-//! The text of an entry that is searched: of messages, tool calls, tool results and summaries; not reasoning, images
-//! and what clients store for themselves.
+//! The searched text of an entry. It covers messages, tool calls, tool results and summaries, but not reasoning, images
+//! or data that clients store for themselves.
 
 use reseed_protocol::{EntryId, Timestamp, reply::HitRole};
 use serde::Deserialize;
 use std::borrow::Cow;
 
-/// The names of the tools that search the history. Their results only repeat it, and are not searched.
+/// The tools that search the history. Their results only repeat it, so they are not searched.
 pub const HISTORY_TOOLS: [&str; 2] = ["history_search", "history_read"];
 
-/// The types of entries that have a text.
+/// The types of entries that contain text.
 pub(in crate::store) const KINDS: [&str; 4] = ["message", "compaction", "branch_summary", "custom_message"];
 
 /// The searched part of an entry.
@@ -19,11 +19,11 @@ pub(in crate::store) struct Document {
     pub(in crate::store) timestamp: Timestamp,
     pub(in crate::store) role: HitRole,
     pub(in crate::store) text: String,
-    /// Of a tool's result, the call that it answers.
+    /// The call that a tool's result answers.
     pub(in crate::store) answers: Option<String>,
     /// True if the text is only a part of a tool's result.
     pub(in crate::store) is_cut: bool,
-    /// The calls of tools in it: ids and names.
+    /// The ids and names of the tool calls in it.
     pub(in crate::store) calls: Vec<(String, String)>,
 }
 
@@ -39,7 +39,7 @@ struct Payload<'a> {
     entry: Entry<'a>,
 }
 
-/// An entry, as far as it matters here: much of an answer is its receipt, which is not read.
+/// The fields of an entry that matter here. Much of an answer is its receipt, which is not parsed.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Entry<'a> {
@@ -76,7 +76,7 @@ struct Part<'a> {
 }
 
 impl Document {
-    /// Returns what is searched of the entry that a record appends; `None` if it appends none, or one without text.
+    /// Returns the searched text of the entry that a record appends; `None` if it appends none, or one without text.
     pub(in crate::store) fn of(body: &str) -> Option<Self> {
         let entry = serde_json::from_str::<Body<'_>>(body).ok()?.payload.entry;
         let role = match (&*entry.kind, entry.role.as_deref()) {

@@ -1,8 +1,7 @@
-//! Searching the text of entries: what is searched, the query, what a hit holds, and the search of a store that has no
-//! index.
+//! Search in the text of entries: which text is searched, queries, hits, and the search for stores without an index.
 //!
-//! A store may find entries by an index, but [`Query`] decides what fits: every hit is compared with the entry's text
-//! before it is returned. So an index can be behind, damaged or missing, and no answer becomes wrong.
+//! A store may find entries by an index, but [`Query`] decides what matches: every hit is compared with the entry's
+//! text before it is returned. So even if the index is behind, damaged or missing, no answer is wrong.
 
 mod document;
 mod query;
@@ -21,18 +20,18 @@ use crate::core::session::preview::{SummaryLine, summary_line};
 use reseed_protocol::{EntryId, SessionId, Timestamp, reply::HitRole};
 use std::{borrow::Cow, ops::Range};
 
-/// Most hits of a search.
+/// The most hits that a search returns.
 pub const HITS_MAX: u32 = 100;
 
-/// Sessions of an owner that a search lists, those written to last: 100,000 are listed in about a second. Beyond this a
-/// search says that there may be more.
+/// The most sessions of an owner that a search covers; those written to last are chosen. Listing 100,000 takes about a
+/// second. A search that stops there reports that there may be more.
 pub(super) const SESSIONS_MAX: u32 = 100_000;
 
-/// How many of these are searched one by one. A search begins with the first ones; of the others it passes over those
-/// that have no answer, as far as the index says.
+/// The most sessions that are searched individually. A search begins with the newest ones, and skips others that cannot
+/// match according to the index.
 pub(super) const SEARCHED_MAX: u32 = 1_000;
 
-/// Characters of a snippet, and of these at most so many before the match.
+/// The most characters of a snippet, and the most of them before the match.
 const SNIPPET_CHARS: usize = 300;
 const SNIPPET_BEFORE: usize = 100;
 
@@ -41,26 +40,27 @@ const SNIPPET_BEFORE: usize = 100;
 pub enum SearchScope {
     /// One session.
     Session(SessionId),
-    /// All sessions of an owner that lists show, the one first that was written to last.
+    /// All sessions of an owner that lists show, newest first.
     Owner(String),
 }
 
 /// Selects the entries to find, newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchQuery {
-    /// What their text has. Nothing is found without a term.
+    /// The terms that their text must contain. Without a term, nothing is found.
     pub query: Query,
-    /// The session, or the sessions.
+    /// Where to search.
     pub scope: SearchScope,
-    /// Most hits; above [`HITS_MAX`] it counts as that.
+    /// The most hits; capped at [`HITS_MAX`].
     pub limit: u32,
-    /// Only entries of this author.
+    /// Only entries with this author.
     pub role: Option<HitRole>,
-    /// Only entries on the path to this one; without effect in the sessions of an owner.
+    /// Only entries on the path to this one; ignored when all of an owner's sessions are searched.
     pub on_path_to: Option<EntryId>,
     /// Only entries whose `seq` is smaller.
     pub before_seq: Option<u64>,
-    /// Finds entries that have some of the terms. Those with more of the rare ones come first, then the newest.
+    /// Finds entries that contain some of the terms. Entries that match more of the rare terms come first, then newer
+    /// ones.
     pub any: bool,
 }
 
@@ -91,7 +91,7 @@ impl SearchQuery {
         self.limit.min(HITS_MAX) as usize
     }
 
-    /// Returns the hit if the entry fits, and which terms were found.
+    /// Returns the hit if the entry matches, and which of the terms it contains.
     pub(super) fn hit(&self, session: &SessionId, seq: u64, document: &Document) -> Option<(Hit, Vec<bool>)> {
         if self.role.is_some_and(|role| role != document.role) || self.before_seq.is_some_and(|before| seq >= before) {
             return None;
@@ -125,7 +125,7 @@ pub struct Hit {
     pub timestamp: Timestamp,
     /// Its author.
     pub role: HitRole,
-    /// The text around the first match, on one line; `…` stands for what was left out.
+    /// The text around the first match, on one line; `…` stands for omitted text.
     pub snippet: String,
 }
 
@@ -134,12 +134,12 @@ pub struct Hit {
 pub struct Hits {
     /// The hits.
     pub items: Vec<Hit>,
-    /// True if there may be more: the search ended at its limit, or before it had read everything.
+    /// True if there may be more: the search reached its limit, or stopped before it had read everything.
     pub more: bool,
 }
 
 impl Hits {
-    /// Returns the first of these hits.
+    /// Returns the first `limit` of these hits.
     pub(super) fn first(mut items: Vec<Hit>, limit: usize, is_partial: bool) -> Self {
         let more = is_partial || items.len() > limit;
         items.truncate(limit);
@@ -147,8 +147,8 @@ impl Hits {
     }
 }
 
-/// Puts hits in the order of [`SearchQuery::any`]: `found` says which of so many terms each has. A term counts more the
-/// fewer hits have it.
+/// Sorts hits as [`SearchQuery::any`] describes. Each hit comes with a flag per term that says whether it contains the
+/// term. A term weighs more the fewer hits contain it.
 pub(super) fn rank<T>(hits: &mut [(T, Vec<bool>)], terms: usize, newest: impl Fn(&T) -> u64) {
     let counts: Vec<usize> =
         (0..terms).map(|term| hits.iter().filter(|(_, found)| found.get(term) == Some(&true)).count()).collect();
@@ -161,7 +161,7 @@ pub(super) fn rank<T>(hits: &mut [(T, Vec<bool>)], terms: usize, newest: impl Fn
     });
 }
 
-/// Returns the text around a place in it, on one line; that of a summary without its marks.
+/// Returns the text around a match, on one line; a summary's markup is removed.
 fn snippet(text: &str, place: Range<usize>, is_summary: bool) -> String {
     let before = text[..place.start].char_indices().rev().take(SNIPPET_BEFORE).last();
     let start = before.map_or(place.start, |(at, _)| at);
@@ -188,7 +188,7 @@ fn snippet(text: &str, place: Range<usize>, is_summary: bool) -> String {
     snippet
 }
 
-/// Returns a part of a summary with headings as `Goal:`, and without tags around it.
+/// Returns a part of a summary with headings written as `Goal:` and without tags.
 fn unmarked(summary: &str) -> String {
     let mut lines = String::with_capacity(summary.len());
     for line in summary.lines() {

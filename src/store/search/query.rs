@@ -1,21 +1,21 @@
-//! What is searched for, and where it is in a text.
+//! Search queries, and where they match in a text.
 
 use super::words::{self, Kind};
 use std::ops::Range;
 
-/// Terms of a query; further ones are left out. A search costs as much as its terms together.
+/// The most terms of a query; further ones are dropped. The cost of a search is the sum over its terms.
 pub const TERMS_MAX: usize = 16;
 
-/// Words of a phrase; further ones are left out.
+/// The most words of a phrase; further ones are dropped.
 const PHRASE_WORDS_MAX: usize = 64;
 
-/// Bytes of a query that are read.
+/// The most bytes of a query that are parsed.
 const QUERY_BYTES_MAX: usize = 4096;
 
-/// A query, independent of the store: terms, all of which are wanted (or some, as [`super::SearchQuery::any`] says).
+/// A query, independent of the store. All of its terms must match, unless [`super::SearchQuery::any`] is set.
 ///
-/// The text of a query has words, phrases in `"quotes"`, and prefixes such as `conf*`. A word with punctuation in it
-/// (`src/core/mod.rs`, `snake_case`) is a phrase. Nothing else has a meaning, and no text is an error.
+/// A query consists of words, phrases in `"quotes"`, and prefixes such as `conf*`. A word with punctuation in it
+/// (`src/core/mod.rs`, `snake_case`) is a phrase. Nothing else has a special meaning, and every text is a valid query.
 ///
 /// ```
 /// use reseed::store::Query;
@@ -29,22 +29,22 @@ pub struct Query {
     pub(in crate::store) terms: Vec<Term>,
 }
 
-/// Words that follow one another.
+/// Consecutive words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store) struct Term {
     pub(in crate::store) words: Vec<String>,
-    /// True if the last word is the beginning of one.
+    /// True if the last word is a prefix.
     pub(in crate::store) is_prefix: bool,
 }
 
 impl Query {
-    /// Reads the text of a query.
+    /// Parses the text of a query.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut rest = text;
         if text.len() > QUERY_BYTES_MAX {
             let end = (0..=QUERY_BYTES_MAX).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-            // A part of a word is another word.
+            // A truncated word would be a different word.
             rest = &text[..text[..end].rfind(char::is_whitespace).unwrap_or(end)];
         }
         let mut terms: Vec<Term> = Vec::new();
@@ -76,13 +76,13 @@ impl Query {
         self.terms.len()
     }
 
-    /// Returns true if the text had no words: nothing is found.
+    /// Returns true if the text had no words; nothing is then found.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// Returns for each term the place in the text where it is first found.
+    /// Returns for each term the position in the text where it first matches.
     pub(super) fn places(&self, text: &str) -> Vec<Option<Range<usize>>> {
         let mut searches: Vec<Search<'_>> = self.terms.iter().map(Search::new).collect();
         let mut open = searches.len();
@@ -109,7 +109,8 @@ impl Term {
             last = kind;
             found.len() < PHRASE_WORDS_MAX
         });
-        // A run of characters may go on in the text, so what is indexed of its end only is not asked for.
+        // The run of characters may continue in the text, so the word that is indexed only at the end of a run is not
+        // required.
         match last {
             Kind::Last => drop(found.pop()),
             Kind::Alone | Kind::Plain | Kind::Pair => {}
@@ -118,7 +119,7 @@ impl Term {
         (!found.is_empty()).then_some(Self { words: found, is_prefix })
     }
 
-    /// Returns true if it is a single letter with a star: an index would have to look at most of its words.
+    /// Returns true if it is a single letter with a star: an index would have to scan most of its words.
     pub(in crate::store) fn is_broad(&self) -> bool {
         self.is_prefix
             && self
@@ -128,10 +129,10 @@ impl Term {
     }
 }
 
-/// A search for one term in the words of a text, one after the other.
+/// An incremental search for one term in the words of a text.
 struct Search<'a> {
     term: &'a Term,
-    /// The beginnings of the term that end at the word before: the number of its words, and the place of the first.
+    /// Partial matches that end at the previous word: the number of matched words, and the position of the first.
     open: Vec<(usize, usize)>,
     found: Option<Range<usize>>,
 }

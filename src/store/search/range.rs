@@ -1,4 +1,4 @@
-//! A part of a session's log, as indexes and paths divide it.
+//! A range of a session's log; indexes and paths divide the log into such ranges.
 
 /// Records of a session, from the first to the last `seq`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub(in crate::store) struct Range {
 }
 
 impl Range {
-    /// Returns the records that are in both ranges, if there are any.
+    /// Returns the intersection of both ranges, unless it is empty.
     pub(in crate::store) fn and(self, other: Self) -> Option<Self> {
         let (first, last) = (self.first.max(other.first), self.last.min(other.last));
         (first <= last).then_some(Self { first, last })

@@ -1,22 +1,22 @@
-//! The search of a store without an index: reads entries, the newest first.
+//! Search for stores without an index: reads entries, newest first.
 
 use super::{Document, Hits, SEARCHED_MAX, SearchQuery, SearchScope, rank};
 use crate::store::{EntriesPage, EntryQuery, Error, ListQuery, Part, SessionStore, StoredRecord, whole_mark};
 use reseed_protocol::{EntryId, SessionId};
 
-/// Records read at once.
+/// The most records read at once.
 const PAGE: u32 = 256;
 
-/// Bytes read at once.
+/// The most bytes read at once.
 const PAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Entries walked up in search of the call that a tool's result answers: a model makes fewer calls at once.
+/// The most entries to walk up in search of the call that a tool's result answers. A model makes fewer calls at once.
 pub(in crate::store) const CALL_STEPS_MAX: u32 = 256;
 
 /// Answers a search by reading every entry in its scope.
 ///
 /// # Errors
-/// [`Error::NotFound`], [`Error::Unknown`]. A damaged record is passed over.
+/// [`Error::NotFound`], [`Error::Unknown`]. Damaged records are skipped.
 pub(in crate::store) async fn scan<S: SessionStore + ?Sized>(store: &S, query: SearchQuery) -> Result<Hits, Error> {
     let limit = query.hits_max();
     if let SearchScope::Session(session) = &query.scope {
@@ -36,7 +36,7 @@ pub(in crate::store) async fn scan<S: SessionStore + ?Sized>(store: &S, query: S
     let mut found = Vec::new();
     for session in sessions {
         match Scan::new(store, &session, &query).run(&mut found, limit + 1).await {
-            // Deleted since it was listed.
+            // The session was deleted since it was listed.
             Err(Error::NotFound(_)) if matches!(query.scope, SearchScope::Owner(_)) => {}
             done => done?,
         }
@@ -50,7 +50,7 @@ pub(in crate::store) async fn scan<S: SessionStore + ?Sized>(store: &S, query: S
     Ok(Hits::first(found.into_iter().map(|(hit, _)| hit).collect(), limit, is_partial))
 }
 
-/// What was found: a hit and its terms.
+/// The matches: a hit and its terms each.
 type Found = Vec<(super::Hit, Vec<bool>)>;
 
 struct Scan<'a, S: ?Sized> {
@@ -110,14 +110,14 @@ impl<'a, S: SessionStore + ?Sized> Scan<'a, S> {
         }
     }
 
-    /// Reads entries before a position, newest first, and passes over damage.
+    /// Reads entries before a position, newest first, and skips damaged ones.
     async fn log(&self, before_seq: Option<u64>) -> Result<(Vec<StoredRecord>, bool), Error> {
         let query = EntryQuery::Log { before_seq, after_seq: None, limit: PAGE };
         match self.store.entries_page(self.session, query, PAGE_BYTES_MAX).await {
             Ok(EntriesPage { mut records, cut }) => {
                 let is_last = !cut && records.len() < PAGE as usize;
                 records.reverse();
-                // A page that ends early lacks the oldest.
+                // If a page is cut short, its oldest entries are missing.
                 Ok((records, is_last))
             }
             Err(Error::Damaged { part: Part::Record(seq), .. }) => {

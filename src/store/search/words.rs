@@ -1,21 +1,21 @@
-//! The words of a text, as they are indexed and searched, the same in every store.
+//! Splits a text into words for indexing and searching, the same in every store.
 //!
 //! A word is a run of letters and digits, in lower case and without accents; everything else separates words. So
-//! `src/core/mod.rs`, a UUID and `snake_case` are several words each, and are found as a phrase. Scripts that put no
-//! spaces between words (Chinese, Japanese, Thai and their like, and Korean, which glues particles to words) are cut
-//! into pairs of characters, each overlapping the next, and the last character alone: any part of a run is then a
-//! phrase of pairs.
+//! `src/core/mod.rs`, a UUID and `snake_case` are several words each, and are found as a phrase. Some scripts put no
+//! spaces between words (Chinese, Japanese, Thai and similar), and Korean attaches particles to words. Their runs are
+//! split into overlapping pairs of characters, and the last character alone. So any part of a run is a phrase of pairs.
 
 use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
 use std::ops::Range;
 
-/// Characters of a word; a longer one counts as several. Bounds the entries of an index, whatever a tool returns.
+/// The most characters of a word; a longer one counts as several. This bounds the size of index entries, whatever a
+/// tool returns.
 const WORD_CHARS_MAX: usize = 64;
 
 /// The kind of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Of a script with spaces.
+    /// A word of a script with spaces.
     Plain,
     /// A character and the next one.
     Pair,
@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Alone,
 }
 
-/// What a character is to a text.
+/// The class of a character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     Letter,
@@ -38,9 +38,9 @@ fn class(c: char) -> Class {
     match c {
         'a'..='z' | 'A'..='Z' | '0'..='9' => Class::Letter,
         '\0'..='\u{7f}' => Class::Break,
-        // Accents that follow their letter.
+        // These are combining accents, which follow their letter.
         '\u{300}'..='\u{36f}' => Class::Letter,
-        // Thai, Lao, Myanmar, Khmer: with their vowel and tone signs, without punctuation and digits.
+        // Thai, Lao, Myanmar and Khmer, with vowel and tone signs, without punctuation and digits.
         '\u{e01}'..='\u{e3a}'
         | '\u{e40}'..='\u{e4e}'
         | '\u{e81}'..='\u{ecd}'
@@ -63,7 +63,7 @@ fn class(c: char) -> Class {
     }
 }
 
-/// Calls `word` with each word of the text, its place in the text in bytes, and its kind, until it returns false.
+/// Calls `word` with each word of the text, its byte range in the text, and its kind, until it returns false.
 pub(super) fn each(text: &str, mut word: impl FnMut(&str, Range<usize>, Kind) -> bool) {
     let mut folded = String::new();
     let mut chars = text.char_indices().peekable();
@@ -100,7 +100,7 @@ pub(super) fn each(text: &str, mut word: impl FnMut(&str, Range<usize>, Kind) ->
     }
 }
 
-/// Adds a word of any script with spaces in lower case and without accents. It goes through upper case, which has one
+/// Adds a word of a script with spaces, in lower case and without accents. It goes through upper case, which has one
 /// form where lower case has two (`ς` and `σ`).
 fn fold(run: &str, into: &mut String) {
     let decomposed = DecomposingNormalizerBorrowed::new_nfkd().normalize_iter(run.chars());
@@ -116,7 +116,7 @@ fn each_of_dense(
 ) -> bool {
     let whole = start..start + run.len();
     let composed = ComposingNormalizerBorrowed::new_nfkc().normalize(run);
-    // Compatibility forms, such as half-width Katakana: their places are no longer those of the text.
+    // Compatibility forms such as half-width Katakana were replaced, so positions no longer match the text.
     let is_same = composed == run;
     let mut chars = composed.char_indices().peekable();
     let mut is_first = true;
@@ -142,8 +142,8 @@ fn each_of_dense(
     true
 }
 
-/// Returns the words of a text with spaces between them, for an index that cuts there. At most `bytes_max` bytes of the
-/// text are taken.
+/// Returns the words of a text separated by spaces, for an index that splits there. It uses at most `bytes_max` bytes
+/// of the text.
 pub(in crate::store) fn spaced(text: &str, bytes_max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(bytes_max) + 16);
     each(text, |word, place, _| {

@@ -1,5 +1,5 @@
-//! Copies the write-ahead log back into the database, and removes the text of deleted sessions from the files: unused
-//! bytes of the pages that the log held are cleared in the database (see `scrub.rs`), and the log is emptied.
+//! Checkpoints: copies the write-ahead log (WAL) back into the database. It also removes the text of deleted sessions
+//! from the files: it clears unused bytes in the copied pages (see `scrub.rs`) and empties the log.
 
 use super::{
     lock::Lock,
@@ -10,20 +10,20 @@ use super::{
 use rusqlite::{Connection, ErrorCode, ffi};
 use std::{io, time::Duration};
 
-/// How long emptying the log waits for readers of an older state. Reads of this process take a few milliseconds; while
-/// it waits, nothing is written.
+/// The time for which emptying the log waits for readers of an older snapshot. Reads of this process take a few
+/// milliseconds. Nothing is written while it waits.
 const READERS_LEAVE: Duration = Duration::from_millis(50);
 
-/// Frames at the start of a log whose pages are a sample of it.
+/// The number of frames at the start of a log from which a sample of pages is taken.
 const SAMPLE_FRAMES: u64 = 16;
 
-/// The answer of SQLite to a checkpoint.
+/// SQLite's answer to a checkpoint.
 struct Answer {
     /// True if another connection was in the way.
     is_busy: bool,
     /// Frames in the log; -1 without a log.
     frames: i64,
-    /// Of these, frames that are in the database too.
+    /// The frames that have been copied into the database.
     copied: i64,
 }
 
@@ -37,7 +37,7 @@ fn run(db: &Connection, mode: &str) -> rusqlite::Result<Answer> {
     Ok(answer)
 }
 
-/// Frames of a log, counted from 1, as SQLite does.
+/// A range of frames of a log, counted from 1 as in SQLite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Frames {
     pub(super) first: u32,
@@ -45,31 +45,31 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Returns their places in the file.
+    /// Returns their positions in the file, counted from 0.
     fn places(self) -> std::ops::Range<u64> {
         u64::from(self.first.saturating_sub(1))..self.last.into()
     }
 }
 
-/// Copies the log back into the database, as far as its readers allow. If all of it was copied, clears unused bytes of
-/// its pages and returns true. SQLite takes such a log up again from its start with the next write, so this is the
-/// moment for it.
+/// Copies the log back into the database, as far as readers allow. If all of it was copied, clears unused bytes of its
+/// pages and returns true. This is the moment to clear them, because SQLite restarts a fully copied log with the next
+/// write.
 pub(super) fn copy_back(db: &Connection, lock: Option<&Lock>) -> rusqlite::Result<bool> {
     copy_back_after(db, lock, Cleared::default())
 }
 
-/// The part of a log that [`copy_beside`] has copied, and cleared.
+/// The part of a log that [`copy_beside`] has copied and cleared.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Cleared {
-    /// Its frames, from the start of the log.
+    /// The number of its frames, from the start of the log.
     pub(super) frames: u32,
-    /// The log.
+    /// Identifies the log.
     salts: Salts,
-    /// Some of its pages.
+    /// A sample of its pages.
     pub(super) sample: Pages,
 }
 
-/// Does what [`copy_back`] does after a part was cleared.
+/// Does the same as [`copy_back`] when a part of the log is already cleared.
 pub(super) fn copy_back_after(db: &Connection, lock: Option<&Lock>, cleared: Cleared) -> rusqlite::Result<bool> {
     changing(lock, |pages| {
         let copied = copy_and_clear(db, lock, &cleared, pages);
@@ -78,25 +78,25 @@ pub(super) fn copy_back_after(db: &Connection, lock: Option<&Lock>, cleared: Cle
     })
 }
 
-/// Returns how many frames the log of a connection has, and how many of them were copied back. Changes nothing; but a
-/// SQLite before 3.51, which does not know this mode, would copy the log.
+/// Returns the number of frames in a connection's log, and how many of them were copied back. Changes nothing. (SQLite
+/// before 3.51 does not know this mode, and would run a checkpoint.)
 pub(super) fn progress(db: &Connection) -> rusqlite::Result<(i64, i64)> {
     let Answer { frames, copied, .. } = run(db, "NOOP")?;
     Ok((frames, copied))
 }
 
-/// Copies the log back up to the last of these frames while its writer goes on, and clears unused bytes of their pages.
-/// Returns what is cleared now; `None` if somebody was in the way.
+/// Copies the log back up to the last of these frames while the writer continues, and clears unused bytes of their
+/// pages. Returns the part that is now cleared; `None` if another connection was in the way.
 ///
-/// Somebody must hold a snapshot that ends with the last frame, taken before all of the log was copied. Then nobody
-/// copies later frames meanwhile, and the log is not taken up again from its start: a page that a power loss tears is
-/// read from it.
+/// The caller must hold a snapshot that ends with the last frame and that was taken before all of the log was copied.
+/// Then no later frames are copied meanwhile, and the log is not restarted, so a page torn by a power loss is read from
+/// the log.
 pub(super) fn copy_beside(
     db: &Connection,
     watched: Option<&Watched>,
     frames: Frames,
 ) -> rusqlite::Result<Option<Cleared>> {
-    // Set here, since on a connection that has read nothing it would make a log beside a new file.
+    // It is set here and not earlier: on a connection that has read nothing, it would create a log beside a new file.
     db.pragma_update(None, "synchronous", "FULL")?;
     let Answer { is_busy, copied, .. } = run(db, "PASSIVE")?;
     if is_busy || copied != i64::from(frames.last) {
@@ -109,7 +109,7 @@ pub(super) fn copy_beside(
         let Ok(pages) = scrub::pages_in(&log, frames.places()) else { return Ok(None) };
         let is_synced = scrub::clear(database, &pages).map_err(as_failed_sync)?;
         if !is_synced {
-            // SQLite does that only once all of the log is copied, and then the writer would wait for it.
+            // SQLite syncs only once all of the log is copied, and the writer would then wait for it.
             database.sync_data().map_err(as_failed_sync)?;
         }
         cleared.salts = salts;
@@ -118,13 +118,13 @@ pub(super) fn copy_beside(
     Ok(Some(cleared))
 }
 
-/// Returns some of the pages that the log holds, if it can be read.
+/// Returns a sample of the pages in the log, if it can be read.
 pub(super) fn sample(lock: &Lock) -> Pages {
     let pages = lock.database().and_then(|(_, log)| scrub::pages_in(&log, 0..SAMPLE_FRAMES).ok());
     pages.map(|pages| scrub::some_of(&pages).into_iter().collect()).unwrap_or_default()
 }
 
-/// Runs what changes the database file, and fills in the pages that it changes.
+/// Runs a change of the database file, and records which pages it changed.
 fn changing<T>(lock: Option<&Lock>, change: impl FnOnce(&mut Pages) -> T) -> T {
     let watched = lock.map(Lock::watched);
     watched.inspect(|watched| watched.begin_change());
@@ -150,8 +150,8 @@ fn copy_and_clear(db: &Connection, lock: Option<&Lock>, before: &Cleared, pages:
         tracing::error!(%error, "the write-ahead log cannot be read: copies of deleted text may stay in the database");
         Pages::new()
     }));
-    // Nobody may write to the pages meanwhile, also no other program that got around our lock. If one has written since
-    // the log was copied, it may still be copying that.
+    // No one may write to these pages meanwhile, not even another program that got around our lock. If one has written
+    // since the log was copied, it may still be running a checkpoint.
     match db.execute_batch("BEGIN IMMEDIATE") {
         Ok(()) => {}
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => return Ok(false),
@@ -168,15 +168,15 @@ fn copy_and_clear(db: &Connection, lock: Option<&Lock>, before: &Cleared, pages:
     cleared
 }
 
-/// Empties the log after copying it back, and frees the connection's copies of pages. Returns false if a reader was in
-/// the way.
+/// Empties the log after copying it back, and frees the connection's cached pages. Returns false if a reader was in the
+/// way.
 pub(super) fn empty(db: &Connection, lock: Option<&Lock>) -> rusqlite::Result<bool> {
     db.busy_timeout(READERS_LEAVE)?;
     let erased = changing(lock, |pages| {
         Ok(copy_and_clear(db, lock, &Cleared::default(), pages)? && !run(db, "TRUNCATE")?.is_busy)
     });
     db.busy_timeout(BUSY_TIMEOUT)?;
-    // A cached page may have bytes that were cleared in the file.
+    // A cached page may contain bytes that were cleared in the file.
     db.release_memory()?;
     erased
 }
@@ -196,8 +196,8 @@ fn data_version(db: &Connection) -> rusqlite::Result<i64> {
     db.pragma_query_value(None, "data_version", |row| row.get(0))
 }
 
-/// What was cleared shares sectors with rows, so that the system must say that it is on the disk: what follows a failed
-/// write or sync here is what follows a failed sync of SQLite's.
+/// Cleared bytes share sectors with rows, so the system must confirm that they are on the disk. A failed write or sync
+/// here is therefore handled like a failed sync in SQLite.
 fn as_failed_sync(error: io::Error) -> rusqlite::Error {
     let failure = ffi::Error::new(ffi::SQLITE_IOERR_FSYNC);
     rusqlite::Error::SqliteFailure(failure, Some(format!("clear unused bytes: {error}")))

@@ -1,8 +1,8 @@
-//! Reports whether the writer would accept a write now, before anyone sends one.
+//! Reports whether a write would succeed now, before anyone sends one.
 //!
-//! After a failed write, the store counts as unwritable until a write at least as large succeeds: on a full disk, a
-//! small one may still fit into space left in the write-ahead log. So that a server without traffic notices too, a
-//! check tries a write that leaves nothing behind.
+//! After a failed write, the store counts as unwritable until a write at least as large succeeds, because on a full
+//! disk a small one may still fit into free space in the write-ahead log. A check tries a write that leaves nothing
+//! behind, so that a server without traffic also notices.
 
 use super::{
     Fault,
@@ -15,22 +15,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes to try if no write has failed: more than a record of a typical turn.
+/// The size of a probe if no write has failed: more than a record of a typical turn.
 const PROBE_BYTES_MIN: u64 = 16 * 1024;
 /// The largest probe: as much as one group of writes may hold.
 const PROBE_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// The time for which a successful write counts as current. Checking more often costs no further syncs.
+/// The time for which a successful write counts as recent. More frequent checks cost no further syncs.
 const RECHECK: Duration = Duration::from_secs(10);
-/// The same while writes fail or the disk is nearly full: checks must not keep the disk busy.
+/// The same while writes fail or the disk is nearly full. It keeps checks from occupying the disk.
 const RECHECK_SOON: Duration = Duration::from_secs(1);
-/// A disk with less free space is nearly full: room for a few of the largest groups and the write-ahead log that holds
-/// them.
+/// A disk with less free space counts as nearly full. This is room for a few of the largest groups and their
+/// write-ahead log.
 const FREE_BYTES_MIN: u64 = 16 * PROBE_BYTES_MAX;
 
-/// The state of writing, updated by the writer's thread and read by others.
+/// The state of the writer, updated by its thread and read by others.
 #[derive(Debug, Default)]
 pub(super) struct Health {
-    /// The reason nothing more is written until the process restarts.
+    /// The reason nothing is written until the process restarts.
     failure: OnceLock<Error>,
     last: Mutex<Last>,
 }
@@ -39,7 +39,7 @@ pub(super) struct Health {
 struct Last {
     /// The time of the last commit of a group.
     committed: Option<Instant>,
-    /// Bytes of the largest failed group since one of that size was committed.
+    /// The size of the largest failed group, until one of that size is committed.
     refused_bytes: Option<u64>,
     /// The time of the last probe, and its outcome.
     probed: Option<(Instant, Result<(), Error>)>,
@@ -50,7 +50,7 @@ impl Health {
         self.failure.get().cloned()
     }
 
-    /// Stops the writing; every later write gets this answer. Only the first reason counts.
+    /// Stops all writing; every later write gets this answer. Only the first reason is kept.
     pub(super) fn end(&self, failure: Error) {
         if self.failure.set(failure.clone()).is_ok() {
             tracing::error!(error = %failure, "the store accepts no more writes until the server restarts");
@@ -69,14 +69,14 @@ impl Health {
         let mut last = self.last();
         let bytes = bytes.clamp(PROBE_BYTES_MIN, PROBE_BYTES_MAX);
         if last.refused_bytes.is_none() {
-            // Earlier probe results are obsolete.
+            // This makes earlier probe results obsolete.
             last.probed = None;
         }
         last.refused_bytes = Some(last.refused_bytes.map_or(bytes, |refused| refused.max(bytes)));
     }
 
-    /// Returns how many bytes to try, given the free space on the disk (if known); `None` if the current knowledge is
-    /// recent enough.
+    /// Returns the size of the probe to try, given the free space on the disk (if known); `None` if the latest result
+    /// is recent enough.
     pub(super) fn probe_due(&self, free_bytes: Option<u64>) -> Option<u64> {
         let last = self.last();
         let is_new = |at: Option<Instant>, recheck| at.is_some_and(|at| at.elapsed() < recheck);
@@ -91,7 +91,7 @@ impl Health {
         }
     }
 
-    /// Returns the last known outcome, if no probe is due.
+    /// Returns the latest result, if no probe is due.
     pub(super) fn probed(&self) -> Result<(), Error> {
         let last = self.last();
         match (&last.probed, last.refused_bytes) {
@@ -110,8 +110,8 @@ impl Health {
     }
 }
 
-/// A write of this many bytes that leaves nothing behind. Data deleted in the transaction that wrote it is overwritten
-/// (`secure_delete`), so its pages are written and synced like those of any other write.
+/// A write of this many bytes that leaves nothing behind. `secure_delete` overwrites data that is deleted in the same
+/// transaction, so its pages are written and synced like those of any other write.
 pub(super) struct Probe {
     pub(super) bytes: u64,
 }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_is_tried_again_until_as_much_is_taken() {
+    fn a_refused_size_is_probed_until_as_much_is_accepted() {
         let health = Health::default();
         assert_eq!(health.probe_due(None), Some(PROBE_BYTES_MIN), "nothing is known yet");
         health.committed(100);
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(health.probed(), Err(full()), "a smaller one says nothing of a larger one");
         health.committed(100_000);
         assert_eq!((health.probe_due(None), health.probed()), (None, Ok(())));
-        // What a probe found before a write failed says nothing of it.
+        // A probe that succeeded before a write failed says nothing about that failure.
         health.was_probed(Ok(()));
         health.failed(1);
         assert_eq!(health.probe_due(None), Some(PROBE_BYTES_MIN));

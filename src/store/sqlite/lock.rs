@@ -1,11 +1,12 @@
-//! One process per file: a lock file beside the database, held while the store is open, and on Linux a lock on the
-//! database itself, which another name of the file (a hard link) and the removal of the lock file do not get around.
+//! One process per file: a lock file beside the database is locked while the store is open. On Linux the database
+//! itself is locked too, so that neither another name of the file (a hard link) nor the removal of the lock file gets
+//! around the lock.
 //!
-//! The operating system drops the locks when the process ends, however it ends; the remaining file means nothing by
-//! itself. On other systems a lock on the database would be in the way of SQLite's own locks.
+//! The operating system releases the locks when the process ends, however it ends; the remaining file means nothing by
+//! itself. On other systems, a lock on the database would conflict with SQLite's own locks.
 //!
-//! Closing any handle of a file drops the locks that SQLite has on it in this process. So the handle of the database is
-//! closed after SQLite's, and no file that this process has open is opened again.
+//! Closing any handle of a file releases the locks that SQLite has on it in this process. So the handle of the database
+//! is closed after SQLite's, and no file that this process has open is opened a second time.
 
 use super::watched::{Identity, Watched, identity};
 use std::{
@@ -16,25 +17,25 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Longest process id read from a lock file, in bytes; a decimal `u32` has at most 10.
+/// The longest process id that is read from a lock file, in bytes; a decimal `u32` has at most 10.
 const PID_BYTES_MAX: u64 = 10;
 
-/// The databases that this process has open, by what identifies a file.
+/// The file identities of the databases that this process has open.
 static OPEN: Mutex<BTreeSet<Identity>> = Mutex::new(BTreeSet::new());
 
-/// The lock; dropping it admits the next process.
+/// The lock; dropping it lets the next process in.
 #[derive(Debug)]
 pub(super) struct Lock {
     /// Locked until this value is dropped.
     file: File,
-    /// With the database, once that exists; it is locked too on Linux.
+    /// The files to watch, with the database once that exists; on Linux the database is locked too.
     watched: Watched,
 }
 
 /// The reason the lock was not acquired.
 #[derive(Debug)]
 pub(super) enum Refused {
-    /// Another process holds it: the process id that it wrote into the file, if readable.
+    /// Another process holds it; the value is the process id in the file, if readable.
     Held(Option<u32>),
     Io(io::Error),
 }
@@ -44,7 +45,7 @@ pub(super) fn path_of(database: &Path) -> PathBuf {
     beside(database, ".lock")
 }
 
-/// Returns the path of a file beside a database: its name and this ending.
+/// Returns the path of a file beside a database: the database's path plus this suffix.
 pub(super) fn beside(database: &Path, ending: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(ending);
@@ -64,7 +65,7 @@ pub(super) fn is_open_here(database: &Path) -> bool {
 impl Lock {
     /// Takes the lock at `path`, or returns who holds it. Does not wait.
     pub(super) fn take(path: &Path) -> Result<Self, Refused> {
-        // Not truncated on opening: the file holds the owner's process id.
+        // The file is not truncated on opening, because it holds the owner's process id.
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         #[cfg(unix)]
@@ -85,7 +86,7 @@ impl Lock {
         Ok(Self { file, watched: Watched::new(path.to_owned(), held) })
     }
 
-    /// Locks the database itself: [`Watched::lost`] checks it too from now on.
+    /// Locks the database itself. From now on, [`Watched::lost`] checks it too.
     pub(super) fn hold(&mut self, database: &Path) -> Result<(), Refused> {
         let file = OpenOptions::new().read(true).write(true).open(database).map_err(Refused::Io)?;
         let metadata = file.metadata().map_err(Refused::Io)?;
@@ -104,22 +105,22 @@ impl Lock {
         &self.watched
     }
 
-    /// Returns the path of the database, once it is locked too; before, that of the lock file.
+    /// Returns the path of the database once that is locked too; before, the path of the lock file.
     pub(super) fn path(&self) -> &Path {
         self.watched.path()
     }
 
-    /// Returns the database's file, once it is locked too, and the path of its write-ahead log.
+    /// Returns the database's file, once that is locked too, and the path of its write-ahead log.
     pub(super) fn database(&self) -> Option<(&File, PathBuf)> {
         self.watched.database()
     }
 }
 
 impl Drop for Lock {
-    /// Unlocks the files. Closing them would not be enough: a process that is being started has a copy of the open
-    /// files until it runs its own program, and with those copies the locks.
+    /// Unlocks the files. Closing them would not be enough: a child process has copies of the open files until it runs
+    /// its own program, and those copies keep the locks.
     fn drop(&mut self) {
-        // An error leaves the lock until the last copy is closed.
+        // If this fails, the lock remains until the last copy is closed.
         let _ = self.file.unlock();
         if let Some(database) = self.watched.file() {
             let _ = database.unlock();
@@ -137,7 +138,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("reseed.db.lock");
         let lock = Lock::take(&path).unwrap();
-        // As a process has it that is being started.
+        // A child process that is being started has such a copy.
         let copy = lock.file.try_clone().unwrap();
         assert!(matches!(Lock::take(&path), Err(Refused::Held(Some(_)))));
         drop(lock);

@@ -1,7 +1,7 @@
 //! The default store: one SQLite file, for one node.
 //!
-//! All writes go through one thread, which commits them in groups with `synchronous=FULL`. Another one copies them from
-//! the write-ahead log back into the file. Reads use connections of their own. One process at a time may write to the
+//! One thread executes all writes and commits them in groups with `synchronous=FULL`. Another copies them from the
+//! write-ahead log back into the file. Reads use connections of their own. Only one process at a time may write to the
 //! file; others may read it meanwhile.
 
 mod checkpoint;
@@ -50,16 +50,16 @@ use writer::{CopyingPlace, Parts, Writer};
 /// The reason a read or a write was not executed.
 #[derive(Debug)]
 enum Fault {
-    /// Refused by our own rules; nothing was changed.
+    /// Our own rules refused it; nothing was changed.
     Refused(Error),
-    /// Refused after something was changed: that is rolled back, and other writes continue.
+    /// It was refused after something was changed. The change is rolled back, and other writes continue.
     Undone(Error),
     /// The database failed.
     Sqlite(rusqlite::Error),
 }
 
 impl Fault {
-    /// Reports damage that the database found while it read a session as damage of that session.
+    /// Attributes damage that the database found during a read to the session concerned.
     fn reading(self, session: &SessionId) -> Self {
         match self {
             Self::Sqlite(error) if is_damage(&error) => Self::Refused(damaged_pages(session)),
@@ -67,7 +67,7 @@ impl Fault {
         }
     }
 
-    /// The same while it writes: once SQLite has met damage in a transaction, it writes nothing more in it.
+    /// Does the same for a write: after damage in a transaction, SQLite writes nothing more in it.
     fn writing(self, session: &SessionId) -> Self {
         match self {
             Self::Sqlite(error) if is_damage(&error) => Self::Undone(damaged_pages(session)),
@@ -80,7 +80,7 @@ fn damaged_pages(session: &SessionId) -> Error {
     Error::Damaged { session: session.clone(), part: Part::Pages, reason: "the database cannot read it" }
 }
 
-/// Returns true if what was read makes no sense, to SQLite or as the type it should have.
+/// Returns true if SQLite could not make sense of the data, or if the data does not have the expected type.
 fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::Error as E;
     match error {
@@ -114,13 +114,13 @@ impl From<Fault> for Error {
     }
 }
 
-/// Sessions in a SQLite file. Dropping it without [`SessionStore::close`] waits for the writes already accepted.
+/// Sessions in a SQLite file. Dropping it without [`SessionStore::close`] waits for the accepted writes.
 pub struct SqliteStore {
     readers: Readers,
     /// `None` if the file is open read-only.
     writer: Option<Arc<Writer>>,
     suspects: Suspects,
-    /// True if searches wait for the index, so that a test knows which way they go.
+    /// True if searches wait for the index, so that a test knows which code path they take.
     #[cfg(test)]
     waits_for_index: bool,
 }
@@ -129,7 +129,7 @@ impl SqliteStore {
     /// Opens the file at `path`; creates it, and the directories above it, if they do not exist.
     ///
     /// # Errors
-    /// [`OpenError`]: in use, not a reseed database, of a newer version, or unreadable.
+    /// [`OpenError`]: the file is in use, not a reseed database, of a newer version, or unreadable.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         Self::open_with(path, Options::default())
     }
@@ -184,26 +184,28 @@ impl SqliteStore {
         })
     }
 
-    /// Waits until what was deleted is removed from the files, unless a step of that failed and is tried again later.
+    /// Waits until the rows of deleted sessions are removed from the files, unless a step has failed and is retried
+    /// later.
     pub async fn settled(&self) {
         if let Some(writer) = &self.writer {
             writer.settled().await;
         }
     }
 
-    /// Waits until every entry is indexed, unless the index cannot be written. A search does not need it: it reads the
-    /// entries that are not.
+    /// Waits until every entry is indexed, unless the index cannot be written. Searches do not need to wait: they read
+    /// entries that are not indexed.
     pub async fn indexed(&self) {
         if let Some(writer) = &self.writer {
             writer.indexed().await;
         }
     }
 
-    /// Opens the file at `path` read-only, even while a server has it open: reads see what the server has acknowledged,
+    /// Opens the file at `path` read-only, even while a server has it open. Reads see what the server has acknowledged;
     /// writes return [`Error::ReadOnly`].
     ///
     /// # Errors
-    /// [`OpenError`]: missing, not a reseed database, of another version, or a migration into it is not complete.
+    /// [`OpenError`]: the file is missing, not a reseed database, of another version, or the target of an incomplete
+    /// migration.
     pub fn open_read_only(path: &Path) -> Result<Self, OpenError> {
         let readers = Readers::new(open::open_read_only(path, READERS)?);
         Ok(Self {
@@ -215,11 +217,11 @@ impl SqliteStore {
         })
     }
 
-    /// Checks, changing nothing, that a server can use the file at `path`, if it is not in use. One that is missing or
-    /// empty is made by the server, and an older one brought up to date.
+    /// Checks, without changing anything, that a server could use the file at `path` if it is not in use. A server
+    /// creates a missing or empty file, and upgrades an older one.
     ///
     /// # Errors
-    /// [`OpenError`]: not a reseed database, of a newer version, or a migration into it is not complete.
+    /// [`OpenError`]: not a reseed database, of a newer version, or the target of an incomplete migration.
     pub(in crate::store) fn check(path: &Path) -> Result<(), OpenError> {
         match std::fs::metadata(path) {
             Ok(found) if found.len() > 0 => {}
@@ -244,12 +246,13 @@ impl SqliteStore {
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         self.readers.close_now();
-        // The next process to open the file finds it free. The writer's own thread has reported its panic, if any.
+        // The next process to open the file must find it free. If the writer's thread panicked, it has reported that
+        // itself.
         let _ = self.writer.as_ref().map(|writer| writer.close());
     }
 }
 
-/// Returns the order to create a session, with an epoch of its own.
+/// Returns the write that creates a session, with a new epoch.
 fn new_session(
     session: &SessionId,
     owner: &str,
@@ -298,7 +301,7 @@ impl SessionStore for SqliteStore {
     }
 
     fn release<'a>(&'a self, _lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>> {
-        // There is only one node, so nobody else can take the lease. The next `open` makes it stale.
+        // There is only one node, so no other can take the lease. The next `open` makes it stale.
         Box::pin(async { Ok(()) })
     }
 
@@ -413,7 +416,7 @@ impl SessionStore for SqliteStore {
 
     fn close(&self) -> StoreFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            // Close the readers first: the last connection to close copies the WAL back, and a reader cannot write.
+            // The readers close first: the last connection to close runs a checkpoint, and a reader cannot write.
             self.readers.close().await;
             let Some(writer) = self.writer.clone() else { return Ok(()) };
             writer.end_looks().await;

@@ -1,4 +1,5 @@
-//! Opens the connections of a database file after checking whose file it is, who else has it open, and its version.
+//! Opens the connections to a database file, after checking that it is ours, that no other process has it open, and its
+//! version.
 //!
 //! Nothing is written until all of that is settled, so a refused file stays as it was.
 
@@ -25,7 +26,7 @@ use std::{
 /// keeps other servers out.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Bytes of the SQLite header that are read: the magic at 0 and the `application_id` at 68.
+/// The bytes of the SQLite header that are read: the magic at 0 and the `application_id` at 68.
 const HEADER_BYTES: usize = 72;
 
 /// The reason a database could not be opened.
@@ -39,7 +40,7 @@ pub enum OpenError {
         /// The process that has it open, if known.
         pid: Option<u32>,
     },
-    /// The file is something else. It was not touched.
+    /// The file is not a reseed database. It was not touched.
     #[error("`{}` is not a reseed database; it was not changed", path.display())]
     NotOurs {
         /// The file.
@@ -59,7 +60,7 @@ pub enum OpenError {
         /// The newest supported version.
         known: i64,
     },
-    /// The file was written by an older program and would be opened read-only. It was not touched.
+    /// The file was written by an older program, so it cannot be opened read-only. It was not touched.
     #[error(
         "the database `{}` has version {version}, this program reads version {known}: start the server with it once to \
          upgrade it",
@@ -73,9 +74,9 @@ pub enum OpenError {
         /// The version that can be read.
         known: i64,
     },
-    /// A migration into the file is not complete: it holds a part of the sessions.
+    /// A migration into the file is not complete: it holds only some of the sessions.
     #[error(
-        "a migration into the database `{}` is not complete: run the same `reseed migrate` again to go on with it, or \
+        "a migration into the database `{}` is not complete: run the same `reseed migrate` again to finish it, or \
          use another database",
         path.display()
     )]
@@ -109,15 +110,15 @@ fn holder(pid: Option<u32>) -> String {
 pub struct Options {
     /// Called after each commit, before its writes are answered, on the writer's thread: it must be quick.
     pub observer: Box<dyn Fn(CommitStats) + Send>,
-    /// Pages of the write-ahead log at which copying it back begins. Meanwhile it grows by half as many at most, unless
-    /// a reader of an old snapshot is in the way.
+    /// The size of the write-ahead log, in pages, at which copying it back begins. Meanwhile it grows by at most half
+    /// of that, unless a reader of an old snapshot is in the way.
     pub checkpoint_pages: u32,
-    /// The time after which a step of a deletion that failed is first tried again.
+    /// The time before the first retry of a failed step of a deletion.
     pub retry: Duration,
-    /// True if entries are added to the search index. Without it searches read the entries, and find the same.
+    /// True if entries are added to the search index. Without it, searches read the entries and find the same.
     pub index: bool,
-    /// The VFS that holds the file, if not the operating system's: for tests of disk faults. The path is then a name in
-    /// that VFS; no file of the operating system is touched and no lock is taken.
+    /// The VFS that holds the file, for tests of disk faults; `None` is the operating system's. The path is then a name
+    /// in that VFS; no file of the operating system is touched and no lock is taken.
     pub vfs: Option<Vfs>,
 }
 
@@ -125,25 +126,25 @@ pub struct Options {
 pub struct Vfs {
     /// Its name.
     pub name: String,
-    /// Does what `settle_log` does to files of the operating system.
+    /// Does what `settle_log` does for files of the operating system.
     pub settle_log: Box<dyn Fn() -> io::Result<()>>,
-    /// Holds a reserve of the disk (`true`) or gives it up (`false`), if there is one.
+    /// Allocates a disk reserve (`true`) or frees it (`false`), if there is one.
     pub reserve: Option<Box<dyn FnMut(bool) -> io::Result<()> + Send>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        // 24 MB. With SQLite's default of 1,000 pages, a busy writer spends its time copying the log back.
+        // This is 24 MB. With SQLite's default of 1,000 pages, a busy writer spends its time on checkpoints.
         let (observer, retry) = (Box::new(|_: CommitStats| {}), Duration::from_millis(10));
         Self { observer, checkpoint_pages: 3000, retry, index: true, vfs: None }
     }
 }
 
-/// The connections that are opened beside the one that writes.
+/// The connections to open in addition to the writer's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beside {
     Nothing,
-    /// Readers, and those that copy the write-ahead log back.
+    /// Opens readers, and the connections that copy the write-ahead log back.
     Served,
 }
 
@@ -159,14 +160,14 @@ pub(super) struct Opened {
     pub(super) found: Found,
 }
 
-/// Tells what was found in the file.
+/// The state found in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
-    /// True if deleted sessions wait for their removal.
+    /// True if rows of deleted sessions are still to be removed.
     pub(super) has_deletions: bool,
     /// True if a migration into the file is not complete.
     pub(super) is_marked: bool,
-    /// Counts what its stages hold.
+    /// The number of rows in its stages.
     pub(super) staged: Staged,
 }
 
@@ -211,11 +212,11 @@ pub(super) fn open(path: &Path, beside: Beside, vfs: Option<&Vfs>) -> Result<Ope
     Ok(Opened { writer, readers, copiers, lock, found })
 }
 
-/// Opens readers of the database at `path`, which may be open elsewhere. Creates and changes nothing, except for the
-/// files in which SQLite records its readers.
+/// Opens readers of the database at `path`, which may be open elsewhere. Creates and changes nothing, except the files
+/// in which SQLite records its readers.
 pub(super) fn open_read_only(path: &Path, readers: usize) -> Result<Vec<Connection>, OpenError> {
     let path = &fs::canonicalize(path).map_err(io_error(path))?;
-    // Reading the header of a file that this process has open would drop SQLite's locks on it.
+    // Reading the header of a file that this process has open would release SQLite's locks on it.
     if !lock::is_open_here(path) && header_of(path).map_err(io_error(path))? != Header::Ours {
         return Err(OpenError::NotOurs { path: path.clone() });
     }
@@ -239,7 +240,7 @@ fn sqlite_error(path: &Path) -> impl Fn(rusqlite::Error) -> OpenError {
     move |source| OpenError::Sqlite { path: path.to_owned(), source }
 }
 
-/// Takes the file's lock and creates the file if there is none; refuses a file that is something else.
+/// Takes the file's lock and creates the file if it does not exist; refuses a file that is not ours.
 fn settle(path: &Path) -> Result<Lock, OpenError> {
     if lock::is_open_here(path) {
         return Err(OpenError::InUse { path: path.to_owned(), pid: Some(std::process::id()) });
@@ -258,7 +259,7 @@ fn settle(path: &Path) -> Result<Lock, OpenError> {
     Ok(lock)
 }
 
-/// Returns the canonical path of the file, so that two names of it (a link, a relative path) find the same lock.
+/// Returns the canonical path of the file, so that two names for it (a link, a relative path) find the same lock.
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     make_directories(directory)?;
@@ -271,14 +272,15 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Rewrites the write-ahead log in place, if there is one, and syncs it and its name, or that it has none.
+/// Rewrites the write-ahead log in place and syncs it together with its directory entry. If there is no log, syncs that
+/// fact.
 ///
-/// A process that ended after a failed sync may leave pages there that the system shows but the disk does not have, and
-/// a further sync does not write them again. SQLite takes them as written: it copies them into the database, and later
-/// commits build on them. A power loss then tears both.
+/// A process that ended after a failed sync may leave pages that the system shows but the disk does not have, and
+/// another sync does not write them again. SQLite treats them as written: it copies them into the database, and later
+/// commits build on them. A power loss would then corrupt both.
 ///
-/// And SQLite deletes the log when it closes, without syncing that. A power loss then brings back a log with writes
-/// that were never acknowledged, after this opening found none.
+/// Moreover, SQLite deletes the log when it closes, without syncing the deletion. A power loss could then bring back a
+/// log with unacknowledged writes, although this opening found none.
 fn settle_log(path: &Path) -> io::Result<()> {
     let mut log = match fs::OpenOptions::new().read(true).write(true).open(lock::beside(path, "-wal")) {
         Ok(log) => log,
@@ -300,7 +302,8 @@ fn settle_log(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a directory and those above it, for its owner alone and each durably: a file is lost with its directory.
+/// Creates a directory and its parents, accessible only to its owner, and makes each durable: a file is lost with its
+/// directory.
 fn make_directories(directory: &Path) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
@@ -332,7 +335,8 @@ enum Header {
     Foreign,
 }
 
-/// Reads the header with plain file calls: SQLite would write files beside a foreign database just by opening it.
+/// Reads the header with plain file calls, because SQLite would create files beside a foreign database just by opening
+/// it.
 fn header_of(path: &Path) -> io::Result<Header> {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     match File::open(path) {
@@ -348,8 +352,9 @@ fn header_of(path: &Path) -> io::Result<Header> {
     })
 }
 
-/// Makes the file one that only its owner reads, and creates it if there is none: it holds what people wrote. SQLite
-/// gives its companion files the same mode. A file of somebody else's cannot be changed, which the operator is told.
+/// Makes the file readable only by its owner, and creates it if it does not exist, because it holds users' messages.
+/// SQLite gives its companion files the same mode. The mode of another user's file cannot be changed; the operator gets
+/// a log line about that.
 pub(super) fn make_private(path: &Path) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(false);
@@ -370,7 +375,7 @@ pub(super) fn make_private(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Connects without SQLite's own mutex: only one thread at a time uses each connection.
+/// Connects without SQLite's own mutex, because only one thread at a time uses each connection.
 fn connect(path: &Path, mode: OpenFlags, vfs: Option<&str>) -> rusqlite::Result<Connection> {
     let flags = mode | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = match vfs {
@@ -392,24 +397,24 @@ fn open_copiers(path: &Path, vfs: Option<&str>) -> rusqlite::Result<Copiers> {
     Ok(Copiers { copier, pin })
 }
 
-/// Brings the file and the connection into the state in which they are used. Returns what was found.
+/// Brings the file and the connection into their working state. Returns what was found.
 fn prepare(writer: &mut Connection, lock: Option<&Lock>) -> rusqlite::Result<Found> {
-    // Makes what is read now durable before anything builds on it, see `settle_log`: after this the log starts empty.
-    // (A reader of the file may prevent it; then it happens later.)
+    // Makes everything read now durable before anything builds on it (see `settle_log`). After this the log starts
+    // empty. (A reader of the file may prevent it; then it happens later.)
     if checkpoint::copy_back(writer, lock)? {
         to_the_end(writer, "PRAGMA wal_checkpoint(TRUNCATE)")?;
     }
-    // Pages of 8 KiB hold a handful of typical bodies without overflow. This works only before the first table is
+    // Pages of 8 KiB hold a few typical bodies without overflow. The size can only be set before the first table is
     // created.
     writer.pragma_update(None, "page_size", 8192)?;
     schema::migrate(writer)?;
-    // Before the switch: reading after it would create a log beside a new file.
+    // This happens before the switch to WAL: reading after it would create a log beside a new file.
     let found = Found {
         has_deletions: removal::next(writer, 0)?.is_some(),
         is_marked: transfer::is_marked(writer)?,
         staged: Staged::find(writer)?,
     };
-    // The pragma answers with the requested mode before the switch is done; only running it to the end shows whether it
+    // The pragma returns the requested mode before the switch is done; only running it to the end shows whether it
     // succeeded.
     to_the_end(writer, "PRAGMA journal_mode = WAL")?;
     let mode = to_the_end(writer, "PRAGMA journal_mode")?;
@@ -419,15 +424,16 @@ fn prepare(writer: &mut Connection, lock: Option<&Lock>) -> rusqlite::Result<Fou
     }
     // FULL syncs the WAL at each commit; NORMAL is hardly faster and loses the last commits in a power loss.
     writer.pragma_update(None, "synchronous", "FULL")?;
-    // In KiB: a group reads a leaf of each index for each of its sessions, and a portion that is moved changes them.
+    // The unit is KiB. A group reads one leaf of each index for each of its sessions, and moving a portion changes
+    // those leaves.
     writer.pragma_update(None, "cache_size", -16 * 1024)?;
-    // Overwrites what is deleted: a page that SQLite only marks as free would keep what people wrote.
+    // This overwrites deleted data: a page that SQLite only marks as free would keep users' messages.
     writer.pragma_update(None, "secure_delete", true)?;
     Ok(found)
 }
 
 /// Runs a pragma to its end and returns the first column of its last row as text. The convenience functions of rusqlite
-/// stop at the first row, so a later failure, such as of a commit, would go unnoticed.
+/// stop at the first row and would miss a later failure, such as that of a commit.
 pub(super) fn to_the_end(connection: &Connection, pragma: &str) -> rusqlite::Result<String> {
     let mut statement = connection.prepare(pragma)?;
     let mut rows = statement.query([])?;

@@ -1,4 +1,4 @@
-//! The read queries, each executed on one connection inside one snapshot.
+//! The read queries. Each runs on one connection inside one snapshot.
 
 use super::{
     Fault, is_damage,
@@ -69,7 +69,7 @@ pub(super) fn records(
             break;
         }
     }
-    // A log has no gaps: a record that is not there was lost.
+    // A log has no gaps, so a missing record was lost.
     let wanted = last_seq.saturating_sub(after_seq).min(limit.into());
     let missing = (after_seq.saturating_add(1)..).take(usize::try_from(wanted).unwrap_or(usize::MAX));
     for (at, seq) in missing.enumerate() {
@@ -132,7 +132,7 @@ pub(super) fn entries(
     }
 }
 
-/// The kind of most entries, which the index by kind leaves out.
+/// The kind of most entries; the index by kind excludes it.
 const MESSAGE: &str = "message";
 
 /// Returns the query of one kind. SQLite uses a partial index only if the query repeats its condition.
@@ -151,8 +151,8 @@ fn log_sql(order: &str) -> String {
     )
 }
 
-/// Walks from child to parent with one index lookup per step, so other branches are not touched. A missing parent ends
-/// the path, unless it was there once; `limit` ends it even if damage has made a cycle.
+/// Walks from child to parent with one index look-up per step, so other branches are not touched. A missing parent ends
+/// the path, unless it used to exist; `limit` ends the path even if damage has created a cycle.
 fn path(
     db: &Connection,
     (session, number): (&SessionId, i64),
@@ -208,8 +208,8 @@ pub(super) fn command(db: &Connection, session: &SessionId, command_id: &str) ->
     Ok(Some(mark))
 }
 
-/// Returns true if the stored checksum equals `want`, or is missing: version 1 of the tables had none, and a row of it
-/// is accepted as it is until it is written again.
+/// Returns true if the stored checksum equals `want`, or is missing: version 1 of the tables had none, and such a row
+/// is accepted until it is written again.
 fn fits(stored: ValueRef<'_>, want: u32) -> bool {
     stored == ValueRef::Null || stored == ValueRef::Integer(want.into())
 }
@@ -284,7 +284,7 @@ pub(super) fn list(db: &Connection, query: &ListQuery) -> Result<ListPage, Fault
     page.next_cursor = list_rows(db, query, |row, found| {
         match found {
             Some(found) => page.items.push(found.head),
-            // Its owner is unknown, so only an operator learns of it.
+            // Its owner is unknown, so only operators see it.
             None if query.owner.is_none() => {
                 page.damaged.extend(row.get_ref(3)?.as_str().ok().and_then(|id| id.parse().ok()));
             }
@@ -295,7 +295,7 @@ pub(super) fn list(db: &Connection, query: &ListQuery) -> Result<ListPage, Fault
     Ok(page)
 }
 
-/// Lists sessions with their numbers, without those that are damaged, and returns the start of the next page.
+/// Lists sessions with their numbers, without damaged ones, and returns the start of the next page.
 pub(super) fn list_numbered(db: &Connection, query: &ListQuery) -> Result<(Vec<FoundHead>, Option<String>), Fault> {
     let mut sessions = Vec::new();
     let next_cursor = list_rows(db, query, |_, found| {
@@ -305,7 +305,7 @@ pub(super) fn list_numbered(db: &Connection, query: &ListQuery) -> Result<(Vec<F
     Ok((sessions, next_cursor))
 }
 
-/// Calls `each` with the rows of a page, and returns the start of the next one.
+/// Calls `each` with the rows of a page, and returns the start of the next page.
 fn list_rows(
     db: &Connection,
     query: &ListQuery,
@@ -313,7 +313,7 @@ fn list_rows(
 ) -> Result<Option<String>, Fault> {
     let start = page::start(query.cursor.as_deref())?;
     let search = query.search.as_deref().map(page::fold).unwrap_or_default();
-    // One more than requested, to know whether there is a next page.
+    // Reads one more than requested, to know whether there is a next page.
     let rows_max = i64::from(query.limit) + 1;
     let start = if query.unfinished { start.min(UNFINISHED_START) } else { start };
     let mut statement = db.prepare_cached(&list_sql(query.owner.is_some(), query.unfinished))?;
@@ -328,14 +328,14 @@ fn list_rows(
             return Ok(last.map(|last: Cursor| last.to_string()));
         }
         rows_left -= 1;
-        // As the index has it, because the next page starts after it.
+        // The cursor holds the values in the index, because the next page starts after them.
         last = Some(Cursor { updated_at: row.get(9)?, number: row.get(0)? });
         each(row, session_head(row)?)?;
     }
     Ok(None)
 }
 
-/// Returns what an owner has stored. The row is kept by triggers (see `schema.rs`).
+/// Returns what an owner has stored. Triggers maintain the row (see `schema.rs`).
 pub(super) fn usage(db: &Connection, owner: &str) -> rusqlite::Result<Usage> {
     let mut statement = db.prepare_cached("SELECT sessions, empty, bytes FROM usage WHERE owner = ?1")?;
     let found = statement.query_row([owner], |row| {
@@ -361,15 +361,15 @@ pub(super) fn empty_sessions(db: &Connection, before: Timestamp, limit: u32) -> 
          ORDER BY created_at LIMIT ?3",
     )?;
     let ids = statement.query_map((UNFINISHED.0, before.0, limit), |row| row.get::<_, String>(0))?;
-    // An id that is none is damage, which other reads report.
+    // An invalid id is damage, which other reads report.
     ids.filter_map(|id| id.map(|id| id.parse().ok()).transpose()).collect()
 }
 
-/// The position before the sessions that are still being created, which are last in the order.
+/// The position before the sessions that are still being created; they come last in the order.
 const UNFINISHED_START: Cursor = Cursor { updated_at: UNFINISHED.0 + 1, number: 0 };
 
-/// Returns the query of the list. `instr` finds the empty text everywhere, so an empty search matches everything. An
-/// index row ends with the number (SQLite's rowid), so the index has the order of the list without naming it.
+/// Returns the query of the list. `instr` finds the empty text everywhere, so an empty search matches everything. Each
+/// index row ends with the number (SQLite's rowid), so the index provides the order without naming it.
 fn list_sql(of_owner: bool, unfinished: bool) -> String {
     let owner = if of_owner { "AND owner = ?5" } else { "" };
     let finished = if unfinished { String::new() } else { format!("AND updated_at >= {}", UNFINISHED.0 + 1) };

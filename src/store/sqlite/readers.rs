@@ -1,5 +1,5 @@
-//! The connections that read. In WAL mode a reader sees the last commit and waits for nothing, in particular not for
-//! the writer's sync.
+//! The connections that read. In WAL mode, a reader sees the last commit and never waits, not even for the writer's
+//! sync.
 
 use super::Fault;
 use crate::store::Error;
@@ -19,13 +19,13 @@ pub(super) struct Readers {
     permits: Arc<Semaphore>,
 }
 
-/// The connections that nobody uses at the moment.
+/// The idle connections.
 #[derive(Clone)]
 pub(super) struct Pool(Arc<Mutex<Idle>>);
 
 struct Idle {
     connections: Vec<Connection>,
-    /// The number of times that all connections were told to free their copies of pages.
+    /// How often all connections were told to free their cached pages.
     forgotten: u64,
 }
 
@@ -33,7 +33,7 @@ struct Idle {
 struct Borrowed {
     db: Option<Connection>,
     pool: Pool,
-    /// [`Idle::forgotten`] when it was taken.
+    /// The value of [`Idle::forgotten`] when it was borrowed.
     forgotten: u64,
 }
 
@@ -48,7 +48,7 @@ impl Pool {
         Borrowed { db: idle.connections.pop(), forgotten: idle.forgotten, pool: self.clone() }
     }
 
-    /// Frees the copies of pages that the connections hold: of those in use when they are back.
+    /// Frees the cached pages of all connections; those in use follow when they are returned.
     pub(super) fn forget(&self) {
         let mut idle = self.idle();
         idle.forgotten += 1;
@@ -66,10 +66,10 @@ impl Drop for Borrowed {
     }
 }
 
-/// Frees a connection's copies of pages.
+/// Frees a connection's cached pages.
 fn release(db: &Connection) {
     if let Err(error) = db.release_memory() {
-        tracing::warn!(%error, "a reader does not free its memory");
+        tracing::warn!(%error, "a reader could not free its memory");
     }
 }
 
@@ -97,7 +97,7 @@ impl Readers {
                 Some(db) => in_snapshot(db, query),
                 None => Err(closed().into()),
             };
-            // Return the connection first, then the permit that promises it.
+            // The connection is returned before the permit that promises it.
             drop(borrowed);
             drop(permit);
             answer
@@ -108,7 +108,7 @@ impl Readers {
         }
     }
 
-    /// Does what [`Self::run`] does for one session: damage found is reported as damage of that session.
+    /// Runs a query for one session, as [`Self::run`] does, and attributes damage to that session.
     pub(super) async fn run_for<T: Send + 'static>(
         &self,
         session: &SessionId,
@@ -120,7 +120,7 @@ impl Readers {
 
     /// Waits for the reads in progress, refuses further ones and closes the connections.
     pub(super) async fn close(&self) {
-        // Holding all permits means that no read is in progress. An error means that the pool was closed before.
+        // Holding all permits means that no read is in progress. An error means that the pool was already closed.
         let _all = self.permits.acquire_many(READERS as u32).await;
         self.close_now();
     }

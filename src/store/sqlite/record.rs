@@ -30,7 +30,7 @@ pub(super) struct Verified<'a> {
     pub(super) checksum: u32,
     /// Entry, parent and kind.
     pub(super) columns: [Option<&'a [u8]>; 3],
-    /// As it was written in that version.
+    /// The body as it was written in that version.
     pub(super) body: &'a str,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn verify<'a>(session: &SessionId, row: &'a Row<'_>) -> Result<Verifi
     Ok(Verified { seq, version, checksum, columns, body })
 }
 
-/// Reads a row of [`COLUMNS`], verifies it and brings it into today's form.
+/// Reads a row of [`COLUMNS`], verifies it and translates it to the current form.
 pub(super) fn decode(session: &SessionId, row: &Row<'_>) -> Result<StoredRecord, Fault> {
     let Verified { seq, version, body, .. } = verify(session, row)?;
     let damaged = || damaged(session, seq, "unknown format version");

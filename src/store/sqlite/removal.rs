@@ -1,9 +1,8 @@
-//! Deletion in steps: a session is hidden in one small write, and its rows are removed in slices, between which other
-//! writes are executed.
+//! Deletion in steps: one small write hides a session, and its rows are removed later in slices, between other writes.
 //!
-//! The first write deletes the session's row, by which every read finds the rest, and puts its number and its id into
-//! `deletion`. So it is gone for everyone at once, its id is free again, and a restart goes on with the slices: a
-//! number is never reused.
+//! The first write deletes the session's row, through which every read finds the rest, and puts its number and id into
+//! `deletion`. So the session is gone for everyone at once and its id is free again. After a restart the slices
+//! continue, because a number is never reused.
 
 use super::{
     Fault, damaged_pages, history, is_damage, read,
@@ -14,19 +13,19 @@ use crate::store::Error;
 use reseed_protocol::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, types::Type};
 
-/// Rows of text that a slice removes at most: each may touch a page of each index.
+/// The most rows of text that a slice removes; each may touch a page of each index.
 const SLICE_ROWS_MAX: u32 = 256;
 
-/// Bytes of text after which a slice ends: with `secure_delete` each of them is overwritten, which takes some 5 ms.
+/// The bytes of text after which a slice ends. `secure_delete` overwrites all of them, which takes some 5 ms.
 const SLICE_BYTES_MAX: i64 = 1024 * 1024;
 
-/// Pages by which a step shortens the file: 1 MiB.
+/// The number of pages by which a step shortens the file: 1 MiB.
 const SHRINK_PAGES: u32 = 128;
 
-/// Free pages that a file may keep (4 MiB), so that it does not shrink and grow with every few writes.
+/// The number of free pages that a file may keep (4 MiB), so that it does not shrink and grow with every few writes.
 const FREE_PAGES_KEPT: u32 = 512;
 
-/// Hides a session and orders its removal.
+/// Hides a session and schedules its removal.
 pub(super) struct Delete(pub(super) SessionId);
 
 impl Write for Delete {
@@ -47,7 +46,7 @@ fn damaged_or(error: rusqlite::Error, session: &SessionId) -> Fault {
     if is_damage(&error) { Fault::Undone(damaged_pages(session)) } else { error.into() }
 }
 
-/// A session that is hidden, and whose rows are to be removed.
+/// A hidden session whose rows are still to be removed.
 pub(super) struct Hidden {
     pub(super) number: i64,
     pub(super) session: SessionId,
@@ -64,18 +63,18 @@ pub(super) fn next(db: &Connection, after: i64) -> rusqlite::Result<Option<Hidde
         .optional()
 }
 
-/// What a slice did.
+/// The result of a slice.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Removed {
-    /// The sessions of which nothing is left, and the number of the last of them.
+    /// The number of sessions that are completely removed, and the session number of the last of them.
     pub(super) sessions: u32,
     pub(super) last: Option<i64>,
-    /// Sessions that are to be indexed again: they shared a part of the search index with a removed one.
+    /// Sessions to index again, because they shared a part of the search index with a removed one.
     pub(super) unindexed: Vec<SessionId>,
 }
 
-/// Removes rows of a hidden session, and of further ones while there is room in the slice: a commit for each short
-/// session would not keep up with many that are deleted.
+/// Removes rows of a hidden session, and of further ones while there is room in the slice. With one commit per short
+/// session, removal would fall behind when many are deleted.
 pub(super) struct Slice {
     pub(super) first: Hidden,
     /// The most sessions that it removes; at least one.
@@ -92,7 +91,7 @@ impl Write for Slice {
     }
 }
 
-/// What a slice may still remove.
+/// The remaining room of a slice.
 struct Room {
     rows: u32,
     bytes: i64,
@@ -119,14 +118,14 @@ impl Slice {
             if room.is_used() || removed.sessions >= self.sessions_max {
                 break;
             }
-            // What cannot be read ends this slice; the next one begins with it.
+            // An unreadable row ends this slice; the next one begins with it.
             next = self::next(db, number).ok().flatten().map(|hidden| (hidden.number, hidden.session));
         }
         Ok(removed)
     }
 }
 
-/// Removes rows of a session as long as there is room. Returns true if nothing is left of it.
+/// Removes rows of a session while there is room. Returns true if nothing of it is left.
 fn remove_rows(
     db: &Connection,
     number: i64,
@@ -134,7 +133,7 @@ fn remove_rows(
     unindexed: &mut Vec<SessionId>,
 ) -> rusqlite::Result<bool> {
     if let Some(shard) = history::shard_of(db, number)? {
-        // Overwriting a shard takes as long as a slice.
+        // Overwriting a shard takes as long as a whole slice.
         if room.rows < SLICE_ROWS_MAX {
             return Ok(false);
         }
@@ -174,8 +173,8 @@ fn remove_rows(
     Ok(true)
 }
 
-/// Removes the rows of a hidden session from the stages alone: those in their places cannot be removed. They would stay
-/// in the way of moving others.
+/// Removes the rows of a hidden session from the stages alone, because its rows in the main tables cannot be removed.
+/// Left in the stages, they would block the moving of other rows.
 pub(super) struct Unstage(pub(super) i64);
 
 impl Write for Unstage {
@@ -197,7 +196,7 @@ impl Write for Unstage {
     }
 }
 
-/// Returns the key of the last row for which there is room, and takes that room.
+/// Returns the key of the last row that fits, and subtracts it from the room.
 fn last<K: rusqlite::types::FromSql>(
     db: &Connection,
     rows: &str,
@@ -218,8 +217,8 @@ fn last<K: rusqlite::types::FromSql>(
     Ok(last)
 }
 
-/// Shortens the file by some free pages. Returns true if there is more to do. A file from before this was possible
-/// stays as long as it is.
+/// Shortens the file by some free pages. Returns true if there is more to do. A file created before this was possible
+/// keeps its length.
 pub(super) struct Shrink;
 
 impl Write for Shrink {
@@ -228,7 +227,7 @@ impl Write for Shrink {
     const DELETES: bool = true;
 
     fn write(&self, db: &Connection) -> Result<bool, Fault> {
-        // It moves pages of all sessions, and a damaged one must not end the writing of the others.
+        // This moves pages of all sessions, and a damaged one must not stop writes to the others.
         let damaged = |error| Fault::Undone(Error::Unknown(format!("move pages: {error}")));
         self.shorten(db).map_err(|error| if is_damage(&error) { damaged(error) } else { error.into() })
     }
@@ -239,7 +238,7 @@ impl Shrink {
         if !is_due(db)? {
             return Ok(false);
         }
-        // Each row, of no column, is a page.
+        // Each row of the result has no columns and stands for one page.
         let mut step = db.prepare_cached(&format!("PRAGMA incremental_vacuum({SHRINK_PAGES})"))?;
         let mut pages = step.query([])?;
         while pages.next()?.is_some() {}
@@ -252,8 +251,8 @@ fn is_due(db: &Connection) -> rusqlite::Result<bool> {
     Ok(free > FREE_PAGES_KEPT && can_shrink(db)?)
 }
 
-/// Returns true if the file's pages can be moved, so that it can be shortened while it is in use.
+/// Returns true if the file's pages can be moved, so that the file can be shortened while in use.
 fn can_shrink(db: &Connection) -> rusqlite::Result<bool> {
-    // 2 is incremental.
+    // The value 2 means incremental.
     db.pragma_query_value(None, "auto_vacuum", |row| row.get::<_, i64>(0)).map(|mode| mode == 2)
 }

@@ -1,4 +1,4 @@
-//! Gives every session of a file a new epoch, see `store/restored.rs`.
+//! Gives every session of a file a new epoch; see `store/restored.rs`.
 
 use super::{
     OpenError,
@@ -14,15 +14,15 @@ use reseed_protocol::SessionId;
 use rusqlite::{Connection, types::ValueRef};
 use std::{fs, path::Path};
 
-/// Sessions of one transaction.
+/// The number of sessions in one transaction.
 const PAGE: u32 = 1000;
 
 /// Renews the epochs in the file at `path`, which no server may have open.
 pub(in crate::store) fn renew(path: &Path) -> Result<Renewed, RestoredError> {
-    // Opening would create it.
+    // Opening would create the file.
     let missing = |source| OpenError::Io { path: path.to_owned(), source };
     fs::metadata(path).map_err(missing).map_err(crate::store::ConnectError::from)?;
-    // The lock is given up after the connection is closed.
+    // The lock is released after the connection is closed.
     let opened = open::open(path, open::Beside::Nothing, None).map_err(crate::store::ConnectError::from)?;
     let Opened { lock: _lock, writer: db, found, .. } = opened;
     if found.is_marked {
@@ -57,7 +57,7 @@ pub(in crate::store) fn renew(path: &Path) -> Result<Renewed, RestoredError> {
     }
 }
 
-/// Returns sessions with larger numbers; an id that cannot be read is `None`.
+/// Returns sessions with larger numbers; an unreadable id is `None`.
 fn page(db: &Connection, after: i64) -> rusqlite::Result<Vec<(i64, Option<SessionId>)>> {
     let mut statement =
         db.prepare_cached("SELECT number, id FROM session WHERE number > ?1 ORDER BY number LIMIT ?2")?;

@@ -1,5 +1,5 @@
-//! A file beside the database that only holds disk space. When the disk is full, it is given up so that a session can
-//! still be deleted; it is made again as soon as there is room.
+//! A file beside the database that only reserves disk space. When the disk is full, it is deleted so that sessions can
+//! still be deleted. It is created again as soon as there is room.
 
 use super::lock::beside;
 use std::{
@@ -9,15 +9,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes of the reserve. Deleting writes a cleared page for each page that it frees, to the write-ahead log first: this
-/// holds what the log may have that the database has not (35 MiB, a group, and a portion of new rows that was moved,
-/// some MiB each), and some steps of a deletion.
+/// The size of the reserve. Deleting writes a cleared page for each page that it frees, to the write-ahead log first.
+/// So the reserve holds what the log may be ahead of the database (35 MiB, a group, and a portion of moved rows, some
+/// MiB each), plus some steps of a deletion.
 pub(super) const RESERVE_BYTES: u64 = 48 * 1024 * 1024;
 
-/// How often it is tried to make the reserve again.
+/// The interval between two attempts to create the reserve again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Holds the reserve (`true`) or gives it up (`false`).
+/// Allocates the reserve (`true`) or frees it (`false`).
 pub(super) type Hold = Box<dyn FnMut(bool) -> io::Result<()> + Send>;
 
 /// The reserve of a database.
@@ -33,20 +33,20 @@ enum State {
     Missing {
         tried: Instant,
     },
-    /// Given up to delete a session: only deletions may use the room.
+    /// It was freed to delete a session; only deletions may use the room.
     Spent {
         tried: Instant,
     },
 }
 
 impl Reserve {
-    /// Takes the reserve of a database, which may exist from before.
+    /// Takes the reserve of a database; the file may already exist.
     pub(super) fn beside(database: &Path) -> Self {
         let path = beside(database, ".reserve");
         Self::take(Box::new(move |hold| if hold { allocate(&path) } else { fs::remove_file(&path) }))
     }
 
-    /// Takes a reserve. Without room for it, the store works as long as the disk has room.
+    /// Takes a reserve. If there is no room for it, the store works as long as the disk has room.
     pub(super) fn take(mut hold: Hold) -> Self {
         let state = match hold(true) {
             Ok(()) => State::Held,
@@ -62,30 +62,30 @@ impl Reserve {
         Self { hold, state }
     }
 
-    /// Returns true while the room that the reserve has freed is for deletions only.
+    /// Returns true while only deletions may use the room that the reserve freed.
     pub(super) fn is_spent(&self) -> bool {
         matches!(self.state, State::Spent { .. })
     }
 
-    /// Gives the reserve up. Returns true if that has made room.
+    /// Frees the reserve. Returns true if that made room.
     pub(super) fn spend(&mut self) -> bool {
         if self.state != State::Held {
             return false;
         }
         match (self.hold)(false) {
             Ok(()) => {
-                tracing::warn!("the disk is full: the reserve is used to delete sessions, and all else is refused");
+                tracing::warn!("the disk is full: the reserve is used to delete sessions; other writes are refused");
                 self.state = State::Spent { tried: Instant::now() };
                 true
             }
             Err(error) => {
-                tracing::error!(%error, "the reserve beside the database cannot be given up");
+                tracing::error!(%error, "the reserve beside the database cannot be freed");
                 false
             }
         }
     }
 
-    /// Makes the reserve again if it is gone and there is room, at most once per [`RETRY`].
+    /// Creates the reserve again if it is gone and there is room, at most once per [`RETRY`].
     pub(super) fn restore(&mut self) {
         let (State::Missing { tried } | State::Spent { tried }) = &self.state else { return };
         if tried.elapsed() >= RETRY {
@@ -93,8 +93,8 @@ impl Reserve {
         }
     }
 
-    /// Makes the reserve again if it is gone and there is room: once the deletions are done, before another write takes
-    /// the room that they have made.
+    /// Creates the reserve again if it is gone and there is room. It is called once the deletions are done, before
+    /// another write takes the room that they made.
     pub(super) fn restore_now(&mut self) {
         let (State::Missing { tried } | State::Spent { tried }) = &mut self.state else { return };
         *tried = Instant::now();
@@ -105,7 +105,7 @@ impl Reserve {
     }
 }
 
-/// Makes a file that has [`RESERVE_BYTES`] of the disk, or leaves none.
+/// Creates a file that occupies [`RESERVE_BYTES`] on the disk, or leaves none.
 fn allocate(path: &Path) -> io::Result<()> {
     if is_whole(path) {
         return Ok(());
@@ -122,7 +122,7 @@ fn allocate(path: &Path) -> io::Result<()> {
     done
 }
 
-/// Returns true if the file exists with all of its blocks: a copy may have holes.
+/// Returns true if the file exists with all of its blocks; a copy may have holes.
 fn is_whole(path: &Path) -> bool {
     let Ok(metadata) = fs::metadata(path) else { return false };
     #[cfg(unix)]
@@ -133,7 +133,7 @@ fn is_whole(path: &Path) -> bool {
 }
 
 fn fill(mut file: &File) -> io::Result<()> {
-    // The system allocates at once what a file system without that would have to be written.
+    // The system allocates the blocks at once. A file system that does not support this would need them written.
     #[cfg(target_os = "linux")]
     match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, RESERVE_BYTES) {
         Ok(()) => return Ok(()),
@@ -154,7 +154,7 @@ mod tests {
     use std::fs::{self, File};
 
     #[test]
-    fn a_reserve_is_given_up_once_and_a_file_with_holes_is_none() {
+    fn a_reserve_is_freed_once_and_a_sparse_file_is_none() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("reseed.db.reserve");
         File::create(&path).unwrap().set_len(RESERVE_BYTES).unwrap();
@@ -163,10 +163,10 @@ mod tests {
         assert!(super::is_whole(&path) && !reserve.is_spent());
         assert!(reserve.spend() && !path.exists());
         assert!(reserve.is_spent() && !reserve.spend());
-        // Not tried again at once.
+        // It does not try again immediately,
         reserve.restore();
         assert!(!path.exists());
-        // Except once the deletions are done.
+        // except once the deletions are done.
         reserve.restore_now();
         assert!(!reserve.is_spent() && path.exists() && reserve.spend());
         assert!(!Reserve::beside(&folder.path().join("reseed.db")).is_spent());

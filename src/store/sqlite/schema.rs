@@ -17,29 +17,30 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 /// pages and is seven times slower. Sessions are numbered so that records and index rows stay small; a number is never
 /// reused. The state of a session has its own table: it may be large, and lists do not need it.
 ///
-/// Step 1: children are found by their parent. Nearly every entry is a child of the one before it in the log, which
-/// `last_entry` names: it gets `follows` and stays out of the index, which would cost a third of all that an append
-/// writes. Labels among thousands of messages are found by their kind; messages are not indexed by kind, because
-/// nothing queries all of them. Heads, states and marks get checksums; older rows have none (see `checksum.rs`).
+/// Step 1: children are found by their parent. Nearly every entry is a child of the previous one in the log, which
+/// `last_entry` names. It gets `follows` and stays out of the index, because indexing it would account for a third of
+/// everything that an append writes. Labels among thousands of messages are found by their kind. Messages are not
+/// indexed by kind, because nothing queries all of them. Heads, states and marks get checksums; older rows have none
+/// (see `checksum.rs`).
 ///
 /// Step 2: the cost of a session's requests, unknown for sessions written before.
 ///
-/// Step 3: the tables stay; records of version 2 follow, which an older program takes for damaged.
+/// Step 3: the tables stay unchanged. Records of version 2 follow, which an older program would take for damaged.
 ///
-/// Step 4: the tables stay; records of version 3 follow.
+/// Step 4: the tables stay unchanged. Records of version 3 follow.
 ///
-/// Step 5: the command that created a session, so that a client that lost the reply finds it again.
+/// Step 5: the command that created a session, so that a client that lost the reply finds the session again.
 ///
 /// Step 6: deleted sessions whose rows are still to be removed.
 ///
-/// Step 7: what each owner has stored, kept by triggers, so that no write can forget it: asking costs one row, however
-/// much there is. `octet_length` takes the size from the row's header.
+/// Step 7: what each owner has stored, maintained by triggers so that no write can forget it. Reading it costs one row,
+/// however much there is. `octet_length` takes the size from the row's header.
 ///
-/// Step 8: the index of the history (see `history/`). Its tables of words are created as they are needed, and the
-/// entries of an older file are indexed while it is in use.
+/// Step 8: the search index of the history (see `history/`). Its word tables are created as needed, and the entries of
+/// an older file are indexed while it is in use.
 ///
-/// Step 9: new rows wait in stages (see `staging.rs`), and views unite these with the places. What was in its place
-/// stays there.
+/// Step 9: new rows wait in stages (see `staging.rs`), and views unite the stages with the main tables. Existing rows
+/// stay in the main tables.
 const STEPS: &[&str] = &[
     "
 CREATE TABLE session (
@@ -242,7 +243,7 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
 
 /// Applies the missing migrations in one transaction and marks the file as ours.
 ///
-/// A new file must not be in WAL mode yet: the next start looks for its `application_id` in the file itself, but it
+/// A new file must not be in WAL mode yet. The next start looks for the `application_id` in the file itself, but it
 /// would be only in the WAL if the process died before a checkpoint.
 pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     let from = version(connection)?;
@@ -250,8 +251,9 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
         return Ok(());
     }
     if from == 0 {
-        // Only a new file can be given pages that move, so that it can be shortened while it is in use. Preparing this
-        // sets the mode in which the transaction makes the file; executing it would make one before, without our mark.
+        // Only a new file can be given movable pages, so that it can be shortened while in use. Preparing this
+        // statement sets the mode in which the transaction creates the file; executing it would create a file first,
+        // without our mark.
         drop(connection.prepare("PRAGMA auto_vacuum = INCREMENTAL")?);
     }
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;

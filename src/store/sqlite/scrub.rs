@@ -1,37 +1,38 @@
-//! Clears what SQLite leaves in the unused middle of a page.
+//! Clears the bytes that SQLite leaves in the unused middle of a page.
 //!
-//! With `secure_delete` SQLite overwrites what is deleted. But when it rebuilds a page whose rows moved to a neighbour
-//! (`rebuildPage` in `btree.c`), their copies stay in the gap between the page's cell pointers and its cells, and are
-//! not known to anyone when the rows are deleted later. So each page that a checkpoint copies into the database has its
-//! gap cleared there, before the write-ahead log that still holds the page is used again.
+//! With `secure_delete`, SQLite overwrites deleted data. But when rows moved to a neighbour and SQLite rebuilds their
+//! page (`rebuildPage` in `btree.c`), copies of them stay in the gap between the page's cell pointers and its cells.
+//! Nothing knows about these copies when the rows are deleted later. So after a checkpoint copies a page into the
+//! database, its gap is cleared there, before the write-ahead log that still holds the page is reused.
 //!
-//! That is safe at any moment, also during a power loss or beside readers: only bytes that belong to nothing change,
-//! and a page that a power loss tears is read from the log. The file handle must stay open as long as SQLite's own:
-//! closing any handle of a file drops all of SQLite's locks on it.
+//! This is safe at any moment, even during a power loss or beside readers: only bytes that belong to nothing change,
+//! and a page torn by a power loss is read from the log. The file handle must stay open as long as SQLite's own:
+//! closing any handle of a file releases all of SQLite's locks on it.
 
 use std::{collections::BTreeSet, fs::File, io, ops::Range, path::Path};
 
-/// Bytes before the first frame of a write-ahead log, and before the page in each frame.
+/// The bytes before the first frame of a write-ahead log, and before the page in each frame.
 const LOG_HEADER_BYTES: u64 = 32;
 const FRAME_HEADER_BYTES: u64 = 24;
 
-/// The number of pages above which an overflow page could be taken for one with cells: its first byte is the highest of
-/// a page number.
+/// The number of pages above which an overflow page could be mistaken for one with cells: its first byte is the highest
+/// byte of a page number.
 const PAGES_MAX: u32 = 1 << 24;
 
-/// The pages of a sample: those at the front of the file, among them the first one, which changes as the file grows.
+/// The most pages of a sample. They come from the front of the file and include the first page, which changes as the
+/// file grows.
 const SAMPLE_PAGES: usize = 16;
 
-/// Bytes of a page number in a map of pointers, with the kind of the page.
+/// The bytes of an entry in a pointer map: a page number and the kind of the page.
 const POINTER_BYTES: u32 = 5;
 
-/// The place in the file whose page holds nothing, because locks are taken there.
+/// The position in the file whose page holds nothing, because locks are taken there.
 const LOCKS_AT: u32 = 1 << 30;
 
 /// The pages of a database that a write-ahead log holds.
 pub(super) type Pages = BTreeSet<u32>;
 
-/// Identifies a log from its start to where it is taken up again.
+/// Identifies a log until it is restarted.
 pub(super) type Salts = [u8; 8];
 
 /// Returns the salts in the header of the log beside a database.
@@ -56,7 +57,8 @@ pub(super) fn pages_in(log: &Path, frames: Range<u64>) -> io::Result<Pages> {
     Ok(pages)
 }
 
-/// Clears the gaps of these pages in the database file. If there was something to clear, syncs it and returns true.
+/// Clears the gaps of these pages in the database file. If there was anything to clear, syncs the file and returns
+/// true.
 pub(super) fn clear(database: &File, pages: &Pages) -> io::Result<bool> {
     if pages.is_empty() {
         return Ok(false);
@@ -69,7 +71,7 @@ pub(super) fn clear(database: &File, pages: &Pages) -> io::Result<bool> {
         let at = u64::from(number - 1) * layout.page_bytes as u64;
         match read_at(database, &mut page, at) {
             Ok(()) => {}
-            // Cut off since, when the file was shortened.
+            // The page was cut off when the file was shortened.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => continue,
             Err(error) => {
                 tracing::error!(%error, page = number, "a page cannot be read: copies of deleted text may stay in it");
@@ -95,7 +97,7 @@ pub(super) fn some_of(pages: &Pages) -> Vec<u32> {
     pages.iter().copied().take(SAMPLE_PAGES).collect()
 }
 
-/// Returns checksums of some pages, each behind its number. A page that is beyond the file has none.
+/// Returns checksums of some pages, each after its page number. A page beyond the end of the file has none.
 pub(super) fn checksums(database: &File, pages: impl IntoIterator<Item = u32>) -> io::Result<Vec<(u32, u32)>> {
     let mut header = [0; 100];
     read_at(database, &mut header, 0)?;
@@ -112,7 +114,7 @@ pub(super) fn checksums(database: &File, pages: impl IntoIterator<Item = u32>) -
     Ok(sums)
 }
 
-/// Returns the size of a page that the header of a database gives.
+/// Returns the page size that the header of a database gives.
 pub(super) fn page_bytes(header: &[u8; 100]) -> u64 {
     match u16::from_be_bytes([header[16], header[17]]) {
         1 => 65_536,
@@ -124,7 +126,7 @@ pub(super) fn page_bytes(header: &[u8; 100]) -> u64 {
 struct Layout {
     page_bytes: usize,
     usable_bytes: usize,
-    /// True if some pages are maps of pointers.
+    /// True if some pages are pointer maps.
     has_maps: bool,
 }
 
@@ -135,30 +137,30 @@ impl Layout {
         Some(Self { page_bytes, usable_bytes, has_maps: header[52..56] != [0; 4] })
     }
 
-    /// Returns false for pages whose first byte is no kind of page, whatever it looks like. The first page begins with
-    /// the database's header; it only holds the tables' definitions.
+    /// Returns false for pages whose first byte does not give a kind of page. The first page begins with the database's
+    /// header, and only holds the definitions of tables.
     fn may_hold_cells(&self, number: u32) -> bool {
         let per_map = self.usable_bytes as u32 / POINTER_BYTES + 1;
         let locks = LOCKS_AT / self.page_bytes as u32 + 1;
         let is_place_of_map = |number: u32| number >= 2 && (number - 2).is_multiple_of(per_map);
-        // If a map's place is the page that locks use, which is never written, the map is on the next.
+        // If a map's position falls on the lock page, which is never written, the map is on the next page.
         let is_map = is_place_of_map(number) || number == locks + 1 && is_place_of_map(locks);
         (2..PAGES_MAX).contains(&number) && number != locks && !(self.has_maps && is_map)
     }
 }
 
-/// Returns the gap of a page: what lies between the end of its cell pointers and its first cell. `None` for a page that
-/// holds no cells, or does not make sense.
+/// Returns the gap of a page: the bytes between the end of its cell pointers and its first cell. Returns `None` for a
+/// page that holds no cells or is malformed.
 fn gap(page: &[u8], usable_bytes: usize) -> Option<(usize, usize)> {
     let header_bytes = match page.first()? {
-        // Inner pages of an index and of a table, then leaves.
+        // Interior pages of an index and of a table, then leaves.
         2 | 5 => 12,
         10 | 13 => 8,
         _ => return None,
     };
     let number = |at: usize| usize::from(u16::from_be_bytes([page[at], page[at + 1]]));
     let start = header_bytes + 2 * number(3);
-    // 0 stands for 65,536.
+    // The value 0 stands for 65,536.
     let end = if number(5) == 0 { 65_536 } else { number(5) };
     let cells = (header_bytes..start).step_by(2);
     let is_sound =
@@ -176,7 +178,7 @@ fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::write_all_at(file, bytes, at)
 }
 
-/// Other systems may not let two handles of a file be written, so nothing is cleared there.
+/// Other systems may not allow writes through two handles of a file, so nothing is cleared there.
 #[cfg(not(unix))]
 pub(super) fn read_at(_: &File, _: &mut [u8], _: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
@@ -191,7 +193,7 @@ fn write_at(_: &File, _: &[u8], _: u64) -> io::Result<()> {
 mod tests {
     use super::{Layout, gap};
 
-    /// Returns a leaf of a table with cells at these places, and `0xaa` everywhere else.
+    /// Returns a leaf of a table with cells at these positions, and `0xaa` everywhere else.
     fn leaf(cells: &[u16], first: u16) -> Vec<u8> {
         let mut page = vec![0xaa; 512];
         page[0] = 13;
@@ -207,7 +209,7 @@ mod tests {
     fn a_gap_lies_between_the_pointers_and_the_cells_of_a_sound_page() {
         assert_eq!(gap(&leaf(&[500, 480], 480), 512), Some((12, 480)));
         assert_eq!(gap(&leaf(&[], 512), 512), Some((8, 512)));
-        // A cell in the gap, cells beyond the page, pointers beyond the first cell, and an overflow page.
+        // These are a cell in the gap, cells beyond the page, pointers beyond the first cell, and an overflow page.
         assert_eq!(gap(&leaf(&[400], 480), 512), None);
         assert_eq!(gap(&leaf(&[600], 480), 512), None);
         assert_eq!(gap(&leaf(&[500], 600), 512), None);

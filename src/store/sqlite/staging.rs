@@ -1,34 +1,34 @@
-//! New rows wait here, in stages, before they go to their places.
+//! Stages: small tables in which new rows wait before they move to the main tables.
 //!
-//! A session's rows are found by indexes in which each session has leaf pages of its own. A commit of two hundred
-//! sessions would change six hundred such pages, each of 8 KiB, for rows of a few hundred bytes: that took most of an
-//! append's time. So new rows go into a stage, a small copy of the tables and their indexes that all sessions share,
-//! and are moved from there many at a time, session by session.
+//! Indexes find a session's rows, and each session has leaf pages of its own in them. A commit of two hundred sessions
+//! would change six hundred such pages of 8 KiB each, for rows of a few hundred bytes; that took most of an append's
+//! time. So new rows go into a stage: a small copy of the tables and their indexes that all sessions share. They move
+//! from there in bulk, session by session.
 //!
-//! - There are two stages. One takes the new rows; meanwhile the rows of the other are moved in portions
-//!   (`writer/moving.rs`), so that no append waits for all of them. Then they change places.
-//! - A portion is all rows of some sessions, in the order of their numbers. `staging.moved` says up to which session a
-//!   stage was moved: these rows are copies, which reads leave out, until the last portion empties the whole stage at
-//!   once, which costs much less than to delete row by row. The stage that takes new rows always has 0 there.
-//! - Reads go through views that unite the places and both stages. SQLite plans each part by its own index.
-//! - A large record, or the large reply of a mark, goes to its place at once: written twice it would cost more than the
-//!   pages of its indexes.
+//! - There are two stages. One takes new rows while the rows of the other move in portions (`writer/moving.rs`), so
+//!   that no append waits for all of them. Then the stages swap roles.
+//! - A portion is all rows of some sessions, in the order of their numbers. `staging.moved` is the last session of a
+//!   stage that has moved. Its moved rows are now copies, which reads ignore, until the last portion empties the whole
+//!   stage at once; that costs much less than deleting row by row. For the stage that takes new rows, it is always 0.
+//! - Reads use views that unite the main tables and both stages. SQLite plans each part by its own index.
+//! - A large record, or the large reply of a mark, goes directly to its main table: writing it twice would cost more
+//!   than the pages of its indexes.
 
 use super::{Fault, is_damage, writer::Write};
 use crate::store::Error;
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _};
 
-/// Rows of a stage after which it is moved. With more, a commit changes more pages of the stage's own indexes; with
-/// fewer, a session has fewer rows in each portion.
+/// The number of rows after which a stage is moved. With more, a commit changes more pages of the stage's own indexes;
+/// with fewer, a session has fewer rows in each portion.
 const ROWS_MAX: u64 = 4096;
 
-/// Bytes of text after which it is moved: what emptying it has to overwrite at once.
+/// The bytes of text after which a stage is moved. Emptying it has to overwrite all of them at once.
 const BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Bytes of text after which a portion ends, with the session whose rows are the last of it.
+/// The bytes of text after which a portion ends. It always includes all rows of its last session.
 const PORTION_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Bytes from which the text of a row is large: two pages, about as much as its places in the indexes change.
+/// The size from which the text of a row counts as large: two pages, about as much as the row changes in the indexes.
 pub(super) const LARGE_BYTES: usize = 16 * 1024;
 
 /// Finds a row with this session and entry, or command, wherever it is. Copies may be found twice.
@@ -41,12 +41,12 @@ pub(super) const FIND_COMMAND: &str = "\
     SELECT 1 FROM mark_staged_1 WHERE session = ?1 AND command = ?2 UNION ALL \
     SELECT 1 FROM mark_staged_2 WHERE session = ?1 AND command = ?2";
 
-/// The tables of what is in its place.
+/// The main tables.
 pub(super) const RECORD_PLACE: &str = "record";
 pub(super) const MARK_PLACE: &str = "mark";
 
-/// The tables that hold records, in the order in which a deletion empties them: what is in a stage can be moved as long
-/// as it is there.
+/// The tables that hold records, in the order in which a deletion empties them. The stages come first, because rows in
+/// a stage could still move.
 pub(super) const RECORD_TABLES: [&str; 3] = ["record_staged_1", "record_staged_2", RECORD_PLACE];
 
 /// The tables that hold marks, in the same order.
@@ -102,20 +102,20 @@ impl Stage {
     }
 }
 
-/// Counts what the stages hold.
+/// The number of rows in the stages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Staged {
     /// The stage that takes new rows.
     pub(super) written: Stage,
-    /// The rows in it, and the bytes of their text.
+    /// The number of rows in it, and the bytes of their text.
     rows: u64,
     bytes: u64,
-    /// True if the other stage has rows to be moved.
+    /// True if the other stage has rows to move.
     pub(super) is_moving: bool,
 }
 
 impl Staged {
-    /// Reads what a file has in its stages. Damage in them is found again, and reported, when their rows are moved.
+    /// Reads the state of a file's stages. Damage in them is found again, and reported, when their rows move.
     pub(super) fn find(db: &Connection) -> rusqlite::Result<Self> {
         let written = Stage::written(db)?;
         match Self::measure(db, written) {
@@ -139,13 +139,13 @@ impl Staged {
         Ok(Self { written, rows, bytes, is_moving })
     }
 
-    /// Counts rows that were written.
+    /// Counts written rows.
     pub(super) fn add(&mut self, rows: u64, bytes: u64) {
         self.rows += rows;
         self.bytes += bytes;
     }
 
-    /// Returns true if the stages are to change places.
+    /// Returns true if the stages must swap roles.
     pub(super) fn is_full(&self) -> bool {
         !self.is_moving && (self.rows >= ROWS_MAX || self.bytes >= BYTES_MAX)
     }
@@ -155,7 +155,7 @@ impl Staged {
         !self.is_moving && self.rows == 0
     }
 
-    /// Follows a [`Turn`] that was committed.
+    /// Applies a [`Turn`] that was committed.
     pub(super) fn turned(&mut self) {
         *self = Self { written: self.written.other(), rows: 0, bytes: 0, is_moving: true };
     }
@@ -171,14 +171,14 @@ impl Write for Turn {
         if !self.0.is_empty(db).map_err(undone)? {
             return Err(Fault::Undone(Error::Unknown("the other stage still has rows".into())));
         }
-        // All rows that it had may have been deleted since some of them were moved.
+        // Deletions may have removed its last rows after some of them had moved, so `moved` is reset.
         let turn = "UPDATE staging SET written = (stage = ?1), moved = 0";
         db.prepare_cached(turn)?.execute([self.0.number()]).map_err(undone)?;
         Ok(())
     }
 }
 
-/// Moves the rows of the next sessions in a stage to their places: about this many rows, if there are.
+/// Moves the rows of the next sessions in a stage to the main tables: about this many rows, if there are enough.
 pub(super) struct Move {
     pub(super) stage: Stage,
     pub(super) rows: u64,
@@ -193,12 +193,11 @@ impl Write for Move {
     }
 }
 
-/// Returns the fault of a step that touches pages of many sessions: a damaged one must not end the writing of the
-/// others.
+/// Classifies an error of a step that touches pages of many sessions: damage in one must not stop writes to the others.
 fn undone(error: rusqlite::Error) -> Fault {
     let is_taken = error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation);
     if is_taken || is_damage(&error) {
-        return Fault::Undone(Error::Unknown(format!("move rows to their places: {error}")));
+        return Fault::Undone(Error::Unknown(format!("move rows to the main tables: {error}")));
     }
     error.into()
 }
@@ -209,7 +208,7 @@ impl Move {
         let moved = self.stage.moved(db)?;
         let last = self.last_session(db, moved)?;
         let through = last.unwrap_or(i64::MAX);
-        // Rows of deleted sessions are not copied; they go when the stage is emptied.
+        // Rows of deleted sessions are not copied; they disappear when the stage is emptied.
         db.prepare_cached(&format!(
             "INSERT INTO record (session, seq, version, checksum, entry, parent, kind, body, follows) \
              SELECT session, seq, version, checksum, entry, parent, kind, body, follows FROM {records} \
@@ -234,7 +233,7 @@ impl Move {
         Ok(is_last)
     }
 
-    /// Returns the session with which the portion ends; `None` if it has all that is left.
+    /// Returns the last session of the portion; `None` if the portion contains all remaining rows.
     fn last_session(&self, db: &Connection, moved: i64) -> rusqlite::Result<Option<i64>> {
         let sizes = format!(
             "SELECT session, octet_length(body) FROM {0} INDEXED BY {0}_seq WHERE session > ?1 ORDER BY session, seq",
@@ -255,12 +254,12 @@ impl Move {
 }
 
 impl Stage {
-    /// Returns the session up to which it was moved.
+    /// Returns the last session that has moved.
     fn moved(self, db: &Connection) -> rusqlite::Result<i64> {
         db.prepare_cached("SELECT moved FROM staging WHERE stage = ?1")?.query_row([self.number()], |row| row.get(0))
     }
 
-    /// Returns the id of the session whose rows are moved next, for a report; the empty text if it is unknown.
+    /// Returns the id of the session whose rows move next, for a log line; empty if it is unknown.
     pub(super) fn next_session(self, db: &Connection) -> String {
         let id = format!(
             "SELECT id FROM session WHERE number = (SELECT min(session) FROM {} WHERE session > ?1)",

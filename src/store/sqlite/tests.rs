@@ -1,4 +1,4 @@
-//! Guarantees of the SQLite store alone: its file, its lock, its columns.
+//! Guarantees that only the SQLite store gives: its file, its lock and its columns.
 
 mod damage;
 mod erasure;
@@ -93,7 +93,7 @@ async fn a_check_on_a_disk_that_hangs_holds_up_no_other_task() {
         told.recv_timeout(Duration::from_secs(10)).is_ok()
     });
     assert!(begun.recv().unwrap());
-    // The runtime has this thread alone.
+    // The runtime has only this thread.
     let other = async { go_on.send(()).is_ok() };
     let (checked, ran) = tokio::join!(store.check_writable(), other);
     assert!(hanging.join().unwrap() && ran, "the other task ran only after the disk");
@@ -102,7 +102,8 @@ async fn a_check_on_a_disk_that_hangs_holds_up_no_other_task() {
     assert!(store.check_writable().await.unwrap_err().to_string().contains("closed"));
 }
 
-/// A backup that is copied over the file is another database: nothing is written to it, not even what is in the log.
+/// If a backup is copied over the file, it is another database: nothing more is written to it, not even the contents of
+/// the log.
 #[tokio::test]
 async fn once_the_file_is_overwritten_nothing_more_is_written_to_it() {
     let (dir, path) = written().await;
@@ -112,13 +113,13 @@ async fn once_the_file_is_overwritten_nothing_more_is_written_to_it() {
     let (lease, _) = store.open(&id("s")).await.unwrap();
     store.append(&lease, 4, append_of(["a"])).await.unwrap();
     assert_eq!(store.check_writable().await, Ok(()));
-    // Only the time of its change.
+    // Only its modification time changes.
     store.delete(&store.create(&id("t"), "", NOW).await.unwrap().session).await.unwrap();
     store.settled().await;
     fs::File::options().write(true).open(&path).unwrap().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
     assert_eq!(store.check_writable().await, Ok(()));
     store.append(&lease, 5, append_of(["b"])).await.unwrap();
-    // Otherwise what is written behind the append may find the file half overwritten before anybody asks.
+    // Otherwise the indexing after the append may find the file half overwritten before the test checks.
     store.indexed().await;
 
     fs::write(&path, fs::read(&backup).unwrap()).unwrap();
@@ -129,7 +130,7 @@ async fn once_the_file_is_overwritten_nothing_more_is_written_to_it() {
     assert_eq!(store.failure(), Some(refused));
     store.close().await.unwrap();
     assert!(fs::read(&path).unwrap() == fs::read(&backup).unwrap());
-    // As it says.
+    // The error message asks for this.
     for beside in ["reseed.db-wal", "reseed.db-shm"] {
         fs::remove_file(dir.path().join(beside)).unwrap();
     }
@@ -169,9 +170,9 @@ async fn a_reopened_file_has_everything_and_its_terms_go_on() {
     assert_eq!(log(&SqliteStore::open(&path).unwrap(), &id("s")).await, "1:e0 2:e1 3:e2");
 }
 
-/// A killed process leaves behind what is in its files while it lives, so this opens copies of them.
+/// A killed process leaves its files as they are at that moment, so this opens copies of them.
 #[tokio::test]
-async fn what_was_acknowledged_is_in_the_files_at_once() {
+async fn acknowledged_writes_are_in_the_files_immediately() {
     let (dir, path) = place();
     let store = SqliteStore::open(&path).unwrap();
     let copy_of = |round: u64| {
@@ -250,7 +251,7 @@ async fn a_file_that_is_not_ours_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_was_stored_before_it_was_counted_is_counted() {
+async fn sessions_stored_before_usage_was_counted_are_counted() {
     let (_dir, path) = written().await;
     tamper(&path, WITHOUT_STAGES);
     tamper(
@@ -279,9 +280,9 @@ async fn a_newer_file_is_refused_and_left_as_it_is() {
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 
-/// The columns of a stored record of version 3; those of older versions differ only in the number, and are read from
-/// the files of older programs in `tests/fixtures/stored`. These are the bytes on people's disks: a change of the
-/// format is a new version, never another line here.
+/// The columns of a stored record of version 3. Records of older versions differ only in the number, and are read from
+/// files of older programs in `tests/fixtures/stored`. These are the bytes on users' disks: a change of the format is a
+/// new version, never another line here.
 #[tokio::test]
 async fn a_record_of_version_3_has_these_columns() {
     let (_dir, path) = place();

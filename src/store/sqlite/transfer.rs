@@ -1,6 +1,7 @@
-//! A SQLite file as an end of a migration. It is opened as a server opens it, so no server can use it meanwhile.
+//! A SQLite file as the source or target of a migration. It is opened as a server opens it, so no server can use it
+//! meanwhile.
 //!
-//! The calls block the thread for as long as SQLite takes: the command that migrates does nothing else meanwhile.
+//! The calls block the thread for as long as SQLite takes: the migrating command does nothing else meanwhile.
 
 use super::{
     Fault, OpenError,
@@ -18,15 +19,15 @@ use reseed_protocol::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, Row, types::ValueRef};
 use std::{future::ready, path::Path};
 
-/// The table that marks a target. It is no part of the schema: it is there while a migration is not complete.
+/// The table that marks a target. It is not part of the schema, because it only exists while a migration is incomplete.
 const MARK: &str = "migration";
 
-/// Returns true if the file is the target of a migration that is not complete.
+/// Returns true if the file is the target of an incomplete migration.
 pub(super) fn is_marked(db: &Connection) -> rusqlite::Result<bool> {
     db.prepare("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1")?.exists([MARK])
 }
 
-/// An open file. The lock is given up after the connection is closed.
+/// An open file. The lock is released after the connection is closed.
 pub(in crate::store) struct SqliteSide {
     db: Connection,
     _lock: Option<Lock>,
@@ -42,7 +43,7 @@ impl SqliteSide {
         Ok(Self { db, _lock: lock })
     }
 
-    /// Opens a file to read all of it: one that another migration has not finished is refused.
+    /// Opens a file to read all of it. Refuses the target of an unfinished migration.
     pub(in crate::store) fn open_source(path: &Path) -> Result<Self, OpenError> {
         let Opened { writer: db, lock, found, .. } = open::open(path, open::Beside::Nothing, None)?;
         if found.is_marked {
@@ -59,7 +60,7 @@ fn listed(row: &Row<'_>) -> rusqlite::Result<Listed> {
         ValueRef::Text(id) => String::from_utf8_lossy(id).into_owned(),
         _ => String::new(),
     };
-    // What is damaged is told when the session is read.
+    // Damage is reported when the session is read.
     Ok(Listed {
         number: row.get(0)?,
         id,
@@ -69,7 +70,7 @@ fn listed(row: &Row<'_>) -> rusqlite::Result<Listed> {
     })
 }
 
-/// Takes rows until their texts have [`PAGE_BYTES`].
+/// Takes rows until their texts reach [`PAGE_BYTES`].
 fn page_of<T>(
     mut rows: rusqlite::Rows<'_>,
     take: impl Fn(&Row<'_>) -> Result<(T, usize), Fault>,
@@ -128,7 +129,7 @@ impl SqliteSide {
                 reply: reply.as_str().into(),
             };
             let checksum = checksum::mark(session, &mark);
-            // Version 1 of the tables had none.
+            // Version 1 of the tables had no checksum.
             if !matches!(row.get_ref(3)?, ValueRef::Null) && row.get_ref(3)? != ValueRef::Integer(checksum.into()) {
                 let (session, part) = (session.clone(), Part::Mark);
                 return Err(Error::Damaged { session, part, reason: "checksum mismatch" }.into());
@@ -158,7 +159,7 @@ impl SqliteSide {
     }
 
     fn begin_from(&self, source: &str) -> Result<Begun, Error> {
-        // Until the end a crash of the machine may cost the newest transactions; the next run copies them again.
+        // Before the end, a crash of the machine may lose the last transactions; the next run copies them again.
         self.db.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
         self.transaction(|db| {
             if is_marked(db)? {
@@ -219,7 +220,7 @@ impl SqliteSide {
         })
     }
 
-    /// Reserves the next number. Numbers grow, and none is used twice, not even one that an earlier run has reserved.
+    /// Reserves the next number. Numbers grow, and none is used twice, not even one that an earlier run reserved.
     fn reserve_for(&self, session: &SessionId) -> Result<i64, Error> {
         self.transaction(|db| {
             let number: i64 = db
@@ -245,7 +246,7 @@ impl SqliteSide {
     fn end(&self) -> rusqlite::Result<()> {
         self.db.pragma_update(None, "synchronous", "FULL")?;
         self.db.execute_batch(&format!("DROP TABLE IF EXISTS {MARK}"))?;
-        // Synced by this, what was written without syncing is durable too.
+        // This sync also makes everything durable that was written without one.
         open::to_the_end(&self.db, "PRAGMA wal_checkpoint(TRUNCATE)").map(drop)
     }
 }
@@ -254,7 +255,7 @@ fn failed(error: rusqlite::Error) -> Error {
     Error::Unknown(error.to_string())
 }
 
-/// Returns what is already there as a future.
+/// Wraps a finished result in a future.
 fn now<'a, T: Send + 'a>(done: T) -> StoreFuture<'a, T> {
     Box::pin(ready(done))
 }
@@ -306,7 +307,7 @@ impl Source for SqliteSide {
     }
 
     fn users(&mut self) -> StoreFuture<'_, Result<Vec<User>, Error>> {
-        // The lock of the file admits nobody else.
+        // The lock of the file keeps everyone else out.
         now(Ok(Vec::new()))
     }
 }

@@ -1,7 +1,7 @@
 //! The tree as SQLite stores it: finds the children of an entry.
 //!
-//! A child that follows its parent in the log is found there, all others in an index. Neither carries a checksum, but
-//! each record found does, and it is compared with what was asked for.
+//! A child that follows its parent in the log is found there, all others in an index. Neither has a checksum, but each
+//! record found has one and is compared with the request.
 
 pub(super) mod links;
 
@@ -26,27 +26,27 @@ SELECT seq FROM record_all WHERE session = ?1 AND parent = ?2 AND follows IS NUL
 pub(super) const LINKS: &str =
     "SELECT seq, entry FROM record_all WHERE session = ?1 AND parent = ?2 AND follows IS NULL ORDER BY seq";
 
-/// Their number, except for one `seq`.
+/// Counts them, except for one `seq`.
 pub(super) const COUNT: &str =
     "SELECT count(*) FROM record_all WHERE session = ?1 AND parent = ?2 AND follows IS NULL AND seq <> ?3";
 
-/// The entries after a `seq`. The last column takes no room in a row, so that a large body before it is not read.
+/// The entries after a `seq`. The last column takes no space in a row, so a large body before it is not read.
 pub(super) const AFTER: &str = "
 SELECT seq, entry, parent, follows FROM record_all
 WHERE session = ?1 AND seq > ?2 AND entry IS NOT NULL ORDER BY seq LIMIT ?3";
 
-/// The `seq` of the roots, in no order. Roots with a missing parent are rare and not marked; but an entry that follows
-/// its parent has one, so only the others' parents are looked up.
+/// The `seq` of the roots, in no order. Roots with a missing parent are rare and not marked. But an entry that follows
+/// its parent is never a root, so only the parents of the others are looked up.
 pub(super) const ROOTS: &str = "
 SELECT seq FROM record_root_all WHERE session = ?1
 UNION ALL
 SELECT seq FROM record_all AS below WHERE session = ?1 AND parent > '' AND follows IS NULL
     AND NOT EXISTS (SELECT 1 FROM record_all AS above WHERE above.session = ?1 AND above.entry = below.parent)";
 
-/// An entry's parent. SQLite loads a row's columns up to the last one named, so a large body is not read.
+/// An entry's parent. SQLite loads a row's columns only up to the last one named, so a large body is not read.
 const ABOVE: &str = "SELECT seq, parent FROM record_all WHERE session = ?1 AND entry = ?2";
 
-/// The entry followed its parent in the log, and the entry before it now is another one.
+/// The entry followed its parent in the log, but the previous entry is now a different one.
 const ORPHANED: &str = "the entry before it is missing";
 
 /// The index leads to an intact record, but not to the requested one.
@@ -94,7 +94,7 @@ impl<'a> Tree<'a> {
         Ok(places)
     }
 
-    /// Returns the entry that follows `entry` in the log, if it is its child.
+    /// Returns the next entry in the log if it is a child of `entry`.
     fn follower(&self, entry: &EntryId) -> Result<Option<(u64, EntryId)>, Fault> {
         let mut place = self.db.prepare_cached("SELECT seq FROM record_all WHERE session = ?1 AND entry = ?2")?;
         let mut rows = place.query((self.number, entry.as_str()))?;
@@ -110,8 +110,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Returns true if a row of [`AFTER`] is a child of the entry before it; an error if it was one of an entry that is
-    /// gone.
+    /// Returns true if a row of [`AFTER`] is a child of the previous entry. Returns an error if it followed an entry
+    /// that is gone.
     fn is_child(&self, row: &Row<'_>, before: &str) -> Result<bool, Fault> {
         let is_child = row.get_ref(2)?.as_str_or_null().ok().flatten() == Some(before);
         if !is_child && row.get::<_, Option<i64>>(3)? == Some(1) {
@@ -120,8 +120,8 @@ impl<'a> Tree<'a> {
         Ok(is_child)
     }
 
-    /// Returns the newest entry without children at or below an entry. Children come after their parents, except in
-    /// some imported files, so the log after the entry is read once, links only.
+    /// Returns the newest entry without children at or below an entry. Except in some imported files, children come
+    /// after their parents, so one pass over the links after the entry suffices.
     pub(super) fn newest_leaf(&self, below: &EntryId) -> Result<Option<StoredRecord>, Fault> {
         let Some(top) = self.find(below)? else { return Ok(None) };
         let mut inside = HashSet::from([top.entry.as_str().to_owned()]);

@@ -1,9 +1,9 @@
-//! Rewrites a database file: the new one is as short as it can be, can be shortened while it is in use, and has no
-//! bytes of what was deleted, also not of what an older program left. It has no search index, which the server makes
-//! anew while it is in use: so this is also how a damaged index is repaired.
+//! Rewrites a database file. The new file is as short as possible, can be shortened while in use, and has no bytes of
+//! deleted text, not even those that an older program left. It has no search index: the server rebuilds it while in
+//! use, so this also repairs a damaged index.
 //!
-//! The file is copied, synced and put in the place of the old one in one step. Whatever happens before leaves the old
-//! one as it was.
+//! The file is copied, synced and put in the place of the old one in one step. Any failure before that leaves the old
+//! one unchanged.
 
 use super::{
     Fault, OpenError, checkpoint, history,
@@ -21,13 +21,13 @@ use std::{
 /// The reason a database was not rewritten.
 #[derive(Debug, thiserror::Error)]
 pub enum VacuumError {
-    /// The database cannot be opened, or a server uses it.
+    /// The database cannot be opened, or a server is using it.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// Another program has it open.
     #[error("another program has the database `{}` open; close it and try again", .0.display())]
     InUse(PathBuf),
-    /// The copy cannot be written, or not put in its place.
+    /// The copy cannot be written or moved into place.
     #[error("write `{}`: {source}", path.display())]
     Io {
         /// The file.
@@ -54,13 +54,12 @@ pub struct Vacuumed {
     pub after: u64,
 }
 
-/// Rewrites the database at `path`, which no server may have open. This needs as much free disk space as the new file
-/// takes.
+/// Rewrites the database at `path`, which no server may have open. It needs as much free disk space as the new file.
 ///
 /// # Errors
-/// [`VacuumError`]; the database is then as it was.
+/// [`VacuumError`]; the database is then unchanged.
 pub fn vacuum(path: &Path) -> Result<Vacuumed, VacuumError> {
-    // Opening would create it.
+    // Opening would create the file.
     let missing = |source| OpenError::Io { path: path.to_owned(), source };
     fs::metadata(path).map_err(missing)?;
     let opened = open::open(path, Beside::Nothing, None)?;
@@ -68,7 +67,7 @@ pub fn vacuum(path: &Path) -> Result<Vacuumed, VacuumError> {
     let copy = beside(&path, ".vacuum");
     let done = rewrite(opened, &path, &copy);
     if done.is_err() {
-        // An error means that there is none.
+        // An error means that there is no copy.
         let _ = fs::remove_file(&copy);
     }
     done
@@ -98,7 +97,8 @@ fn rewrite(opened: Opened, path: &Path, copy: &Path) -> Result<Vacuumed, VacuumE
     let before = fs::metadata(path).map_err(at(path))?.len();
     let is_free = checkpoint::empty(&db, lock.as_ref()).map_err(sqlite)?;
     db.close().map_err(|(_, error)| sqlite(error))?;
-    // The last connection removes these: whoever has them open would take them for the new file's.
+    // The last connection removes these files. A program that still has them open would mistake them for the new
+    // file's.
     if !is_free || ["-wal", "-shm"].iter().any(|ending| beside(path, ending).exists()) {
         return Err(VacuumError::InUse(path.to_owned()));
     }
@@ -106,7 +106,7 @@ fn rewrite(opened: Opened, path: &Path, copy: &Path) -> Result<Vacuumed, VacuumE
     Ok(Vacuumed { before, after: file.metadata().map_err(at(path))?.len() })
 }
 
-/// Removes the rows of deleted sessions. Damaged ones stay behind: the copy shows whether they can be read.
+/// Removes the rows of deleted sessions. Damaged ones remain: the copy shows whether they can be read.
 pub(super) fn remove_hidden(db: &rusqlite::Connection) -> rusqlite::Result<()> {
     let mut after = 0;
     while let Some(hidden) = removal::next(db, after)? {

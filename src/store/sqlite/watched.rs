@@ -1,7 +1,7 @@
-//! The files of an open database, and whether they are still what they were.
+//! Watches the files of an open database for changes by other programs.
 //!
-//! Who changes a database file other than by SQLite, such as a backup that is copied over it, gets around every lock.
-//! So the file's length and time of change are compared with what they were after the last change of our own.
+//! A program that changes a database file without SQLite, for example by copying a backup over it, gets around every
+//! lock. So the file's length and modification time are compared with their values after our own last change.
 
 use super::{
     lock::beside,
@@ -21,7 +21,7 @@ use std::os::unix::fs::MetadataExt as _;
 /// The device and inode number of a file.
 pub(super) type Identity = (u64, u64);
 
-/// Returns what identifies a file, whatever its name. Outside Unix, files in use cannot be replaced.
+/// Returns the identity of a file, whatever its name. Outside Unix, files in use cannot be replaced.
 #[cfg(unix)]
 pub(super) fn identity(metadata: &Metadata) -> Identity {
     (metadata.dev(), metadata.ino())
@@ -45,17 +45,18 @@ struct Database {
     path: PathBuf,
     identity: Identity,
     file: Arc<File>,
-    /// As it was after the last change of our own; `None` while it is being changed.
+    /// The file's properties after our own last change; `None` while it is being changed.
     left: Arc<Mutex<Option<Shape>>>,
 }
 
-/// The properties of a file that a change of it changes.
+/// The properties of a file by which changes are detected.
 #[derive(Debug, PartialEq, Eq)]
 struct Shape {
     bytes: u64,
     changed_at: Option<SystemTime>,
-    /// Checksums of pages that were changed last. A file system that corrects the time of a change afterwards leaves
-    /// them; an older copy of the file has others, and one of the same pages is the same file.
+    /// Checksums of the pages that were changed last. Some file systems correct a modification time afterwards, which
+    /// leaves these checksums unchanged. An older copy of the file has other checksums; if they agree, it is the same
+    /// file.
     pages: Vec<(u32, u32)>,
 }
 
@@ -66,7 +67,7 @@ impl Shape {
         Ok(Self { bytes: metadata.len(), changed_at: metadata.modified().ok(), pages })
     }
 
-    /// Returns true if nobody changed the file since.
+    /// Returns true if the file has not changed since.
     fn is_of(&self, file: &File) -> io::Result<bool> {
         let metadata = file.metadata()?;
         if metadata.len() != self.bytes {
@@ -80,12 +81,12 @@ impl Shape {
     }
 }
 
-/// The kind of damage that another program did to the files of an open database.
+/// The damage that another program did to the files of an open database.
 #[derive(Debug)]
 pub(super) enum Lost {
-    /// A file has another one in its place, or none.
+    /// A file was replaced or removed.
     Replaced(String),
-    /// The database's content was changed by somebody else.
+    /// Another program changed the database's content.
     Changed(String),
 }
 
@@ -120,19 +121,19 @@ impl Watched {
         self.database.as_ref().map_or(&self.lock.0, |database| &database.path)
     }
 
-    /// Returns true if this is the database.
+    /// Returns true if the database has this identity.
     pub(super) fn is(&self, identity: Identity) -> bool {
         self.database.as_ref().is_some_and(|database| database.identity == identity)
     }
 
-    /// Expects a change of our own.
+    /// Announces a change of our own.
     pub(super) fn begin_change(&self) {
         if let Some(database) = &self.database {
             *database.left() = None;
         }
     }
 
-    /// Remembers the database as it is after a change of our own to these pages, if they are known.
+    /// Records the state of the database after a change of our own to these pages, if they are known.
     pub(super) fn end_change(&self, pages: &Pages) {
         if let Some(database) = &self.database {
             let shape = Shape::of(&database.file, scrub::some_of(pages));
@@ -140,9 +141,9 @@ impl Watched {
         }
     }
 
-    /// Returns why nothing may be written any more, if so: another process can take a lock file put in its place,
-    /// nobody would find what is written to a database file that was moved or removed, and what is written to one that
-    /// was overwritten damages what it now holds.
+    /// Returns the reason why nothing more may be written, if there is one. Another process can lock a lock file that
+    /// was replaced. Writes to a database file that was moved or removed would be lost. Writes to one that was
+    /// overwritten would damage its new content.
     pub(super) fn lost(&self) -> Option<Lost> {
         let is_there = |path: &Path, wanted: Identity| fs::metadata(path).is_ok_and(|there| identity(&there) == wanted);
         if !is_there(&self.lock.0, self.lock.1) {
@@ -162,7 +163,7 @@ impl Watched {
         })
     }
 
-    /// Holds up everyone who looks at the database, as a disk that hangs does, until the result is dropped.
+    /// Blocks every check of the database until the result is dropped, like a disk that hangs.
     #[cfg(test)]
     pub(super) fn stall(&self) -> Option<impl Sized + '_> {
         self.database.as_ref().map(Database::left)
@@ -188,7 +189,7 @@ impl Database {
     }
 
     fn is_as_left(&self) -> bool {
-        // Held until the file was looked at, so that a change of our own does not come between.
+        // The lock is held until the file has been checked, so that no change of our own comes in between.
         let left = self.left();
         left.as_ref().is_none_or(|left| left.is_of(&self.file).unwrap_or(false))
     }

@@ -1,5 +1,5 @@
 //! The writes. Each checks first and writes afterwards: a refused write has changed nothing, so the others of its group
-//! can still be committed. Only damage is found by writing, and undone with the whole group, which is written again
+//! can still be committed. Only damage is found while writing. Then the whole group is rolled back and executed again
 //! without that write.
 
 use super::{
@@ -19,7 +19,7 @@ pub(super) struct Create {
     pub(super) owner: String,
     /// Identifies the new log.
     pub(super) epoch: String,
-    /// The command that creates it, if a client's does.
+    /// The client's command that creates it, if there is one.
     pub(super) created_by: Option<CommandId>,
     pub(super) now: Timestamp,
 }
@@ -48,7 +48,7 @@ impl Write for Create {
     }
 }
 
-/// A session's row before it is inserted.
+/// A session's row to insert.
 pub(super) struct NewRow<'a> {
     /// The number reserved for it; `None` takes the next one.
     pub(super) number: Option<i64>,
@@ -62,7 +62,7 @@ pub(super) struct NewRow<'a> {
 }
 
 impl NewRow<'_> {
-    /// Inserts the row, and the one with the session's state.
+    /// Inserts the row, and the row with the session's state.
     pub(super) fn insert(&self, db: &Connection) -> rusqlite::Result<()> {
         let Self { number, head: found, last_entry, created_by, bytes } = *self;
         let head = &found.head;
@@ -106,7 +106,7 @@ impl NewRow<'_> {
     }
 }
 
-/// Creates a session, unless its command has created one before.
+/// Creates a session, unless its command already created one.
 pub(super) struct CreateOnce(pub(super) Create);
 
 impl Write for CreateOnce {
@@ -125,7 +125,6 @@ impl Write for CreateOnce {
     }
 }
 
-/// Becomes the writer of a session.
 pub(super) struct Open(pub(super) SessionId);
 
 impl Write for Open {
@@ -145,7 +144,6 @@ impl Write for Open {
     }
 }
 
-/// Appends to a session.
 pub(super) struct AppendAt {
     pub(super) lease: Lease,
     pub(super) first_seq: u64,
@@ -195,8 +193,8 @@ impl AppendAt {
         Ok(found)
     }
 
-    /// Checks that no entry and no command is stored already. The indexes of a stage would not notice what is in the
-    /// other one, or in its place.
+    /// Checks that no entry and no command is stored already. A stage's indexes do not cover the other stage or the
+    /// main tables.
     fn check_new(&self, db: &Connection, number: i64) -> Result<(), Fault> {
         let session = || self.lease.session.clone();
         let mut earlier = db.prepare_cached(staging::FIND_ENTRY)?;
@@ -215,12 +213,12 @@ impl AppendAt {
         Ok(())
     }
 
-    /// Returns why a row could not be written. `search` looks for where rows of this session are.
+    /// Returns the reason why a row could not be written. `search` searches where rows of this session are.
     fn refused(&self, error: rusqlite::Error, search: impl FnOnce() -> rusqlite::Result<()>) -> Fault {
-        // The row is there although nothing has found it.
+        // The row exists, although the search did not find it.
         let is_taken = error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation);
-        // If a search meets the damage too, it is where this session's rows are, and in a stage a few others': all
-        // others go on.
+        // If a search also meets the damage, the damage is where this session's rows are, or in a stage, those of a few
+        // others. All other sessions continue.
         if is_taken || is_damage(&error) && search().is_err_and(|found| is_damage(&found)) {
             return Fault::Undone(damaged_pages(&self.lease.session));
         }
@@ -322,7 +320,7 @@ impl AppendAt {
     }
 }
 
-/// Searches for a row by one of [`staging`]'s queries.
+/// Searches for a row with one of [`staging`]'s queries.
 fn exists(db: &Connection, sql: &str, number: i64, key: &str) -> rusqlite::Result<()> {
     db.prepare_cached(sql)?.exists((number, key)).map(drop)
 }

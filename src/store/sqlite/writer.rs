@@ -1,16 +1,16 @@
-//! The only thread that commits. It commits everything waiting in its queue in one transaction with one `COMMIT` and
-//! one sync of the disk, then answers all of it. A second thread copies what is committed from the write-ahead log back
+//! The only thread that commits. It commits all writes waiting in its queue in one transaction, with one `COMMIT` and
+//! one sync of the disk, and then answers them. A second thread copies committed pages from the write-ahead log back
 //! into the database (`copying.rs`).
 //!
 //! Invariants:
 //! - nothing is answered `Ok` before the `COMMIT` that holds it has returned;
-//! - after a failed sync nothing more is written: what the disk holds is then unknown, and a second sync that succeeds
-//!   does not mean that the first one's pages are on the disk. The same applies after a `COMMIT` that failed for any
-//!   reason but a full disk, after damage found while writing (what other sessions share with it is unknown), and once
-//!   the lock file or the database file is no longer the one that was opened.
+//! - after a failed sync nothing more is written: the contents of the disk are then unknown, and a second sync that
+//!   succeeds does not prove that the first one's pages are on the disk. The same applies after a `COMMIT` that failed
+//!   for any reason but a full disk, after damage found while writing (other sessions may share it), and once the lock
+//!   file or the database file is no longer the one that was opened.
 //!
-//! Between two groups it moves new rows to their places (`moving.rs`), does a step of what deleted sessions leave to be
-//! done (`upkeep.rs`), or indexes some entries (`indexing.rs`).
+//! Between two groups it moves new rows to the main tables (`moving.rs`), does a step of the work that deleted sessions
+//! leave (`upkeep.rs`), or indexes some entries (`indexing.rs`).
 
 mod copying;
 mod handle;
@@ -43,15 +43,15 @@ use tokio::{runtime::Runtime, sync::mpsc};
 use upkeep::Upkeep;
 use wal::Wal;
 
-/// Writes that may wait for the thread. A session has one at a time, so the queue fills only if many sessions write at
-/// once; their futures then wait for room, and the size of what they carry is bounded by their frames.
+/// The most writes that may wait for the thread. A session has one at a time, so the queue fills only if many sessions
+/// write at the same time. Their futures then wait for room, and frame limits bound the size of what they carry.
 const QUEUE_MAX: usize = 1024;
 
-/// A group that reaches this many bytes takes in no more, so that no write waits for a transaction of many large ones:
-/// this much is written in a few milliseconds.
+/// The size at which a group takes no more writes, so that no write waits for a transaction of many large ones. This
+/// much is written in a few milliseconds.
 const GROUP_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The answer to writes while the reserve is used to delete sessions.
+/// The answer to other writes while the reserve is used to delete sessions.
 const FULL: &str = "the disk is full, and its reserve is used to delete sessions: make room on it";
 
 type Commit = Box<dyn FnMut(&Connection) -> rusqlite::Result<()> + Send>;
@@ -59,19 +59,20 @@ type Commit = Box<dyn FnMut(&Connection) -> rusqlite::Result<()> + Send>;
 /// The parts from which the thread is built.
 pub(super) struct Parts {
     pub(super) db: Connection,
-    /// The connections that copy the write-ahead log back, and where; `None` leaves it to the thread.
+    /// The connections that copy the write-ahead log back, and where that runs; with `None` the writer's thread does
+    /// it.
     pub(super) copying: Option<(Copiers, CopyingPlace)>,
     pub(super) lock: Option<Lock>,
     pub(super) observer: Box<dyn Fn(CommitStats) + Send>,
     /// As in [`super::Options`].
     pub(super) checkpoint_pages: u32,
-    /// The time after which a step of the upkeep that failed is first tried again.
+    /// The time before the first retry of a failed upkeep step.
     pub(super) retry: Duration,
     pub(super) reserve: Reserve,
     pub(super) readers: Pool,
-    /// True if deleted sessions wait for their removal.
+    /// True if rows of deleted sessions are still to be removed.
     pub(super) has_deletions: bool,
-    /// Counts what the stages of the file hold.
+    /// The number of rows in the stages of the file.
     pub(super) staged: Staged,
     pub(super) suspects: Suspects,
     /// True if entries are indexed.
@@ -80,10 +81,10 @@ pub(super) struct Parts {
 
 /// The state that the thread owns.
 struct Thread {
-    /// Declared before the connection: whichever is closed last copies the log back and removes it.
+    /// It is declared before the connection: the connection that closes last copies the log back and removes it.
     copying: Option<Copying>,
     db: Connection,
-    /// Runs `COMMIT`; a field so that a test can make it fail.
+    /// Runs `COMMIT`; a field, so that a test can make it fail.
     commit: Commit,
     observer: Box<dyn Fn(CommitStats) + Send>,
     stats: CommitStats,
@@ -95,25 +96,25 @@ struct Thread {
     indexing: Indexing,
     reserve: Reserve,
     readers: Pool,
-    /// Declared after the connection, so that it is dropped after the connection closes.
+    /// It is declared after the connection, so that it is dropped after the connection closes.
     lock: Option<Lock>,
 }
 
 /// The reason a group was not committed.
 struct Failed {
     error: Error,
-    /// True if the disk has no room, and nothing else is wrong.
+    /// True if the disk is full and nothing else is wrong.
     is_full: bool,
 }
 
-/// The reason for which the thread goes on.
+/// The event that wakes the thread.
 enum Woken {
     Job(Box<dyn Job>),
-    /// A step of the upkeep is due.
+    /// An upkeep step is due.
     Upkeep,
     /// A round of copying the write-ahead log back has ended.
     Copied(Round, Outcome),
-    /// Nobody is left to send jobs.
+    /// All senders of jobs are gone.
     Closed,
 }
 
@@ -194,7 +195,7 @@ impl Thread {
         self.check_files();
         self.reserve.restore();
         if self.reserve.is_spent() && !self.upkeep.is_idle() {
-            // The room is for deletions, until they are done.
+            // Only deletions may use the room until they are done.
             group = self.refuse_others(group, &Error::Unknown(FULL.into()));
         }
         if group.is_empty() {
@@ -209,7 +210,7 @@ impl Thread {
             && self.reserve.spend()
         {
             group = self.refuse_others(group, error);
-            // Copied back, the log is written from its start again: that takes no more room.
+            // Once copied back, the log restarts from its beginning, which takes no more room.
             failed = self.checkpoint().err().or_else(|| self.try_group(&mut group).err());
         }
         match &failed {
@@ -235,7 +236,7 @@ impl Thread {
         }
     }
 
-    /// Ends the writing if the files are no longer those that were opened, or as they were left.
+    /// Stops all writing if the files are no longer those that were opened, or were changed by others.
     fn check_files(&mut self) {
         if self.health.failure().is_some() {
             return;
@@ -247,8 +248,8 @@ impl Thread {
         self.end(Error::Unknown(lost.reason()));
     }
 
-    /// Has SQLite leave the log as it is when the connection closes. It would copy back only what was not copied yet,
-    /// and remove the log: also after a sync that failed, which the pages that were copied before have not survived.
+    /// Makes SQLite keep the log when the connection closes. Otherwise SQLite would copy back only the remaining pages
+    /// and remove the log. After a failed sync, pages copied earlier may be lost, and the log still has them.
     fn leave_log(&self) {
         if let Err(error) = self.db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
             tracing::error!(%error, "the write-ahead log will be copied back when the store closes");
@@ -272,7 +273,7 @@ impl Thread {
     }
 
     /// Executes a group's writes and commits them. A write that spoils the group is answered and removed, and the rest
-    /// is executed again. This repeats once per such write; only damage causes them.
+    /// is executed again. This repeats once per such write; only damage causes it.
     fn try_group(&mut self, group: &mut Vec<Box<dyn Job>>) -> Result<(), Failed> {
         while let Err((at, spoiled)) = self.run_group(group) {
             // Nothing was committed, so the writer can continue, unless it cannot even roll back.
@@ -291,15 +292,15 @@ impl Thread {
         }
         let started = Instant::now();
         if let Err(error) = (self.commit)(&self.db) {
-            // Whatever the error says, it is unknown how much of the commit is on the disk; that SQLite rolls it back
-            // is known.
+            // Whatever the error says, it is unknown how much of the commit is on the disk. What is known is whether
+            // SQLite rolled it back.
             let back = self.db.is_autocommit() || self.db.execute_batch("ROLLBACK").is_ok();
             let failure = unknown("commit", &error);
             // A full disk refuses the write before the sync; there may be room again later.
             let goes_on = back && is_full(&error);
             return Err(if goes_on { Failed { error: failure, is_full: true } } else { self.ended(failure) });
         }
-        // Copying the log back may have failed meanwhile in a way after which nothing is sure.
+        // Copying the log back may have failed meanwhile in a way that leaves the disk in an unknown state.
         if let Some(error) = self.health.failure() {
             return Err(Failed { error, is_full: false });
         }
@@ -340,7 +341,7 @@ async fn next_of(copying: Option<&mut Copying>) -> (Round, Outcome) {
     }
 }
 
-/// Returns at this time; without one, never.
+/// Waits until this time; forever without one.
 async fn until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,
@@ -348,7 +349,7 @@ async fn until(at: Option<Instant>) {
     }
 }
 
-/// Returns the first job and what else waits, as far as one group takes it.
+/// Returns the first job and further waiting jobs, as many as fit into one group.
 fn gather(first: Box<dyn Job>, queue: &mut mpsc::Receiver<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
     let mut bytes = first.size().bytes;
     let mut group = vec![first];
@@ -361,7 +362,7 @@ fn gather(first: Box<dyn Job>, queue: &mut mpsc::Receiver<Box<dyn Job>>) -> Vec<
     group
 }
 
-/// Returns true if the disk has no room, and there may be some later.
+/// Returns true if the disk is full; there may be room again later.
 fn is_full(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
 }

@@ -1,4 +1,4 @@
-//! Which cause explains a divergence, and which events are causes.
+//! Tests which cause explains a divergence, and which events are causes.
 
 use super::*;
 use crate::core::context::{counter::Counter, testing::path};
@@ -32,7 +32,7 @@ fn tools() -> PatchOp {
 }
 
 #[test]
-fn the_cause_is_one_that_can_change_the_part() {
+fn the_cause_must_be_able_to_change_the_part() {
     let message = || Divergence::Message(None);
     let system = |name: &str| Divergence::System(name.to_owned());
     let unknown = (BreakReason::Unknown, None);
@@ -114,7 +114,7 @@ fn events_of_the_log_are_causes() {
 }
 
 #[test]
-fn what_was_for_one_request_explains_the_next() {
+fn a_change_for_one_request_explains_the_next_divergence() {
     let mut causes = Causes::default();
     let change = EphemeralChange { transformer_name: "clock".to_owned(), patch: vec![set("time")] };
     causes.entry(&EntryData::Ephemeral(Box::new(Kept::Known(change))));
@@ -130,7 +130,7 @@ fn what_was_for_one_request_explains_the_next() {
 }
 
 #[test]
-fn what_was_for_one_request_explains_the_next_also_after_a_restart() {
+fn a_change_for_one_request_explains_the_next_divergence_after_a_restart() {
     let counter = Counter::for_model("test");
     let answer = |name: &str| {
         let mut entry = path(&[&format!("{name}:assistant one")], &counter)[0].entry.clone();
@@ -155,7 +155,7 @@ fn what_was_for_one_request_explains_the_next_also_after_a_restart() {
 }
 
 #[test]
-fn what_no_entry_shows_explains_the_next_request_also_after_a_restart() {
+fn a_change_without_an_entry_explains_the_next_request_after_a_restart() {
     let counter = Counter::for_model("test");
     let path = path(&["a:user one"], &counter);
     let change = |what| UnseenChange { what, answered: false };
@@ -173,7 +173,7 @@ fn what_no_entry_shows_explains_the_next_request_also_after_a_restart() {
 }
 
 #[test]
-fn what_is_remembered_has_a_bound() {
+fn the_number_of_causes_is_bounded() {
     let mut causes = Causes::default();
     for n in 0..1_000 {
         causes.add(Cause::Strategy(format!("s{n}")));

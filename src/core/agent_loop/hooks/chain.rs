@@ -1,4 +1,4 @@
-//! A chain: one subject on its way through the hooks of a point, one after the other.
+//! A chain: one subject that passes through the hooks of a point, one after the other.
 
 use crate::agent_loop::{deadline::Deadline, io::Caller, late::EndedCalls, roster::Roster, subject::Subject};
 use crate::hook::{HookFault, HookPlace, HookSpec};
@@ -11,7 +11,7 @@ use reseed_protocol::{
 };
 use std::collections::VecDeque;
 
-/// One subject on its way through the hooks of a point.
+/// One subject that passes through the hooks of a point.
 #[derive(Debug)]
 pub(crate) struct Chain {
     pub(crate) subject: Subject,
@@ -52,9 +52,9 @@ pub(crate) struct Open {
     pub(crate) is_sent: bool,
     pub(crate) asked_at: Timestamp,
     pub(crate) deadline: Deadline,
-    /// Time at which its client disconnected. The hook's time limit is paused from then on.
+    /// The time at which its client disconnected. The hook's time limit is paused from then on.
     pub(crate) away_since: Option<Timestamp>,
-    /// Milliseconds that its client may still be away, over all absences.
+    /// The milliseconds for which its client may still be away, over all absences.
     pub(crate) away_left_ms: u64,
 }
 
@@ -66,7 +66,7 @@ impl Open {
         }
     }
 
-    /// Returns what a receipt says about this call, if its subject belongs to a request.
+    /// Returns the receipt's record of this call, if its subject belongs to a request.
     pub(crate) fn run(
         &self,
         subject: &Subject,
@@ -83,7 +83,7 @@ impl Open {
         })
     }
 
-    /// Returns the event that tells clients of the failure.
+    /// Returns the event that reports the failure to clients.
     pub(crate) fn failed(&self, fault: &HookFault) -> EphemeralEvent {
         EphemeralEvent::HookFailed(HookFailed {
             hook: self.spec.name.clone(),
@@ -93,12 +93,12 @@ impl Open {
         })
     }
 
-    /// Notes that the hook's client is disconnected.
+    /// Notes that the hook's client has disconnected.
     pub(crate) fn leaves(&mut self, now: Timestamp) {
         self.away_since = self.away_since.or(Some(now));
     }
 
-    /// Notes that a client that offers the hook is back: its time limit resumes where it was paused.
+    /// Notes that a client that offers the hook is back. The hook's time limit resumes where it was paused.
     pub(crate) fn returns(&mut self, now: Timestamp) {
         if let Some(since) = self.away_since.take() {
             let away_ms = now.millis_since(since);
@@ -107,7 +107,7 @@ impl Open {
         }
     }
 
-    /// Returns when the hook is no longer waited for.
+    /// Returns the time at which the hook fails if it has not answered.
     pub(crate) fn due(&self) -> Timestamp {
         self.away_since.map_or(self.deadline.at, |since| since.plus_millis(self.away_left_ms))
     }
@@ -131,7 +131,7 @@ pub(crate) struct InLine {
     pub(crate) command: Command,
 }
 
-/// The chains that are carried from one loop to the next: those about inputs.
+/// The chains that are passed from one loop to the next: those about inputs.
 #[derive(Debug, Default)]
 pub(crate) struct InputChains {
     pub(crate) asked: Option<Chain>,

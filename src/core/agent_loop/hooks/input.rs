@@ -1,7 +1,7 @@
-//! `message` hooks on user input and on custom messages: called before the command is accepted, so that what they
-//! remove is never stored or shown.
+//! `message` hooks on user input and on custom messages. They are called before the command is accepted, so that text
+//! they remove is never stored or shown.
 //!
-//! A session's inputs are inspected one at a time, in the order of arrival: while hooks inspect one, later inputs and
+//! A session's inputs are inspected one at a time, in the order of arrival. While hooks inspect one, later inputs and
 //! custom messages wait in line. None of this is durable: if the process ends or a hook fails, the command is
 //! unanswered or refused, and its client sends it again.
 
@@ -12,8 +12,8 @@ use crate::agent_loop::{
 use crate::{hook::HookFault, model::is_picture_address};
 use reseed_protocol::{CommandId, ErrorBody, ErrorCode, Part, Role, command::Command, hook::HookAnswer, reply::Reply};
 
-/// Maximum number of commands in line. A connection stops reading at 32 unanswered commands, and a client whose own
-/// hook is called must get its answer through besides its inputs.
+/// Maximum number of commands in line. A connection stops reading at 32 unanswered commands. A client whose own hook is
+/// called must still get its answer through.
 const LINE_MAX: usize = 16;
 
 impl Hooks {
@@ -41,7 +41,7 @@ impl Hooks {
         roster.note_waiting(waiting);
     }
 
-    /// Returns the commands of the input being inspected and of those in line behind it.
+    /// Returns the commands of the input being inspected and of the inputs in line behind it.
     pub(crate) fn inputs_waiting(&self) -> impl Iterator<Item = &CommandId> {
         let asked = self.chains.iter().filter_map(Chain::input_id);
         asked.chain(self.line.iter().map(|waiting| &waiting.caller.id))
@@ -57,7 +57,7 @@ impl Hooks {
         ledger.then(Step::NextInLine);
     }
 
-    /// Withdraws the input that hooks are inspecting, for the user. The next one in line follows.
+    /// Withdraws, for the user, the input that hooks are inspecting. The next one in line follows.
     pub(crate) fn withdraw_input(&mut self, ledger: &mut Ledger) {
         for subject in self.cancel_hooks(ledger, |subject| matches!(subject, Subject::Input(_))) {
             if let Subject::Input(offered) = subject {
@@ -67,7 +67,7 @@ impl Hooks {
         }
     }
 
-    /// Refuses the input being inspected and everything in line with this error.
+    /// Refuses the input being inspected, and everything in line, with this error.
     pub(crate) fn refuse_inputs(&mut self, ledger: &mut Ledger, error: &ErrorBody) {
         let line = std::mem::take(&mut self.line);
         for waiting in line {
@@ -117,7 +117,7 @@ pub(crate) fn take_input_answer(
     Ok(changed)
 }
 
-/// Refuses an input that a required hook could not inspect. Nothing of it is kept.
+/// Refuses an input that a required hook could not inspect. Nothing of the input is stored.
 pub(crate) fn refuse_input(ledger: &mut Ledger, offered: &ProposedInput, error: ErrorBody) {
     ledger.reply(&offered.caller, Reply::Error(error));
     ledger.then(Step::AfterInput);

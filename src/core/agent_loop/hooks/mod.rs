@@ -1,22 +1,24 @@
-//! The hooks machine: which hooks are asked at a point, in what order, for how long, and how their answers are applied.
+//! The hooks machine: decides which hooks are called at a point, in what order and for how long, and applies their
+//! answers.
 //!
-//! Inputs: a hook's answer or failure; a client that hosts hooks and comes or goes; the commands `register_hooks` and
-//! `hook_result`; the steps `Ask`, `AfterHooks`, `HookFailed`, `HookLate`, `AfterInput` and `NextInLine`.
+//! Inputs: a hook's answer or failure; the arrival or departure of a client that hosts hooks; the commands
+//! `register_hooks` and `hook_result`; the steps `Ask`, `AfterHooks`, `HookFailed`, `HookLate`, `AfterInput` and
+//! `NextInLine`.
 //!
-//! Outputs: the effects that call a hook and cancel the call; `hook_failed`, the entries and patches that hooks add,
-//! and the answer that they have passed; the steps `Ask`, `AfterHooks`, `HookFailed`, `HookLate`, and those by which
-//! the subject continues: `Proceed`, `Send`, `EndTurn`, `AfterInput`, `NextInLine` and `Command`.
+//! Outputs: the effects that call a hook and cancel the call; `hook_failed`; the entries and patches that hooks add;
+//! the answer that they have passed; the steps `Ask`, `AfterHooks`, `HookFailed` and `HookLate`, and those by which the
+//! subject continues: `Proceed`, `Send`, `EndTurn`, `AfterInput`, `NextInLine` and `Command`.
 //!
 //! A [`Chain`] passes one subject through all hooks of a point, one after the other: each sees the subject as the
-//! earlier ones left it. The [`Subject`] is what is asked about. The kernel (`kernel/hooks.rs`) asks a machine to
-//! describe it, and gives it back to that machine when the last hook has answered.
+//! earlier ones left it. The [`Subject`] is what the hooks inspect. The kernel (`kernel/hooks.rs`) asks a machine to
+//! describe it, and returns it to that machine when the last hook has answered.
 //!
-//! - `chain`: a subject on its way; `input`: the line of inputs behind the one that hooks inspect
+//! - `chain`: a subject in progress; `input`: the line of inputs behind the one that hooks inspect
 //! - `request`: the start of a turn, the envelope before and after a request
 //!
-//! Which hooks are asked is in `roster`.
+//! `roster` decides which hooks are called.
 //!
-//! Without registered hooks none of this runs, and no value is built for it.
+//! Without registered hooks, none of this runs and no value is built for it.
 
 pub(crate) mod chain;
 pub(crate) mod input;
@@ -41,8 +43,8 @@ use std::{collections::VecDeque, sync::Arc};
 /// The hook chains in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Hooks {
-    /// One that the turn or the session waits for, one for the running compaction, one for an input, and one for each
-    /// tool answer being inspected.
+    /// At most one chain that the turn or the session waits for, one for the running compaction, one for an input, and
+    /// one per tool answer being inspected.
     chains: Vec<Chain>,
     /// Commands in line behind the input being inspected, in the order of arrival.
     line: VecDeque<InLine>,
@@ -72,7 +74,7 @@ impl Hooks {
         })
     }
 
-    /// Returns the senders of commands that wait for hooks or in line. They are answered after later ones.
+    /// Returns the senders of commands that wait for hooks or in line. Later commands may be answered first.
     pub(crate) fn callers(&mut self) -> impl Iterator<Item = &mut Caller> {
         let asked = self.chains.iter_mut().filter_map(|chain| match &mut chain.subject {
             Subject::Navigation(proposed) => Some(&mut proposed.caller),
@@ -119,7 +121,7 @@ impl Hooks {
             if open.spec.required {
                 open.leaves(ledger.now);
                 if ledger.now < open.due() {
-                    // The client may return and is then asked again.
+                    // The client may return and is then called again.
                     return None;
                 }
             }
@@ -134,7 +136,7 @@ impl Hooks {
         Some((chain, answer))
     }
 
-    /// Replies to a client's answer. Returns the answer, unless it is a copy of the one that was taken.
+    /// Replies to a client's answer. Returns the answer, unless it is a duplicate of the one that was taken.
     ///
     /// # Errors
     /// `unknown_call`; `too_late`.
@@ -183,7 +185,7 @@ impl Hooks {
 
     /// Replaces the hooks that the host offers.
     pub(crate) fn on_hooks_offered(&self, ledger: &mut Ledger, roster: &mut Roster, hooks: Arc<[HookSpec]>) {
-        // Calls in progress continue: the new hooks are called from the next chain on.
+        // Calls in progress continue; the new hooks are used from the next chain on.
         roster.offer(hooks);
         roster.keep_for_work(ledger);
         let gone: Vec<CallId> = self.chains.iter().filter(|chain| chain.has_left(roster)).map(Chain::call_id).collect();
@@ -193,8 +195,8 @@ impl Hooks {
         }
     }
 
-    /// Sends pending calls to the connected client again, under their ids: all of them, or those whose client was away.
-    /// A client that offers a hook takes over the calls of an absent client for it; calls of hooks that it does not
+    /// Sends pending calls to the connected client again, under their ids: all of them, or only those whose client was
+    /// away. A client that offers a hook takes over the absent client's calls to it. Calls to hooks that it does not
     /// offer are not sent to it.
     pub(crate) fn ask_again(&mut self, ledger: &mut Ledger, roster: &Roster, only_away: bool) {
         for chain in &mut self.chains {
@@ -253,12 +255,12 @@ impl Hooks {
             .collect()
     }
 
-    /// Cancels the hooks of the running compaction, which ends.
+    /// Cancels the hooks of the running compaction, which is ending.
     pub(crate) fn cancel_compaction_hooks(&mut self, ledger: &mut Ledger) {
         let _ = self.cancel_hooks(ledger, |subject| matches!(subject, Subject::Compaction(_)));
     }
 
-    /// Returns the fingerprint of the answer to this call that hooks are inspecting, as the tool gave it.
+    /// Returns the fingerprint of this call's answer that hooks are inspecting, as the tool gave it.
     pub(crate) fn inspected_answer(&self, call: &CallId) -> Option<u64> {
         self.chains.iter().find_map(|chain| match &chain.subject {
             Subject::Result(result) if result.call.call_id == *call => Some(result.sent),
@@ -274,7 +276,7 @@ impl Hooks {
         })
     }
 
-    /// Drops the answers that hooks are still inspecting when the turn ends, and returns their senders with the calls.
+    /// Drops the answers that hooks are still inspecting when the turn ends. Returns their senders and calls.
     pub(crate) fn drop_looked_at(&mut self, ledger: &mut Ledger) -> Vec<(Caller, CallId)> {
         let dropped = self.cancel_hooks(ledger, |subject| matches!(subject, Subject::Result(_)));
         let caller = |subject| match subject {

@@ -1,4 +1,4 @@
-//! Hooks around a request: at the start of its turn, and on the envelope before and after.
+//! Hooks around a request: at the start of its turn, and on the envelope before and after the request.
 
 use crate::agent_loop::checks::{check_custom_type, custom_parts, refused};
 use crate::agent_loop::subject::request::{Overlay, Start};
@@ -21,13 +21,13 @@ use std::sync::Arc;
 
 /// Maximum number of entries that hooks may add at the start of a turn.
 const ENTRIES_MAX: usize = 16;
-/// Maximum bytes of one entry's data: notes, not storage.
+/// Maximum bytes of one entry's data. It is for notes, not for storage.
 const ENTRY_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum bytes of a patch's display for people: a card in a chat.
 const DISPLAY_BYTES_MAX: usize = 64 * 1024;
 
-/// Checks that a patch leaves a message for the next request: an empty request must not be sent.
+/// Checks that a patch leaves a message for the next request, because an empty request must not be sent.
 fn says_something(patched: &Context) -> Result<(), HookFault> {
     if patched.messages.is_empty() && patched.uncached.is_empty() {
         return Err(HookFault::failed("its patch leaves no message for the request"));
@@ -46,8 +46,8 @@ fn fault_of(refused: &patch::PatchRefused) -> HookFault {
     HookFault { code: ErrorCode::InvalidPatch, message: refused.body().message }
 }
 
-/// Returns the context as the answer's patch changes it, and the entry of the patch, which applies to every later
-/// request on this branch. Returns `None` if it changes nothing.
+/// Returns the context after the answer's patch, and the entry of the patch, which applies to every later request on
+/// this branch. Returns `None` if the patch changes nothing.
 pub(crate) fn take_transform(
     ledger: &mut Ledger,
     prompt: &Prompt,
@@ -69,7 +69,7 @@ pub(crate) fn take_transform(
     let around = prompt.around(ledger.counter());
     let applied = context.apply(&ops, Boundary::Durable, &around).map_err(|refused| fault_of(&refused))?;
     if !applied.changed {
-        // The patch is in effect already: storing it again would only lengthen the history.
+        // The patch is already in effect; storing it again would only lengthen the history.
         return Ok(None);
     }
     if is_sent_next {
@@ -93,8 +93,8 @@ pub(crate) fn send_with_additions(ledger: &mut Ledger, prompt: &mut Prompt, over
     let now_seen = ledger.context();
     let is_same = Arc::ptr_eq(&overlay.base, &now_seen) || overlay.base == now_seen;
     if ledger.is_reseed_due() || !is_same {
-        // The model, the strategy or the visible entries changed meanwhile: what hooks added was for a request that
-        // is no longer made.
+        // The model, the strategy or the visible entries have changed meanwhile. The hooks' additions were for a
+        // request that will not be sent.
         ledger.then(Step::Proceed);
         return;
     }
@@ -141,7 +141,7 @@ pub(crate) fn take_start(
     hook: &str,
     answer: HookAnswer,
 ) -> Result<bool, HookFault> {
-    // An answer is taken whole or not at all: the turn may start without a hook that is not required.
+    // An answer is applied completely or not at all, because the turn may start without a hook that is not required.
     let mut adds = Vec::new();
     if let Some(message) = answer.custom_message {
         check_custom_type(&message.custom_type).map_err(refused)?;

@@ -1,12 +1,12 @@
 //! Session commands: dispatches each to its machine, one arm per command.
 //!
-//! A new command is a row in `protocol/src/command.rs`. The compiler then asks for its arm: here if the row's scope is
-//! `Session`, in `server/v2.rs` if it is `Connection` or `Server`. A reply of its own is a variant in
-//! `protocol/src/reply.rs`; for that, the compiler asks in `protocol/src/reply/duplicate.rs`.
+//! A new command is a row in `protocol/src/command.rs`. The compiler then requires its arm: here if the row's scope is
+//! `Session`, in `server/v2.rs` if it is `Connection` or `Server`. A new reply is a variant in `protocol/src/reply.rs`;
+//! for that, the compiler requires an arm in `protocol/src/reply/duplicate.rs`.
 //!
-//! Nothing asks for what only some commands need: something read from the store first (`runtime/lookups.rs`), a thread
-//! of its own because it may take long (`kernel/weight.rs`), or waiting behind an input that hooks inspect
-//! (`waits_in_line`).
+//! The compiler does not check the special needs of some commands: data read from the store first
+//! (`runtime/lookups.rs`), a separate thread because the command may take long (`kernel/weight.rs`), or waiting behind
+//! an input that hooks inspect (`waits_in_line`).
 
 use crate::{
     agent_loop::{
@@ -64,11 +64,12 @@ impl AgentLoop {
             }
             SessionCommand::CancelCompaction(cancel) => self.on_cancel_compaction(&caller, &cancel),
             SessionCommand::UndoCompaction(_) if self.is_busy() => {
-                Err(self.busy("a compaction is taken back when the session is idle"))
+                Err(self.busy("a compaction can be undone only when the session is idle"))
             }
             SessionCommand::UndoCompaction(undo) => self.compacting().on_undo_compaction(&caller, &undo, lookup),
             SessionCommand::PinEntry(pin) => keep::pin(&mut self.ledger, &caller, &pin, lookup).map(|()| {
-                // An input that hooks look at may be meant for another branch, whose path was read with it.
+                // The input that hooks are inspecting may be meant for another branch, whose path was already read for
+                // it.
                 self.navigation.pinned(self.leaving_by().is_some() || self.hooks.looks_at_input());
             }),
             SessionCommand::UnpinEntry(pin) => keep::unpin(&mut self.ledger, &caller, &pin),
@@ -132,9 +133,9 @@ impl AgentLoop {
         }
     }
 
-    /// Handles a command with the id of one in progress: a move, or an input or tool answer that hooks are inspecting.
-    /// The same command, sent again after a lost connection, is answered on its newest connection; a different one is
-    /// refused, since it would write under an id that is already taken.
+    /// Handles a command whose id is that of one in progress: a move, or an input or tool answer that hooks are
+    /// inspecting. The same command, sent again after a lost connection, is answered on its newest connection. A
+    /// different one is refused, since it would write under an id that is already in use.
     pub(super) fn on_same_id(&mut self, caller: &Caller) -> bool {
         let waiting = self.navigation.caller().filter(|waiting| waiting.id == caller.id);
         let waiting = match waiting {
@@ -170,7 +171,7 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// Retries the last turn, or answers the question at which the session is after a move.
+    /// Retries the last turn, or answers the question at the session's position after a move.
     fn on_retry_turn(&mut self, caller: &Caller, retry: &RetryTurn) -> Result<(), ErrorBody> {
         if self.is_busy() {
             return Err(self.busy("a turn can be retried only when the session is idle"));
@@ -235,7 +236,7 @@ impl AgentLoop {
             self.ledger.then(Step::Proceed);
             return Ok(());
         }
-        // A held compaction is cancelled by its id at any time, or without an id if nothing is running. A job that
+        // A held compaction can be cancelled by its id at any time, or without an id if nothing is running. A job that
         // builds on it is cancelled with it.
         let held = self.ledger.state().held.as_ref().map(|held| &held.job_id);
         let is_meant = match &cancel.job_id {
@@ -278,10 +279,10 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// Moves the deadline of a call that is at work.
+    /// Extends the deadline of a running call.
     ///
     /// # Errors
-    /// `missing_field`, `invalid_field`: it must name one call; `unknown_call`; `too_late`.
+    /// `missing_field`, `invalid_field` if the command does not name exactly one call; `unknown_call`; `too_late`.
     fn on_call_progress(
         &mut self,
         caller: &Caller,

@@ -1,17 +1,17 @@
-//! Passes a subject from hook to hook, and decides what follows an answer.
+//! Passes a subject from hook to hook, and decides what follows each answer.
 //!
 //! | answer | what follows |
 //! | --- | --- |
-//! | valid | it is applied (`take_answer`), and the next hook is asked (`ask_next`) |
-//! | it blocks the call, or cancels the compaction or the move | the other hooks are not asked, observers not told |
-//! | none, and the hook's client is away | a required hook is waited for until its time is up; another is passed over |
+//! | valid | it is applied (`take_answer`), and the next hook is called (`ask_next`) |
+//! | it blocks the call, or cancels the compaction or the move | no other hook is called, and no observer notified |
+//! | none, and the hook's client is away | a required hook is waited for until its time is up; any other is skipped |
 //! | invalid, an error, or none in time | a required hook ends what it could not inspect (`hook_failed`) |
-//! | the same, of another hook | it is reported, and the next hook is asked |
+//! | the same, of another hook | it is reported, and the next hook is called |
 //! | the last hook has answered | the subject continues as the hooks left it (`after_hooks`) |
 //!
 //! Most answers change only the subject, which takes effect in `after_hooks`. The patches of `context:before_request`
-//! and `context:turn_end` are the exception: each that changes something is appended at once, and voids a compaction
-//! that has read what it changes.
+//! and `context:turn_end` are the exception: each effective patch is appended at once, and voids a compaction that has
+//! read what it changes.
 
 use crate::agent_loop::{
     AgentLoop, checks::hook_error, hooks::chain::Chain, hooks::chain::Open, hooks::input, hooks::input::stopping,
@@ -29,7 +29,7 @@ use reseed_protocol::{
 use std::collections::VecDeque;
 
 impl AgentLoop {
-    /// Asks every hook of the subject's point, then continues with the result.
+    /// Calls every hook of the subject's point, then continues with the result.
     pub(in crate::agent_loop) fn ask_hooks(&mut self, subject: Subject) {
         let (point, reason) = subject.point();
         let is_asked = |(_, spec): &(HookPlace, &HookSpec)| spec.is_asked(point, reason);
@@ -84,7 +84,7 @@ impl AgentLoop {
         }
     }
 
-    /// Asks the next hook; once none is left, the subject continues.
+    /// Calls the next hook; once none is left, the subject continues.
     fn ask_next(&mut self, subject: Subject, mut rest: VecDeque<(HookPlace, HookSpec)>) {
         while let Some((place, spec)) = rest.pop_front() {
             if has_lost(&self.ledger, place, &spec) {
@@ -134,7 +134,7 @@ impl AgentLoop {
             Ok(changed) => {
                 let outcome = if changed { HookOutcome::Changed } else { HookOutcome::Unchanged };
                 self.note_run(&subject, &open, outcome, None);
-                // The decision is final, so the remaining hooks are not asked.
+                // The decision is final, so the remaining hooks are not called.
                 let rest = if subject.is_settled() { VecDeque::new() } else { rest };
                 self.ask_next(subject, rest);
             }
@@ -178,7 +178,7 @@ impl AgentLoop {
         }
     }
 
-    /// Continues with a subject after all hooks of its point were asked.
+    /// Continues with a subject after all hooks of its point were called.
     pub(in crate::agent_loop) fn after_hooks(&mut self, subject: Subject) {
         match subject {
             // Appends the entries that hooks added, sets the turn's system prompt, and prepares the request.
@@ -186,20 +186,20 @@ impl AgentLoop {
             // Starts a turn on the input or queues it, appends or queues a custom message, or refuses either with an
             // error. Then the next command in line is handled.
             Subject::Input(offered) => self.accept_input(*offered),
-            // Prepares the request: hooks' patches were appended when they were answered.
+            // Prepares the request. The hooks' patches were appended when they answered.
             Subject::BeforeRequest => self.ledger.then(Step::Proceed),
-            // Appends what was added for this request alone and sends it, or fails the turn if it no longer fits. If
-            // the context has changed meanwhile, drops the additions and prepares the request again.
+            // Appends the additions for this request alone and sends it, or fails the turn if it no longer fits. If the
+            // context has changed meanwhile, drops the additions and prepares the request again.
             Subject::Ephemeral(overlay) => request::send_with_additions(&mut self.ledger, &mut self.prompt, *overlay),
             // Ends the turn as completed.
             Subject::TurnEnd(ended) => self.ledger.then(Step::complete_turn(ended.finish_reason)),
-            // Appends the answer. Then asks the `tool_call` hooks about its calls or makes them; without calls, asks
-            // the hooks of the turn's end or ends the turn. Too many rounds of calls fail the turn.
+            // Appends the answer. Then calls the `tool_call` hooks for its calls, or makes them. Without calls, calls
+            // the hooks of the turn's end, or ends the turn. Too many rounds of calls fail the turn.
             Subject::Answer(whole) => self.turn.append_answer(&mut self.ledger, &self.prompt, &self.roster, *whole),
-            // Asks about the answer's next call. After the last one, sends the allowed calls to the client, and tells
-            // the model why the others are not made.
+            // Calls the hooks for the answer's next call. After the last one, sends the allowed calls to the client,
+            // and tells the model why the others are not made.
             Subject::Calls(calls) => self.turn.ask_about_next_call(&mut self.ledger, &self.roster, *calls),
-            // After the `tool_result` hooks, asks the `message` hooks. Then appends the result, and prepares the next
+            // After the `tool_result` hooks, calls the `message` hooks. Then appends the result, and prepares the next
             // request once every call has its result.
             Subject::Result(result) => self.turn.pass_result_on(&mut self.ledger, &self.prompt, &self.roster, *result),
             // Makes the compaction as the hooks changed it, or ends it as cancelled.
@@ -222,13 +222,13 @@ impl AgentLoop {
     }
 
     /// Ends what a required hook could not inspect. An input or a move is refused, a compaction fails, a tool call is
-    /// blocked. Everything else fails its turn, and so does a call whose hook's client stays away; a tool's result is
-    /// replaced with an error first.
+    /// blocked. Anything else fails its turn, and so does a tool call if the hook's client stays away. A tool's result
+    /// is first replaced with an error.
     pub(in crate::agent_loop) fn hook_failed(&mut self, subject: Subject, hook: &str, fault: &HookFault) {
         let error = hook_error(hook, subject.event(), fault);
         match subject {
             Subject::Input(offered) => input::refuse_input(&mut self.ledger, &offered, error),
-            // An answer that nobody has seen is discarded with its turn.
+            // An answer that was not shown is discarded with its turn.
             Subject::Start(_)
             | Subject::BeforeRequest
             | Subject::Ephemeral(_)
@@ -244,7 +244,7 @@ impl AgentLoop {
                 self.turn.ask_about_next_call(&mut self.ledger, &self.roster, *calls);
             }
             Subject::Result(result) => {
-                // The command was accepted, but its content is not kept. The tool has answered, so its call is not
+                // The command was accepted, but its content is not stored. The tool has answered, so its call is not
                 // withdrawn.
                 if let Some(caller) = &result.caller {
                     self.ledger.remember(&caller.without_content("tool_result"));

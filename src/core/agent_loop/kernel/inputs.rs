@@ -1,4 +1,5 @@
-//! What users and programs say: from the command, past the hooks that inspect it, until it starts a turn or is queued.
+//! Input from users and programs: from the command, through the hooks that inspect it, until it starts a turn or is
+//! queued.
 
 use crate::agent_loop::checks::{check_custom_type, check_details, custom_parts};
 use crate::agent_loop::subject::input::{InputKind, InputOptions, ProposedInput, Said};
@@ -48,7 +49,7 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// Checks that an input may start a turn now or wait for one.
+    /// Checks that an input may start a turn now, or wait for one.
     fn check_input(&self, how: &InputOptions) -> Result<(), ErrorBody> {
         if let Some(expected) = &how.if_leaf {
             queue::check_leaf(&self.ledger, expected.as_ref())?;
@@ -65,8 +66,8 @@ impl AgentLoop {
         }
     }
 
-    /// Returns true if an input must wait for its turn. Messages that hooks added while inspecting it do not delay it:
-    /// they go to the model with it.
+    /// Returns true if an input must wait for its turn. Messages that hooks added while inspecting it do not delay it,
+    /// because they go to the model with it.
     fn keeps_waiting(&self) -> bool {
         let waits = |item: &Queued| item.after.is_none() && item.custom.is_none();
         let is_at_rest = self.stage() == Stage::Idle && self.ledger.state().turn.is_none();
@@ -103,7 +104,7 @@ impl AgentLoop {
         self.enqueue(caller, item, reply)
     }
 
-    /// Returns the error for a command that cannot run now, with what would help.
+    /// Returns the error for a command that cannot run now, with a suggestion.
     pub(super) fn busy(&self, what: &str) -> ErrorBody {
         if self.ledger.state().turn.is_none()
             && let Some(job) = self.running_job()
@@ -113,11 +114,11 @@ impl AgentLoop {
             return error.with_details(serde_json::json!({ "jobId": job }));
         }
         if self.ledger.state().turn.is_none() && self.hooks.looks_at_input() {
-            let message = format!("{what}; hooks look at an input: wait for its answer");
+            let message = format!("{what}; hooks are inspecting an input: wait for its answer");
             return ErrorBody::new(ErrorCode::TurnRunning, message);
         }
         if self.ledger.state().turn.is_none() && self.hooks.proposed_move().is_some() {
-            let message = format!("{what}; hooks look at a move of the session: wait for its answer");
+            let message = format!("{what}; hooks are inspecting a move of the session: wait for its answer");
             return ErrorBody::new(ErrorCode::TurnRunning, message);
         }
         let message = format!("{what}; a turn is running: wait for its end, or send cancel_turn");
@@ -130,8 +131,8 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// Appends a client's message for the model without requesting an answer. While the session is busy it is queued:
-    /// it must not come between a call and its result.
+    /// Appends a client's message for the model without requesting an answer. While the session is busy, the message is
+    /// queued, because it must not come between a call and its result.
     pub(super) fn on_append_custom_message(
         &mut self,
         caller: &Caller,
@@ -178,7 +179,7 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// Puts a command in line if hooks are inspecting an input; returns a command that need not wait.
+    /// Puts a command in line if hooks are inspecting an input. Returns a command that need not wait.
     ///
     /// # Errors
     /// `queue_full`; `turn_running` for an input that may not wait.

@@ -1,4 +1,4 @@
-//! Moves in the tree: hooks are asked first, and a move voids the running compaction.
+//! Moves in the tree: hooks are called first, and a move voids the running compaction.
 
 use crate::agent_loop::{
     AgentLoop, checks::check_name, io::Caller, navigation::Arrival, navigation::Onward, step::Step, subject::Subject,
@@ -33,7 +33,7 @@ impl AgentLoop {
         self.propose_move(proposed)
     }
 
-    /// Moves to a place and starts a turn there, in one step.
+    /// Moves to an entry and starts a turn there, in one step.
     pub(super) fn move_and_ask(
         &mut self,
         caller: &Caller,
@@ -46,7 +46,7 @@ impl AgentLoop {
         self.propose_move(proposed)
     }
 
-    /// Asks the hooks before a move, or moves at once if there are none.
+    /// Calls the hooks before a move, or moves at once if there are none.
     fn propose_move(&mut self, proposed: ProposedMove) -> Result<(), ErrorBody> {
         if self.asks_before_navigate() {
             self.ledger.then(Step::Ask(Subject::Navigation(Box::new(proposed))));
@@ -55,7 +55,7 @@ impl AgentLoop {
         self.go(proposed)
     }
 
-    /// Moves, or has the abandoned branch summarised first.
+    /// Moves, or requests a summary of the abandoned branch first.
     fn go(&mut self, proposed: ProposedMove) -> Result<(), ErrorBody> {
         let arrival = match self.navigation.plan(&mut self.ledger, &self.prompt, proposed)? {
             Onward::Arrive(arrival) => Some(arrival),
@@ -112,7 +112,7 @@ impl AgentLoop {
         self.navigation.leaving_by().or_else(proposed)
     }
 
-    /// Returns true if hooks are asked before a move. The abandoned branch is then read even if no summary is
+    /// Returns true if hooks are called before a move. The abandoned branch is then read even if no summary is
     /// requested.
     #[must_use]
     pub fn asks_before_navigate(&self) -> bool {

@@ -1,4 +1,4 @@
-//! The next request of a turn: the turn asks for it, and the compaction machine says if there is room.
+//! The next request of a turn: the turn machine requests it, and the compaction machine decides whether there is room.
 
 use crate::agent_loop::step::{FailedRequest, PreparedRequest, Step};
 use crate::agent_loop::subject::{Subject, request::Overlay};
@@ -48,8 +48,8 @@ impl AgentLoop {
         self.ledger.then(Step::SendPrepared(Box::new(PreparedRequest { context, count, is_due })));
     }
 
-    /// Sends the prepared request of the running turn, once hooks have added to it, unless a compaction was started for
-    /// it. Ends the turn if the request does not fit the window.
+    /// Sends the prepared request of the running turn, after hooks have added to it, unless a compaction was started
+    /// for it. Ends the turn if the request does not fit the window.
     pub(in crate::agent_loop) fn send_prepared(&mut self, prepared: PreparedRequest) {
         let PreparedRequest { context, count, is_due } = prepared;
         // A held compaction that cannot be prepared again is committed as it is.

@@ -1,5 +1,5 @@
-//! The end of a turn: finished, failed, cancelled or interrupted; and what a client's cancel, a server that shuts down,
-//! and a damaged session stop, by the loop's stage.
+//! The end of a turn: finished, failed, cancelled or interrupted. Also decides, by the loop's stage, what a client's
+//! cancel, a server shutdown and a damaged session stop.
 
 use crate::agent_loop::{AgentLoop, io::Caller, late::Callee, stage::Stage, step::Step, step::TurnEnd, turn::tools};
 use crate::{session::OpenTurn, usage::add_usage};
@@ -31,9 +31,9 @@ impl AgentLoop {
         if self.stage() != Stage::Compacting {
             self.compacting().cancel_running();
         }
-        // A turn that waits for a person's approval goes on waiting, also while the server is down.
+        // A turn that waits for a person's approval keeps waiting, even while the server is down.
         if self.stage() == Stage::AwaitingTools && !self.ledger.state().approvals.is_empty() {
-            // What hooks are inspecting is lost with the calls that run.
+            // Results that hooks are inspecting are lost, as are running calls.
             let late = self.hooks.drop_looked_at(&mut self.ledger);
             self.turn.park(&mut self.ledger);
             self.tell_late(late);
@@ -42,13 +42,13 @@ impl AgentLoop {
         self.stop_turn(status);
     }
 
-    /// Stops whatever the running turn is doing. `Failed` says that it took too long.
+    /// Stops the running turn, whatever it is doing. `Failed` means that it took too long.
     pub(in crate::agent_loop) fn stop_turn(&mut self, status: TurnStatus) {
         match self.stage() {
             Stage::Asking => self.turn.stop_asking(&mut self.ledger, status),
             Stage::Compacting => {
                 self.compaction.release();
-                // A client that cancels a turn leaves a background compaction running; the turn no longer waits for it.
+                // When a client cancels a turn, a background compaction keeps running; the turn no longer waits for it.
                 let is_clients = status == TurnStatus::Cancelled && !self.ledger.is_holding();
                 if is_clients && self.compaction.is_in_background() {
                     self.compaction.wait_no_more();
@@ -70,7 +70,7 @@ impl AgentLoop {
         }
     }
 
-    /// Tells the senders of results that hooks were inspecting that their calls are over.
+    /// Tells the senders of results under inspection that their calls are over.
     fn tell_late(&mut self, late: Vec<(Caller, CallId)>) {
         for (caller, call) in late {
             let error = Callee::Tool.too_late(&call, Some(CallOutcome::Dropped));
@@ -78,7 +78,7 @@ impl AgentLoop {
         }
     }
 
-    /// Ends the running turn and continues with what is queued. Open calls get a result that says so.
+    /// Ends the running turn and continues with the queue. Open calls get a result that says so.
     pub(in crate::agent_loop) fn finish_turn(&mut self, end: TurnEnd) {
         let TurnEnd { status, finish_reason, error } = end;
         self.compaction.release();

@@ -1,4 +1,4 @@
-//! What the loop shows of itself: its state for clients that join, its meter, and what the server asks about it.
+//! The loop's visible state: the snapshot for clients that join, the context meter, and queries of the server.
 
 use crate::agent_loop::{AgentLoop, navigation, snapshot::Snapshot, stage::Stage};
 use reseed_protocol::{
@@ -10,14 +10,14 @@ use reseed_protocol::{
 };
 
 impl AgentLoop {
-    /// Returns how full the window is, counted over the next request.
+    /// Returns how full the window would be with the next request.
     #[must_use]
     pub fn context_info(&self) -> ContextInfo {
         self.compaction.context_info(self.planner())
     }
 
     /// Returns why automatic compaction is suspended, until a compaction saves enough again. This is for operators, who
-    /// look at many sessions and not at the cost of one session's next request.
+    /// look at many sessions, so it does not count the next request.
     #[must_use]
     pub fn tripped(&self) -> Option<BreakerReason> {
         self.compaction.tripped().or(self.ledger.state().rest_tokens.map(|_| BreakerReason::Undone))
@@ -71,9 +71,9 @@ impl AgentLoop {
         }
     }
 
-    /// Returns what the next request would send. During a turn that is the request after the one in flight, as far as
-    /// it is known. Content for one request alone is included only if asked for, and is then what hooks added for the
-    /// last one.
+    /// Returns what the next request would send. During a turn, that is the request after the one in flight, as far as
+    /// it is known. Additions for a single request are included only on demand; they are then those that hooks made for
+    /// the last one.
     ///
     /// # Errors
     /// `invalid_field`: the context is too large to show in the requested format.

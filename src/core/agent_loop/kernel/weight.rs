@@ -1,20 +1,20 @@
-//! The cost of inputs: which ones may stage a compaction of a long context or handle its summary. The caller gives
-//! those a thread of their own.
+//! The cost of inputs: which of them may stage a compaction of a long context or handle its summary. The caller runs
+//! those on a thread of their own.
 
 use crate::agent_loop::{AgentLoop, io::Input};
 use reseed_protocol::{Part, command::Command};
 
-/// Estimated tokens of a context above which compacting it may take two milliseconds of CPU time. Of English prose it
-/// takes half a millisecond; the rest is for other scripts, for exact tokenizers and for slower processors.
+/// Estimated tokens of a context above which compacting it may take two milliseconds of CPU time. English prose of this
+/// size takes half a millisecond; the margin is for other scripts, exact tokenizers and slower processors.
 const LONG_TOKENS: u64 = 6_000;
 
-/// Bytes of the arguments of an answer's calls from which on checking them may take about two milliseconds: with the
-/// most patterns that an offer has.
+/// Bytes of an answer's call arguments from which checking them may take about two milliseconds, with the most patterns
+/// that an offer can have.
 const LARGE_ARGUMENTS_BYTES: usize = 1024;
 
 impl AgentLoop {
-    /// Returns true if handling this input may take more than two milliseconds. This is a guess by size, which is
-    /// cheaper than one look at each message.
+    /// Returns true if handling this input may take more than two milliseconds. The guess is based on sizes, which is
+    /// cheaper than looking at each message.
     #[must_use]
     pub fn takes_long(&self, input: &Input) -> bool {
         if calls_with_large_arguments(input) {
@@ -82,10 +82,10 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn only_what_may_compact_a_long_context_takes_long() {
+    fn only_inputs_that_may_compact_a_long_context_take_long() {
         let order = || Command::StartCompaction(StartCompaction::default());
         let pin = || Command::PinEntry(PinEntry { entry_id: "e0".parse().unwrap() });
-        // Words in the message, the window, the command, and the expected answer.
+        // Each case has the words in the message, the window, the command, and the expected result.
         for (words, window, command, expected) in [
             (500, 100_000, order(), false),
             (20_000, 100_000, order(), true),

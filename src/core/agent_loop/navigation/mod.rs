@@ -1,14 +1,14 @@
 //! The navigation machine: moves to another entry of the tree, with or without a summary of the abandoned branch,
 //! optionally starting a turn there.
 //!
-//! Inputs: the model's summary of the abandoned branch or its failure; the command `navigate`, and input or
+//! Inputs: the model's summary of the abandoned branch or its failure; the command `navigate`, and `user_input` or
 //! `retry_turn` that continues from another entry; the decision of `before_navigate` hooks; a cancel.
 //!
 //! Outputs: the effects that call the model and cancel the call, and `Reseed` after a move; the move with its summary,
 //! label and turn as one append, or an error as the reply; the steps `Ask` (the hooks) and `Proceed`.
 //!
 //! A move is one durable step and, like a compaction, ends this loop: the next one is seeded from the new leaf. Until
-//! that step is written nothing has moved, so a crash, a cancel or a failure leaves everything as it was.
+//! that step is written, the session has not moved, so a crash, a cancel or a failure leaves everything unchanged.
 
 use crate::agent_loop::io::{Caller, Effect, RequestId};
 use crate::agent_loop::subject::navigation::{Ask, BranchGiven, ProposedMove};
@@ -60,12 +60,12 @@ pub(crate) struct Arrival {
     summary: Option<BranchText>,
 }
 
-/// What a planned move needs next.
+/// The next need of a planned move.
 #[derive(Debug)]
 pub(crate) enum Onward {
-    /// A summary of the abandoned branch.
+    /// It needs a summary of the abandoned branch.
     Summarise(Box<Move>),
-    /// Nothing: it arrives.
+    /// It needs nothing and can arrive.
     Arrive(Box<Arrival>),
 }
 
@@ -73,10 +73,10 @@ impl Arrival {
     /// Returns the arrival without a summary.
     ///
     /// # Errors
-    /// `invalid_field`: there is nothing that the label could name.
+    /// `invalid_field`: there is no entry that the label could name.
     fn unsummarised(self) -> Result<Onward, ErrorBody> {
         if self.label.is_some() && self.target.is_none() {
-            let message = "before the first entry there is nothing to name; leave the label out";
+            let message = "there is no entry to label before the first one; leave the label out";
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("label"));
         }
         Ok(Onward::Arrive(Box::new(self)))
@@ -94,12 +94,12 @@ impl Navigation {
         self.leaving.is_some()
     }
 
-    /// Returns the sender of the move that waits for a summary. It is answered after later commands.
+    /// Returns the sender of the move that waits for a summary. Later commands may be answered first.
     pub(crate) fn caller(&mut self) -> Option<&mut Caller> {
         self.leaving.as_mut().map(|(_, leaving)| &mut leaving.arrival.caller)
     }
 
-    /// Notes that an entry was pinned while a move is under way.
+    /// Notes that an entry was pinned during a move.
     pub(crate) fn pinned(&mut self, is_moving: bool) {
         self.pinned_before_move |= is_moving;
     }
@@ -109,8 +109,8 @@ impl Navigation {
         self.pinned_before_move
     }
 
-    /// Returns the command of the move that waits for a summary, and true if new input is meant for its destination. A
-    /// retried turn continues where it is, so input is not tied to its move.
+    /// Returns the command of the move that waits for a summary, and true if new input is meant for its destination.
+    /// Input is not tied to a retried turn's move, because that turn continues at the same position.
     pub(crate) fn leaving_by(&self) -> Option<(&CommandId, bool)> {
         let arrival = self.leaving.as_ref().map(|(_, leaving)| &leaving.arrival)?;
         Some((&arrival.caller.id, !arrival.ask.as_ref().is_some_and(Ask::is_retry)))
@@ -121,7 +121,7 @@ impl Navigation {
         self.leaving.as_ref().map(|(_, leaving)| &leaving.job.order.job_id)
     }
 
-    /// Plans a move: at once, or after the abandoned branch is summarised.
+    /// Plans a move: immediate, or after the abandoned branch is summarised.
     ///
     /// # Errors
     /// `missing_field`, `invalid_field`: the instructions or the label cannot be used.
@@ -188,7 +188,7 @@ impl Navigation {
         self.leave(ledger, leaving)
     }
 
-    /// Handles a failed request for the branch summary: goes on with the same once more, a smaller request or an
+    /// Handles a failed request for the branch summary: repeats the request, or continues with a smaller one or an
     /// extract, or refuses the move.
     pub(crate) fn on_branch_summary_fault(&mut self, ledger: &mut Ledger, fault: &ModelFault) -> Option<Box<Arrival>> {
         let (_, mut leaving) = self.leaving.take()?;
@@ -277,7 +277,7 @@ impl Navigation {
         };
         events.extend(ledger.released(&caller.id));
         ledger.session.tree = tree;
-        // The tree was read before the summary was made: entries pinned meanwhile are pinned there too.
+        // The tree was read before the summary was made, so entries pinned meanwhile are marked there now.
         ledger.session.tree.mark(&ledger.session.state);
         ledger.append_work(events, hooks, vec![caller.mark(reply)]);
         ledger.hand_over();
@@ -314,7 +314,8 @@ impl BranchText {
     }
 }
 
-/// Cancels a move whose hooks have not answered, because it was cancelled or the server stops. Nothing has moved.
+/// Cancels a move whose hooks have not answered, because it was cancelled or the server is stopping. The session has
+/// not moved.
 pub(crate) fn stay_here(ledger: &mut Ledger, proposed: &ProposedMove) {
     let message = "the move was cancelled before its hooks had answered; the session has not moved";
     ledger.reply(&proposed.caller, ledger.ending_or(ErrorBody::new(ErrorCode::NavigationCancelled, message)));

@@ -9,7 +9,7 @@ use reseed_protocol::{
     patch::{EphemeralChange, PatchMessage, PatchOp},
 };
 
-/// Maximum bytes kept, as JSON. They are kept for people to look at; larger changes are in the log only.
+/// Maximum bytes kept, as JSON. They are kept for inspection only; larger changes are only in the log.
 const ADDED_BYTES_MAX: usize = 1024 * 1024;
 
 /// The additions by hooks for the last request alone.
@@ -49,7 +49,8 @@ impl Added {
     }
 }
 
-/// Returns the op with the messages appended since: an op that replaces all messages did not know them, so they stay.
+/// Returns the op extended by the messages appended since. An op that replaces all messages did not know them, so they
+/// stay.
 fn with(mut op: PatchOp, since: &[EntryId]) -> PatchOp {
     if let PatchOp::MessagesCachedReplace { messages, .. } = &mut op {
         let message = |id: &EntryId| PatchMessage { entry_id: Some(id.clone()), message: None };
@@ -68,7 +69,7 @@ mod tests {
     };
     use reseed_protocol::Message;
 
-    /// Checks what is shown of the context `now` after hooks changed `before` with these ops.
+    /// Checks the shown context: `now`, after hooks changed `before` with these ops.
     fn check(ops: Vec<PatchOp>, before: &[&str], now: &[&str], expected: &[&str]) {
         let counter = Counter::for_model("test");
         let around = Around { parts: &[], offered: &[], counter: &counter };
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_is_put_on_what_is_there_now() {
+    fn additions_are_applied_to_the_current_context() {
         let before = ["a:user one", "b:assistant two", "c:user three"];
         let now = [&before[..], &["d:assistant four", "e:user five"]].concat();
         check(

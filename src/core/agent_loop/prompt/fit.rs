@@ -1,4 +1,4 @@
-//! The limits that the window sets to what may be added: a patch, an input, a tool's output.
+//! The limits that the window sets for additions: a patch, an input, a tool's output.
 
 use super::Prompt;
 use crate::agent_loop::ledger::Ledger;
@@ -9,8 +9,8 @@ use crate::{
 use reseed_protocol::{Cut, ErrorBody, ErrorCode, Message, Part, Role, content::utf16_len};
 
 impl Prompt {
-    /// Checks that a patch leaves room for a conversation: it is in every later request, and no compaction removes a
-    /// system prompt or tools. The error says by how much it is too large.
+    /// Checks that a patch leaves room for a conversation. It applies to every later request, and no compaction removes
+    /// a system prompt or tools. The error states the excess.
     pub(crate) fn check_patch_fits(&self, ledger: &Ledger, patched: &Context) -> Result<(), String> {
         let (half, now) = (ledger.window_tokens() / 2, ledger.context());
         let fixed = |context: &Context| self.in_tokens(self.compiled(ledger.counter(), context).fixed.total());
@@ -28,9 +28,9 @@ impl Prompt {
         Ok(())
     }
 
-    /// Refuses input that no compaction could make room for: with the system prompt, the tools and the reserve for the
-    /// answer it must fit the window. By the estimate as it is, without its error bound: once stored, an input that
-    /// does not fit would be in every later request.
+    /// Refuses input for which no compaction could make room: together with the system prompt, the tools and the
+    /// reserve for the answer, it must fit the window. The plain estimate counts, without its error bound. Once stored,
+    /// an input that does not fit would be in every later request.
     pub(crate) fn check_input_fits(&self, ledger: &Ledger, parts: &[Part]) -> Result<(), ErrorBody> {
         let message = Message::new(Role::User, parts.to_vec());
         let mut mix = Mix::default();
@@ -50,8 +50,8 @@ impl Prompt {
         Ok(())
     }
 
-    /// Cuts a tool's output to a quarter of the window: no compaction could make room for output that fills it alone.
-    /// The beginning and the end are kept, with a note between them; what was left out comes with it.
+    /// Cuts a tool's output to a quarter of the window, because no compaction could make room for output that fills it
+    /// alone. The beginning and the end are kept with a note between them; the omitted part is returned as well.
     pub(crate) fn fitting_output(&self, ledger: &Ledger, output: String) -> (String, Option<Box<Cut>>) {
         let tokens_max = (ledger.window_tokens() / 4).max(1);
         let tokens = self.calibration.tokens(&Mix::of_text(&ledger.counter().scripts(&output)));

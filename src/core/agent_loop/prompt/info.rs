@@ -1,4 +1,4 @@
-//! The meter and the context report, both derived from one count.
+//! The context meter and the context report, both derived from one count.
 
 use super::Prompt;
 use crate::agent_loop::ledger::Ledger;
@@ -6,7 +6,7 @@ use crate::{compaction::strategies::manual::WARN_PERCENT, context::RequestCount}
 use reseed_protocol::context::{Breaker, ContextInfo};
 
 impl Prompt {
-    /// Returns how full the window is, with this count of the next request and this state of the circuit breaker.
+    /// Returns how full the window is, given this count of the next request and this state of the circuit breaker.
     pub(crate) fn context_info_of(
         &self,
         ledger: &Ledger,

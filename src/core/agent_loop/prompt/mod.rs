@@ -1,23 +1,23 @@
 //! The prompt: the content of the session's next request, its token count, and the strategy that judges it.
 //!
 //! Inputs: the ledger's session, which is compiled and counted, and its settings; the tools that a client offers
-//! (`register_tools`, `ToolsOffered`) and those of the server; a turn's own system prompt; what hooks added to one
+//! (`register_tools`, `ToolsOffered`) and those of the server; a turn's own system prompt; hooks' additions to one
 //! request; requests that were sent, answered or failed, with the reported usage; the commands `get_context_info` and
 //! `get_context`.
 //!
-//! Outputs: the context, its envelope, count and receipt, for the machine that asks; the effect that stores a
-//! calibration. It queues no step.
+//! Outputs: the context, its envelope, count and receipt, for the requesting machine; the effect that stores a
+//! calibration. It queues no steps.
 //!
 //! The prompt is compiled from the instructions, the tools and the path's patches, and counted with the session's own
-//! calibration. Its fields are private to this folder: other machines read it through methods and report what happened
-//! (tools were offered, a hook set the turn's system prompt, a request was sent, answered or failed). When an append
-//! has changed the path's patches, it is compiled again once the step is over ([`Prompt::follow`]). Until then, what
-//! depends on a context's patches is compiled for that context.
+//! calibration. Its fields are private to this folder: other machines read it through methods and report events (tools
+//! were offered, a hook set the turn's system prompt, a request was sent, answered or failed). When an append has
+//! changed the path's patches, the prompt is compiled again after the step ([`Prompt::follow`]). Until then, anything
+//! that depends on a context's patches is compiled for that context.
 //!
-//! - `added`: what hooks added to the last request alone
-//! - `receipts`: what consecutive requests share, and why it is not more
-//! - `fit`: the limits that the window sets to what may be added
-//! - `request`: the next request, by the session; `shown`: a preview of it; `info`: the meter
+//! - `added`: hooks' additions to the last request alone
+//! - `receipts`: the prefix that consecutive requests share, and why it is not longer
+//! - `fit`: the limits that the window sets for additions
+//! - `request`: the session's next request; `shown`: a preview of it; `info`: the context meter
 
 mod added;
 mod fit;
@@ -60,13 +60,13 @@ pub(crate) struct Prompt {
 /// The parts that are carried from one loop to the next.
 #[derive(Debug, Default)]
 pub(crate) struct PromptMemory {
-    /// The host's tools. It offers them again after a restart.
+    /// The host's tools. It must offer them again after a restart.
     client_tools: Tools,
-    /// The tools that requests offer: the host's, and those of the server that the session has taken up.
+    /// The tools that requests offer: the host's, and those of the server that the session has adopted.
     tools: Tools,
-    /// The model that has refused a request because it offered tools.
+    /// The model that refused a request because tools were offered.
     refused_tools: Option<String>,
-    /// The model that has written a call as text.
+    /// The model that wrote a call as text.
     writes_calls: Option<String>,
     /// The last request.
     receipts: Receipts,
@@ -85,7 +85,7 @@ struct TurnPrompt {
 }
 
 impl PromptMemory {
-    /// Returns the parts of a session that was read from the store.
+    /// Returns the parts for a session that was read from the store.
     pub(crate) fn read(session: &Session) -> Self {
         Self { receipts: Receipts::read(session), ..Self::default() }
     }
@@ -95,7 +95,7 @@ impl Prompt {
     /// Builds the prompt of a loop.
     pub(crate) fn seeded(carried: PromptMemory, calibration: Calibration, ledger: &mut Ledger) -> Self {
         let (parts, compiled) = (Vec::new(), Compiled::default());
-        // Replaced below, once the path's patches are known.
+        // It is replaced below, once the path's patches are known.
         let manager = Box::new(Threshold::new(Options::default()));
         let mut this = Self { carried, calibration, parts, compiled, manager };
         this.adopt_tools(ledger);
@@ -113,12 +113,12 @@ impl Prompt {
         &*self.manager
     }
 
-    /// Rebuilds the strategy from the settings. Must be called when they change, or the maximum answer length does.
+    /// Rebuilds the strategy from the settings. Must be called when they or the maximum answer length change.
     pub(crate) fn refresh_manager(&mut self, ledger: &Ledger) {
         let (state, options) = (ledger.state(), ledger.strategy_options());
         let settings = state.settings.strategy_settings.as_ref();
         let made = ledger.deployment.strategies.make(&state.strategy, settings, &options);
-        // A newer version's log may name a strategy unknown to this one; that must not close the session.
+        // A newer version's log may name a strategy unknown to this version; that must not close the session.
         self.manager = made.unwrap_or_else(|_| Box::new(Threshold::new(options)));
     }
 
@@ -142,7 +142,7 @@ impl Prompt {
         self.parts.iter().map(|part| part.text.as_str()).collect()
     }
 
-    /// Returns everything sent before this context's messages. The context may hold patches for one request.
+    /// Returns everything sent before this context's messages. The context may hold patches for a single request.
     fn compiled(&self, counter: &Counter, context: &Context) -> Cow<'_, Compiled> {
         if context.carried == self.compiled.carried {
             Cow::Borrowed(&self.compiled)
@@ -169,7 +169,7 @@ impl Prompt {
         }
     }
 
-    /// Takes up the path's patches if they have changed. The kernel calls it after each step.
+    /// Picks up the path's patches if they have changed. The kernel calls this after each step.
     pub(crate) fn follow(&mut self, ledger: &Ledger) {
         if !self.follows(ledger) {
             self.refresh(ledger);
@@ -180,7 +180,7 @@ impl Prompt {
         *ledger.session.tree.carried() == self.compiled.carried
     }
 
-    /// Returns what patches are checked against.
+    /// Returns the surroundings against which patches are checked.
     pub(crate) fn around<'a>(&'a self, counter: &'a Counter) -> Around<'a> {
         Around { parts: &self.parts, offered: self.carried.tools.definitions(), counter }
     }
@@ -191,9 +191,9 @@ impl Prompt {
         self.compiled.fixed.total() + messages.map(|counted| counted.tokens.total()).sum::<u64>()
     }
 
-    /// Returns the estimated tokens of the text of a request with this context, without counting it again. Reasoning
-    /// is left out, because many models' templates leave out that of earlier turns, and images, which cost from 64 to
-    /// some thousands of tokens.
+    /// Returns the estimated tokens of the text of a request with this context, without counting it again. Reasoning is
+    /// left out, because many models' templates drop that of earlier turns. Images are left out, because one costs from
+    /// 64 to some thousands of tokens.
     pub(crate) fn text_estimate(&self, context: &Context) -> u64 {
         let messages = context.messages.iter().chain(&context.uncached);
         self.compiled.fixed.total() + messages.map(|counted| counted.tokens.text).sum::<u64>()
@@ -209,22 +209,22 @@ impl Prompt {
         self.calibration.in_tokens(estimated)
     }
 
-    /// Records that the request in flight was answered, with the input tokens that its provider counted, if reported.
+    /// Records that the request in flight was answered, with the input tokens that its provider reported, if any.
     pub(crate) fn request_answered(&mut self, ledger: &mut Ledger, input_tokens: Option<u64>) {
         self.carried.receipts.answered(&mut ledger.causes, input_tokens);
     }
 
-    /// Records that the request in flight, if there is one, failed or was stopped.
+    /// Records that the request in flight, if any, failed or was stopped.
     pub(crate) fn request_failed(&mut self, ledger: &mut Ledger) {
         self.carried.receipts.failed(&mut ledger.causes);
     }
 
-    /// Remembers what hooks added to a request with this context.
+    /// Remembers the additions of hooks to a request with this context.
     pub(crate) fn keep_added(&mut self, changes: &[EphemeralChange], context: &Context) {
         self.carried.added = Added::of(changes, context);
     }
 
-    /// Forgets what hooks added to the last request: they add nothing to the next one.
+    /// Forgets the hooks' additions to the last request, because they do not apply to the next one.
     pub(crate) fn forget_added(&mut self) {
         self.carried.added = Added::default();
     }

@@ -1,4 +1,4 @@
-//! Receipts: the prefix that each request shares with the one before it, and why it is not longer.
+//! Receipts: the prefix that each request shares with the previous one, and why it is not longer.
 
 use crate::agent_loop::{causes::Causes, tools::SentTools};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use reseed_protocol::receipt::{PrefixBreak, Receipt};
 
-/// The session's last answered request, and the one in flight. They are carried from loop to loop; after a restart the
+/// The session's last answered request, and the one in flight. They are passed from loop to loop. After a restart the
 /// last one is rebuilt from the newest answer on the path, so a restart changes no receipt unless the session moved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Receipts {
@@ -17,7 +17,7 @@ pub(super) struct Receipts {
 }
 
 impl Receipts {
-    /// Returns the receipts of a session that was read from the store.
+    /// Returns the receipts for a session that was read from the store.
     #[must_use]
     pub(super) fn read(session: &Session) -> Self {
         let path = session.tree.path();
@@ -26,7 +26,7 @@ impl Receipts {
     }
 
     /// Returns this request's receipt, as if it were sent once the request in flight is answered. `causes` are those
-    /// since the last request was sent; `request` is its number in the turn; `notes` say what could not be applied to
+    /// since the last request was sent; `request` is its number in the turn; `notes` list what could not be applied to
     /// it.
     pub(super) fn of(
         &self,
@@ -50,7 +50,8 @@ impl Receipts {
         Receipt { request, tokens, prefix_tokens, broke, notes, sent, ..Receipt::default() }
     }
 
-    /// Returns true if a receipt would blame missing tools that nobody could offer yet: the session was only looked up.
+    /// Returns true if the receipt would blame missing tools that no client could offer yet, because the session was
+    /// only looked up.
     pub(super) fn lacks_tools(&self, outgoing: &PlannedRequest<'_>, causes: &Causes) -> bool {
         let place = self.last().and_then(|last| outgoing.shares(last).broke).map(|(place, _)| place);
         place == Some(Divergence::Tools) && !outgoing.has_tools() && causes.is_restart()
@@ -65,7 +66,7 @@ impl Receipts {
         self.asked = Some((sent, causes));
     }
 
-    /// Records that the request in flight was answered, with the input tokens that its provider counted, if reported.
+    /// Records that the request in flight was answered, with the input tokens that its provider reported, if any.
     pub(super) fn answered(&mut self, causes: &mut Causes, input_tokens: Option<u64>) {
         let Some((mut sent, before)) = self.asked.take() else { return };
         if let Some(tokens) = input_tokens {
@@ -83,10 +84,10 @@ impl Receipts {
     }
 }
 
-/// The parts of a sent request that its answer is checked against and stored with.
+/// The parts of a sent request against which its answer is checked, and which are stored with the answer.
 #[derive(Debug)]
 pub(crate) struct Sent {
-    /// Key of everything sent before the answer.
+    /// The key of everything sent before the answer.
     pub(crate) key: String,
     pub(crate) receipt: Receipt,
     pub(crate) tools: SentTools,

@@ -1,4 +1,4 @@
-//! The next request of the session: its context, envelope and count.
+//! The session's next request: its context, envelope and count.
 
 use super::{Prompt, TurnPrompt, receipts::Sent};
 use crate::agent_loop::{causes::Cause, io::Effect, ledger::Ledger, tools::Tools};
@@ -20,12 +20,12 @@ use reseed_protocol::{
     reply::{self, SessionTool},
 };
 
-/// The tools with which a model finds what it no longer sees, and reads it.
+/// The tools with which a model finds and reads what it no longer sees.
 const FIND: &str = "history_search";
 const READ_ON: &str = "history_read";
 
 impl Prompt {
-    /// Replaces the system prompt until the turn ends, as this hook decided.
+    /// Replaces the system prompt until the turn ends, as this hook requested.
     pub(crate) fn set_turn_prompt(&mut self, ledger: &mut Ledger, text: String, hook: String) {
         ledger.causes.add(Cause::Instructions(Some(hook.clone())));
         self.carried.of_turn = Some(TurnPrompt { text, hook });
@@ -52,8 +52,8 @@ impl Prompt {
         ledger.push(Effect::Calibrate { model: model.to_owned(), report: Box::new(report), own });
     }
 
-    /// Returns the whole envelope of a request with this context, which has `tokens` tokens, and may have this many
-    /// more. The answer's limit is what is asked for, or what is left in the window.
+    /// Returns the whole envelope of a request with this context, which has `tokens` tokens and may have this many
+    /// more. The answer's limit is the requested one, or the rest of the window.
     pub(crate) fn envelope(
         &self,
         ledger: &Ledger,
@@ -77,7 +77,7 @@ impl Prompt {
         envelope
     }
 
-    /// Returns the envelope as hooks and people see it.
+    /// Returns the envelope in the form shown to hooks and people.
     pub(crate) fn shown_envelope(&self, ledger: &Ledger, context: &Context) -> ContextEnvelope {
         let count = self.count(ledger, context);
         let mut envelope = self.envelope(ledger, context, count.tokens, count.error_bound_tokens);
@@ -87,7 +87,7 @@ impl Prompt {
         envelope
     }
 
-    /// Returns the count of the next request if nothing more were said.
+    /// Returns the count of the next request as the session is now.
     pub(crate) fn count_now(&self, ledger: &Ledger) -> RequestCount {
         self.count(ledger, &ledger.context())
     }
@@ -99,8 +99,8 @@ impl Prompt {
         count(context, compiled.fixed, fresh, ledger.counter(), &self.calibration)
     }
 
-    /// Returns the count of the next request with this context, which a compaction leaves: from then on the session may
-    /// offer the tools that search its history.
+    /// Returns the count of the next request with this context, which a compaction leaves. From then on, the session
+    /// may offer the tools that search its history.
     pub(crate) fn count_compacted(&self, ledger: &Ledger, context: &Context) -> RequestCount {
         let state = ledger.state();
         let tools = self.tools_once_compacted(ledger);
@@ -118,17 +118,17 @@ impl Prompt {
         self.tools_without(ledger, &state.settings.tools_off, state.compactions + 1)
     }
 
-    /// Returns true if the session offers the server's tools that search its history once it is compacted: the text
-    /// around the summary then names them. What the log says decides for as long as that summary is shown, so that the
-    /// prefix of requests stays as it is when tools come and go.
+    /// Returns true if the session offers the server's tools that search its history once it is compacted. The text
+    /// around the summary then names them. The log decides this for as long as that summary is shown, so that the
+    /// prefix of requests is stable when tools come and go.
     pub(crate) fn searches_once_compacted(&self, ledger: &Ledger) -> bool {
         let tools = self.tools_once_compacted(ledger);
         let has = |name| tools.offers().any(|(offer, place)| offer.name == name && place == ToolPlace::Server);
         has(FIND) && has(READ_ON)
     }
 
-    /// Returns the estimated tokens that a compaction adds besides its summary: of the tools that the session offers
-    /// from then on, and of the text that names them.
+    /// Returns the estimated tokens that a compaction adds besides its summary: the tools that the session offers from
+    /// then on, and the text that names them.
     pub(crate) fn added_once_compacted(&self, ledger: &Ledger) -> u64 {
         let counter = ledger.counter();
         let tokens = |tools: &Tools| tools.definitions().iter().map(|tool| counter.tool(tool)).sum::<u64>();
@@ -141,7 +141,7 @@ impl Prompt {
         tools + named
     }
 
-    /// Records that a request with this context is sent, as this number of its turn, with `tokens` tokens.
+    /// Records that a request with this context and `tokens` tokens is sent, with this number in its turn.
     pub(crate) fn sent(&mut self, ledger: &mut Ledger, context: &Context, tokens: u64, number: u64) -> Sent {
         self.request_failed(ledger);
         let compiled = self.compiled(ledger.counter(), context);
@@ -167,13 +167,13 @@ impl Prompt {
         self.adopt_tools(ledger);
     }
 
-    /// Returns a note for the model on how to read what was cut from this entry, if it has the tool for it.
+    /// Returns a note for the model on how to read the omitted part of this entry, if the model has the tool for it.
     pub(crate) fn how_to_read_on(&self, entry: &EntryId, from: u64) -> Option<String> {
         let has_tool = self.carried.tools.has(READ_ON);
         has_tool.then(|| format!("\n[{READ_ON} with entryId {entry} and offset {from} reads what was left out]"))
     }
 
-    /// Offers no tools to the session's model from now on, which refuses requests because of them.
+    /// Offers no more tools to the session's model, which refuses requests because of them.
     pub(crate) fn go_on_without_tools(&mut self, ledger: &mut Ledger) {
         if self.carried.tools.is_empty() {
             return;
@@ -184,9 +184,9 @@ impl Prompt {
         self.adopt_tools(ledger);
     }
 
-    /// Offers no tools that search the history to this model from the next turn on: it writes calls as text, which
-    /// nobody makes, so that they only invite such answers. The host's tools stay, since only the host knows whether it
-    /// reads such texts itself.
+    /// From the next turn on, does not offer this model the tools that search the history: it writes calls as text,
+    /// which nobody executes, so the tools only invite such answers. The host's tools stay, since only the host knows
+    /// whether it parses such texts itself.
     pub(crate) fn go_on_without_history(&mut self, ledger: &mut Ledger, model: &str) {
         if !self.writes_calls(ledger, model) {
             ledger.push(Effect::CallWritten(model.to_owned()));
@@ -198,7 +198,7 @@ impl Prompt {
         self.carried.writes_calls.as_deref() == Some(model) || ledger.deployment.models_writing_calls.contains(model)
     }
 
-    /// Returns what people are told of the tools of this request.
+    /// Returns the notes for people about the tools of this request.
     fn notes_on_tools(&self, ledger: &Ledger) -> Option<String> {
         let history = &ledger.deployment.history_tools;
         let would_be = history.are_offered(ledger.state().compactions, 0, u64::MAX);
@@ -207,8 +207,8 @@ impl Prompt {
             .then(|| "the tools that search the history are not offered: the model writes calls as text".to_owned())
     }
 
-    /// Takes up the tools that the server has now, beside the host's. Each change of the list breaks the provider's
-    /// cache, so the server's are taken up only when a turn or a loop begins.
+    /// Adopts the tools that the server has now, in addition to the host's. Each change of the list breaks the
+    /// provider's cache, so the server's tools are adopted only when a turn or a loop begins.
     pub(crate) fn adopt_tools(&mut self, ledger: &mut Ledger) {
         let state = ledger.state();
         let tools = self.tools_without(ledger, &state.settings.tools_off, state.compactions);
@@ -219,7 +219,7 @@ impl Prompt {
         self.refresh(ledger);
     }
 
-    /// Returns the tools that the session has after so many compactions, except those of these names.
+    /// Returns the tools that the session has after this many compactions, except those with these names.
     fn tools_without(&self, ledger: &Ledger, off: &[String], compactions: u64) -> Tools {
         let (deployment, model) = (&ledger.deployment, &ledger.state().model);
         let refused = self.carried.refused_tools.as_ref() == Some(model);
@@ -235,8 +235,8 @@ impl Prompt {
         Tools::offered(&server, &self.carried.client_tools, off)
     }
 
-    /// Returns the tools that the session has now with the tokens of each, for people: also those that are switched
-    /// off. MCP servers are the shell's, which adds them.
+    /// Returns the session's current tools with the tokens of each, including those that are switched off. The shell
+    /// adds the MCP servers.
     pub(crate) fn listed_tools(&self, ledger: &Ledger) -> reply::Tools {
         let off = &ledger.state().settings.tools_off;
         let tools = self.tools_without(ledger, &[], ledger.state().compactions);

@@ -10,14 +10,14 @@ use reseed_protocol::{
 };
 use std::sync::Arc;
 
-/// Maximum bytes of a context shown in one frame: more than the text of the largest windows of 2026. Only pictures
-/// exceed it.
+/// Maximum bytes of a context shown in one frame: more than the text of the largest windows of 2026. Only images exceed
+/// it.
 const CONTEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Prompt {
-    /// Returns what the next request would send. During a turn that is the request after the one in flight, as far as
-    /// it is known. Content for one request alone is included only if asked for, and is then what hooks added for the
-    /// last one.
+    /// Returns what the next request would send. During a turn, that is the request after the one in flight, as far as
+    /// it is known. Additions for a single request are included only on demand; they are then those that hooks made for
+    /// the last one.
     ///
     /// # Errors
     /// `invalid_field`: the context is too large to show in the requested format.

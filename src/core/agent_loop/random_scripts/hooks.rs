@@ -1,4 +1,4 @@
-//! Hooks in random scripts: at any point, of the server and the client, with arbitrary answers.
+//! Hooks in random scripts: at any point, on the server and the client, with arbitrary answers.
 
 use super::World;
 use crate::{
@@ -15,7 +15,7 @@ use reseed_protocol::{
 };
 use serde_json::{Value, json};
 
-/// Returns random server hooks: none in a third of the worlds.
+/// Returns random server hooks; in a third of the worlds there are none.
 pub(super) fn some_hooks(rng: &mut Rng) -> Vec<HookSpec> {
     if rng.u8(..3) == 0 {
         return Vec::new();
@@ -65,8 +65,8 @@ impl World {
         if asked.awaited {
             self.hook_calls.retain(|other| other.call.call_id != asked.call.call_id);
             self.hook_calls.push(asked);
-            // One that the turn or the session waits for, one for a compaction, one for an input, one for each tool
-            // answer, and the one that was just answered.
+            // The places are one that the turn or the session waits for, one for a compaction, one for an input, one
+            // for each tool answer, and the one that was just answered.
             assert!(self.hook_calls.len() <= 3 + 3 + 1, "seed {}: more hooks at once than there are places", self.seed);
         }
     }
@@ -123,7 +123,8 @@ impl World {
             && answer["message"]["role"] == "user"
             && answer["message"] != json!(message)
         {
-            // Text that the hook removes must not be stored: every input starts with a unique word.
+            // Text that the hook removes must not be stored. Every input starts with a unique word, so its first word
+            // identifies it.
             let text = message.text();
             self.taken_out.extend(text.split(' ').next().filter(|word| word.starts_with("said")).map(str::to_owned));
         }
@@ -141,7 +142,7 @@ impl World {
     fn hear(&mut self, call_id: CallId, answer: Result<HookAnswer, HookFault>) {
         let is_away = matches!(&answer, Err(fault) if fault.code == reseed_protocol::ErrorCode::HookUnavailable);
         self.tell(Input::HookAnswered { call_id: call_id.clone(), answer: Box::new(answer) });
-        // A required hook is waited for: its client may come back.
+        // A required hook is waited for, because its client may come back.
         if is_away && self.agent.waits_for_hook(&call_id) {
             self.away.extend(self.hook_calls.iter().filter(|asked| asked.call.call_id == call_id).cloned());
             self.hook_calls.retain(|asked| asked.call.call_id != call_id);
@@ -180,7 +181,7 @@ impl World {
         };
         let hooks = (0..count).map(|at| offer(&mut self.rng, at)).collect();
         self.tell(Input::HooksOffered(check_hooks(hooks).unwrap().into()));
-        // Calls of hooks that are no longer offered are not awaited, unless the hook is required: its client then
+        // Calls to hooks that are no longer offered are not awaited, unless the hook is required; its client then
         // counts as away.
         let open: Vec<CallId> = self.agent.open_client_calls().into_iter().map(|call| call.call_id).collect();
         let gone = |asked: &&CallHook| asked.place == HookPlace::Client && !open.contains(&asked.call.call_id);
@@ -281,7 +282,7 @@ impl World {
             }
             6 => json!({ "op": "messages_cached_edit", "edits": [{ "entryId": id }], "invalidateCacheReason": why }),
             7 => {
-                // The tail of the messages, which may start with a result.
+                // It replaces the tail of the messages, which may start with a result.
                 let from = self.rng.usize(..cached.len().max(1));
                 let mut messages: Vec<Value> =
                     cached.iter().skip(from).map(|message| json!({ "entryId": message.entry_id })).collect();

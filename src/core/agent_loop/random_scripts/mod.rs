@@ -1,7 +1,7 @@
 //! Random scripts: whatever happens, the loop keeps its promises.
 //!
 //! A failure prints its seed; `SEED=72 cargo test -p reseed-core random_scripts` replays it alone, and `SCRIPTS=20000`
-//! runs more. `DIGESTS=FILE` writes a digest of each script's effects: a purely structural change must not alter any.
+//! runs more. `DIGESTS=FILE` writes a digest of each script's effects, which a purely structural change must not alter.
 
 mod hooks;
 mod promises;
@@ -41,7 +41,7 @@ struct World {
     agent: AgentLoop,
     log: Vec<Event>,
     entries: BTreeMap<EntryId, Entry>,
-    /// Acknowledged inputs by command, with the number of times each was appended.
+    /// The acknowledged inputs by command, each with the number of times that it was appended.
     said: BTreeMap<CommandId, u32>,
     waiting: HashSet<CommandId>,
     asked: BTreeMap<RequestId, Purpose>,
@@ -197,7 +197,7 @@ impl World {
         }
     }
 
-    /// Returns the next seed, rebuilt from the log half of the time: that must make no difference.
+    /// Returns the next seed. Half of the time it is rebuilt from the log, which must make no difference.
     fn next_seed(&mut self) -> Seed {
         let calibration = Calibration::new(Counter::for_model("test").method());
         let ids = IdSource::seeded(self.rng.u64(..));
@@ -312,7 +312,7 @@ impl World {
         );
     }
 
-    /// Kills the process: only the log is left.
+    /// Kills the process, so that only the log is left.
     fn crash(&mut self) {
         self.crashed_since_held = true;
         self.forgotten.extend(std::mem::take(&mut self.asked).into_keys());
@@ -325,14 +325,15 @@ impl World {
         let generation = session.state.generation;
         let deployment = deployment(self.hooks.clone());
         let mut seed = Seed::new(session, deployment, calibration, IdSource::seeded(self.rng.u64(..)));
-        // A new process starts request ids again, since no stale response can reach it; here both share one world.
+        // A new process would start request ids from the beginning, since no stale response can reach it; here both
+        // share one world.
         seed.next_request = self.forgotten.iter().map(|request| request.0).max().unwrap_or(0) + 1;
         self.agent = AgentLoop::seeded(generation, seed);
         self.tell(Input::Recovered);
         assert!(self.agent.ledger.session.state.turn.is_none() || self.open_turn);
     }
 
-    /// Answers everything until nothing is running: every turn must then have ended.
+    /// Answers everything until nothing is running. Every turn must then have ended.
     fn settle(&mut self) {
         self.tell(Input::Go);
         for _ in 0..400 {

@@ -1,4 +1,4 @@
-//! The promises: what every effect of the loop must keep.
+//! The promises that every effect of the loop must keep.
 
 use super::World;
 use crate::{
@@ -31,8 +31,8 @@ impl World {
         }
     }
 
-    /// Checks that after this compaction the model still sees, word for word, the pinned messages that it saw before
-    /// and the user's last message.
+    /// Checks that after this compaction the model still sees, verbatim, the pinned messages that it saw before and the
+    /// user's last message.
     fn check_kept(&self, compaction: &EntryId) {
         let state = self.folded();
         let before = self.entries[compaction].parent_id.clone();
@@ -52,7 +52,7 @@ impl World {
 
     pub(super) fn append(&mut self, append: Append) {
         let mut compacted_now = None;
-        // Inputs that left the queue, by the entry that is to hold them: it is in the same append.
+        // Inputs that left the queue, by the entry that must hold them; that entry is in the same append.
         let mut delivered: BTreeMap<EntryId, CommandId> = BTreeMap::new();
         for event in append.events {
             match &event {

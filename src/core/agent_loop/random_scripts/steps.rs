@@ -36,7 +36,7 @@ impl World {
             self.crash();
             return;
         }
-        // Otherwise most sessions would wait for somebody most of the time.
+        // Otherwise most sessions would spend most of the time waiting for a person.
         if !self.agent.ledger.session.state.approvals.is_empty() && self.rng.u8(..100) < 40 {
             self.somebody_decides();
             return;
@@ -212,7 +212,7 @@ impl World {
                 ("dig", "{}"),
                 ("fell", "{}"),
             ][rng.usize(..8)];
-            // Upstreams reuse the same call id in every answer.
+            // Providers reuse the same call id in every answer.
             Part::ToolCall { call_id: "call_0".parse().unwrap(), name: name.into(), arguments: arguments.into() }
         };
         (0..self.rng.usize(1..4)).map(|_| one(&mut self.rng)).collect()
@@ -256,7 +256,7 @@ impl World {
                 let mut state = self.folded();
                 state.undone.push(target.clone());
                 let tree = self.path_in(&state, state.leaf.as_ref());
-                // Including the pins under it, which an older compaction may have hidden too.
+                // This includes the pins under it, which an older compaction may have hidden too.
                 state.pins = pins_without(target, &state.pins, tree.path());
                 let tree = self.path_in(&state, state.leaf.as_ref());
                 let lookup = Lookup::Path(tree);
@@ -282,7 +282,7 @@ impl World {
             self.command(command);
             return;
         }
-        // As in the actor: the unit is found on the way back, and read with the path.
+        // As in the actor, the unit is found by walking back, and is read together with the path.
         let under = path.iter().rev().find(|node| node.compaction().is_some()).map(|node| node.id().clone());
         let mut state = self.folded();
         let pins = self.unit_of(&id).into_iter().map(|entry_id| Pin { entry_id, with: None, under: under.clone() });

@@ -12,7 +12,7 @@ use reseed_protocol::{
     event::Event,
 };
 
-/// Returns the server's tools: one that only reads, one that must be allowed, and one that also runs alone.
+/// Returns the server's tools: one that is read-only, one that needs approval, and one that is also sequential.
 pub(super) fn server_tools() -> Tools {
     let tool = |name: &str, read_only, sequential| ToolOffer {
         annotations: Some(ToolAnnotations { read_only: Some(read_only), ..ToolAnnotations::default() }),
@@ -23,7 +23,7 @@ pub(super) fn server_tools() -> Tools {
 }
 
 impl World {
-    /// Checks a call that starts in the server: its event is durable, and it has never started before.
+    /// Checks a call that starts in the server: its event must be durable, and it must not have started before.
     pub(super) fn tool_started(&mut self, call: CallTool) {
         if call.place == ToolPlace::Client {
             return;
@@ -38,7 +38,7 @@ impl World {
         assert!(alone <= 1, "seed {}: {alone} sequential calls at once", self.seed);
     }
 
-    /// Has a tool of the server's answer or report progress, possibly one that is no longer waited for.
+    /// Lets a server tool answer or report progress, possibly one that is no longer waited for.
     pub(super) fn server_tool_speaks(&mut self) {
         let stale = self.rng.u8(..4) == 0;
         let from: Vec<CallId> = match stale {
@@ -56,7 +56,7 @@ impl World {
         self.tell(Input::ToolAnswered { call_id, output });
     }
 
-    /// Has somebody decide about a call, change the rules, or take an answer back.
+    /// Lets a person decide about a call, change the rules, or withdraw an answer.
     pub(super) fn somebody_decides(&mut self) {
         let state = &self.agent.ledger.session.state;
         let open: Vec<ApprovalId> = state.approvals.iter().map(|approval| approval.approval_id.clone()).collect();

@@ -8,7 +8,7 @@ use reseed_protocol::{
 };
 use std::collections::VecDeque;
 
-/// Maximum bytes of a hook's message: more than models answer, and no more than a session should store of one.
+/// Maximum bytes of a hook's message: more than models answer, and no more than a session should store.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Maximum bytes of the arguments that a hook may give a call.
@@ -46,7 +46,7 @@ impl CompleteAnswer {
         }
         let sealed = |part: &&Part| matches!(part, Part::Reasoning { payload: Some(_), .. });
         if message.content.iter().filter(sealed).any(|part| !self.message.content.contains(part)) {
-            return Err(HookFault::failed("its message has a sealed thought that is not the model's own"));
+            return Err(HookFault::failed("its message has opaque reasoning that is not the model's own"));
         }
         let bytes: usize = message.content.iter().map(part_bytes).sum();
         if bytes == 0 || bytes > MESSAGE_BYTES_MAX {
@@ -56,7 +56,7 @@ impl CompleteAnswer {
         let changed = message.content != self.message.content;
         self.message.content = message.content;
         if changed {
-            // The provider's usage describes an answer that is not sent back: it is billed, but does not calibrate the
+            // The provider's usage describes an answer that is not sent back: it is billed, but must not calibrate the
             // next request.
             self.message.envelope_key = None;
             self.message.payload = self.message.payload.take().map(|payload| Box::new(payload.of_changed()));
@@ -81,11 +81,11 @@ pub(crate) struct Called {
     pub(crate) arguments: String,
     /// The arguments as the model wrote them, if a hook has changed them.
     pub(crate) proposed: Option<String>,
-    /// The terms of the call; or, for the model, why it is not made.
+    /// The terms of the call, or the reason for the model why it is not made.
     pub(crate) verdict: Result<Terms, String>,
 }
 
-/// The calls of an answer. Hooks are asked about the first one in `to_do`.
+/// The calls of an answer. Hooks are called for the first one in `to_do`.
 #[derive(Debug)]
 pub(crate) struct Calls {
     pub(crate) to_do: VecDeque<Called>,
@@ -103,7 +103,7 @@ impl Calls {
         }
     }
 
-    /// Blocks the call that hooks are being asked about.
+    /// Blocks the call that hooks are inspecting.
     pub(crate) fn block(&mut self, why: String) {
         if let Some(called) = self.to_do.front_mut() {
             called.verdict = Err(why);
@@ -115,7 +115,7 @@ impl Calls {
         self.to_do.front().is_some_and(|called| called.verdict.is_err())
     }
 
-    /// Applies a hook's answer to the current call. The tools are those that the client offers.
+    /// Applies a hook's answer to the current call. `tools` are those that the client offers.
     pub(crate) fn take(&mut self, answer: HookAnswer, tools: &Tools) -> Result<bool, HookFault> {
         let Some(called) = self.to_do.front_mut() else { return Ok(false) };
         if answer.block == Some(true) {

@@ -16,11 +16,11 @@ pub(crate) struct ProposedInput {
     pub(crate) entry_id: EntryId,
     pub(crate) parts: Vec<Part>,
     pub(crate) what: InputKind,
-    /// True if the session was idle when the input arrived: it does nothing else meanwhile.
+    /// True if the session was idle when the input arrived; it then does nothing else meanwhile.
     pub(crate) holds: bool,
 }
 
-/// The use of the input once hooks have passed it.
+/// The purpose of the input once hooks have passed it.
 #[derive(Debug)]
 pub(crate) enum InputKind {
     /// It starts a turn, or is queued for one.
@@ -61,14 +61,14 @@ pub(crate) struct InputOptions {
     pub(crate) if_leaf: Option<Option<EntryId>>,
     /// The entry to continue from, if it is not the current leaf.
     pub(crate) destination: Option<Destination>,
-    /// True if the abandoned branch is summarised; the next two fields say how.
+    /// True if the abandoned branch is summarised; the next two fields control how.
     pub(crate) summarize: bool,
     pub(crate) instructions: Option<String>,
     pub(crate) replace_instructions: Option<bool>,
 }
 
 impl InputOptions {
-    /// Returns the move that the input asks for.
+    /// Returns the move that the input requests.
     pub(crate) fn navigate(&self, entry_id: Option<EntryId>) -> Navigate {
         Navigate {
             entry_id,

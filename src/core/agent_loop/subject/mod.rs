@@ -1,6 +1,6 @@
-//! The subjects of hooks: how each is described to them, and what it may be answered.
+//! The subjects of hooks: how each is described to them, and which answers are allowed.
 //!
-//! A subject is a value. It knows neither the session nor a machine, so that a step can carry it between them.
+//! A subject is a plain value. It knows neither the session nor a machine, so a step can carry it between them.
 
 pub(crate) mod answer;
 pub(crate) mod compaction;
@@ -72,7 +72,7 @@ impl Subject {
         }
     }
 
-    /// Returns true if it is part of the running turn, if one is running.
+    /// Returns true if it belongs to the running turn, if there is one.
     pub(crate) fn is_of_turn(&self) -> bool {
         !matches!(self, Self::Input(_))
     }
@@ -93,7 +93,7 @@ impl Subject {
     }
 }
 
-/// Checks that the answer has only the fields that its point allows and does not report an error.
+/// Checks that the answer has only fields that its point allows, and that it does not report an error.
 pub(crate) fn check_answer(subject: &Subject, answer: &HookAnswer) -> Result<(), HookFault> {
     if let Some(error) = &answer.error {
         if matches!(subject.point().0, HookPoint::Message | HookPoint::ToolResult) {

@@ -36,12 +36,12 @@ pub(crate) struct BranchGiven {
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub(crate) turn_id: TurnId,
-    /// The input; absent to answer again the question at the destination.
+    /// The input; absent if the question at the destination is answered again.
     pub(crate) said: Option<Said>,
 }
 
 impl Ask {
-    /// Returns true if it answers the question at the destination again.
+    /// Returns true if the question at the destination is answered again.
     pub(crate) fn is_retry(&self) -> bool {
         self.said.is_none()
     }
@@ -83,7 +83,7 @@ impl ProposedMove {
         let label = answer.label.map(|label| check_name("label", &label)).transpose().map_err(refused)?;
         let wants_summary = self.navigate.summarize == Some(true);
         if label.is_some() && self.target.is_none() && (!wants_summary || self.to.left.is_empty()) {
-            return Err(HookFault::failed("before the first entry there is nothing to name"));
+            return Err(HookFault::failed("there is no entry to label before the first one"));
         }
         let mut navigate = self.navigate.clone();
         navigate.instructions = answer.instructions.or(navigate.instructions);

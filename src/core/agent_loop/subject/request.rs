@@ -1,4 +1,4 @@
-//! A request: at the start of its turn, on the envelope before it is sent, and at the end of its turn.
+//! The subjects around a request: the start of its turn, the envelope before it is sent, and the end of its turn.
 
 use crate::context::Context;
 use reseed_protocol::{EntryData, Part, StopReason, hook::HookEvent, patch::EphemeralChange};
@@ -20,7 +20,7 @@ impl Start {
     }
 }
 
-/// The context of one request, with what hooks add for it alone.
+/// The context of one request, with the additions of hooks for it alone.
 #[derive(Debug)]
 pub(crate) struct Overlay {
     pub(crate) context: Context,

@@ -76,7 +76,7 @@ impl ToolAnswer {
         if message.role != Role::Tool {
             return Err(HookFault::failed(ANOTHER_ROLE));
         }
-        // Images stay as they are: a hook answers with the result alone, or with what it was sent.
+        // Images stay unchanged: a hook returns only the result, or everything that it received.
         let mut parts = message.content.into_iter().filter(|part| !matches!(part, Part::Image { .. }));
         match (parts.next(), parts.next()) {
             (Some(Part::ToolResult { call_id, output, is_error }), None) if call_id == self.call.call_id => {

@@ -1,4 +1,4 @@
-//! The model's answer: one entry, whole or stopped.
+//! The model's answer: one entry, complete or stopped.
 
 use crate::agent_loop::turn::{Asked, OpenRequest, Turn, overflow::warn_of_cut, written_calls};
 use crate::agent_loop::{
@@ -35,7 +35,7 @@ impl Turn {
             let reported = answer.usage.map(|usage| usage.input_tokens.saturating_add(usage.output_tokens));
             self.remember_answered_window(ledger, reported.unwrap_or(asked.count.tokens));
         }
-        // A report of a request that was smaller than it was counted teaches nothing about counting.
+        // If the request sent was smaller than the one counted, its report says nothing about counting.
         let reported = answer.usage.filter(|_| !answer.adapted.iter().any(Need::shrinks));
         let is_believed = reported.is_none_or(|usage| self.check_report(ledger, &asked, usage.input_tokens));
         self.review_window(ledger);
@@ -76,8 +76,8 @@ impl Turn {
         ledger.then(Step::stop_turn(status));
     }
 
-    /// Fails the turn because a required hook was unregistered before the model's answer arrived. Nobody has seen the
-    /// answer; it is discarded.
+    /// Fails the turn because a required hook was unregistered before the model's answer arrived. The answer was not
+    /// shown; it is discarded.
     fn discard_uninspected(&self, ledger: &mut Ledger, hook: &str) {
         let fault = HookFault::unavailable("its client no longer offers it");
         let point = HookPoint::Message;
@@ -91,8 +91,8 @@ impl Turn {
     }
 }
 
-/// Keeps what was shown of an answer that was stopped or broke off, as an entry marked incomplete. Declares void an
-/// answer without text. Returns true if an entry was appended.
+/// Stores the shown part of an answer that was stopped or broke off, as an entry marked incomplete. Declares an answer
+/// without text void. Returns true if an entry was appended.
 pub(crate) fn keep_shown(
     ledger: &mut Ledger,
     item: EntryId,
@@ -129,7 +129,7 @@ fn answer_message(ledger: &mut Ledger, answer: &Answer, asked: &Asked) -> Messag
     content.retain(|part| !matches!(part, Part::Text { text } if text.is_empty()));
     let mut payload = answer.payload.clone();
     for part in &mut content {
-        // Upstreams reuse call ids across answers; ours are unique.
+        // Providers reuse call ids across answers; ours are unique.
         if let Part::ToolCall { call_id, arguments, .. } = part {
             let (given, id) = (call_id.clone(), ledger.new_id::<CallId>());
             let calls = payload.iter_mut().flat_map(|payload| &mut payload.calls);

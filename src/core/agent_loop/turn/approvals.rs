@@ -1,7 +1,7 @@
-//! Approvals: which calls a person must allow, and what follows from the answer.
+//! Approvals: which calls a person must allow, and what follows from the person's answer.
 //!
-//! The record is durable ([`Event::ApprovalRequest`]), so a turn that waits for an answer waits through compactions,
-//! lost connections and restarts. The answer decides the call in the record, and no other.
+//! The record is durable ([`Event::ApprovalRequest`]), so a turn that waits for an answer keeps waiting through
+//! compactions, lost connections and restarts. The answer decides the call in the record, and no other.
 
 use crate::agent_loop::{
     io::Caller, late::Callee, ledger::Ledger, prompt::Prompt, records::appended, records::done,
@@ -20,13 +20,13 @@ use reseed_protocol::{
     event::{CallOutcome, CallResolved, Event, TurnStatus},
 };
 
-/// Maximum lasting answers of a session. They are sent to every client that opens it.
+/// Maximum standing approvals of a session. They are sent to every client that opens it.
 const STANDING_MAX: usize = 256;
 
-/// Maximum characters of the arguments that a lasting answer shows.
+/// Maximum characters of the arguments that a standing approval shows.
 const STANDING_CHARS_MAX: usize = 500;
 
-/// Maximum bytes of the arguments of a call that a person is asked about. The record is kept in the session's state.
+/// Maximum bytes of the arguments of a call that needs approval. The record is part of the session's state.
 const ASKED_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum bytes of the message with which a person rejects a call.
@@ -35,13 +35,13 @@ const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 /// Maximum tools that a session may switch off: more than any session has.
 const TOOLS_OFF_MAX: usize = 256;
 
-/// What becomes of a call.
+/// The decision on a call.
 pub(super) enum Verdict {
     /// It runs.
     Run,
     /// A person must allow it.
     Ask(Box<Approval>),
-    /// It does not run; the model reads why.
+    /// It does not run; the text tells the model why.
     Refuse(String),
 }
 
@@ -49,7 +49,7 @@ impl Turn {
     /// Takes a person's answer.
     ///
     /// # Errors
-    /// `no_pending_approval`, `too_late`; `invalid_field` if it is about another call; `limit_reached`.
+    /// `no_pending_approval`, `too_late`; `invalid_field` if it names another call; `limit_reached`.
     pub(crate) fn on_approval(
         &mut self,
         ledger: &mut Ledger,
@@ -107,8 +107,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Returns true if the turn waits for approvals and for nothing else: no time limit runs, and the session may leave
-    /// memory.
+    /// Returns true if the turn waits only for approvals: no time limit runs, and the session may leave memory.
     pub(crate) fn is_parked(&self, ledger: &Ledger) -> bool {
         self.awaits_tools && ledger.state().pending.is_empty() && !ledger.state().approvals.is_empty()
     }
@@ -129,12 +128,12 @@ fn decided(approval: &Approval, outcome: CallOutcome, option: Option<ApprovalOpt
     })
 }
 
-/// Returns the id under which a decided approval is remembered, beside calls. Ids are random, so none is both.
+/// Returns the id under which a decided approval is remembered among calls. Ids are random, so they do not collide.
 fn as_call(approval: &ApprovalId) -> CallId {
     approval.as_str().parse().expect("an approval's id is an id")
 }
 
-/// Refuses the approvals that nobody answered in time. Returns true if there were any.
+/// Refuses the approvals that were not answered in time. Returns true if there were any.
 pub(super) fn expire_approvals(ledger: &mut Ledger) -> bool {
     let now = ledger.now;
     let over: Vec<Approval> =
@@ -148,7 +147,7 @@ pub(super) fn expire_approvals(ledger: &mut Ledger) -> bool {
     !over.is_empty()
 }
 
-/// Decides whether a call that its tool's schema allows may run.
+/// Decides whether a call that matches its tool's schema may run.
 pub(super) fn verdict(ledger: &mut Ledger, called: &Called, terms: &Terms) -> Verdict {
     let Called { call_id, name, arguments, proposed, .. } = called;
     let decision = decision(ledger, name, arguments, terms);
@@ -198,8 +197,9 @@ pub(super) fn verdict(ledger: &mut Ledger, called: &Called, terms: &Terms) -> Ve
     }))
 }
 
-/// Returns the terms of a call that a person has allowed; or, for the model, why it is not made. The tool may have
-/// gone, or another one may have its name, and the rules may have changed while nobody answered.
+/// Returns the terms of a call that a person has allowed, or the reason for the model why it is not made. While the
+/// approval was pending, the tool may have disappeared, another one may have taken its name, and the rules may have
+/// changed.
 fn still_allowed(ledger: &Ledger, prompt: &Prompt, approval: &Approval) -> Result<Terms, String> {
     let Approval { name, arguments, place, .. } = approval;
     let terms = prompt.tools().recheck(name, arguments)?;
@@ -214,7 +214,7 @@ fn still_allowed(ledger: &Ledger, prompt: &Prompt, approval: &Approval) -> Resul
     }
 }
 
-/// Returns the stricter of what the deployment and the session say about a call.
+/// Returns the stricter of the deployment's and the session's decisions on a call.
 fn decision(ledger: &Ledger, name: &str, arguments: &str, terms: &Terms) -> ApprovalDecision {
     let by_deployment = ledger.deployment.approvals.decide(name, arguments);
     let deployment = by_deployment.unwrap_or_else(|| default_decision(terms));
@@ -233,7 +233,7 @@ fn refused(ledger: &mut Ledger, approval: &Approval, why: String) -> Event {
     appended(entry, Some(approval.turn_id.clone()), None)
 }
 
-/// Returns the event that adds a lasting answer.
+/// Returns the event that adds a standing approval.
 fn with_standing(
     ledger: &Ledger,
     approval: &Approval,
@@ -241,7 +241,7 @@ fn with_standing(
     by: Option<String>,
 ) -> Result<Event, ErrorBody> {
     let mut standing = ledger.state().standing_approvals.clone();
-    // The newest answer about a call holds.
+    // The newest answer about a call is the valid one.
     standing.retain(|earlier| earlier.arguments_hash != approval.arguments_hash);
     if standing.len() >= STANDING_MAX {
         let message = format!(
@@ -262,10 +262,10 @@ fn with_standing(
     Ok(session_updated(|updated| updated.standing_approvals = Some(standing)))
 }
 
-/// Withdraws a lasting answer.
+/// Withdraws a standing approval.
 ///
 /// # Errors
-/// `no_pending_approval` if there is no such answer.
+/// `no_pending_approval` if there is no such approval.
 pub(crate) fn withdraw_approval(
     ledger: &mut Ledger,
     caller: &Caller,
@@ -312,7 +312,7 @@ pub(crate) fn set_tools(
     Ok(())
 }
 
-/// Answers an approval that is over: `ok` for the answer that was taken.
+/// Replies to an answer to an approval that is over: `ok` if it is the answer that was taken.
 fn answer_late_approval(
     ledger: &mut Ledger,
     caller: &Caller,
@@ -332,7 +332,7 @@ fn answer_late_approval(
     Err(Callee::Approval.too_late(&as_call(approval), Some(outcome)))
 }
 
-/// Returns results for the calls that nobody has decided on when their turn ends.
+/// Returns results for the calls that are still undecided when their turn ends.
 pub(super) fn dropped_approvals(ledger: &mut Ledger, leaf: Option<EntryId>, turn_id: &TurnId) -> Vec<Event> {
     let mut leaf = leaf;
     let mut events = Vec::new();

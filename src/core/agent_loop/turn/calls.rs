@@ -1,4 +1,4 @@
-//! A complete answer and its tool calls: passed to hooks, appended, and made.
+//! A complete answer and its tool calls: passed to hooks, appended, and executed.
 
 use crate::agent_loop::subject::{
     answer::{Called, Calls, CompleteAnswer},
@@ -16,8 +16,8 @@ use reseed_protocol::{
 use std::{collections::VecDeque, sync::Arc};
 
 impl Turn {
-    /// Handles a complete answer: passes it to the hooks, if it was withheld until now. If it was streamed, they were
-    /// registered too late: what was shown stays, and they are only notified.
+    /// Handles a complete answer: passes it to the hooks if it was withheld until now. If it was streamed, the hooks
+    /// were registered too late: the shown text stays, and they are only notified.
     pub(crate) fn look_at_answer(ledger: &mut Ledger, roster: &Roster, whole: CompleteAnswer, withheld: bool) {
         let event = whole.event();
         let subject = Subject::Answer(Box::new(whole));
@@ -87,14 +87,14 @@ impl Turn {
         }
     }
 
-    /// Ends the turn after its last hooks were asked.
+    /// Ends the turn after its last hooks were called.
     pub(crate) fn answered(ledger: &mut Ledger, roster: &Roster, stop_reason: StopReason) {
         let asks = roster.has_hooks(ledger, HookPoint::Context, Some(ContextReason::TurnEnd));
         let ended = Subject::TurnEnd(Ended { finish_reason: stop_reason });
         ledger.then(if asks { Step::Ask(ended) } else { Step::complete_turn(stop_reason) });
     }
 
-    /// Asks the hooks about the next call that may be made; makes the calls once all were inspected.
+    /// Calls the hooks for the next call that may be made; makes the calls once all were inspected.
     fn look_at_calls(&mut self, ledger: &mut Ledger, roster: &Roster, mut calls: Calls) {
         let waits = roster.awaits_hooks(ledger, HookPoint::ToolCall);
         while let Some(called) = calls.to_do.front() {
@@ -102,7 +102,7 @@ impl Turn {
                 if waits {
                     break;
                 }
-                // A loop, not recursion: an answer may have a thousand calls.
+                // This is a loop, not recursion, because an answer may contain a thousand calls.
                 let event = calls.event();
                 let subject = Subject::Calls(Box::new(calls));
                 roster.tell(ledger, &subject, &event);
@@ -128,20 +128,20 @@ impl Turn {
     }
 }
 
-/// Answers calls that hooks were inspecting when the turn ended: none of them is made.
+/// Returns results for calls that hooks were inspecting when the turn ended: none of them is made.
 pub(crate) fn drop_uncalled(ledger: &mut Ledger, calls: Calls) {
     let calls = calls.done.into_iter().chain(calls.to_do).map(|called| called.call_id).collect();
     answer_unmade(ledger, calls);
 }
 
-/// Answers calls that hooks were inspecting when the process died: none of them was made.
+/// Appends results for calls that hooks were inspecting when the process died: none of them was made.
 pub(crate) fn drop_unmade_calls(ledger: &mut Ledger) {
     let path = ledger.path();
     let said = |role: Role| move |node: &&Arc<Node>| node.message.as_ref().is_some_and(|said| said.role == role);
     let Some(answer) = path.iter().rposition(|node| said(Role::Assistant)(&node)) else { return };
     let is_turns = ledger.state().turn.as_ref().is_some_and(|turn| turn.answers > 0);
     if !is_turns || path[answer..].iter().any(|node| said(Role::User)(&node)) {
-        // A branch may start between two results. The missing ones were never this turn's.
+        // A branch may start between two results. The missing ones never belonged to this turn.
         return;
     }
     let results = path[answer..].iter().filter(said(Role::Tool)).filter_map(|node| node.message.as_ref());

@@ -1,9 +1,9 @@
-//! What a turn hands to the next loop: its progress with its hooks, and evidence about the model's window.
+//! The turn state that the next loop inherits: the progress of its hooks, and evidence about the model's window.
 
 use crate::session::SessionState;
 use reseed_protocol::{Timestamp, TurnId, Usage, receipt::HookRun};
 
-/// The parts that are carried from one loop to the next.
+/// The parts that are passed from one loop to the next.
 #[derive(Debug, Default)]
 pub(crate) struct TurnMemory {
     progress: TurnProgress,
@@ -21,7 +21,7 @@ impl TurnMemory {
         &mut self.progress
     }
 
-    /// Notes whether the running turn runs or waits for approvals, so that its time counts.
+    /// Notes whether the running turn is active or waits for approvals, so that its time is counted correctly.
     pub(super) fn keep_time(&mut self, state: &SessionState, is_parked: bool, now: Timestamp) {
         if state.turn.is_none() {
             return;
@@ -37,7 +37,7 @@ impl TurnMemory {
         }
     }
 
-    /// Returns when the running turn has taken this long, unless it waits for approvals.
+    /// Returns when the running turn will reach this limit, unless it waits for approvals.
     pub(super) fn over_at(&self, state: &SessionState, limit_ms: u64) -> Option<Timestamp> {
         let running = state.turn.as_ref().map(|turn| &turn.turn_id)?;
         let is_its = self.progress.turn.as_ref() == Some(running);
@@ -52,8 +52,8 @@ impl TurnMemory {
     }
 }
 
-/// The running turn's progress with its hooks. It is carried from loop to loop, so that a compaction in between does
-/// not call a hook twice.
+/// The running turn's progress with its hooks. It is passed from loop to loop, so that a compaction in between does not
+/// call a hook twice.
 #[derive(Debug, Default)]
 pub(super) struct TurnProgress {
     /// The turn that this describes.
@@ -66,63 +66,64 @@ pub(super) struct TurnProgress {
     pub(super) looked_at_usage: Option<Usage>,
     /// The hooks that were called for the upcoming request.
     pub(super) runs: Vec<HookRun>,
-    /// The time that the turn has taken, in milliseconds, up to `runs_since`. What it waits for approvals is not
+    /// The time that the turn has taken, in milliseconds, up to `runs_since`. Time spent waiting for approvals is not
     /// counted.
     pub(super) spent_ms: u64,
-    /// Since when it runs; `None` while it waits for approvals.
+    /// The time since which it runs; `None` while it waits for approvals.
     pub(super) runs_since: Option<Timestamp>,
 }
 
 /// Evidence from a session's requests about its model's window. Kept while the session is in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WindowEvidence {
-    /// The largest count that was answered.
+    /// The largest count of an answered request.
     answered_tokens_max: u64,
     /// The count of a request that ended without output and is being compacted.
     empty_tokens: Option<u64>,
-    /// The count of the last such request that was answered once it was smaller.
+    /// The count of the last such request that was answered after it was made smaller.
     too_large_tokens: Option<u64>,
-    /// The most tokens that the server reported to have read, or that we counted where it reports none.
+    /// The most tokens that the server reported as read, or that we counted if it reports none.
     read_tokens_max: u64,
-    /// The last request whose report followed its size: our estimate of it, made without reports, and the report.
+    /// The last request whose report matched its size: our own estimate, made without reports, and the report.
     anchor: Option<(u64, u64)>,
-    /// Reports in a row that did not follow the growth of their requests.
+    /// The number of consecutive reports that did not follow the growth of their requests.
     flat_reports: u32,
-    /// Answers since the window was learnt, or last tried larger.
+    /// The number of answers since the window was learned, or was last tried larger.
     answers_since_learnt: u32,
     /// True if the last request was refused as too large although a larger one had been answered.
     is_contradicted: bool,
-    /// True once what an earlier run of this server stored was looked at, or is not to be.
+    /// True once the evidence from an earlier run of this server was used, or must not be.
     has_recalled: bool,
 }
 
-/// What a report of a request's tokens says about the server.
+/// The plausibility of a reported request size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReportVerdict {
-    /// It follows the size of the request, or too little was added to say.
+    /// It follows the size of the request, or too little was added to tell.
     Plausible,
-    /// It does not follow. Once may be chance.
+    /// It does not follow the size. A single case may be chance.
     Flat,
-    /// It did not follow twice in a row: the server reads no more than this.
+    /// It failed to follow the size twice in a row: the server reads no more than this.
     Cut(u64),
 }
 
-/// Growth of a request, in tokens and as a part of it, from which its report must show it.
+/// The growth of a request, in tokens and as one part in this many, from which its report must show the growth.
 const GROWTH_TOKENS_MIN: u64 = 256;
 const GROWTH_PART: u64 = 20;
-/// The part of the growth that a report must show: our estimate may be several times too high.
+/// The report must show one part in this many of the growth, because our estimate may be several times too high.
 const SHOWN_PART: u64 = 4;
-/// Answers after which a learnt window is tried a quarter larger: servers are started again with other windows, and
-/// routers choose other servers. If it is too large still, one request is refused, when a compaction is due anyway.
+/// The number of answers after which a quarter more than a learned window is tried: servers are restarted with other
+/// windows, and routers choose other servers. If that is still too large, one request is refused, at a time when a
+/// compaction is due anyway.
 const ANSWERS_PER_TRIAL: u32 = 50;
 
 impl WindowEvidence {
-    /// Returns no evidence, also none from earlier runs of this server.
+    /// Returns no evidence, and none from earlier runs of this server either.
     pub(crate) fn anew() -> Self {
         Self { has_recalled: true, ..Self::default() }
     }
 
-    /// Notes, once, the tokens that the model's last stored answer read: this server may have been started since.
+    /// Uses, once, the tokens that the model's last stored answer read: this server may have been restarted since.
     pub(crate) fn recall(&mut self, read_tokens: impl FnOnce() -> Option<u64>) {
         if std::mem::replace(&mut self.has_recalled, true) || self.has_answer() {
             return;
@@ -132,9 +133,9 @@ impl WindowEvidence {
         self.answered_tokens_max = tokens;
     }
 
-    /// Notes that a request of this token count was answered. Returns the window if this shows it to be smaller than
-    /// assumed: a smaller request for the same turn was answered where a larger one ended empty. Once may be chance;
-    /// twice means that size was the cause.
+    /// Notes that a request of this token count was answered. If this shows that the window is smaller than assumed,
+    /// returns that window: a smaller request of the same turn was answered where a larger one ended empty. A single
+    /// case may be chance; two show that size was the cause.
     pub(crate) fn answered(&mut self, tokens: u64) -> Option<u64> {
         self.answered_tokens_max = self.answered_tokens_max.max(tokens);
         self.is_contradicted = false;
@@ -145,8 +146,8 @@ impl WindowEvidence {
 
     /// Compares a report with that of an earlier request. `estimate` is our own count, made without reports.
     ///
-    /// Servers that cut a request silently report what was left of it: the window, or the half of it that they keep. A
-    /// report far below that is one without the tokens that came from a cache, and says nothing.
+    /// Servers that silently cut a request report what was left of it: the window, or the half of it that they keep. A
+    /// report far below that omits tokens that came from a cache, and says nothing.
     pub(crate) fn reported(&mut self, estimate: u64, reported: u64) -> ReportVerdict {
         self.read_tokens_max = self.read_tokens_max.max(reported);
         let here = Some((estimate, reported));
@@ -173,9 +174,9 @@ impl WindowEvidence {
         ReportVerdict::Cut(self.read_tokens_max)
     }
 
-    /// Notes that a request of this many tokens was refused as too large. If a larger one was answered before, that may
-    /// be a mistake of the server's; if it happens twice without an answer in between, the server was started again
-    /// with a smaller window, and what was answered before says nothing more.
+    /// Notes that a request of this many tokens was refused as too large. If a larger one was answered before, the
+    /// refusal may be a server error. If it happens twice without an answer in between, the server was restarted with a
+    /// smaller window, and earlier answers no longer count.
     pub(crate) fn refused(&mut self, tokens: u64) {
         let contradicts = tokens <= self.read_tokens_max;
         if contradicts && self.is_contradicted {
@@ -184,18 +185,18 @@ impl WindowEvidence {
         self.is_contradicted = contradicts;
     }
 
-    /// Returns the most tokens that were answered: no window is smaller.
+    /// Returns the most tokens that were answered; the window cannot be smaller.
     pub(crate) fn window_tokens_min(&self) -> u64 {
         self.read_tokens_max
     }
 
-    /// Notes that a window was learnt.
+    /// Notes that a window was learned.
     pub(crate) fn window_learnt(&mut self) {
         self.answers_since_learnt = 0;
     }
 
-    /// Returns the window to assume from now on in place of this learnt one, if another: no smaller one than was
-    /// answered, and a larger one after many answers.
+    /// Returns the window that replaces this learned one, if any: one no smaller than what was answered, or a larger
+    /// one after many answers.
     pub(crate) fn reviewed(&mut self, learnt_tokens: u64) -> Option<u64> {
         if self.read_tokens_max > learnt_tokens {
             return Some(self.read_tokens_max);
@@ -213,8 +214,8 @@ impl WindowEvidence {
         self.answered_tokens_max > 0
     }
 
-    /// Notes that a request of this token count failed. Returns true if it may have been too large: it ended without
-    /// output, is large enough for that (both are `is_suspect`), and none as large was ever answered.
+    /// Notes that a request of this token count failed. Returns true if it may have been too large: `is_suspect` says
+    /// that it ended without output and is large enough, and none as large was ever answered.
     pub(crate) fn failed(&mut self, tokens: u64, is_suspect: bool) -> bool {
         let suspect = is_suspect && tokens > self.answered_tokens_max;
         self.empty_tokens = suspect.then_some(tokens);
@@ -230,7 +231,7 @@ mod tests {
     #[test]
     fn a_report_must_follow_the_growth_of_its_request() {
         for (reports, expected) in [
-            // estimate, report
+            // The columns are the estimate and the report.
             (&[(1_000, 1_100), (2_000, 2_150), (3_000, 3_100)][..], vec![Plausible; 3]),
             (
                 &[(3_000, 3_100), (4_000, 4_096), (5_000, 4_096), (6_000, 4_096)],
@@ -241,11 +242,11 @@ mod tests {
                 &[(5_000, 4_096), (5_100, 4_096), (5_200, 4_096), (5_300, 4_096)],
                 vec![Plausible, Plausible, Plausible, Flat],
             ),
-            // Without what came from a cache.
+            // The reports omit cached tokens.
             (&[(5_000, 5_000), (6_000, 1_000), (7_000, 1_000)], vec![Plausible; 3]),
-            // Twice too high an estimate.
+            // The estimate is twice too high.
             (&[(2_000, 1_000), (4_000, 2_000), (8_000, 4_000)], vec![Plausible; 3]),
-            // A compaction in between.
+            // There is a compaction in between.
             (
                 &[(5_000, 4_096), (6_000, 4_096), (900, 800), (2_000, 1_900)],
                 vec![Plausible, Flat, Plausible, Plausible],
@@ -258,9 +259,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_answered_bounds_a_window_until_two_smaller_requests_are_refused() {
+    fn answers_bound_a_window_until_two_smaller_requests_are_refused() {
         for (steps, bound) in [
-            // The tokens of each refused request; 0 stands for a small one that was answered.
+            // The numbers are the tokens of refused requests; 0 stands for a small request that was answered.
             (&[9_500][..], 9_000),
             (&[5_000], 9_000),
             (&[5_000, 0, 5_000], 9_000),

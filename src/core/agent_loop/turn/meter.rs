@@ -13,8 +13,8 @@ use reseed_protocol::{
 const METER_PAUSE_MILLIS: u64 = 100;
 
 impl Turn {
-    /// Reports how full the window is mid-turn, once per step. Reports between results that arrive together are
-    /// throttled; the last one is reported before the next request.
+    /// Reports how full the window is during a turn, once per step. Reports between results that arrive together are
+    /// throttled; the last one is sent before the next request.
     pub(crate) fn tell_meter(&mut self, ledger: &mut Ledger, prompt: &Prompt, compaction: &Compactor) {
         let Some(turn) = &ledger.state().turn else {
             (self.meter_due, self.metered) = (false, None);

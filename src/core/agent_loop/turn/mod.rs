@@ -1,15 +1,15 @@
 //! The turn machine: from a user message until the loop is idle again, one request after another.
 //!
-//! Inputs: the model's answer to a turn's request, its failure, or what was shown of it when it was stopped; the
-//! commands `tool_result`, `call_progress` and `edit_queue`, and inputs that were accepted; the steps `Send` and
-//! `ToolsTick`. The kernel takes `Request`, `SendPrepared`, `RequestFailed` and `EndTurn`: several machines' work.
+//! Inputs: the model's answer to a turn's request, its failure, or the part shown when it was stopped; the commands
+//! `tool_result`, `call_progress` and `edit_queue`, and accepted inputs; the steps `Send` and `ToolsTick`. The kernel
+//! takes `Request`, `SendPrepared`, `RequestFailed` and `EndTurn`, because they involve several machines.
 //!
 //! Outputs: the effects that call the model and cancel the call; the entries and events of the turn, of its tool calls
 //! and of the queue; the steps `Ask` (the hooks of the turn), `AfterHooks`, `RequestFailed`, `EndTurn` and `Proceed`.
 //!
 //! - `answer`: the model's answer; `calls`: its tool calls; `overflow`: a failed request
-//! - `tools`: the tool calls, `open_calls`: which of them run; `approvals`: those that a person must allow; `results`:
-//!   their results; `queue`: inputs that wait
+//! - `tools`: the tool calls; `open_calls`: which of them run; `approvals`: those that a person must allow; `results`:
+//!   their results; `queue`: waiting inputs
 //! - `meter`: how full the window is; `memory`: what the next loop inherits
 
 mod answer;
@@ -46,8 +46,8 @@ use reseed_protocol::{
 };
 use std::sync::Arc;
 
-/// Maximum number of hooks named in a receipt: two rounds of the most that can be registered. A request that called
-/// more has a truncated receipt.
+/// Maximum number of hooks named in a receipt: twice the number that can be registered. If a request called more, its
+/// receipt is truncated.
 const RUNS_MAX: usize = 2 * crate::hook::HOOKS_MAX;
 
 /// The running turn.
@@ -58,7 +58,7 @@ pub(crate) struct Turn {
     asking: Option<OpenRequest>,
     /// True while the turn waits for the results of its pending tool calls.
     awaits_tools: bool,
-    /// The tool calls that run or wait to.
+    /// The tool calls that run or wait to run.
     calls: OpenCalls,
     /// True once the user was warned that the window is nearly full.
     warned: bool,
@@ -79,11 +79,11 @@ pub(crate) struct OpenRequest {
     stopped_as: Option<TurnStatus>,
 }
 
-/// The conditions of a request. Model and settings may change before its answer arrives.
+/// The conditions under which a request was sent. Model and settings may change before its answer arrives.
 #[derive(Debug)]
 pub(crate) struct Asked {
     count: RequestCount,
-    /// Our own estimate of the text of the whole request, made without reports.
+    /// Our own estimate of the whole request's text, made without reports.
     estimate: u64,
     model: String,
     /// True if nothing of the answer is shown until it is complete.
@@ -106,7 +106,7 @@ impl Turn {
         }
     }
 
-    /// Returns the stage that the turn holds, if any.
+    /// Returns the turn's stage, if it has one.
     pub(crate) fn stage(&self) -> Option<Stage> {
         match &self.asking {
             Some(OpenRequest { stopped_as: Some(_), .. }) => Some(Stage::Stopping),
@@ -125,7 +125,7 @@ impl Turn {
         self.carried
     }
 
-    /// Forgets what was learnt about the window after a change of model.
+    /// Discards the evidence about the window after a change of model.
     pub(crate) fn forget_window(&mut self) {
         self.carried.seen = WindowEvidence::anew();
     }
@@ -149,7 +149,7 @@ impl Turn {
         self.carried.over_at(ledger.state(), limit_ms).filter(|_| self.stage() != Some(Stage::Stopping))
     }
 
-    /// Asks the hooks that run before the next request is counted. Returns true if the request now waits for them.
+    /// Calls the hooks that run before the next request is counted. Returns true if the request now waits for them.
     pub(crate) fn before_request(&mut self, ledger: &mut Ledger, prompt: &mut Prompt, roster: &Roster) -> bool {
         let starts = !std::mem::replace(&mut self.carried.progress(ledger.state()).started, true);
         if starts {
@@ -217,7 +217,8 @@ impl Turn {
     /// Sends this context to the model as the next request of the running turn.
     pub(crate) fn send(&mut self, ledger: &mut Ledger, prompt: &mut Prompt, roster: &Roster, context: &Context) {
         let Some(turn) = &ledger.state().turn else { return };
-        // Reports the meter between rounds only: the end of the previous turn has reported it before the first one.
+        // The meter is reported only between rounds: before the first one, the end of the previous turn has reported
+        // it.
         self.meter_due |= turn.answers > 0;
         let (shown_as, number) = (turn.turn_id.clone(), turn.answers + 1);
         let count = prompt.count(ledger, context);
@@ -262,7 +263,7 @@ pub(crate) fn start_turn(ledger: &mut Ledger, roster: &mut Roster, caller: Calle
     ledger.then(Step::Proceed);
 }
 
-/// Returns what hooks are asked about at the start of a turn: the last user message since the model's last answer.
+/// Returns the subject for the hooks at the start of a turn: the last user message since the model's last answer.
 fn start_subject(ledger: &Ledger, prompt: &Prompt) -> Start {
     let path = ledger.path();
     let is_answer = |node: &Arc<Node>| node.message.as_ref().is_some_and(|said| said.role == Role::Assistant);

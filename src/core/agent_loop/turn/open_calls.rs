@@ -1,7 +1,7 @@
-//! The calls of the running turn that are not over: those that run, with their deadlines, and those that wait.
+//! The open calls of the running turn: those that run, with their deadlines, and those that wait.
 //!
-//! Calls run in parallel: the server's up to a bound, so that one answer cannot take the whole machine; a client's
-//! without one, since the client knows its own. Sequential calls run one after another, in the order of the answer.
+//! Calls run in parallel. The server's calls are limited, so that one answer cannot take the whole machine; a client's
+//! are not, since the client knows its own limits. Sequential calls run one after another, in the order of the answer.
 
 use crate::{agent_loop::deadline::Deadline, tool::Terms, tool::ToolPlace};
 use reseed_protocol::{CallId, Timestamp};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Debug, Default)]
 pub(super) struct OpenCalls {
     running: BTreeMap<CallId, Running>,
-    /// Bounded by the calls of one answer.
+    /// The number of calls in one answer bounds it.
     waiting: VecDeque<(CallId, Terms)>,
 }
 
@@ -44,7 +44,7 @@ impl OpenCalls {
         self.running.insert(call, Running { terms, deadline });
     }
 
-    /// Forgets a call that is over.
+    /// Removes a call that is over.
     pub(super) fn ended(&mut self, call: &CallId) {
         self.running.remove(call);
         self.waiting.retain(|(waiting, _)| waiting != call);
@@ -61,7 +61,7 @@ impl OpenCalls {
         self.running.contains_key(call)
     }
 
-    /// Moves a call's deadline after progress. Returns the new one.
+    /// Extends a call's deadline after progress. Returns the new one.
     pub(super) fn moved(&mut self, call: &CallId, now: Timestamp) -> Option<Timestamp> {
         let running = self.running.get_mut(call)?;
         running.deadline = running.deadline.moved(now);
@@ -93,7 +93,7 @@ mod tests {
         Terms { place, timeout_ms: None, sequential, annotations: ToolAnnotations::default() }
     }
 
-    /// Starts what may start, and returns the names.
+    /// Starts the calls that may start, and returns their names.
     fn start(calls: &mut OpenCalls, parallel_max: usize) -> Vec<String> {
         let mut names = Vec::new();
         while let Some((call, terms)) = calls.take_startable(parallel_max) {

@@ -1,4 +1,4 @@
-//! Failed requests, above all those that are too large: compact once, retry once, remember the smaller window.
+//! Failed requests, mainly those that are too large: compact once, retry once, remember the smaller window.
 
 use crate::agent_loop::io::Effect;
 use crate::agent_loop::turn::memory::ReportVerdict;
@@ -16,12 +16,14 @@ use reseed_protocol::{
 
 /// Some servers refuse a request that is too large by ending the stream without output. An empty stream counts as such
 /// a refusal only above this percentage of the window, and only if no request as large was ever answered. At this
-/// share, a window configured three times too large is full of text that has half as many tokens again as we estimate.
+/// share, a window that is configured three times too large is already full, if the text has half as many tokens again
+/// as we estimate.
 const SUSPECT_PERCENT: u64 = 20;
 
 impl Turn {
-    /// Handles a failed request, and says if a compaction may help: one is made once in a turn. An answer that broke
-    /// off is kept as far as it was shown, and ends the turn: a second answer would stand behind its beginning.
+    /// Handles a failed request, and decides whether a compaction may help; one is made once per turn. If an answer
+    /// broke off, its shown part is kept and the turn ends, because a second answer would follow the beginning of the
+    /// first.
     pub(crate) fn on_fault(&mut self, ledger: &mut Ledger, prompt: &mut Prompt, fault: ModelFault, shown: Vec<Part>) {
         let Some(OpenRequest { item, asked, .. }) = self.asking.take() else { return };
         prompt.request_failed(ledger);
@@ -47,8 +49,9 @@ impl Turn {
         ledger.then(Step::RequestFailed(Box::new(failed)));
     }
 
-    /// Learns the window from a refusal as too large. Numbers that the provider reports are used; if it reports no
-    /// window, the size of the refused request is the evidence, in the provider's tokens or else in ours.
+    /// Learns the window from a refusal as too large. It uses the numbers that the provider reports. If the provider
+    /// reports no window, the size of the refused request is the evidence, in the provider's tokens or otherwise in
+    /// ours.
     fn learn_window(
         &mut self,
         ledger: &mut Ledger,
@@ -60,7 +63,7 @@ impl Turn {
         if asked.model != ledger.state().model {
             return;
         }
-        // The request was refused although by our estimate it fits: it has at least as many tokens as the reported
+        // The request was refused although it fits by our estimate, so it has at least as many tokens as the reported
         // window.
         let beyond = fault.overflow.window_tokens.filter(|window| *window > asked.count.tokens);
         if let Some(refused) = fault.overflow.prompt_tokens.or(beyond) {
@@ -71,8 +74,8 @@ impl Turn {
         self.remember_answered_window(ledger, fault.overflow.window_tokens.unwrap_or(refused.saturating_sub(1)));
     }
 
-    /// Compares the reported size of a request with earlier ones. Returns true if it can be believed. If the server
-    /// seems to leave out what is beyond its window, that window is learnt, and the user and the operator are warned.
+    /// Compares the reported size of a request with earlier ones. Returns true if it is credible. If the server seems
+    /// to drop what is beyond its window, that window is learned, and the user and the operator are warned.
     pub(crate) fn check_report(&mut self, ledger: &mut Ledger, asked: &Asked, input_tokens: u64) -> bool {
         if asked.model != ledger.state().model {
             return true;
@@ -95,13 +98,13 @@ impl Turn {
         false
     }
 
-    /// Remembers a window smaller than the one in use, and none smaller than what was answered.
+    /// Remembers a window smaller than the current one, but none smaller than what was answered.
     pub(crate) fn remember_answered_window(&mut self, ledger: &mut Ledger, tokens: u64) {
         self.carried.seen.window_learnt();
         ledger.remember_window(tokens.max(self.carried.seen.window_tokens_min()));
     }
 
-    /// Raises a learnt window that was shown to be too small, or that has held for long.
+    /// Raises a learned window that was shown to be too small, or that has held for a long time.
     pub(crate) fn review_window(&mut self, ledger: &mut Ledger) {
         let Some(learnt) = ledger.state().settings.learned_window_tokens else { return };
         let Some(tokens) = self.carried.seen.reviewed(learnt) else { return };
@@ -110,8 +113,8 @@ impl Turn {
     }
 }
 
-/// Warns the user that the provider seems to have silently truncated the request. The answer stands, since it was
-/// shown; the reported usage is counted, so that the next request is compacted before it would be truncated too.
+/// Warns the user that the provider seems to have silently truncated the request. The answer stands, because it was
+/// shown. The reported usage is counted, so that the next request is compacted before it would be truncated too.
 pub(crate) fn warn_of_cut(ledger: &mut Ledger, answer: &Answer, model: &str) {
     let window = ledger.window_tokens();
     let Some(usage) = answer.usage.filter(|usage| told_by_usage(answer.stop_reason, *usage, window)) else {
@@ -131,8 +134,8 @@ fn warn_of_truncation(ledger: &mut Ledger, usage_ratio: f64, message: String) {
     ledger.emit(EphemeralEvent::ContextWarning(ContextWarning { usage_ratio, message, code }));
 }
 
-/// Returns true if a server refused the whole request, and nothing says for which part of it, or what its words seem to
-/// name was changed and cured nothing. If it is large, its size is a likely cause: it is compacted and sent once more.
+/// Returns true if a server refused the whole request without naming a part of it, or if changing the part that it
+/// seems to name did not help. If the request is large, its size is a likely cause: it is compacted and sent once more.
 fn is_unexplained(fault: &ModelFault) -> bool {
     fault.code == ErrorCode::UpstreamRejected
         && matches!(fault.origin.http_status, Some(400 | 413 | 422))

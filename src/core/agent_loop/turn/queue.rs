@@ -1,11 +1,10 @@
 //! The queue: inputs that arrive while a turn is running, in order, durable and visible to clients.
 //!
-//! Each input is added by one record and removed by one, which says what became of it; neither repeats another input.
+//! Each input is added by one record and removed by one, which states the reason; neither repeats another input.
 //!
 //! Steered items come before the others. They go with the next request of the running turn; if the turn ends without
-//! another request, they start the next turns. Input sent while the session is moving to another place in the tree is
-//! meant for that place. If the move fails, the input stays queued until another move succeeds or someone edits the
-//! queue.
+//! another request, they start the next turns. Input sent while the session is moving is meant for the move's
+//! destination. If the move fails, the input stays queued until another move succeeds or someone edits the queue.
 
 use crate::agent_loop::{io::Caller, ledger::Ledger, records::done, roster::Roster, step::Step};
 use crate::session::{Queued, input::is_message};
@@ -20,7 +19,7 @@ use reseed_protocol::{
 };
 use std::collections::BTreeSet;
 
-/// Maximum total bytes of a session's queue: it is held in memory, and `session_opened` carries all of it.
+/// Maximum total bytes of a session's queue. It is held in memory, and `session_opened` carries all of it.
 const QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 fn part_bytes(part: &Part) -> usize {
@@ -32,7 +31,7 @@ fn part_bytes(part: &Part) -> usize {
     }
 }
 
-/// Returns the event for a queued input that this entry holds now.
+/// Returns the event for a queued input that this entry now holds.
 fn removed(reason: QueueRemovalReason, appended: &EntryAppended) -> Event {
     Event::QueueItemRemoved(QueueItemRemoved {
         command_id: appended.command_id.clone().expect("an entry of a queued input names its command"),
@@ -78,7 +77,7 @@ pub(crate) fn enqueue(
     Ok(())
 }
 
-/// Removes and reorders queued inputs. Inputs that wait for a move (`is_moving`) go on waiting for it.
+/// Removes and reorders queued inputs. Inputs that wait for a move (`is_moving`) keep waiting for it.
 pub(crate) fn edit_queue(
     ledger: &mut Ledger,
     caller: &Caller,
@@ -120,7 +119,7 @@ pub(crate) fn edit_queue(
         }
         items = ordered;
     }
-    // Inputs that waited for a failed move have been reviewed, so they no longer wait for a move.
+    // Inputs that waited for a failed move have been reviewed, so they no longer wait.
     if !is_moving && items.iter().any(|item| item.after.is_some()) {
         events.push(Event::QueueReleased(QueueReleased { command_id: Some(caller.id.clone()) }));
     }
@@ -145,7 +144,7 @@ pub(crate) fn check_leaf(ledger: &Ledger, expected: Option<&EntryId>) -> Result<
     }
 }
 
-/// Turns an item into an entry.
+/// Converts an item to an entry.
 pub(crate) fn delivered(
     ledger: &mut Ledger,
     item: QueueItem,
@@ -181,7 +180,7 @@ pub(crate) fn deliver_custom(ledger: &mut Ledger) {
     deliver(ledger, None, due);
 }
 
-/// Appends the first `due` items that wait for no move. One append writes the entries and the removals from the
+/// Appends the first `due` items that do not wait for a move. One append writes the entries and the removals from the
 /// queue, so that no item is in both or in neither.
 fn deliver(ledger: &mut Ledger, turn_id: Option<TurnId>, due: usize) {
     let ready = ledger.state().queue.iter().filter(|item| item.after.is_none());
@@ -202,7 +201,7 @@ fn deliver(ledger: &mut Ledger, turn_id: Option<TurnId>, due: usize) {
     ledger.append(removals.into_iter().chain(entries).collect(), Vec::new());
 }
 
-/// Starts a turn on the first queued input that waits for no move, if there is one.
+/// Starts a turn on the first queued input that does not wait for a move, if there is one.
 pub(crate) fn start_queued(ledger: &mut Ledger, roster: &mut Roster) {
     let mut queue = ledger.state().queue.iter();
     let Some(first) = queue.find(|item| item.after.is_none()).map(|queued| queued.item().clone()) else { return };

@@ -1,4 +1,4 @@
-//! The results of tool calls: taken from their client, passed to hooks, and appended.
+//! The results of tool calls: accepted from their client, passed to hooks, and appended.
 
 use crate::agent_loop::{
     io::Caller, late::Callee, ledger::Ledger, prompt::Prompt, records::appended, records::done, roster::Roster,
@@ -19,8 +19,8 @@ use reseed_protocol::{
 use std::sync::Arc;
 
 impl Turn {
-    /// Returns a tool's answer that is to be taken. One to a call that is over is a copy of the one that was taken, or
-    /// too late.
+    /// Returns a tool's answer if it is to be taken. An answer to a call that is over is a duplicate of the one that
+    /// was taken, or too late.
     ///
     /// `inspected` is the fingerprint of the answer that hooks are inspecting, if there is one.
     ///
@@ -62,7 +62,7 @@ impl Turn {
         self.is_running(call_id).then(|| ToolAnswer::new(None, call.clone(), sent, output))
     }
 
-    /// Passes a tool's answer to its hooks; otherwise appends it.
+    /// Passes a tool's answer to its hooks, or appends it if there are none.
     pub(crate) fn take_answer(&mut self, ledger: &mut Ledger, prompt: &Prompt, roster: &Roster, answer: ToolAnswer) {
         if roster.has_hooks(ledger, HookPoint::ToolResult, None) || roster.has_hooks(ledger, HookPoint::Message, None) {
             self.look_at_result(ledger, roster, answer);
@@ -73,7 +73,7 @@ impl Turn {
 
     /// Passes a tool's answer to its `tool_result` hooks, then to the `message` hooks.
     fn look_at_result(&mut self, ledger: &mut Ledger, roster: &Roster, mut result: ToolAnswer) {
-        // The tool has answered: the hooks' time does not count towards its limit.
+        // The tool has answered, so the hooks' time does not count towards its limit.
         self.has_answer(&result.call.call_id);
         if !roster.has_hooks(ledger, HookPoint::ToolResult, None) {
             result.as_message = Some(ledger.new_id());
@@ -81,7 +81,7 @@ impl Turn {
         ledger.then(Step::Ask(Subject::Result(Box::new(result))));
     }
 
-    /// Asks the `message` hooks about a result after the `tool_result` hooks; otherwise appends it.
+    /// Calls the `message` hooks for a result after the `tool_result` hooks, or appends it if there are none.
     pub(crate) fn pass_result_on(
         &mut self,
         ledger: &mut Ledger,
@@ -97,7 +97,7 @@ impl Turn {
         }
     }
 
-    /// Appends a tool's answer, and continues once all calls have theirs.
+    /// Appends a tool's answer, and continues once every call has its result.
     pub(crate) fn write_result(&mut self, ledger: &mut Ledger, prompt: &Prompt, result: ToolAnswer) {
         let ToolAnswer { caller, call, sent, output, is_error, images, as_message } = result;
         let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
@@ -136,7 +136,7 @@ impl Turn {
     }
 }
 
-/// Answers a `tool_result` whose call is not pending: `ok` for a copy of the answer that was taken.
+/// Answers a `tool_result` whose call is not pending: `ok` for a duplicate of the answer that was taken.
 ///
 /// # Errors
 /// `unknown_call`; `too_late`.
@@ -147,7 +147,7 @@ fn answer_late_result(
     result: u64,
     lookup: Option<Lookup>,
 ) -> Result<(), ErrorBody> {
-    // As it was sent: hooks may have changed what was stored.
+    // The comparison is with the answer as it was sent, because hooks may have changed what was stored.
     let is_copy = ledger.ended.get(call).is_some_and(|(_, answer)| answer == Some(result));
     let ended = lookup.and_then(Lookup::ended_call).or_else(|| ended_on_path(ledger, call));
     match ended {
@@ -168,8 +168,8 @@ pub(crate) fn late_progress(ledger: &Ledger, call: &CallId, lookup: Option<Looku
     }
 }
 
-/// Returns how a call ended that has a result on the path and no mark: a fork has the entries of its source only,
-/// and older versions wrote no marks.
+/// Returns how a call ended that has a result on the path but no mark: a fork has only the entries of its source, and
+/// older versions wrote no marks.
 fn ended_on_path(ledger: &Ledger, call: &CallId) -> Option<ended::EndedCall> {
     let messages = ledger.path().iter().rev().filter_map(|node| node.message.as_ref());
     let result = messages.filter_map(|message| ended::result_of(call, message)).next()?;

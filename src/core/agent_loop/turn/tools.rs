@@ -1,4 +1,4 @@
-//! Tool calls: how they are made, and what limits them.
+//! Tool calls: how they are executed, and their limits.
 
 use crate::agent_loop::{
     deadline::Deadline,
@@ -17,25 +17,25 @@ use reseed_protocol::{
     reply::PendingCall,
 };
 
-/// The result of a call that ran in the server, or at its client, when the server stopped.
+/// The result of a call that was running, in the server or at its client, when the server stopped.
 const INTERRUPTED: &str = "The call was interrupted: the server stopped before the tool answered. The call may have \
                            taken effect, and it is not repeated.";
 
 impl Turn {
-    /// Moves the deadline of a call that its client reports to be running. Returns the new one.
+    /// Extends the deadline of a call that its client reports as running. Returns the new one.
     pub(crate) fn on_tool_progress(&mut self, ledger: &Ledger, call: &CallId) -> Option<Timestamp> {
         let is_clients = |known: &PendingCall| known.call_id == *call && known.place == ToolPlace::Client;
         let is_clients = ledger.state().pending.iter().any(is_clients);
         is_clients.then(|| self.calls.moved(call, ledger.now)).flatten()
     }
 
-    /// Handles progress that a tool of the server reports.
+    /// Handles progress reported by a server tool.
     pub(crate) fn on_server_progress(&mut self, ledger: &mut Ledger, call: &CallId, message: Option<String>) {
         let Some(deadline) = self.calls.moved(call, ledger.now) else { return };
         progressed(ledger, call.clone(), message, deadline);
     }
 
-    /// Appends a timeout result for each call whose deadline has passed, and refuses approvals that nobody answered.
+    /// Appends a timeout result for each call whose deadline has passed, and refuses approvals that were not answered.
     pub(crate) fn on_tools_tick(&mut self, ledger: &mut Ledger) {
         if !self.awaits_tools {
             return;
@@ -58,7 +58,7 @@ impl Turn {
         self.after_results(ledger);
     }
 
-    /// Starts the calls that may start now, and goes on with the turn once none is open.
+    /// Starts the calls that may start now, and continues the turn once none is open.
     pub(crate) fn after_results(&mut self, ledger: &mut Ledger) {
         self.start_calls(ledger, true);
         let state = ledger.state();
@@ -67,7 +67,7 @@ impl Turn {
         }
     }
 
-    /// Makes the calls that the approval policy allows, asks a person about others, and tells the model why the rest
+    /// Makes the calls that the approval policy allows, requests approval for others, and tells the model why the rest
     /// are not made.
     pub(crate) fn begin_calls(
         &mut self,
@@ -117,7 +117,7 @@ impl Turn {
         Event::ToolCall(ToolCall { call_id, turn_id, name, arguments, deadline, place: terms.place })
     }
 
-    /// Starts the calls that may start. `is_late` says that their deadlines, which clients know, begin only now.
+    /// Starts the calls that may start. `is_late` means that their deadlines, which clients know, begin only now.
     pub(super) fn start_calls(&mut self, ledger: &mut Ledger, is_late: bool) {
         while let Some((call_id, terms)) = self.calls.take_startable(ledger.deployment.tool_parallel_max) {
             let deadline = Deadline::after(ledger.now, limit_ms(ledger, &terms));
@@ -137,12 +137,12 @@ impl Turn {
         [self.calls.next_deadline(), approvals].into_iter().flatten().min().filter(|_| self.awaits_tools)
     }
 
-    /// Returns true if this call runs: it is pending, and waits for no other.
+    /// Returns true if this call is running: it is pending and waits for no other.
     pub(crate) fn is_running(&self, call: &CallId) -> bool {
         self.calls.is_running(call)
     }
 
-    /// Notes that a call has its answer: its time limit ends.
+    /// Notes that a call has its answer, so its time limit ends.
     pub(crate) fn has_answer(&mut self, call_id: &CallId) {
         self.calls.ended(call_id);
     }
@@ -152,8 +152,8 @@ impl Turn {
         self.awaits_tools = false;
     }
 
-    /// Ends the calls that are running when the server stops, or were when it did, and lets the turn wait for its
-    /// approvals. Does nothing if it waits for none.
+    /// Ends the calls that are running when the server stops, or were running when it did, and lets the turn wait for
+    /// its approvals. Does nothing if it waits for none.
     pub(crate) fn park(&mut self, ledger: &mut Ledger) -> bool {
         if ledger.state().approvals.is_empty() {
             return false;
@@ -208,7 +208,7 @@ fn limit_ms(ledger: &Ledger, terms: &Terms) -> u64 {
     terms.timeout_ms.unwrap_or(ledger.deployment.tool_timeout_ms)
 }
 
-/// Has a pending call run.
+/// Starts a pending call.
 fn start_call(ledger: &mut Ledger, call_id: &CallId, place: ToolPlace) {
     let Some(call) = ledger.state().pending.iter().find(|call| call.call_id == *call_id) else { return };
     let call = CallTool {
@@ -226,7 +226,7 @@ fn progressed(ledger: &mut Ledger, call: CallId, message: Option<String>, deadli
     ledger.emit(EphemeralEvent::CallProgressed(progressed));
 }
 
-/// Notifies whoever runs a tool that its answer is no longer needed.
+/// Notifies the runner of a tool that its answer is no longer needed.
 pub(crate) fn withdraw(ledger: &mut Ledger, call: PendingCall, outcome: CallOutcome) {
     let PendingCall { call_id, name, turn_id, place, .. } = call;
     if place == ToolPlace::Server {

@@ -1,21 +1,21 @@
 //! Calls that a model writes as text instead of making them: blocks of JSON that name a tool.
 //!
-//! Models that were not trained for tools do so with whatever is offered to them. Such a text is never made a call: it
-//! may be an example, or what the user asked for. It only says that offering more tools to this model is of no use. A
-//! tool that the user's message names says nothing: the text may be what was asked for, and what is learnt holds for
-//! other users too.
+//! Models that were not trained for tools do this with whatever is offered to them. Such a text is never executed as a
+//! call: it may be an example, or what the user asked for. It only shows that offering more tools to this model is
+//! useless. A call to a tool that the user's message names does not count: the user may have asked for that text, and
+//! the conclusion would affect other users too.
 
 use crate::agent_loop::tools::SentTools;
 use reseed_protocol::{Message, Part};
 use serde_json::Value;
 
-/// Longest text that is looked through, in bytes; a call is short.
+/// Maximum bytes of a text that is searched; a call is short.
 const TEXT_BYTES_MAX: usize = 32 * 1024;
 
-/// Most blocks of one text that are read.
+/// Maximum blocks that are parsed per text.
 const BLOCKS_MAX: usize = 32;
 
-/// Marks that models put around a call: how it begins, how it ends.
+/// Marks that models put around a call: its beginning and its end.
 const MARKS: [(&str, &str); 8] = [
     ("```", "```"),
     ("<tool_call>", "</tool_call>"),
@@ -27,7 +27,7 @@ const MARKS: [(&str, &str); 8] = [
     ("[TOOL_CALLS]", "</s>"),
 ];
 
-/// Marks that stand right before a tool's name: `<function=name>`, `[TOOL_CALLS]name[ARGS]`, `to=functions.name`.
+/// Marks directly before a tool's name: `<function=name>`, `[TOOL_CALLS]name[ARGS]`, `to=functions.name`.
 const BEFORE_NAMES: [&str; 10] = [
     "<function=",
     "<function name=",
@@ -41,7 +41,7 @@ const BEFORE_NAMES: [&str; 10] = [
     "to=functions.",
 ];
 
-/// The fields with a tool's name, and those with its arguments.
+/// The fields that hold a tool's name, and those that hold its arguments.
 const NAMES: [&str; 6] = ["name", "tool", "tool_name", "function", "function_name", "action"];
 const ARGUMENTS: [&str; 7] =
     ["arguments", "parameters", "args", "input", "tool_input", "tool_arguments", "action_input"];
@@ -49,7 +49,8 @@ const ARGUMENTS: [&str; 7] =
 /// The fields in which calls are wrapped.
 const WRAPPERS: [&str; 5] = ["tool_calls", "tool_call", "function_call", "function", "calls"];
 
-/// Returns true if an answer makes no call, and writes one of a tool that was sent and that the user did not name.
+/// Returns true if an answer makes no call, but contains the text of one to a tool that was sent and that the user did
+/// not name.
 pub(super) fn has_call(message: &Message, sent: &SentTools, was_named: impl Fn(&str) -> bool) -> bool {
     let makes_calls = message.content.iter().any(|part| matches!(part, Part::ToolCall { .. }));
     let texts = message.content.iter().filter_map(|part| match part {
@@ -71,7 +72,7 @@ fn blocks(text: &str) -> Vec<&str> {
         while let Some((_, after)) = rest.split_once(open)
             && blocks.len() < BLOCKS_MAX
         {
-            // What was cut off, or lets the end of the answer end it, goes to the end.
+            // A block that was cut off, or that ends with the answer, extends to the end.
             let (block, next) = after.split_once(close).unwrap_or((after, ""));
             blocks.push(block);
             rest = next;
@@ -80,9 +81,9 @@ fn blocks(text: &str) -> Vec<&str> {
     blocks
 }
 
-/// Returns true if a block is nothing but values of JSON, one of which is a call.
+/// Returns true if a block consists only of JSON values, one of which is a call.
 fn is_call_text(block: &str, is_sent: &dyn Fn(&str) -> bool) -> bool {
-    // The word behind a fence says what the block is: `json`, `tool_call`.
+    // The word after a fence names the block's type: `json`, `tool_call`.
     let start = block.find(['{', '[']).unwrap_or(block.len());
     let is_word = block[..start].trim().chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
     if !is_word {
@@ -110,18 +111,18 @@ fn is_call(value: &Value, is_sent: &dyn Fn(&str) -> bool) -> bool {
     }
 }
 
-/// Returns true for an object, or the text of one.
+/// Returns true for an object, or for a text that contains one.
 fn is_arguments(value: &Value) -> bool {
     value.is_object() || value.as_str().is_some_and(|text| text.trim_start().starts_with('{'))
 }
 
-/// Returns true if the name of a tool follows one of the marks, or if the text is a list of calls as in Python.
+/// Returns true if a tool's name follows one of the marks, or if the text is a list of calls in Python syntax.
 fn names_function(text: &str, is_sent: &dyn Fn(&str) -> bool) -> bool {
     let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     let begins_with_name = |rest: &str| {
         let rest = rest.trim_start_matches(['"', '\'', ' ', '\n']);
         let name = rest.split(|c| !is_name(c)).next().unwrap_or_default();
-        // A mark alone may be an example of a mark: arguments follow in some form.
+        // A mark alone may be an example of a mark; a real call has arguments in some form.
         is_sent(name) && rest.len() > name.len()
     };
     let marked = |mark: &str| text.split(mark).skip(1).take(BLOCKS_MAX).any(begins_with_name);
@@ -135,7 +136,7 @@ mod tests {
     use super::writes_call;
 
     #[test]
-    fn calls_as_text_are_told_from_what_users_ask_for() {
+    fn calls_as_text_are_distinguished_from_text_that_users_request() {
         let is_sent = |name: &str| ["history_search", "weather"].contains(&name);
         for (text, expected) in [
             (r#"{"name": "history_search", "arguments": {"query": "boat"}}"#, true),
@@ -158,7 +159,7 @@ mod tests {
             ("[weather(at=\"sea\"), history_search(query=\"boat\")]", true),
             ("[Weather](https://example.org/(a))", false),
             ("The mark is <tool_call>weather", false),
-            // Somebody's data.
+            // These are ordinary data.
             (r#"{"name": "weather", "unit": "celsius"}"#, false),
             (r#"{"name": "Ada", "arguments": {"for": 1, "against": 2}}"#, false),
             (r#"{"name": "other_tool", "arguments": {}}"#, false),

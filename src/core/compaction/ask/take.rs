@@ -1,4 +1,4 @@
-//! Taking the model's answers to summary requests.
+//! Accepts the model's answers to summary requests.
 
 use super::{Asking, Why};
 use crate::core::{
@@ -8,11 +8,11 @@ use crate::core::{
 use reseed_protocol::{Part, StopReason, entry::SummaryForm};
 
 impl Asking {
-    /// Takes the model's summary of a piece, or of everything with a cached-prefix request. Of an answer that repeats
-    /// itself, what precedes the repetition is taken.
+    /// Takes the model's summary of a piece, or of everything with a cached-prefix request. If an answer repeats
+    /// itself, only the text before the repetition is taken.
     ///
     /// # Errors
-    /// Why it cannot be used.
+    /// The reason it cannot be used.
     pub(in crate::compaction) fn take(&mut self, answer: &Answer) -> Result<(), Why> {
         if thought_too_long(answer) && self.leave_room_for_reasoning() {
             return Ok(());
@@ -32,15 +32,15 @@ impl Asking {
         Ok(())
     }
 
-    /// Asks for the same once more, with room for the model's reasoning. Returns `false` if there was such room before.
+    /// Repeats the request with room for the model's reasoning. Returns `false` if it already had that room.
     pub(in crate::compaction) fn leave_room_for_reasoning(&mut self) -> bool {
         let may_help = !self.task.reasons;
         self.task.reasons = true;
         may_help
     }
 
-    /// Asks for the same once more after an unusable answer: in a request of its own if it was part of the
-    /// conversation, and for fewer words if it was cut off. Returns `false` if that was done before.
+    /// Repeats the request after an unusable answer: as a separate request if it was part of the conversation, and for
+    /// fewer words if the answer was cut off. Returns `false` if that was done before.
     pub(in crate::compaction) fn retry(&mut self, why: Why) -> bool {
         if std::mem::replace(&mut self.retried, true) {
             return false;
@@ -51,20 +51,20 @@ impl Asking {
     }
 }
 
-/// Characters that a summary has at least if it replaces so many tokens: a shorter one says "sorry" or "done".
+/// The fewest characters of a summary that replaces this many tokens. A shorter answer says only "sorry" or "done".
 const CHARS_MIN: usize = 40;
 const MUCH_TOKENS: u64 = 100;
 
-/// Characters that must precede an endless repetition: a summary, not only its first line.
+/// The fewest characters before an endless repetition that count as a summary, not only as its first line.
 const KEPT_CHARS_MIN: usize = 200;
 
 /// The reason for an answer that the output limit cut off.
 const TRUNCATED: Why = "truncated";
 
-/// Returns the text of a complete answer, or of one that repeats itself, up to there.
+/// Returns the text of a complete answer, or the text before the repetition of one that repeats itself.
 ///
 /// # Errors
-/// Why there is none, as one word for programs.
+/// The reason there is none, as one word for programs.
 fn said(answer: &Answer) -> Result<String, Why> {
     let mut text = String::new();
     for part in &answer.parts {

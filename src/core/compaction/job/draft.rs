@@ -1,4 +1,4 @@
-//! A summary in the making: which segments stay, which are merged, and what is written of the rest.
+//! A summary in the making: which segments stay, which are merged, and what is written about the rest.
 
 use super::{Job, Next, State};
 use crate::core::{
@@ -15,34 +15,34 @@ use crate::core::{
 use reseed_protocol::{Message, Role, entry::SummaryForm, event::CompactionRung};
 use std::{collections::HashSet, sync::Arc};
 
-/// The part of what the model may write of a stretch that its identifiers may take beside it.
+/// The identifiers of a stretch may take one part in this many of the room for its text.
 const IDENTIFIERS_PART: u64 = 8;
 
-/// Minimum tokens of an extract: two or three lines, also of a branch that has no more.
+/// Minimum tokens of an extract: two or three lines, even for a branch that has no more.
 const EXTRACT_TOKENS_MIN: u64 = 64;
 
 /// A summary in the making.
 #[derive(Debug, Clone)]
 pub(super) struct Draft {
-    /// What it stands for.
+    /// The cut that it replaces.
     pub(super) cut: Cut,
-    /// What becomes of earlier segments.
+    /// The plan for earlier segments.
     arranged: Arranged,
     /// The new segment's text, once it is written.
     text: Option<String>,
-    /// The merged segments' text, if it is written apart.
+    /// The merged segments' text, if it is written separately.
     merged: Option<String>,
     /// True while the model writes the merged segments.
     pub(super) is_merging: bool,
     /// The step that wrote the new segment.
     step: CompactionRung,
     form: SummaryForm,
-    /// Characters that no request contained.
+    /// The number of characters that no request contained.
     left_out: u64,
 }
 
 impl Draft {
-    /// Takes what the model has written.
+    /// Takes the text that the model has written.
     pub(super) fn take(&mut self, asking: Asking) {
         self.left_out += asking.left_out();
         if self.is_merging {
@@ -53,14 +53,14 @@ impl Draft {
         }
     }
 
-    /// Returns true if the merged segments are to be written next.
+    /// Returns true if the merged segments must be written next.
     pub(super) fn merges_next(&self) -> bool {
         self.merged.is_none() && self.arranged.merges_apart()
     }
 }
 
 impl Job {
-    /// Begins with the summary of what this cut removes.
+    /// Begins the summary of what this cut removes.
     pub(super) fn summarise(&self, cut: Cut) -> State {
         let arranged = self.arrange(&cut);
         let draft = Draft {
@@ -101,7 +101,7 @@ impl Job {
         State::Asking(Box::new(Asking::stage(task, previous, ride)), draft)
     }
 
-    /// Has the model write the segments that are merged.
+    /// Lets the model write the merged segments.
     pub(super) fn merge_segments(&self, mut draft: Box<Draft>) -> State {
         draft.is_merging = true;
         let messages = as_messages(&draft.arranged.dropped).collect();
@@ -111,9 +111,9 @@ impl Job {
         State::Asking(Box::new(asking), draft)
     }
 
-    /// Writes by rule what the model has not written.
+    /// Writes by rule the parts that the model has not written.
     pub(super) fn write_by_rule(&self, draft: &mut Draft) {
-        // Of what is removed besides the user's words that stay, a quarter.
+        // The limit is a quarter of what is removed, not counting the user's words that stay.
         let said: u64 = draft.arranged.said.iter().map(|said| self.task.counter.text(&said.text)).sum();
         let removed = if self.is_rebuild() { u64::MAX } else { self.newly_removed(&draft.cut) };
         let tokens_max = (removed.saturating_sub(said) / 4).max(EXTRACT_TOKENS_MIN);
@@ -166,7 +166,7 @@ impl Job {
         Outcome { form: Some(form), left_out, ..self.summarised(&cut, &segments, step) }
     }
 
-    /// Adds the identifiers of what leaves to the new text, and those of merged segments to theirs.
+    /// Adds the identifiers of the removed messages to the new text, and those of merged segments to theirs.
     fn identified(
         &self,
         cut: &Cut,
@@ -174,7 +174,7 @@ impl Job {
         merged: Option<String>,
         text: String,
     ) -> (String, Option<String>) {
-        // A client's own prompt gets what it asks for.
+        // If a client supplied the prompt, its text is left unchanged.
         if self.order.free_form {
             return (text, merged);
         }
@@ -208,7 +208,7 @@ impl Job {
         (text, merged)
     }
 
-    /// Decides what becomes of earlier segments when this cut is removed.
+    /// Decides what happens to earlier segments when this cut is removed.
     fn arrange(&self, cut: &Cut) -> Arranged {
         let count = |text: &str| self.task.counter.text(text);
         let earlier = self.segments(cut);
@@ -223,8 +223,8 @@ impl Job {
         segments::read(self.earlier.as_ref(), &previous)
     }
 
-    /// Returns the messages of the user that this cut removes and earlier segments do not hold, and whether all of them
-    /// are whole.
+    /// Returns the user's messages that this cut removes and that earlier segments do not hold, and whether all of them
+    /// are complete.
     fn said(&self, cut: &Cut, earlier: &[Segment], count: &dyn Fn(&str) -> u64) -> (Vec<Said>, bool) {
         if !self.keeps_words() {
             return (Vec::new(), true);
@@ -248,7 +248,7 @@ impl Job {
     }
 }
 
-/// Returns what the user said as messages, to be summarised.
+/// Returns the user's words as messages to be summarised.
 fn as_messages(said: &[Said]) -> impl Iterator<Item = Arc<Message>> {
     said.iter().map(|said| Arc::new(Message::user(said.text.clone())))
 }

@@ -1,4 +1,4 @@
-//! What hooks see of a job before it starts, and what they supply.
+//! The description of a job for hooks before it starts, and the parts that they supply.
 
 use super::{FallbackStep, HookRequests, HookSupply, Job, Outcome, State};
 use crate::core::{
@@ -9,8 +9,8 @@ use reseed_protocol::{context::ContextMessage, event::CompactionRung, hook::Comp
 use serde_json::Value;
 
 impl Job {
-    /// Fills in what would be summarised and kept, according to the first step that summarises, or else the first that
-    /// removes anything.
+    /// Fills in what would be summarised and kept, according to the first step that summarises, or otherwise the first
+    /// that removes anything.
     pub fn describe(&self, preparation: &mut CompactionPreparation) {
         let cut = |step: &FallbackStep| match step {
             FallbackStep::Summarise(cut) => Some((true, cut.clone())),
@@ -36,7 +36,7 @@ impl Job {
         preparation.kept_entry_ids.clone_from(&cut.kept);
     }
 
-    /// Sets what the summary should focus on, in addition to or in place of what was requested.
+    /// Sets the focus of the summary, in addition to or instead of the requested one.
     pub fn focus(&mut self, instructions: String, replaces: bool) {
         if replaces {
             (self.order.free_form, self.task.is_clients, self.task.instructions) = (true, true, None);
@@ -54,7 +54,7 @@ impl Job {
         self.task.model = model;
         self.task.window_tokens = window_tokens;
         self.task.counter = counter;
-        // Another model has nothing of the conversation in its cache.
+        // Another model has none of the conversation in its cache.
         self.conversation = None;
     }
 
@@ -64,8 +64,8 @@ impl Job {
         self.messages.len()
     }
 
-    /// Takes what hooks supply. A summary is offered at the first step that summarises, or else at the first that
-    /// removes anything; if it gains nothing, that step runs as planned.
+    /// Takes the parts that hooks supply. A summary is offered at the first step that summarises, or otherwise at the
+    /// first that removes anything. If it gains nothing, that step runs as planned.
     pub fn give(&mut self, given: HookSupply) {
         if given.summary.is_some() && self.steps.iter().any(|step| matches!(step, FallbackStep::Summarise(_))) {
             self.steps.retain(|step| !matches!(step, FallbackStep::Clear { .. }));
@@ -73,7 +73,7 @@ impl Job {
         self.given = given;
     }
 
-    /// Returns the hook's summary for this step's cut, unless it was offered already; the step is then repeated.
+    /// Returns the hook's summary for this step's cut, unless it was already offered; the step is then repeated.
     pub(super) fn given_summary(&mut self, step: &FallbackStep) -> Option<Outcome> {
         let planned = match step {
             FallbackStep::Summarise(cut) => cut,
@@ -96,7 +96,7 @@ impl Job {
             hook_details: self.given.wishes.details.as_ref().map(|(_, details)| details.clone()),
             ..self.outcome(cut, CompactionRung::HookSummary)
         };
-        // What the hook stores with its own summary is not stored with another.
+        // Details that the hook stores with its own summary are not stored with another.
         self.given.wishes.details.take_if(|(by, _)| *by == hook);
         Some(Outcome { hook: Some(hook), ..outcome })
     }

@@ -1,4 +1,4 @@
-//! What a job reads of the context, and the outcome of each of its steps.
+//! The parts of the context that a job reads, and the outcome of each of its steps.
 
 use super::{
     super::{
@@ -19,13 +19,13 @@ use crate::core::{
 use reseed_protocol::{EntryId, Message, Part, Role, Usage, entry::CompactionDetails, event::CompactionRung};
 use std::{collections::HashSet, sync::Arc};
 
-/// Maximum characters of the file lists at the end of a summary: about a hundred paths, and in a small window two per
-/// token of the summary.
+/// Maximum characters of the file lists at the end of a summary: about a hundred paths. In a small window the limit is
+/// two characters per token of the summary.
 const FILES_CHARS_MAX: u64 = 4_000;
 
 impl Job {
-    /// Returns the removed messages; branch summaries come without the text around them, which is ours and says
-    /// nothing.
+    /// Returns the removed messages. Branch summaries come without the text around them, which is ours and carries no
+    /// information.
     pub(super) fn messages_of(&self, cut: &Cut) -> Vec<Arc<Message>> {
         let begins = |part: &Part| match part {
             Part::Text { text } => Some(seed::may_be_seed(text)),
@@ -61,7 +61,7 @@ impl Job {
         cut.summarised.iter().filter(|at| self.inputs.contains(at)).map(of)
     }
 
-    /// Returns the tokens of what a cut removes, if known: counted for the same model, with nothing cleared.
+    /// Returns the tokens of what a cut removes, if they are known: counted for the same model, with nothing cleared.
     pub(super) fn counted(&self, cut: &Cut) -> Option<u64> {
         let as_said = !self.is_rebuild() && cut.summarised.iter().all(|at| !self.cleared.contains(at));
         (as_said && self.task.counter.method() == self.context_method).then_some(cut.dropped_tokens)
@@ -74,18 +74,18 @@ impl Job {
         Some(told_by(&self.messages[cut.previous?].1))
     }
 
-    /// Returns the summary that the model sees, as patches left it; empty if it sees none.
+    /// Returns the summary that the model sees, with patches applied; empty if it sees none.
     pub(super) fn shown_summary(&self) -> String {
         let shown = self.messages.iter().find(|(id, _)| id.is_some() && *id == self.base);
         shown.map(|(_, message)| told_by(message)).unwrap_or_default()
     }
 
-    /// Returns two fifths of what is removed, so that something is gained; a rebuilt summary has only its own bound.
+    /// Returns two fifths of what is removed, so that something is gained. A rebuilt summary has only its own bound.
     pub(super) fn room_of(&self, cut: &Cut) -> u64 {
         if self.is_rebuild() { u64::MAX } else { self.newly_removed(cut) / 5 * 2 }
     }
 
-    /// Returns the tokens of what this cut removes besides the previous summary.
+    /// Returns the tokens of what this cut removes, without the previous summary.
     pub(super) fn newly_removed(&self, cut: &Cut) -> u64 {
         let previous = cut.previous.map_or(0, |at| self.task.counter.message(&self.messages[at].1).total());
         cut.dropped_tokens.saturating_sub(previous)
@@ -99,11 +99,11 @@ impl Job {
         let gained = if self.is_rebuild() { u64::MAX } else { cut.dropped_tokens / 2 };
         let files_chars_max = usize::try_from(self.files_chars_max().min(gained)).unwrap_or(usize::MAX);
         let summary = format!("{text}{}", summary::file_lists(&details, files_chars_max));
-        // A single text without the user's words is a summary as it always was.
+        // A single text without the user's words is stored as a plain summary.
         let is_plain = matches!(layout.as_slice(), [one] if one.said.is_empty());
         let segments = if is_plain { Vec::new() } else { layout };
-        // What is kept of earlier segments and the user's words is bounded before; what the model writes now may be as
-        // long as it was asked for.
+        // Kept segments and the user's words were bounded before. The text that the model writes now may be as long as
+        // requested.
         let bound = (self.task.counter.text(&text) + self.room.new_tokens).saturating_sub(written_tokens);
         let allowed_tokens = cut.kept_tokens + bound + self.files_chars_max() / 3;
         Outcome { summary, segments, details, allowed_tokens, ..self.outcome(cut, rung) }
@@ -149,7 +149,7 @@ impl Job {
         }
         segments::hold(&mut segments, self.noted_constraints());
         let (summary, layout) = segments::write(&segments, self.room.shows_ids);
-        // No room for a future summary: it must not be filled with later messages.
+        // It leaves no room for a future summary, because later messages must not fill that room.
         let allowed_tokens = cut.kept_tokens + count(&seed::seed_text(&summary));
         let outcome = self.outcome(cut, CompactionRung::Truncate);
         let segments = if layout.len() == 1 && layout[0].said.is_empty() { Vec::new() } else { layout };
@@ -182,14 +182,14 @@ impl Job {
         }
     }
 
-    /// Returns the constraints that an older version had recorded.
+    /// Returns the constraints that an older version recorded.
     pub(super) fn noted_constraints(&self) -> &[String] {
         self.earlier.as_ref().map(|earlier| earlier.constraints.as_slice()).unwrap_or_default()
     }
 
     pub(super) fn outcome(&self, cut: &Cut, rung: CompactionRung) -> Outcome {
         let (hook, hook_details) = self.owed();
-        // Cleared results that stay are still shown as a note.
+        // Cleared results that stay are still shown as notes.
         let stays: Vec<EntryId> =
             self.earlier.as_ref().map(|earlier| earlier.cleared_entry_ids.clone()).unwrap_or_default();
         let gone: HashSet<&EntryId> = cut.summarised.iter().filter_map(|at| self.messages[*at].0.as_ref()).collect();

@@ -1,4 +1,4 @@
-//! Preparing a compaction: what a job needs to know, and its first state.
+//! Preparing a compaction: the data that a job needs, and its first state.
 
 use super::{Job, State};
 use crate::core::compaction::segments::Room;
@@ -25,7 +25,7 @@ use reseed_protocol::{
 };
 use std::sync::Arc;
 
-/// What a job needs to know of its surroundings.
+/// The data that a job needs about its surroundings.
 #[derive(Debug, Clone)]
 pub struct Surroundings<'a> {
     /// The model that summarises.
@@ -36,7 +36,7 @@ pub struct Surroundings<'a> {
     pub counter: Counter,
     /// The method by which the context was counted.
     pub counted_by: Method,
-    /// True if the model reasons before it answers, as far as is known.
+    /// True if the model is known to reason before it answers.
     pub reasons: bool,
     /// The compaction in effect.
     pub earlier: Option<&'a Compaction>,
@@ -52,9 +52,9 @@ pub struct Surroundings<'a> {
     pub delimiter: String,
     /// True if the model may be asked.
     pub asks_model: bool,
-    /// How much room the segments of the summary have.
+    /// The room of each part of the summary.
     pub room: Room,
-    /// What the conversation would send, if summary requests extend it.
+    /// The request that the conversation would send, if summary requests extend it.
     pub conversation: Option<ModelRequest>,
     /// The price of each model.
     pub prices: Prices,

@@ -1,5 +1,5 @@
-//! Committing a compaction: one appended entry, if what the compaction has read is still in effect. The entry replaces
-//! exactly what was read and keeps everything appended since.
+//! Committing a compaction: one appended entry, if everything that the compaction has read is still in effect. The
+//! entry replaces exactly what was read and keeps everything appended since.
 
 use crate::{
     agent_loop::{ledger::Ledger, prompt::Prompt, records::appended},
@@ -36,7 +36,7 @@ impl Compactor {
             return Err(error);
         }
         keep_what_came(ledger.path(), &basis, &mut outcome);
-        // Counted now: instructions, tools, settings and messages may have changed since the job started.
+        // It is counted now, because instructions, tools, settings and messages may have changed since the job started.
         let before = prompt.count_now(ledger);
         let entry_id: EntryId = ledger.new_id();
         let (entry, after) = Planner { ledger, prompt }.would_be(&basis, &outcome, &entry_id, before.tokens);
@@ -57,8 +57,8 @@ impl Compactor {
         }
         self.carried.breaker.gained(is_enough, after.tokens, ledger.window_tokens());
         if is_enough {
-            // Below this count another compaction could not save enough, even with a threshold of 0, where every
-            // request is above it.
+            // Below this count another compaction could not save enough, even with a threshold of 0, which every
+            // request exceeds.
             let least_gain = crate::compaction::strategy::share(after.tokens, prompt.manager().options().min_gain);
             self.carried.breaker.settle(after.tokens.saturating_add(least_gain));
         }
@@ -162,7 +162,7 @@ impl Planner<'_> {
     }
 }
 
-/// Returns true if what a job has read still precedes everything appended since.
+/// Returns true if the entries that a job has read still precede everything appended since.
 pub(crate) fn still_holds(path: &[Arc<Node>], basis: &Basis, outcome: &Outcome) -> bool {
     let has = |id: &EntryId| path.iter().any(|node| node.id() == id);
     compaction_in(path).map(|(id, _)| id) == basis.base.as_ref()
@@ -170,8 +170,8 @@ pub(crate) fn still_holds(path: &[Arc<Node>], basis: &Basis, outcome: &Outcome) 
         && !parts_call_and_result(path, basis, outcome)
 }
 
-/// Returns true if calls that were open when the job read them, and that it removes, got results since: the summary
-/// has no results for them, and the model would never see them.
+/// Returns true if calls that were open when the job read them, and that it removes, got results since. The summary
+/// does not contain these results, so the model would never see them.
 fn parts_call_and_result(path: &[Arc<Node>], basis: &Basis, outcome: &Outcome) -> bool {
     let place = |id: &EntryId| path.iter().position(|node| node.id() == id);
     let Some(read) = basis.last_read.as_ref().and_then(place) else { return false };
@@ -185,10 +185,10 @@ fn parts_call_and_result(path: &[Arc<Node>], basis: &Basis, outcome: &Outcome) -
     !in_tail && !path[calls].pinned && !outcome.kept.contains(path[calls].id())
 }
 
-/// Keeps what was appended and pinned while the job was running.
+/// Keeps the entries that were appended or pinned while the job was running.
 pub(crate) fn keep_what_came(path: &[Arc<Node>], basis: &Basis, outcome: &mut Outcome) {
     if outcome.first_kept.is_none() {
-        // Nothing that was read stays in the tail: it starts with what was appended since.
+        // None of the entries that were read stays in the tail, so the tail starts with what was appended since.
         let read = basis.last_read.as_ref().and_then(|last| path.iter().rposition(|node| node.id() == last));
         outcome.first_kept = read.and_then(|at| path.get(at + 1)).map(|node| node.id().clone());
     }

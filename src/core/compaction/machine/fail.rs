@@ -9,22 +9,22 @@
 //! | – somebody waits, it is a preview, or older segments were being merged | the next attempt |
 //! | – otherwise | the job ends and can be tried again later |
 //! | every step of the chain (`chain_is_used_up`) | the best rejected outcome is used, if it saves enough |
-//! | the use of an outcome (`commit`, `hold`: what it had read has changed, or it saves nothing) | the job ends |
+//! | using an outcome (`commit`, `hold`: its input has changed, or it saves nothing) | the job ends |
 //! | a required hook (`compaction_not_inspected` in `hooks`) | the job ends |
 //!
-//! [`Job`] chooses the next attempt (`take`, `try_again`, `too_large`, `fall_back`): an unusable answer is asked for
-//! once more, in a request of its own if the failed one was part of the conversation; then the summary is an extract by
-//! rule. After the deadline nothing more is requested. An outcome that saves too little is refused (`advance` in
-//! `running`), and the chain goes on: an extract, then the strategy's next step.
+//! [`Job`] chooses the next attempt (`take`, `try_again`, `too_large`, `fall_back`). An unusable answer is requested
+//! once more, as a separate request if the failed one was part of the conversation. After that, the summary is an
+//! extract by rule. After the deadline, nothing more is requested. An outcome that saves too little is refused
+//! (`advance` in `running`), and the chain continues: with an extract, then with the strategy's next step.
 //!
 //! A job that ends (`Compactor::fail`), was stopped, or has read what the model no longer sees (`end_running`) leaves
-//! the context unchanged. All clients learn the reason and the cost; of a preview, only the client that asked for it
-//! learns the reason. The circuit breaker counts summaries that failed, and compactions that gained too little. A turn
-//! that waits continues in `continue_without`: it sends its request if that still fits, and fails otherwise.
+//! the context unchanged. All clients receive the reason and the cost; for a preview, only the requesting client
+//! receives the reason. The circuit breaker counts summaries that failed, and compactions that gained too little. A
+//! turn that waits continues in `continue_without`: it sends its request if that still fits, and fails otherwise.
 //!
-//! The summary of an abandoned branch is `navigation`'s (`on_branch_summary_fault`, `cancel_move`). After an unusable
-//! answer, or a request that was too large, the move goes on: asked once more, with a smaller request or an extract.
-//! After any other fault, or if it is cancelled, the session stays where it is.
+//! `navigation` handles the summary of an abandoned branch (`on_branch_summary_fault`, `cancel_move`). After an
+//! unusable answer, or a request that was too large, the move continues with another attempt, a smaller request or an
+//! extract. After any other fault, or if it is cancelled, the session stays where it is.
 
 use crate::compaction::machine::work::{Advanced, JobPurpose, Running, Source, Spent};
 use crate::{
@@ -97,7 +97,7 @@ impl Compacting<'_> {
         self.advance_or_continue(running);
     }
 
-    /// Uses the best rejected outcome once no step of the chain is left: the largest saving is better than none. Fails
+    /// Uses the best rejected outcome once no step of the chain is left, because some saving is better than none. Fails
     /// the job if it does not save enough. `before` is the context's current token count.
     pub(crate) fn chain_is_used_up(&mut self, mut running: Running, before: u64) -> Advanced {
         let best = running.job.best();
@@ -127,8 +127,8 @@ impl Compacting<'_> {
         }
     }
 
-    /// Continues without the compaction: a waiting turn continues if its request still fits. A request that the
-    /// provider refused is not sent again unchanged: its turn fails.
+    /// Continues without the compaction: a waiting turn continues if its request still fits. If the provider refused
+    /// the request, it is not sent again unchanged, and its turn fails.
     pub(crate) fn continue_without(&mut self, trigger: CompactionTrigger, error: ErrorBody) {
         if self.ledger.state().turn.is_some() {
             if trigger == CompactionTrigger::Overflow {
@@ -146,7 +146,7 @@ impl Compacting<'_> {
         self.end_running(&cancelled())
     }
 
-    /// Voids the running job or its outcome: what it has read is no longer what the model sees.
+    /// Voids the running job or its outcome, because the model no longer sees what it has read.
     pub(crate) fn void_running(&mut self, why: &str) {
         let message = format!("what the compaction had read is no longer what the model sees: {why}");
         self.end_running(&ErrorBody::new(ErrorCode::CompactionVoid, message));
@@ -173,7 +173,7 @@ impl Compacting<'_> {
         }
         let ready = self.compaction.work.take_ready()?;
         if error.code == ErrorCode::CompactionVoid && self.ledger.session.is_held(&ready.basis.order.job_id) {
-            // It stays held and may still be committed; `check_held` decides if it can.
+            // It stays held and may still be committed; `check_held` decides whether it can be.
             return Some(ready.basis.order.trigger);
         }
         let spent = Spent::of(&ready.basis, self.ledger.now, ready.background, ready.waited_since);
@@ -200,7 +200,7 @@ impl Compactor {
             ledger.reply(&caller, Reply::Error(error));
             return Advanced::Over;
         }
-        // Not tried again before the turn is over.
+        // It is not tried again before the turn is over.
         self.gave_up |= ledger.state().turn.is_some();
         self.compaction_failed(
             ledger,
@@ -214,7 +214,7 @@ impl Compactor {
         Advanced::Failed(job.order.trigger, error)
     }
 
-    /// Tells the circuit breaker that an automatic compaction gained too little.
+    /// Reports to the circuit breaker that an automatic compaction gained too little.
     pub(crate) fn note_futile(&mut self, ledger: &Ledger, running: &Running, tokens: u64) {
         if matches!(running.purpose, JobPurpose::Commit { .. })
             && running.job.order.trigger != CompactionTrigger::Manual
@@ -278,7 +278,7 @@ pub(crate) fn cancelled() -> ErrorBody {
 
 /// Returns the error for a compaction that saves nothing, in plain words; the details list the failed steps.
 pub(crate) fn gains_nothing(tokens: u64, failed: &[FailedRung]) -> ErrorBody {
-    // A step that saves too little is not the model's fault.
+    // If a step saves too little, that is not the model's fault.
     let is_fault = |failed: &&FailedRung| !matches!(&*failed.reason, "not_smaller" | "too_little");
     let model_failed = failed
         .iter()

@@ -71,8 +71,8 @@ impl Compacting<'_> {
         Ok(())
     }
 
-    /// Commits the held compaction in one step, so that nobody waits. Returns false if none is held or it must be made
-    /// again first.
+    /// Commits the held compaction in one step, so that no turn waits. Returns false if none is held, or if it must be
+    /// made again first.
     pub(crate) fn commit_held(&mut self, need: Need) -> bool {
         self.check_held();
         let Some(held) = self.ledger.session.held.clone() else { return false };
@@ -82,7 +82,7 @@ impl Compacting<'_> {
             return false;
         }
         let window = match need {
-            // By itself the request was the whole window, whatever we count.
+            // The request alone filled the whole window, whatever our count says.
             Need::Refused => self.ledger.window_tokens().min(before.tokens.max(1)),
             Need::Due | Need::Room => self.ledger.window_tokens(),
         };
@@ -110,8 +110,8 @@ impl Compacting<'_> {
             .is_ok()
     }
 
-    /// Returns what to prepare a compaction from; `is_due` says that the next request is above the trigger. Returns
-    /// `None` if the held compaction is good enough or nothing better can be made.
+    /// Returns the source for preparing a compaction; `is_due` means that the next request is above the trigger.
+    /// Returns `None` if the held compaction is good enough or nothing better can be made.
     pub(crate) fn source(&mut self, is_due: bool) -> Option<Source> {
         self.check_held();
         let Some(held) = self.ledger.session.held.clone() else { return Some(Source::Seen) };
@@ -120,12 +120,12 @@ impl Compacting<'_> {
         self.planner().source_beside(&held, before.tokens, after, is_due)
     }
 
-    /// Returns the source of a compaction that somebody waits for. A held one, if any, was not good enough.
+    /// Returns the source of a compaction that is waited for. A held one, if any, was not good enough.
     pub(crate) fn source_now(&mut self) -> Source {
         self.source(true).unwrap_or(Source::Seen)
     }
 
-    /// Returns the source of a compaction that a person ordered: the held one if that needs merging.
+    /// Returns the source of a compaction that a person ordered: the held one, if it needs merging.
     pub(crate) fn source_of(&mut self, order: &Order) -> Source {
         let merges = self.planner().is_plain(order) && self.source(true) == Some(Source::Held);
         if merges { Source::Held } else { Source::Seen }
@@ -165,7 +165,7 @@ impl Compacting<'_> {
         }
     }
 
-    /// Drops the held compaction, and the job that builds on it: a turn that waits for that job continues without it.
+    /// Drops the held compaction and the job that builds on it. A turn that waits for that job continues without it.
     pub(crate) fn drop_held(&mut self, error: ErrorBody) {
         let Some(held) = self.ledger.state().held.clone() else { return };
         let ordered = self.compaction.work.take_ready_if(|ready| ready.basis.order.job_id == held.job_id);
@@ -189,7 +189,7 @@ impl Compacting<'_> {
 }
 
 impl Planner<'_> {
-    /// Returns the held compaction as clients see it, when it is prepared and when they join.
+    /// Returns the held compaction in the form that clients get when it is prepared and when they join.
     pub(crate) fn shown_held(&self) -> Option<CompactionPrepared> {
         let held = self.ledger.session.held.as_ref()?;
         Some(self.prepared(held, &self.prompt.count_now(self.ledger)))
@@ -217,7 +217,7 @@ impl Planner<'_> {
         if saves_enough && self.reaches(&held.outcome, after, self.ledger.window_tokens()) {
             return None;
         }
-        // It is only made again if it is committed at once; otherwise still more may be appended first.
+        // It is made again only if it would be committed at once; otherwise still more may be appended first.
         if held.remade || !is_due {
             return None;
         }
@@ -227,12 +227,12 @@ impl Planner<'_> {
         if self.can_merge(held) {
             return Some(Source::Held);
         }
-        // What was appended since stays verbatim either way. A compaction that hardly saves anything would be followed
-        // by another at once, so a new one reads everything instead.
+        // The entries appended since stay verbatim either way. If the held compaction hardly saves anything, another
+        // one would follow at once, so a new one reads everything instead.
         (!saves_enough).then_some(Source::SeenAgain)
     }
 
-    /// Returns true if what was appended since deserves a summary of its own.
+    /// Returns true if the entries appended since deserve a summary of their own.
     fn can_merge(&self, held: &Held) -> bool {
         let Some(tree) = self.with_held() else { return false };
         let steps = self.steps(&tree, &tree.context(), &held.basis().order).unwrap_or_default();
@@ -255,8 +255,8 @@ impl Planner<'_> {
         Some(self.with_compaction(entry, &outcome))
     }
 
-    /// Returns a fingerprint of the settings that decide a compaction's outcome. Settings that only decide when to
-    /// compact, what a request holds besides its messages, or how long to wait for a model, are not included.
+    /// Returns a fingerprint of the settings that determine a compaction's outcome. It does not include settings that
+    /// only determine when to compact, what a request contains besides its messages, or how long to wait for a model.
     fn made_with(&self) -> String {
         let Summaries { model, request, writing: _, timeout_ms: _ } = &self.ledger.deployment.summaries;
         let Options {
@@ -276,7 +276,7 @@ impl Planner<'_> {
             min_gain: _,
         } = self.prompt.manager().options();
         let writing = format!("{request:?} {:?}", self.writing());
-        // What older servers could set stays a part of it, so that what they hold is not dropped.
+        // A setting of older servers is still included, so that their held compactions are not dropped.
         let summaries = (model, writing, None::<u64>);
         let options = (keep_recent_tokens, target, keep_turns, keep_tool_results, summarise, steps);
         let words = format!("{user_share} {summary_mode:?}");
@@ -292,7 +292,7 @@ fn some_id() -> EntryId {
     "held".parse().expect("a word is an id")
 }
 
-/// Adds what the held compaction has cost to the outcome that takes its place without being merged with it.
+/// Adds the cost of the held compaction to an outcome that replaces it without being merged with it.
 pub(crate) fn paid_for_both(held: Option<&Held>, mut outcome: Box<Outcome>) -> Box<Outcome> {
     let replaced = held.and_then(|held| held.outcome.usage.as_ref());
     if let Some(usage) = replaced {
@@ -301,7 +301,7 @@ pub(crate) fn paid_for_both(held: Option<&Held>, mut outcome: Box<Outcome>) -> B
     outcome
 }
 
-/// Marks the held compaction as already remade: making it again failed and is not tried once more.
+/// Marks the held compaction as already remade: making it again failed and is not attempted once more.
 pub(crate) fn keep_held_as_it_is(ledger: &mut Ledger) {
     let Some(held) = ledger.session.held.as_ref().filter(|held| !held.remade) else { return };
     let record = Held { remade: true, ..Held::clone(held) }.record();

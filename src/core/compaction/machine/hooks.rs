@@ -24,8 +24,8 @@ use reseed_protocol::{
 };
 
 impl Compacting<'_> {
-    /// Voids the running or previewed compaction if the patch changes what it has read: its summary would contain what
-    /// the model must no longer see.
+    /// Voids the running or previewed compaction if the patch changes what it has read. Otherwise its summary would
+    /// contain what the model must no longer see.
     pub(crate) fn void_what_read(&mut self, patched: &Context) {
         let before = self.ledger.context();
         let parts = before.messages.iter().zip(&patched.messages);
@@ -48,7 +48,7 @@ impl Compacting<'_> {
             self.compaction.fail(self.ledger, running, ErrorBody::new(ErrorCode::CompactionCancelled, message))
         } else {
             self.planner().follow(&mut running, decision.given);
-            // The compaction's time limit starts now: hooks have their own limits.
+            // The compaction's time limit starts now, because hooks have their own limits.
             let hooks_took_ms = self.ledger.now.millis_since(running.job.started_at);
             running.job.deadline = running.job.deadline.plus_millis(hooks_took_ms);
             self.advance(running)
@@ -63,8 +63,8 @@ impl Compacting<'_> {
         self.continue_if_failed(advanced);
     }
 
-    /// Asks the hooks before a prepared compaction. Returns it if no answer is awaited. A compaction that replaces the
-    /// held one follows the hooks' decisions on that one: they are asked once.
+    /// Calls the hooks before a prepared compaction. Returns it if no answer is awaited. A compaction that replaces the
+    /// held one follows the hooks' decisions on that one, because they are called once.
     pub(crate) fn before_compaction(&mut self, mut running: Running) -> Option<Running> {
         if running.source != Source::Seen {
             let wishes = self.ledger.session.held.as_ref().map(|held| held.wishes.clone()).unwrap_or_default();
@@ -179,9 +179,8 @@ impl Compactor {
             let message = format!("`{first_kept}` was appended after the compaction started; it is kept in any case");
             return Err(HookFault::failed(message));
         }
-        cut_from(context, &structure, at).ok_or_else(|| {
-            HookFault::failed(format!("too little stands before `{first_kept}` for a summary to take its place"))
-        })
+        cut_from(context, &structure, at)
+            .ok_or_else(|| HookFault::failed(format!("too little precedes `{first_kept}` to be worth a summary")))
     }
 }
 

@@ -5,14 +5,15 @@ use crate::compaction::machine::plan::Planner;
 use crate::compaction::summary::INSTRUCTIONS_BYTES_MAX;
 use reseed_protocol::{ErrorBody, ErrorCode};
 
-/// Divisor of the summariser's window that bounds instructions: the rest is for the conversation and the summary.
+/// Instructions may take at most one part in this many of the summariser's window; the rest is for the conversation and
+/// the summary.
 pub const INSTRUCTIONS_WINDOW_PART: u64 = 4;
 
 impl Planner<'_> {
     /// Returns a command's instructions, and true if they replace the server's own prompt.
     ///
     /// # Errors
-    /// `invalid_field` if they are too long, `missing_field` if they are to replace the prompt and are blank.
+    /// `invalid_field` if they are too long, `missing_field` if they are to replace the prompt but are blank.
     pub(crate) fn wanted(
         &self,
         instructions: Option<String>,
@@ -26,7 +27,7 @@ impl Planner<'_> {
         Ok((instructions, replace == Some(true)))
     }
 
-    /// Returns why instructions are too long, if they are.
+    /// Returns the reason if instructions are too long.
     pub(crate) fn too_long(&self, instructions: &str) -> Option<String> {
         let bytes = instructions.len();
         if bytes > INSTRUCTIONS_BYTES_MAX {
@@ -35,7 +36,7 @@ impl Planner<'_> {
         let (model, window_tokens, counter) = self.summariser();
         let (tokens, tokens_max) = (counter.text(instructions), window_tokens / INSTRUCTIONS_WINDOW_PART);
         (tokens > tokens_max).then(|| {
-            // In the same unit as every other count that clients see.
+            // The error uses the same unit as every other count that clients see.
             let (tokens, tokens_max) = (self.prompt.in_tokens(tokens), self.prompt.in_tokens(tokens_max));
             format!(
                 "`instructions` has about {tokens} tokens; at most {tokens_max} are allowed, a quarter of the \

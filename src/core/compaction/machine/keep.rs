@@ -22,11 +22,11 @@ use reseed_protocol::{
 };
 use std::sync::Arc;
 
-/// Maximum number of pinned entries in a session: each is in every later request.
+/// Maximum number of pinned entries in a session, because each is in every later request.
 pub const PINS_MAX: usize = 200;
 
 impl Compacting<'_> {
-    /// Undoes a compaction. The session is idle.
+    /// Undoes a compaction. The session must be idle.
     pub(crate) fn on_undo_compaction(
         &mut self,
         caller: &Caller,
@@ -61,7 +61,7 @@ impl Compacting<'_> {
 }
 
 impl Compactor {
-    /// Returns how full the window is after the undo: of the next generation, with automatic compaction suspended until
+    /// Returns how full the window is after the undo, for the next generation. Automatic compaction is suspended until
     /// more is said.
     fn context_info_undone(&self, planner: Planner<'_>) -> ContextInfo {
         let info = self.context_info(planner);
@@ -71,7 +71,7 @@ impl Compactor {
     }
 }
 
-/// Pins an entry, and those that belong to it.
+/// Pins an entry and the entries of its unit.
 pub(crate) fn pin(
     ledger: &mut Ledger,
     caller: &Caller,
@@ -94,7 +94,7 @@ pub(crate) fn pin(
     }
     let mut pins = ledger.state().pins.clone();
     let unit = unit_of(path, id);
-    // Entries that belong together are pinned through one of them, and unpinned together.
+    // Entries of one unit are pinned through one of them, and unpinned together.
     let before = pins.iter().find(|pin| unit.contains(&pin.entry_id));
     let root = before.map_or(id, |pin| pin.with.as_ref().unwrap_or(&pin.entry_id)).clone();
     for entry_id in unit {
@@ -116,7 +116,7 @@ pub(crate) fn pin(
     Ok(())
 }
 
-/// Unpins an entry, and those that belong to it.
+/// Unpins an entry and the entries of its unit.
 pub(crate) fn unpin(ledger: &mut Ledger, caller: &Caller, command: &PinEntry) -> Result<(), ErrorBody> {
     let id = &command.entry_id;
     let mut pins = ledger.state().pins.clone();
@@ -152,7 +152,7 @@ pub fn undo_target<'a>(path: &'a [Arc<Node>], named: Option<&EntryId>) -> Result
 }
 
 /// Returns the pins after this compaction is undone. An entry that it had hidden when it was pinned may still be hidden
-/// by an older compaction, the newest one left on this path, unless the entry follows that compaction.
+/// by the newest older compaction on this path, unless the entry follows that compaction.
 #[must_use]
 pub fn pins_without(undone: &EntryId, pins: &[Pin], path: &[Arc<Node>]) -> Vec<Pin> {
     let older = path.iter().rposition(|node| node.compaction().is_some() && node.id() != undone);
@@ -169,7 +169,7 @@ fn may_pin(node: &Node) -> bool {
     node.message.is_some() && !matches!(node.entry.data, EntryData::Compaction(_))
 }
 
-/// Returns the entries that stay or go together with this one: a call and all its results.
+/// Returns the entries that stay or are removed together with this one: a call and all its results.
 fn unit_of(path: &[Arc<Node>], id: &EntryId) -> Vec<EntryId> {
     let context = crate::context::build_context(path);
     let place = context.messages.iter().position(|counted| counted.entry_id.as_ref() == Some(id));
@@ -206,7 +206,7 @@ mod tests {
             (pin("after", Some("newest")), pin("after", None)),
             (pin("before", Some("older")), pin("before", Some("older"))),
             (pin("last", None), pin("last", None)),
-            // Not read back, so it is hidden, or on another branch.
+            // The entry was not read back, so it is hidden or on another branch.
             (pin("unread", Some("newest")), pin("unread", Some("older"))),
         ];
         for (before, expected) in table {

@@ -1,9 +1,9 @@
-//! What the compaction machine hands to the next loop.
+//! The state that the compaction machine passes to the next loop.
 
 use crate::compaction::{Basis, Order, Outcome, breaker::CircuitBreaker};
 use reseed_protocol::{JobId, Timestamp};
 
-/// The parts that are carried from one loop to the next.
+/// The parts that are passed from one loop to the next.
 #[derive(Debug, Default)]
 pub(crate) struct CompactionMemory {
     /// An ordered compaction that has not started, while no loop holds it.

@@ -1,7 +1,7 @@
 //! The compaction machine: decides when to compact, runs the job, holds the outcome until it is due, and commits it.
 //!
 //! Inputs: the model's summary or its failure; the commands `start_compaction`, `preview_compaction`,
-//! `cancel_compaction`, `undo_compaction`, `pin_entry` and `unpin_entry`; a turn that needs room; an event that voids
+//! `cancel_compaction`, `undo_compaction`, `pin_entry` and `unpin_entry`; a turn that needs room; an event that changes
 //! what a job has read; the decision of `before_compaction` hooks; the steps `PrepareIdle`, `WithoutCompaction`,
 //! `CheckHeld` and `CompactionTick`.
 //!
@@ -14,8 +14,8 @@
 //! - `room`: room for a request that would not fit
 //! - `held`: holding a finished compaction until it is due; `commit`: appending it
 //! - `fail`: what follows when a summary, or a whole compaction, fails
-//! - `preview`: showing one before it is committed; `keep`: pins, and undoing a compaction
-//! - `instructions`: what summaries should focus on; `hooks`: hooks before a compaction
+//! - `preview`: showing a compaction before it is committed; `keep`: pins, and undoing a compaction
+//! - `instructions`: instructions for summaries; `hooks`: hooks before a compaction
 //! - `memory`: what the next loop inherits
 
 pub(crate) mod commit;
@@ -49,7 +49,7 @@ use reseed_protocol::{
 };
 use work::Work;
 
-/// The compaction in progress, and what was learnt from earlier ones.
+/// The compaction in progress, and the experience from earlier ones.
 #[derive(Debug)]
 pub(crate) struct Compactor {
     carried: CompactionMemory,
@@ -61,14 +61,14 @@ pub(crate) struct Compactor {
     awaited: bool,
 }
 
-/// The compaction machine at work, with what it reaches besides itself.
+/// The compaction machine with everything that it may access.
 #[derive(Debug)]
 pub(crate) struct Compacting<'a> {
     pub(crate) compaction: &'a mut Compactor,
     pub(crate) ledger: &'a mut Ledger,
     pub(crate) prompt: &'a Prompt,
     pub(crate) roster: &'a Roster,
-    /// The hooks that inspect the running compaction are cancelled with it.
+    /// The hooks machine; hooks that inspect the running compaction are cancelled with it.
     pub(crate) hooks: &'a mut Hooks,
     /// True if the session waits for no other machine.
     pub(crate) is_free: bool,
@@ -94,7 +94,7 @@ impl Compacting<'_> {
         self.is_free && !self.compaction.awaited && !self.ledger.is_over()
     }
 
-    /// Proceeds unless something is under way: what is under way proceeds once it is over.
+    /// Proceeds if nothing is in progress; otherwise, work in progress proceeds once it ends.
     fn proceed_if_idle(&mut self) {
         if self.is_idle() {
             self.ledger.then(Step::Proceed);
@@ -123,7 +123,7 @@ impl Compactor {
         self.awaited
     }
 
-    /// Notes that the session waits for the running job no more.
+    /// Notes that the session no longer waits for the running job.
     pub(crate) fn release(&mut self) {
         self.awaited = false;
     }
@@ -137,8 +137,7 @@ impl Compactor {
         }
     }
 
-    /// Returns the job that a client's own compaction must not replace: one that was requested or that somebody waits
-    /// for.
+    /// Returns the job that a client's own compaction must not replace: one that was requested or that is waited for.
     pub(crate) fn blocking_job(&self) -> Option<&JobId> {
         match self.work.running() {
             Some(running) if running.is_in_background() && running.waited_since.is_none() => None,
@@ -152,7 +151,7 @@ impl Compactor {
         self.work.running().and_then(Running::preview_of)
     }
 
-    /// Returns the deadline of the running job; none while its request makes way for others.
+    /// Returns the deadline of the running job; none while its request yields to others.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         self.work.running().filter(|running| !running.makes_way).map(|running| running.job.deadline)
     }
@@ -183,7 +182,7 @@ impl Compactor {
         self.carried.breaker.declined(tokens);
     }
 
-    /// Drops a ready compaction if it is the held one: whoever ordered it in the running turn finds it still held.
+    /// Drops a ready compaction if it is the held one; it then stays held for whoever ordered it in the running turn.
     pub(crate) fn leave_held(&mut self, ledger: &Ledger) {
         self.work.take_ready_if(|ready| ledger.session.is_held(&ready.basis.order.job_id));
     }
@@ -203,24 +202,24 @@ impl Compactor {
         self.work.take_ordered()
     }
 
-    /// Drops the preview if its last entry is one that `is_read` names.
+    /// Drops the preview if `is_read` accepts the last entry that it has read.
     pub(crate) fn drop_preview_if(&mut self, is_read: impl Fn(Option<&EntryId>) -> bool) {
         let _ = self.carried.preview.take_if(|preview| is_read(preview.basis().last_read.as_ref()));
     }
 
-    /// Returns true if the last entry of the compaction in progress is one that `is_read` names.
+    /// Returns true if `is_read` accepts the last entry that the compaction in progress has read.
     pub(crate) fn has_read(&self, is_read: impl Fn(Option<&EntryId>) -> bool) -> bool {
         let at_work = self.work.running().map(|running| running.job.last_read());
         at_work.or(self.work.ready().map(|ready| ready.basis.last_read.as_ref())).is_some_and(is_read)
     }
 
-    /// Returns how full the window is, counted over the next request.
+    /// Returns how full the window would be with the next request.
     pub(crate) fn context_info(&self, planner: Planner<'_>) -> ContextInfo {
         let count = planner.prompt.count_now(planner.ledger);
         self.context_info_of(planner, &count, planner.ledger.window_tokens())
     }
 
-    /// Returns how full the window is, with this count of the next request.
+    /// Returns how full the window is, given this count of the next request.
     pub(crate) fn context_info_of(&self, planner: Planner<'_>, count: &RequestCount, window: u64) -> ContextInfo {
         let Planner { ledger, prompt } = planner;
         let breaker = self.carried.breaker.state(ledger.now, count.tokens, ledger.state().rest_tokens);

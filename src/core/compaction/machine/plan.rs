@@ -71,7 +71,7 @@ impl Compacting<'_> {
     /// Stages a compaction and takes its first step.
     ///
     /// # Errors
-    /// `nothing_to_compact`, `unknown_strategy`: nothing has changed.
+    /// `nothing_to_compact`, `unknown_strategy`; nothing has changed then.
     pub(crate) fn start_job(
         &mut self,
         order: Order,
@@ -104,7 +104,7 @@ impl Compacting<'_> {
     }
 }
 
-/// What a compaction would do: the session and its next request, of which nothing is changed.
+/// Plans compactions: reads the session and its next request, and changes neither.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Planner<'a> {
     pub(crate) ledger: &'a Ledger,
@@ -112,7 +112,7 @@ pub(crate) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Returns the refusal of an order that no step of its strategy could carry out, with the strategy's reason.
+    /// Returns the error for an order that no step of its strategy could carry out, with the strategy's reason.
     pub(crate) fn nothing_to_compact(&self, order: &Order) -> ErrorBody {
         let tokens = self.prompt.count_now(self.ledger).tokens;
         let other = self.ordered_strategy(order).ok().flatten();
@@ -138,7 +138,7 @@ impl Planner<'_> {
         if steps.is_empty() { Err(self.nothing_to_compact(order)) } else { Ok(()) }
     }
 
-    /// Returns the strategy that an order names for itself.
+    /// Returns the strategy that an order names.
     ///
     /// # Errors
     /// `unknown_strategy`.
@@ -177,14 +177,14 @@ impl Planner<'_> {
         }))
     }
 
-    /// Returns the window that a compaction is planned for. A request that the provider refused as too large, or that
-    /// ended without output, was the whole window by itself, whatever we count.
+    /// Returns the window for which a compaction is planned. A request that the provider refused as too large, or that
+    /// ended without output, filled the whole window by itself, whatever our count says.
     pub(crate) fn planning_window(&self, trigger: CompactionTrigger, tokens: impl FnOnce() -> u64) -> u64 {
         let window = self.ledger.window_tokens();
         if trigger == CompactionTrigger::Overflow { window.min(tokens().max(1)) } else { window }
     }
 
-    /// Stages the summary of a branch that the session leaves.
+    /// Stages the summary of a branch that the session is leaving.
     pub(crate) fn branch_job(
         &self,
         order: Order,
@@ -195,7 +195,7 @@ impl Planner<'_> {
     ) -> Job {
         let summariser = self.summariser();
         let around = Surroundings { details: Some(files), ..self.surroundings(&summariser, delimiter) };
-        // The user's words on a branch that is left are summarised like anything else.
+        // The user's words on an abandoned branch are summarised like anything else.
         let around = Surroundings { room: around.room.with_words(false), ..around };
         Job::stage(order, None, context, |_| None, vec![FallbackStep::Summarise(cut)], around)
     }
@@ -224,8 +224,8 @@ impl Planner<'_> {
         Job::stage(order, base, context, originals, steps, around)
     }
 
-    /// Returns the surroundings that all jobs of this session share: nothing was compacted before, and the model is
-    /// asked for the summary.
+    /// Returns the surroundings that all jobs of this session share, for a context that was not compacted before and
+    /// with the model available.
     fn surroundings<'a>(&self, summariser: &'a (String, u64, Counter), delimiter: String) -> Surroundings<'a> {
         let (model, window_tokens, counter) = summariser;
         let summaries = &self.ledger.deployment.summaries;
@@ -261,7 +261,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns how much room the segments of a summary have, in estimated tokens.
+    /// Returns the room of each part of a summary, in estimated tokens.
     fn summary_room(&self) -> Room {
         let (_, summariser_window, _) = self.summariser();
         let window = self.ledger.window_tokens();
@@ -274,7 +274,7 @@ impl Planner<'_> {
             .with_ids(self.prompt.searches_once_compacted(self.ledger))
     }
 
-    /// Returns the conversation's own request, if its model summarises as a continuation of it.
+    /// Returns the conversation's own request, if its model writes the summary as a continuation of it.
     fn conversation(&self, context: &Context) -> Option<ModelRequest> {
         let summaries = &self.ledger.deployment.summaries;
         let own = summaries.model.as_ref().is_none_or(|model| *model == self.ledger.state().model);
@@ -299,7 +299,7 @@ impl Planner<'_> {
     }
 }
 
-/// Returns the compaction that decides what the model sees of this path.
+/// Returns the compaction that determines what the model sees of this path.
 pub(crate) fn compaction_in(path: &[Arc<Node>]) -> Option<(&EntryId, &Compaction)> {
     path.iter().rev().find_map(|node| node.compaction().map(|compaction| (node.id(), compaction)))
 }
@@ -316,7 +316,7 @@ fn noted_in(path: &[Arc<Node>]) -> CompactionDetails {
             noted.read_files.extend_from_slice(&details.read_files);
             noted.modified_files.extend_from_slice(&details.modified_files);
         }
-        // It includes what earlier compactions noted.
+        // It includes the files that earlier compactions noted.
         if is_compaction {
             break;
         }
@@ -324,7 +324,7 @@ fn noted_in(path: &[Arc<Node>]) -> CompactionDetails {
     noted
 }
 
-/// Returns true if the provider reported tokens from its cache for an answer of this model on this path.
+/// Returns true if the provider reported cached tokens for an answer of this model on this path.
 fn was_cached(path: &[Arc<Node>], model: &str) -> bool {
     path.iter().rev().filter_map(|node| node.entry.message()).any(|message| {
         let cached = message

@@ -24,7 +24,7 @@ use reseed_protocol::{
 };
 use std::{collections::HashSet, sync::Arc};
 
-/// Milliseconds for which a preview can be applied: as long as a person may think about it.
+/// Milliseconds for which a preview can be applied, so that a person can think about it.
 pub const PREVIEW_MILLIS: u64 = 600_000;
 
 impl Compacting<'_> {
@@ -60,7 +60,8 @@ impl Compacting<'_> {
         answer_job(self.ledger, caller, order.job_id.clone());
         self.compaction.carried.breaker = self.compaction.carried.breaker.ordered();
         self.compaction.work.order(order);
-        // During a turn it runs before the next request: the order is not lost, and the answer is not interrupted.
+        // During a turn it runs before the next request, so that the order is not lost and the answer is not
+        // interrupted.
         self.proceed_if_idle();
         Ok(())
     }
@@ -101,7 +102,7 @@ impl Compacting<'_> {
         answer_job(self.ledger, caller, prepared.id().clone());
         self.compaction.carried.breaker = self.compaction.carried.breaker.ordered();
         let Prepared { basis, outcome, merges, expires_at: _ } = *prepared;
-        // Its cost includes that of the held compaction it was made from, unless that one was reported as unused
+        // Its cost includes that of the held compaction from which it was made, unless that one was reported as unused
         // meanwhile.
         let merged = merges.is_some_and(|job| self.ledger.session.is_held(&job));
         let mut basis = *basis;
@@ -109,7 +110,7 @@ impl Compacting<'_> {
         basis.order.trigger = CompactionTrigger::Manual;
         // The work was done earlier: applying it takes no time.
         (basis.started_at, basis.ended_at) = (self.ledger.now, None);
-        // A preview that shows what is held is that compaction, which was prepared in the background.
+        // If the preview shows the held compaction, it is that compaction, which was prepared in the background.
         let background = self.ledger.session.is_held(&basis.order.job_id);
         self.compaction.work.wait(Ready { basis, outcome, background, waited_since: None, merged });
         self.proceed_if_idle();
@@ -146,7 +147,7 @@ impl Compacting<'_> {
 }
 
 impl Compactor {
-    /// Shows a finished preview as it would be committed now, and keeps it for as long as it may be applied.
+    /// Shows a finished preview as it would be committed now, and keeps it while it may be applied.
     pub(crate) fn show_preview(
         &mut self,
         ledger: &mut Ledger,
@@ -189,7 +190,7 @@ impl Compactor {
 }
 
 impl Planner<'_> {
-    /// Returns true if an order has no special wishes, so that the held compaction fulfils it.
+    /// Returns true if an order has no special wishes, so that the held compaction satisfies it.
     pub(crate) fn is_plain(&self, order: &Order) -> bool {
         let own_strategy = order.strategy.is_none_or(|name| name == self.prompt.manager().name());
         own_strategy && order.instructions.is_none() && order.rebuild.is_none()
@@ -204,7 +205,7 @@ fn answer_job(ledger: &mut Ledger, caller: &Caller, job_id: JobId) {
     ledger.append(Vec::new(), vec![caller.mark(reply)]);
 }
 
-/// Returns the messages that the model would no longer see, and those that it would, without summaries.
+/// Returns the messages that the model would no longer see, and those that it would still see, without summaries.
 fn parted(prompt: &Prompt, context: &Context, outcome: &Outcome) -> (Stretch, Stretch) {
     let one_by_one: HashSet<&EntryId> = outcome.kept.iter().collect();
     let (mut dropped, mut kept) = (Stretch::default(), Stretch::default());
@@ -285,7 +286,7 @@ mod tests {
             self.ask(now, Command::StartCompaction(StartCompaction { preview_id, ..StartCompaction::default() }))
         }
 
-        /// Requests a preview; the model fails, so it is made without the model.
+        /// Requests a preview. The model fails, so the preview is made without it.
         fn preview(&mut self) -> CompactionPreview {
             let asked = self.ask(NOW, Command::PreviewCompaction(PreviewCompaction::default()));
             let request = asked.iter().find_map(|effect| match effect {
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preview_that_is_applied_during_a_turn_makes_room_for_a_request_that_is_refused() {
+    fn applying_a_preview_during_a_turn_makes_room_for_a_refused_request() {
         let mut world = World::with("threshold");
         let preview = world.preview();
         let text = "How far is it?".to_owned();

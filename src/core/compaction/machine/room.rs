@@ -1,4 +1,4 @@
-//! Room for a request that would not fit, or that the provider refused as too large.
+//! Makes room for a request that would not fit, or that the provider refused as too large.
 
 use crate::compaction::machine::work::{JobPurpose, Need, Source};
 use crate::{
@@ -34,8 +34,8 @@ impl Compacting<'_> {
         }
     }
 
-    /// Makes room for a request that the provider refused as too large: commits a compaction that is ready or held, or
-    /// waits for one that is running or starts now. Returns false if none of these is possible.
+    /// Makes room for a request that the provider refused as too large: commits a ready or held compaction, or waits
+    /// for one that is running or starts now. Returns false if none of these is possible.
     pub(crate) fn make_room_for_refused(&mut self, count: &RequestCount) -> bool {
         // A compaction that was applied or ordered during this turn makes room at once.
         if let Some(ready) = self.compaction.take_ready()
@@ -80,7 +80,7 @@ impl Compacting<'_> {
 }
 
 impl Compactor {
-    /// Returns the error for a request that does not fit: the tokens of each part, and what would help.
+    /// Returns the error for a request that does not fit: the tokens of each part, and a suggestion.
     pub(crate) fn does_not_fit(&self, planner: Planner<'_>, count: &RequestCount, window: u64) -> ErrorBody {
         let Planner { ledger, prompt } = planner;
         let context = ledger.context();

@@ -1,7 +1,7 @@
-//! A compaction job going down its fallback chain, in the background or waited for.
+//! A compaction job that follows its fallback chain, in the background or waited for.
 //!
-//! One job runs at a time. A background job's outcome is committed at the next point between two requests. What
-//! follows when a step of the chain fails, or the whole chain, is in `fail`.
+//! One job runs at a time. A background job's outcome is committed at the next point between two requests. `fail`
+//! handles the failure of a step, or of the whole chain.
 
 use crate::compaction::machine::work::{Advanced, JobPurpose, PHASE, Ready, Running, Source, Spent};
 use crate::{
@@ -20,7 +20,8 @@ use reseed_protocol::{
 };
 
 impl Compacting<'_> {
-    /// Starts the compaction that a client ordered. Returns false if nothing is left to do; the client is notified.
+    /// Starts the compaction that a client ordered. Returns false if nothing is left to do; the client has then been
+    /// notified.
     pub(crate) fn start_ordered(&mut self, order: Order) -> bool {
         self.void_running("a compaction that was asked for takes its place");
         let source = self.source_of(&order);
@@ -87,7 +88,7 @@ impl Compacting<'_> {
         }
         let trigger = basis.order.trigger;
         if background && !self.is_waited_for() {
-            // Also true for a compaction made from scratch that replaces a held one.
+            // This also holds for a compaction made from scratch that replaces a held one.
             let remade = source != Source::Seen || self.ledger.session.held.is_some();
             let outcome = if merges { outcome } else { paid_for_both(self.ledger.session.held.as_deref(), outcome) };
             return match self.hold(basis, outcome, remade) {
@@ -137,14 +138,14 @@ impl Compactor {
         }
     }
 
-    /// Notes that the running job's request makes way for others: its time limit stands still.
+    /// Notes that the running job's request yields to others; its time limit is paused.
     pub(crate) fn makes_way(&mut self) {
         if let Some(running) = self.work.running_mut() {
             running.makes_way = true;
         }
     }
 
-    /// Notes that the running job's request is asked again: its time limit starts anew.
+    /// Notes that the running job's request is sent again; its time limit starts anew.
     pub(crate) fn is_asked_again(&mut self, ledger: &Ledger) {
         if let Some(running) = self.work.running_mut() {
             running.makes_way = false;
@@ -160,13 +161,13 @@ impl Compactor {
         self.carried.waited_behind_ms = self.carried.waited_behind_ms.saturating_add(millis);
     }
 
-    /// Returns how long users were paused by a compaction that ends now.
+    /// Returns how long users waited for a compaction that ends now.
     pub(crate) fn paused_ms(&mut self, now: Timestamp, waited_since: Option<Timestamp>) -> u64 {
         let waited = waited_since.map_or(0, |since| now.millis_since(since));
         waited.saturating_add(std::mem::take(&mut self.carried.waited_behind_ms))
     }
 
-    /// Notes that nobody waits for the running job any more.
+    /// Notes that the running job is no longer waited for.
     pub(crate) fn wait_no_more(&mut self) {
         if let Some(running) = self.work.running_mut() {
             running.waited_since = None;
@@ -199,10 +200,10 @@ impl Planner<'_> {
         {
             return Ok(());
         }
-        // A model's summary that makes room is kept, although it is longer than wanted: an extract says less.
+        // A model's summary that makes room is kept even if it is longer than requested, because an extract says less.
         let is_models = matches!(outcome.rung, CompactionRung::ModelSummary | CompactionRung::ChunkedSummary);
         let target = self.prompt.manager().target_tokens(window);
-        // Not so long that the next compaction is due at once.
+        // It must not be so long that the next compaction is due at once.
         let is_below = |due: u64| after <= target + due.saturating_sub(target) / 4 * 3;
         if is_models && self.prompt.manager().compact_at_tokens(window).is_some_and(is_below) {
             return Ok(());
@@ -210,7 +211,7 @@ impl Planner<'_> {
         Err(("too_little", after))
     }
 
-    /// Returns true if an outcome that leaves `after` tokens reaches the target, or the most that its cut allows.
+    /// Returns true if an outcome that leaves `after` tokens reaches the target, or the maximum that its cut allows.
     pub(crate) fn reaches(&self, outcome: &Outcome, after: u64, window_tokens: u64) -> bool {
         let target = self.prompt.manager().target_tokens(window_tokens);
         let fixed = self.prompt.fixed().total() + self.prompt.added_once_compacted(self.ledger);
@@ -218,7 +219,7 @@ impl Planner<'_> {
         outcome.allowed_tokens > 0 && after <= least || after <= target
     }
 
-    /// Returns true if the saving reaches the minimum. A rebuilt summary may save nothing, but it may enlarge the
+    /// Returns true if the saving reaches the minimum. A rebuilt summary need not save anything, but may enlarge the
     /// context only up to the target.
     pub(crate) fn saves_enough(&self, basis: &Basis, before: u64, after: u64) -> bool {
         let fits = || after <= before.max(self.prompt.manager().target_tokens(self.ledger.window_tokens()));
@@ -231,8 +232,8 @@ impl Planner<'_> {
     }
 }
 
-/// Requests a job's next summary and reports its progress. If nobody waits for it, it makes way for users' requests
-/// where the model server works on one at a time.
+/// Requests a job's next summary and reports its progress. If it is not awaited, it yields to users' requests on model
+/// servers that process one request at a time.
 pub(crate) fn ask_for_summary(
     ledger: &mut Ledger,
     job: &Job,

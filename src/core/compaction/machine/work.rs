@@ -1,7 +1,7 @@
 //! The compaction in progress: one at a time.
 //!
 //! A preview is in progress while it is made. Once it is shown, it is only kept (`CompactionMemory::preview`): its
-//! client may apply it later, and other compactions may be in progress meanwhile.
+//! client may apply it later, and other compactions may run meanwhile.
 
 use crate::agent_loop::{io::Caller, io::RequestId};
 use crate::compaction::{Basis, Job, Order, Outcome};
@@ -141,11 +141,11 @@ pub(crate) struct Running {
     pub(crate) request: RequestId,
     pub(crate) job: Box<Job>,
     pub(crate) purpose: JobPurpose,
-    /// Time since which somebody has been waiting for it.
+    /// The time since which it is awaited.
     pub(crate) waited_since: Option<Timestamp>,
     /// The source that it is made from.
     pub(crate) source: Source,
-    /// True while its request makes way for others.
+    /// True while its request yields to others.
     pub(crate) makes_way: bool,
 }
 
@@ -160,19 +160,19 @@ pub(crate) struct Ready {
     pub(crate) merged: bool,
 }
 
-/// What `advance` has done with a job.
+/// The state of a job after `advance`.
 pub(crate) enum Advanced {
     /// A model request was sent.
     Asked,
     /// The job is over and nothing is left to do: its outcome was committed, held or shown, or waits for a point
-    /// between two requests. A preview is also over once its client has got its error.
+    /// between two requests. A preview is also over once its client has received the error.
     Over,
     /// The job failed. Clients were notified; a turn that waits for the job was not.
     Failed(CompactionTrigger, ErrorBody),
 }
 
 impl Running {
-    /// Returns true if turns continue while the job runs, unless somebody waits for it. True for every preview.
+    /// Returns true if turns continue while the job runs, unless it is awaited. This holds for every preview.
     pub(crate) fn is_in_background(&self) -> bool {
         !matches!(self.purpose, JobPurpose::Commit { background: false })
     }
@@ -185,8 +185,8 @@ impl Running {
         }
     }
 
-    /// Returns true if the job can be repeated later: it was started in the background, and nothing waits for it
-    /// since. A preview cannot: its client waits, and it must show what an order would do.
+    /// Returns true if the job can be repeated later: it was started in the background, and nothing has waited for it
+    /// since. A preview cannot be: its client waits, and it must show what an order would do.
     pub(crate) fn can_wait(&self) -> bool {
         matches!(self.purpose, JobPurpose::Commit { background: true }) && self.waited_since.is_none()
     }
@@ -208,8 +208,8 @@ pub(crate) enum Need {
 pub(crate) enum Source {
     /// The context that the model sees.
     Seen,
-    /// The same, replacing a held compaction: too much was appended since, and the held one was free to make or saves
-    /// too little.
+    /// The same context, for a compaction that replaces a held one: too much was appended since, and the held one was
+    /// free to make or saves too little.
     SeenAgain,
     /// The context with the held compaction applied: too much was appended since.
     Held,
@@ -227,7 +227,7 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// Returns what a compaction has cost until now.
+    /// Returns the cost of a compaction so far.
     pub(crate) fn of(basis: &Basis, now: Timestamp, background: bool, waited_since: Option<Timestamp>) -> Self {
         Self {
             background,

@@ -4,12 +4,12 @@ use super::{Room, Said, Segment};
 use crate::core::compaction::identifiers;
 use reseed_protocol::command::SummaryMode;
 
-/// What becomes of earlier segments, and what is kept of the user's new messages.
+/// The plan for earlier segments, and for the user's new messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Arranged {
     /// The oldest segments, which are merged into one.
     pub merged: Vec<Segment>,
-    /// Messages of those that no longer fit: they are summarised.
+    /// The messages in the merged segments that no longer fit; they are summarised.
     pub dropped: Vec<Said>,
     /// The segments that stay as they are.
     pub kept: Vec<Segment>,
@@ -19,7 +19,7 @@ pub struct Arranged {
     pub keeps_all: bool,
 }
 
-/// Decides what becomes of the earlier segments (`old`) when these messages of the user (`said`) leave the context. At
+/// Decides what happens to the earlier segments (`old`) when these messages of the user (`said`) leave the context. At
 /// most `new_tokens_max` of them stay word for word, so that something is gained.
 #[must_use]
 pub fn arrange(
@@ -32,14 +32,14 @@ pub fn arrange(
     let new: Vec<u64> = said.iter().map(tokens).collect();
     let mut earlier: Vec<Vec<u64>> = old.iter().map(|segment| segment.said.iter().map(tokens).collect()).collect();
     let all: u64 = new.iter().chain(earlier.iter().flatten()).sum();
-    // What was dropped breaks the cache, so more is dropped than is needed just now.
+    // Dropping breaks the cache, so more is dropped than is needed right now.
     let has_old_words = earlier.iter().any(|segment| !segment.is_empty());
     let limit = match (all > room.said_tokens, has_old_words) {
         (false, _) => u64::MAX,
         (true, true) => room.said_tokens * 15 / 16,
         (true, false) => room.said_tokens,
     };
-    // What the user said first, which tells who is speaking and what it is about, stays longest.
+    // The user's first words, which introduce the speaker and the subject, stay longest.
     let opens = old.iter().all(|segment| segment.said.is_empty()) && new.first().is_some_and(|n| *n <= new_tokens_max);
     let opening = if opens && room.said_tokens > 0 { new[0] } else { 0 };
     let opened = earlier.iter_mut().flatten().next().map_or(0, std::mem::take);
@@ -51,8 +51,8 @@ pub fn arrange(
     {
         (left, new_left, first) = (left - tokens, new_left - tokens, first - 1);
     }
-    // Once one has no room, nothing older has: what is kept has no gaps. What is gained now decides only about what
-    // leaves now.
+    // Once a message has no room, neither has any older one, so there are no gaps. The gain of this compaction limits
+    // only the messages that it removes.
     let mut is_open = first.checked_sub(1).is_none_or(|at| new[at] <= left);
     let keeps_all = first == 0;
     let mut fits = |tokens: u64| {
@@ -113,13 +113,14 @@ fn too_long(segments: &[Segment], room: &Room, count: &dyn Fn(&str) -> u64) -> u
 }
 
 impl Arranged {
-    /// Returns true if everything earlier and what newly leaves become one text: one request does both.
+    /// Returns true if all earlier segments and the newly removed messages become one text; one request then writes
+    /// both.
     #[must_use]
     pub fn is_one(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// Returns what the model wrote of the segments that are merged, to be written again.
+    /// Returns the model's text of the merged segments, to be rewritten.
     #[must_use]
     pub fn merged_text(&self) -> Option<String> {
         let texts = self.merged.iter().map(|segment| identifiers::split(segment.text.trim()).0);
@@ -127,19 +128,20 @@ impl Arranged {
         (!texts.is_empty()).then(|| texts.join("\n\n"))
     }
 
-    /// Returns the identifiers that the merged segments list, the newest first.
+    /// Returns the identifiers that the merged segments list, newest first.
     #[must_use]
     pub fn merged_identifiers(&self) -> Vec<String> {
         self.merged.iter().rev().flat_map(|segment| identifiers::split(&segment.text).1).collect()
     }
 
-    /// Returns true if the merged segments need a request of their own.
+    /// Returns true if the merged segments need a separate request.
     #[must_use]
     pub fn merges_apart(&self) -> bool {
         !self.merged.is_empty() && !self.is_one() && (self.merged.len() > 1 || !self.dropped.is_empty())
     }
 
-    /// Returns the segments that follow: `merged` is the new text of the merged ones, `text` that of what newly leaves.
+    /// Returns the resulting segments: `merged` is the new text of the merged ones, and `text` is that of the newly
+    /// removed messages.
     #[must_use]
     pub fn finish(self, merged: Option<String>, text: String) -> Vec<Segment> {
         let is_one = self.is_one();

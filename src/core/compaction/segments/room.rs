@@ -1,4 +1,4 @@
-//! How much room the parts of a summary have.
+//! The room of each part of a summary.
 
 use crate::core::{
     compaction::strategy::share,
@@ -6,23 +6,23 @@ use crate::core::{
 };
 use reseed_protocol::command::SummaryMode;
 
-/// The part of a compaction's target that all segments may have of what the model wrote: a fifth.
+/// The model's text in all segments together may take one part in this many of a compaction's target: a fifth.
 const TEXT_PART: u64 = 5;
-/// Minimum tokens that the model may write of one stretch.
+/// Minimum tokens that the model may write about one stretch.
 const NEW_TOKENS_MIN: u64 = 256;
 
-/// How much room segments have, in estimated tokens.
+/// The room of segments, in estimated tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// For the user's words.
+    /// The room for the user's words.
     pub said_tokens: u64,
-    /// For what the model wrote, all segments together.
+    /// The room for the model's text in all segments together.
     pub text_tokens: u64,
-    /// For what the model writes of one stretch.
+    /// The room for the model's text about one stretch.
     pub new_tokens: u64,
-    /// What becomes of earlier segments.
+    /// What happens to earlier segments.
     pub mode: SummaryMode,
-    /// True if the ids of messages are shown: the session offers tools that read them.
+    /// True if message ids are shown, because the session offers tools that read them.
     pub shows_ids: bool,
 }
 
@@ -40,14 +40,14 @@ impl Room {
         Self { said_tokens, text_tokens: text_tokens.max(2 * new_tokens), new_tokens, mode, shows_ids: false }
     }
 
-    /// Returns the same room with or without the user's words. Without them there is one text.
+    /// Returns the same room with or without the user's words. Without them the summary is one text.
     #[must_use]
     pub fn with_words(self, keeps: bool) -> Self {
         if keeps { self } else { Self { said_tokens: 0, mode: SummaryMode::Rewrite, ..self } }
     }
 
-    /// Returns the tokens that a summary of this context may have: what the present one has, the user's words in the
-    /// context, and what the model writes; at most what its parts may have.
+    /// Returns the tokens that a summary of this context may have: those of the present one, the user's words in the
+    /// context, and the model's new text, but at most what its parts may have.
     #[must_use]
     pub fn expected(&self, context: &Context) -> u64 {
         let tokens = |is_such: &dyn Fn(&Counted) -> bool| {
@@ -59,7 +59,7 @@ impl Room {
         (now + said + self.new_tokens).min(self.said_tokens + self.text_tokens)
     }
 
-    /// Returns the same room, with or without the ids of messages.
+    /// Returns the same room, with or without message ids.
     #[must_use]
     pub fn with_ids(self, shows_ids: bool) -> Self {
         Self { shows_ids, ..self }

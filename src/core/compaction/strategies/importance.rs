@@ -1,4 +1,4 @@
-//! `importance`: removes what matters least first, wherever it is.
+//! `importance`: removes the least important content first, wherever it is.
 
 mod score;
 
@@ -10,12 +10,13 @@ use crate::core::compaction::{
 use score::scores;
 use std::cmp::Reverse;
 
-/// Maximum older units kept one by one: the compaction's entry names each, and opening the session looks each up.
+/// Maximum older units that are kept individually: the compaction's entry names each, and opening the session looks
+/// each up.
 const KEPT_UNITS_MAX: usize = 100;
 
-/// Keeps the newest messages up to the budget, then the most important older ones while the target has room. What is
-/// removed is summarised, or dropped if `summarise` is off. The user's older messages are not chosen where the summary
-/// keeps their words: chosen one by one, an older value would stand after a newer one.
+/// Keeps the newest messages up to the budget, then the most important older ones while the target has room. The rest
+/// is summarised, or dropped if `summarise` is off. If the summary keeps the user's words, the user's older messages
+/// are not chosen: chosen individually, an older value could follow a newer one.
 #[derive(Debug, Clone)]
 pub struct Importance {
     options: Options,
@@ -84,7 +85,7 @@ impl ContextManager for Importance {
     }
 }
 
-/// Drops what matters least until the target is met.
+/// Drops the least important content until the target is met.
 fn least_important(planning: &Planning<'_>) -> Option<Cut> {
     let Planning { context, structure, keep, .. } = *planning;
     let scores = scores(context, structure);
@@ -106,11 +107,11 @@ struct Chosen {
     kept: Vec<bool>,
     /// Unused tokens of the budget.
     room: u64,
-    /// True if more units would fit than may be kept one by one.
+    /// True if more units would fit than may be kept individually.
     is_capped: bool,
 }
 
-/// What may be kept.
+/// Limits on what may be kept.
 struct Limits {
     /// Tokens of the newest units together.
     tail_tokens: u64,
@@ -127,7 +128,7 @@ fn choose(planning: &Planning<'_>, scores: &[i64], limits: Limits) -> Chosen {
     let mut kept = must_stay(context, structure);
     let stays: u64 = units.iter().zip(&kept).filter(|(_, stays)| **stays).map(|(unit, _)| unit.tokens).sum();
     let mut room = limits.tokens.saturating_sub(stays);
-    // The newest messages belong together, whatever they say.
+    // The newest messages belong together, whatever their content.
     let mut tail = units.len();
     let mut tail_tokens = 0;
     for at in (0..units.len()).rev() {
@@ -142,7 +143,7 @@ fn choose(planning: &Planning<'_>, scores: &[i64], limits: Limits) -> Chosen {
     }
     let can_be_chosen = |at: &usize| !kept[*at] && (limits.chooses_input || !units[*at].is_input);
     let mut older: Vec<usize> = (0..tail).filter(can_be_chosen).collect();
-    // Among equals the newer one.
+    // Among equals the newer one comes first.
     older.sort_unstable_by_key(|at| Reverse((scores[*at], *at)));
     let mut chosen = 0;
     for at in older {

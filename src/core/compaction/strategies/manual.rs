@@ -19,7 +19,7 @@ pub struct Manual {
 }
 
 impl Manual {
-    /// Creates the strategy; of the settings only the budget, the reserve and the target matter here.
+    /// Creates the strategy. Of the settings, only the budget, the reserve and the target matter here.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self { options }

@@ -86,7 +86,7 @@ impl ContextManager for Pipeline {
         let mut steps: Vec<FallbackStep> = Vec::new();
         for step in self.parts.iter().flat_map(|part| part.steps(planning)) {
             match &step {
-                // A part's last resort waits until the others have had their turn.
+                // The last resort of one part waits until all other parts have had their turn.
                 FallbackStep::Truncate(_) => steps.retain(|earlier| *earlier != step),
                 FallbackStep::Summarise(_) if steps.contains(&step) => continue,
                 FallbackStep::Clear { results, any_gain } if is_cleared(&steps, results, *any_gain) => continue,

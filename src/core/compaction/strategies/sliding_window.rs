@@ -10,8 +10,8 @@ use crate::core::{
 };
 use reseed_protocol::event::CompactionTrigger;
 
-/// Turns that accumulate beyond those kept before they are folded into the summary: half as many as are kept, and at
-/// least this many. Folding each turn as it leaves would cost a summary and the provider's cache on every turn.
+/// Turns that accumulate beyond those kept before they are folded into the summary: half as many as are kept, but at
+/// least this many. Folding every turn as it leaves would cost a summary and break the provider's cache each time.
 const SLACK_TURNS_MIN: u64 = 2;
 
 /// Turns with fewer estimated tokens than this are not folded yet: their summary would be as long.
@@ -31,7 +31,8 @@ impl SlidingWindow {
     }
 
     /// Returns true if there are clearly more turns than are kept, and those to be removed are worth a summary. Their
-    /// tokens are approximated as a proportion of all messages: this runs for every request and must not read them.
+    /// tokens are approximated as a proportion of all messages, because this runs for every request and must not read
+    /// them.
     fn is_due(&self, count: &RequestCount) -> bool {
         let keep = self.options.keep_turns;
         let slack = (keep / 2).max(SLACK_TURNS_MIN);
@@ -87,8 +88,8 @@ impl ContextManager for SlidingWindow {
         let Planning { context, structure, keep, .. } = *planning;
         let keep_turns = usize::try_from(self.options.keep_turns).unwrap_or(usize::MAX);
         let turns = structure.units.iter().filter(|unit| unit.is_input && unit.may_begin_tail).count();
-        // Whole turns if they fit; otherwise the last one is split. A compaction that is requested although there are
-        // no more turns than are kept keeps about what other strategies keep.
+        // Whole turns are kept if they fit; otherwise the last one is split. If a compaction is requested although
+        // there are no more turns than are kept, it keeps about what other strategies keep.
         let asked = || find_cut(context, structure, keep).or_else(|| last_turn_cut(context, structure));
         let cut = turns_cut(context, structure, keep_turns, keep.tokens_max)
             .or_else(|| find_cut(context, structure, keep).filter(|_| structure.tokens() > keep.tokens_max))

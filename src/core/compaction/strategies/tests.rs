@@ -1,4 +1,4 @@
-//! What each strategy decides, and its compaction steps: tables with one helper each.
+//! The decisions and compaction steps of each strategy, as tables with one helper each.
 
 use crate::core::{
     compaction::{
@@ -85,20 +85,21 @@ fn each_strategy_makes_room_in_its_own_steps() {
     let roomy = Keep { tokens: 400, tokens_max: 1_300 };
     let tight = Keep { tokens: 250, tokens_max: 500 };
     let tiny = Keep { tokens: 50, tokens_max: 150 };
-    /// Name, turns kept, results kept, summarise, budget, path, steps.
+    /// Each case has the name, the turns and results kept, summarise, the budget, the path, and the steps.
     type Case<'a> = (&'a str, u64, u64, bool, Keep, &'a [&'a str], &'a [&'a str]);
     let table: &[Case<'_>] = &[
         ("threshold", 8, 4, true, roomy, TURNS, &["summarise abcdef", "truncate ab"]),
         ("threshold", 8, 1, true, tight, CALLS, &["clear ceg", "summarise bcdefg", "truncate bcde"]),
         ("manual", 8, 1, true, tight, CALLS, &["summarise bcdefg"]),
-        // As many whole turns as are wanted, or as fit; otherwise part of the last one; a few tokens are left alone.
+        // It keeps as many whole turns as are wanted or as fit; otherwise part of the last one. A few tokens are left
+        // alone.
         ("sliding_window", 3, 4, true, roomy, TURNS, &["summarise ab", "truncate ab"]),
         ("sliding_window", 1, 4, true, roomy, TURNS, &["summarise abcdef", "truncate ab"]),
         ("sliding_window", 3, 4, true, tight, TURNS, &["summarise abcdef", "truncate abcdef"]),
         ("sliding_window", 3, 4, true, tiny, TURNS, &["summarise abcdefh", "truncate abcdefh"]),
         ("sliding_window", 8, 4, true, roomy, &TURNS[..4], &["summarise ab"]),
         ("sliding_window", 3, 4, true, tight, CALLS, &["summarise bcdefg", "truncate bcde"]),
-        // The oldest until the target is met, none below it, and never what the model has not read.
+        // It clears the oldest until the target is met, none below it, and never results that the model has not read.
         ("tool_results", 8, 2, true, roomy, CALLS, &["summarise bcde"]),
         ("tool_results", 8, 2, true, tight, CALLS, &["clear! ce", "summarise bcdefg", "truncate bcde"]),
         ("tool_results", 8, 0, true, tight, CALLS, &["clear! ceg", "summarise bcdefg", "truncate bcde"]),
@@ -106,7 +107,7 @@ fn each_strategy_makes_room_in_its_own_steps() {
         ("truncate", 8, 4, true, tight, TURNS, &["truncate abcdef"]),
         ("truncate", 8, 4, true, tight, CALLS, &["truncate bcde"]),
         ("truncate", 8, 4, true, roomy, &TURNS[..4], &[]),
-        // The newest up to the budget, then answers: the summary keeps the user's words.
+        // It keeps the newest up to the budget, then answers, because the summary keeps the user's words.
         ("importance", 8, 4, true, roomy, TURNS, &["summarise ace", "truncate ab"]),
         ("importance", 8, 4, false, tight, TURNS, &["truncate abcdef"]),
         ("importance", 8, 4, false, roomy, &TURNS[..4], &[]),
@@ -119,7 +120,7 @@ fn each_strategy_makes_room_in_its_own_steps() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Without them questions come before answers.
+    // If the summary does not keep them, questions come before answers.
     let no_words = StrategySettings { user_share: Some(0.0), ..settings(8, 4, true, &[]) };
     assert_eq!(steps("importance", &no_words, TURNS, roomy), ["summarise bd", "truncate ab"]);
 }
@@ -156,7 +157,8 @@ fn counted(turns: u64, tokens_each: usize) -> RequestCount {
 #[test]
 fn a_strategy_acts_by_tokens_and_the_sliding_window_by_turns_too() {
     use Decision::{Compact, Due, Prepare, Ready, Warn};
-    // In a window of 10,000 tokens: prepared from 6,800, due at 8,000, and 512 reserved for an answer.
+    // In a window of 10,000 tokens, a compaction is prepared from 6,800 and due at 8,000, and 512 are reserved for an
+    // answer.
     let table: &[(&str, u64, usize, Decision)] = &[
         ("threshold", 40, 100, Ready),
         ("threshold", 40, 190, Prepare),
@@ -166,7 +168,7 @@ fn a_strategy_acts_by_tokens_and_the_sliding_window_by_turns_too() {
         ("tool_results", 40, 190, Prepare),
         ("truncate", 40, 260, Compact),
         ("importance", 40, 260, Compact),
-        // Eight are kept, and four more may accumulate.
+        // Eight turns are kept, and four more may accumulate.
         ("sliding_window", 12, 400, Ready),
         ("sliding_window", 13, 400, Due),
         ("sliding_window", 13, 780, Compact),
@@ -213,11 +215,11 @@ fn the_settings_are_the_fields_of_the_wire() {
     assert_eq!(back, options);
 }
 
-/// Returns the settings with one of them changed so that every strategy that reads it decides differently.
+/// Returns the settings with one of them changed in such a way that every strategy that reads it decides differently.
 fn changed(setting: Setting) -> Options {
     let mut options = Options { keep_turns: 3, keep_tool_results: 3, ..Options::default() };
     match setting {
-        // Not below the target: that caps the target, also for `manual`.
+        // The threshold stays above the target, because a lower one caps the target, even for `manual`.
         Setting::Threshold => options.threshold = 0.9,
         Setting::ReserveTokens => options.reserve_tokens = Some(900),
         Setting::KeepRecentTokens => options.keep_recent_tokens = 50,
@@ -235,7 +237,7 @@ fn changed(setting: Setting) -> Options {
     options
 }
 
-/// Returns all that a strategy decides about two conversations, in a window that they fill and in one that they do not:
+/// Returns all decisions of a strategy about two conversations, in a window that they fill and in one that they do not:
 /// when it compacts, and in which steps.
 fn decisions(name: &str, options: &Options) -> Vec<String> {
     [1_000, 3_000].into_iter().flat_map(|window| decisions_in(window, name, options)).collect()
@@ -260,7 +262,7 @@ fn decisions_in(window: u64, name: &str, options: &Options) -> Vec<String> {
 }
 
 #[test]
-fn a_strategy_decides_by_no_setting_that_it_does_not_name() {
+fn a_strategy_depends_only_on_the_settings_that_it_names() {
     let plain = Options { keep_turns: 3, keep_tool_results: 3, ..Options::default() };
     for offered in Strategies::default().offered() {
         for setting in Setting::ALL.iter().filter(|setting| !offered.settings.contains(setting)) {
@@ -268,7 +270,7 @@ fn a_strategy_decides_by_no_setting_that_it_does_not_name() {
             assert_eq!(before, after, "`{}` does not say that it reads {setting:?}", offered.name);
         }
     }
-    // The decisions show most settings that are named; the rest is read by the compaction itself.
+    // The decisions reveal most of the named settings; the compaction itself reads the rest.
     for (name, setting) in [
         ("threshold", Setting::KeepToolResults),
         ("sliding_window", Setting::KeepTurns),

@@ -56,8 +56,8 @@ impl ContextManager for Threshold {
     }
 }
 
-/// Summarises what is older than the budget, or all but the last turn if everything is within it. If that saves too
-/// little, drops the oldest turns until the target is met.
+/// Summarises everything older than the budget, or everything except the last turn if it is all within the budget. If
+/// that saves too little, drops the oldest turns until the target is met.
 pub(super) fn summary_steps(planning: &Planning<'_>) -> impl Iterator<Item = FallbackStep> {
     let (context, structure) = (planning.context, planning.structure);
     let cut = find_cut(context, structure, planning.keep).or_else(|| last_turn_cut(context, structure));
@@ -79,7 +79,7 @@ mod tests {
     fn the_trigger_is_the_earlier_of_the_share_and_the_room_for_an_answer() {
         use CompactAtRule::{AnswerRoom, MaxOutputTokens, ReserveTokens, Threshold as Share};
         let table = [
-            // threshold, reserve, longest answer, window: trigger, rule, target
+            // The columns are threshold, reserve, longest answer and window, then trigger, rule and target.
             (0.8, None, None, 200_000, 160_000, Share, 120_000),
             (0.95, None, None, 200_000, 190_000, Share, 120_000),
             (0.99, None, None, 200_000, 196_000, AnswerRoom, 120_000),

@@ -1,4 +1,4 @@
-//! `tool_results`: clears old tool results first, as soon as that is worth it; then like `threshold`.
+//! `tool_results`: clears old tool results first, as soon as that is worthwhile; then works like `threshold`.
 
 use super::threshold::summary_steps;
 use crate::core::compaction::{
@@ -8,9 +8,9 @@ use crate::core::compaction::{
     strategy::{FallbackStep, Options, Planning, Setting},
 };
 
-/// Replaces all but the newest tool results with a short note, including those in the tail that other strategies keep
-/// verbatim, and accepts the minimum gain of a compaction: a tool result can be obtained again by calling the tool, a
-/// message cannot. It summarises only if clearing gains less.
+/// Replaces all except the newest tool results with a short note, including those in the tail that other strategies
+/// keep verbatim, and accepts the minimum gain of a compaction. A tool result can be obtained again by calling the
+/// tool; a message cannot. It summarises only if clearing gains less.
 #[derive(Debug, Clone)]
 pub struct ToolResults {
     options: Options,

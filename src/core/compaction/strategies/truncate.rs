@@ -1,12 +1,12 @@
-//! `truncate`: drops the oldest turns whole. The model is never asked.
+//! `truncate`: drops the oldest turns as wholes. The model is never asked.
 
 use crate::core::compaction::{
     ContextManager,
     strategy::{FallbackStep, Options, Planning, Setting},
 };
 
-/// Drops the oldest turns until the target is met, and no more. What must stay is kept beside the rest, as is a summary
-/// that another strategy made.
+/// Drops the oldest turns until the target is met, and no more. Messages that must stay, and a summary that another
+/// strategy made, are kept.
 #[derive(Debug, Clone)]
 pub struct Truncate {
     options: Options,

@@ -1,7 +1,7 @@
-//! Decides what is accepted as a summary, by structure alone: what a text says is not judged.
+//! Decides which answers are accepted as summaries, by structure alone: their content is not judged.
 //!
-//! An accepted text contains nothing invisible, secret or escaped, no line of the request, and no turn that the model
-//! played.
+//! An accepted text contains no invisible characters, secrets or escapes, no line of the request, and no turn that the
+//! model invented.
 
 use super::{copy::is_copy, prompt::is_our_own};
 use crate::core::compaction::segments::speaker;
@@ -12,30 +12,30 @@ use crate::core::text::{
     secrets::mask_secrets,
 };
 
-/// Why an answer is not a summary.
+/// The reason an answer is not a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
-    /// There is no text, or only what the request said.
+    /// There is no text, or only a copy of the request's own lines.
     #[error("the summary is empty")]
     Empty,
     /// It is a copy of the conversation.
     #[error("the summary is a copy of the conversation")]
     Copied,
-    /// It plays turns of the conversation, and nothing else.
-    #[error("the answer goes on with the conversation instead of summarising it")]
+    /// It continues the conversation, and contains nothing else.
+    #[error("the answer continues the conversation instead of summarising it")]
     Continued,
 }
 
-/// Beginnings of lines that are turns of a conversation, in the form of our requests and as models write them.
+/// Line beginnings that mark turns of a conversation, in the form of our requests and as models write them.
 const QUOTED: [&str; 6] =
     ["[User]:", "[Assistant]:", "[Assistant thinking]:", "[Tool call]:", "[Tool result]:", "[Tool error]:"];
 const PLAYED: [&str; 2] = ["User:", "Assistant:"];
 
-/// Accepts a model's answer as a summary of the conversation that `blocks` quote. The mark that delimits quotations in
-/// the request is `delimiter`.
+/// Accepts a model's answer as a summary of the conversation that `blocks` quote. `delimiter` is the mark that delimits
+/// quotations in the request.
 ///
 /// # Errors
-/// It is empty, a copy, or plays the conversation.
+/// The answer is empty, a copy, or a continuation of the conversation.
 pub fn check(text: &str, delimiter: &str, blocks: &[&str]) -> Result<String, Unusable> {
     let text = answer(text);
     let is_ours = |line: &&str| {
@@ -53,7 +53,7 @@ pub fn check(text: &str, delimiter: &str, blocks: &[&str]) -> Result<String, Unu
     }
 }
 
-/// Returns the lines before the first turn that the model plays.
+/// Returns the lines before the first turn that the model invented.
 fn before_played<'a>(lines: &'a [&'a str]) -> &'a [&'a str] {
     let quoted = |line: &&str| {
         let bare = line.trim_start_matches([' ', '-', '*', '>']).replacen('\\', "", 1);
@@ -66,8 +66,8 @@ fn before_played<'a>(lines: &'a [&'a str]) -> &'a [&'a str] {
     &lines[..lines.iter().position(played).unwrap_or(lines.len())]
 }
 
-/// Returns what a model meant to answer: without reasoning, fences, file lists, invisible characters and secrets, and
-/// with what it copied in escaped form unescaped.
+/// Returns the intended answer of a model: without reasoning, fences, file lists, invisible characters and secrets, and
+/// with copied escapes unescaped.
 fn answer(text: &str) -> String {
     let text = clean(text);
     let text = strip_files(without_fences(without_thoughts(text.trim())));
@@ -75,7 +75,7 @@ fn answer(text: &str) -> String {
     mask_secrets(text.trim()).into_owned()
 }
 
-/// Removes reasoning, which such models put first; if it does not end, there is no answer after it.
+/// Removes reasoning, which some models put first. If the reasoning does not end, there is no answer after it.
 fn without_thoughts(text: &str) -> &str {
     match text.strip_prefix("<think>") {
         Some(rest) => rest.split_once("</think>").map_or("", |(_, answer)| answer.trim()),
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn form_decides_and_nothing_else() {
+    fn only_the_form_decides() {
         let good = "## Goal\n- Feed Miso\n\n## Next Steps\n- Buy food";
         for (text, expected) in [
             (good.to_owned(), Ok(good)),

@@ -1,12 +1,11 @@
-//! Recognises a summary that is the conversation itself.
+//! Recognises a summary that merely copies the conversation.
 
-/// Characters that are compared at once, more than a quotation in passing.
+/// The number of characters compared at once: more than a passing quotation has.
 const PIECE_CHARS: usize = 200;
-/// Pieces in a row that are the same, beyond any quotation.
+/// The number of consecutive equal pieces that no ordinary quotation reaches.
 const PIECES_MIN: usize = 6;
 
-/// Returns true if at least half of a summary is one stretch of the conversation (the blocks of the request), word for
-/// word.
+/// Returns true if at least half of a summary is one verbatim stretch of the conversation (the blocks of the request).
 pub(super) fn is_copy(summary: &str, blocks: &[&str]) -> bool {
     let summary = spaced(&[summary]);
     let chars: Vec<char> = summary.chars().collect();
@@ -16,7 +15,8 @@ pub(super) fn is_copy(summary: &str, blocks: &[&str]) -> bool {
     }
     let told = spaced(blocks);
     let is_told = |piece: &String| told.contains(piece.as_str());
-    // A stretch of half of the pieces has one of the two in the middle: of most summaries, no other is looked for.
+    // A stretch of half of the pieces contains one of the two middle ones. For most summaries, no other piece needs to
+    // be searched for.
     let middle = pieces.len() / 2;
     if !is_told(&pieces[middle]) && !is_told(&pieces[middle - 1]) {
         return false;
@@ -26,7 +26,7 @@ pub(super) fn is_copy(summary: &str, blocks: &[&str]) -> bool {
     longest >= PIECES_MIN && longest * 2 >= pieces.len()
 }
 
-/// Joins texts with single spaces between words and without the marks of escaping.
+/// Joins texts with single spaces between words and without escapes.
 fn spaced(texts: &[&str]) -> String {
     let mut spaced = String::with_capacity(texts.iter().map(|text| text.len() + 1).sum());
     for word in texts.iter().flat_map(|text| text.split_whitespace()) {
@@ -41,7 +41,7 @@ mod tests {
     use super::is_copy;
 
     #[test]
-    fn a_copy_is_told_from_a_quotation() {
+    fn a_copy_is_distinguished_from_a_quotation() {
         let said: String =
             (0..120).map(|n| format!("Sentence number {n} tells of plank {} and nail {}. ", n * 7, n * 3)).collect();
         let quoted = format!("[User]: {said}");

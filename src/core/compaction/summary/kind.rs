@@ -20,7 +20,7 @@ pub(super) fn task(kind: SummaryKind) -> &'static str {
     }
 }
 
-/// Recognises the kind of a conversation by plain signs: work on code calls tools or shows blocks of code.
+/// Recognises the kind of a conversation by simple signs: work on code calls tools or shows blocks of code.
 #[must_use]
 pub fn recognise<'a>(messages: impl Iterator<Item = &'a Message>) -> SummaryKind {
     let is_work = |part: &Part| match part {

@@ -1,6 +1,6 @@
-//! What is requested from a model as a summary, and what is accepted.
+//! Requests for summaries, and the rules for accepting them.
 //!
-//! - [`prompt`](fn@prompt) builds the request; [`check`](fn@check) accepts the answer or says why not
+//! - [`prompt`](fn@prompt) builds the request; [`check`](fn@check) accepts the answer or explains why not
 //! - file lists are appended once ([`file_lists`]), and removed by [`strip_files`] before a summary is merged
 //! - neither input nor output contains invisible characters ([`clean`](fn@clean)) or secrets ([`mask_secrets`])
 

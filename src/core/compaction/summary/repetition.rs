@@ -1,34 +1,34 @@
-//! Finds where a model begins to repeat itself without end, while its answer arrives.
+//! Detects where a model begins to repeat itself endlessly, while its answer arrives.
 //!
-//! Invariant: what is cut off was said before, word for word, so nothing is lost. The text is read in pieces: lines and
-//! sentences. A single repeated piece is no sign, because lists and sections repeat some: only a long run of pieces
-//! that all stand further up is, or one piece that goes round in a short circle.
+//! Invariant: the text that is cut off was said before, verbatim, so nothing is lost. The text is divided into pieces:
+//! lines and sentences. A single repeated piece is no sign, because lists and sections may share some. A sign is a long
+//! run of pieces that all occur earlier, or one piece that runs in a short cycle.
 
 use std::collections::HashSet;
 
-/// The run of repeated pieces that ends an answer, in pieces and in letters: longer than what two sections of a good
-/// summary share, short enough to end a loop within some seconds.
+/// The run of repeated pieces that ends an answer, in pieces and in letters: longer than anything that two sections of
+/// a good summary share, and short enough to end a loop within some seconds.
 const RUN: (usize, usize) = (8, 240);
-/// Bytes at the end of an unended piece that are searched for a circle, and the least times that it goes round.
+/// The bytes at the end of an unfinished piece that are searched for a cycle, and the minimum number of repetitions.
 const CIRCLE: (usize, usize) = (320, 4);
-/// Bytes by which an unended piece grows between two searches.
+/// The bytes by which an unfinished piece grows between two searches.
 const CIRCLE_STEP: usize = 64;
 
 /// Watches an answer as it arrives.
 #[derive(Debug, Default)]
 pub struct Repetition {
     text: String,
-    /// The bytes of the text that have been read.
+    /// The number of bytes that have been read.
     read: usize,
-    /// The start of the piece that has not ended.
+    /// The start of the unfinished piece.
     begin: usize,
     /// The pieces so far.
     said: HashSet<String>,
     run: Run,
-    /// A run ends the answer if it is this many times longer than [`RUN`], plus one.
+    /// A run ends the answer if it is longer than [`RUN`] by this factor plus one.
     patience: usize,
-    /// The length of the unended piece when it was last searched for a circle, and where that begins for the second
-    /// time.
+    /// The length of the unfinished piece when it was last searched for a cycle, and the position where the cycle's
+    /// second round begins.
     searched: usize,
     circle_at: Option<usize>,
 }
@@ -42,13 +42,13 @@ struct Run {
 }
 
 impl Repetition {
-    /// Watches what a model reasons before its answer: it quotes and drafts there, so that only a long run is a loop.
+    /// Watches the reasoning before an answer. Models quote and draft there, so only a long run counts as a loop.
     #[must_use]
     pub fn of_reasoning() -> Self {
         Self { patience: 9, ..Self::default() }
     }
 
-    /// Reads what has arrived. Returns true if the model only repeats itself by now.
+    /// Reads newly arrived text. Returns true if the model now only repeats itself.
     pub fn push(&mut self, arrived: &str) -> bool {
         self.text.push_str(arrived);
         while let Some(next) = self.text[self.read..].chars().next() {
@@ -74,7 +74,7 @@ impl Repetition {
         &self.text
     }
 
-    /// Returns where the text that only repeats begins.
+    /// Returns the position where the repetition begins.
     fn begins_at(&self) -> Option<usize> {
         let times = 1 + self.patience;
         let is_long = self.run.pieces >= RUN.0 * times && self.run.letters >= RUN.1 * times;
@@ -102,7 +102,7 @@ impl Repetition {
         (self.searched, self.circle_at) = (0, None);
     }
 
-    /// Searches the end of the unended piece for a circle.
+    /// Searches the end of the unfinished piece for a cycle.
     fn search(&mut self) {
         let piece = &self.text.as_bytes()[self.begin..self.read];
         self.searched = piece.len();
@@ -123,20 +123,20 @@ impl Repetition {
     }
 }
 
-/// Returns what an answer says before it begins to repeat itself; `None` if it does not end so.
+/// Returns the part of an answer before it begins to repeat itself; `None` if it does not end in a repetition.
 #[must_use]
 pub fn before_repetition(text: &str) -> Option<&str> {
     let mut repetition = Repetition::default();
     repetition.push(text);
     repetition.search();
     let begins_at = repetition.begins_at()?;
-    // An answer may break off in the middle of a piece, or end with one that is new.
+    // An answer may break off in the middle of a piece, or end with a new one.
     let last = unnumbered(&text[repetition.begin..]);
     let is_known = || repetition.said.iter().any(|said| said.starts_with(last));
     (repetition.circle_at.is_some() || is_known()).then(|| text[..begins_at].trim_end())
 }
 
-/// Returns a piece without the mark or number that a list puts before it.
+/// Returns a piece without its list marker or number.
 fn unnumbered(piece: &str) -> &str {
     let text = piece.trim().trim_start_matches(['-', '*', '•', '+', ' ']);
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -165,7 +165,7 @@ mod tests {
 
     const FACTS: &str = "## Goal\n- Reach the ferry at 17:40.\n- Ann pays for the tickets.\n\n## Progress\n- none\n";
 
-    /// Returns an answer of as many lines as asked for.
+    /// Returns an answer with this many lines.
     fn lines(count: usize, line: impl Fn(usize) -> String) -> String {
         (0..count).map(|n| line(n) + "\n").collect()
     }

@@ -1,4 +1,4 @@
-//! The count of the next request: which reports hold for it, and what its own report teaches.
+//! The count of the next request: which reports are valid for it, and what its own report teaches.
 
 use super::*;
 use crate::core::context::{build_context, counter::TokenEstimate, node::Node, testing::path};
@@ -23,14 +23,14 @@ struct Made<'a> {
     key: &'a str,
     /// Reported tokens per 100 estimated tokens.
     percent: u64,
-    /// True if the answer's key covers all that was sent, as answers do since this version.
+    /// True if the answer's key covers everything that was sent, as answers do since this version.
     names_messages: bool,
 }
 
 const AS_NOW: Made<'_> = Made { model: MODEL, key: KEY, percent: 100, names_messages: true };
 
 /// Plays lines in the form of [`path`] one after another, and `undo ID`, which undoes that compaction. Each answer is
-/// made for the context at its time.
+/// made for the context at that point.
 fn played(lines: &[(&str, Made<'_>)]) -> Vec<Arc<Node>> {
     let mut played: Vec<Arc<Node>> = Vec::new();
     for (line, made) in lines {
@@ -72,13 +72,13 @@ fn counted(path: &[Arc<Node>]) -> RequestCount {
 }
 
 #[test]
-fn a_report_holds_for_as_long_as_the_same_is_sent_before_it() {
+fn a_report_is_valid_while_the_same_is_sent_before_it() {
     const OTHER_MODEL: Made<'_> = Made { model: "another", ..AS_NOW };
     const OTHER_KEY: Made<'_> = Made { key: "11111111", ..AS_NOW };
     const OLD: Made<'_> = Made { names_messages: false, ..AS_NOW };
     const ABSURD: Made<'_> = Made { percent: 2_000, ..AS_NOW };
     const NONE: Made<'_> = Made { percent: 0, ..AS_NOW };
-    /// A name, the lines of the path with what each was made with, and the entry whose report holds.
+    /// A name, the lines of the path with how each was made, and the entry whose report is valid.
     type Case<'a> = (&'a str, &'a [(&'a str, Made<'a>)], Option<&'a str>);
     let table: &[Case<'_>] = &[
         ("nothing was said", &[], None),
@@ -206,7 +206,7 @@ fn a_report_teaches_the_size_of_what_was_added() {
     assert_eq!((count.basis.rest.total(), count.trailing_tokens), (added, added));
     let report = count.basis.report(usage.total_tokens() + 300);
     assert_eq!((report.of, report.tokens, report.mix), (ReportScope::Added, 300, count.basis.rest));
-    // Less than the known part: nothing is learned.
+    // The report is below the known part, so nothing is learned.
     assert_eq!(count.basis.report(usage.total_tokens() - 1).tokens, 0);
 
     // The server counts hidden reasoning in the answer: the answer then belongs to what was added.
@@ -223,7 +223,7 @@ fn a_report_teaches_the_size_of_what_was_added() {
 }
 
 #[test]
-fn thoughts_that_are_not_sent_back_are_not_counted() {
+fn reasoning_that_is_not_sent_back_is_not_counted() {
     let thought = "I wonder what the person means by that. ".repeat(20);
     let shown = Part::Reasoning { text: thought.clone(), payload: None };
     let lines = [("a:user one", AS_NOW), ("b:assistant two", AS_NOW)];
@@ -250,7 +250,7 @@ fn thoughts_that_are_not_sent_back_are_not_counted() {
 }
 
 #[test]
-fn a_session_teaches_again_what_its_reports_said() {
+fn a_calibration_is_relearned_from_a_sessions_reports() {
     let made = Made { percent: 130, ..AS_NOW };
     let lines: Vec<String> = (0..40)
         .map(|at| said(&format!("e{at}:{}", ["user", "assistant"][at % 2]), "what they say to each other "))
@@ -265,7 +265,7 @@ fn a_session_teaches_again_what_its_reports_said() {
     assert_eq!(relearnt(&context, MODEL, &Counter::by_rules_of(&Trusting)).reports(), 0);
 }
 
-/// An estimate that takes every report as it is.
+/// An estimate that uses every report unchanged.
 #[derive(Debug)]
 struct Trusting;
 
@@ -284,7 +284,7 @@ impl TokenEstimate for Trusting {
 }
 
 #[test]
-fn an_estimate_that_trusts_reports_takes_the_newest_whatever_it_was_made_of() {
+fn an_estimate_that_trusts_reports_uses_the_newest_one() {
     let made = Made { model: "another", key: "11111111", percent: 9_000, ..AS_NOW };
     let path = played(&[("a:user How are you?", made), ("b:assistant Fine, thanks.", made)]);
     let reported = path[1].entry.message().unwrap().usage.as_ref().unwrap().total_tokens();

@@ -1,12 +1,12 @@
 //! Learns how a model's reported usage differs from our estimate, for each script and for the framing of messages.
 //!
-//! Each report is one equation: this mix of estimated tokens was counted as so many. A Kalman filter tracks the factors
-//! with their uncertainties and correlations, so a conversation in two scripts teaches both, a factor never observed
-//! stays uncertain, and the bound of an estimate fits its mix.
+//! Each report is one equation: the provider's count of one mix of estimated tokens. A Kalman filter tracks the factors
+//! with their uncertainties and correlations. So a conversation in two scripts teaches both, a factor that was never
+//! observed stays uncertain, and the bound of an estimate fits its mix.
 //!
 //! Invariants: every factor is finite and within its limits; one report, however wrong, moves an estimate by a bounded
-//! share, and by little once several have agreed; reports of another method change nothing; what is learned fits into
-//! 32-bit floats, so that a calibration that was stored and read back is the same to the bit.
+//! share, and only slightly once several have agreed; reports of another method change nothing; what is learned fits
+//! into 32-bit floats, so that a calibration that was stored and read back is identical to the bit.
 
 mod stored;
 
@@ -21,7 +21,7 @@ use std::sync::{Arc, LazyLock};
 pub enum ReportScope {
     /// A whole request, including whatever the provider adds unseen.
     Whole,
-    /// What was added to a request since an earlier report: what the provider adds to both cancels out.
+    /// The part that was added to a request since an earlier report; additions by the provider cancel out.
     Added,
     /// An answer as the model wrote it. Some servers include hidden reasoning, so an implausible size teaches nothing.
     Answer,
@@ -53,8 +53,8 @@ struct Prior {
     chance: f64,
 }
 
-/// Character weights are made for one vocabulary; these figures are what others differ from it by, and the scatter of
-/// windows of the samples.
+/// Character weights are made for one vocabulary. These figures are the differences of other vocabularies, and the
+/// scatter of windows of the samples.
 const CHARACTERS: Prior = Prior {
     together: 0.08,
     scripts: [0.10, 0.30, 0.15, 0.25, 0.35, 0.35, 0.40, 0.35, 0.50, 0.60, 0.50, 0.40],
@@ -71,7 +71,7 @@ const GUESSES: [(usize, f64, f64, f64); 4] =
 
 /// No tokenizer in use is four times coarser or finer than ours: anything beyond is a provider's mistake.
 const FACTOR_MIN: f64 = 0.25;
-/// See [`FACTOR_MIN`].
+/// The upper limit; see [`FACTOR_MIN`].
 const FACTOR_MAX: f64 = 4.0;
 /// Tokens by which any report may be off: boundary tokens, rounding.
 const SEAM_TOKENS: f64 = 1.0;
@@ -81,8 +81,7 @@ const UNSEEN: (f64, f64) = (40.0, 0.03);
 const WHOLE_TOKENS_MIN: u64 = 200;
 /// Maximum deviations from the expectation at which a report is believed in full.
 const BELIEVED: f64 = 3.0;
-/// Share of the initial uncertainty that returns with each report: conversations change their subject, names their
-/// model.
+/// Share of the initial uncertainty that returns with each report, because conversations change their subject.
 const FORGOTTEN: f64 = 0.002;
 /// The same after a report beyond the believed deviation: the faster a change is relearned.
 const FORGOTTEN_SURPRISED: f64 = 0.15;
@@ -103,8 +102,8 @@ type Row = [f64; ROWS];
 #[derive(Debug, Clone, PartialEq)]
 pub struct Calibration {
     method: Method,
-    /// Over 2 KB. Shared with whatever this was copied from until one of them learns, since every open session has one
-    /// and most have learned nothing by themselves.
+    /// More than 2 KB. It is shared with the calibration from which this was copied until one of them learns, since
+    /// every open session has one and most have learned nothing themselves.
     learnt: Arc<Learnt>,
 }
 
@@ -123,7 +122,7 @@ struct Learnt {
 }
 
 impl Calibration {
-    /// Starts with factors of 1, as uncertain as the method is for models that it was not made for.
+    /// Starts with factors of 1, as uncertain as the method is for models for which it was not made.
     #[must_use]
     pub fn new(method: Method) -> Self {
         Self { method, learnt: Arc::clone(assumed(method).1) }
@@ -148,7 +147,7 @@ impl Calibration {
         if report.method != self.method || estimated == 0 || report.tokens == 0 || too_small {
             return;
         }
-        // Normalised to the estimate: numbers near 1, whatever the size.
+        // The values are normalised to the estimate, so that they are near 1 whatever the size.
         let size = estimated as f64;
         let shares = report.mix.0.map(|tokens| tokens as f64 / size);
         let spread = times(&self.learnt.covariance, &shares);
@@ -164,7 +163,7 @@ impl Calibration {
             let (least, most) = limits(row);
             *factor = (*factor + spread / variance * miss * deviation).clamp(least, most);
         }
-        // The miss in expected deviations: 1 on average if the scatter is as guessed.
+        // The miss in expected deviations. It is 1 on average if the scatter is as guessed.
         let surprise = (missed * missed / variance).min(BELIEVED * BELIEVED * learnt.scatter.max(1.0));
         let forgotten = if miss.abs() < BELIEVED { FORGOTTEN } else { FORGOTTEN_SURPRISED };
         let first = first_covariance(prior(self.method));
@@ -268,7 +267,7 @@ fn scaled(tokens: u64, factor: f64) -> u64 {
     scaled
 }
 
-/// Returns what is assumed of a method before the first report, as its prior and as what calibrations start with.
+/// Returns the assumptions about a method before the first report: its prior, and the start of its calibrations.
 fn assumed(method: Method) -> (&'static Prior, &'static LazyLock<Arc<Learnt>>) {
     static OF_CHARACTERS: LazyLock<Arc<Learnt>> = LazyLock::new(|| Arc::new(Learnt::nothing(&CHARACTERS)));
     static OF_TOKENIZER: LazyLock<Arc<Learnt>> = LazyLock::new(|| Arc::new(Learnt::nothing(&TOKENIZER)));
@@ -283,7 +282,7 @@ fn prior(method: Method) -> &'static Prior {
 }
 
 impl Learnt {
-    /// Returns what is assumed before the first report.
+    /// Returns the assumptions before the first report.
     fn nothing(prior: &Prior) -> Self {
         Self {
             factors: [1.0; ROWS],

@@ -1,12 +1,12 @@
 //! Counts tokens from characters alone, for models with an unknown tokenizer.
 //!
 //! A text is read as runs of characters of one class: a word, a number, a row of punctuation. A run costs a start price
-//! and a price per further character, by class, because byte-pair vocabularies behave that way: a common word is one
-//! token, a long or rare one several; a Han character is about one, an emoji one or two. The `README.md` beside this
-//! file describes how the weights were found and what they miss.
+//! and a price per further character, by class, because byte-pair vocabularies behave that way. A common word is one
+//! token, and a long or rare one is several; a Han character is about one, and an emoji one or two. The `README.md`
+//! beside this file describes how the weights were found and their errors.
 //!
 //! Invariants: a text never costs less than a prefix of it; two texts joined cost what they cost separately, within a
-//! few tokens; one pass, no memory.
+//! few tokens; counting takes one pass and no memory.
 
 mod automaton;
 
@@ -207,7 +207,7 @@ impl Class {
         }
     }
 
-    /// Returns true if a character of this class continues the word or row that one of class `before` belongs to.
+    /// Returns true if a character of this class continues the word or row of a character of class `before`.
     const fn continues(self, before: Self) -> bool {
         use Class::{Accented, Lower, Toned, Upper};
         match self {
@@ -238,10 +238,11 @@ impl Class {
     }
 }
 
-/// A line end after punctuation: the two are usually one token, as in `;` and a line end.
+/// The price of a line end after punctuation: the two are usually one token, as in `;` and a line end.
 const LINE_END_AFTER_MARK: u16 = 100;
 
-/// A space before a number is a token of its own: unlike words, numbers are not learned together with it.
+/// The price of a space before a number, which is a token of its own: unlike words, numbers are not learned together
+/// with it.
 const SPACE_BEFORE_DIGIT: u16 = 740;
 
 /// Counts the tokens of a text, rounded up.
@@ -341,7 +342,7 @@ mod tests {
         }
     }
 
-    /// Prices a text by the rules themselves, one character after the other.
+    /// Prices a text by the rules directly, one character after the other.
     fn plain(text: &str) -> [u64; SCRIPTS] {
         let mut units = [0; SCRIPTS];
         let (mut before, mut place) = (None, 0);

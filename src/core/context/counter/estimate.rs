@@ -1,4 +1,4 @@
-//! The rules of an estimate: what a text costs, what comes around it, and what a provider's reports are worth.
+//! The rules of an estimate: the price of a text, the framing around it, and the weight of a provider's reports.
 
 use super::{
     characters,
@@ -43,7 +43,7 @@ pub enum Method {
     Tokenizer(&'static str),
     /// With per-script character weights.
     Characters,
-    /// By rules from outside the core, named.
+    /// By named rules from outside the core.
     Named(&'static str),
 }
 
@@ -58,8 +58,9 @@ impl Method {
     }
 }
 
-/// The rules by which tokens are estimated. Ours charge for everything that is sent and check every report; they differ
-/// only in how they count a text. A deployment may have others: an implementation overrides what differs.
+/// The rules by which tokens are estimated. Our own rules charge for everything that is sent and check every report;
+/// they differ only in how they count a text. A deployment may use other rules: an implementation overrides whatever
+/// differs.
 pub trait TokenEstimate: fmt::Debug + Send + Sync {
     /// Returns the counting method. Counts of one method are never compared with those of another.
     fn method(&self) -> Method;
@@ -130,20 +131,20 @@ pub trait TokenEstimate: fmt::Debug + Send + Sync {
             + TOOL_DEFINITION_TOKENS
     }
 
-    /// Returns the tokens of every request besides system prompt, tools and messages.
+    /// Returns the tokens of every request besides its system prompt, tools and messages.
     fn request_overhead(&self) -> u64 {
         ANSWER_START_TOKENS
     }
 
-    /// Returns true if the newest usage that a complete answer reported counts as it is, whatever was sent before that
-    /// answer; it then corrects no estimates. Otherwise a report counts only if it is plausible and for
-    /// exactly what was sent; it also corrects later estimates.
+    /// Returns true if the newest usage that a complete answer reported is used unchanged, whatever was sent before
+    /// that answer; it then corrects no estimates. Otherwise a report counts only if it is plausible and belongs to
+    /// exactly what was sent; it then also corrects later estimates.
     fn trusts_reports(&self) -> bool {
         false
     }
 
-    /// Returns the `tokensBefore` that a compaction's entry records. `counted` is the count
-    /// of the next request; `remaining` are the entries that the compaction before it left on the path.
+    /// Returns the `tokensBefore` that a compaction's entry records. `counted` is the count of the next request;
+    /// `remaining` are the entries that the previous compaction left on the path.
     fn tokens_before(&self, counted: u64, _remaining: &mut dyn Iterator<Item = &Entry>) -> u64 {
         counted
     }

@@ -1,8 +1,9 @@
 //! Measures how well the counter corrects itself: the error for messages added since the last reported usage, after ten
-//! turns, with o200k as the truth. Checks the table in `README.md`.
+//! turns, with o200k as the reference. Checks the table in `README.md`.
 //!
 //! A conversation is played through the same count that the server makes before each request. It learns from one text
-//! and is measured on another: `tests/fixtures/counting/unseen/` if it has one, otherwise the other half of the sample.
+//! and is measured on another: `tests/fixtures/counting/unseen/` if that has one, otherwise the other half of the
+//! sample.
 
 use super::{Calibration, Counter, Method, measured::check_table, tokenizer::Vocabulary};
 use crate::core::context::{
@@ -28,7 +29,7 @@ const TOKENIZER_ERROR_MAX: f64 = 0.02;
 /// Maximum error at the 95th percentile, with character weights, for the guaranteed scripts.
 const CHARACTERS_ERROR_MAX: f64 = 0.15;
 
-/// What the provider adds. The counter does not know it.
+/// The tokens that the provider adds, unknown to the counter.
 #[derive(Clone, Copy)]
 struct Template {
     /// Tokens around each message.
@@ -39,7 +40,7 @@ struct Template {
     hidden: u64,
 }
 
-/// Our assumption; that of some open models; a server that counts nothing but text.
+/// The templates are our own assumption, that of some open models, and a server that counts nothing but text.
 const TEMPLATES: [Template; 3] = [
     Template { message: 4, start: 3, hidden: 0 },
     Template { message: 7, start: 5, hidden: 40 },
@@ -145,8 +146,8 @@ struct Errors {
 }
 
 impl Errors {
-    /// Plays conversations that learn from `seen` and measures them on `unseen`. Each is two texts, the user's and the
-    /// model's; a piece comes from either.
+    /// Plays conversations that learn from `seen` and measures them on `unseen`. Each of these holds two texts, the
+    /// user's and the model's; a piece comes from either.
     fn measure(&mut self, model: &'static str, truth: Vocabulary, seen: [&str; 2], unseen: [&str; 2]) {
         let said = pieces(seen[0], SAID_TOKENS, 0.7);
         let answers = pieces(seen[1], ANSWER_TOKENS, 0.6);
@@ -232,7 +233,7 @@ fn measured(model: &'static str, truth: Vocabulary, case: &Case) -> Errors {
 }
 
 #[test]
-fn what_was_added_is_counted_within_the_limits_after_ten_turns() {
+fn added_messages_are_counted_within_the_limits_after_ten_turns() {
     assert_eq!(Counter::for_model("gpt-4o").method(), Method::Tokenizer("o200k"));
     assert_eq!(Counter::for_model("a model nobody knows").method(), Method::Characters);
     let heads = [

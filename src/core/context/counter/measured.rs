@@ -17,7 +17,7 @@ struct Sample {
 }
 
 fn samples() -> Vec<Sample> {
-    // cargo runs tests in their crate's directory.
+    // Cargo runs tests in the directory of their crate.
     let folder = Path::new("../../tests/fixtures/counting");
     let mut paths: Vec<_> =
         fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file()).collect();

@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_dealt_out_adds_up(tokens in 0..u64::from(u32::MAX), weights in any::<[u32; SCRIPTS]>()) {
+        fn distributed_tokens_add_up(tokens in 0..u64::from(u32::MAX), weights in any::<[u32; SCRIPTS]>()) {
             let weights = weights.map(u64::from);
             let dealt = Scripts::dealt(tokens, &weights);
             let all: u64 = weights.iter().sum();

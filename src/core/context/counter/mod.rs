@@ -1,9 +1,9 @@
 //! Estimates the tokens of a text, a message or a tool in the next request.
 //!
-//! [`TokenEstimate`] has the rules. Two methods of counting a text are ours, selected by the model's name: the model's
-//! own byte-pair tokenizer if it is known and the feature `exact-tokens` is on, otherwise character weights per script.
-//! Both estimate a request, because what a provider wraps around messages is not published; [`Calibration`] corrects
-//! them from reported usage. The `README.md` beside this file lists the errors.
+//! [`TokenEstimate`] defines the rules. There are two built-in methods of counting a text, selected by the model's
+//! name: the model's own byte-pair tokenizer if it is known and the feature `exact-tokens` is on, otherwise character
+//! weights per script. Both only estimate a request, because providers do not publish what they wrap around messages;
+//! [`Calibration`] corrects them from reported usage. The `README.md` beside this file lists the errors.
 //!
 //! Invariants: counting depends on its arguments only, never panics, takes linear time, and an empty text costs
 //! nothing.
@@ -34,7 +34,7 @@ use std::ops::Deref;
 #[derive(Debug, Clone, Copy)]
 pub struct Counter(&'static dyn TokenEstimate);
 
-/// Chooses the counter of a model: [`Counter::for_model`], unless a deployment counts by other rules.
+/// Selects the counter of a model: [`Counter::for_model`], unless a deployment counts by other rules.
 pub type CounterOf = fn(model: &str) -> Counter;
 
 impl Counter {
@@ -56,15 +56,15 @@ impl Counter {
         Self(&Characters)
     }
 
-    /// Creates a counter that counts by other rules.
+    /// Creates a counter with other rules.
     #[must_use]
     pub const fn by_rules_of(estimate: &'static dyn TokenEstimate) -> Self {
         Self(estimate)
     }
 
-    /// Loads the tokenizer's tables now, on the calling thread, instead of on the first count. They are shared by the
-    /// whole process and loaded once, which takes part of a second and about 70 MB for o200k, 30 MB for cl100k. Returns
-    /// at once if they are loaded, or for character weights.
+    /// Loads the tokenizer's tables now, on the calling thread, instead of on the first count. The whole process shares
+    /// them. Loading takes part of a second, and about 70 MB for o200k or 30 MB for cl100k. Returns at once if they are
+    /// already loaded, or for character weights.
     pub fn warm(&self) {
         let _ = self.text("warm");
     }
@@ -78,7 +78,8 @@ impl Counter {
         mix
     }
 
-    /// Counts the tokens of a tool definition as a provider's report includes it, also if it is free by these rules.
+    /// Counts the tokens of a tool definition as a provider's report includes them, even if these rules count it as
+    /// free.
     #[must_use]
     pub fn tool_in_reports(&self, tool: &ToolDefinition) -> u64 {
         match self.tool(tool) {
@@ -87,7 +88,7 @@ impl Counter {
         }
     }
 
-    /// Counts the tokens of an entry that appears in a context as this message; zero without one.
+    /// Counts the tokens of an entry that appears in a context as this message; zero if it does not appear.
     #[must_use]
     pub fn entry(&self, entry: &Entry, message: Option<&Message>) -> MessageTokens {
         message.map_or_else(MessageTokens::default, |message| self.0.entry(entry, message))
@@ -102,7 +103,7 @@ impl Deref for Counter {
     }
 }
 
-/// Our estimate with per-script character weights.
+/// The built-in estimate with per-script character weights.
 #[derive(Debug)]
 struct Characters;
 
@@ -121,7 +122,7 @@ impl TokenEstimate for Characters {
     }
 }
 
-/// Our estimate with the model's tokenizer.
+/// The built-in estimate with the model's tokenizer.
 #[cfg(feature = "exact-tokens")]
 impl TokenEstimate for tokenizer::Vocabulary {
     fn method(&self) -> Method {
@@ -206,7 +207,7 @@ mod tests {
         assert_eq!(Counter::for_model("gpt-4o").method(), Method::Tokenizer("o200k"));
         assert_eq!(Counter::for_model("gpt-4").method(), Method::Tokenizer("cl100k"));
         assert_eq!(Counter::for_model("llama-3.1-8b").method(), Method::Characters);
-        // Figures from OpenAI's cookbook.
+        // The figures are from OpenAI's cookbook.
         assert_eq!(Counter::for_model("gpt-4o").text("お誕生日おめでとう"), 8);
         assert_eq!(Counter::for_model("gpt-4").text("お誕生日おめでとう"), 9);
     }

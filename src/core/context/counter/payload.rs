@@ -1,7 +1,7 @@
 //! The tokens of a provider's own reasoning when it is sent back.
 //!
 //! An item holds the same reasoning in up to two forms, readable and opaque. The model is charged once, so the larger
-//! form counts. Of the opaque form only the length is known.
+//! form counts. Only the length of the opaque form is known.
 
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ struct Sum {
 }
 
 impl Sum {
-    /// Adds the value of `field`. Recurses as deep as the item, whose depth the parser of the answer bounds.
+    /// Adds the value of `field`. The recursion is as deep as the item, whose depth the parser of the answer bounds.
     fn add(&mut self, count: &dyn Fn(&str) -> u64, field: &str, value: &Value) {
         match value {
             Value::String(text) if READABLE.contains(&field) => self.readable += count(text),

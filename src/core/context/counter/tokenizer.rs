@@ -8,10 +8,10 @@ use std::cell::RefCell;
 /// is split; this size makes splits rare and keeps each piece down to milliseconds.
 pub(super) const PIECE_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum bytes of a word that is counted as one. The time for a word grows faster than its length: one mark repeated
-/// over a megabyte would take seconds. Words of languages and programs are shorter. A multiple of every character's
-/// length and of 64, the longest run that tokens of one mark have: a repeated mark makes equal parts, cut between
-/// tokens.
+/// Maximum bytes of a word that is counted at once. The time for a word grows faster than its length: one mark repeated
+/// over a megabyte would take seconds. Words of languages and programs are shorter. The limit is a multiple of every
+/// character's length and of 64, the longest run of one mark in a token. So a repeated mark is cut into equal parts,
+/// between tokens.
 const COUNTED_BYTES_MAX: usize = 3 * 1024;
 
 /// A published vocabulary.
@@ -21,8 +21,8 @@ pub(super) enum Vocabulary {
     Cl100k,
 }
 
-/// Model families and their vocabulary. A family matches a name that continues with nothing, `-`, `.`, `:` or `@`; the
-/// longest match wins, so `gpt-4.1` is not `gpt-4`.
+/// Model families and their vocabulary. A family matches a name that ends there or continues with `-`, `.`, `:` or `@`.
+/// The longest match wins, so `gpt-4.1` is not `gpt-4`.
 static FAMILIES: [(&str, Vocabulary); 17] = [
     ("gpt-5", Vocabulary::O200k),
     ("gpt-4.5", Vocabulary::O200k),
@@ -65,8 +65,8 @@ impl Vocabulary {
         }
     }
 
-    /// Counts the tokens of a text. Text that looks like a special token is counted as plain text, which is how it is
-    /// sent.
+    /// Counts the tokens of a text. Text that looks like a special token is counted as plain text, because it is sent
+    /// as such.
     pub(super) fn count(self, text: &str) -> u64 {
         let tokenizer = match self {
             Self::O200k => bpe_openai::o200k_base(),
@@ -81,8 +81,8 @@ impl Vocabulary {
     }
 }
 
-/// Counts a word in parts, which may differ from the whole by a token for each. A part that repeats the one before it
-/// is not counted again.
+/// Counts a word in parts; each part may add a difference of one token. A part equal to the previous one is not counted
+/// again.
 fn count_long(word: &[u8], count: impl Fn(&[u8]) -> usize) -> usize {
     if word.len() <= COUNTED_BYTES_MAX {
         return count(word);
@@ -99,7 +99,7 @@ fn count_long(word: &[u8], count: impl Fn(&[u8]) -> usize) -> usize {
 }
 
 thread_local! {
-    /// One per thread, so that counting needs no lock; 64 KiB each.
+    /// Each thread has its own, so that counting needs no lock; it takes 64 KiB.
     static COUNTED: RefCell<WordCounts> = RefCell::new(WordCounts(vec![0; WORD_COUNTS]));
 }
 
@@ -108,11 +108,11 @@ const WORD_COUNTS: usize = 4_096;
 /// Maximum bytes of a word that is remembered.
 const WORD_BYTES_MAX: usize = 14;
 
-/// The tokens of short words that were counted lately. Texts repeat their words, and the tokenizer allocates for each
-/// of them. Only remembers what a pure function returned, so no count depends on it.
+/// Caches the tokens of recently counted short words. Texts repeat their words, and the tokenizer allocates memory for
+/// each of them. The cache only stores results of a pure function, so no count depends on it.
 ///
-/// The place of a word follows from its hash, and it replaces the word that was there: nothing is searched or grows.
-/// From the lowest byte on, a place holds the word, its length with its vocabulary, and its tokens; 0 is no word.
+/// A word's slot follows from its hash, and a new word replaces the old one, so there is no search and no growth. From
+/// the lowest byte on, a slot holds the word, its length with its vocabulary, and its tokens; 0 means empty.
 struct WordCounts(Vec<u128>);
 
 impl WordCounts {
@@ -171,7 +171,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_name_tells_the_vocabulary() {
+    fn the_vocabulary_follows_from_the_name() {
         use Vocabulary::{Cl100k, O200k};
         let cases = [
             ("gpt-4o", Some(O200k)),

@@ -18,7 +18,7 @@ use reseed_protocol::{
     patch::{PatchMessage, PatchOp},
 };
 
-/// The surroundings that a patch is applied in.
+/// The surroundings in which a patch is applied.
 #[derive(Debug, Clone, Copy)]
 pub struct Around<'a> {
     /// The parts of the system prompt before any patch.
@@ -34,9 +34,10 @@ pub struct Around<'a> {
 pub struct Applied {
     /// The ops as they are stored, without messages that repeat existing content.
     pub ops: Vec<PatchOp>,
-    /// Reasons for invalidating the provider's cache: trimmed, each once, in order. Empty if the cache stays valid.
+    /// The reasons for invalidating the provider's cache: trimmed, distinct and in order. Empty if the cache stays
+    /// valid.
     pub reasons: Vec<String>,
-    /// Notes on what was requested and could not be had.
+    /// Notes on requests that could not be fulfilled.
     pub notes: Vec<String>,
     /// True if anything changed. A patch that changes nothing need not be stored.
     pub changed: bool,
@@ -46,7 +47,7 @@ impl Context {
     /// Applies a patch in order, all or nothing.
     ///
     /// # Errors
-    /// The first op that cannot be applied, and why; the context is unchanged.
+    /// The first op that cannot be applied, and the reason; the context is then unchanged.
     pub fn apply(&mut self, ops: &[PatchOp], boundary: Boundary, around: &Around<'_>) -> Result<Applied, PatchRefused> {
         let refused = |index: usize, why| PatchRefused { index, op: ops[index].name().to_owned(), why };
         if ops.len() > OPS_MAX {
@@ -85,8 +86,8 @@ impl Context {
 }
 
 impl Context {
-    /// Returns the bytes of the messages that an op replaces: these are not counted, so that a message of any size can
-    /// be edited.
+    /// Returns the bytes of the messages that an op replaces. They do not count towards the limit, so that a message of
+    /// any size can be edited.
     fn bytes_replaced(&self, op: &PatchOp) -> usize {
         let PatchOp::MessagesCachedEdit { edits, .. } = op else { return 0 };
         let edited = |counted: &&Counted| edits.iter().any(|edit| counted.shown_id() == Some(&edit.entry_id));
@@ -95,7 +96,7 @@ impl Context {
     }
 }
 
-/// Returns true if both send the same.
+/// Returns true if both lists send the same messages.
 fn same_messages(a: &[Counted], b: &[Counted]) -> bool {
     let same = |(a, b): (&Counted, &Counted)| a.shown_id() == b.shown_id() && a.message == b.message;
     a.len() == b.len() && a.iter().zip(b).all(same)
@@ -136,7 +137,7 @@ impl Draft {
     }
 
     /// Removes from an op the messages that repeat an entry's existing content. A hook that replaces all messages
-    /// returns most of them unchanged: stored whole, each such patch would be as large as the history.
+    /// returns most of them unchanged. Stored in full, each such patch would be as large as the history.
     fn without_echoes(&mut self, mut op: PatchOp, before: &Context) -> PatchOp {
         let PatchOp::MessagesCachedReplace { messages, .. } = &mut op else { return op };
         let list = self.list(before);

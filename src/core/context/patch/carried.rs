@@ -1,8 +1,8 @@
 //! The combined effect of a path's patches on system prompt, tools and options, kept as the shortest equivalent list of
 //! ops.
 //!
-//! Invariant: applying [`CarriedOps::ops`] equals applying every op pushed so far, in order, to
-//! whatever context.
+//! Invariant: applying [`CarriedOps::ops`] to any context has the same effect as applying every op pushed so far, in
+//! order.
 
 use reseed_protocol::{
     context::{RequestOptions, SystemPart, SystemPrompt, ToolDefinition},
@@ -31,7 +31,7 @@ impl CarriedOps {
         &self.ops
     }
 
-    /// Adds an op. One on messages is ignored: its effect is in the messages.
+    /// Adds an op. An op on messages is ignored, because its effect is in the messages.
     pub fn push(&mut self, op: &PatchOp) {
         match op {
             PatchOp::SystemPartSet { part_name: name, .. } => {
@@ -49,7 +49,7 @@ impl CarriedOps {
                     |earlier| !matches!(earlier, PatchOp::SystemPartSet { part_name, .. } if part_name == name),
                 );
                 let is_gone = |earlier: &PatchOp| matches!(earlier, PatchOp::SystemPartRemove { part_name, .. } if part_name == name);
-                // A part that was removed stays removed: repeating it changes nothing.
+                // A removed part stays removed, so a repeated op changes nothing.
                 if !self.ops.iter().any(is_gone) {
                     self.ops.push(op.clone());
                 }
@@ -142,7 +142,8 @@ impl CarriedOps {
         SystemPrompt { parts, compiled }
     }
 
-    /// Applies the ops to the offered tools; returns the definitions to send, and notes on what could not be had.
+    /// Applies the ops to the offered tools. Returns the definitions to send, and notes on requests that could not be
+    /// fulfilled.
     #[must_use]
     pub fn tools(&self, offered: &[ToolDefinition]) -> (Vec<ToolDefinition>, Vec<String>) {
         let (mut tools, mut notes) = (offered.to_vec(), Vec::new());
@@ -242,7 +243,7 @@ mod tests {
         (0..4u8, 0..3u8).prop_map(|(name, about)| ToolDefinition {
             name: format!("t{name}"),
             description: format!("about {about}"),
-            // As they are sent: what is repaired is not what is tested here.
+            // The tools have the form in which they are sent, because repair is not tested here.
             parameters: serde_json::json!({ "type": "object", "properties": {} }),
         })
     }

@@ -1,4 +1,5 @@
-//! Checks of a submitted patch, op by op. Each returns why an op is rejected, quoting names only, never content.
+//! Checks of a submitted patch, op by op. Each returns the reason why an op is rejected; it quotes names but never
+//! content.
 
 use super::{
     carried::CarriedOps,
@@ -204,7 +205,7 @@ fn in_its_place(id: &EntryId, list: &mut List) -> Result<usize, String> {
     }
 }
 
-/// Checks that new content for an entry has its role and the same calls: other messages refer to these.
+/// Checks that an entry's new content has its role and the same calls, because other messages refer to these.
 fn in_place_of(item: &MessageItem, at: usize, list: &List) -> Checked {
     let Some(CountedMessage { message, .. }) = &item.said else { return Ok(()) };
     let there = &list.at(at).message;

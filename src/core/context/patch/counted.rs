@@ -74,9 +74,9 @@ impl CountedMessage {
         }
     }
 
-    /// Returns the message in place of an entry's. Its model, how the answer ended, and what the provider sent with its
-    /// calls stay: what is the provider's is sent back only to its own model. Its usage does not: that was for another
-    /// text.
+    /// Returns this message as a replacement for an entry's. Its model, the way the answer ended, and the provider's
+    /// data for its calls stay: provider data is only sent back to its own model. Its usage does not stay, because it
+    /// belongs to another text.
     pub(super) fn instead_of(&self, counted: &Counted) -> Counted {
         let Message { model, stop_reason, incomplete, payload, .. } = &*counted.message;
         let message = if model.is_none() && stop_reason.is_none() && !incomplete {
@@ -165,7 +165,7 @@ pub struct StoredPatch {
     pub(crate) others: Vec<PatchOp>,
     /// The ops on messages.
     pub(crate) messages: Vec<MessageOp>,
-    /// The reason that the newest of these gave for invalidating the provider's cache.
+    /// The newest of these ops' reasons for invalidating the provider's cache.
     pub(crate) messages_reason: Option<String>,
 }
 
@@ -176,7 +176,7 @@ impl StoredPatch {
         let mut patch = Self::default();
         for op in ops {
             match MessageOp::of(&op, counter) {
-                // The first is for one request and never stored; a compaction is an entry of its own.
+                // The first kind applies to one request and is never stored; a compaction is an entry of its own.
                 Some(MessageOp::Append(_) | MessageOp::Compact { .. }) => {}
                 Some(counted) => {
                     patch.messages_reason = op.invalidate_cache_reason().map(str::to_owned);

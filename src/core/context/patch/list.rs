@@ -1,20 +1,20 @@
 //! The list of messages that ops modify.
 //!
-//! A message that a patch added has no entry. It stays or goes with the next entry; a tool result without an entry
-//! stays or goes with the previous one. The same holds for a message that a replacement moved: compactions cut along
-//! the path, and its position says nothing about its entry's position there.
+//! A message that a patch added has no entry. It stays or is removed together with the next entry; a tool result
+//! without an entry, together with the previous one. The same holds for a message that a replacement moved, because
+//! compactions cut along the path, and its position says nothing about its entry's position there.
 
 use super::counted::{CountedMessage, MessageItem, MessageOp};
 use crate::core::context::messages::{Counted, GoesWith, Kind};
 use reseed_protocol::{EntryId, Role};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// What happens to an entry's message when older ones are replaced by a summary.
+/// The fate of an entry's message when older ones are replaced by a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// Removed: the summary covers it.
     Gone,
-    /// Kept one by one, before the tail.
+    /// Kept individually, before the tail.
     Beside,
     /// Kept in the tail.
     Tail,
@@ -104,7 +104,7 @@ impl List {
                     () => Fate::Gone,
                 });
             }
-            // Not among the messages that a provider can cache.
+            // This op is not about messages that a provider can cache.
             MessageOp::Append(_) => {}
         }
     }
@@ -128,7 +128,7 @@ impl List {
         self.settle();
         let places: Vec<Option<usize>> =
             items.iter().map(|item| item.entry_id.as_ref().and_then(|id| self.place(id))).collect();
-        // A message that was moved before has no position of its own any more.
+        // A message that was moved before no longer has a position of its own.
         let own = |place: &Option<usize>| place.filter(|at| self.messages[*at].entry_id.is_some());
         let mut in_order = longest_rise(&places.iter().map(own).collect::<Vec<_>>()).into_iter().peekable();
         let mut next = Replacement::default();
@@ -163,7 +163,8 @@ impl List {
         self.set(next.finish());
     }
 
-    /// Puts a summary before what stays and removes the rest. An older summary is merged into the new one.
+    /// Inserts a summary before the messages that stay, and removes the others. An older summary is merged into the new
+    /// one.
     pub(crate) fn compact(&mut self, summary: Option<Counted>, fate: impl Fn(&EntryId) -> Fate) {
         self.settle();
         let messages = std::mem::take(&mut self.messages);
@@ -179,8 +180,8 @@ impl List {
     }
 }
 
-/// Returns the longest list of items with ascending indexes: these stay in place when a replacement lists entries in
-/// another order, so that the fewest messages move.
+/// Returns the longest list of items with ascending indexes. These stay in place when a replacement lists entries in a
+/// different order, so that the fewest messages move.
 fn longest_rise(places: &[Option<usize>]) -> Vec<usize> {
     let place = |item: usize| places[item].unwrap_or_default();
     // For each length, the item with the lowest index that ends such a list.
@@ -200,7 +201,7 @@ fn longest_rise(places: &[Option<usize>]) -> Vec<usize> {
     rise
 }
 
-/// Returns the fate of every message, given those of the messages with entries.
+/// Returns the fate of every message, given the fates of messages with entries.
 pub(crate) fn fates(messages: &[Counted], fate: impl Fn(&Counted) -> Fate) -> Vec<Fate> {
     let mut fates = vec![Fate::Gone; messages.len()];
     let mut last = Fate::Gone;
@@ -223,7 +224,7 @@ pub(crate) fn fates(messages: &[Counted], fate: impl Fn(&Counted) -> Fate) -> Ve
     fates
 }
 
-/// Returns the messages that stay, with their fates, given those of the messages with entries.
+/// Returns the messages that stay, with their fates, given the fates of messages with entries.
 pub(crate) fn part(messages: Vec<Counted>, fate: impl Fn(&Counted) -> Fate) -> impl Iterator<Item = (Counted, Fate)> {
     let fates = fates(&messages, fate);
     messages.into_iter().zip(fates).filter(|(_, fate)| *fate != Fate::Gone)
@@ -235,9 +236,9 @@ struct Replacement {
     messages: Vec<Counted>,
     /// Added messages whose following entry is not known yet.
     waiting: Vec<Counted>,
-    /// The messages that an entry stood for, with their former indexes: each precedes what it preceded before.
+    /// The messages that an entry represented, with their former indexes. Each precedes the same message as before.
     queued: VecDeque<(usize, Counted)>,
-    /// True if the previous entry is not here.
+    /// True if the previous entry does not exist here.
     is_gone: bool,
 }
 
@@ -262,7 +263,7 @@ impl Replacement {
         self.is_gone = false;
     }
 
-    /// Takes the messages that one entry stood for, with their former indexes.
+    /// Takes the messages that one entry represented, with their former indexes.
     fn stood_for(&mut self, messages: impl Iterator<Item = (usize, Counted)>) {
         let mut messages = messages.peekable();
         if let Some((first, counted)) = messages.peek() {

@@ -1,7 +1,8 @@
-//! Patches: recorded changes to what the model sees.
+//! Patches: recorded changes to the model's context.
 //!
 //! A patch is a list of ops, applied in order, all or nothing ([`Context::apply`]). A submitted patch is checked
-//! strictly, once. A stored patch is replayed leniently from then on, because what it names may have left meanwhile.
+//! strictly, once. From then on, the stored patch is replayed leniently, because entries that it names may no longer be
+//! visible.
 
 mod apply;
 pub(crate) mod carried;

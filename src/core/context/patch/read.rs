@@ -10,8 +10,8 @@ use serde_json::Value;
 /// Characters quoted of an unknown op's name.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Parses ops. Only role and content are taken from their messages: everything else on a message is reported by its
-/// author, and measured here.
+/// Parses ops. Only role and content are taken from their messages. Everything else on a message would be its author's
+/// claim, and is measured here instead.
 ///
 /// The forms of the proposal that these ops follow (pull request 383 of pi-mono) are accepted too: an op may state its
 /// `scope`, a message's content may be a plain string, a replacement may list messages directly, and `options_set` may
@@ -73,8 +73,8 @@ fn parts_of_text(message: &mut Value) {
     }
 }
 
-/// Describes what is wrong with an op: names that are unknown or missing, never values. serde states the kind of error
-/// at the beginning of its message, and quotes names.
+/// Describes what is wrong with an op. It repeats unknown or missing names but never values. serde states the kind of
+/// error at the beginning of its message, and quotes names.
 fn shown(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let quoted = text.split('`').nth(1).unwrap_or_default();

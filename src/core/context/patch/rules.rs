@@ -1,11 +1,11 @@
-//! The limits of a patch, how long it lasts, and why one is rejected.
+//! The limits of a patch, its lifetime, and the reasons for rejecting one.
 
 use reseed_protocol::{ErrorBody, ErrorCode};
 
 /// Maximum ops per patch. A hook that needs more replaces the whole region.
 pub const OPS_MAX: usize = 64;
 
-/// Maximum bytes of a patch as JSON: a stored patch is read at every open of its session, and 256 KiB is already more
+/// Maximum bytes of a patch as JSON. A stored patch is read whenever its session is opened, and 256 KiB is already more
 /// text than most windows hold.
 pub const PATCH_BYTES_MAX: usize = 256 * 1024;
 
@@ -15,7 +15,7 @@ pub const SYSTEM_PARTS_MAX: usize = 64;
 /// Maximum characters of a part's name.
 pub const PART_NAME_CHARS_MAX: usize = 64;
 
-/// Maximum bytes of a system prompt: it is sent with every request, so it has the same bound as a patch.
+/// Maximum bytes of a system prompt. It is sent with every request, so it has the same bound as a patch.
 pub const SYSTEM_BYTES_MAX: usize = 256 * 1024;
 
 /// Maximum tools of a request, as many as a client may offer.
@@ -28,23 +28,23 @@ pub const MESSAGES_MAX: usize = 10_000;
 /// Maximum parts of one carried message.
 pub const PARTS_MAX: usize = 256;
 
-/// Maximum characters of a reason for invalidating the provider's cache: receipts and dashboards show it.
+/// Maximum characters of a reason for invalidating the provider's cache, because receipts and dashboards show it.
 pub const REASON_CHARS_MAX: usize = 500;
 
-/// Maximum ops that the patches of one path may combine to, counting each removed tool as one: every compaction stores
-/// them again.
+/// Maximum ops into which the patches of one path may combine, counting each removed tool as one, because every
+/// compaction stores them again.
 pub const CARRIED_OPS_MAX: usize = 256;
 
-/// How long a patch's effect lasts.
+/// The lifetime of a patch's effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Boundary {
     /// Stored: it applies to every later request on the branch.
     Durable,
-    /// For one request only.
+    /// It applies to one request only.
     Ephemeral,
 }
 
-/// Why a patch was rejected; none of it was applied.
+/// The reason a patch was rejected. None of it was applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("op {index} of the patch, `{op}`: {why}")]
 pub struct PatchRefused {
@@ -52,7 +52,7 @@ pub struct PatchRefused {
     pub index: usize,
     /// The op's name; empty if it has none.
     pub op: String,
-    /// What is wrong with it; quotes none of its content.
+    /// The reason; quotes none of its content.
     pub why: String,
 }
 

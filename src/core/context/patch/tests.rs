@@ -65,7 +65,7 @@ fn messages_become_what_a_patch_says() {
             &["- user new", all[4], "f user TWO"],
         ),
         (vec![replace(json!([]))], &[]),
-        // Each op sees the result of the one before.
+        // Each op sees the result of the previous one.
         (vec![replace(json!([{ "entryId": "a" }, { "entryId": "f" }])), edit(json!([{ "entryId": "a" }]))], &[all[5]]),
         (
             vec![edit(json!([{ "entryId": "a", "message": u("ONE") }])), replace(json!([{ "entryId": "a" }]))],
@@ -73,7 +73,7 @@ fn messages_become_what_a_patch_says() {
         ),
         (vec![compact(json!("e"), json!([]))], &["- summary S", all[4], all[5]]),
         (vec![compact(json!("f"), json!(["a"]))], &["- summary S", all[0], all[5]]),
-        // A message added before an entry goes with it.
+        // A message added before an entry is moved together with it.
         (
             vec![
                 replace(
@@ -117,7 +117,7 @@ fn a_replacement_may_name_entries_in_another_order() {
     for order in table {
         let (context, ops) = replaced(TALK, named(order));
         assert_eq!(ids(&context), *order);
-        // The replay gives the same, and later messages follow.
+        // The replay gives the same result, and later messages follow.
         let lines: Vec<String> = TALK
             .iter()
             .map(|line| (*line).to_owned())
@@ -157,7 +157,7 @@ fn the_summary_stays_in_front_and_what_is_handed_back_is_not_stored_again() {
                      "invalidateCacheReason": "r" });
     let (_, refused) = apply(lines, vec![op], Boundary::Durable);
     assert!(refused.unwrap_err().why.contains("summary"));
-    // As a hook returns the messages it was shown, with one appended.
+    // A hook returns the messages that it was shown, with one appended.
     let (shown, _) = apply(TALK, Vec::new(), Boundary::Durable);
     let mut messages = serde_json::to_value(shown.to_messages().cached).unwrap();
     messages.as_array_mut().unwrap().push(json!({ "role": "user", "content": "[marker]", "timestamp": 5 }));
@@ -208,7 +208,7 @@ fn the_forms_of_the_proposal_are_read_as_ours() {
 }
 
 #[test]
-fn what_is_for_one_request_comes_last() {
+fn messages_for_one_request_come_last() {
     let said = json!({ "role": "user", "content": [{ "type": "text", "text": "It is noon." }], "model": "m" });
     let append = json!({ "op": "messages_uncached_append", "messages": [said] });
     let edit = json!({ "op": "messages_cached_edit", "edits": [{ "entryId": "a" }], "invalidateCacheReason": " r " });
@@ -281,7 +281,7 @@ fn the_system_prompt_the_tools_and_the_options_become_what_patches_say() {
 }
 
 #[test]
-fn a_patch_that_says_what_holds_already_changes_nothing() {
+fn a_patch_that_repeats_the_current_state_changes_nothing() {
     let ops = |reason: &str| {
         vec![
             json!({ "op": "system_part_set", "partName": "policy", "text": "P", "invalidateCacheReason": reason }),
@@ -335,7 +335,7 @@ fn stored_patches_are_replayed_at_their_place() {
 }
 
 #[test]
-fn what_named_a_compaction_that_was_taken_back_means_what_it_had_hidden() {
+fn a_reference_to_an_undone_compaction_means_the_entries_it_had_hidden() {
     let table: &[(&[&str], &[&str])] = &[
         (
             &["a:user one", "b:user two", "c:user three", "d:compaction S first=c", "e:replace d c=3", "f:user x"],
@@ -366,7 +366,7 @@ fn what_named_a_compaction_that_was_taken_back_means_what_it_had_hidden() {
 }
 
 #[test]
-fn a_patch_of_another_form_is_passed_over_and_told() {
+fn a_patch_of_an_unknown_form_is_skipped_with_a_note() {
     let counter = Counter::for_model("test");
     let mut entries = crate::core::context::testing::entries(&["a:user one", "b:edit a", "c:edit a", "d:user two"]);
     let mut json = serde_json::to_value(&entries[1]).unwrap();

@@ -1,4 +1,4 @@
-//! The first part that differs, its tokens, and what is known after a restart.
+//! The first part that differs, its tokens, and what remains known after a restart.
 
 use super::*;
 use crate::core::context::{build_context, counter::Counter, testing::path};
@@ -54,7 +54,7 @@ impl Written {
     }
 }
 
-/// Returns the request as it is known after a restart.
+/// Returns what is known about the request after a restart.
 fn read_back(sent: &SentRequest) -> SentRequest {
     let receipt = Receipt { tokens: sent.tokens, sent: sent.parts(), ..Receipt::default() };
     let mut answer = Message::user("");
@@ -143,7 +143,7 @@ fn tokens_are_those_before_the_part() {
 }
 
 #[test]
-fn what_is_sent_once_breaks_the_next_and_only_behind_what_is_sent_again() {
+fn one_time_messages_break_the_cache_only_after_the_repeated_ones() {
     let first = written(&["a:user one", "- x:user the time is noon"]);
     let sent = first.outgoing().sent();
     let second = written(&["a:user one", "b:assistant two", "c:user three", "- x:user the time is one"]);
@@ -157,7 +157,7 @@ fn what_is_sent_once_breaks_the_next_and_only_behind_what_is_sent_again() {
 }
 
 #[test]
-fn a_report_tells_how_much_there_was() {
+fn a_report_gives_the_size_of_the_shared_prefix() {
     let before = written(BEFORE);
     let mut sent = before.outgoing().sent();
     sent.answered(1_000);

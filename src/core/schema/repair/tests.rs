@@ -1,4 +1,4 @@
-//! Schemas as people write them, and what becomes of them.
+//! Schemas as people write them, and their repaired forms.
 
 use super::super::{Arguments, Budget};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ fn sent(schema: &Value) -> Value {
     arguments.take_sent()
 }
 
-/// Says what OpenAI's rules for a function's schema refuse.
+/// Returns what OpenAI's rules for a function's schema would refuse.
 fn refused(schema: &Value) -> Option<String> {
     let at_root = ["oneOf", "anyOf", "allOf", "enum", "not", "$ref"];
     if schema["type"] != "object" || !schema["properties"].is_object() {
@@ -32,7 +32,7 @@ fn inside(value: &Value) -> Option<String> {
 }
 
 #[test]
-fn what_is_fine_is_not_changed() {
+fn a_valid_schema_is_not_changed() {
     let person = json!({ "type": "object", "properties": { "name": { "type": "string", "minLength": 1 } }, "required": ["name"] });
     for schema in [
         json!({ "type": "object", "properties": {} }),
@@ -171,7 +171,7 @@ fn alternatives_at_the_root_are_sent_as_one_object_and_checked_as_they_are() {
 }
 
 #[test]
-fn what_cannot_be_repaired_is_refused_with_what_to_do() {
+fn a_schema_that_cannot_be_repaired_is_refused_with_advice() {
     for (schema, told) in [
         (json!("object"), "send {\"type\":\"object\""),
         (json!([]), "send {\"type\":\"object\""),

@@ -1,5 +1,5 @@
-//! Keywords and types in the words of JSON Schema 2020-12: those of older drafts, of OpenAPI and of programming
-//! languages are translated, and values that a keyword cannot have are removed with it.
+//! Translates keywords and types of older drafts, of OpenAPI and of programming languages to JSON Schema 2020-12.
+//! Keywords with invalid values are removed.
 
 use super::Fields;
 use serde_json::{Value, json};
@@ -11,17 +11,17 @@ const TEXTS: [&str; 9] =
 /// Keywords whose value is a number.
 const NUMBERS: [&str; 5] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
 
-/// Keywords whose value counts something.
+/// Keywords whose value is a count.
 const COUNTS: [&str; 8] =
     ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains"];
 
-/// Keywords that are true or false.
+/// Keywords whose value is a boolean.
 const FLAGS: [&str; 4] = ["uniqueItems", "readOnly", "writeOnly", "deprecated"];
 
 /// Keywords whose value is data, for which `null` is a value.
 const DATA: [&str; 4] = ["const", "default", "example", "examples"];
 
-/// Returns the type that a word means; `None` for one that nobody knows, such as `any`.
+/// Returns the type that a word means; `None` for an unknown word, such as `any`.
 pub(super) fn kind(word: &str) -> Option<&'static str> {
     Some(match word.trim().to_ascii_lowercase().as_str() {
         "string" | "str" | "text" | "char" | "date" | "datetime" | "date-time" | "time" | "uuid" | "uri" | "url"
@@ -36,7 +36,7 @@ pub(super) fn kind(word: &str) -> Option<&'static str> {
     })
 }
 
-/// Translates the keywords of one schema, not of those in it.
+/// Translates the keywords of one schema, but not of the schemas inside it.
 pub(super) fn mend(fields: &mut Fields) {
     fields.retain(|keyword, value| !value.is_null() || DATA.contains(&keyword.as_str()));
     older_bound(fields, "exclusiveMinimum", "minimum");
@@ -67,7 +67,7 @@ pub(super) fn mend(fields: &mut Fields) {
     });
 }
 
-/// Reads a number that is written as text.
+/// Parses a number that is written as text.
 fn written(value: &mut Value) {
     if let Value::String(text) = value
         && let Ok(number @ Value::Number(_)) = serde_json::from_str(text.trim())
@@ -76,7 +76,7 @@ fn written(value: &mut Value) {
     }
 }
 
-/// Draft 4 says with `true` that a bound is excluded.
+/// Translates draft 4, where `true` marks a bound as exclusive.
 fn older_bound(fields: &mut Fields, exclusive: &str, inclusive: &str) {
     if let Some(Value::Bool(is_excluded)) = fields.get(exclusive) {
         let bound = if *is_excluded { fields.remove(inclusive) } else { None };
@@ -85,7 +85,8 @@ fn older_bound(fields: &mut Fields, exclusive: &str, inclusive: &str) {
     }
 }
 
-/// Before 2020-12, `items` may list the schemas of a tuple, with `additionalItems` for the rest.
+/// Translates the form before 2020-12, where `items` may list the schemas of a tuple and `additionalItems` covers the
+/// rest.
 fn older_items(fields: &mut Fields) {
     if matches!(fields.get("items"), Some(Value::Array(_))) {
         let tuple = fields.remove("items").unwrap_or_default();
@@ -97,7 +98,7 @@ fn older_items(fields: &mut Fields) {
     }
 }
 
-/// Before 2019-09, `dependencies` has names and schemas in one.
+/// Translates the form before 2019-09, where `dependencies` combines names and schemas.
 fn older_dependencies(fields: &mut Fields) {
     if let Some(Value::Object(all)) = fields.remove("dependencies") {
         for (name, needed) in all {

@@ -4,7 +4,7 @@ use super::*;
 use crate::core::compaction::cut::{Cut, GAIN_TOKENS_MIN, find_cut, least_cut};
 
 impl World {
-    /// Finds the nearest cut, and checks that it meets the wish whenever a legal cut does.
+    /// Finds the nearest cut, and checks that it keeps the preferred amount whenever a legal cut can.
     pub(super) fn nearest(&self, context: &Context, structure: &Structure, keep: Keep) -> Option<Cut> {
         let found = find_cut(context, structure, keep);
         let tails = (1..structure.units.len()).rev().take_while(|at| structure.units[*at].may_begin_tail);

@@ -4,7 +4,7 @@ use super::*;
 use reseed_protocol::CallId;
 
 impl World {
-    /// Returns text of some kind: prose, facts, paths, scripts; mostly short, sometimes very long.
+    /// Returns text of some kind: prose, facts, paths or scripts. It is mostly short and sometimes very long.
     pub(super) fn text(&mut self) -> String {
         const SAID: [&str; 6] = [
             "My cat is called Miso. ",

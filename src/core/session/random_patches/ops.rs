@@ -52,7 +52,7 @@ impl World {
     pub(super) fn messages(&mut self, context: &Context) -> Vec<PatchMessage> {
         let mut messages = Vec::new();
         let drops = self.rng.u8(..4) == 0;
-        // The starts of what can be moved by itself: a call moves with its results, and the summary stays in front.
+        // The starts of groups that can be moved alone: a call moves with its results, and the summary stays in front.
         let mut begins: Vec<usize> = Vec::new();
         for counted in &context.messages {
             if !counted.is_result && counted.kind != Kind::Summary {

@@ -4,7 +4,7 @@ use reseed_protocol::{EntryData, Role, Usage, entry::BranchSummary, event::Entry
 use serde::{Deserialize, Serialize};
 
 /// Cost of a session's requests as recorded in its log: the answers of its turns, and the summaries that were kept.
-/// Answers that came with copied or imported history were paid for elsewhere.
+/// Answers in copied or imported history were paid for elsewhere.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cost {
@@ -45,7 +45,7 @@ mod tests {
     use reseed_protocol::UsageSource;
 
     #[test]
-    fn what_a_session_has_cost_is_the_sum_of_what_is_known() {
+    fn a_sessions_cost_is_the_sum_of_the_known_costs() {
         let mut cost = Cost::default();
         for usage in [None, Some(usage(Some(5), UsageSource::Reported)), Some(usage(None, UsageSource::Estimated))] {
             cost.add(usage.as_ref());

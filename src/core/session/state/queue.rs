@@ -1,5 +1,5 @@
-//! The queue: the fold of its events. The stored state names the records of the queued inputs and does not repeat
-//! them, so an append behind a full queue writes only what it adds.
+//! The queue, folded from its events. The stored state references the records of the queued inputs instead of repeating
+//! them, so an append with a full queue writes only what it adds.
 
 use reseed_protocol::{
     CommandId,
@@ -9,20 +9,21 @@ use reseed_protocol::{
 use serde::{Deserialize, Serialize, Serializer};
 use std::{ops::Deref, sync::Arc};
 
-/// A queued input, and where the log has it.
+/// A queued input, and its location in the log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Queued {
     at: QueuedAt,
     item: Arc<QueueItem>,
 }
 
-/// Where the log has a queued input: its stored form in the session's state.
+/// The location of a queued input in the log; this is what the session's stored state contains.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueuedAt {
     /// Sequence number of the record that holds it.
     pub seq: u64,
-    /// Its index among the inputs of that record: above 0 only in records of older versions, which hold a whole queue.
+    /// Its index among the inputs of that record. It is above 0 only in records of older versions, which hold a whole
+    /// queue.
     #[serde(default, skip_serializing_if = "is_zero")]
     index: usize,
     /// True if it was sent during a move and no longer waits for one.
@@ -97,7 +98,7 @@ pub(super) fn apply(queue: &mut Vec<Queued>, seq: u64, event: &Event) {
     }
 }
 
-/// Serialises where the log has each queued input.
+/// Serialises the location of each queued input in the log.
 pub(super) fn refer<S: Serializer>(queue: &[Queued], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(queue.iter().map(|item| &item.at))
 }

@@ -1,17 +1,17 @@
-//! Changes that no entry shows: they are remembered until the answers after them, so that a receipt can explain them
+//! Changes that no entry shows. They are remembered until the answers after them, so that a receipt can explain them
 //! even after a restart.
 
 use reseed_protocol::EntryData;
 use serde::{Deserialize, Serialize};
 
-/// A change that may show in the next request, and of which no entry tells.
+/// A change that may show in the next request, but in no entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnseenChange {
     /// The change.
     pub what: Unseen,
-    /// True if the next answer shows it. The request of an answer that comes after a change in a running turn may have
-    /// been sent before the change, so that one is kept until the answer after it.
+    /// True if the next answer shows the change. If a change happens in a running turn, the next answer's request may
+    /// have been sent before it, so the change is kept until the answer after that.
     pub answered: bool,
 }
 
@@ -21,20 +21,21 @@ pub struct UnseenChange {
 pub enum Unseen {
     /// The pinned entries.
     Pins,
-    /// The strategy, to the one of this name.
+    /// The strategy changed to the one with this name.
     Strategy(String),
     /// The session moved to another point of its tree. The newest answer on its path may be older than a change that
-    /// answers on the branch it left have shown.
+    /// was already shown by answers on the abandoned branch.
     Navigation,
 }
 
-/// Remembers a change, made in a running turn or between two; of each kind only the newest, so there are three at most.
+/// Remembers a change, made during a turn or between turns. Only the newest of each kind is kept, so there are at most
+/// three.
 pub(super) fn changed(unseen: &mut Vec<UnseenChange>, what: Unseen, in_turn: bool) {
     unseen.retain(|change| std::mem::discriminant(&change.what) != std::mem::discriminant(&what));
     unseen.push(UnseenChange { what, answered: !in_turn });
 }
 
-/// Forgets the changes that the newest answers have shown, once an entry is appended.
+/// Forgets the changes that the newest answers have shown, after an entry is appended.
 pub(super) fn answered(unseen: &mut Vec<UnseenChange>, appended: &EntryData) {
     if !matches!(appended, EntryData::Message(message) if message.receipt.is_some()) {
         return;

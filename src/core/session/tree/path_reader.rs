@@ -8,7 +8,7 @@ use crate::core::{
 use reseed_protocol::{Entry, EntryData, EntryId, patch::PatchOp, reply::Pin};
 use std::{collections::HashSet, sync::Arc};
 
-/// Decides, walking from the leaf to the root, how far back a session must be read to rebuild what the model sees.
+/// Decides, while walking from the leaf to the root, how far back a session must be read to rebuild the model's view.
 #[derive(Debug)]
 pub struct PathReader<'a> {
     state: &'a SessionState,
@@ -20,9 +20,9 @@ pub struct PathReader<'a> {
 #[derive(Debug)]
 struct CompactionBoundary {
     first_kept: Option<EntryId>,
-    /// Single entries on the path that were not met yet.
+    /// Individual entries on the path that were not reached yet.
     missing: Vec<EntryId>,
-    /// Pinned entries that were not met yet and may be on another branch.
+    /// Pinned entries that were not reached yet and may be on another branch.
     sought: Vec<EntryId>,
     kept: Vec<EntryId>,
     /// Index of the compaction among the nodes.
@@ -48,8 +48,8 @@ impl<'a> PathReader<'a> {
                 {
                     let met: HashSet<&EntryId> = self.nodes.iter().map(|node| node.id()).collect();
                     let mut kept = compaction.kept_entry_ids.clone();
-                    // Entries pinned after this compaction had already hidden them: they are restored, unless a message
-                    // patch preceded it.
+                    // Entries pinned after this compaction had already hidden them are restored, unless a message patch
+                    // preceded it.
                     let settles = compaction.carried_patch.iter().any(PatchOp::is_on_messages);
                     let pins = self.state.pins.iter().filter(|_| !settles);
                     let (later, others): (Vec<&Pin>, Vec<&Pin>) = pins.partition(|pin| pin.under.as_ref() == Some(&id));
@@ -86,15 +86,15 @@ impl<'a> PathReader<'a> {
         })
     }
 
-    /// Returns the missing entries once only single older ones are missing: a caller that can read by id need not walk
-    /// on. They are passed to [`Self::take`] like the others, newest first.
+    /// Returns the missing entries once only individual older ones are missing. A caller that can read by id then need
+    /// not continue the walk. It passes them to [`Self::take`] like the others, newest first.
     #[must_use]
     pub fn missing(&self) -> Option<&[EntryId]> {
         let single = |boundary: &&CompactionBoundary| boundary.first_kept.is_none() && boundary.sought.is_empty();
         self.boundary.as_ref().filter(single).map(|boundary| &*boundary.missing)
     }
 
-    /// Returns pinned entries that are still looked for further back and may be on another branch.
+    /// Returns pinned entries that are still being looked for further back and may be on another branch.
     #[must_use]
     pub fn sought(&self) -> &[EntryId] {
         self.boundary.as_ref().map_or(&[], |boundary| &*boundary.sought)
@@ -107,7 +107,8 @@ impl<'a> PathReader<'a> {
         }
     }
 
-    /// Returns true if no compaction was met yet, so that the nodes can extend a known path ([`Self::finish_with`]).
+    /// Returns true if no compaction was reached yet, so that the nodes can extend a known path
+    /// ([`Self::finish_with`]).
     #[must_use]
     pub fn may_join(&self) -> bool {
         self.boundary.is_none()
@@ -116,7 +117,7 @@ impl<'a> PathReader<'a> {
     /// Returns the path that was read.
     #[must_use]
     pub fn finish(mut self) -> SessionTree {
-        // A compaction of another program may keep from an entry that is not on its path: then it keeps nothing.
+        // Another program's compaction may name a first kept entry that is not on its path; it then keeps nothing.
         if let Some(CompactionBoundary { first_kept: Some(_), kept, at, .. }) = &self.boundary {
             let mut place = 0;
             self.nodes.retain(|node| {

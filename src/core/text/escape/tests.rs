@@ -1,4 +1,4 @@
-//! What is escaped, what is not, and that nothing is lost by it.
+//! Tests what is escaped, what is not, and that escaping loses nothing.
 
 use super::*;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ fn check(kind: TextKind, text: &str, expected: &str) {
 }
 
 #[test]
-fn what_means_something_to_a_model_is_escaped() {
+fn text_with_a_special_meaning_to_a_model_is_escaped() {
     for (text, expected) in [
         ("<|im_start|>system", "<\\|im_start|>system"),
         ("<\\|im_end|>", "<\\\\|im_end|>"),
@@ -127,7 +127,7 @@ fn pieces() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_escaped_comes_back_as_it_was(text in prop_oneof![pieces(), "\\PC{0,60}"]) {
+    fn escaped_text_is_unescaped_unchanged(text in prop_oneof![pieces(), "\\PC{0,60}"]) {
         for kind in [TextKind::Quoted, TextKind::Quoted, TextKind::Record] {
             let escaped = escape(&text, kind);
             prop_assert_eq!(unescape(&escaped, kind), text.as_str(), "{}", escaped);
@@ -138,7 +138,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_means_something_is_left(text in pieces()) {
+    fn no_special_text_remains_unescaped(text in pieces()) {
         let escaped = escape(&text, TextKind::Quoted).to_lowercase();
         for token in ["<|", "</summary>", "<summary>", "[inst]", "<<sys>>", "</s>", "<read-files>"] {
             prop_assert!(!escaped.contains(token), "{} in {}", token, escaped);
@@ -150,7 +150,7 @@ proptest! {
 
 #[test]
 fn a_mark_is_found_wherever_it_stands() {
-    // Texts are looked at in chunks: a mark may begin in one and end in the next.
+    // Texts are examined in chunks, so a mark may begin in one and end in the next.
     for before in (0..=2 * CHUNK_BYTES).step_by(CHUNK_BYTES).flat_map(|at| at.saturating_sub(8)..at + 3) {
         for (filling, after) in [("a", ""), ("a", " é"), ("a", "\n"), ("é", " b")] {
             for mark in ["k3j9x2", "K3J9X2", "ｋ3j9x2"] {

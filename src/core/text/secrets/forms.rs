@@ -10,7 +10,7 @@ pub const MASK: &str = "[secret masked]";
 /// The clues to secrets.
 static CLUES: LazyLock<Clues> = LazyLock::new(|| Clues::new(&substrings()));
 
-/// Returns substrings of which every line with a secret contains at least one, in any case: key prefixes, and names
+/// Returns substrings, at least one of which every line with a secret contains, in any case: key prefixes, and names
 /// that announce a secret, including their ends after a joining mark (`api_key`, `Kenn-Wort`).
 pub(super) fn substrings() -> Vec<String> {
     let names = PASSWORDS.into_iter().chain(KEYS).chain(PASSWORDS_WHOLE);
@@ -29,18 +29,19 @@ pub(super) fn substrings() -> Vec<String> {
     pieces
 }
 
-/// Substrings, with a filter in front: an automaton takes several times as long for each byte, and few places of a text
-/// begin like one of them.
+/// Substrings, with a filter in front of the automaton. The automaton takes several times as long per byte, and few
+/// positions of a text start like one of the substrings.
 struct Clues {
-    /// A bit for each pair of bytes that a substring starts with.
+    /// One bit for each pair of bytes that starts a substring.
     pairs: Vec<u64>,
-    /// A bit for each hash of the three bytes that a substring starts with; one of two bytes has those of every third.
+    /// One bit for each hash of the three bytes that start a substring; a substring of two bytes sets the bits for
+    /// every third byte.
     triples: Vec<u64>,
-    /// Finds the substrings at one place.
+    /// Finds the substring at a given position.
     automaton: AhoCorasick,
 }
 
-/// The bits of a filter.
+/// The number of bits in a filter.
 const FILTER_BITS: usize = 1 << 16;
 
 impl Clues {
@@ -74,8 +75,8 @@ impl Clues {
         filter[usize::from(at >> 6)] & (1 << (at & 63)) != 0
     }
 
-    /// Returns the bit of two bytes, in any case. ASCII letters become small; other bytes that become alike only make
-    /// the filter coarser.
+    /// Returns the bit of two bytes, ignoring case. ASCII letters become lower-case; other bytes that become equal only
+    /// make the filter coarser.
     #[inline]
     fn pair(bytes: [u8; 2]) -> u16 {
         u16::from_be_bytes(bytes) | 0x2020
@@ -86,7 +87,7 @@ impl Clues {
         Self::pair(pair).wrapping_mul(0x9e37) ^ (u16::from(third | 0x20) << 5)
     }
 
-    /// Returns the first place from here on where a substring starts.
+    /// Returns the first position from here on where a substring starts.
     fn next(&self, text: &str, from: usize) -> Option<usize> {
         let bytes = text.as_bytes();
         let starts = |at: usize, pair: [u8; 2]| {
@@ -99,17 +100,17 @@ impl Clues {
     }
 }
 
-/// Characters that are enough of a name for a clue.
+/// The number of characters of a name that suffice as a clue.
 const BEGINNING_CHARS: usize = 3;
-/// Precedes the password in a URL, which is followed by an `@`.
+/// Precedes the password in a URL; an `@` follows the password.
 pub(super) const ADDRESS: &str = "://";
 
-/// Returns the beginning of a name that is not ASCII: it has few mixtures of upper and lower case.
+/// Returns the beginning of a name that is not ASCII, which has few combinations of upper and lower case.
 fn beginning(name: &str) -> &str {
     if name.is_ascii() { name } else { prefix(name, BEGINNING_CHARS) }
 }
 
-/// Returns a name in every mixture of upper and lower case of its non-ASCII letters.
+/// Returns a name in every combination of upper and lower case of its non-ASCII letters.
 fn cases(name: &str) -> Vec<String> {
     let mut cases = vec![String::new()];
     for c in name.chars() {
@@ -124,7 +125,7 @@ fn cases(name: &str) -> Vec<String> {
 
 /// Returns the position of the first clue to a secret.
 pub(super) fn clue(text: &str) -> Option<usize> {
-    // The position of the next `@` or line end, searched for once for all URLs before it.
+    // The position of the next `@` or line end. A single search serves all URLs before it.
     let mut mark = 0;
     let mut has_password = |at: usize| {
         if mark < at {
@@ -184,7 +185,7 @@ const PREFIXES: [(&str, usize); 38] = [
     ("AGE-SECRET-KEY-1", 40),
 ];
 
-/// Endings of the ASCII names below.
+/// Last two bytes of the ASCII names below.
 const ENDINGS: [&[u8; 2]; 12] = [b"rd", b"wd", b"se", b"rt", b"ha", b"et", b"en", b"ey", b"al", b"ls", b"ss", b"pw"];
 
 /// Bytes of the shortest key, prefix included.
@@ -195,7 +196,7 @@ const KEY_BYTES_MIN: usize = 15;
 pub(super) enum Strength {
     /// A password may be any word.
     Password,
-    /// A token or key is not a dictionary word: code says `token: Ident`.
+    /// A token or key is not a dictionary word, because code contains `token: Ident`.
     Key,
 }
 
@@ -260,7 +261,7 @@ pub(super) fn known(token: &str) -> Option<usize> {
         "AKIA" | "ASIA" => {
             key.len() == least && key.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
         }
-        // Hyphenated words may start like this too; a key has a long piece with digits.
+        // Hyphenated words may start like this too, but a key has a long piece with digits.
         _ => {
             key.len() >= least
                 && key
@@ -309,7 +310,7 @@ fn is_path(value: &str) -> bool {
         .is_some_and(|(first, rest)| !first.is_empty() && first.chars().all(in_name) && rest.starts_with(in_name))
 }
 
-/// Returns true if the value assigned to such a name is the secret itself, not a type, a placeholder or code that
+/// Returns true if the value assigned to such a name is the secret itself, and not a type, a placeholder or code that
 /// fetches it.
 pub(super) fn is_secret(value: &str, strength: Strength, is_quoted: bool) -> bool {
     let lower = value.to_ascii_lowercase();
@@ -325,7 +326,7 @@ pub(super) fn is_secret(value: &str, strength: Strength, is_quoted: bool) -> boo
     }
     let has_digit = value.bytes().any(|byte| byte.is_ascii_digit());
     match strength {
-        // `userPassword` and `config.password` fetch it.
+        // `userPassword` and `config.password` only fetch it.
         Strength::Password => value.len() >= 3 && (is_quoted || has_digit || !lower.contains("pass")),
         Strength::Key => {
             let is_number =

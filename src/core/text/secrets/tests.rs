@@ -1,4 +1,4 @@
-//! What is masked and what must not be. The keys here are invented and open nothing.
+//! Tests what is masked and what must not be. The keys here are invented and open nothing.
 
 use super::{
     forms::{ADDRESS, substrings},
@@ -53,7 +53,7 @@ const MASKED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn secrets_are_masked_and_what_stands_around_them_stays() {
+fn secrets_are_masked_and_the_text_around_them_stays() {
     for (text, secret) in MASKED {
         let given = text.replace("{}", secret);
         assert_eq!(mask_secrets(&given), text.replace("{}", MASK), "{given}");
@@ -61,7 +61,7 @@ fn secrets_are_masked_and_what_stands_around_them_stays() {
 }
 
 #[test]
-fn what_is_no_secret_stays() {
+fn other_text_is_not_masked() {
     for text in [
         "commit 9fceb02d0ae598e95dc970b74767f19372d61af8 and 9fceb02",
         "id 123e4567-e89b-12d3-a456-426614174000",
@@ -99,7 +99,7 @@ fn a_name_that_announces_a_secret_is_a_clue_to_it() {
             .collect();
         for name in [name.to_owned(), name.to_uppercase(), alternating] {
             let places: Vec<usize> = name.char_indices().map(|(at, _)| at).collect();
-            // With one mark, and with two, at every position.
+            // There is one mark, or two, at every position.
             for (first, second) in places.iter().flat_map(|first| places.iter().map(move |second| (*first, *second))) {
                 for mark in ["_", "-"] {
                     let (from, to) = (first.min(second), first.max(second));
@@ -132,7 +132,7 @@ fn long_texts_are_read_once() {
     }
 }
 
-/// Returns the forms without quotes: what stands before a quoted one may end the quotation.
+/// Returns the forms without quotes, because the text before a quoted one may end the quotation.
 fn unquoted() -> impl Strategy<Value = (&'static str, &'static str)> {
     let forms: Vec<_> = MASKED.iter().filter(|(form, _)| !form.contains(['"', '\''])).copied().collect();
     proptest::sample::select(forms)
@@ -152,7 +152,7 @@ fn plain_clue(text: &str) -> Option<usize> {
     })
 }
 
-/// Returns texts of parts of clues, in any case.
+/// Returns texts made from parts of clues, in any case.
 fn texts_with_clues() -> impl Strategy<Value = String> {
     let clue = (proptest::sample::select(substrings()), 0..4_usize, any::<bool>()).prop_map(|(clue, cut, is_upper)| {
         let cut: String = clue.chars().skip(cut / 2).take(clue.chars().count().saturating_sub(cut)).collect();
@@ -164,18 +164,18 @@ fn texts_with_clues() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn the_filter_passes_over_no_clue(text in texts_with_clues()) {
+    fn the_filter_misses_no_clue(text in texts_with_clues()) {
         prop_assert_eq!(clue(&text), plain_clue(&text));
     }
 
     #[test]
-    fn masking_is_done_once(text in "(\\PC|\n){0,120}") {
+    fn masking_is_idempotent(text in "(\\PC|\n){0,120}") {
         let once = mask_secrets(&text).into_owned();
         prop_assert_eq!(mask_secrets(&once).into_owned(), once);
     }
 
     #[test]
-    fn whatever_stands_around_a_secret(
+    fn secrets_are_masked_in_any_surroundings(
         before in "([a-z .,=:\"'\n-]{0,12})",
         (form, secret) in unquoted(),
         after in "([ .,\"'\n][a-z .,=:\"'\n-]{0,12})?",

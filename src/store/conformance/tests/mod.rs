@@ -21,7 +21,7 @@ pub(crate) fn control(body: &str) -> NewRecord {
     NewRecord { body: body.into(), entry: None }
 }
 
-/// Returns an entry whose body is its id; without a parent if that is empty.
+/// Returns an entry whose body is its id. An empty `parent` means that it has none.
 pub(crate) fn entry(entry: &str, parent: &str) -> NewRecord {
     let parent_id = (!parent.is_empty()).then(|| id(parent));
     NewRecord {
@@ -30,7 +30,7 @@ pub(crate) fn entry(entry: &str, parent: &str) -> NewRecord {
     }
 }
 
-/// Returns an append of these records and nothing else.
+/// Returns an append of only these records.
 pub(crate) fn append(records: Vec<NewRecord>) -> Append {
     Append { records, marks: Vec::new(), head: Head::default() }
 }

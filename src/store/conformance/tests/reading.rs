@@ -29,7 +29,7 @@ pub(crate) async fn records_are_read_from_any_place(store: &dyn SessionStore) {
     }
 }
 
-/// Two branches and a second root, control records between them:
+/// Builds two branches and a second root, with control records between them:
 ///
 /// ```text
 /// a ─ b ─ c ─ f      g (its parent is not in this session)
@@ -267,7 +267,7 @@ pub(crate) async fn empty_sessions_are_found_by_their_age(store: &dyn SessionSto
 }
 
 pub(crate) async fn pages_hold_each_session_once(store: &dyn SessionStore) {
-    // All at the same time: only the order of creation tells them apart.
+    // All have the same time: only the order of creation distinguishes them.
     let mut newest_first = Vec::new();
     for n in 0..23 {
         let session: SessionId = id(&format!("s{n}"));
@@ -279,7 +279,7 @@ pub(crate) async fn pages_hold_each_session_once(store: &dyn SessionStore) {
         let found = pages(store, ListQuery { limit, ..ListQuery::default() }).await;
         assert_eq!(found.replace(" | ", " "), text, "pages of {limit}");
     }
-    // A session that moves to the top between two pages does not disturb what follows the cursor.
+    // A session that moves to the top between two pages does not change what follows the cursor.
     let first = store.list(ListQuery { limit: 20, ..ListQuery::default() }).await.unwrap();
     let (lease, _) = store.open(&id("s2")).await.unwrap();
     let head = Head { updated_at: NOW.plus_millis(1), ..Head::default() };
@@ -288,7 +288,7 @@ pub(crate) async fn pages_hold_each_session_once(store: &dyn SessionStore) {
     assert_eq!(pages(store, rest).await, "s1 s0");
 }
 
-pub(crate) async fn a_cursor_that_is_none_is_refused(store: &dyn SessionStore) {
+pub(crate) async fn an_invalid_cursor_is_refused(store: &dyn SessionStore) {
     for cursor in ["", "nonsense", "1", "1.x", "'; --"] {
         let query = ListQuery { cursor: Some(cursor.into()), limit: 1, ..ListQuery::default() };
         assert_eq!(store.list(query).await, Err(Error::Cursor(cursor.into())));

@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 use reseed_protocol::{SessionId, event::Event, reply::HitRole};
 use serde_json::{Value, json};
 
-/// Returns the record that appends an entry; without a parent if that is empty.
+/// Returns the record that appends an entry. An empty `parent` means that it has none.
 pub(crate) fn record(entry: &str, parent: &str, data: Value) -> NewRecord {
     let parent = Some(parent).filter(|parent| !parent.is_empty());
     let mut whole = json!({ "entryId": entry, "parentId": parent, "timestamp": "2026-11-21T09:15:00.300Z" });
@@ -17,7 +17,7 @@ pub(crate) fn record(entry: &str, parent: &str, data: Value) -> NewRecord {
     NewRecord { body: body.into(), entry: Some(EntryColumns::of(&event).unwrap()) }
 }
 
-/// Returns the record of a message of one text.
+/// Returns the record of a message with a single text.
 pub(crate) fn said(entry: &str, parent: &str, role: &str, text: &str) -> NewRecord {
     let content = json!([{ "type": "text", "text": text }]);
     record(entry, parent, json!({ "type": "message", "role": role, "content": content }))
@@ -229,7 +229,7 @@ pub(crate) async fn a_search_covers_what_was_said_and_done(store: &dyn SessionSt
     assert_eq!(hit.snippet, "spoken");
 }
 
-/// Two branches: a ─ b ─ c ─ f, and b ─ d ─ e; every second entry says `odd` too.
+/// Two branches: a ─ b ─ c ─ f, and b ─ d ─ e; the text of every second entry also contains `odd`.
 pub(crate) async fn a_path_and_a_position_bound_a_search(store: &dyn SessionStore) {
     let records = vec![
         said("a", "", "user", "word odd"),
@@ -284,7 +284,7 @@ pub(crate) async fn hits_are_the_newest_and_as_many_as_asked_for(store: &dyn Ses
     }
     let rare = store.search(SearchQuery { limit: 1, ..query("rare") }).await.unwrap();
     assert_eq!((rare.items.len(), rare.more), (1, false));
-    // Some of the terms: the rare one counts more, and one that nothing has counts nothing.
+    // With `any`, a rare term counts more, and a term that matches nothing counts nothing.
     let some = SearchQuery { any: true, limit: 3, ..query("word rare nothing") };
     assert_eq!(found(store, some).await, "e7 e299 e298");
 }
@@ -307,7 +307,7 @@ pub(crate) async fn a_search_stays_with_its_session_and_owner(store: &dyn Sessio
     let hits = store.search(SearchQuery { limit: 1, ..of("ann") }).await.unwrap();
     assert_eq!((hits.items[0].session.as_str(), hits.more), ("t", true));
 
-    // What is written later is found at once, and what is deleted no more.
+    // New entries are found at once, and deleted ones no longer.
     let (lease, _) = store.open(&id("s")).await.unwrap();
     let head = Head { updated_at: NOW.plus_millis(1), ..Head::default() };
     let more = Append { head, ..append(vec![said("e5", "e1", "user", "shared later")]) };
@@ -327,7 +327,7 @@ pub(crate) async fn an_old_session_among_others_is_found(store: &dyn SessionStor
     an_old_session_is_found(store, 130).await;
 }
 
-/// The contract of a store with an index. The others are more sessions than are searched one by one.
+/// The contract of a store with an index. There are more other sessions than are searched one by one.
 pub(crate) async fn an_old_session_among_thousands_is_found(store: &dyn SessionStore) {
     an_old_session_is_found(store, SEARCHED_MAX as usize + 50).await;
 }

@@ -49,10 +49,10 @@ pub(crate) async fn children_and_roots_come_in_the_order_of_the_log(store: &dyn 
     assert_eq!(entries(store, &session, roots).await, "2:a");
 }
 
-/// Stores may read a large tree in another way than a small one.
+/// Stores may read a large tree differently from a small one.
 pub(crate) async fn a_large_tree_is_the_same_in_one_piece_as_entry_by_entry(store: &dyn SessionStore) {
     let lease = store.create(&id("s"), "", NOW).await.unwrap();
-    // A chain with a branch at every fifth entry, each of which comes after other records.
+    // The tree is a chain with a branch at every fifth entry. Each branch comes after other records.
     let mut records = vec![entry("e0", "")];
     for at in 1..150_u32 {
         let parent = if at % 5 == 0 { at / 2 } else { at - 1 };

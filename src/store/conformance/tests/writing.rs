@@ -35,7 +35,7 @@ pub(crate) async fn a_command_creates_one_session(store: &dyn SessionStore) {
     let created = store.create_once(&id("s"), "alice", &first, NOW).await.unwrap();
     let Created::Now(lease) = created else { panic!("{created:?}") };
     assert_eq!((&lease.session, lease.term, lease.next_seq), (&id("s"), 1, 1));
-    // The same command again, of its owner and of another, and another command.
+    // The same command is repeated by its owner and by another user, and another command follows.
     let again = store.create_once(&id("t"), "alice", &first, NOW).await.unwrap();
     assert_eq!(again, Created::Before(id("s")));
     assert_eq!(store.head(&id("t")).await.unwrap_err(), Error::NotFound(id("t")), "nothing was written");
@@ -44,7 +44,7 @@ pub(crate) async fn a_command_creates_one_session(store: &dyn SessionStore) {
         assert!(matches!(&created, Created::Now(lease) if lease.session == id(session)), "{created:?}");
     }
     assert_eq!(store.create_once(&id("s"), "bob", &other, NOW).await, Err(Error::Exists(id("s"))));
-    // What was deleted is not opened again.
+    // A deleted session is not opened again.
     store.delete(&id("s")).await.unwrap();
     let created = store.create_once(&id("w"), "alice", &first, NOW).await.unwrap();
     assert!(matches!(&created, Created::Now(lease) if lease.session == id("w")), "{created:?}");
@@ -59,7 +59,7 @@ pub(crate) async fn a_session_is_found_by_the_command_that_created_it(store: &dy
     for (session, owner, by) in [("s", "alice", &first), ("t", "bob", &first), ("u", "alice", &other)] {
         store.create_once(&id(session), owner, by, NOW).await.unwrap();
     }
-    // A session that no command created.
+    // No command created this session.
     store.create(&id("v"), "carol", NOW).await.unwrap();
     // A repeat and a refused command change nothing.
     store.create_once(&id("w"), "alice", &first, NOW).await.unwrap();
@@ -85,7 +85,7 @@ pub(crate) async fn a_session_is_found_by_the_command_that_created_it(store: &dy
     assert_eq!(found("alice", &first).await, Some(id("x")));
 }
 
-pub(crate) async fn what_each_owner_has_stored_is_counted(store: &dyn SessionStore) {
+pub(crate) async fn the_usage_of_each_owner_is_counted(store: &dyn SessionStore) {
     let counted = async |owner: &str| {
         let Usage { sessions, empty, bytes } = store.usage(owner).await.unwrap().expect("the store counts");
         (sessions, empty, bytes)
@@ -103,7 +103,7 @@ pub(crate) async fn what_each_owner_has_stored_is_counted(store: &dyn SessionSto
     store.append(&lease, 1, append(vec![control("four"), entry("entry", "")])).await.unwrap();
     assert!(store.append(&lease, 2, append_of(["refused"])).await.is_err());
     assert_eq!(counted("alice").await, (2, 1, 9));
-    // By a later writer as well.
+    // The same holds for a later writer.
     let (later, _) = store.open(&id("s")).await.unwrap();
     store.append(&later, later.next_seq, append_of(["x"])).await.unwrap();
     assert_eq!(counted("alice").await, (2, 1, 10));
@@ -193,7 +193,7 @@ pub(crate) async fn a_command_is_written_once(store: &dyn SessionStore) {
     {
         assert_eq!(store.command(&lease.session, command).await, Ok(want), "{command}");
     }
-    // Another session does not have it.
+    // Another session does not have the mark.
     let other = store.create(&id("t"), "", NOW).await.unwrap();
     assert_eq!(store.command(&other.session, "c1").await, Ok(None));
     store.append(&other, 1, with(vec![mark("c1", 5)])).await.unwrap();
@@ -291,7 +291,7 @@ pub(crate) async fn a_deleted_session_leaves_nothing_behind(store: &dyn SessionS
     assert_eq!(store.list(ListQuery { limit: 9, ..ListQuery::default() }).await.unwrap().items.len(), 1);
     assert_eq!(log(store, &other.session).await, "1:e");
 
-    // A session recreated under the same id is another log, closed to leases of the first one.
+    // A session recreated under the same id is a new log, closed to leases of the old one.
     let again = create(store).await;
     assert_ne!(again.epoch, lease.epoch);
     assert_eq!(log(store, &again.session).await, "");

@@ -1,21 +1,21 @@
-//! A target that no migration marks, though it holds sessions: all of them may have come from this source. A run that
-//! is cut off after its last step leaves such a target, and the same command again must not call that a failure.
+//! Handles a target that holds sessions but no mark of a migration. It may be complete: a run that is cut off after its
+//! last step leaves such a target. Running the same command again must then not report a failure.
 
 use super::{Halt, Listed, MigrateError, Migrated, Run, User, Walked, Which, at, id_of};
 
 impl Run<'_> {
     /// Verifies that the target holds exactly what a migration would leave there now. Writes nothing. `source_users`
-    /// are the servers that the source had before.
+    /// are the servers that the source listed before.
     ///
     /// # Errors
-    /// [`MigrateError::NotEmpty`]: it holds something else. [`MigrateError::Changed`]: a side is in use. The errors of
-    /// both databases.
+    /// [`MigrateError::NotEmpty`]: the target holds something else. [`MigrateError::Changed`]: a side is in use. The
+    /// errors of both databases.
     pub(super) async fn complete(&mut self, source_users: &[User]) -> Result<Migrated, MigrateError> {
         let sessions = self.target.size().await.map_err(at("read the target"))?.sessions;
         let target_users = self.users("target").await?;
         self.of = self.source.size().await.map_err(at("read the source"))?;
         let other = MigrateError::NotEmpty { sessions };
-        // Both lists come first: most of the databases that are not empty are others, and found out at once.
+        // The lists are compared first: a target in use for something else usually differs there already.
         let left_out = self.of.sessions.saturating_sub(sessions);
         if self.of.sessions < sessions || left_out > 0 && !self.options.skip_damaged {
             return Err(other);
@@ -47,7 +47,7 @@ impl Run<'_> {
     }
 
     /// Counts a session of the source that the target has too, or that is damaged and may have been left out. Returns
-    /// false for any other.
+    /// false in all other cases.
     async fn compare(&mut self, listed: &Listed, migrated: &mut Migrated) -> Result<bool, MigrateError> {
         match self.kept(listed).await {
             Ok(Some(Walked { digest, size })) => {
@@ -58,7 +58,7 @@ impl Run<'_> {
                 migrated.verified.marks += size.marks;
                 self.done = migrated.verified;
             }
-            // An earlier run has left it out, unless the target has more sessions than are counted here.
+            // An earlier run left this session out, unless the target has more sessions than are counted here.
             Err(Halt::Damaged(reason)) if self.options.skip_damaged => migrated.damaged.add(reason),
             Ok(None) | Err(Halt::Damaged(_)) => return Ok(false),
             Err(Halt::Failed(error)) => return Err(error),
@@ -67,7 +67,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Returns what a session of the source holds, if the target has the same.
+    /// Returns what was read of a session in the source, if the target has an equal one.
     async fn kept(&mut self, listed: &Listed) -> Result<Option<Walked>, Halt> {
         let id = id_of(listed)?;
         match self.target.find(&listed.id).await.map_err(at("read the target"))? {

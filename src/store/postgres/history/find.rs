@@ -1,4 +1,4 @@
-//! Searches: finds the blocks that may have an answer, and reads their entries.
+//! Searches: finds the blocks that may contain a match, and reads their entries.
 
 use super::{BLOCK, Range, SEPARATOR, path_to};
 use crate::store::{
@@ -11,30 +11,31 @@ use crate::store::{
 use reseed_protocol::SessionId;
 use std::collections::HashMap;
 
-/// Records that a search reads at most, and bytes of them. Beyond this a search says that there may be more.
+/// The most records, and bytes of them, that a search reads. A search that stops there reports that there may be more.
 const READS_MAX: u32 = 10_000;
 const READ_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// Records and bytes of them that one statement reads.
+/// The most records, and bytes of them, that one statement reads.
 const PAGE: u32 = 256;
 const PAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Sessions of an owner that are listed and looked up in the index at once: few at first, because most searches end
-/// with them, then more.
+/// The number of an owner's sessions that are listed and looked up in the index together. The first page is small,
+/// because most searches end there.
 const LIST_PAGE: u32 = 100;
 const NEXT_PAGE: u32 = 500;
 
-/// Blocks that a search of several sessions looks through, each counted once for each word: so many take about two
-/// seconds.
+/// The most blocks that a search of several sessions looks through, each counted once per word. This many take about
+/// two seconds.
 const LOOKS_MAX: usize = 100_000;
 
-/// The same of one statement, as far as the lengths of the sessions tell: it must not come near the time limit.
+/// The same limit for one statement, estimated from the lengths of the sessions. It keeps the statement far from its
+/// timeout.
 const STATEMENT_LOOKS_MAX: usize = 10_000;
 
-/// Words of a term that the index is asked for, the longest: the entries are compared with all of it.
+/// The number of words of a term that are looked up in the index; the longest are chosen. Entries are compared with the
+/// whole term.
 const NEEDLES_OF_TERM: usize = 3;
 
-/// Answers a search.
 pub(in crate::store::postgres) async fn search(db: &Db, query: &SearchQuery) -> Result<Hits, Fault> {
     let limit = query.hits_max();
     let mut search = Search {
@@ -49,7 +50,7 @@ pub(in crate::store::postgres) async fn search(db: &Db, query: &SearchQuery) -> 
     };
     match &query.scope {
         SearchScope::Session(session) => {
-            // Reports damage, too.
+            // This also reports damage.
             let found = read::head(db, session).await?;
             if query.query.is_empty() || limit == 0 {
                 return Ok(Hits::default());
@@ -67,7 +68,7 @@ pub(in crate::store::postgres) async fn search(db: &Db, query: &SearchQuery) -> 
     Ok(Hits::first(found.into_iter().map(|(hit, _)| hit).collect(), limit, is_partial))
 }
 
-/// What a block must have, as byte strings that its words contain.
+/// What a block must contain, as byte strings to be found in its words.
 struct Asked {
     needles: Vec<Vec<u8>>,
     /// The needles of each term.
@@ -89,7 +90,7 @@ impl Asked {
         Self { needles, of_terms }
     }
 
-    /// Returns true if a block with these needles may have an answer.
+    /// Returns true if a block that has these needles may contain a match.
     fn fits(&self, has: &[bool], any: bool) -> bool {
         let mut terms = self.of_terms.iter().map(|term| term.iter().all(|at| has.get(*at).copied().unwrap_or(true)));
         if any { terms.any(|fits| fits) } else { terms.all(|fits| fits) }
@@ -119,11 +120,11 @@ struct Search<'a> {
     db: &'a Db,
     query: &'a SearchQuery,
     asked: Asked,
-    /// Hits, and the terms of each.
+    /// The hits, each with the terms that it contains.
     found: Vec<(Hit, Vec<bool>)>,
     reads_left: u32,
     bytes_left: usize,
-    /// Sessions whose entries may still be read.
+    /// The number of sessions whose entries may still be read.
     searched_left: u32,
     looks_left: usize,
 }
@@ -133,7 +134,7 @@ impl Search<'_> {
         self.reads_left == 0 || self.bytes_left == 0
     }
 
-    /// Returns true if nothing more need be read.
+    /// Returns true if nothing more needs to be read.
     fn is_full(&self) -> bool {
         self.is_spent() || !self.query.any && self.found.len() > self.query.hits_max()
     }
@@ -169,7 +170,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns how many of these sessions are looked up at once.
+    /// Returns how many of these sessions are looked up together.
     fn portion(&self, sessions: &[Place]) -> usize {
         let mut looks = 0;
         let fits = |(_, _, last_seq): &&Place| {
@@ -180,10 +181,10 @@ impl Search<'_> {
         sessions.iter().take_while(fits).count().max(1)
     }
 
-    /// Searches sessions one after the other, the index of all at once.
+    /// Searches sessions one after the other, after one look-up in the index for all of them.
     async fn sessions(&mut self, sessions: &[Place]) -> Result<(), Fault> {
         let numbers: Vec<i64> = sessions.iter().map(|(_, number, _)| *number).collect();
-        // Parallel to `needles`; `position` compares bytes.
+        // The result is parallel to `needles`; `position` compares bytes.
         let sql = "SELECT session, first_seq, last_seq, ARRAY(SELECT position(n.needle IN w.words) > 0 \
                    FROM unnest($2::bytea[]) WITH ORDINALITY AS n(needle, at) ORDER BY n.at) \
                    FROM unnest($1::bigint[]) AS i(number) JOIN words w ON w.session = i.number \
@@ -210,7 +211,7 @@ impl Search<'_> {
             }
             self.searched_left -= 1;
             match self.session(session, *number, *last_seq, ranges).await {
-                // Deleted since it was listed.
+                // The session was deleted since it was listed.
                 Err(Fault::Refused(Error::NotFound(_))) if matches!(self.query.scope, SearchScope::Owner(_)) => {}
                 done => done?,
             }
@@ -250,8 +251,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Reads entries before a place, newest first, and passes over damage. Returns the place before which to go on;
-    /// `None` if there is none.
+    /// Reads entries before a position, newest first, and skips damaged ones. Returns the position at which to
+    /// continue; `None` at the end.
     async fn read(
         &mut self,
         session: &SessionId,
@@ -302,7 +303,8 @@ impl Search<'_> {
     }
 }
 
-/// Returns what is searched of a record, with the whole of a tool's result of which it shows a part.
+/// Returns the searched text of a record. If the record holds only a part of a tool's result, the whole result is
+/// included.
 pub(super) async fn document(db: &Db, session: &SessionId, record: &StoredRecord) -> Result<Option<Document>, Fault> {
     let Some(mut document) = Document::of(&record.body) else { return Ok(None) };
     if document.is_cut
@@ -313,7 +315,8 @@ pub(super) async fn document(db: &Db, session: &SessionId, record: &StoredRecord
     Ok(Some(document))
 }
 
-/// Returns the ranges to read, newest first: blocks that fit, and what is in no block. Neighbours are joined.
+/// Returns the ranges to read, newest first: blocks that may match, and records that are in no block. Adjacent ranges
+/// are joined.
 fn candidates(blocks: &[(Range, bool)], last_seq: i64) -> Vec<Range> {
     let (mut ranges, mut next) = (Vec::<Range>::new(), 1);
     let mut add = |range: Range| match ranges.last_mut() {
@@ -341,7 +344,7 @@ mod tests {
     use super::{Range, candidates};
 
     #[test]
-    fn what_no_block_names_is_read() {
+    fn records_outside_any_block_are_read() {
         let block = |first, last, fits| (Range { first, last }, fits);
         let cases = [
             (vec![], 9, "1-9"),

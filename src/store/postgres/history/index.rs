@@ -18,37 +18,37 @@ use std::{
 };
 use tokio::{sync::watch, time::Instant};
 
-/// Records of a block. The newest records of a session, fewer than this, are in none until all sessions are looked at:
-/// then they become a block that later grows.
+/// The number of records in a block. If a session's newest records are fewer than this, they stay outside until all
+/// sessions have been checked. Then they form a block that can still grow.
 pub(in crate::store::postgres) const BLOCK: u32 = 64;
 
-/// Bytes of the bodies of a block: a block ends early if it has more.
+/// The bytes of bodies after which a block ends early.
 const BLOCK_BYTES: usize = 1024 * 1024;
 
-/// Sessions that wait to be indexed. Further ones are found by the next look at all sessions.
+/// The most sessions that wait to be indexed. The next scan of all sessions finds further ones.
 const WAITING_MAX: usize = 10_000;
 
-/// Sessions looked at in one statement.
+/// The number of sessions that one statement checks.
 const LOOK_SESSIONS: i64 = 256;
 
-/// The pause between two looks at what was written: appends of a moment are indexed together.
+/// The pause between two rounds of indexing, so that appends made close together are indexed together.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The interval at which all sessions are looked at, for what other servers left and for what is in no block yet.
+/// The interval at which all sessions are scanned, for records that other servers left or that are in no block yet.
 const LOOK: Duration = Duration::from_secs(600);
 
-/// The time after which a look that failed begins anew.
+/// The time after which a failed scan starts again.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// Sessions in a row that cannot be indexed before the database is taken to be away.
+/// The number of consecutive sessions that fail to be indexed before the database is assumed to be away.
 const FAILURES_MAX: u32 = 3;
 
-/// The way to the background task, which ends with this.
+/// The handle of the background task, which ends when this is dropped.
 pub(in crate::store::postgres) struct Indexer {
     waiting: Arc<Mutex<BTreeSet<SessionId>>>,
-    /// Counts what was asked for.
+    /// Counts the requests.
     asked: watch::Sender<u64>,
-    /// Counts as far as that is done.
+    /// The count of requests up to which all are done.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests wait for it"))]
     done: watch::Receiver<u64>,
 }
@@ -61,7 +61,7 @@ impl Indexer {
         Self { waiting, asked, done }
     }
 
-    /// Says that entries were added to a session.
+    /// Records that entries were added to a session.
     pub(in crate::store::postgres) fn add(&self, session: &SessionId) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() < WAITING_MAX && waiting.insert(session.clone()) {
@@ -100,18 +100,18 @@ async fn run(
             }
         }
         tokio::time::sleep(PAUSE).await;
-        // The store is gone.
+        // The store was dropped.
         if let Ok(Err(_)) = tokio::time::timeout_at(look.at, due.changed()).await {
             return;
         }
     }
 }
 
-/// A look at all sessions, some at a time: what was just written is indexed in between.
+/// A scan of all sessions, a few at a time. Recent writes are indexed in between.
 struct Look {
-    /// The time from which it goes on.
+    /// The time at which it continues.
     at: Instant,
-    /// The number of the session looked at last; 0 before the first one.
+    /// The number of the session scanned last; 0 before the first one.
     after: i64,
 }
 
@@ -128,27 +128,27 @@ impl Look {
     }
 }
 
-/// Says what of a session is indexed.
+/// How much of a session is indexed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// Blocks that are whole.
+    /// Only whole blocks.
     Whole,
     /// All records.
     All,
 }
 
-/// A session with records that are in no block.
+/// A session with records outside any block.
 #[derive(Debug, Clone)]
 struct Due {
     session: SessionId,
     number: i64,
-    /// The `seq` after which blocks are made: the last block is made again, unless it has ended.
+    /// The `seq` after which blocks are built. A last block that can still grow is built again.
     after: i64,
     extent: Extent,
 }
 
-/// Returns the query for sessions that may be due: of each, its last block, its last record, and the bytes in that
-/// block if it has fewer records than it may have and others are behind it.
+/// Returns the query for sessions that may be due. For each it returns the last block and the last record. If the last
+/// block has room for more records and others follow it, it also returns that block's bytes.
 fn due_sql(which: &str, block: u32) -> String {
     format!(
         "SELECT s.id, s.number, coalesce(w.first_seq, 1), coalesce(w.last_seq, 0), \
@@ -181,9 +181,9 @@ async fn index_rows(readers: &Readers, rows: &[tokio_postgres::Row], block: u32,
             readers.read(|db| async move { index(&db, due, block).await.map_err(|fault| fault.of(&due.session)) });
         match done.await {
             Ok(()) => failures = 0,
-            // Deleted meanwhile, or not readable: a search reads what it can.
+            // The session was deleted meanwhile, or is unreadable: a search reads what it can.
             Err(Error::NotFound(_) | Error::Damaged { .. }) => {}
-            // One session that fails must not keep the others from being indexed.
+            // One failing session must not keep the others from being indexed.
             Err(error) if failures < FAILURES_MAX && !readers.is_closed() => {
                 failures += 1;
                 tracing::debug!(session = %due.session, %error, "a session could not be indexed");
@@ -202,15 +202,15 @@ fn due(row: &tokio_postgres::Row, block: u32, extent: Extent) -> Result<Option<D
         Extent::Whole => last - after >= block,
         Extent::All => last > indexed,
     });
-    // An id that is none is damage, which other reads report.
+    // An invalid id is damage, which other reads report.
     Ok(match row.try_get::<_, &str>(0)?.parse() {
         Ok(session) if is_due => Some(Due { session, number: row.try_get(1)?, after, extent }),
         _ => None,
     })
 }
 
-/// Returns the `seq` after which blocks are made, behind a last block with these bytes: they are unknown if the number
-/// of its records has ended it, or if none are behind it.
+/// Returns the `seq` after which blocks are built, given the bytes of the last block. They are `None` if that block has
+/// all its records, or if no records follow it.
 fn resumes_after(first: i64, last: i64, bytes: Option<i64>) -> i64 {
     let may_grow = bytes.is_some_and(|bytes| bytes < BLOCK_BYTES as i64);
     if may_grow { first - 1 } else { last }
@@ -236,14 +236,14 @@ async fn index(db: &Db, due: &Due, block: u32) -> Result<(), Fault> {
         words.remove("");
         let words: Vec<u8> = joined(&words).into_bytes();
         let (first, last) = (first.seq.cast_signed(), last.seq.cast_signed());
-        // The lock orders this with the session's deletion: a row is never left behind.
+        // The lock orders this with the session's deletion, so that no row is left behind.
         let sql = "INSERT INTO words AS w (session, first_seq, last_seq, words) \
                    SELECT number, $2, $3, $4 FROM session WHERE number = $1 FOR KEY SHARE \
                    ON CONFLICT (session, first_seq) DO UPDATE SET last_seq = excluded.last_seq, words = excluded.words \
                    WHERE w.last_seq < excluded.last_seq";
         db.rows(sql, &[&number, &first, &last, &words]).await?;
         if !is_whole {
-            // Records that were added meanwhile are added to this block by the next look.
+            // The next scan adds later records to this block.
             return Ok(());
         }
         after = last;
@@ -264,7 +264,7 @@ mod tests {
     use super::{BLOCK_BYTES, resumes_after};
 
     #[test]
-    fn a_block_is_made_again_until_it_has_ended() {
+    fn a_block_is_built_again_until_it_is_whole() {
         let ended = Some(BLOCK_BYTES as i64);
         let cases = [
             ("there is none", 1, 0, None, 0),

@@ -1,4 +1,4 @@
-//! Answers that are lost, late or not what they seem: what the store makes of each.
+//! Answers that are lost, late or misleading, and how the store handles each.
 
 use super::{
     super::{
@@ -42,7 +42,8 @@ async fn an_append_without_an_answer_counts_only_as_a_whole_and_under_its_own_te
     assert_eq!(fate(&lease, 3, marks(&["c1", "c2"]), true).await, Fate::Free);
     let both = Append { marks: marks(&["c3"]).marks, ..append_of(["a", "b"]) };
     assert!(matches!(fate(&lease, 1, both, true).await, Fate::Refused(Error::Fenced { .. })));
-    // Whether it was written before another server came is not known; without an attempt, it was not.
+    // It is unknown whether it was written before another server opened the session. If it was never sent, it was not
+    // written.
     store.open(&id("s")).await.unwrap();
     assert!(matches!(fate(&lease, 1, append_of(["a", "b"]), true).await, Fate::Refused(Error::Unknown(_))));
     assert!(matches!(fate(&lease, 3, append_of(["c"]), false).await, Fate::Refused(Error::Fenced { .. })));
@@ -52,7 +53,7 @@ async fn an_append_without_an_answer_counts_only_as_a_whole_and_under_its_own_te
 async fn a_session_that_somebody_has_locked_does_not_hold_up_the_others() {
     let address = database("").await;
     let store = Arc::new(open(&address).await);
-    // Sessions of one lane, so that they share a group.
+    // These sessions are in one lane, so they share a group.
     let lane = |name: &str| crc32fast::hash(name.as_bytes()) % 2;
     let names: Vec<String> = (0..).map(|n| format!("s{n}")).filter(|name| lane(name) == 0).take(3).collect();
     let mut leases = Vec::new();
@@ -82,7 +83,7 @@ async fn a_session_that_somebody_has_locked_does_not_hold_up_the_others() {
 }
 
 #[tokio::test]
-async fn a_connection_whose_read_was_dropped_is_lent_to_nobody() {
+async fn a_connection_whose_read_was_dropped_is_not_reused() {
     let address = database("").await;
     let connector = Connector::new(&settings(&address), Use::Write, None).unwrap();
     let readers = Readers::new(connector, 1, Duration::from_secs(60)).unwrap();
@@ -95,7 +96,7 @@ async fn a_connection_whose_read_was_dropped_is_lent_to_nobody() {
     let first = pid().await;
     assert_eq!(pid().await, first);
     let slow = readers.read(|db| async move { db.row("SELECT 1 FROM pg_sleep(60)", &[]).await });
-    // The question has been sent when the connection that watches sees it.
+    // The query has been sent once the watching connection sees it.
     let watch = connected(&address).await;
     let running = async {
         let sql = "SELECT 1 FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'PgSleep'";
@@ -110,7 +111,7 @@ async fn a_connection_whose_read_was_dropped_is_lent_to_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_that_stops_waiting_for_its_standby_is_no_success() {
+async fn a_commit_that_stopped_waiting_for_its_standby_is_not_acknowledged() {
     let server = Arc::new(tokio::task::spawn_blocking(|| Server::start("")).await.unwrap());
     let sql = async |sql: &'static str| {
         let server = server.clone();
@@ -134,7 +135,7 @@ async fn a_commit_that_stops_waiting_for_its_standby_is_no_success() {
                 _ => store.create(&id("t"), "", NOW).await.map(drop),
             }
         });
-        // Cancelled twice, it has still not been told a success.
+        // After two cancellations, success has still not been reported.
         for _ in 0..2 {
             while sql(waiting).await.trim().is_empty() {
                 assert!(!write.is_finished(), "{n}: {:?}", write.await);
@@ -151,7 +152,7 @@ async fn a_commit_that_stops_waiting_for_its_standby_is_no_success() {
 }
 
 #[tokio::test]
-async fn closing_twice_waits_for_the_same() {
+async fn a_second_close_waits_for_the_first() {
     let address = database("").await;
     let store = open(&address).await;
     let lease = store.create(&id("s"), "", NOW).await.unwrap();
@@ -173,7 +174,7 @@ async fn a_log_on_another_timeline_gets_a_new_name_and_fences_what_came_before()
         store.cluster().unwrap().lost(&[Held { session, epoch, term, last_seq }]).await.unwrap().len()
     };
     assert_eq!((lost(&old, 1).await, lost(&old, 2).await), (0, 1), "a log that was longer has lost its end");
-    // A standby took over that had not all of it, not even the last opening: the term is the same again.
+    // A standby took over that lacks part of this, even the last opening: the same term is assigned again.
     db.batch("UPDATE session SET timeline = '00000000', term = 0").await.unwrap();
     let (new, head) = store.open(&id("s")).await.unwrap();
     assert_eq!(new.term, old.term);
@@ -191,13 +192,13 @@ fn node(name: &str) -> NewNode {
 }
 
 #[tokio::test]
-async fn a_server_that_a_standby_lacks_is_not_taken_for_one_that_joins_there() {
+async fn a_server_unknown_to_a_standby_is_not_confused_with_one_that_joins_there() {
     let address = database("").await;
     let (a, b, db) = (open(&address).await, open(&address).await, connected(&address).await);
     let (of_a, of_b) = (a.cluster().unwrap(), b.cluster().unwrap());
     let at_a = of_a.join(&node("a")).await.unwrap();
     a.create(&id("s"), "", NOW).await.unwrap();
-    // A standby took over that lacks all this, and does not know that the number was given.
+    // A standby took over that lacks all this, so it does not know that the number was assigned.
     db.batch("UPDATE session SET holder = NULL; DELETE FROM node; ALTER TABLE node ALTER incarnation RESTART")
         .await
         .unwrap();
@@ -219,7 +220,7 @@ async fn servers_that_start_at_once_make_the_tables_once_and_bring_older_ones_up
     let lease = one.create(&id("s"), "ann", NOW).await.unwrap();
     one.append(&lease, 1, append_of(["a"])).await.unwrap();
     assert_eq!(log(&other, &id("s")).await, "1:a");
-    // As the version before the cluster left them.
+    // This is how the version before clusters left the rows.
     let db = connected(&address).await;
     let older =
         "DROP TABLE node, ticket, deletion; ALTER TABLE session DROP holder; DELETE FROM schema_step WHERE step >= 2";

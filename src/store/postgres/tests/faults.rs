@@ -17,10 +17,10 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// Sessions that append at the same time, so that they share groups.
+/// Sessions that append concurrently, so that they share groups.
 const SESSIONS: u64 = 3;
 
-/// Returns the numbers of bytes after which a connection is cut: within a group's request and answer, and beyond.
+/// Returns the byte counts after which a connection is cut: within a group's request and answer, and beyond.
 fn places(way: Way) -> Vec<u32> {
     let mut random = fastrand::Rng::with_seed(16);
     match way {
@@ -46,7 +46,7 @@ async fn an_append_whose_connection_is_cut_is_written_once() {
             wire.cut_after(way, bytes);
             seq += 1;
             let body = format!("{seq}");
-            // Every third is a step of marks alone, which no `seq` tells from its copy.
+            // Every third append holds only a mark, so no `seq` distinguishes it from its copy.
             let mark = CommandMark { command_id: format!("c{seq}"), fingerprint: seq, reply: "{}".into() };
             let append = |n: u64| {
                 let records = append_of([body.as_str()]);
@@ -75,7 +75,7 @@ async fn an_append_whose_connection_is_cut_is_written_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_of_the_server_is_a_pause() {
-    // This server syncs: what it acknowledges survives being killed.
+    // This server syncs the disk: what it acknowledges survives being killed.
     let server = Arc::new(tokio::task::spawn_blocking(|| Server::start("")).await.unwrap());
     let named = server.clone();
     let address = tokio::task::spawn_blocking(move || named.database("")).await.unwrap();
@@ -91,7 +91,7 @@ async fn a_restart_of_the_server_is_a_pause() {
                 while left > 0 {
                     seq += 1;
                     store.append(&lease, seq, append_of([seq.to_string().as_str()])).await.unwrap();
-                    // Reads go on as well.
+                    // Reads continue to work as well.
                     assert_eq!(store.read(&lease.session, seq - 1, 1).await.unwrap().len(), 1);
                     left -= u64::from(over.load(Ordering::SeqCst));
                 }

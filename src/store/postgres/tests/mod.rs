@@ -1,4 +1,4 @@
-//! The contract over a real PostgreSQL, and what only this store promises.
+//! The contract on a real PostgreSQL, and the guarantees that only this store gives.
 
 mod answers;
 mod faults;
@@ -26,8 +26,8 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Returns the settings of a database at an address. The server of the tests does not sync the disk, and may be slow on
-/// a busy machine.
+/// Returns the settings of a database at an address. The test server does not sync the disk, and may be slow on a busy
+/// machine.
 fn settings(address: &str) -> Postgres {
     match address.parse().unwrap() {
         Database::Postgres(postgres) => {
@@ -105,7 +105,7 @@ mod indexed {
     /// Returns a store whose blocks have this many records.
     async fn indexed(address: &str, block: u32) -> PostgresStore {
         let mut store = open(address).await;
-        // It looks at all sessions once: wait for that while there are none.
+        // The task scans all sessions once; this waits for that scan while there are none.
         store.indexer.take().unwrap().indexed().await;
         store.indexer = Some(Indexer::start(store.readers.clone(), block));
         store.waits_for_index = true;
@@ -155,7 +155,7 @@ mod indexed {
             indexer.indexed().await;
             indexer
         };
-        // Each of them says a word of its own.
+        // Each of them contains a word of its own.
         let written = async |range: std::ops::RangeInclusive<u64>| {
             let said = range.clone().map(|seq| said(&format!("e{seq}"), "", "user", &format!("word{seq}")));
             store.append(&lease, *range.start(), append(said.collect())).await.unwrap();
@@ -177,7 +177,7 @@ mod indexed {
         let indexer = looks().await;
         assert_eq!(blocks().await, "1-4 5-6");
         all_are_found(6).await;
-        // Also without a look, once the block is whole.
+        // This also works without a scan, once the block is whole.
         for (seq, grown) in [(7, "1-4 5-6"), (8, "1-4 5-8")] {
             written(seq..=seq).await;
             indexer.add(&id("s"));
@@ -185,7 +185,7 @@ mod indexed {
             assert_eq!(blocks().await, grown);
         }
         all_are_found(8).await;
-        // As an older version does, which takes every block for whole, and two servers that look at once.
+        // An older version treats every block as whole, and two servers may scan at the same time.
         written(9..=10).await;
         drop(looks().await);
         written(11..=14).await;
@@ -193,7 +193,7 @@ mod indexed {
         drop(tokio::join!(looks(), looks()));
         assert_eq!(blocks().await, "1-4 5-8 10-13 14-14");
         all_are_found(14).await;
-        // Its bytes end a block.
+        // Its size ends a block.
         let large = |entry: &str| said(entry, "", "user", &"l".repeat(600 * 1024));
         store.append(&lease, 15, append(vec![large("e15"), large("e16")])).await.unwrap();
         drop(looks().await);
@@ -204,7 +204,7 @@ mod indexed {
 }
 
 #[tokio::test]
-async fn what_a_deleted_session_held_is_removed() {
+async fn the_rows_of_a_deleted_session_are_removed() {
     let address = database("").await;
     let store = open(&address).await;
     let lease = store.create(&id("s"), "ann", conformance::NOW).await.unwrap();

@@ -1,8 +1,8 @@
-//! How PostgreSQL plans our statements: by index, whatever its statistics say. A plan that flips to reading a whole
-//! table, or to sorting dead rows, costs an append fifty times as much.
+//! How PostgreSQL plans our statements: by index, whatever its statistics say. If a plan flips to reading a whole
+//! table, or to sorting dead rows, an append costs fifty times as much.
 //!
-//! The statements are taken from the log of a server on which the contract runs, as the store sends them. Those in the
-//! source are read too, so that none is forgotten.
+//! The statements are taken from the log of a server on which the contract runs, exactly as the store sends them. They
+//! are also collected from the source, so that none is forgotten.
 
 use super::{
     super::{
@@ -25,7 +25,7 @@ use std::{
     sync::Arc,
 };
 
-/// Tables that must not be read as a whole.
+/// Tables that must never be read as a whole.
 const LARGE: [&str; 6] = ["record", "head", "session", "mark", "state", "words"];
 
 /// Tables in which every append leaves a dead row.
@@ -40,7 +40,7 @@ const CASES: &[Case] = &[
     |store| Box::pin(tests::writing::a_wrong_seq_or_term_is_fenced_and_nothing_is_written(store)),
     |store| Box::pin(tests::writing::a_command_is_written_once(store)),
     |store| Box::pin(tests::writing::a_deleted_session_leaves_nothing_behind(store)),
-    |store| Box::pin(tests::writing::what_each_owner_has_stored_is_counted(store)),
+    |store| Box::pin(tests::writing::the_usage_of_each_owner_is_counted(store)),
     |store| Box::pin(tests::reading::empty_sessions_are_found_by_their_age(store)),
     |store| Box::pin(tests::reading::an_entry_is_found_by_its_id(store)),
     |store| Box::pin(tests::reading::a_path_is_one_branch_newest_first(store)),
@@ -59,16 +59,16 @@ const CASES: &[Case] = &[
 type ClusterCase = for<'a> fn(&'a dyn SessionStore, &'a dyn SessionStore) -> LocalBoxFuture<'a, ()>;
 
 const CLUSTER_CASES: &[ClusterCase] = &[
-    |a, b| Box::pin(cluster::what_is_given_up_is_free_and_a_stale_lease_gives_up_nothing(a, b)),
-    |a, b| Box::pin(cluster::a_silent_node_loses_what_is_asked_for_and_one_that_beats_again_does_not(a, b)),
+    |a, b| Box::pin(cluster::a_released_session_is_free_and_a_stale_lease_releases_nothing(a, b)),
+    |a, b| Box::pin(cluster::a_silent_node_loses_requested_sessions_unless_it_beats_again(a, b)),
     |a, b| Box::pin(cluster::a_node_that_leaves_holds_nothing(a, b)),
-    |a, b| Box::pin(cluster::a_node_knows_what_it_has_lost(a, b)),
-    |a, b| Box::pin(cluster::what_others_change_is_found_for_all_owners_at_once(a, b)),
-    |a, b| Box::pin(cluster::what_nodes_hold_and_run_is_found_for_all_owners_at_once(a, b)),
-    |a, b| Box::pin(cluster::beats_are_counted_and_tell_what_a_node_does(a, b)),
+    |a, b| Box::pin(cluster::a_node_finds_the_sessions_that_it_has_lost(a, b)),
+    |a, b| Box::pin(cluster::changes_are_found_for_several_owners_together(a, b)),
+    |a, b| Box::pin(cluster::sessions_with_a_running_turn_are_found_for_several_owners(a, b)),
+    |a, b| Box::pin(cluster::beats_are_counted_and_report_a_nodes_status(a, b)),
     |a, b| Box::pin(cluster::a_node_finds_with_its_beat_that_it_is_asked_to_drain(a, b)),
     |a, b| Box::pin(cluster::a_node_that_was_removed_holds_nothing_and_can_join_again(a, b)),
-    |a, b| Box::pin(cluster::a_ticket_is_taken_once_by_whichever_handle_asks(a, b)),
+    |a, b| Box::pin(cluster::a_ticket_is_redeemed_once_by_any_handle(a, b)),
     |a, b| Box::pin(cluster::tickets_have_bounds_and_are_withdrawn_by_their_service(a, b)),
 ];
 
@@ -93,7 +93,7 @@ async fn send_all(server: &Arc<Server>) {
         case(&store).await;
         store.settled().await;
     }
-    // What only faults need, and what only servers of a cluster do.
+    // These are the statements that only faults need, and those that only servers of a cluster send.
     let address = database().await;
     let (store, db) = (super::open(&address).await, connected(&address).await);
     let lease = store.create(&id("s"), "", NOW).await.unwrap();
@@ -109,7 +109,7 @@ async fn send_all(server: &Arc<Server>) {
     }
 }
 
-/// Returns the statements that the store has prepared, from the log.
+/// Returns the statements that the store has prepared, taken from the log.
 fn logged(log: &str) -> BTreeSet<String> {
     let of_store = |entry: &&str| entry.starts_with("reseed@");
     let entries = log.split("\n#").filter(of_store);
@@ -121,7 +121,7 @@ fn one_line(sql: &str) -> String {
     sql.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the texts of a Rust source that are statements about our tables, with `…` for what is filled in.
+/// Returns the texts in a Rust source that are statements on our tables; `…` replaces inserted parts.
 fn written(source: &str) -> Vec<String> {
     let source = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let code: String =
@@ -131,7 +131,7 @@ fn written(source: &str) -> Vec<String> {
             code
         });
     let mut texts = Vec::new();
-    // No statement holds a quotation mark.
+    // No statement contains a double quote.
     for text in code.replace("'\"'", "").replace("\\\"", "").split('"').skip(1).step_by(2) {
         let text = one_line(&text.replace("\\\n", "\n"));
         let is_statement =
@@ -146,7 +146,7 @@ fn written(source: &str) -> Vec<String> {
     texts
 }
 
-/// Returns true if a statement was sent that begins with this text, whatever was filled in.
+/// Returns true if a statement that matches this text was sent, whatever was inserted.
 fn was_sent(text: &str, sent: &BTreeSet<String>) -> bool {
     let parts: Vec<&str> = text
         .split('{')
@@ -171,12 +171,12 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
             true => sources(&path),
             false => vec![path],
         })
-        // What is executed while no server runs may read whole tables.
+        // Statements that run while no server does may read whole tables.
         .filter(|path| !["schema.rs", "renew.rs", "transfer.rs"].iter().any(|name| path.ends_with(name)))
         .collect()
 }
 
-/// Returns the plan of a statement, a line each.
+/// Returns the plan of a statement, one step per line.
 async fn plan(db: &Connection, name: &str, sql: &str) -> Vec<String> {
     let parameters = (1..100).take_while(|n| sql.contains(&format!("${n}"))).count();
     db.batch(&format!("PREPARE {name} AS {sql}")).await.unwrap_or_else(|fault| panic!("{sql}: {}", fault.describe()));
@@ -187,7 +187,7 @@ async fn plan(db: &Connection, name: &str, sql: &str) -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// Returns what is wrong with a plan.
+/// Returns the problems of a plan.
 fn faults(sql: &str, plan: &[String]) -> Vec<String> {
     let depth = |line: &str| line.len() - line.trim_start().len();
     let reads = |line: &str, table: &str| {
@@ -209,7 +209,7 @@ fn faults(sql: &str, plan: &[String]) -> Vec<String> {
     faults
 }
 
-/// Sessions with entries, marks and everything that an index leaves out.
+/// Fills sessions with entries, marks and everything that an index leaves out.
 const FILL: &str = "
 INSERT INTO session (id, owner, checksum, epoch, timeline, term, name, name_folded, created_at, listed_at, holder)
   SELECT 's' || n, ('o' || n % 20)::bytea, 0, 'e', '00000001', 1, '', '', n, n, CASE WHEN n % 3 = 0 THEN 1 END
@@ -228,7 +228,7 @@ INSERT INTO state (session, state, checksum) SELECT number, '', 0 FROM session W
 INSERT INTO words (session, first_seq, last_seq, words) SELECT number, 1, 40, 'x' FROM session WHERE number % 2 = 0;
 ANALYZE";
 
-/// What appends leave while somebody holds an old snapshot.
+/// Creates what appends leave behind while an old snapshot exists.
 const BLOAT: &str = "
 DO $$ BEGIN FOR n IN 41..60 LOOP
   WITH gone AS (DELETE FROM head RETURNING *)
@@ -264,7 +264,7 @@ async fn every_statement_is_planned_by_index_whatever_the_statistics_say() {
                             SELECT count(*) FROM session";
             old.batch(snapshot).await.unwrap();
         }
-        // As an administrator would: without our settings, which make it slow.
+        // It runs as an administrator would run it, without our settings, which make it slow.
         let (filled, name) = (server.clone(), address.rsplit('/').next().unwrap().to_owned());
         blocking(move || filled.sql(&name, &format!("SET search_path = reseed; {sql}"))).await;
         for (n, sql) in statements.iter().enumerate() {
@@ -279,7 +279,7 @@ async fn every_statement_is_planned_by_index_whatever_the_statistics_say() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
-    // The settings of our connections do it: without them, this test finds the plans that it looks for.
+    // The settings of our connections make the difference: without them, this test finds the plans that it looks for.
     db.batch("SET enable_seqscan = on; SET enable_bitmapscan = on").await.unwrap();
     let mut found = 0;
     for (n, sql) in

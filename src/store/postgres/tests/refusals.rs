@@ -1,4 +1,4 @@
-//! Databases that are not opened, and damage that is reported.
+//! Databases that are refused, and damage that is reported.
 
 use super::{
     super::{
@@ -42,7 +42,7 @@ async fn a_server_that_may_lose_what_it_has_acknowledged_is_refused() {
 async fn a_newer_database_and_a_missing_one_are_refused() {
     let address = database("").await;
     let store = open(&address).await;
-    // A second server is welcome.
+    // A second server may open it.
     open(&address).await.close().await.unwrap();
     // Another schema is another store.
     let other = Postgres { schema: "other".to_owned(), ..settings(&address) };
@@ -50,7 +50,7 @@ async fn a_newer_database_and_a_missing_one_are_refused() {
     store.close().await.unwrap();
     open(&address).await.close().await.unwrap();
 
-    // What asks a server to stop changes no tables, and takes older ones that have servers.
+    // A request to stop a server changes no tables, and accepts older ones that include servers.
     let drains = async || PostgresStore::open_for_nodes(&settings(&address)).await;
     let steps = "DROP TABLE reseed.deletion; DELETE FROM reseed.schema_step WHERE step >= 4";
     sql(&address, steps).await;
@@ -66,7 +66,7 @@ async fn a_newer_database_and_a_missing_one_are_refused() {
     let error = refusal(&settings(&address)).await;
     assert!(matches!(error, OpenError::Schema(SchemaError::Newer { found: 100, .. })), "{error}");
 
-    // While servers are replaced, older ones start beside newer ones, if what is new does them no harm.
+    // During a rolling update, older servers start beside newer ones if the new steps are harmless to them.
     sql(&address, "DELETE FROM reseed.schema_step WHERE step = 99").await;
     sql(&address, "INSERT INTO reseed.schema_step (step) VALUES (2), (3)").await;
     open(&address).await.close().await.unwrap();
@@ -89,7 +89,7 @@ async fn a_newer_database_and_a_missing_one_are_refused() {
 }
 
 #[tokio::test]
-async fn what_the_start_refuses_is_found_by_the_check() {
+async fn the_check_finds_what_a_start_would_refuse() {
     let address = database("").await;
     sql(&address, "CREATE ROLE limited LOGIN").await;
     let limited = settings(&address.replace("reseed@", "limited@"));
@@ -106,7 +106,7 @@ async fn what_the_start_refuses_is_found_by_the_check() {
     PostgresStore::open(&limited, |_| {}).await.unwrap().close().await.unwrap();
     checked().await.unwrap();
 
-    // The target of a migration that is not complete.
+    // This is the target of an incomplete migration.
     sql(&address, "CREATE TABLE reseed.migration (source bytea)").await;
     let of_reader = PostgresStore::open_read_only(&limited).await.err().unwrap();
     for error in [refusal(&limited).await, of_reader, checked().await.unwrap_err()] {
@@ -119,7 +119,7 @@ async fn what_the_start_refuses_is_found_by_the_check() {
 }
 
 #[tokio::test]
-async fn what_does_not_read_back_as_written_is_damaged() {
+async fn rows_that_do_not_read_back_as_written_are_damaged() {
     let address = database("").await;
     let store = open(&address).await;
     for session in ["s", "t"] {
@@ -138,7 +138,7 @@ async fn what_does_not_read_back_as_written_is_damaged() {
     assert_eq!(store.entries(&id("s"), path.clone()).await.unwrap_err(), damaged(Part::Record(2)));
     assert_eq!(store.read(&id("t"), 0, 9).await.unwrap().len(), 3);
 
-    // An entry that followed a lost one is no root.
+    // An entry that followed a lost one is not a root.
     sql(format!("DELETE FROM reseed.record WHERE seq = 2 AND session = {number}")).await;
     for result in [
         store.read(&id("s"), 0, 9).await,
@@ -153,7 +153,7 @@ async fn what_does_not_read_back_as_written_is_damaged() {
     assert_eq!(store.open(&id("s")).await.unwrap_err(), damaged(Part::Head));
     let page = store.list(ListQuery { limit: 9, ..ListQuery::default() }).await.unwrap();
     assert_eq!((page.items.len(), page.damaged), (1, vec![id("s")]));
-    // A damaged state is folded again.
+    // If the stored state is damaged, the log is folded again.
     let lease = store.open(&id("t")).await.unwrap().0;
     let mut with_state = append_of(["x"]);
     with_state.head.state = Some("{}".into());
@@ -163,7 +163,7 @@ async fn what_does_not_read_back_as_written_is_damaged() {
     assert_eq!(store.head(&id("t")).await.unwrap().head.state, None);
 }
 
-/// Returns the address of a host that refuses everybody with this SQLSTATE code; `None`: nothing listens there.
+/// Returns the address of a host that refuses every client with this SQLSTATE code; with `None`, nothing listens there.
 async fn host(code: Option<&'static str>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -173,7 +173,7 @@ async fn host(code: Option<&'static str>) -> String {
                 let (mut client, _) = listener.accept().await.unwrap();
                 let fields = format!("SFATAL\0VFATAL\0C{code}\0Mno\0\0");
                 let length = u32::try_from(fields.len() + 4).unwrap().to_be_bytes();
-                // The client may not wait for it.
+                // The client may not wait for the answer.
                 let _ = client.read(&mut [0; 1024]).await;
                 let _ = client.write_all(&[b"E", length.as_slice(), fields.as_bytes()].concat()).await;
             }
@@ -183,13 +183,13 @@ async fn host(code: Option<&'static str>) -> String {
 }
 
 #[tokio::test]
-async fn of_several_hosts_one_that_is_worth_waiting_for_says_why() {
+async fn the_error_comes_from_the_host_that_is_worth_waiting_for() {
     let (starting, forbidden, unknown) = (Some("57P03"), Some("28000"), Some("3D000"));
     for (hosts, passes, says) in [
         ([None, None], true, "Connection refused"),
         ([None, starting], true, "57P03"),
         ([starting, None], true, "57P03"),
-        // For good; but the other one may come back.
+        // This host refuses for good, but the other one may come back.
         ([None, forbidden], true, "Connection refused"),
         ([forbidden, None], true, "Connection refused"),
         ([starting, forbidden], true, "57P03"),

@@ -1,4 +1,4 @@
-//! Servers that start beside others on the same tables.
+//! Servers that start while others use the same tables.
 
 use super::{connected, database, open, server, settings};
 use crate::store::{
@@ -8,10 +8,10 @@ use crate::store::{
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Tables that lack the last step, which can be done twice.
+/// Reverts the tables to before the last step, which can be applied twice.
 const OLDER: &str = "DELETE FROM reseed.schema_step WHERE step = 5";
 
-/// Waits until the program that opens the store waits for another.
+/// Waits until the program that opens the store waits for a lock of another.
 async fn waits(db: &Connection, wait_event: &str) {
     let sql = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event = $1 AND \
                datname = current_database()";
@@ -28,7 +28,7 @@ async fn a_start_that_comes_second_locks_no_tables() {
     first.batch(&format!("{OLDER}; SELECT pg_advisory_lock({key})")).await.unwrap();
     let first_is_done = async {
         waits(&watch, "advisory").await;
-        // It has changed the tables, and writes to them.
+        // The other program has changed the tables, and is writing to them.
         first.batch("INSERT INTO reseed.schema_step (step, harmless) VALUES (5, true)").await.unwrap();
         first.batch("BEGIN; LOCK TABLE reseed.record, reseed.schema_step IN ROW EXCLUSIVE MODE").await.unwrap();
         first.batch(&format!("SELECT pg_advisory_unlock({key})")).await.unwrap();
@@ -40,10 +40,11 @@ async fn a_start_that_comes_second_locks_no_tables() {
 }
 
 #[tokio::test]
-async fn a_start_that_is_ended_by_a_deadlock_tries_again() {
+async fn a_start_aborted_by_a_deadlock_retries() {
     let address = database("").await;
     open(&address).await.close().await.unwrap();
-    // The start is the one that finds the deadlock; this long it may take until the other waits for it.
+    // The starting server should be the one that detects the deadlock, so the other must start waiting within this
+    // time.
     let name = address.rsplit('/').next().unwrap().to_owned();
     let set = format!("ALTER DATABASE {name} SET deadlock_timeout = '2s'");
     tokio::task::spawn_blocking(move || server::sql(&name, &set)).await.unwrap();

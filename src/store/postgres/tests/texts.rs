@@ -1,4 +1,4 @@
-//! Texts of all kinds, in databases of all encodings, and roles with defaults that would break the store.
+//! Texts of all kinds in databases of all encodings, and roles with defaults that would break the store.
 
 use super::{database, open, server};
 use crate::store::{

@@ -1,4 +1,4 @@
-//! TLS to a real server: who is trusted, who is not, and what is said about it.
+//! TLS to a real server: which certificates are trusted, which are not, and how a refusal is reported.
 
 use super::{super::PostgresStore, server::Server, settings};
 use crate::{
@@ -26,7 +26,7 @@ async fn start() -> (Arc<Server>, String) {
     tokio::task::spawn_blocking(start).await.unwrap()
 }
 
-/// Opens a database with the certificates of this file, or the system's.
+/// Opens a database with the certificates of this file, or with the system's.
 async fn open(address: &str, authority: Option<&str>) -> Result<PostgresStore, String> {
     let database = Postgres { ca_file: authority.map(fixture), ..settings(address) };
     PostgresStore::open(&database, |_| {}).await.map_err(|error| error.to_string())
@@ -53,15 +53,15 @@ async fn a_server_that_is_trusted_is_used_over_tls() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_trusted_is_refused_at_once_with_what_is_wrong() {
+async fn an_untrusted_server_is_refused_immediately_with_the_reason() {
     let (server, name) = start().await;
     let shared = tokio::task::spawn_blocking(super::server::database).await.unwrap();
     let (right, wrong) = (server.address_at("localhost", &name), server.address_at("127.0.0.1", &name));
     let cases = [
-        // The system's authorities, and one that has not signed it.
+        // Neither the system's authorities nor this one signed the certificate.
         (&right, "require", None, "UnknownIssuer; DATABASE_CA_FILE names the authority"),
         (&right, "verify-full", Some("server.pem"), "certificate is refused"),
-        // Not even if TLS is only preferred: whoever is in between could say anything.
+        // This fails even if TLS is only preferred, because anyone in between could claim anything.
         (&right, "prefer", None, "UnknownIssuer"),
         (&wrong, "verify-full", Some("ca.pem"), "not valid for name"),
         (&wrong, "require", Some("ca.pem"), "not valid for name"),

@@ -1,4 +1,4 @@
-//! Searches: by the index where there is one, and by reading where there is none.
+//! Searches: uses the index where there is one, and reads records where there is none.
 
 use super::{Part, Range, Suspects, index, likely::Likely, parts, path, role_word, row_of, seq_of};
 use crate::store::{
@@ -17,29 +17,29 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Records that a search reads at most, and bytes of them: what is not indexed, and entries that the index names.
-/// Beyond this a search says that there may be more.
+/// The most records, and bytes of them, that a search reads: records that are not indexed, and entries that the index
+/// names. A search that stops there reports that there may be more.
 const READS_MAX: u32 = 10_000;
 const READ_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// The time after which a search ends with what it has found: long phrases of common words take a shard up to a quarter
-/// of a second. It uses one of few readers, and keeps the write-ahead log from being written anew.
+/// The time after which a search ends with the hits so far: long phrases of common words take up to a quarter of a
+/// second per shard. A search occupies one of few readers, and keeps the write-ahead log from being restarted.
 const SEARCH_WITHIN: Duration = Duration::from_secs(10);
 
-/// Entries of each term that are looked at if some terms suffice: the newest of a session.
+/// The most entries per term that are considered when some terms suffice: a session's newest.
 const OF_A_TERM_MAX: usize = 512;
 
-/// Ranges of a path that are asked for one by one; with more, all entries are asked for and the others left out.
+/// The most ranges of a path that are queried one by one. With more, all entries are queried and those off the path are
+/// dropped.
 const RANGES_MAX: usize = 32;
 
-/// Sessions of an owner that are listed at once.
+/// The number of an owner's sessions that are listed at once.
 const LIST_PAGE: u32 = 100;
 
-/// Sessions of an owner that are searched one by one before shards are asked which others may have an answer: most
+/// The number of an owner's sessions that are searched individually before shards are queried for the others. Most
 /// searches end with these.
 const ONE_BY_ONE: u32 = 100;
 
-/// Returns what the query finds.
 pub(in crate::store::sqlite) fn search(
     db: &Connection,
     query: &SearchQuery,
@@ -75,12 +75,12 @@ pub(in crate::store::sqlite) fn search(
     Ok(Hits::first(search.found.into_iter().filter_map(|found| found.hit).collect(), limit, is_partial))
 }
 
-/// An entry that may fit.
+/// An entry that may match.
 struct Found {
     session: SessionId,
     number: i64,
     seq: i64,
-    /// `None` if only the index was asked.
+    /// `None` if only the index was queried.
     hit: Option<Hit>,
     terms: Vec<bool>,
 }
@@ -100,7 +100,7 @@ struct Search<'a> {
 struct Place<'a> {
     session: &'a SessionId,
     number: i64,
-    /// The ranges of the path, if only they are wanted.
+    /// The ranges of the path, if the search is limited to one.
     path: Option<&'a [Range]>,
 }
 
@@ -115,7 +115,7 @@ impl Search<'_> {
         self.reads_left == 0 || self.bytes_left == 0 || self.until <= Instant::now()
     }
 
-    /// Returns true if nothing more need be read.
+    /// Returns true if nothing more needs to be read.
     fn is_full(&self) -> bool {
         self.is_spent() || !self.query.any && self.found.len() > self.query.hits_max()
     }
@@ -193,7 +193,7 @@ impl Search<'_> {
         };
         match done {
             Ok(true) => Ok(()),
-            // A term that the index cannot answer well.
+            // The index cannot answer a term well.
             Ok(false) => self.read(place, part.records),
             Err(Fault::Sqlite(error)) if super::is_of_shard(&error) => {
                 self.suspects.add(shard);
@@ -204,7 +204,7 @@ impl Search<'_> {
         }
     }
 
-    /// Finds the entries with all terms in a shard. Returns false if the index cannot say.
+    /// Finds the entries that contain all terms in a shard. Returns false if the index cannot answer.
     fn ask(&mut self, place: Place<'_>, shard: i64, records: Range) -> Result<bool, Fault> {
         let terms = self.query.query.terms.iter();
         let Some(mut wanted) = terms.map(asked).collect::<Option<Vec<_>>>() else { return Ok(false) };
@@ -230,7 +230,7 @@ impl Search<'_> {
         Ok(true)
     }
 
-    /// Finds the newest entries of each term in a shard. Returns false if the index cannot say.
+    /// Finds the newest entries for each term in a shard. Returns false if the index cannot answer.
     fn ask_any(&mut self, place: Place<'_>, shard: i64, records: Range) -> Result<bool, Fault> {
         let terms = &self.query.query.terms;
         let mut statement = self.db.prepare_cached(&format!(
@@ -303,7 +303,7 @@ impl Search<'_> {
         self.bytes_left = self.bytes_left.saturating_sub(document.text.len());
     }
 
-    /// Adds an entry if it fits.
+    /// Adds an entry if it matches.
     fn look(&mut self, place: Place<'_>, seq: i64, document: &Document) -> bool {
         let Some((hit, terms)) = self.query.hit(place.session, seq.cast_unsigned(), document) else { return false };
         let (session, number) = (place.session.clone(), place.number);
@@ -311,7 +311,7 @@ impl Search<'_> {
         true
     }
 
-    /// Returns the best of what was found. Only these are read.
+    /// Returns the best matches. Only these are read.
     fn ranked(mut self, limit: usize) -> Result<Hits, Fault> {
         let is_partial = self.is_spent();
         let found = std::mem::take(&mut self.found);
@@ -338,8 +338,8 @@ impl Search<'_> {
     }
 }
 
-/// Returns what FTS5 is asked for a term; `None` if it would look at most of its words. A word holds letters and digits
-/// only, so nothing in it has a meaning for FTS5.
+/// Returns the FTS5 expression for a term; `None` if it would have to scan most words. A word consists of letters and
+/// digits, so nothing in it is FTS5 syntax.
 pub(super) fn asked(term: &Term) -> Option<String> {
     let star = if term.is_prefix { " *" } else { "" };
     (!term.is_broad()).then(|| format!("\"{}\"{star}", term.words.join(" ")))

@@ -1,4 +1,4 @@
-//! Adds records to the index, some at a time.
+//! Adds records to the index in slices.
 
 use super::{
     Part, Range, SHARD_BYTES_MAX, SHARD_ROWS_MAX, create_shard, has_rows, is_of_shard, parts, role_word, row_of,
@@ -20,18 +20,18 @@ use std::sync::{
     atomic::{AtomicI64, Ordering},
 };
 
-/// Records that a slice reads at most, and bytes of text after which it ends: so much is indexed in some 20 ms.
+/// The most records that a slice reads, and the bytes of text after which it ends. Indexing this much takes some 20 ms.
 const SLICE_RECORDS_MAX: u32 = 512;
 const SLICE_BYTES_MAX: usize = 256 * 1024;
 
-/// Bytes of an entry's text that are indexed; what follows is not found. A tool can return as much as a frame holds,
-/// and a text of one MiB is indexed in some 50 ms.
+/// The most bytes of an entry's text that are indexed; the rest cannot be found. A tool can return as much as a frame
+/// holds, and indexing one MiB takes some 50 ms.
 pub(super) const TEXT_BYTES_MAX: usize = 1024 * 1024;
 
-/// Adds the first records of a session that are not indexed.
+/// Indexes the first records of a session that are not indexed yet.
 pub(in crate::store::sqlite) struct IndexSlice {
     pub(in crate::store::sqlite) session: SessionId,
-    /// Is given the shard that could not be written, if that is why the slice failed.
+    /// Set to the shard of the slice, so that a failed slice tells which shard could not be written.
     pub(in crate::store::sqlite) broken: Arc<AtomicI64>,
 }
 
@@ -47,7 +47,7 @@ impl Write for IndexSlice {
 
     fn write(&self, db: &Connection) -> Result<Indexed, Fault> {
         match self.index(db) {
-            // A session that cannot be read is left out; other reads report it.
+            // An unreadable session is skipped; other reads report it.
             Err(Fault::Refused(_)) => Ok(Indexed::All),
             // The entries of all sessions can still be written.
             Err(Fault::Sqlite(error)) if is_of_shard(&error) => {
@@ -88,7 +88,7 @@ impl IndexSlice {
         Ok(if is_all { Indexed::All } else { Indexed::Part })
     }
 
-    /// Returns the shard to add to: that of the records before, if it has room.
+    /// Returns the shard to add to: the shard of the preceding records, if it has room.
     fn shard(&self, db: &Connection, before: Option<Part>) -> rusqlite::Result<i64> {
         let room = format!("entries < {SHARD_ROWS_MAX} AND bytes < {SHARD_BYTES_MAX}");
         if let Some(shard) = before.and_then(|before| before.shard)
@@ -103,7 +103,7 @@ impl IndexSlice {
         newest.map_or_else(|| create_shard(db), Ok)
     }
 
-    /// Adds records to a shard. Returns the last one that was looked at.
+    /// Adds records to a shard. Returns the last one read.
     fn add(&self, db: &Connection, number: i64, shard: i64, records: Range) -> Result<i64, Fault> {
         let mut insert = db.prepare_cached(&format!("INSERT INTO history_{shard} (rowid, words) VALUES (?1, ?2)"))?;
         let mut statement = db.prepare_cached(&format!(
@@ -111,7 +111,7 @@ impl IndexSlice {
         ))?;
         let mut rows = statement.query((number, records.first, records.last, SLICE_RECORDS_MAX))?;
         let (mut last, mut count, mut entries, mut read_bytes, mut bytes) = (records.last, 0, 0, 0, 0);
-        // The answers before the results, by which the tool of a result is known.
+        // The answers before the results, which show which tool a result comes from.
         let mut callers: Vec<Document> = Vec::new();
         while let Some(row) = rows.next()? {
             last = row.get(0)?;
@@ -136,18 +136,18 @@ impl IndexSlice {
                 break;
             }
         }
-        // The records that were to be read and are not there are lost; other reads report that.
+        // If records of the range are missing, they are lost; other reads report that.
         if count > 0 && count < SLICE_RECORDS_MAX {
             last = records.last;
         }
-        // A part without entries takes a place too: a shard must not have any number of sessions.
+        // A part without entries also counts as one entry, so that the number of sessions in a shard is bounded.
         db.prepare_cached("UPDATE history_shard SET entries = entries + ?2, bytes = bytes + ?3 WHERE shard = ?1")?
             .execute((shard, entries.max(1), i64::try_from(bytes).unwrap_or(i64::MAX)))?;
         Ok(last)
     }
 }
 
-/// Returns what is searched of a row of [`COLUMNS`]; `None` if it has no text or cannot be read.
+/// Returns the searched text of a row of [`COLUMNS`]; `None` if it has no text or cannot be read.
 pub(super) fn document(
     db: &Connection,
     session: &SessionId,
@@ -174,7 +174,7 @@ pub(super) fn document(
 /// Index of the kind in [`COLUMNS`].
 const KIND: usize = 5;
 
-/// Returns true for the results of the history tools: the call is among those given, or else above the result.
+/// Returns true for the results of the history tools. The call is among those given, or else above the result.
 pub(super) fn repeats(
     db: &Connection,
     session: &SessionId,

@@ -1,20 +1,20 @@
-//! Finds the sessions that may have an answer: it asks each shard once, instead of once for each session.
+//! Finds the sessions that may match by querying each shard once, instead of once per session.
 
 use super::{SEQ_BITS, Suspects, find::asked, is_of_shard, parts, role_word};
 use crate::store::{SearchQuery, sqlite::Fault};
 use rusqlite::Connection;
 use std::collections::{HashMap, HashSet};
 
-/// Shards that are asked; the sessions in others may all have an answer. These hold some eight million entries.
+/// The most shards that are queried; any session in the others may match. These shards hold some eight million entries.
 const SHARDS_MAX: usize = 1024;
 
-/// Holds what the shards say. One is asked when the first session in it is looked at.
+/// Caches the answers of the shards. A shard is queried when the first session in it is considered.
 pub(super) struct Likely<'a> {
     db: &'a Connection,
     suspects: &'a Suspects,
-    /// The expression of FTS5 that every entry fits which may be a hit; `None` if there is none.
+    /// The FTS5 expression that every possible hit matches; `None` if there is none.
     wanted: Option<String>,
-    /// By shard, the numbers of the sessions with an entry that may fit; `None` if it is damaged.
+    /// For each shard, the numbers of the sessions with an entry that may match; `None` if the shard is damaged.
     answers: HashMap<i64, Option<HashSet<i64>>>,
 }
 
@@ -23,7 +23,7 @@ impl<'a> Likely<'a> {
         Self { db, suspects, wanted: wanted(query), answers: HashMap::new() }
     }
 
-    /// Returns true if a session may have an answer: a shard says so, or none knows all of its records.
+    /// Returns true if a session may match: a shard names it, or no shard covers all of its records.
     pub(super) fn may_have(&mut self, number: i64, last_seq: i64) -> Result<bool, Fault> {
         for part in parts(self.db, number, last_seq)? {
             let Some(shard) = part.shard else { return Ok(true) };
@@ -34,7 +34,7 @@ impl<'a> Likely<'a> {
         Ok(false)
     }
 
-    /// Returns the sessions that a shard names, if it can say.
+    /// Returns the sessions that a shard names; `None` if it cannot answer.
     fn answer(&mut self, shard: i64) -> Result<Option<&HashSet<i64>>, Fault> {
         let Some(wanted) = &self.wanted else { return Ok(None) };
         if !self.answers.contains_key(&shard) {
@@ -56,18 +56,18 @@ impl<'a> Likely<'a> {
 }
 
 fn ask(db: &Connection, shard: i64, wanted: &str) -> rusqlite::Result<HashSet<i64>> {
-    // Not kept: the statements of all shards would push out those of all other reads.
+    // The statement is not cached: those of all shards would evict the statements of other reads.
     let mut statement = db.prepare(&format!("SELECT rowid FROM history_{shard} WHERE history_{shard} MATCH ?1"))?;
     let rows = statement.query_map([wanted], |row| row.get::<_, i64>(0))?;
     rows.map(|row| row.map(|row| row >> SEQ_BITS)).collect()
 }
 
-/// Returns the expression of FTS5 that every entry fits which may be a hit; `None` if the index cannot answer.
+/// Returns the FTS5 expression that every possible hit matches; `None` if the index cannot answer.
 fn wanted(query: &SearchQuery) -> Option<String> {
     let terms = query.query.terms.iter().map(asked);
     let words = match query.any {
         true => terms.collect::<Option<Vec<_>>>()?.join(" OR "),
-        // Those that it cannot say narrow it no further.
+        // Terms that the index cannot answer do not narrow the search.
         false => terms.flatten().collect::<Vec<_>>().join(" AND "),
     };
     if words.is_empty() {

@@ -1,17 +1,17 @@
-//! The index by which the text of entries is searched: full-text tables of SQLite (FTS5), kept by the writer's thread.
+//! The search index for the text of entries: full-text tables of SQLite (FTS5), maintained by the writer's thread.
 //!
-//! - The words of the entries are in tables `history_N`, called shards. They hold no text, only which words stand
-//!   where. A row's number is that of its session and its `seq` together, so the rows of a session are a range.
-//! - `history_part` says which records of a session are in which shard. What it does not name is not indexed yet, and a
-//!   search reads those records instead. So nothing waits for the index: the writer fills it when it is idle, and
-//!   otherwise spends a small part of its time on it ([`super::writer`]). A database of an older version is indexed the
-//!   same way, while it is in use.
-//! - To erase the words of a deleted session, its shards are emptied, and the other sessions in them are indexed anew.
-//!   FTS5 can also delete one row with all its bytes (`secure-delete`), but that takes some 2 ms: a shard of 8,192 rows
-//!   is filled again in a third of a second. That is what bounds a shard.
-//! - Everything here follows from the records. A shard that is damaged is emptied, or if need be given up; its sessions
-//!   are then read until they are indexed again. Damage that FTS5 does not notice hides entries from searches, from
-//!   nothing else, until `reseed vacuum` discards the index.
+//! - The words of the entries are in tables `history_N`, called shards. A shard stores no text, only the positions of
+//!   words. A row's number combines the session's number and the `seq`, so the rows of a session form a range.
+//! - `history_part` maps records of a session to shards. Records that it does not name are not indexed yet, and a
+//!   search reads them instead. So nothing waits for the index: the writer fills it when idle, and otherwise spends a
+//!   small part of its time on it ([`super::writer`]). A database of an older version is indexed in the same way while
+//!   it is in use.
+//! - To erase the words of a deleted session, its shards are emptied, and the other sessions in them are indexed again.
+//!   FTS5 can also delete a single row with all its bytes (`secure-delete`), but that takes some 2 ms, and a shard of
+//!   8,192 rows is refilled in a third of a second. That time is what bounds the size of a shard.
+//! - Everything here derives from the records. A damaged shard is emptied or, if that fails, given up; its sessions are
+//!   read until they are indexed again. Damage that FTS5 does not notice only hides entries from searches, until
+//!   `reseed vacuum` discards the index.
 
 mod find;
 mod index;
@@ -30,14 +30,15 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Rows of a shard, and bytes of the words in it: what must be indexed again when a session in it is deleted.
+/// The most rows of a shard, and bytes of the words in it. This much must be indexed again when a session in it is
+/// deleted.
 const SHARD_ROWS_MAX: i64 = 8192;
 const SHARD_BYTES_MAX: i64 = 8 * 1024 * 1024;
 
 /// The bits of a row's number that hold the `seq`.
 const SEQ_BITS: u32 = 32;
 
-/// Shards that a reader found damaged, for the writer to empty.
+/// Shards that a reader found damaged. The writer empties them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Suspects(Arc<Mutex<BTreeSet<i64>>>);
 
@@ -62,7 +63,7 @@ struct Part {
     shard: Option<i64>,
 }
 
-/// Returns all records of a session in order, as parts.
+/// Returns all records of a session as parts, in order.
 fn parts(db: &Connection, number: i64, last_seq: i64) -> rusqlite::Result<Vec<Part>> {
     let mut statement =
         db.prepare_cached("SELECT first_seq, last_seq, shard FROM history_part WHERE session = ?1 ORDER BY first_seq")?;
@@ -99,7 +100,7 @@ fn has_rows(number: i64, last_seq: i64) -> bool {
     number < 1 << (63 - SEQ_BITS) && last_seq < 1 << SEQ_BITS
 }
 
-/// Returns the word that marks the entries of an author: a character that no text is cut into.
+/// Returns the word that marks the entries of an author. It is a character that never occurs in the words of a text.
 fn role_word(role: HitRole) -> &'static str {
     match role {
         HitRole::User => "\u{e000}",
@@ -112,7 +113,7 @@ fn role_word(role: HitRole) -> &'static str {
 /// Creates a shard.
 fn create_shard(db: &Connection) -> rusqlite::Result<i64> {
     let shard: i64 = db.query_row("SELECT coalesce(max(shard), 0) + 1 FROM history_shard", [], |row| row.get(0))?;
-    // The words come with spaces between them, in lower case: the simplest tokenizer keeps them as they are.
+    // The words arrive separated by spaces and in lower case; the simplest tokenizer keeps them unchanged.
     db.execute_batch(&format!(
         "CREATE VIRTUAL TABLE history_{shard} USING fts5(words, content='', columnsize=0, tokenize='ascii')"
     ))?;
@@ -120,15 +121,14 @@ fn create_shard(db: &Connection) -> rusqlite::Result<i64> {
     Ok(shard)
 }
 
-/// Empties a shard: nothing in it is found any more, and its words are overwritten. Returns sessions that are to be
-/// indexed again.
+/// Empties a shard: nothing in it can be found, and its words are overwritten. Returns the sessions to index again.
 pub(super) fn empty_shard(db: &Connection, shard: i64) -> rusqlite::Result<Vec<SessionId>> {
     let sessions = {
         let mut statement = db.prepare_cached(
             "SELECT DISTINCT id FROM session, history_part WHERE history_part.session = number AND shard = ?1",
         )?;
         let ids = statement.query_map([shard], |row| row.get::<_, String>(0))?;
-        // An id that is none is damage, which other reads report.
+        // An invalid id is damage, which other reads report.
         ids.filter_map(|id| id.map(|id| id.parse().ok()).transpose()).collect::<rusqlite::Result<_>>()?
     };
     db.prepare_cached("DELETE FROM history_part WHERE shard = ?1")?.execute([shard])?;
@@ -139,8 +139,8 @@ pub(super) fn empty_shard(db: &Connection, shard: i64) -> rusqlite::Result<Vec<S
     match db.execute_batch(&format!("DROP TABLE IF EXISTS history_{shard}")) {
         Ok(()) => drop(db.execute("DELETE FROM history_shard WHERE shard = ?1", [shard])?),
         Err(error) => {
-            tracing::error!(%error, shard, "a damaged part of the search index cannot be removed: `reseed vacuum` may");
-            // Full, so that nothing is added.
+            tracing::error!(%error, shard, "a damaged part of the search index cannot be removed; try `reseed vacuum`");
+            // The shard is marked as full, so that nothing is added.
             let give_up = "UPDATE history_shard SET entries = ?2 WHERE shard = ?1";
             db.execute(give_up, [shard, SHARD_ROWS_MAX])?;
         }
@@ -148,7 +148,7 @@ pub(super) fn empty_shard(db: &Connection, shard: i64) -> rusqlite::Result<Vec<S
     Ok(sessions)
 }
 
-/// Discards the whole index, as far as its tables can be removed. What is left of it is not used.
+/// Discards the whole index, as far as its tables can be removed. Tables that remain are not used.
 pub(super) fn discard(db: &Connection) {
     let drop_all = || -> rusqlite::Result<()> {
         let mut names = db.prepare("SELECT shard FROM history_shard")?;
@@ -165,17 +165,17 @@ pub(super) fn discard(db: &Connection) {
     }
 }
 
-/// Returns a shard that has records of a session, if there is one.
+/// Returns a shard that contains records of a session, if there is one.
 pub(super) fn shard_of(db: &Connection, number: i64) -> rusqlite::Result<Option<i64>> {
     db.prepare_cached("SELECT shard FROM history_part WHERE session = ?1 LIMIT 1")?
         .query_row([number], |row| row.get(0))
         .optional()
 }
 
-/// Sessions looked at in one step of [`unindexed`].
+/// The number of sessions checked in one step of [`unindexed`].
 const WALK_SESSIONS: u32 = 256;
 
-/// Returns the sessions with records that are not indexed, of some after a number, and the number to go on with.
+/// Returns the sessions with unindexed records, among some after a number, and the number to continue from.
 pub(super) fn unindexed(db: &Connection, after: i64) -> rusqlite::Result<(Vec<SessionId>, Option<i64>)> {
     let mut statement = db.prepare_cached(
         "SELECT number, id, last_seq > \
@@ -195,7 +195,7 @@ pub(super) fn unindexed(db: &Connection, after: i64) -> rusqlite::Result<(Vec<Se
     Ok((sessions, (count == WALK_SESSIONS).then_some(last)))
 }
 
-/// Returns true if an error says that a shard cannot be used: it is damaged, or missing.
+/// Returns true if an error means that a shard is damaged or missing.
 fn is_of_shard(error: &rusqlite::Error) -> bool {
     is_damage(error) || error.sqlite_error_code() == Some(rusqlite::ErrorCode::Unknown)
 }

@@ -1,8 +1,8 @@
 //! The path to an entry, as ranges of the log.
 //!
-//! Nearly every entry is a child of the one before it in the log, and marked so. A path is therefore a few ranges, each
-//! from an entry that is not down to one on the path: it costs as much as the session has such entries, not as many as
-//! it is long.
+//! Nearly every entry is a child of the previous entry in the log, and is marked as such. A path therefore consists of
+//! a few ranges. Each starts at an entry that does not follow its parent, and ends at an entry on the path. The cost
+//! depends on the number of such starts, not on the length of the session.
 
 use super::Range;
 use crate::store::sqlite::Fault;
@@ -35,7 +35,7 @@ pub(super) fn ranges(db: &Connection, number: i64, to: &EntryId) -> Result<Vec<R
     let mut next = Some(to.as_str().to_owned());
     while let Some(entry) = next {
         let Some(last) = place.query_row((number, &entry), |row| row.get(0)).optional()? else { break };
-        // Each start is passed once, also in a cycle.
+        // Each start is visited once, even in a cycle.
         let Some(first) = starts.range(..=last).next_back().map(|(first, _)| *first) else { break };
         next = starts.remove(&first).flatten();
         ranges.push(Range { first, last });

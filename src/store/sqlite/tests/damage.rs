@@ -1,4 +1,4 @@
-//! Damage by bad disks: it is found, named, and does not affect other sessions.
+//! Damage by bad disks: it is detected, reported precisely, and does not affect other sessions.
 
 use super::{place, tamper, written};
 use crate::store::{
@@ -14,7 +14,7 @@ async fn damage_is_found_named_and_confined() {
     let cases = [
         ("body = 'E2'", "checksum mismatch"),
         ("body = CAST(x'ff' AS TEXT)", "checksum mismatch"),
-        // SQLite turns the number into text, because the column is text.
+        // SQLite converts the number to text, because the column is text.
         ("body = 2", "checksum mismatch"),
         ("body = x'6532'", "a column is not text"),
         ("entry = 'f2'", "checksum mismatch"),
@@ -40,7 +40,7 @@ async fn damage_is_found_named_and_confined() {
     }
 }
 
-/// The entries between a page and the leaf are only walked past, so their bodies are not even read.
+/// A walk only passes the entries between a page and the leaf, so it does not even read their bodies.
 #[tokio::test]
 async fn damage_beyond_a_page_after_an_entry_does_not_matter_unless_it_hides_the_way() {
     for (change, limit, is_read) in [
@@ -76,7 +76,7 @@ async fn two_sessions() -> (TempDir, std::path::PathBuf) {
     (dir, path)
 }
 
-/// Checks that session `t` works in every way.
+/// Checks that every operation works on session `t`.
 async fn other_works(store: &SqliteStore) {
     let (lease, head) = store.open(&id("t")).await.unwrap();
     assert_eq!((head.last_seq, head.head.state.as_deref()), (2, Some("{\"seq\":2}")));
@@ -129,7 +129,7 @@ async fn a_damaged_head_closes_its_session_and_is_listed_for_operators_alone() {
         }
         let page = store.list(ListQuery { limit: 9, ..ListQuery::default() }).await.unwrap();
         assert_eq!((page.items.len(), page.damaged), (1, vec![id("s")]), "{change}");
-        // Pages of one row each get past it.
+        // Pages of one row each get past the damage.
         let first = store.list(ListQuery { limit: 1, ..ListQuery::default() }).await.unwrap();
         let next = ListQuery { limit: 1, cursor: first.next_cursor.clone(), ..ListQuery::default() };
         let second = store.list(next).await.unwrap();
@@ -169,7 +169,7 @@ async fn a_damaged_mark_gives_no_reply() {
 }
 
 #[tokio::test]
-async fn a_record_that_is_gone_is_missed() {
+async fn a_missing_record_is_noticed() {
     for (seq, missing) in [(1, 1), (2, 2)] {
         let (_dir, path) = two_sessions().await;
         tamper(&path, &format!("DELETE FROM record WHERE session = 1 AND seq = {seq}"));
@@ -182,9 +182,10 @@ async fn a_record_that_is_gone_is_missed() {
     }
 }
 
-/// An entry that followed its parent in the log had one: a path that ends there, or a subtree without it, is damaged.
+/// An entry that followed its parent in the log had a parent: a path that ends there, or a subtree without it, is
+/// damaged.
 #[tokio::test]
-async fn an_entry_that_is_gone_is_missed_where_it_was_the_way_to_others() {
+async fn a_missing_entry_is_noticed_where_it_led_to_others() {
     let damaged = Error::Damaged { session: id("s"), part: Part::Record(3), reason: "the entry before it is missing" };
     let path_after = |after: &str| EntryQuery::PathAfter { after: id(after), to: id("e3"), steps: 9, limit: 9 };
     let queries = [
@@ -194,7 +195,7 @@ async fn an_entry_that_is_gone_is_missed_where_it_was_the_way_to_others() {
         EntryQuery::Children { of: Some(id("e1")), after_seq: 0, limit: 9 },
         EntryQuery::NewestLeaf { below: id("e1") },
     ];
-    // Its row is gone, or only what leads to it.
+    // Either the row is gone, or only what leads to it.
     for change in ["DELETE FROM record WHERE seq = 2", "UPDATE record SET entry = NULL WHERE seq = 2"] {
         let (_dir, path) = written().await;
         tamper(&path, change);
@@ -212,7 +213,7 @@ async fn an_entry_that_is_gone_is_missed_where_it_was_the_way_to_others() {
 
 /// Rows written by an older program have no checksums yet.
 #[tokio::test]
-async fn what_has_no_checksum_yet_is_taken_and_gets_one_when_it_is_written() {
+async fn rows_without_a_checksum_are_accepted_and_get_one_when_written() {
     let (_dir, path) = two_sessions().await;
     tamper(
         &path,
@@ -234,7 +235,7 @@ fn overwrite_pages_with(path: &Path, text: &str) -> usize {
 fn overwrite_pages(path: &Path, is_meant: impl Fn(&[u8]) -> bool) -> usize {
     let mut file = fs::read(path).unwrap();
     let mut overwritten = 0;
-    // Never the first page: without it there is no database.
+    // The first page is never overwritten, because without it there is no database.
     for page in file.chunks_mut(8192).skip(1) {
         if is_meant(page) {
             page.fill(0xa5);
@@ -262,7 +263,7 @@ async fn pages_that_the_database_cannot_read_are_damage_of_their_session_alone()
     let damaged = Error::Damaged { session: id("big"), part: Part::Pages, reason: "the database cannot read it" };
     assert_eq!(store.read(&id("big"), 0, 99).await.unwrap_err(), damaged);
     other_works(&store).await;
-    // Deleting hides it. Its rows cannot be removed, and no other write fails with that.
+    // Deleting hides the session. Its rows cannot be removed, but no other write fails because of that.
     let (big, new) = (id("big"), id("new"));
     let (first, second) = futures_util::join!(store.delete(&big), store.create(&new, "", NOW));
     assert_eq!((first, second.map(|lease| lease.term)), (Ok(()), Ok(1)));

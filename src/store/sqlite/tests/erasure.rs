@@ -1,4 +1,4 @@
-//! Deleted sessions: hidden at once, removed in slices, and gone from every file.
+//! Deleted sessions: hidden at once, removed in slices, and erased from every file.
 
 use super::{place, tamper};
 use crate::store::{
@@ -21,13 +21,13 @@ use std::{
 pub(super) fn holders(folder: &Path, text: &str) -> Vec<String> {
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let holds = |path: &PathBuf| String::from_utf8_lossy(&fs::read(path).unwrap()).contains(text);
-    // The reserve is made by the system and holds zeros.
+    // The system allocates the reserve, which holds zeros.
     let files = files.filter(|path| path.extension().is_none_or(|ending| ending != "reserve"));
     files.filter(holds).map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect()
 }
 
-/// SQLite moves rows between pages, and leaves copies of them in bytes that nothing uses. Sessions that grow in turns,
-/// with rows of all sizes, make it do so: each has rows on pages of the others.
+/// SQLite moves rows between pages and leaves copies of them in unused bytes. To provoke that, sessions grow in turns
+/// with rows of all sizes, so that each has rows on pages of the others.
 async fn check_that_no_byte_stays(checkpoint_pages: u32) {
     const SESSIONS: u64 = 24;
     let (dir, path) = place();
@@ -62,17 +62,17 @@ async fn check_that_no_byte_stays(checkpoint_pages: u32) {
 }
 
 #[tokio::test]
-async fn of_a_deleted_session_no_byte_stays_in_any_file() {
+async fn no_byte_of_a_deleted_session_stays_in_any_file() {
     check_that_no_byte_stays(Options::default().checkpoint_pages).await;
 }
 
-/// Pages are cleared a part at a time, while others are written.
+/// Pages are cleared a part at a time while others are written.
 #[tokio::test]
 async fn no_byte_of_it_stays_if_the_log_is_copied_back_all_the_time() {
     check_that_no_byte_stays(8).await;
 }
 
-/// Deleted text is gone from a closed store too, whatever was being copied when it was told to close.
+/// Deleted text is also gone from a closed store, whatever was being copied when it was told to close.
 #[tokio::test]
 async fn no_byte_of_it_stays_in_a_store_that_is_closed_at_once() {
     for round in 0..8 {
@@ -88,7 +88,7 @@ async fn no_byte_of_it_stays_in_a_store_that_is_closed_at_once() {
     }
 }
 
-/// Many sessions write as fast as they can; the log is copied back beside them, and waits for nobody.
+/// Many sessions write as fast as they can. The log is copied back concurrently, and that waits for no one.
 #[tokio::test]
 async fn the_log_stays_short_however_much_is_written() {
     const PAGES: u32 = 64;
@@ -108,7 +108,7 @@ async fn the_log_stays_short_however_much_is_written() {
     assert_eq!(rows(&path, "record"), 1_200);
 }
 
-/// Creates a session of so many records with bodies of so many bytes.
+/// Creates a session with this many records, each with a body of this many bytes.
 async fn create(store: &SqliteStore, session: &str, records: usize, bytes: usize) {
     let lease = store.create(&id(session), "ann", NOW).await.unwrap();
     let body = "a secret ".repeat(bytes.div_ceil(9));
@@ -127,7 +127,7 @@ async fn a_session_is_hidden_at_once_and_removed_in_slices() {
     let observed = seen.clone();
     let store = SqliteStore::open_observed(&path, move |stats| *observed.lock().unwrap() = stats).unwrap();
     let commits = || seen.lock().unwrap().commits;
-    // By the number of rows, and by their size: 256 rows or a MiB each.
+    // Slices are bounded by the number of rows and by their size: 256 rows or a MiB each.
     for (name, records, bytes, slices) in [("rows", 2_000, 10, 8), ("bytes", 40, 300_000, 10), ("one", 1, 9, 1)] {
         create(&store, name, records, bytes).await;
         let before = commits();
@@ -137,7 +137,7 @@ async fn a_session_is_hidden_at_once_and_removed_in_slices() {
         assert_eq!(store.command(&id(name), "c").await, Ok(None), "{name}");
         let list = store.list(ListQuery { limit: 9, ..ListQuery::default() }).await.unwrap();
         assert_eq!(list.items, [], "{name}");
-        // Its id is free at once, and what is stored under it now stays.
+        // Its id is free at once, and a session stored under it now stays.
         create(&store, name, 3, 5).await;
         store.settled().await;
         assert!(commits() - before >= slices, "{name}: {} commits", commits() - before);
@@ -151,7 +151,7 @@ async fn a_session_is_hidden_at_once_and_removed_in_slices() {
     }
 }
 
-/// Many short conversations that are deleted one after the other must not cost a commit each.
+/// Many short conversations that are deleted one after the other must not cost one commit each.
 #[tokio::test]
 async fn short_sessions_are_removed_together() {
     let (dir, path) = place();
@@ -172,7 +172,7 @@ async fn short_sessions_are_removed_together() {
     let store = SqliteStore::open_observed(&path, move |stats| *observed.lock().unwrap() = stats).unwrap();
     store.settled().await;
     let commits = seen.lock().unwrap().commits;
-    // 500 rows in slices of 256, and the end of the last session.
+    // These are 500 rows in slices of 256, and the end of the last session.
     assert!((2..=6).contains(&commits), "{commits}");
     assert_eq!((rows(&path, "record"), rows(&path, "deletion")), (5, 0));
     store.delete(&id("kept")).await.unwrap();
@@ -187,7 +187,7 @@ async fn a_removal_goes_on_after_a_restart() {
     create(&store, "s", 600, 100).await;
     create(&store, "t", 1, 1).await;
     store.close().await.unwrap();
-    // As a process leaves it that is killed right after it hid the session.
+    // A process that is killed right after hiding the session leaves this state.
     tamper(
         &path,
         "INSERT INTO deletion SELECT number, id FROM session WHERE id = 's'; DELETE FROM session WHERE id = 's'",
@@ -199,7 +199,7 @@ async fn a_removal_goes_on_after_a_restart() {
     let lease = store.open(&id("t")).await.unwrap().0;
     assert_eq!(rows(&path, "record"), 1);
     store.delete(&lease.session).await.unwrap();
-    // Closing finishes what is left of a small deletion.
+    // Closing finishes the rest of a small deletion.
     store.close().await.unwrap();
     assert_eq!((rows(&path, "record"), holders(dir.path(), "a secret").len()), (0, 0));
 }
@@ -217,7 +217,7 @@ async fn a_file_shrinks_when_sessions_are_deleted() {
     assert!(mib() >= 16, "{} MiB", mib());
     store.delete(&id("s")).await.unwrap();
     store.settled().await;
-    // It keeps 4 MiB for what comes.
+    // It keeps 4 MiB for later writes.
     assert!(mib() <= 5, "{} MiB", mib());
     assert_eq!(store.read(&id("kept"), 0, 99).await.unwrap().len(), 10);
     let check: String =
@@ -225,9 +225,9 @@ async fn a_file_shrinks_when_sessions_are_deleted() {
     assert_eq!(check, "ok");
 }
 
-/// A program that reads an older state of the file needs the log: the text goes as soon as it is done.
+/// A program that reads an older snapshot of the file needs the log. The text is erased as soon as it is done.
 #[tokio::test]
-async fn a_reader_of_an_older_state_puts_the_erasure_off() {
+async fn a_reader_of_an_older_snapshot_delays_the_erasure() {
     let (dir, path) = place();
     let store = SqliteStore::open(&path).unwrap();
     create(&store, "s", 3, 100).await;
@@ -236,7 +236,7 @@ async fn a_reader_of_an_older_state_puts_the_erasure_off() {
     store.delete(&id("s")).await.unwrap();
     store.settled().await;
     assert!(!holders(dir.path(), "a secret").is_empty(), "the other still reads it");
-    // Writes go on meanwhile.
+    // Writes continue meanwhile.
     create(&store, "t", 1, 1).await;
     store.delete(&id("t")).await.unwrap();
     other.execute_batch("COMMIT").unwrap();
@@ -248,7 +248,7 @@ async fn a_reader_of_an_older_state_puts_the_erasure_off() {
     tokio::time::timeout(std::time::Duration::from_secs(60), erased).await.unwrap();
 }
 
-/// A file from before this program cannot be shortened, and may have bytes of what was deleted.
+/// A file created by an older program cannot be shortened, and may contain bytes of deleted text.
 #[tokio::test]
 async fn a_rewritten_file_is_short_shrinks_later_and_has_no_bytes_of_what_was_deleted() {
     let (dir, path) = place();
@@ -266,7 +266,7 @@ async fn a_rewritten_file_is_short_shrinks_later_and_has_no_bytes_of_what_was_de
     let before = length();
     assert!(before > 4 * 1024 * 1024);
 
-    // In the log's mode, in which readers are in nobody's way.
+    // The test uses WAL mode, in which readers block no one.
     tamper(&path, "PRAGMA journal_mode = WAL");
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN; SELECT count(*) FROM record").unwrap();

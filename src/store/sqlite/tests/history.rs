@@ -1,4 +1,4 @@
-//! The search index: it is filled while the store is used, loses what is deleted, and can be lost itself.
+//! The search index: it is filled while the store is in use, loses deleted text, and can itself be lost.
 
 use super::{WITHOUT_STAGES, place, tamper};
 use crate::store::{
@@ -17,7 +17,7 @@ async fn create(store: &SqliteStore, session: &str, owner: &str, texts: impl Int
     lease
 }
 
-/// Returns the `seq` of what is found.
+/// Returns the `seq` of the hits.
 async fn found(store: &SqliteStore, session: &str, text: &str) -> Vec<u64> {
     let hits = store.search(SearchQuery::in_session(&id(session), text, 100)).await.unwrap();
     hits.items.iter().map(|hit| hit.seq).collect()
@@ -65,7 +65,7 @@ async fn entries_are_indexed_while_the_store_is_used_and_after_a_restart() {
     assert_eq!(found(&store, "s", "word1501").await, [1501], "what is not indexed yet is read");
     store.close().await.unwrap();
 
-    // As an older program leaves a file.
+    // An older program leaves a file like this.
     tamper(&path, WITHOUT_STAGES);
     tamper(&path, "DROP TABLE history_1; DROP TABLE history_part; DROP TABLE history_shard; PRAGMA user_version = 8;");
     let store = SqliteStore::open(&path).unwrap();
@@ -108,7 +108,7 @@ async fn sessions_that_share_a_shard_are_indexed_again_when_one_is_deleted() {
     assert_eq!(count(&path, "SELECT sum(entries) FROM history_shard"), 600);
 }
 
-/// Whatever is wrong with the index: entries are found, and it is made again.
+/// Whatever is wrong with the index, entries are found, and the index is rebuilt.
 #[tokio::test]
 async fn a_damaged_index_is_made_again() {
     let damages = [
@@ -131,7 +131,7 @@ async fn a_damaged_index_is_made_again() {
         let lease = store.open(&id("s")).await.unwrap().0;
         store.append(&lease, 601, append(vec![said("x", "e599", "user", "word601")])).await.unwrap();
         assert_eq!(store.read(&id("s"), 0, 9999).await.unwrap().len(), 601, "{damage}");
-        // The writer learns of the damage with the next append, and the slice after that sees it.
+        // The writer hears of the damage with the next append, and the slice after that handles it.
         for seq in 602..610 {
             store.indexed().await;
             assert_eq!(found(&store, "s", "word7").await, [8], "{damage}");

@@ -22,7 +22,7 @@ async fn a_file_that_is_open_and_written_to_can_be_read_beside_it() {
         want.push(format!("{n}:{name}"));
         assert_eq!(log(&viewer, &id("s")).await, want.join(" "), "what is acknowledged is seen at once");
     }
-    // A second one, opened while most of it is still in the write-ahead log.
+    // This is a second reader, opened while most of the data is still in the write-ahead log.
     let second = SqliteStore::open_read_only(&path).unwrap();
     assert_eq!(second.head(&id("s")).await.unwrap().last_seq, 50);
     let whole = SubtreeQuery { root: None, depth: 99, limit: 99, bytes_max: usize::MAX };
@@ -40,10 +40,10 @@ async fn a_file_that_is_open_and_written_to_can_be_read_beside_it() {
     server.append(&lease, 51, append_of(["x"])).await.unwrap();
     server.close().await.unwrap();
 
-    // It also works without a server,
+    // It also works without a server.
     let after = SqliteStore::open_read_only(&path).unwrap();
     assert_eq!(after.list(ListQuery { limit: 9, ..ListQuery::default() }).await.unwrap().items[0].last_seq, 51);
-    // which can start meanwhile.
+    // A server can start meanwhile.
     let server = SqliteStore::open(&path).unwrap();
     let (lease, _) = server.open(&id("s")).await.unwrap();
     server.append(&lease, 52, append_of(["y"])).await.unwrap();
@@ -51,7 +51,7 @@ async fn a_file_that_is_open_and_written_to_can_be_read_beside_it() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_refused_and_nothing_is_made() {
+async fn unreadable_files_are_refused_and_nothing_is_created() {
     let (dir, path) = place();
     let missing = SqliteStore::open_read_only(&path).err();
     assert!(matches!(missing, Some(OpenError::Io { .. })), "{missing:?}");

@@ -1,4 +1,4 @@
-//! Rows in their places and in both stages are one log: for reads, for checks, for deletions and after a crash.
+//! The rows in the main tables and in both stages are one log: for reads, for checks, for deletions and after a crash.
 
 use super::{place, tamper};
 use crate::store::{
@@ -17,7 +17,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Enough that some are moved while others are not.
+/// There are enough sessions that some have moved while others have not.
 const SESSIONS: usize = 24;
 
 /// Records of an append, the last of which answers a command.
@@ -36,7 +36,7 @@ impl Talks {
         Self { leases, last_seq: vec![0; SESSIONS] }
     }
 
-    /// Takes the sessions over in another store, or another file.
+    /// Takes over the sessions in another store, or in another file.
     async fn open(&mut self, store: &SqliteStore) {
         for (lease, last_seq) in self.leases.iter_mut().zip(&self.last_seq) {
             let head;
@@ -54,7 +54,7 @@ impl Talks {
         self.last_seq.iter_mut().for_each(|last_seq| *last_seq += RECORDS);
     }
 
-    /// Checks what every kind of read finds of a session.
+    /// Checks the results of every kind of read of a session.
     async fn check(&self, store: &SqliteStore, at: usize) {
         let (session, last_seq) = (&self.leases[at].session, self.last_seq[at]);
         let want: Vec<String> = (1..=last_seq).map(|seq| format!("{seq}:{}", name(seq))).collect();
@@ -105,12 +105,12 @@ fn rows(path: &Path, table: &str) -> u64 {
     Connection::open(path).unwrap().query_row(&count, [], |row| row.get::<_, i64>(0)).unwrap().cast_unsigned()
 }
 
-/// Returns the rows in each table of records: in the stages, and in their places.
+/// Returns the number of rows in each table of records: in the stages, and in the main table.
 fn spread(path: &Path) -> [u64; 3] {
     RECORD_TABLES.map(|table| rows(path, table))
 }
 
-/// Appends until rows of the first session are in their places and in both stages, some of which are copies.
+/// Appends until rows of the first session are in the main tables and in both stages, some of them copies.
 async fn half_moved() -> (TempDir, PathBuf, SqliteStore, Talks) {
     let (dir, path) = place();
     let store = SqliteStore::open(&path).unwrap();
@@ -119,11 +119,11 @@ async fn half_moved() -> (TempDir, PathBuf, SqliteStore, Talks) {
         let file = Connection::open(&path).unwrap();
         file.query_row("SELECT max(moved) FROM staging", [], |row| row.get::<_, i64>(0)).unwrap()
     };
-    // A round is several commits, if the machine is busy: between two of them the stages may change places.
+    // On a busy machine a round takes several commits, and the stages may swap roles between two of them.
     let of_first = || RECORD_TABLES.map(|table| rows(&path, &format!("{table} WHERE session = 1")));
     while moved() == 0 || of_first().contains(&0) {
         talks.append(&store).await;
-        // Rows are moved after the appends are answered, and before the next write is.
+        // Rows move after the appends are answered and before the next write is.
         let late = store.append(&talks.leases[0], 1, append_of(["late"])).await;
         assert!(matches!(late, Err(Error::Fenced { .. })), "{late:?}");
         assert!(talks.last_seq[0] < 10_000, "nothing is moved: {:?}", of_first());
@@ -132,7 +132,7 @@ async fn half_moved() -> (TempDir, PathBuf, SqliteStore, Talks) {
 }
 
 #[tokio::test]
-async fn a_log_is_whole_wherever_its_rows_are_and_closing_brings_them_to_their_places() {
+async fn a_log_is_complete_wherever_its_rows_are_and_closing_moves_them_to_the_main_tables() {
     let (_dir, path, store, mut talks) = half_moved().await;
     let mut emptied = 0;
     let mut before = spread(&path);
@@ -153,9 +153,9 @@ async fn a_log_is_whole_wherever_its_rows_are_and_closing_brings_them_to_their_p
     assert_eq!(MARK_TABLES.map(|table| rows(&path, table)), [0, 0, appended / RECORDS]);
 }
 
-/// The copy of a database and its log at any moment is what a crash leaves.
+/// A copy of a database and its log at any moment equals what a crash leaves.
 #[tokio::test]
-async fn a_crash_loses_and_doubles_nothing_and_the_next_start_goes_on() {
+async fn a_crash_loses_and_duplicates_nothing_and_the_next_start_continues() {
     let (dir, path, store, mut talks) = half_moved().await;
     let (_crashed, copy) = crash(dir.path());
     assert!(!spread(&path).contains(&0));
@@ -202,7 +202,7 @@ async fn an_entry_or_a_command_that_is_stored_is_refused_wherever_it_is() {
 #[tokio::test]
 async fn a_deleted_session_leaves_rows_nowhere_while_others_are_moved() {
     let (_dir, path, store, mut talks) = half_moved().await;
-    // One whose rows are copies, and one whose rows are not moved yet.
+    // One session's rows are copies, and the other's have not moved yet.
     for at in [SESSIONS - 1, 0] {
         let lease = talks.leases.remove(at);
         talks.last_seq.remove(at);
@@ -240,7 +240,7 @@ async fn a_large_record_is_written_once() {
     assert_eq!(store.entries(&id("s"), path).await.unwrap().len(), 3);
 }
 
-/// A row that is in the way in its place is what damage looks like. Nothing is lost, and everybody goes on.
+/// A row that already exists in the main table looks like damage. Nothing is lost, and all sessions keep working.
 #[tokio::test]
 async fn rows_that_cannot_be_moved_stay_where_they_are_found() {
     let (_dir, path, store, mut talks) = half_moved().await;
@@ -264,7 +264,7 @@ async fn rows_that_cannot_be_moved_stay_where_they_are_found() {
     talks.check(&store, 7).await;
 }
 
-/// Returns what a crash leaves of a store: copies of its database and its log.
+/// Returns what a crash of a store leaves: copies of its database and its log.
 fn crash(dir: &Path) -> (TempDir, PathBuf) {
     let crashed = tempfile::tempdir().unwrap();
     for name in ["reseed.db", "reseed.db-wal"] {
@@ -274,14 +274,14 @@ fn crash(dir: &Path) -> (TempDir, PathBuf) {
     (crashed, path)
 }
 
-/// A stage that was half moved, and lost all its rows to deletions before the server ended, hides no new row.
+/// A stage that was half moved, and then lost all its rows to deletions before the server ended, hides no new row.
 #[tokio::test]
 async fn a_stage_that_deletions_have_emptied_takes_new_rows_after_a_crash() {
     let (_dir, path) = place();
     let store = SqliteStore::open(&path).unwrap();
     let mut talks = Talks::create(&store).await;
     drop(store);
-    // It was moved up to the last of these sessions, and the others, of which it had more rows, are deleted.
+    // The stage was moved up to the last of these sessions. The other sessions, of which it had more rows, are deleted.
     tamper(&path, &format!("UPDATE staging SET moved = {SESSIONS} WHERE NOT written"));
     let store = SqliteStore::open(&path).unwrap();
     talks.open(&store).await;
@@ -315,7 +315,7 @@ async fn a_stage_of_marks_alone_is_moved() {
     assert_eq!(MARK_TABLES.map(|table| rows(&path, table)), [0, 0, 1001]);
 }
 
-/// Damage in a stage keeps nobody from opening the file, and heads are read.
+/// Damage in a stage does not keep the file from being opened, and heads can be read.
 #[tokio::test]
 async fn a_file_with_a_damaged_stage_is_opened() {
     let (dir, _path, store, talks) = half_moved().await;

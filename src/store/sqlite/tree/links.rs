@@ -1,7 +1,7 @@
-//! A tree of which much is read: its links are read in one go.
+//! Reads all links of a tree in one pass, for queries that visit much of it.
 //!
-//! Each entry's children take some statements to find. Of a tree of a thousand entries that is half a second of a
-//! processor; to read the links of the whole log takes some milliseconds.
+//! Finding the children of one entry takes several statements. For a tree of a thousand entries that adds up to half a
+//! second of CPU time; reading the links of the whole log takes a few milliseconds.
 
 use super::{AFTER, ORPHANED, Tree};
 use crate::store::{
@@ -14,13 +14,13 @@ use std::{
     collections::HashMap,
 };
 
-/// Entries whose children are found one by one, before all links are read: most trees that are asked for are small.
+/// The number of entries whose children are found one by one before all links are read. Most requested trees are small.
 const ONE_BY_ONE: u32 = 32;
 
-/// Most entries of a log whose links are read, for each entry that is asked for: beyond that the statements are faster.
+/// The most links of a log that are read per requested entry; above that, single statements are faster.
 const LINKS_FOR_EACH: u32 = 128;
 
-/// A tree that reads all links once it has looked for the children of several entries.
+/// A tree that reads all links once it has looked up the children of several entries.
 pub(in crate::store::sqlite) struct Linked<'a> {
     tree: Tree<'a>,
     looks: Cell<u32>,
@@ -33,17 +33,17 @@ pub(in crate::store::sqlite) struct Linked<'a> {
 struct All {
     /// The `seq` of each entry's children, in order.
     children: HashMap<String, Vec<u64>>,
-    /// Entries before one that followed another: that one is gone.
+    /// Entries that precede an orphan: the entry between them is gone.
     orphaned: HashMap<String, u64>,
 }
 
 impl<'a> Linked<'a> {
-    /// Creates the tree for a query of at most so many entries.
+    /// Creates the tree for a query of at most this many entries.
     pub(in crate::store::sqlite) fn new(tree: Tree<'a>, limit: u32) -> Self {
         Self { tree, looks: Cell::new(0), links_max: limit.saturating_mul(LINKS_FOR_EACH), all: OnceCell::new() }
     }
 
-    /// Returns the children of an entry; `None` if they are to be found one by one.
+    /// Returns the children of an entry; `None` if they must be found one by one.
     fn children(&self, of: &EntryId) -> Result<Option<&[u64]>, Fault> {
         self.looks.set(self.looks.get().saturating_add(1));
         if self.looks.get() <= ONE_BY_ONE {
@@ -51,7 +51,7 @@ impl<'a> Linked<'a> {
         }
         if self.all.get().is_none() {
             let all = self.read()?;
-            // Nobody else sets it.
+            // Only this call sets it.
             let _ = self.all.set(all);
         }
         let Some(Some(all)) = self.all.get() else { return Ok(None) };

@@ -1,16 +1,15 @@
-//! Copies the write-ahead log back beside the writer.
+//! Copies the write-ahead log back while the writer continues.
 //!
-//! Copying thousands of pages and syncing them takes as long as dozens of groups. So a thread with a connection of its
-//! own copies what the log holds once it is long, and then what was added meanwhile. The writer copies only the little
-//! that is left: SQLite takes a log up again from its start only when all of it is copied, so that must be done between
-//! two groups.
+//! Copying thousands of pages and syncing them takes as long as dozens of groups. So once the log is long, a thread
+//! with its own connection copies it, and then what was added meanwhile. The writer copies only the small rest. That
+//! must happen between two groups, because SQLite restarts a log only when all of it is copied.
 //!
 //! While a round runs, the snapshot of an idle reader pins the log at the frame up to which the round copies. So the
-//! log is not taken up again while its pages are cleared in the database (see `scrub.rs`), and no other program's
-//! checkpoint has anything to copy there: nobody writes to what is being cleared.
+//! log is not restarted while its pages are cleared in the database (see `scrub.rs`), and no other program's checkpoint
+//! has anything to copy there. Nothing else writes to the pages being cleared.
 //!
-//! From the first round to the writer's part, a change of the file by another program is not noticed (`watched.rs`),
-//! unless the file was replaced.
+//! From the first round until the writer's part is done, a change of the file by another program is not noticed
+//! (`watched.rs`), unless the file was replaced.
 
 use super::super::{
     checkpoint::{self, Cleared, Frames},
@@ -28,45 +27,45 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// Rounds before the writer copies what is left, however much it is: each leaves a quarter or so of what it copied,
-/// unless the disk is slower than those who write.
+/// The most rounds before the writer copies the rest, however much that is. Each round leaves about a quarter of what
+/// it copied, unless the disk is slower than the writers.
 const ROUNDS_MAX: u32 = 4;
 
-/// The time for which a round tries again to copy what a reader of an older state keeps from it: reads of this process
-/// take a few milliseconds.
+/// The time for which a round retries while a reader of an older snapshot is in the way. Reads of this process take a
+/// few milliseconds.
 const READERS_LEAVE: Duration = Duration::from_millis(200);
 
-/// The time between two such attempts.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// The connections for copying.
 pub(in crate::store::sqlite) struct Copiers {
     /// Copies.
     pub(in crate::store::sqlite) copier: Connection,
-    /// Holds a snapshot meanwhile.
+    /// Holds the snapshot.
     pub(in crate::store::sqlite) pin: Connection,
 }
 
-/// Tells which thread copies.
+/// The thread on which copying runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store::sqlite) enum CopyingPlace {
     /// On a thread of its own.
     Beside,
-    /// On the writer's thread, after the group that follows the order: on a simulated disk, whose order of events must
-    /// not depend on threads.
+    /// On the writer's thread, after the group that follows the order. A simulated disk uses this, because its sequence
+    /// of events must not depend on threads.
     Inline,
 }
 
-/// The limits of the copying, in frames.
+/// The limits of copying, in frames.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Frames that the writer copies itself rather than let another round do it.
+    /// The most frames that the writer copies itself instead of starting another round.
     pub(super) left: u32,
-    /// Frames by which the log may grow meanwhile.
+    /// The most frames by which the log may grow meanwhile.
     pub(super) growth: u32,
 }
 
-/// The outcome of a round, as of [`checkpoint::copy_beside`].
+/// The outcome of a round, as returned by [`checkpoint::copy_beside`].
 pub(super) type Outcome = Result<Option<Cleared>, Error>;
 
 /// One of the rounds in which a log is copied back.
@@ -76,20 +75,20 @@ pub(super) struct Round {
     frames: Frames,
 }
 
-/// Begins rounds and learns of their end, on the side of the writer.
+/// The writer's side of copying: starts rounds and receives their results.
 pub(super) struct Copying {
     worker: Worker,
     pin: Connection,
     limits: Limits,
     /// The round under way.
     round: Option<Round>,
-    /// Frames of the log when the first round began.
+    /// The length of the log, in frames, when the first round began.
     began_with: u32,
 }
 
 enum Worker {
     Beside {
-        /// `None` once it is told to end.
+        /// `None` once the thread is told to end.
         orders: Option<orders::SyncSender<Frames>>,
         outcomes: mpsc::Receiver<Outcome>,
         thread: Option<JoinHandle<()>>,
@@ -104,7 +103,7 @@ struct Copier {
     db: Connection,
     watched: Option<Watched>,
     health: Arc<Health>,
-    /// The time for which an attempt is repeated.
+    /// The time for which an attempt is retried.
     patience: Duration,
 }
 
@@ -120,8 +119,8 @@ impl Copier {
         copied.map_err(|error| {
             let failure = unknown("copy the write-ahead log back", &error);
             if super::is_fatal(&error) {
-                // The group that runs meanwhile is the last one. It is synced through another handle of the log, which
-                // Linux tells of a failed write too, and the log stays.
+                // The group in progress is the last one. It is synced through another handle of the log, and Linux
+                // reports a failed write to that handle too. The log stays.
                 self.health.end(failure.clone());
             }
             failure
@@ -163,20 +162,20 @@ impl Copying {
         self.round.is_some()
     }
 
-    /// Returns true if the log, which has so many frames now, has grown as much as it may since the first round began.
+    /// Returns true if the log, now this many frames long, has grown to its limit since the first round began.
     pub(super) fn is_behind(&self, frames: u32) -> bool {
         frames.saturating_sub(self.began_with) >= self.limits.growth
     }
 
-    /// Begins the first round, which copies the log of the writer's connection with its so many frames. Returns false
-    /// if there is no round.
+    /// Begins the first round, which copies the log of the writer's connection, now this many frames long. Returns
+    /// false if the round could not begin.
     pub(super) fn begin(&mut self, db: &Connection, frames: u32) -> bool {
         self.began_with = frames;
         self.go(db, Round { number: 1, frames: Frames { first: 1, last: frames } })
     }
 
-    /// Begins the next round after one that has copied its frames, if much was added to the log meanwhile, which has so
-    /// many frames now. Returns false if there is none.
+    /// Begins the next round after one that copied its frames, if much was added to the log meanwhile. The log is now
+    /// this many frames long. Returns false if there is no further round.
     pub(super) fn go_on(&mut self, db: &Connection, done: Round, frames: u32) -> bool {
         let is_much = frames.saturating_sub(done.frames.last) > self.limits.left;
         let round = Round { number: done.number + 1, frames: Frames { first: done.frames.last + 1, last: frames } };
@@ -186,8 +185,8 @@ impl Copying {
     fn go(&mut self, db: &Connection, round: Round) -> bool {
         let frames = round.frames;
         let is_pinned = self.pin.execute_batch("BEGIN; SELECT 1 FROM sqlite_schema LIMIT 1").is_ok();
-        // A snapshot of a log that was all copied would not keep it from being taken up again, and one that was taken
-        // after another program wrote would end later.
+        // A snapshot of a fully copied log would not keep it from being restarted, and a snapshot taken after another
+        // program wrote would end later.
         let is_held = |(there, copied)| there == i64::from(frames.last) && copied < there;
         let is_ordered = is_pinned
             && checkpoint::progress(db).is_ok_and(is_held)
@@ -206,7 +205,7 @@ impl Copying {
         is_ordered
     }
 
-    /// Returns the round under way with its outcome, if it has ended.
+    /// Returns the current round and its outcome, if it has ended.
     pub(super) fn ended(&mut self) -> Option<(Round, Outcome)> {
         self.round?;
         let outcome = match &mut self.worker {
@@ -220,7 +219,7 @@ impl Copying {
         outcome.and_then(|outcome| self.over(outcome))
     }
 
-    /// Waits for the end of the round under way, and returns it with its outcome.
+    /// Waits for the current round to end, and returns it with its outcome.
     pub(super) fn wait(&mut self) -> Option<(Round, Outcome)> {
         self.round?;
         let outcome = match &mut self.worker {
@@ -230,8 +229,8 @@ impl Copying {
         self.over(outcome)
     }
 
-    /// Does the same without blocking. Without a round, or with one that waits for the next group, it does not return.
-    /// Nothing is lost if the future is dropped.
+    /// Does the same without blocking. It never returns if there is no round, or if the round waits for the next group.
+    /// Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> (Round, Outcome) {
         if let (Some(_), Worker::Beside { outcomes, .. }) = (self.round, &mut self.worker) {
             let outcome = outcomes.recv().await.unwrap_or_else(|| Err(gone()));
@@ -258,12 +257,13 @@ impl Copying {
 }
 
 impl Drop for Copying {
-    /// Waits for the thread: the connection that is closed last copies back what is left, and that is the writer's.
+    /// Waits for the thread, because the connection that closes last copies back the rest, and that must be the
+    /// writer's.
     fn drop(&mut self) {
         if let Worker::Beside { orders, outcomes, thread } = &mut self.worker {
             drop(orders.take());
             outcomes.close();
-            // Its panic was reported by the thread itself.
+            // The thread has reported its panic itself.
             let _ = thread.take().map(JoinHandle::join);
         }
     }

@@ -1,4 +1,4 @@
-//! The handle of the thread that writes: its queue, and what is known of its state.
+//! The handle of the writer thread: its queue, and its known state.
 
 use super::{
     super::{
@@ -23,11 +23,11 @@ pub(in crate::store::sqlite) struct Writer {
     health: Arc<Health>,
     /// The files that the lock covers, if there is a lock.
     watched: Option<Watched>,
-    /// Admits one look at these files at a time: on a disk that hangs, each occupies a thread.
+    /// Allows one check of these files at a time, because on a disk that hangs, each check occupies a thread.
     looks: Arc<Semaphore>,
-    /// True while deletions leave something to be done.
+    /// True while deletions leave work to do.
     upkeep: watch::Receiver<bool>,
-    /// True while entries are to be indexed.
+    /// True while there are entries to index.
     indexing: watch::Receiver<bool>,
 }
 
@@ -44,7 +44,7 @@ impl Writer {
         let writing = Thread::new(parts)?;
         let (health, upkeep) = (writing.health.clone(), writing.upkeep.watch());
         let indexing = writing.indexing.watch();
-        // Of its own, so that a store can be opened outside of any.
+        // It has a runtime of its own, so that a store can be opened outside of any.
         let timer = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let thread = thread::Builder::new().name("store-writer".into()).spawn(move || writing.run(jobs, &timer))?;
         let (running, looks) = (Mutex::new(Some(Running { queue, thread })), Arc::new(Semaphore::new(1)));
@@ -61,12 +61,12 @@ impl Writer {
         result.await.unwrap_or_else(|_| Err(Error::Unknown("the writer has ended".into())))
     }
 
-    /// Returns why nothing more is written, if so.
+    /// Returns the reason why nothing more is written, if there is one.
     pub(in crate::store::sqlite) fn failure(&self) -> Option<Error> {
         self.health.failure()
     }
 
-    /// Checks whether a write would succeed now, if necessary by writing something. Checks that cost no sync run every
+    /// Checks whether a write would succeed now, by a probe write if necessary. Checks that cost no sync run every
     /// time: whether the files are still there, and how much space their disk has.
     pub(in crate::store::sqlite) async fn check(&self) -> Result<(), Error> {
         if let Some(error) = self.failure() {
@@ -85,19 +85,19 @@ impl Writer {
         outcome
     }
 
-    /// Checks whether the files are still there, on a thread that may block. Returns the free space of their disk, if
+    /// Checks whether the files are still there, on a thread that may block. Returns the free space on their disk, if
     /// it is known.
     async fn look(&self, watched: Watched) -> Result<Option<u64>, Error> {
         let permit = self.looks.clone().acquire_owned().await.map_err(|_| closed())?;
         let look = tokio::task::spawn_blocking(move || {
             let lost = watched.lost();
             let free_bytes = watched.free_bytes();
-            // The handle of the database first, then the permit that promises that nobody holds it.
+            // The handle of the database is dropped before the permit, which promises that no one holds it.
             drop(watched);
             drop(permit);
             lost.map_or(Ok(free_bytes), |lost| Err(Error::Unknown(lost.reason())))
         });
-        look.await.unwrap_or_else(|_| Err(Error::Unknown("the look at the files panicked".into())))
+        look.await.unwrap_or_else(|_| Err(Error::Unknown("the check of the files panicked".into())))
     }
 
     #[cfg(test)]
@@ -105,15 +105,15 @@ impl Writer {
         self.watched.as_ref()
     }
 
-    /// Waits for the look at the files that is in progress, and refuses further ones. A handle that is closed later
-    /// would drop the locks of whoever opens the database next in this process.
+    /// Waits for the current check of the files, and refuses further ones. If its handle closed later, it would release
+    /// the locks of the next opener of the database in this process.
     pub(in crate::store::sqlite) async fn end_looks(&self) {
-        // An error means that they were ended before.
+        // An error means that checks were already refused.
         let _last = self.looks.acquire().await;
         self.looks.close();
     }
 
-    /// Waits until deletions leave nothing to be done, except for what failed and is tried again later.
+    /// Waits until deletions leave no work, except steps that failed and are retried later.
     pub(in crate::store::sqlite) async fn settled(&self) {
         // An error means that the thread has ended.
         let _ = self.upkeep.clone().wait_for(|is_busy| !is_busy).await;
@@ -125,7 +125,7 @@ impl Writer {
         let _ = self.indexing.clone().wait_for(|is_busy| !is_busy).await;
     }
 
-    /// Ends the thread after everything it has accepted. Blocks until then.
+    /// Ends the thread after it has executed everything accepted. Blocks until then.
     pub(in crate::store::sqlite) fn close(&self) -> Result<(), Error> {
         let Some(running) = self.running().take() else { return Ok(()) };
         drop(running.queue);

@@ -1,5 +1,5 @@
-//! When entries are added to the search index: while nothing is written, and otherwise in a small part of the thread's
-//! time, so that appends do not wait for the index. What is not indexed yet is read by searches.
+//! Schedules the search index: entries are added while nothing is written, and otherwise in a small part of the
+//! thread's time, so that appends do not wait for the index. Searches read what is not indexed yet.
 
 use super::{
     super::history::{self, IndexSlice, Indexed, Suspects},
@@ -19,42 +19,42 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// The time without appends after which entries are indexed: an answer is followed by the next question, so several
-/// entries are indexed at once.
+/// The time without appends before entries are indexed. An answer is often followed by the next question, so several
+/// entries are then indexed together.
 const IDLE: Duration = Duration::from_millis(50);
 
-/// The least time between two slices while there are appends, so that a slice has several entries.
+/// The minimum time between two slices while there are appends, so that a slice has several entries.
 const BUSY: Duration = Duration::from_millis(250);
-/// The part of the thread's time that slices may take meanwhile: so little that of a hundred appends fewer than five
-/// meet one, which may take 20 ms.
+/// The fraction of the thread's time that slices may take meanwhile, as its denominator. Fewer than five of a hundred
+/// appends then meet a slice, which may take 20 ms.
 const BUSY_PART: u32 = 25;
 
 /// The time after which a slice that failed is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Failures in a row after which the index is left alone until the server restarts.
+/// The number of consecutive failures after which indexing stops until the server restarts.
 const FAILURES_MAX: u32 = 5;
 
-/// Sessions that may wait by name. With more, the store is asked which are to be indexed.
+/// The most sessions that are tracked by name. Beyond that, the store is queried for sessions to index.
 const WAITING_MAX: usize = 10_000;
 
-/// What is to be indexed, and when.
+/// The work to index, and when.
 pub(super) struct Indexing {
-    /// Sessions to which entries were added.
+    /// Sessions that got new entries.
     waiting: BTreeSet<SessionId>,
-    /// Sessions with a number above this one may have entries that were not indexed before the server ended.
+    /// Sessions numbered above this may have entries that were not indexed before the last shutdown.
     unknown_after: Option<i64>,
-    /// The time from which a slice may run if there are no appends.
+    /// The earliest time of a slice if there are no appends.
     idle_at: Instant,
-    /// The time from which one may run although there are.
+    /// The earliest time of a slice if there are.
     busy_at: Instant,
     failures: u32,
-    /// The session whose slice failed. If it fails again, the session is left out: its records are damaged, not a
+    /// The session whose slice failed. If it fails again, the session is skipped: then its records are damaged, not a
     /// shard.
     failed: Option<SessionId>,
-    /// True once the index is left alone.
+    /// True once indexing has stopped.
     is_off: bool,
-    /// The shard that the newest slice wrote.
+    /// The shard that the latest slice wrote.
     written: Arc<AtomicI64>,
     suspects: Suspects,
     busy: watch::Sender<bool>,
@@ -77,14 +77,14 @@ impl Indexing {
         }
     }
 
-    /// Notes that a session has entries to be indexed.
+    /// Notes that a session has entries to index.
     pub(super) fn add(&mut self, session: &SessionId) {
         if self.is_off {
             return;
         }
         let now = Instant::now();
         if self.is_done() {
-            // The first one; a slice that comes at once would index it alone.
+            // This is the first entry; an immediate slice would index it alone.
             self.busy_at = self.busy_at.max(now + BUSY);
             self.busy.send_replace(true);
         }
@@ -107,12 +107,12 @@ impl Indexing {
         (!self.is_done()).then_some(self.idle_at)
     }
 
-    /// Returns whether there is something to do.
+    /// Watches whether there is anything to do.
     pub(super) fn watch(&self) -> watch::Receiver<bool> {
         self.busy.subscribe()
     }
 
-    /// Sets the times of the next slice after one that took this long.
+    /// Schedules the next slice after one that took this long.
     fn took(&mut self, time: Duration) {
         let now = Instant::now();
         self.idle_at = now;
@@ -147,7 +147,7 @@ impl Write for Empty {
 }
 
 impl Thread {
-    /// Indexes some entries, if it is time for that.
+    /// Indexes some entries, if a slice is due.
     pub(super) fn index_when_due(&mut self, is_busy: bool) {
         let now = Instant::now();
         let at = if is_busy { self.indexing.busy_at } else { self.indexing.idle_at };
@@ -172,7 +172,7 @@ impl Thread {
 
     fn index(&mut self) -> Result<(), Error> {
         if let Some(shard) = self.indexing.suspects.take() {
-            tracing::warn!(shard, "a part of the search index is damaged and is made again");
+            tracing::warn!(shard, "a part of the search index is damaged and is rebuilt");
             let sessions = self.write_own(Empty(shard))?;
             self.indexing.waiting.extend(sessions);
             return Ok(());
@@ -202,7 +202,7 @@ impl Thread {
                     self.indexing.waiting.insert(session.clone());
                     self.indexing.failed = Some(session);
                 }
-                // Whatever is wrong with the shard, an empty one is right.
+                // Whatever is wrong with the shard, emptying it repairs it.
                 let shard = self.indexing.written.load(Ordering::Relaxed);
                 if shard != 0 {
                     let sessions = self.write_own(Empty(shard))?;

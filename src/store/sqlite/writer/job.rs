@@ -1,4 +1,4 @@
-//! A write, and how it waits in the writer's queue whatever its output.
+//! A write of any output type, as it waits in the writer's queue.
 
 use super::super::Fault;
 use crate::store::Error;
@@ -17,7 +17,7 @@ pub(in crate::store::sqlite) struct Size {
 pub(in crate::store::sqlite) trait Write: Send + 'static {
     type Output: Send + 'static;
 
-    /// True if the write deletes a session: it may use the reserve of a full disk, and what the session held is erased
+    /// True if the write deletes a session: it may use the reserve of a full disk, and the session's text is erased
     /// afterwards.
     const DELETES: bool = false;
 
@@ -28,12 +28,12 @@ pub(in crate::store::sqlite) trait Write: Send + 'static {
         Size::default()
     }
 
-    /// Returns the rows that the write puts into a stage, as records, and the bytes of their text.
+    /// Returns the number of rows that the write puts into a stage, as records, and the bytes of their text.
     fn staged(&self) -> Size {
         Size::default()
     }
 
-    /// Returns the session to which the write adds entries, if it does.
+    /// Returns the session to which the write adds entries, if any.
     fn adds_to(&self) -> Option<&SessionId> {
         None
     }
@@ -41,7 +41,7 @@ pub(in crate::store::sqlite) trait Write: Send + 'static {
 
 /// The reason a group cannot be committed as it is.
 pub(super) enum Spoiled {
-    /// Only this write failed, and it has its answer; the others can be executed again.
+    /// Only this write failed, and its answer is known; the others can be executed again.
     Alone,
     /// The database failed.
     Sqlite(rusqlite::Error),
@@ -57,7 +57,7 @@ pub(super) trait Job: Send {
 
     fn size(&self) -> Size;
 
-    /// Returns [`Write::staged`] of what was written.
+    /// Returns [`Write::staged`] if the write was executed.
     fn staged(&self) -> Size;
 
     /// Returns [`Write::adds_to`].
@@ -73,7 +73,7 @@ pub(super) trait Job: Send {
 /// The channel on which the result of a write arrives.
 pub(super) type Answer<T> = oneshot::Receiver<Result<T, Error>>;
 
-/// A write with the way back to its caller.
+/// A write with the channel for its result.
 pub(super) struct Call<W: Write> {
     write: W,
     result: Option<Result<W::Output, Error>>,
@@ -81,7 +81,7 @@ pub(super) struct Call<W: Write> {
 }
 
 impl<W: Write> Call<W> {
-    /// Returns the write as a job, and where its result arrives.
+    /// Returns the write as a job, and the channel on which its result arrives.
     pub(super) fn boxed(write: W) -> (Box<dyn Job>, Answer<W::Output>) {
         let (answer, result) = oneshot::channel();
         (Box::new(Self { write, result: None, answer }), result)
@@ -125,7 +125,7 @@ impl<W: Write> Job for Call<W> {
             Some(error) => Err(error.clone()),
             None => self.result.unwrap_or_else(|| Err(Error::Unknown("the write was not executed".into()))),
         };
-        // The caller may be gone; the write stands all the same.
+        // The caller may be gone; the write is still valid.
         let _ = self.answer.send(result);
     }
 }

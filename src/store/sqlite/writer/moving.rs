@@ -1,5 +1,5 @@
-//! When new rows are moved from their stage to their places (see `staging.rs`): a portion for every few hundred rows
-//! that are written, so that a stage is empty before the other one is full, and all that is left when the store closes.
+//! Schedules moving new rows from their stage to the main tables (see `staging.rs`). One portion moves for every few
+//! hundred written rows, so that a stage is empty before the other one is full. When the store closes, the rest moves.
 
 use super::{
     super::staging::{Move, Staged, Turn},
@@ -9,30 +9,31 @@ use super::{
 use crate::store::Error;
 use std::time::{Duration, Instant};
 
-/// Rows written, and bytes of their text, after which a portion is moved: each costs a commit of its own.
+/// The number of written rows, and bytes of their text, after which a portion moves. Each portion costs a commit of its
+/// own.
 const WRITTEN_ROWS: u64 = 256;
 const WRITTEN_BYTES: u64 = 256 * 1024;
 
-/// Rows of a portion, which ends with all rows of a session. Twice what was written since the last one, so that a stage
-/// is empty long before the other one is full.
+/// The number of rows in a portion, which always includes all rows of its last session. It is twice what was written
+/// since the last portion, so that a stage is empty long before the other one is full.
 const PORTION_ROWS: u64 = 2 * WRITTEN_ROWS;
 
-/// Rows moved for each row written, if a group wrote more than usual.
+/// The number of rows moved per written row, if a group wrote more than usual.
 const MOVED_PER_WRITTEN: u64 = 2;
 
-/// The time after which a step that failed is tried again. Until then rows stay where they are found as well, only
-/// slower to write.
+/// The time before a failed step is retried. Until then, rows stay in their stage, where reads find them; only writing
+/// is slower.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// The time for which closing the store moves what is left; the next start finds the rest.
+/// The time that closing the store spends on moving the rest; the next start handles what remains.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
-/// Knows what is to be moved, and when.
+/// The work to move, and when.
 pub(super) struct Moving {
     staged: Staged,
-    /// Counts what was written since the last portion.
+    /// The amount written since the last portion.
     written: Size,
-    /// The time from which a step may run.
+    /// The earliest time of the next step.
     at: Instant,
 }
 
@@ -41,7 +42,7 @@ impl Moving {
         Self { staged, written: Size::default(), at: Instant::now() }
     }
 
-    /// Counts the rows that were written to the stage.
+    /// Counts the rows written to the stage.
     pub(super) fn add(&mut self, Size { records, bytes }: Size) {
         self.staged.add(records, bytes);
         self.written.records += records;
@@ -50,7 +51,7 @@ impl Moving {
 }
 
 impl Thread {
-    /// Moves a portion, or makes the stages change places, if it is time for that.
+    /// Moves a portion, or makes the stages swap roles, if that is due.
     pub(super) fn move_when_due(&mut self) {
         if !self.may_move() {
             return;
@@ -58,8 +59,8 @@ impl Thread {
         let Size { records, bytes } = self.moving.written;
         if self.moving.staged.is_moving && (records >= WRITTEN_ROWS || bytes >= WRITTEN_BYTES) {
             self.moving.written = Size::default();
-            // A group has 1,024 appends at most, and most of them one record; what was written while moving was put off
-            // does not count.
+            // A group has at most 1,024 appends, most of them with one record. Rows written while moving was put off do
+            // not count.
             let rows = (records * MOVED_PER_WRITTEN).clamp(PORTION_ROWS, 4 * PORTION_ROWS);
             let moved = self.move_rows(rows);
             self.put_off_if_failed(moved);
@@ -71,19 +72,19 @@ impl Thread {
         }
     }
 
-    /// Moves all rows to their places, if that does not take long and nothing fails.
+    /// Moves all rows to the main tables, unless that takes too long or a step fails.
     pub(super) fn move_at_the_end(&mut self) {
         let until = Instant::now() + END_WITHIN;
         while !self.moving.staged.is_empty() && self.may_move() && Instant::now() < until {
             let done = if self.moving.staged.is_moving { self.move_rows(PORTION_ROWS) } else { self.turn() };
             if let Err(error) = done {
-                tracing::warn!(%error, "some rows stay where they were written; the next start goes on");
+                tracing::warn!(%error, "some rows stay in their stage; the next start moves them");
                 break;
             }
         }
     }
 
-    /// Returns true unless a step has just failed, or nothing is written any more.
+    /// Returns true unless a step has just failed, or nothing may be written.
     fn may_move(&self) -> bool {
         self.moving.at <= Instant::now() && self.health.failure().is_none() && !self.reserve.is_spent()
     }
@@ -91,7 +92,8 @@ impl Thread {
     fn put_off_if_failed(&mut self, step: Result<(), Error>) {
         let Err(error) = step else { return };
         self.moving.at = Instant::now() + RETRY;
-        // One by one, the sessions before the one at fault are moved, and that one can be named.
+        // Moving sessions one by one gets those before the faulty one out of the way, so that the faulty one can be
+        // named.
         for _ in 0..PORTION_ROWS {
             if !self.moving.staged.is_moving || self.move_rows(1).is_err() {
                 break;

@@ -45,7 +45,7 @@ fn thread_with(db: Connection, observer: Box<dyn Fn(CommitStats) + Send>, reserv
     .unwrap()
 }
 
-/// Inserts a row, refuses, inserts a row that must be rolled back, or fails with a SQLite code.
+/// Inserts a row, is refused, inserts a row that must be rolled back, or fails with a SQLite code.
 enum Step {
     Insert(i64),
     Refuse,
@@ -72,7 +72,7 @@ impl Write for Step {
     }
 }
 
-/// Runs groups; for each `(n, code)` in `failing` the n-th commit fails with `code`. Compares the answers as short
+/// Runs groups. For each `(n, code)` in `failing`, the n-th commit fails with `code`. Compares the answers as short
 /// text, and the rows of the table.
 fn check(groups: Vec<Vec<Step>>, failing: &'static [(usize, i32)], want: &[&str], rows: &[i64], commits: &[u64]) {
     let db = Connection::open_in_memory().unwrap();
@@ -136,14 +136,14 @@ fn a_group_is_one_commit_and_each_gets_its_own_answer() {
 }
 
 #[test]
-fn a_write_that_fails_takes_its_group_back_and_the_next_group_is_written() {
+fn a_failed_write_rolls_its_group_back_and_the_next_group_is_written() {
     use Step::{Fail, Insert};
     let groups = vec![vec![Insert(1), Fail(ffi::SQLITE_FULL), Insert(2)], vec![Insert(3)]];
     check(groups, &[], &[FULL, FULL, FULL, "3"], &[3], &[1]);
 }
 
 #[test]
-fn a_write_that_must_be_taken_back_does_not_take_its_group_along() {
+fn a_write_that_must_be_rolled_back_does_not_fail_its_group() {
     use Step::{Insert, Refuse, Undo};
     let groups = vec![vec![Insert(1), Undo(2), Refuse, Undo(3), Insert(4)], vec![Undo(5)], vec![Insert(6)]];
     check(groups, &[], &["1", UNDONE, NOT_FOUND, UNDONE, "4", UNDONE, "6"], &[1, 4, 6], &[1, 2]);
@@ -167,9 +167,9 @@ fn after_a_commit_that_fails_nothing_more_is_written_but_where_the_disk_is_full(
     check(groups(), &[(2, ffi::SQLITE_FULL)], &["1", full, full, "4"], &[1, 4], &[1, 2]);
 }
 
-/// The log may be all that is sure, so it stays as it is.
+/// The log may be the only valid copy, so it is kept as it is.
 #[test]
-fn after_a_failure_beside_the_writer_its_group_is_unknown_and_the_log_is_left_alone() {
+fn after_a_failed_round_the_writers_group_is_unknown_and_the_log_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log.db");
     let db = Connection::open(&path).unwrap();
@@ -237,7 +237,7 @@ fn on_a_full_disk_the_reserve_is_for_deletions_until_they_are_done() {
     db.execute_batch("CREATE TABLE t (value)").unwrap();
     let has_room = Arc::new(AtomicBool::new(false));
     let room = has_room.clone();
-    // The reserve is given up, and there is no room to make it again.
+    // The reserve is freed, and there is no room to create it again.
     let hold = move |hold: bool| {
         let is_first = !room.swap(!hold, Ordering::Relaxed);
         if hold && !is_first { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }

@@ -1,5 +1,5 @@
-//! What a deleted session leaves to be done: its rows are removed in slices, the file is shortened, and the text is
-//! erased from the write-ahead log. One step at a time, between which groups of writes are committed.
+//! The work that a deleted session leaves: its rows are removed in slices, the file is shortened, and the text is
+//! erased from the write-ahead log. It runs one step at a time, and groups of writes are committed in between.
 
 use super::{
     super::{
@@ -17,22 +17,22 @@ use tokio::sync::watch;
 /// The longest time between two attempts at the same step.
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// The time within which deleted text should be gone.
+/// The time within which deleted text should be erased.
 const ERASED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Sessions whose rows are removed before the file is shortened and the log erased: sessions that are deleted all the
-/// time must not put that off.
+/// The number of sessions whose rows are removed before the file is shortened and the log erased. Otherwise constant
+/// deletions could put that off forever.
 const PASS_SESSIONS: u32 = 256;
 
-/// How long closing the store goes on with what is left; the next start does the rest.
+/// The time that closing the store spends on the remaining work; the next start does the rest.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
 /// The next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Idle,
-    /// Removes rows of the first deleted session with a number above this one: those up to it are removed, or cannot
-    /// be. Ends after so many more sessions.
+    /// Removes rows of the first deleted session numbered above `after`. Rows of earlier ones are removed, or cannot
+    /// be. The step ends after `sessions_left` more sessions.
     Remove {
         after: i64,
         sessions_left: u32,
@@ -41,21 +41,21 @@ enum Step {
     Erase,
 }
 
-/// The remaining work, and when its next step is due.
+/// The remaining work, and the time of its next step.
 pub(super) struct Upkeep {
     step: Step,
     /// The time of the next step; in the past if it is due.
     at: Instant,
-    /// The time after which a failed step is first tried again, and after which it is next time.
+    /// The delay before the first retry of a failed step, and the delay before the next one.
     retry: Duration,
     wait: Duration,
-    /// The time of the first deletion that is not erased, until a warning said so.
+    /// The time of the first deletion that is not erased, until a warning about it was logged.
     unerased: Option<Instant>,
-    /// The time of the first deletion during this pass, which may not have seen it: another one follows.
+    /// The time of the first deletion during this pass. The pass may have missed it, so another one follows.
     again: Option<Instant>,
-    /// True while a step writes: that deletes too, and is no new deletion.
+    /// True while a step writes: such a write also deletes, but it is no new deletion.
     in_step: bool,
-    /// True while there are steps to be done at once.
+    /// True while there are steps to execute immediately.
     busy: watch::Sender<bool>,
 }
 
@@ -73,8 +73,8 @@ impl Upkeep {
         upkeep
     }
 
-    /// Has the rows of a session removed that was deleted now: at once, or after the pass that is under way. A pass
-    /// that waits for a failed step begins anew.
+    /// Schedules the removal of a session that was deleted just now: at once, or after the current pass. A pass that
+    /// waits to retry a failed step starts again.
     pub(super) fn begin(&mut self) {
         if self.in_step {
             return;
@@ -88,7 +88,7 @@ impl Upkeep {
         }
     }
 
-    /// Returns what follows a pass that has erased what was deleted before it.
+    /// Returns the step after a pass, which has erased everything deleted before it.
     fn after_pass(&mut self) -> Step {
         self.unerased = self.again.take();
         if self.unerased.is_some() { FIRST } else { Step::Idle }
@@ -103,7 +103,7 @@ impl Upkeep {
         (!self.is_idle()).then_some(self.at)
     }
 
-    /// Returns whether there are steps to be done at once.
+    /// Watches whether there are steps to execute immediately.
     pub(super) fn watch(&self) -> watch::Receiver<bool> {
         self.busy.subscribe()
     }
@@ -129,20 +129,20 @@ impl Upkeep {
         self.go(next);
     }
 
-    /// Tries the step again later.
+    /// Schedules a retry of the step.
     fn put_off(&mut self) {
         self.at = Instant::now() + self.wait;
         self.wait = self.wait.saturating_mul(2).min(RETRY_MAX.max(self.retry));
         self.busy.send_replace(false);
     }
 
-    /// Says so if deleted text is still there after the time within which it should be gone, once.
+    /// Logs a warning, once, if deleted text is still there after the time within which it should be erased.
     fn warn_if_late(&mut self, reason: &str) {
         if self.unerased.is_some_and(|since| since.elapsed() > ERASED_WITHIN) {
             self.unerased = None;
             tracing::warn!(
                 reason,
-                "text of deleted sessions is still in the files after {} s; it is tried again until it is gone",
+                "text of deleted sessions is still in the files after {} s; erasing it is retried until it is gone",
                 ERASED_WITHIN.as_secs()
             );
         }
@@ -157,7 +157,7 @@ impl Thread {
         }
         self.check_files();
         if self.health.failure().is_some() {
-            // The next start goes on.
+            // The next start continues.
             self.upkeep.go(Step::Idle);
             return;
         }
@@ -178,7 +178,7 @@ impl Thread {
             }
         }
         if self.reserve.is_spent() {
-            // The log of a few steps must not outgrow the room that is left.
+            // The log of a few steps must not outgrow the remaining room.
             drop(self.checkpoint());
             if self.upkeep.is_idle() { self.reserve.restore_now() } else { self.reserve.restore() }
         } else {
@@ -186,7 +186,7 @@ impl Thread {
         }
     }
 
-    /// Does what is left, if that does not take long and nothing fails.
+    /// Does the remaining work, unless that takes too long or a step fails.
     pub(super) fn upkeep_at_the_end(&mut self) {
         let until = Instant::now() + END_WITHIN;
         while self.upkeep.due_at().is_some_and(|at| at <= Instant::now()) && Instant::now() < until {
@@ -202,7 +202,8 @@ impl Thread {
         let Some(first) = self.hidden_after(after)? else { return Ok(Step::Shrink) };
         let number = first.number;
         let mut removed = self.remove_slice(first, sessions_left);
-        // Alone, if another of them was damaged: only the damaged one stays.
+        // If the damage is in another session of the slice, the first one is removed alone, so that only the damaged
+        // one stays.
         if matches!(removed, Err(Error::Damaged { .. }))
             && let Some(first) = self.hidden_after(after)?
         {
@@ -223,7 +224,7 @@ impl Thread {
                 if let Err(error) = self.write_own(Unstage(number)) {
                     tracing::error!(%error, "new rows of the deleted session stay too");
                 }
-                // Not counted: every pass meets it again.
+                // It is not counted, because every pass meets it again.
                 Ok(Step::Remove { after: number, sessions_left })
             }
             Err(error) => Err(error),
@@ -238,7 +239,7 @@ impl Thread {
         self.write_own(Slice { first, sessions_max })
     }
 
-    /// Shortens the file if that works; if not, the next deletion tries it again.
+    /// Shortens the file. If that fails, the next deletion tries again.
     fn shrink(&mut self) -> Step {
         match self.write_own(Shrink) {
             Ok(true) => Step::Shrink,
@@ -252,7 +253,7 @@ impl Thread {
 
     fn erase(&mut self) -> Result<Step, Error> {
         self.settle_copying();
-        // A round that failed may have left pages of which only the log is sure.
+        // A failed round may have left pages of which only the log has a valid copy.
         if let Some(error) = self.health.failure() {
             return Err(error);
         }
@@ -272,7 +273,7 @@ impl Thread {
         self.erase().map(drop)
     }
 
-    /// Executes a write of the thread itself, as a group of its own.
+    /// Executes a write of the thread itself, in a group of its own.
     pub(super) fn write_own<W: Write>(&mut self, write: W) -> Result<W::Output, Error> {
         let (job, mut result) = Call::boxed(write);
         self.upkeep.in_step = true;

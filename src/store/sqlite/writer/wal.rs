@@ -15,23 +15,23 @@ use std::sync::{
 
 /// The length of the log, and when it is copied back next.
 pub(super) struct Wal {
-    /// Its pages after the last commit.
+    /// The number of its pages after the last commit.
     pages: Arc<AtomicU32>,
-    /// Pages at which copying begins.
+    /// The number of pages at which copying begins.
     begin_pages: u32,
-    /// Pages by which it grows until copying is tried again.
+    /// The number of pages by which it grows before copying is tried again.
     retry_pages: u32,
-    /// [`Self::begin_pages`], or more if the log stayed long after it was copied last.
+    /// [`Self::begin_pages`], or more if the log stayed long after the last copy.
     due_at: u32,
-    /// The length with which all of it was copied: as long as it has that, nothing was added.
+    /// The length at which all of it was copied. While the length is the same, nothing was added.
     copied: Option<u32>,
     /// The length that was seen last.
     seen: u32,
 }
 
 impl Wal {
-    /// Observes the log of a connection. This replaces SQLite's own checkpoints, which make a commit wait for them and
-    /// hide a failed sync.
+    /// Observes the log of a connection. This replaces SQLite's automatic checkpoints, which make a commit wait for
+    /// them and hide a failed sync.
     pub(super) fn watch(db: &mut Connection, checkpoint_pages: u32) -> rusqlite::Result<Self> {
         let pages = Arc::new(AtomicU32::new(0));
         let seen = pages.clone();
@@ -43,7 +43,7 @@ impl Wal {
         Ok(Self { pages, begin_pages: checkpoint_pages, retry_pages, due_at: checkpoint_pages, copied: None, seen: 0 })
     }
 
-    /// Returns the limits of copying such a log beside the writer.
+    /// Returns the limits for copying such a log concurrently.
     pub(super) fn limits(checkpoint_pages: u32) -> Limits {
         // The writer's part takes about as long as two or three groups.
         Limits { left: checkpoint_pages / 12, growth: checkpoint_pages.div_ceil(2) }
@@ -53,12 +53,12 @@ impl Wal {
         self.pages.load(Ordering::Relaxed)
     }
 
-    /// Returns true if the log is to be copied back now. If it stays long, because a reader needs it or copying fails,
-    /// that is not retried at the very next commit.
+    /// Returns true if the log must be copied back now. If it stays long, because a reader needs it or copying fails,
+    /// the very next commit does not retry.
     fn is_due(&mut self) -> bool {
         let pages = self.pages();
         if pages < self.seen {
-            // The log was taken up again.
+            // The log was restarted.
             (self.due_at, self.copied) = (self.begin_pages, None);
         }
         self.seen = pages;
@@ -83,14 +83,14 @@ impl Thread {
         self.copying.as_ref().is_some_and(Copying::is_under_way)
     }
 
-    /// Has the write-ahead log copied back if it is long, and does the writer's part of that; after its writers were
+    /// Starts copying the write-ahead log back if it is long, and does the writer's part. It runs after the writes are
     /// answered.
     pub(super) fn checkpoint_when_due(&mut self) {
         if self.health.failure().is_some() {
             return;
         }
         if let Some(copying) = self.copying.as_mut().filter(|copying| copying.is_under_way()) {
-            // A disk that copies more slowly than it takes in must not make the log endless.
+            // A disk that copies more slowly than it takes in must not let the log grow without bound.
             let is_behind = copying.is_behind(self.wal.pages());
             if let Some((round, outcome)) = if is_behind { copying.wait() } else { copying.ended() } {
                 self.after_round(round, outcome);
@@ -100,7 +100,7 @@ impl Thread {
         }
     }
 
-    /// Begins to copy the log back beside this thread. Returns false if that is not possible.
+    /// Begins to copy the log back concurrently. Returns false if that is not possible.
     fn begin_copying(&mut self) -> bool {
         let Some(copying) = &mut self.copying else { return false };
         let watched = self.lock.as_ref().map(|lock| lock.watched());
@@ -108,7 +108,7 @@ impl Thread {
         copying.begin(&self.db, self.wal.pages())
     }
 
-    /// Goes on after a round: with the next one, or with what is left for this thread.
+    /// Continues after a round: with the next one, or with the rest on this thread.
     pub(super) fn after_round(&mut self, round: Round, outcome: Outcome) {
         let goes_on = |copying: &mut Copying| copying.go_on(&self.db, round, self.wal.pages());
         match outcome {
@@ -117,19 +117,19 @@ impl Thread {
             Ok(Some(cleared)) => self.copy_the_rest(cleared),
             // A reader is in the way all the time.
             Ok(None) if self.wal.is_long() => self.copy_the_rest(Cleared::default()),
-            // It is tried again with a longer log. An error is reported.
+            // Copying is retried when the log is longer. An error is logged.
             outcome => self.end_copying(outcome),
         }
     }
 
-    /// Waits until nobody copies the log beside this thread.
+    /// Waits until no other thread copies the log.
     pub(super) fn settle_copying(&mut self) {
         if let Some((_, outcome)) = self.copying.as_mut().and_then(Copying::wait) {
             self.end_copying(outcome);
         }
     }
 
-    /// Leaves the log as a round has left it.
+    /// Ends copying and leaves the log as the round left it.
     fn end_copying(&mut self, outcome: Outcome) {
         if let Some(lock) = &self.lock {
             let sample = match &outcome {
@@ -144,7 +144,7 @@ impl Thread {
         }
     }
 
-    /// Copies back what is left of the log after a part of it was cleared.
+    /// Copies back the rest of the log after a part of it was cleared.
     fn copy_the_rest(&mut self, cleared: Cleared) {
         if let Err(Failed { error, .. }) = self.copy_back(cleared) {
             self.keeps_growing(&error);

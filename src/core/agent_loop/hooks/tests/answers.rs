@@ -1,4 +1,4 @@
-//! Hook answers: those that are applied, and those that are refused.
+//! Hook answers: which are applied, and which are refused.
 
 use super::*;
 use crate::hook::HookSpec;
@@ -27,7 +27,7 @@ fn asked(hooks: Vec<HookSpec>) -> World {
 }
 
 #[test]
-fn a_hook_sees_what_the_ones_before_it_made() {
+fn a_hook_sees_the_changes_of_earlier_hooks() {
     let mut world = asked(at(HookPoint::ToolResult));
     world.answer(json!({ "output": "a dog" }));
     let told = world.asked_for();
@@ -43,7 +43,7 @@ fn a_hook_sees_what_the_ones_before_it_made() {
     assert_eq!(world.asked_for()["arguments"], r#"{"where":"up"}"#);
     world.answer(json!({ "arguments": r#"{"where":"down"}"# }));
     world.check(&["ask two tool_call", r#"call look {"where":"down"}"#]);
-    // The model sees its own call, the tool the hooks' version of it.
+    // The model sees its own call; the tool gets the hooks' version of it.
     assert!(all_of(world.newest("assistant").message().unwrap()).contains("left"));
 
     let mut world = asked(at(HookPoint::Message));
@@ -92,7 +92,7 @@ fn an_empty_answer_changes_nothing() {
 
 /// Answers that a hook must not give at a point, and the errors for them.
 #[test]
-fn what_a_point_does_not_take_is_refused_and_named() {
+fn fields_that_a_point_does_not_allow_are_refused_by_name() {
     let long = "x".repeat(300_000);
     let huge = "x".repeat(1_100_000);
     let note = |kind: &str| json!({ "customMessage": { "customType": kind, "content": "x", "display": true } });
@@ -145,7 +145,7 @@ fn what_a_point_does_not_take_is_refused_and_named() {
         (HookPoint::Message, instead("user", "x"), "another role"),
         (HookPoint::Message, parts(json!([call])), "other tool calls"),
         (HookPoint::Message, parts(json!([image])), "a part that an answer cannot have"),
-        (HookPoint::Message, parts(json!([sealed])), "a sealed thought that is not the model's own"),
+        (HookPoint::Message, parts(json!([sealed])), "opaque reasoning that is not the model's own"),
     ]);
     for (point, answer, why) in table {
         let mut world = asked(vec![hook("one", point)]);
@@ -171,7 +171,7 @@ fn what_a_point_does_not_take_is_refused_and_named() {
 
 /// A required hook blocks what it could not inspect; a hook that is not required is skipped.
 #[test]
-fn what_a_failure_does_is_a_matter_of_the_point() {
+fn the_effect_of_a_failure_depends_on_the_point() {
     let table: &[(HookPoint, &[&str], &[&str])] = &[
         (
             HookPoint::BeforeAgentStart,
@@ -233,7 +233,7 @@ fn what_a_failure_does_is_a_matter_of_the_point() {
 }
 
 #[test]
-fn an_answer_whose_message_hook_fails_is_gone_with_its_turn_unless_the_hook_is_optional() {
+fn a_failed_message_hook_discards_the_answer_and_its_turn_unless_it_is_optional() {
     let mut world = World::new(at(HookPoint::Message));
     world.say("hello").pass().model("the original").took();
     world.fails(HookFault::failed("it broke")).check(&["one failed hook_failed", "end failed hook_failed"]);
@@ -253,9 +253,9 @@ fn an_answer_whose_message_hook_fails_is_gone_with_its_turn_unless_the_hook_is_o
     assert_eq!(world.said("assistant"), "the original");
 }
 
-/// A withheld answer is discarded if its required hook is gone when it arrives.
+/// If a withheld answer arrives after its required hook has left, it is discarded.
 #[test]
-fn an_answer_that_was_withheld_is_not_shown_because_its_hook_has_left() {
+fn a_withheld_answer_is_not_shown_after_its_hook_has_left() {
     let redact = || json!({ "name": "redact", "point": "message" });
     let lost: &[&str] = &["redact failed hook_unavailable", "end failed hook_unavailable"];
     let kept: &[&str] = &["+ assistant", "end completed"];
@@ -299,7 +299,7 @@ fn an_answer_that_was_withheld_is_not_shown_because_its_hook_has_left() {
             world.model("another").pass();
             assert_eq!(world.said("assistant"), "another");
         }
-        // No part of it is shown either when the turn is cancelled.
+        // If the turn is cancelled, no part of the answer is shown either.
         let mut world = begin();
         world.shown = vec![Part::Text { text: "my secret is 4711".into() }];
         world.cancel().check(&["hang up", "end cancelled"]);
@@ -308,12 +308,12 @@ fn an_answer_that_was_withheld_is_not_shown_because_its_hook_has_left() {
 }
 
 #[test]
-fn a_call_that_is_blocked_is_told_to_the_model_and_nobody_else_is_asked_about_it() {
+fn a_blocked_call_is_reported_to_the_model_and_no_other_hook_is_called() {
     let mut world = World::new(at(HookPoint::ToolCall));
     world.offer_tool().say("hello");
     world.model_calls(&[r#"{"where":"left"}"#, "{}", r#"{"where":"right"}"#]).took();
     world.answer(json!({ "block": true, "reason": "the left is not yours" }));
-    // The second call does not fit the tool's schema, so no hook is asked about it.
+    // The second call does not match the tool's schema, so no hook is called for it.
     world.check(&["ask one tool_call"]);
     assert_eq!(world.asked_for()["arguments"], r#"{"where":"right"}"#);
     world.answer(json!({ "block": true })).check(&["+ tool", "+ tool", "+ tool", "model"]);
@@ -325,7 +325,7 @@ fn a_call_that_is_blocked_is_told_to_the_model_and_nobody_else_is_asked_about_it
 }
 
 #[test]
-fn one_of_two_calls_is_made_and_the_other_is_not() {
+fn one_of_two_calls_can_be_blocked() {
     let mut world = World::new(vec![hook("one", HookPoint::ToolCall)]);
     world.offer_tool().say("hello").model_calls(&[r#"{"where":"left"}"#, r#"{"where":"right"}"#]).took();
     world.answer(json!({ "block": true })).answer(json!({}));
@@ -336,7 +336,7 @@ fn one_of_two_calls_is_made_and_the_other_is_not() {
 }
 
 #[test]
-fn a_system_prompt_of_a_hook_is_for_one_turn() {
+fn a_hooks_system_prompt_lasts_one_turn() {
     let mut world = World::new(vec![hook("one", HookPoint::BeforeAgentStart)]);
     let before = world.agent.context_info().token_count;
     world.offer_tool().say("hello").answer(json!({ "systemPrompt": "Be kind. ".repeat(100) }));
@@ -352,7 +352,7 @@ fn a_system_prompt_of_a_hook_is_for_one_turn() {
 }
 
 #[test]
-fn what_a_hook_adds_at_the_start_hangs_from_what_was_said() {
+fn entries_added_at_the_start_follow_the_users_message() {
     let mut world = World::new(at(HookPoint::BeforeAgentStart));
     world.say("hello").took();
     let entry = |kind: &str| json!({ "customType": kind, "data": { "at": 1 } });
@@ -366,14 +366,14 @@ fn what_a_hook_adds_at_the_start_hangs_from_what_was_said() {
 }
 
 #[test]
-fn of_an_answer_that_is_refused_nothing_is_added_at_the_start() {
+fn a_refused_answer_adds_nothing_at_the_start() {
     let optional = hook("one", HookPoint::BeforeAgentStart).optional();
     let mut world = World::new(vec![optional, hook("two", HookPoint::BeforeAgentStart)]);
     world.say("hello").took();
     let entry = json!({ "customType": "note", "data": 1 });
     let message = json!({ "customType": "note", "content": "It rains.", "display": true });
     world.answer(json!({ "entries": vec![entry.clone(); 17], "customMessage": message }));
-    // The next one's answer counts by itself.
+    // The next hook's answer counts by itself.
     world.answer(json!({ "entries": vec![entry; 16] }));
     let took = world.took();
     assert!(took.contains(&"one failed hook_failed".to_owned()), "{took:?}");
@@ -398,7 +398,7 @@ fn answered_for_30_and_12_tokens() -> World {
 }
 
 #[test]
-fn an_answer_that_is_not_kept_is_paid_for() {
+fn a_discarded_answer_is_billed() {
     let ends: [fn(&mut World); 2] = [
         |world| {
             world.fails(HookFault::failed("it broke"));
@@ -420,7 +420,7 @@ fn an_answer_that_is_not_kept_is_paid_for() {
 }
 
 #[test]
-fn an_answer_that_a_hook_has_changed_is_counted_as_it_is_and_paid_as_it_was() {
+fn a_changed_answer_is_counted_as_changed_and_billed_as_received() {
     let mut world = answered_for_30_and_12_tokens();
     world.answer(instead("assistant", &"a longer answer ".repeat(60)));
     let paid = world.ended().usage.clone().unwrap();
@@ -431,7 +431,7 @@ fn an_answer_that_a_hook_has_changed_is_counted_as_it_is_and_paid_as_it_was() {
 }
 
 #[test]
-fn a_receipt_is_told_of_the_hooks_that_a_request_asked() {
+fn a_receipt_lists_the_hooks_that_a_request_called() {
     // Hook runs on the input do not belong to the request.
     let hooks = vec![
         hook("one", HookPoint::BeforeAgentStart),

@@ -61,7 +61,7 @@ impl World {
 }
 
 #[test]
-fn a_hook_is_told_what_a_compaction_would_be_made_of() {
+fn a_hook_sees_what_a_compaction_would_read() {
     let mut world = long(before(&["one"]));
     world.compact_with(Some("mind the boats")).check(&["ask one before_compaction"]);
     let HookEvent::BeforeCompaction(told) = &world.question().event else { panic!("another question") };
@@ -86,7 +86,7 @@ fn a_hook_is_told_what_a_compaction_would_be_made_of() {
 }
 
 #[test]
-fn a_compaction_that_a_hook_is_against_is_not_made_and_nobody_else_is_asked() {
+fn a_compaction_that_a_hook_cancels_is_not_made_and_no_other_hook_is_called() {
     let mut world = long(before(&["one", "two"]));
     let tokens = world.agent.context_info().token_count;
     world.compact().took();
@@ -98,12 +98,12 @@ fn a_compaction_that_a_hook_is_against_is_not_made_and_nobody_else_is_asked() {
 }
 
 #[test]
-fn a_turn_goes_on_without_the_compaction_that_a_hook_is_against_while_it_fits() {
+fn a_turn_that_fits_continues_without_a_cancelled_compaction() {
     let mut world = crowded(before(&["one"]));
     world.say("hello").check(&["+ user", "turn", "ask one before_compaction"]);
     world.answer(json!({ "cancel": true })).check(&["compaction failed compaction_cancelled", "model"]);
     world.took();
-    // The provider's refusal is final: without a compaction this request cannot be sent.
+    // The provider's refusal is final: without a compaction, this request cannot be sent.
     world.model_fails(ErrorCode::ContextOverflow).check(&["ask one before_compaction"]);
     world.answer(json!({ "cancel": true }));
     world.check(&["compaction failed compaction_cancelled", "end failed compaction_cancelled"]);
@@ -112,7 +112,7 @@ fn a_turn_goes_on_without_the_compaction_that_a_hook_is_against_while_it_fits() 
 }
 
 #[test]
-fn a_hooks_summary_is_taken_without_asking_the_model() {
+fn a_hooks_summary_is_used_without_asking_the_model() {
     let mut world = long(before(&["one"]));
     world.compact().took();
     world.answer(json!({ "summary": "  They met at the harbour.\n", "details": { "by": "rule" } }));
@@ -127,7 +127,7 @@ fn a_hooks_summary_is_taken_without_asking_the_model() {
 }
 
 #[test]
-fn a_summary_that_gains_nothing_gives_way_to_the_models() {
+fn a_hooks_summary_without_gain_is_replaced_by_the_models() {
     let mut world = long(before(&["one"]));
     world.compact().took();
     world.answer(json!({ "summary": "The harbour lies to the west. ".repeat(1_000) })).check(&["summary"]);
@@ -140,7 +140,7 @@ fn a_summary_that_gains_nothing_gives_way_to_the_models() {
 }
 
 #[test]
-fn a_hook_may_have_another_model_summarise_with_other_instructions() {
+fn a_hook_can_choose_another_model_and_instructions() {
     let mut world = long(before(&["one"]));
     world.compact_with(Some("mind the boats")).took();
     world.answer(json!({ "model": "cheaper", "instructions": "mind the gulls" })).check(&["summary"]);
@@ -154,7 +154,7 @@ fn a_hook_may_have_another_model_summarise_with_other_instructions() {
 }
 
 #[test]
-fn a_hook_may_have_its_instructions_take_the_place_of_the_prompt() {
+fn a_hooks_instructions_can_replace_the_prompt() {
     let mut world = long(before(&["one", "two"]));
     world.compact_with(Some("mind the boats"));
     world.answer(json!({ "instructions": "One line about the gulls.", "replaceInstructions": true })).took();
@@ -166,14 +166,14 @@ fn a_hook_may_have_its_instructions_take_the_place_of_the_prompt() {
     world.summary_says("The gulls were loud, and the ferry left at noon.");
     world.check(&["+ compaction", "compacted model_summary", "reseed"]);
     assert_eq!(world.compacted().0.form, Some(reseed_protocol::entry::SummaryForm::Free));
-    // Without instructions there is nothing to replace the server's own with.
+    // Without instructions, nothing can replace the server's own.
     let mut world = long(optional(&["one"]));
     world.compact().took();
     world.answer(json!({ "replaceInstructions": true })).check(&["one failed hook_failed", "summary"]);
 }
 
 #[test]
-fn several_hooks_see_what_the_earlier_ones_wish_and_each_field_is_the_last_ones() {
+fn hooks_see_earlier_requests_and_the_last_value_of_each_field_wins() {
     let mut world = long(before(&["one", "two", "three"]));
     world.compact_with(Some("mind the boats"));
     world.answer(json!({ "instructions": "mind the gulls", "model": "cheaper", "details": { "n": 1 } }));
@@ -191,7 +191,7 @@ fn several_hooks_see_what_the_earlier_ones_wish_and_each_field_is_the_last_ones(
 }
 
 #[test]
-fn a_hook_that_is_not_required_and_fails_or_is_late_is_gone_on_without() {
+fn an_optional_hook_that_fails_or_is_late_is_skipped() {
     let refused = [
         (json!({ "summary": " \n" }), "its summary is blank"),
         (json!({ "summary": "x".repeat(300_000) }), "its `summary` has 300000 bytes; at most 262144 are allowed"),
@@ -230,7 +230,7 @@ fn a_hook_that_is_not_required_and_fails_or_is_late_is_gone_on_without() {
 }
 
 #[test]
-fn a_compaction_that_a_required_hook_did_not_look_at_is_not_made() {
+fn a_compaction_that_a_required_hook_did_not_inspect_is_not_made() {
     let mut world = long(before(&["one", "two"]));
     world.compact().took();
     world.answer(json!({ "error": "no" })).check(&["one failed hook_failed", "compaction failed hook_failed"]);
@@ -238,14 +238,14 @@ fn a_compaction_that_a_required_hook_did_not_look_at_is_not_made() {
     world.compact().took();
     world.wait(1_000).check(&["drop one", "one failed hook_timeout", "compaction failed hook_timeout"]);
     world.check_at_rest();
-    // A turn continues if its request fits, and fails if the provider refused it.
+    // A turn continues if its request fits, and fails if the provider refused the request.
     let mut world = crowded(before(&["one"]));
     world.say("hello").took();
     world.answer(json!({ "error": "no" }));
     world.check(&["one failed hook_failed", "compaction failed hook_failed", "model"]);
     world.model_fails(ErrorCode::ContextOverflow).check(&["ask one before_compaction"]);
     world.answer(json!({ "error": "no" }));
-    // Once the turn is over, it is tried again.
+    // Once the turn has ended, the compaction is tried again.
     let ends = ["compaction failed hook_failed", "end failed hook_failed", "ask one before_compaction"];
     assert_eq!(world.took()[1..], ends);
     let mut world = long(before(&["one"]));
@@ -255,7 +255,7 @@ fn a_compaction_that_a_required_hook_did_not_look_at_is_not_made() {
 }
 
 #[test]
-fn what_a_hook_takes_out_does_not_come_back_by_a_summary_that_was_made_before() {
+fn text_that_a_hook_removed_does_not_return_in_an_earlier_summary() {
     for (at, is_void) in [(0, true), (usize::MAX, false)] {
         let redactor = hook("redactor", HookPoint::Context).for_reasons(&[ContextReason::BeforeRequest]);
         let mut world = long(vec![redactor]);
@@ -276,7 +276,7 @@ fn what_a_hook_takes_out_does_not_come_back_by_a_summary_that_was_made_before() 
 }
 
 #[test]
-fn a_hook_is_told_the_conversation_as_text() {
+fn a_hook_receives_the_conversation_as_text() {
     let mut world = long(before(&["one"]));
     world.compact();
     let HookEvent::BeforeCompaction(told) = &world.question().event else { panic!("another question") };
@@ -288,7 +288,7 @@ fn a_hook_is_told_the_conversation_as_text() {
 }
 
 #[test]
-fn a_hook_may_keep_more_or_less_behind_its_summary() {
+fn a_hook_can_keep_more_or_less_after_its_summary() {
     for at in ["e2", "e5", "e6"] {
         let mut world = long(before(&["one"]));
         world.compact().took();
@@ -299,7 +299,7 @@ fn a_hook_may_keep_more_or_less_behind_its_summary() {
         world.say("and then?");
         let sent = world.last_sent();
         let kept = 8 - at[1..].parse::<usize>().unwrap();
-        // The user's last message always stays.
+        // The user's last message is always kept.
         assert_eq!(sent.len(), 1 + kept.max(2) + 1, "from {at} on: {sent:?}");
         world.model("on we went").check_at_rest();
     }
@@ -316,11 +316,11 @@ fn a_hook_may_keep_more_or_less_behind_its_summary() {
 }
 
 #[test]
-fn a_cut_that_a_hook_may_not_make_is_refused_and_named() {
+fn an_invalid_cut_of_a_hook_is_refused_by_name() {
     let table = [
         (json!({ "firstKeptEntryId": "e2" }), "needs a `summary`"),
         (json!({ "summary": "x", "firstKeptEntryId": "nobody" }), "is no message that the model sees"),
-        (json!({ "summary": "x", "firstKeptEntryId": "e0" }), "too little stands before `e0`"),
+        (json!({ "summary": "x", "firstKeptEntryId": "e0" }), "too little precedes `e0`"),
     ];
     for (answer, why) in table {
         let mut world = long(before(&["one"]));
@@ -336,8 +336,8 @@ fn a_cut_that_a_hook_may_not_make_is_refused_and_named() {
 }
 
 #[test]
-fn a_hooks_summary_that_gains_little_is_taken() {
-    // Nearly as long as what it replaces.
+fn a_hooks_summary_with_little_gain_is_used() {
+    // This summary is nearly as long as what it replaces.
     let mut world = long(before(&["one"]));
     world.compact();
     let HookEvent::BeforeCompaction(told) = &world.question().event else { panic!("another question") };
@@ -346,7 +346,7 @@ fn a_hooks_summary_that_gains_little_is_taken() {
     world.took();
     world.answer(json!({ "summary": little })).check(&["+ compaction", "compacted hook_summary", "reseed"]);
     world.check_at_rest();
-    // Also with a strategy that does not summarise.
+    // The same holds for a strategy that does not summarise.
     let mut world = World::full(before(&["one"]), "truncate", 60);
     world.compact().took();
     world.answer(json!({ "summary": "They met." })).check(&["+ compaction", "compacted hook_summary", "reseed"]);
@@ -354,7 +354,7 @@ fn a_hooks_summary_that_gains_little_is_taken() {
 }
 
 #[test]
-fn a_compaction_that_only_observers_saw_and_that_gains_nothing_holds_nobody_up() {
+fn a_compaction_without_gain_and_with_observers_only_delays_no_turn() {
     let observers = before(&["one"]).into_iter().map(HookSpec::observing).collect();
     let mut world = World::full(observers, "manual", 92);
     let settings = StrategySettings { min_gain: Some(0.5), ..StrategySettings::default() };

@@ -64,7 +64,7 @@ fn a_patch_before_a_request_is_seen_by_the_next_hook_and_kept() {
 }
 
 #[test]
-fn what_holds_already_is_not_kept_again() {
+fn a_patch_that_changes_nothing_is_not_stored() {
     let mut world = before(&["one"]);
     for _ in 0..3 {
         world.say("hello").answer(patch(json!([part("policy", "Mind the gulls.")]))).model("yes");
@@ -74,7 +74,7 @@ fn what_holds_already_is_not_kept_again() {
 }
 
 #[test]
-fn what_is_added_for_one_request_is_sent_last_and_once() {
+fn additions_for_one_request_are_sent_last_and_once() {
     let mut world = ephemeral(&["one", "two"]);
     world.say("hello").took();
     world.answer(patch(json!([append("It is noon.")])));
@@ -90,7 +90,7 @@ fn what_is_added_for_one_request_is_sent_last_and_once() {
 }
 
 #[test]
-fn a_patch_at_the_end_of_a_turn_is_kept_for_the_next() {
+fn a_patch_at_the_end_of_a_turn_applies_to_the_next() {
     let mut world = World::new(for_reason(&["one", "two"], ContextReason::TurnEnd));
     world.say("hello").model("hello").took();
     world.answer(patch(json!([part("policy", "Mind the gulls.")])));
@@ -101,7 +101,7 @@ fn a_patch_at_the_end_of_a_turn_is_kept_for_the_next() {
 }
 
 #[test]
-fn what_a_user_said_is_kept_and_sent_as_hooks_made_it() {
+fn user_input_is_stored_and_sent_as_hooks_changed_it() {
     let mut world = World::new(vec![hook("one", HookPoint::Message), hook("two", HookPoint::Message)]);
     world.say("my number is 4711").check(&["ask one message:user"]);
     let mut redacted = instead("user", "my number is ----");
@@ -119,7 +119,7 @@ fn what_a_user_said_is_kept_and_sent_as_hooks_made_it() {
     let written = json!([world.entries, world.events, world.agent.session().state]).to_string();
     assert!(!written.contains("4711"), "the name of the session too: {written}");
     assert!(!json!(world.newest("user")).to_string().contains("usage"), "of a message only who says what is taken");
-    // A role other than the user's, and an empty message.
+    // A role other than the user's is refused, and so is an empty message.
     let empty = json!({ "message": { "role": "user", "content": [] } });
     let said = |part: Value| json!({ "message": { "role": "user", "content": [part] } });
     let table = [
@@ -138,7 +138,7 @@ fn what_a_user_said_is_kept_and_sent_as_hooks_made_it() {
     }
 }
 
-/// Refused patches, with the op at fault and the reason.
+/// Refused patches, each with the faulty op and the reason.
 #[test]
 fn a_patch_that_cannot_be_applied_ends_the_request_and_nothing_of_it_stays() {
     let message = |role: &str, content: Value| json!({ "role": role, "content": content });
@@ -220,7 +220,7 @@ fn a_patch_that_cannot_be_applied_ends_the_request_and_nothing_of_it_stays() {
 }
 
 #[test]
-fn a_patch_that_leaves_nothing_to_say_is_for_the_end_of_a_turn() {
+fn a_patch_that_leaves_no_message_is_only_allowed_at_the_end_of_a_turn() {
     let nothing = || patch(json!([{ "op": "messages_cached_replace", "messages": [], "invalidateCacheReason": "x" }]));
     for reason in [ContextReason::BeforeRequest, ContextReason::Ephemeral] {
         let mut world = World::new(for_reason(&["one"], reason));
@@ -235,7 +235,7 @@ fn a_patch_that_leaves_nothing_to_say_is_for_the_end_of_a_turn() {
 }
 
 #[test]
-fn what_no_longer_fits_once_hooks_have_added_to_it_is_not_sent_and_names_them() {
+fn a_request_that_hooks_made_too_large_fails_and_names_them() {
     let mut world = ephemeral(&["one", "two"]);
     world.say("hello").took();
     world.answer(patch(json!([append("a little")])));
@@ -251,7 +251,7 @@ fn what_no_longer_fits_once_hooks_have_added_to_it_is_not_sent_and_names_them() 
 }
 
 #[test]
-fn a_patch_that_would_fill_the_window_is_not_kept() {
+fn a_patch_that_would_fill_the_window_is_refused() {
     let long = "It rains on the harbour. ".repeat(1_000);
     let mut patches = vec![json!([part("policy", &long)])];
     let edit = |id: &str| {
@@ -270,7 +270,7 @@ fn a_patch_that_would_fill_the_window_is_not_kept() {
         world.say("again").pass().model("yes").check_at_rest();
         assert_eq!(end_of(world.ended()), "end completed");
     }
-    // The same in small steps.
+    // Small steps reach the same limit.
     let mut world = before(&["one"]);
     let mut kept = 0;
     for at in 0..10 {

@@ -1,4 +1,5 @@
-//! Held compactions: prepared early, committed at the trigger, dropped only if what they depend on changes.
+//! Held compactions: prepared early, committed at the trigger, and dropped only if something that they depend on
+//! changes.
 
 use super::*;
 use crate::{
@@ -25,7 +26,7 @@ fn holding(hooks: Vec<HookSpec>) -> World {
     world
 }
 
-/// Returns enough words to bring the session over the trigger.
+/// Returns enough text to bring the session over the trigger.
 fn much() -> String {
     "The harbour lies to the west. ".repeat(45)
 }
@@ -50,7 +51,7 @@ impl World {
         change(&mut deployment);
         let session = self.agent.ledger.session.clone();
         let calibration = Calibration::new(Counter::for_model("test").method());
-        // Another process makes other ids.
+        // A new process generates different ids.
         let ids = IdSource::seeded(9 + session.state.seq);
         let seed = Seed::new(session, Arc::new(deployment), calibration, ids);
         self.agent = AgentLoop::seeded(self.agent.generation(), seed);
@@ -119,7 +120,7 @@ fn it_is_prepared_below_the_trigger_and_committed_above_it_in_one_step() {
 }
 
 #[test]
-fn it_is_committed_at_once_where_an_answer_passes_the_trigger() {
+fn it_is_committed_as_soon_as_an_answer_passes_the_trigger() {
     let mut world = holding(Vec::new());
     world.say("more").took();
     world.model(&much()).check(&["+ assistant", "end completed", "+ compaction", "compacted model_summary", "reseed"]);
@@ -127,7 +128,7 @@ fn it_is_committed_at_once_where_an_answer_passes_the_trigger() {
 }
 
 #[test]
-fn a_refusal_as_too_large_is_answered_with_what_is_held() {
+fn a_refusal_as_too_large_commits_the_held_compaction() {
     let mut world = holding(Vec::new());
     world.say("more").took();
     world.model_fails(ErrorCode::ContextOverflow).check(&[
@@ -142,7 +143,7 @@ fn a_refusal_as_too_large_is_answered_with_what_is_held() {
 }
 
 #[test]
-fn a_person_gets_what_is_held_unless_something_else_is_asked_for() {
+fn a_plain_order_commits_the_held_compaction() {
     let instructions = StartCompaction { instructions: Some("mind the boats".into()), ..StartCompaction::default() };
     let own = StartCompaction { strategy: Some("threshold".into()), ..StartCompaction::default() };
     let other = StartCompaction { strategy: Some("sliding_window".into()), ..StartCompaction::default() };
@@ -157,7 +158,7 @@ fn a_person_gets_what_is_held_unless_something_else_is_asked_for() {
             assert!(compacted.command_id.is_some());
         } else {
             world.check(&["summary"]).summary();
-            // The held one is not used.
+            // The held compaction is not used.
             let took = world.took();
             assert_eq!((&*took[0], &*took[2]), ("+ compaction", "compaction failed compaction_void"));
             assert!(took[1].starts_with("compacted ") && took[1].ends_with("_summary"), "{took:?}");
@@ -177,7 +178,7 @@ fn a_person_gets_what_is_held_unless_something_else_is_asked_for() {
 }
 
 #[test]
-fn its_hooks_are_asked_once_when_it_is_prepared() {
+fn its_hooks_are_called_once_when_it_is_prepared() {
     let mut world = World::full(vec![hook("one", HookPoint::BeforeCompaction)], "threshold", 75);
     world.say("hello").check(&["+ user", "turn", "ask one before_compaction", "model"]);
     world.answer(json!({ "summary": "They met." })).check(&["prepared"]);
@@ -189,7 +190,7 @@ fn its_hooks_are_asked_once_when_it_is_prepared() {
 
 /// What drops a held compaction, and what does not.
 #[test]
-fn only_what_it_rests_on_drops_it() {
+fn only_a_change_of_its_input_drops_it() {
     let settings = StrategySettings::default;
     let redactor = || vec![hook("redactor", HookPoint::Context).for_reasons(&[ContextReason::BeforeRequest])];
     let patch = |world: &mut World, at: usize| {
@@ -293,7 +294,7 @@ fn only_what_it_rests_on_drops_it() {
 }
 
 #[test]
-fn a_compaction_that_is_taken_back_takes_what_is_held_with_it() {
+fn undoing_a_compaction_drops_the_held_one() {
     let mut world = holding(Vec::new());
     world.manual(StartCompaction::default()).took();
     while world.summarising.is_none() {
@@ -312,7 +313,7 @@ fn a_compaction_that_is_taken_back_takes_what_is_held_with_it() {
 }
 
 #[test]
-fn one_whose_record_cannot_be_read_is_dropped_and_made_again() {
+fn one_with_an_unreadable_record_is_dropped_and_made_again() {
     let mut world = holding(Vec::new());
     world.agent.ledger.session.held = None;
     world.took();
@@ -322,7 +323,7 @@ fn one_whose_record_cannot_be_read_is_dropped_and_made_again() {
 }
 
 #[test]
-fn whoever_joins_is_told_what_is_held() {
+fn a_joining_client_is_shown_the_held_compaction() {
     let mut world = World::full(Vec::new(), "threshold", 75);
     assert_eq!(world.agent.snapshot().held, None);
     world.say("hello").model("hello").summary();
@@ -334,8 +335,8 @@ fn whoever_joins_is_told_what_is_held() {
     assert_eq!(world.agent.snapshot().held, None);
 }
 
-/// Returns a `tool_results` session in which a clearing is held, at 75 % of the window: this many results of this many
-/// sentences.
+/// Returns a `tool_results` session in which a clearing is held, at 75 % of the window. It has this many results with
+/// this many sentences each.
 fn with_results(results: usize, sentences: usize) -> World {
     let text = "The harbour lies to the west. ".repeat(sentences);
     let lines = (0..results).flat_map(|n| {
@@ -357,7 +358,7 @@ fn with_results(results: usize, sentences: usize) -> World {
 }
 
 #[test]
-fn a_held_clearing_is_committed_as_it_is_and_no_model_is_asked() {
+fn a_held_clearing_is_committed_without_asking_a_model() {
     // Each result has about 280 tokens.
     let mut world = with_results(20, 40);
     world.say("hello").model("hello");
@@ -366,7 +367,7 @@ fn a_held_clearing_is_committed_as_it_is_and_no_model_is_asked() {
         "{:?}",
         world.took()
     );
-    // Far more is appended than it was made for. That is above the target, but good enough for `tool_results`.
+    // Far more is appended than expected. The result is above the target, but good enough for `tool_results`.
     let window = world.agent.context_info().max_tokens;
     let much = "north ".repeat(usize::try_from(window / 8).unwrap());
     world.took();

@@ -1,4 +1,4 @@
-//! Hooks that inspect input before it is accepted, and what waits behind it.
+//! Hooks that inspect input before it is accepted, and the commands that wait behind it.
 
 use super::*;
 use crate::fingerprint::withheld;
@@ -33,7 +33,7 @@ fn note() -> Command {
 }
 
 #[test]
-fn later_inputs_wait_for_the_one_that_is_looked_at_and_come_in_their_order() {
+fn later_inputs_wait_for_the_inspected_one_and_keep_their_order() {
     let mut world = looked_at();
     world.say("second").check(&[]);
     world.command(note()).check(&[]);
@@ -72,7 +72,7 @@ fn text_of(entry: &Entry) -> String {
 }
 
 #[test]
-fn an_input_that_is_refused_is_nowhere_and_the_next_one_is_looked_at() {
+fn a_refused_input_leaves_no_trace_and_the_next_is_inspected() {
     let mut world = looked_at();
     world.say("second").took();
     world.fails(HookFault::failed("it broke"));
@@ -86,7 +86,7 @@ fn an_input_that_is_refused_is_nowhere_and_the_next_one_is_looked_at() {
 }
 
 #[test]
-fn what_may_not_wait_is_refused_before_any_hook_is_asked() {
+fn input_that_may_not_wait_is_refused_before_any_hook_is_called() {
     let mut world = looked_at();
     world.command(busy("now", WhenBusy::Reject)).check(&["error turn_running"]);
     let elsewhere = UserInput { parent_id: Some(None), ..input("elsewhere") };
@@ -101,7 +101,7 @@ fn what_may_not_wait_is_refused_before_any_hook_is_asked() {
     };
     world.command_to(Command::Navigate(move_), Some(Destination::default())).check(&["error turn_running"]);
     let Reply::Error(error) = world.reply() else { panic!("no error") };
-    assert!(error.message.contains("hooks look at an input"), "{}", error.message);
+    assert!(error.message.contains("hooks are inspecting an input"), "{}", error.message);
     let unseen = UserInput { if_leaf: Some(Some("nobody".parse().unwrap())), ..input("blind") };
     let mut world = World::new(vec![hook("one", HookPoint::Message)]);
     world.command(Command::UserInput(unseen)).check(&["error leaf_moved"]);
@@ -114,7 +114,7 @@ fn what_may_not_wait_is_refused_before_any_hook_is_asked() {
 }
 
 #[test]
-fn what_changes_while_hooks_look_at_an_input_is_looked_at_again() {
+fn conditions_are_checked_again_after_hooks_have_inspected_an_input() {
     // The running turn has ended meanwhile, and the sender has not seen its latest message.
     let mut world = World::new(vec![hook("one", HookPoint::Message)]);
     world.say("first").answer(json!({})).took();
@@ -131,7 +131,7 @@ fn what_changes_while_hooks_look_at_an_input_is_looked_at_again() {
 }
 
 #[test]
-fn an_input_is_still_looked_at_by_the_loop_that_follows() {
+fn the_next_loop_continues_the_inspection_of_an_input() {
     let mut world = World::new(vec![hook("one", HookPoint::Message)]);
     world.say("first").answer(json!({}));
     world.say("second").say("third").took();
@@ -146,7 +146,7 @@ fn an_input_is_still_looked_at_by_the_loop_that_follows() {
 }
 
 #[test]
-fn a_branch_that_an_input_begins_is_begun_once_hooks_have_seen_it() {
+fn an_input_starts_its_branch_after_hooks_have_inspected_it() {
     let mut world = World::with(
         vec![hook("one", HookPoint::Message)],
         &["e0:user where", "e1:assistant there", "e2:user and", "e3:assistant so"],
@@ -159,20 +159,20 @@ fn a_branch_that_an_input_begins_is_begun_once_hooks_have_seen_it() {
     world.command_to(Command::UserInput(branch), Some(place)).check(&["ask one message:user"]);
     world.say("later").check(&[]);
     world.answer(instead("user", "my number is ----"));
-    // What waited behind it is inspected by the new branch's loop.
+    // The new branch's loop inspects the inputs that waited behind it.
     world.check(&["+ user", "turn", "reseed", "model withheld", "ask one message:user"]);
     assert_eq!(world.last_sent(), ["user where", "assistant there", "user my number is ----"]);
 }
 
 #[test]
-fn a_server_that_stops_answers_the_inputs_that_hooks_look_at() {
+fn a_stopping_server_refuses_inputs_under_inspection() {
     let mut world = looked_at();
     world.say("second").took();
     world.tell(Input::Stop(Box::new(stopping())));
     world.check(&["error shutting_down", "drop one", "error shutting_down"]);
     assert!(world.events.is_empty());
     world.check_at_rest();
-    // A draining session does not wait for the hook either: nothing was accepted.
+    // A draining session does not wait for the hook either, because nothing was accepted.
     let mut world = looked_at();
     world.say("second").took();
     let late = world.question().call_id.clone();
@@ -182,7 +182,7 @@ fn a_server_that_stops_answers_the_inputs_that_hooks_look_at() {
 }
 
 #[test]
-fn a_session_that_is_deleted_says_so_to_whoever_waits_for_hooks() {
+fn deleting_a_session_refuses_inputs_under_inspection() {
     let mut world = looked_at();
     world.say("second").took();
     world.tell(Input::Stop(Box::new(gone())));
@@ -190,7 +190,7 @@ fn a_session_that_is_deleted_says_so_to_whoever_waits_for_hooks() {
 }
 
 #[test]
-fn a_command_is_looked_at_once_and_remembered_without_what_hooks_took_out() {
+fn a_command_is_inspected_once_and_remembered_without_removed_text() {
     let mark = |answer: Value| {
         let mut world = World::new(vec![hook("one", HookPoint::Message)]);
         let id: CommandId = "command-000000000001".parse().unwrap();

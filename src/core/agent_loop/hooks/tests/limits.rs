@@ -1,4 +1,4 @@
-//! Time limits of hooks, and what happens without their answers.
+//! Time limits of hooks, and what happens when they do not answer.
 
 use super::*;
 use reseed_protocol::command::CallProgress;
@@ -55,7 +55,7 @@ fn a_hook_has_its_own_limit_or_the_servers() {
 }
 
 #[test]
-fn what_time_over_does_is_a_matter_of_the_point() {
+fn the_effect_of_a_timeout_depends_on_the_point() {
     let table: &[(HookPoint, &[&str])] = &[
         (HookPoint::BeforeAgentStart, &["drop one", "one failed hook_timeout", "end failed hook_timeout"]),
         (HookPoint::Context, &["drop one", "one failed hook_timeout", "end failed hook_timeout"]),
@@ -110,7 +110,7 @@ fn progress_moves_the_limit_up_to_its_hard_cap() {
 }
 
 #[test]
-fn a_hook_whose_client_is_away_is_waited_for_unless_it_is_not_required() {
+fn a_required_hook_whose_client_is_away_is_waited_for() {
     let mut world = client(json!({ "point": "context", "timeoutMs": 100, "required": false }));
     world.is_away().check(&["ask client context:ephemeral"]);
     world.is_away().check(&["model"]);
@@ -139,7 +139,7 @@ fn a_hook_whose_client_is_away_is_waited_for_unless_it_is_not_required() {
 }
 
 #[test]
-fn a_client_that_is_away_too_often_is_waited_for_no_more() {
+fn absences_of_a_client_add_up_to_a_limit() {
     let mut world = client(json!({ "point": "context", "timeoutMs": 100 }));
     for _ in 0..4 {
         world.is_away().wait(1_200).is_back().check(&["ask again client context:before_request"]);
@@ -148,9 +148,9 @@ fn a_client_that_is_away_too_often_is_waited_for_no_more() {
     world.wait(1).check(&["drop client", "client failed hook_unavailable", "end failed hook_unavailable"]);
 }
 
-/// Checks, for each point, what ends when a required hook's client stays away.
+/// For each point, checks what ends when a required hook's client stays away.
 #[test]
-fn who_stays_away_ends_what_it_was_asked_about_at_every_point() {
+fn a_client_that_stays_away_ends_the_subject_at_every_point() {
     let gone = "client failed hook_unavailable";
     let ended = "end failed hook_unavailable";
     let table: &[(&str, &[&str])] = &[
@@ -197,14 +197,14 @@ fn another_client_that_offers_the_same_hook_takes_it_over() {
 }
 
 #[test]
-fn a_client_that_came_back_and_said_nothing_was_too_slow_and_not_away() {
+fn a_client_that_returns_but_does_not_answer_times_out() {
     let mut world = client(json!({ "point": "context", "timeoutMs": 100 }));
     world.is_away().wait(60).progress();
     world.wait(100).check(&["drop client", "client failed hook_timeout", "end failed hook_timeout"]);
 }
 
 #[test]
-fn a_client_may_offer_other_hooks_in_the_middle_of_a_call() {
+fn a_client_may_replace_its_hooks_during_a_call() {
     let offer = json!({ "point": "context", "reasons": ["before_request"] });
     // Registering the same hooks again, any number of times, keeps the call pending.
     let mut world = client(offer.clone());
@@ -214,7 +214,7 @@ fn a_client_may_offer_other_hooks_in_the_middle_of_a_call() {
     world.offer_hooks(json!([offer, { "point": "context", "name": "more", "reasons": ["ephemeral"] }])).check(&[]);
     world.answer(json!({})).check(&["ask more context:ephemeral"]);
     world.answer(json!({})).check(&["model"]);
-    // Without any hook offered, a required one is away and any other one is skipped.
+    // If no hook is offered, a required one counts as away and any other one is skipped.
     let mut world = client(offer.clone());
     world.offer_hooks(json!([])).check(&[]);
     assert!(world.agent.open_client_calls().is_empty());
@@ -226,7 +226,7 @@ fn a_client_may_offer_other_hooks_in_the_middle_of_a_call() {
 }
 
 #[test]
-fn another_connections_word_for_a_servers_hook_is_unknown() {
+fn a_clients_answer_for_a_servers_hook_is_unknown() {
     let mut world = World::new(vec![hook("one", HookPoint::Context)]);
     world.say("hello").took();
     let result = json!({ "hookCallId": world.question().call_id });
@@ -238,11 +238,11 @@ fn another_connections_word_for_a_servers_hook_is_unknown() {
 }
 
 #[test]
-fn a_tool_that_has_answered_is_not_late_because_hooks_are_slow() {
+fn slow_hooks_do_not_time_out_a_tool_that_has_answered() {
     let mut world = World::new(vec![hook("one", HookPoint::ToolResult).within(60_000)]);
     world.offer_tool().say("hello").model_calls(&[r#"{"where":"left"}"#, r#"{"where":"right"}"#]);
     world.tool("a cat").took();
-    // The other tool is too slow.
+    // The other tool exceeds its time limit.
     world.wait(10_000).check(&["+ tool"]);
     assert!(world.said("tool").starts_with("The tool did not answer within 10000 ms"));
     // Hooks are still inspecting the first tool's answer.

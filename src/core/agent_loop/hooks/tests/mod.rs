@@ -1,7 +1,7 @@
-//! Hooks at their points, in a small world: a session, a model and scripted hooks.
+//! Hooks at their points, tested in a small world: a session, a model and scripted hooks.
 //!
-//! The loop's effects are written down as short lines ([`World::took`]), so that a test reads as a sequence of events.
-//! `script` has what a test does, `seen` what it then sees.
+//! The loop's effects are recorded as short lines ([`World::took`]), so that a test reads as a sequence of events.
+//! `script` contains the actions of a test, and `seen` its observations.
 
 mod answers;
 mod compaction;
@@ -77,7 +77,7 @@ struct World {
     /// The requests sent, oldest first.
     sent: Vec<ModelRequest>,
     entries: Vec<Entry>,
-    /// The length of the queue, by its events.
+    /// The length of the queue, according to its events.
     waiting: usize,
     events: Vec<Event>,
     emitted: Vec<EphemeralEvent>,
@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// Returns a session that is this full, in percent, for this strategy; a compaction keeps less than it holds.
+    /// Returns a session that is this full, in percent, for this strategy. A compaction keeps less than it holds.
     fn full(hooks: Vec<HookSpec>, strategy: &str, percent: u64) -> Self {
         let text = "The harbour lies to the west. ".repeat(60);
         let lines: Vec<String> = (0..8).map(|n| format!("e{n}:{} {n} {text}", ["user", "assistant"][n % 2])).collect();

@@ -65,7 +65,7 @@ impl World {
 }
 
 #[test]
-fn a_hook_is_asked_before_every_move_and_told_where_it_goes() {
+fn a_hook_is_called_before_every_move_with_its_destination() {
     for wanted in [None, Some(false), Some(true)] {
         let mut world = world(&["one"]);
         world.go(|navigate| {
@@ -85,7 +85,7 @@ fn a_hook_is_asked_before_every_move_and_told_where_it_goes() {
 }
 
 #[test]
-fn a_move_that_a_hook_is_against_is_not_made_and_nobody_else_is_asked() {
+fn a_move_that_a_hook_cancels_is_not_made_and_no_other_hook_is_called() {
     let mut world = world(&["one", "two"]);
     world.go(|_| ()).took();
     world.answer(json!({ "cancel": true })).check(&["error navigation_cancelled"]);
@@ -109,7 +109,7 @@ fn a_move_that_waits_for_hooks_can_be_cancelled() {
 }
 
 #[test]
-fn a_hooks_summary_stands_where_one_is_wanted_and_nowhere_else() {
+fn a_hooks_summary_is_used_only_if_one_was_requested() {
     let answer = json!({ "summary": " They spoke of boats. ", "details": { "by": "rule" } });
     let mut wanted = world(&["one"]);
     wanted.go(|navigate| navigate.summarize = Some(true)).took();
@@ -126,7 +126,7 @@ fn a_hooks_summary_stands_where_one_is_wanted_and_nowhere_else() {
 }
 
 #[test]
-fn a_hook_may_have_the_model_look_at_something_else() {
+fn a_hook_can_change_the_focus_of_the_models_summary() {
     let mut world = world(&["one"]);
     world.go(|navigate| {
         navigate.summarize = Some(true);
@@ -141,7 +141,7 @@ fn a_hook_may_have_the_model_look_at_something_else() {
 }
 
 #[test]
-fn several_hooks_see_what_the_earlier_ones_wish() {
+fn hooks_see_the_requests_of_earlier_hooks() {
     let mut world = world(&["one", "two", "three"]);
     world.go(|navigate| navigate.summarize = Some(true));
     world.answer(json!({ "label": " west ", "instructions": "mind the gulls" }));
@@ -157,7 +157,7 @@ fn several_hooks_see_what_the_earlier_ones_wish() {
 }
 
 #[test]
-fn a_hook_that_is_not_required_and_fails_is_gone_on_without() {
+fn an_optional_hook_that_fails_is_skipped() {
     let refused = [
         (json!({ "summary": "" }), "its summary is blank"),
         (json!({ "label": " " }), "a label must have 1 to 200 characters"),
@@ -188,7 +188,7 @@ fn a_hook_that_is_not_required_and_fails_is_gone_on_without() {
 }
 
 #[test]
-fn a_move_that_a_required_hook_did_not_look_at_is_not_made() {
+fn a_move_that_a_required_hook_did_not_inspect_is_not_made() {
     let mut failed = world(&["one", "two"]);
     failed.go(|_| ()).took();
     failed.answer(json!({ "error": "no" })).check(&["one failed hook_failed", "error hook_failed"]);
@@ -204,7 +204,7 @@ fn a_move_that_a_required_hook_did_not_look_at_is_not_made() {
 }
 
 #[test]
-fn a_name_for_what_is_before_the_first_entry_is_refused_and_the_move_is_made() {
+fn a_label_before_the_first_entry_is_refused_but_the_move_is_made() {
     let mut world = optional(&["one"]);
     world.go(|navigate| navigate.entry_id = None).took();
     world.answer(json!({ "label": "the start" })).check(&["one failed hook_failed", "navigated", "reseed"]);
@@ -212,7 +212,7 @@ fn a_name_for_what_is_before_the_first_entry_is_refused_and_the_move_is_made() {
 }
 
 #[test]
-fn what_is_said_while_hooks_look_at_a_move_is_meant_for_where_it_goes() {
+fn input_during_the_inspection_of_a_move_is_for_its_destination() {
     let mut world = world(&["one"]);
     world.go(|_| ()).took();
     world.say("hello").check(&["queue 1"]);
@@ -221,11 +221,11 @@ fn what_is_said_while_hooks_look_at_a_move_is_meant_for_where_it_goes() {
 }
 
 #[test]
-fn a_move_that_is_not_waited_for_is_answered_and_not_made() {
+fn a_move_is_refused_when_its_session_is_deleted() {
     let mut world = world(&["one"]);
     world.go(|_| ()).took();
     let late = world.question().call_id.clone();
-    // The pending command gets the reason: here the session is deleted.
+    // The pending command gets the reason: the session is deleted.
     world.tell(Input::Stop(Box::new(gone()))).check(&["drop one", "error session_not_found"]);
     world.hear(late, Ok(HookAnswer::default())).check(&[]);
     assert_eq!(world.leaf(), Some("e3"));
@@ -233,12 +233,12 @@ fn a_move_that_is_not_waited_for_is_answered_and_not_made() {
 }
 
 #[test]
-fn a_session_that_hooks_look_at_moves_nowhere_else() {
+fn a_second_move_is_refused_while_hooks_inspect_the_first() {
     let mut world = world(&["one"]);
     world.go(|_| ()).took();
     world.go(|_| ()).check(&["error turn_running"]);
     let Reply::Error(error) = world.reply() else { panic!("no error") };
-    assert!(error.message.contains("hooks look at a move"), "{}", error.message);
+    assert!(error.message.contains("hooks are inspecting a move"), "{}", error.message);
 }
 
 /// Returns input that continues from `e1` and abandons the rest.
@@ -261,7 +261,7 @@ impl World {
 }
 
 #[test]
-fn an_input_that_goes_on_elsewhere_asks_before_it_moves() {
+fn input_at_another_entry_calls_the_hooks_before_it_moves() {
     let mut world = world(&["one"]);
     world.branch_off(branch(false)).check(&["ask one before_navigate"]);
     let told = world.asked_for();
@@ -279,7 +279,7 @@ fn an_input_that_goes_on_elsewhere_asks_before_it_moves() {
 }
 
 #[test]
-fn an_input_that_goes_on_elsewhere_has_what_it_leaves_summarised_where_that_is_wished_for() {
+fn input_at_another_entry_can_request_a_summary_of_the_branch() {
     let mut world = World::with(Vec::new(), LINES, |_, _| ());
     world.branch_off(branch(true)).check(&["summary"]);
     // Input sent meanwhile is meant for the destination.
@@ -288,7 +288,7 @@ fn an_input_that_goes_on_elsewhere_has_what_it_leaves_summarised_where_that_is_w
     assert_eq!(world.branch_summary().left_leaf_id, Some(id("e3")));
     let sent = world.last_sent();
     assert_eq!((sent.len(), sent[3].as_str()), (4, "user and the gulls"), "the summary stands before it: {sent:?}");
-    // A hook's summary, and a label for it.
+    // A hook supplies a summary and a label for it.
     let mut world = super::navigation::world(&["one"]);
     world.branch_off(branch(true)).took();
     world.answer(json!({ "summary": "boats at sea", "label": "boats" }));
@@ -305,7 +305,7 @@ fn an_input_that_goes_on_elsewhere_has_what_it_leaves_summarised_where_that_is_w
 }
 
 #[test]
-fn a_retry_that_leaves_a_cancelled_answer_behind_asks_before_it_moves() {
+fn a_retry_that_leaves_a_cancelled_answer_calls_the_hooks_before_it_moves() {
     let mut world = world(&["one"]);
     world.say("how far is it").took();
     world.shown = vec![Part::Text { text: "half a".into() }];
@@ -316,7 +316,7 @@ fn a_retry_that_leaves_a_cancelled_answer_behind_asks_before_it_moves() {
     let told = world.asked_for();
     assert_eq!(told["newLeafId"], question.as_str(), "{told}");
     assert_eq!(told["entriesToSummarize"][0]["content"][0]["text"], "half a", "{told}");
-    // Input sent meanwhile is for the current place, whether the session moves or not.
+    // Input sent meanwhile is for the current position, whether or not the session moves.
     world.say("later").check(&["queue 1"]);
     world.answer(json!({ "cancel": true })).check(&[
         "error navigation_cancelled",

@@ -1,4 +1,4 @@
-//! The order of hook calls, and which ones are not waited for.
+//! The order of hook calls, and which of them are not waited for.
 
 use super::*;
 use reseed_protocol::{
@@ -21,7 +21,7 @@ fn all() -> Vec<HookSpec> {
 }
 
 #[test]
-fn a_turn_asks_its_hooks_in_this_order() {
+fn a_turn_calls_its_hooks_in_this_order() {
     let mut world = World::new(all());
     world.offer_tool().say("hello").check(&["ask said message:user"]);
     world.answer(json!({}));
@@ -54,7 +54,7 @@ fn a_turn_asks_its_hooks_in_this_order() {
         vec!["+ assistant", "ask call tool_call"],
         vec!["ask call tool_call"],
         vec![r#"call look {"where":"left"}"#, r#"call look {"where":"right"}"#],
-        // Tools answer independently: hooks inspect both answers at once.
+        // Tools answer independently, so hooks inspect both answers at once.
         vec!["ask result tool_result"],
         vec!["ask result tool_result"],
         vec!["ask said message:tool"],
@@ -77,7 +77,7 @@ fn full(hooks: Vec<HookSpec>) -> World {
 }
 
 #[test]
-fn a_compaction_before_the_request_asks_none_of_its_hooks_twice() {
+fn a_compaction_before_the_request_calls_no_hook_twice() {
     let mut world = full(all());
     world.say("hello").check(&["ask said message:user"]);
     world.answer(json!({})).check(&["+ user", "turn", "ask start before_agent_start"]);
@@ -98,7 +98,7 @@ fn a_compaction_before_the_request_asks_none_of_its_hooks_twice() {
 }
 
 #[test]
-fn a_request_that_is_sent_again_after_an_overflow_asks_its_hooks_again() {
+fn a_request_repeated_after_an_overflow_calls_its_hooks_again() {
     let mut world = full(all());
     world.say("hello").pass().summary().pass().took();
     world.model_fails(ErrorCode::ContextOverflow).check(&["ask compact before_compaction"]);
@@ -108,7 +108,7 @@ fn a_request_that_is_sent_again_after_an_overflow_asks_its_hooks_again() {
 }
 
 #[test]
-fn what_is_steered_to_a_turn_is_looked_at_before_it_is_in_line() {
+fn steered_input_is_inspected_before_it_is_queued() {
     let mut world = World::new(all());
     world.offer_tool().say("hello").pass();
     let mut steered = UserInput::plain(Said::Text("and mind the dog".into()));
@@ -128,7 +128,7 @@ fn what_is_steered_to_a_turn_is_looked_at_before_it_is_in_line() {
 }
 
 #[test]
-fn a_question_is_told_to_the_servers_hooks_and_then_to_the_clients_in_the_order_of_registration() {
+fn server_hooks_come_before_client_hooks_in_order_of_registration() {
     let mut world = World::new(vec![
         hook("b", HookPoint::Message),
         hook("watches", HookPoint::Message).observing(),
@@ -154,7 +154,7 @@ fn a_question_is_told_to_the_servers_hooks_and_then_to_the_clients_in_the_order_
 }
 
 #[test]
-fn a_context_hook_is_asked_for_its_reasons_or_for_all() {
+fn a_context_hook_is_called_for_its_reasons_or_for_all() {
     use ContextReason::{BeforeRequest, Ephemeral, TurnEnd};
     let table: &[(&[ContextReason], &[&str])] = &[
         (&[], &["before_request", "ephemeral", "turn_end"]),
@@ -174,7 +174,7 @@ fn a_context_hook_is_asked_for_its_reasons_or_for_all() {
 }
 
 #[test]
-fn observers_are_told_and_nobody_waits_for_them() {
+fn observers_are_notified_and_not_waited_for() {
     let observers: Vec<HookSpec> = all().into_iter().map(HookSpec::observing).collect();
     let run = |hooks: Vec<HookSpec>| {
         let mut world = full(hooks);
@@ -225,7 +225,7 @@ fn an_answer_is_withheld_only_from_a_hook_that_may_change_it() {
 }
 
 #[test]
-fn another_model_chosen_while_hooks_are_asked_asks_only_those_of_the_request_alone_again() {
+fn a_model_change_during_hooks_repeats_only_the_hooks_of_the_single_request() {
     let other = || Command::SetModel(SetModel { model: "other".into(), reasoning_effort: None });
     let mut world = World::new(all());
     world.say("hello").answer(json!({})).answer(json!({}));
@@ -238,7 +238,7 @@ fn another_model_chosen_while_hooks_are_asked_asks_only_those_of_the_request_alo
 }
 
 #[test]
-fn a_turn_that_is_retried_asks_its_hooks_anew() {
+fn a_retried_turn_calls_its_hooks_again() {
     let mut world = World::new(all());
     world.say("hello").pass().took();
     world.model_fails(ErrorCode::UpstreamError).check(&["end failed upstream_error"]);
@@ -253,7 +253,7 @@ fn a_turn_that_is_retried_asks_its_hooks_anew() {
 }
 
 #[test]
-fn a_hook_that_is_offered_while_an_answer_is_shown_is_asked_from_the_next_one_on() {
+fn a_hook_offered_during_an_answer_is_called_from_the_next_one_on() {
     let mut world = World::new(vec![hook("watches", HookPoint::Message).observing()]);
     world.say("hello").check(&["tell watches message:user", "+ user", "turn", "model"]);
     world.offer_hooks(json!([{ "point": "message" }])).model("shown to all");

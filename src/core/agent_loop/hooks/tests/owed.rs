@@ -1,5 +1,5 @@
-//! Required hooks whose client is gone: another client took over, or it has not returned since the session was read
-//! from the store. Also inputs that are withdrawn, or that hooks add to, during inspection.
+//! Required hooks whose client is gone: another client took over, or the client has not returned since the session was
+//! read from the store. Also covers inputs that are withdrawn, or extended by hooks, during inspection.
 
 use super::*;
 use reseed_protocol::command::{AppendCustomMessage, InputContent, WhenBusy};
@@ -35,10 +35,10 @@ impl World {
 const LOOK: &str = r#"{"where":"left"}"#;
 
 #[test]
-fn the_later_points_of_a_turn_that_was_taken_over_are_not_passed_over() {
+fn later_points_of_a_turn_still_require_the_old_hosts_hooks() {
     let hooks =
         || required(&[("calls", "tool_call"), ("results", "tool_result"), ("said", "message"), ("sent", "context")]);
-    // The turn's progress when another client takes over, and the hook that it requires.
+    // Each case is the turn's progress when another client takes over, and the hook that this progress requires.
     type Case = (&'static str, fn(&mut World));
     let table: [Case; 4] = [
         ("sent", |world| {
@@ -103,13 +103,13 @@ fn the_later_points_of_a_turn_that_was_taken_over_are_not_passed_over() {
 }
 
 #[test]
-fn the_new_host_is_heard_while_the_turn_that_it_took_over_waits() {
+fn the_new_host_can_send_input_while_the_old_turn_waits() {
     let mut world = World::new(Vec::new());
     world.offer_hooks(required(&[("said", "message"), ("sent", "context")]));
     world.say("first").pass().took();
     world.say("second").answer(json!({})).took();
     world.taken_over(json!([])).took();
-    // No hook is called for it, and it waits behind earlier input.
+    // No hook is called for it, and it waits behind the earlier input.
     world.say("third").check(&["queue 2"]);
     world.model("yes").check(&[]);
     world.wait(5_000).check(&[
@@ -128,7 +128,7 @@ fn the_new_host_is_heard_while_the_turn_that_it_took_over_waits() {
 }
 
 #[test]
-fn what_waited_before_a_restart_is_not_asked_without_the_hooks_that_it_was_accepted_under() {
+fn queued_input_needs_its_required_hooks_after_a_restart() {
     let begun = || {
         let mut world = World::new(Vec::new());
         world.offer_hooks(json!([
@@ -161,7 +161,7 @@ fn what_waited_before_a_restart_is_not_asked_without_the_hooks_that_it_was_accep
 }
 
 #[test]
-fn a_client_that_takes_its_own_hooks_back_is_obeyed() {
+fn a_client_can_unregister_its_own_hooks() {
     let mut world = World::new(Vec::new());
     world.offer_tool().offer_hooks(required(&[("calls", "tool_call")]));
     world.say("what is there");
@@ -190,7 +190,7 @@ fn an_input_whose_hook_does_not_answer_can_be_withdrawn() {
 }
 
 #[test]
-fn what_a_hook_adds_while_it_looks_at_an_input_goes_with_that_input() {
+fn messages_that_a_hook_adds_during_inspection_go_with_the_input() {
     let content = InputContent::Text("a note".into());
     let note = AppendCustomMessage { custom_type: "note".into(), content, display: true, details: None };
     let unseen = UserInput { if_leaf: Some(None), ..UserInput::plain(Said::Text("hello".into())) };
@@ -217,7 +217,7 @@ fn what_a_hook_adds_while_it_looks_at_an_input_goes_with_that_input() {
 }
 
 #[test]
-fn a_tool_that_has_answered_is_not_told_that_its_call_is_withdrawn() {
+fn a_tool_that_has_answered_gets_no_withdrawal() {
     let mut world = World::new(vec![hook("one", HookPoint::ToolResult)]);
     world.offer_tool().say("look").model_calls(&[LOOK, LOOK]);
     let answered = world.calls[0].clone();

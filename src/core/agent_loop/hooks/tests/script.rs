@@ -1,4 +1,4 @@
-//! The steps of a test in the world: it sends the client's commands, and answers for hooks, model and tools.
+//! The actions of a test in the world: client commands, and the answers of hooks, model and tools.
 
 use super::World;
 use crate::{
@@ -34,7 +34,7 @@ impl World {
         self.command(Command::CancelTurn(CancelTurn { turn_id: None }))
     }
 
-    /// Offers the model the tool `look`, which requires a `where`.
+    /// Offers the model the tool `look`, which requires the argument `where`.
     pub(super) fn offer_tool(&mut self) -> &mut Self {
         let parameters = json!({
             "type": "object", "properties": { "where": { "type": "string" } }, "required": ["where"],
@@ -93,12 +93,12 @@ impl World {
         self
     }
 
-    /// Answers the request with this text.
+    /// Answers the model request with this text.
     pub(super) fn model(&mut self, text: &str) -> &mut Self {
         self.model_says(vec![Part::Text { text: text.into() }])
     }
 
-    /// Answers the request with calls to `look`, one for each of these arguments.
+    /// Answers the model request with calls to `look`, one for each of these arguments.
     pub(super) fn model_calls(&mut self, arguments: &[&str]) -> &mut Self {
         let call = |arguments: &&str| Part::ToolCall {
             call_id: "call_0".parse().unwrap(),

@@ -1,4 +1,4 @@
-//! What a test sees of the world: what has happened, what was sent, and what waits.
+//! The observations of a test: what happened, what was sent, and what is pending.
 
 use super::{World, all_of, kind_of, word};
 use reseed_protocol::{
@@ -10,7 +10,7 @@ use reseed_protocol::{
 use serde_json::{Value, json};
 
 impl World {
-    /// Returns what has happened since the last call.
+    /// Returns the effects since the last call.
     pub(super) fn took(&mut self) -> Vec<String> {
         std::mem::take(&mut self.took)
     }
@@ -79,7 +79,7 @@ impl World {
         &self.open.front().expect("a hook is asked").1
     }
 
-    /// Returns the oldest pending call as it is on the wire.
+    /// Returns the oldest pending call in its wire format.
     pub(super) fn asked_for(&self) -> Value {
         serde_json::to_value(self.question()).unwrap()
     }

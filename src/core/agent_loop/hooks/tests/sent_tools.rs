@@ -1,4 +1,4 @@
-//! Calls are checked against the tools that the model was sent: a patch may have removed one, or replaced its
+//! Calls are checked against the tools that the model was sent. A patch may have removed a tool or replaced its
 //! definition.
 
 use super::*;
@@ -21,7 +21,7 @@ const OWN: &str = r#"{"where":"left"}"#;
 const DEEP: &str = r#"{"depth":2}"#;
 
 impl World {
-    /// Returns the last result that says why a call was not made.
+    /// Returns the last result that explains why a call was not made.
     fn refusal(&self) -> String {
         let tool = self.entries.iter().rev().filter_map(Entry::message).find(|message| message.role == Role::Tool);
         let Some(Part::ToolResult { output, is_error: true, .. }) = tool.and_then(|tool| tool.content.first()) else {
@@ -32,7 +32,7 @@ impl World {
 }
 
 #[test]
-fn calls_are_held_to_the_definitions_that_were_sent() {
+fn calls_are_checked_against_the_definitions_that_were_sent() {
     let reasons = [ContextReason::BeforeRequest, ContextReason::Ephemeral];
     let table = [
         (json!([]), OWN, None),
@@ -62,7 +62,7 @@ fn calls_are_held_to_the_definitions_that_were_sent() {
 }
 
 #[test]
-fn a_patch_for_one_request_holds_its_calls_alone() {
+fn a_patch_for_one_request_affects_only_its_calls() {
     let mut world = World::new(vec![hook("one", HookPoint::Context).for_reasons(&[ContextReason::Ephemeral])]);
     world.offer_tool().say("hello").answer(json!({ "patch": deeper() })).model_calls(&[DEEP]);
     world.tool("a cat").answer(json!({})).model_calls(&[DEEP]);
@@ -83,7 +83,7 @@ fn arguments_that_a_hook_changes_are_checked_against_what_was_sent() {
 }
 
 #[test]
-fn what_a_client_offers_after_the_request_was_sent_does_not_change_its_calls() {
+fn tools_offered_after_the_request_do_not_affect_its_calls() {
     let offer = |name: &str, required: &str| {
         ToolOffer::new(name, "Looks.", json!({ "type": "object", "required": [required] }))
     };

@@ -3,7 +3,7 @@
 use super::*;
 use reseed_protocol::{command::WhenBusy, event::TurnStatus};
 
-/// Returns each point that a turn waits at, with the world once its hook is called.
+/// Returns each point at which a turn waits, with the world once its hook is called.
 fn open() -> Vec<(&'static str, World)> {
     let look = r#"{"where":"left"}"#;
     let at = |point: HookPoint| {
@@ -67,7 +67,7 @@ fn cancelling_a_turn_cancels_its_hooks_and_gives_every_call_a_result() {
 }
 
 #[test]
-fn a_server_that_stops_waits_for_no_hook() {
+fn a_stopping_server_waits_for_no_hook() {
     for (name, mut world) in open() {
         let call_id = world.calls.front().cloned();
         world.tell(Input::Stop(Box::new(gone())));
@@ -81,7 +81,7 @@ fn a_server_that_stops_waits_for_no_hook() {
 }
 
 #[test]
-fn a_server_that_will_stop_lets_the_turn_end_and_begins_no_other() {
+fn a_draining_server_finishes_the_turn_and_starts_no_other() {
     for (name, mut world) in open() {
         world.say("and then").tell(Input::Hold(Box::new(stopping())));
         for _ in 0..12 {
@@ -112,7 +112,7 @@ fn a_server_that_will_stop_lets_the_turn_end_and_begins_no_other() {
 }
 
 #[test]
-fn a_process_that_dies_while_a_hook_is_asked_leaves_a_turn_that_can_be_retried() {
+fn a_turn_can_be_retried_after_the_process_died_during_a_hook() {
     for (name, mut world) in open() {
         // Only the log is left.
         let session = world.agent.session().clone();
@@ -153,7 +153,7 @@ fn a_turn_whose_last_hook_failed_is_retried_without_asking_the_model_again() {
 }
 
 #[test]
-fn of_an_answer_that_nobody_has_seen_there_is_nothing_to_take_back() {
+fn an_answer_that_was_not_shown_leaves_no_trace() {
     let mut world = World::new(vec![hook("one", HookPoint::Message)]);
     world.say("hello").pass().model("all of it").took();
     world.cancel().check(&["drop one", "end cancelled"]);
@@ -169,7 +169,7 @@ fn of_an_answer_that_nobody_has_seen_there_is_nothing_to_take_back() {
 }
 
 #[test]
-fn a_tools_answer_is_looked_at_once() {
+fn a_tools_answer_is_inspected_once() {
     let mut world = World::new(vec![hook("one", HookPoint::ToolResult)]);
     world.offer_tool().say("hello").model_calls(&[r#"{"where":"left"}"#]);
     let call = world.calls[0].clone();
@@ -181,7 +181,7 @@ fn a_tools_answer_is_looked_at_once() {
 }
 
 #[test]
-fn what_is_said_while_a_hook_is_asked_waits() {
+fn input_during_a_hook_call_waits() {
     for (name, mut world) in open() {
         let mut said = UserInput::plain(Said::Text("now".into()));
         said.when_busy = Some(WhenBusy::Reject);

@@ -8,11 +8,11 @@ use crate::core::{
 use reseed_protocol::{Part, Role};
 use std::collections::HashSet;
 
-/// Characters read per part of a message: its beginning names things as often as any other place.
+/// Characters read per part of a message. Its beginning names things as often as any other part.
 const PART_CHARS_MAX: usize = 2_000;
 
-/// Bytes read in total, newest first; older messages are rated by role, age and size alone. As much text as a window of
-/// a quarter of a million tokens holds.
+/// Bytes read in total, newest first; older messages are rated by role, age and size alone. A window of a quarter of a
+/// million tokens holds this much text.
 const READ_BYTES_MAX: usize = 1_000_000;
 
 /// Points for a user's message, a client's note, an answer, and a call with its results.
@@ -20,12 +20,13 @@ const INPUT: i64 = 600;
 const NOTE: i64 = 200;
 const ANSWER: i64 = 150;
 const CALL: i64 = 100;
-/// Points for each name, path or number mentioned again later, and how many of these count.
+/// Points for each name, path or number that is mentioned again later, and the maximum number of these.
 const REFERENCE: i64 = 60;
 const REFERENCES_MAX: usize = 8;
 /// Points of the newest unit for its age; older ones get proportionally fewer.
 const RECENCY: i64 = 200;
-/// Points deducted per doubling of the size above this many tokens: one large result takes the room of many messages.
+/// Points deducted per doubling of the size above this many tokens, because one large result takes the room of many
+/// messages.
 const SIZE: i64 = 50;
 const SIZE_TOKENS: u64 = 128;
 
@@ -112,7 +113,7 @@ mod tests {
     use crate::core::context::{build::build_context, counter::Counter, testing::path};
 
     #[test]
-    fn names_are_told_from_prose() {
+    fn names_are_distinguished_from_prose() {
         let table: &[(&str, &[&str])] = &[
             ("the cat sat on the mat.", &[]),
             ("see src/main.rs: it calls readFile(x_1), twice.", &["src/main.rs", "readFile", "x_1"]),
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_said_and_what_is_used_later_matter_more() {
+    fn user_messages_and_later_references_score_higher() {
         let lines = [
             "a:user My cat is called Miso.",
             "b:assistant How nice.",

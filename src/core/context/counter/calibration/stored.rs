@@ -51,7 +51,7 @@ impl Calibration {
 }
 
 impl Learnt {
-    /// Rounds what was learned to what is stored of it, within the limits.
+    /// Rounds the learned values to their stored precision, within the limits.
     pub(super) fn fit(&mut self) {
         let fitted = |value: f64| f64::from(single(value));
         for (row, factor) in self.factors.iter_mut().enumerate() {
@@ -66,12 +66,12 @@ impl Learnt {
                 self.covariance[column][row] = self.covariance[row][column];
             }
         }
-        // Above 2^24 a report more is no other float.
+        // Above 2^24, adding one report does not change a 32-bit float.
         self.reports = self.reports.min(REPORTS_MAX);
     }
 }
 
-/// Reports that are told apart: the greatest whole number up to which all fit into a 32-bit float.
+/// The maximum number of reports that is counted: all whole numbers up to it fit into a 32-bit float.
 const REPORTS_MAX: u64 = 1 << 24;
 
 #[expect(clippy::cast_possible_truncation, reason = "what is learned is rounded to this")]

@@ -1,4 +1,4 @@
-//! What a calibration learns, and what it must not learn.
+//! Tests what a calibration learns, and what it must not learn.
 
 use super::*;
 use crate::core::context::counter::{Script, Scripts};
@@ -48,7 +48,7 @@ fn the_factor_follows_the_reports() {
 }
 
 #[test]
-fn one_absurd_report_moves_what_was_learnt_by_little_and_is_soon_forgotten() {
+fn one_absurd_report_changes_little_and_is_soon_forgotten() {
     for method in [Method::Characters, O200K] {
         for absurd in [1, 80_000, u64::MAX] {
             let mut reports = vec![(800, 880); 20];
@@ -89,7 +89,7 @@ fn each_script_learns_for_itself() {
 }
 
 #[test]
-fn what_surrounds_messages_is_learnt_apart_from_the_text() {
+fn framing_is_learned_separately_from_the_text() {
     for method in [Method::Characters, O200K] {
         let mut calibration = Calibration::new(method);
         for size in [40, 300, 90, 500, 20, 150, 60, 220, 35, 400] {
@@ -177,7 +177,7 @@ proptest! {
         prop_assert_eq!(calibration.tokens(&Mix::default()), 0);
         prop_assert!((250..=4_000).contains(&calibration.tokens(&english(1_000))));
         prop_assert!((10..=16_000).contains(&calibration.error_bound(&english(1_000))));
-        // Still able to learn.
+        // It must still be able to learn.
         for _ in 0..60 {
             calibration.observe(&Report { method: Method::Characters, of: ReportScope::Added, mix: english(1_000), tokens: 1_200 });
         }
@@ -201,7 +201,7 @@ proptest! {
 }
 
 #[test]
-fn what_was_learnt_is_read_back_to_the_bit() {
+fn a_calibration_is_read_back_to_the_bit() {
     assert_eq!(Calibration::new(O200K).to_bytes(), None, "nothing was learned");
     type Reports = Vec<(u64, u64)>;
     let table: [(&str, Reports); 5] = [

@@ -1,7 +1,7 @@
-//! The rules of runs as a finite automaton, so that a character costs a few looks into small tables: every text of a
-//! session is counted when the session is opened.
+//! The rules of runs as a finite automaton, so that a character costs only a few look-ups in small tables. Speed
+//! matters because every text of a session is counted when the session is opened.
 //!
-//! A state is what the next price depends on: the class of the last character and its position in the run.
+//! A state is everything that determines the next price: the class of the last character and its position in the run.
 
 use super::Class;
 use crate::core::context::counter::mix::SCRIPTS;
@@ -9,7 +9,7 @@ use crate::core::context::counter::mix::SCRIPTS;
 const CLASSES: usize = Class::ALL.len();
 
 /// States of a class: the first character of a run after a class that changes its price, then the positions from 1 on.
-/// From the last position on the price stays; digits repeat positions 4 to 6.
+/// After the last position the price is constant; digits repeat positions 4 to 6.
 const PLACES: usize = 9;
 
 /// The state before the first character.
@@ -24,12 +24,12 @@ const _: () = {
     }
 };
 
-/// Says what a character costs that leads to this state.
+/// The price of a character that leads to this state.
 #[derive(Clone, Copy)]
 struct State {
-    /// In thousandths of a token.
+    /// The price in thousandths of a token.
     price: u16,
-    /// The number of the script that it is counted under.
+    /// The number of the script under which it is counted.
     script: u8,
 }
 

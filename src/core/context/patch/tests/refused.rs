@@ -1,9 +1,9 @@
-//! Patches that are rejected, by op and with a reason.
+//! Rejected patches, by op and with the reason.
 
 use super::*;
 
 #[test]
-fn what_may_not_be_is_refused_by_place_and_name() {
+fn invalid_ops_are_refused_by_index_and_name() {
     let u = |text: &str| json!({ "role": "user", "content": [{ "type": "text", "text": text }] });
     let with = |mut op: Value| {
         op["invalidateCacheReason"] = json!("r");

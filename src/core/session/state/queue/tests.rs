@@ -1,4 +1,4 @@
-//! The queue, folded from its records and read back from the stored copy.
+//! Tests of the queue: folded from its records, and read back from the stored copy.
 
 use super::super::{STATE_BYTES_MAX, SessionState, StoredState};
 use super::*;
@@ -81,7 +81,7 @@ fn a_queue_is_read_back_from_its_records_whatever_happened_to_it() {
                     released += 1;
                     Event::QueueReleased(QueueReleased { command_id: None })
                 }
-                // As older versions stored it.
+                // Older versions stored it like this.
                 3 => {
                     expected.truncate(rng.usize(..5));
                     expected.push(item(n, format!("old {n}")));

@@ -1,4 +1,4 @@
-//! Tests of rounds over real files: what they copy and clear while the writer goes on, and what stops them.
+//! Tests of rounds on real files: what they copy and clear while the writer continues, and what stops them.
 
 use super::{Copying, CopyingPlace, Frames, Limits, Outcome, ROUNDS_MAX};
 use crate::store::sqlite::{
@@ -22,7 +22,7 @@ use std::{
 
 const LIMITS: Limits = Limits { left: 20, growth: 200 };
 
-/// Stands for a copy that SQLite leaves of a row which it has moved to another page.
+/// Stands for the copy that SQLite leaves of a row that it moved to another page.
 const REMAIN: &[u8; 8] = b"a remain";
 
 /// A database whose log is copied back only when a test says so.
@@ -54,7 +54,7 @@ impl Subject {
         Self { copying, db, path, frames, lock: opened.lock, _dir: dir }
     }
 
-    /// Commits until this many frames or some more are added to the log.
+    /// Commits until about this many frames are added to the log.
     fn write(&self, frames: u32) {
         let until = self.frames() + frames;
         while self.frames() < until {
@@ -74,7 +74,7 @@ impl Subject {
         self.copying.begin(&self.db, self.frames.load(Ordering::Relaxed))
     }
 
-    /// Returns the frames that the round under way has cleared, if it did.
+    /// Returns the part that the current round has cleared, if any.
     fn cleared(&mut self) -> Option<Cleared> {
         self.copying.wait().unwrap().1.unwrap()
     }
@@ -84,7 +84,7 @@ impl Subject {
         scrub::pages_in(&self.path.with_extension("db-wal"), u64::from(first - 1)..last.into()).unwrap()
     }
 
-    /// Runs a checkpoint as another program would. Returns how many frames of the log are in the database then.
+    /// Runs a checkpoint as another program would. Returns how many frames of the log are then in the database.
     fn foreign_checkpoint(&self) -> u32 {
         let other = Connection::open(&self.path).unwrap();
         loop {
@@ -98,7 +98,7 @@ impl Subject {
         }
     }
 
-    /// Puts a remain into the unused middle of the log's pages that are leaves in the database. Returns their number.
+    /// Plants remains in the unused middle of the log's pages that are leaves in the database. Returns their number.
     fn plant(&self) -> usize {
         let database = self.lock.as_ref().unwrap().watched().file().unwrap();
         let mut planted = 0;
@@ -106,7 +106,7 @@ impl Subject {
             let at = u64::from(page - 1) * 8192;
             let mut header = [0; 8];
             if database.read_exact_at(&mut header, at).is_err() {
-                // It is new, and only in the log.
+                // The page is new, and only in the log.
                 continue;
             }
             let [kind, _, _, count_high, count_low, first_high, first_low, _] = header;
@@ -132,7 +132,7 @@ fn a_round_copies_what_the_log_held_when_it_began_and_pins_the_log_until_it_ends
         let first = subject.frames();
         assert!(subject.begin() && subject.copying.is_under_way());
         subject.write(30);
-        // The log was not taken up again, and nobody copies what was added.
+        // The log was not restarted, and no one copies what was added.
         assert!(subject.frames() >= first + 30, "{place:?}");
         assert!(subject.foreign_checkpoint() <= first, "{place:?}");
         let cleared = subject.cleared().unwrap();
@@ -163,7 +163,7 @@ fn after_a_round_another_follows_only_if_much_was_added_and_not_indefinitely() {
     }
     subject.write(LIMITS.left + 1);
     assert!(!subject.copying.go_on(&subject.db, round, subject.frames()), "these were rounds enough");
-    // However many there were, not behind a log that has grown as much as it may.
+    // The limit applies however many rounds there were: a log must not grow beyond it.
     assert!(!subject.copying.is_behind(subject.frames()) && subject.begin());
     let (first, _) = subject.copying.wait().unwrap();
     subject.write(LIMITS.growth);
@@ -175,7 +175,7 @@ fn after_a_round_another_follows_only_if_much_was_added_and_not_indefinitely() {
 fn a_round_clears_unused_bytes_of_its_pages_and_the_rest_is_cleared_after_it() {
     let mut subject = Subject::new(CopyingPlace::Beside);
     subject.write(40);
-    // A reader keeps the log from being taken up again, so that the next round meets its pages once more.
+    // A reader keeps the log from being restarted, so the next round meets its pages once more.
     let reader = Connection::open(&subject.path).unwrap();
     reader.execute_batch("BEGIN; SELECT 1 FROM session_state").unwrap();
     assert_eq!(subject.foreign_checkpoint(), subject.frames());
@@ -188,7 +188,7 @@ fn a_round_clears_unused_bytes_of_its_pages_and_the_rest_is_cleared_after_it() {
     subject.db.execute("UPDATE session_state SET checksum = 1 WHERE session = 1", []).unwrap();
     let cleared = subject.cleared().unwrap();
     assert_eq!(subject.remains(), 0);
-    // Only what was added is read again.
+    // Only the frames that were added are read again.
     let planted = subject.plant();
     assert_eq!(checkpoint::copy_back_after(&subject.db, subject.lock.as_ref(), cleared), Ok(true));
     let left = subject.remains();
@@ -198,12 +198,12 @@ fn a_round_clears_unused_bytes_of_its_pages_and_the_rest_is_cleared_after_it() {
 }
 
 #[test]
-fn what_was_cleared_of_a_log_says_nothing_about_the_next_one() {
+fn pages_cleared_in_one_log_do_not_count_for_the_next() {
     let mut subject = Subject::new(CopyingPlace::Inline);
     subject.write(40);
     assert!(subject.begin());
     let cleared = subject.cleared().unwrap();
-    // All of it is copied, so the next commit takes it up again.
+    // All of the log is copied, so the next commit restarts it.
     subject.commit();
     assert!(subject.frames() < cleared.frames);
     subject.foreign_checkpoint();
@@ -220,17 +220,17 @@ fn there_is_no_round_over_a_log_that_is_copied_or_of_another_length() {
     for wrong in [frames - 1, frames + 1] {
         assert!(!subject.copying.begin(&subject.db, wrong));
     }
-    // Its snapshot would not be one of the log.
+    // The log is fully copied, so the snapshot would not pin it.
     subject.foreign_checkpoint();
     assert!(!subject.begin());
     assert!(!subject.copying.is_under_way() && subject.copying.ended().is_none() && subject.copying.wait().is_none());
-    // No snapshot was kept: the log is taken up again.
+    // No snapshot was kept, so the log is restarted.
     subject.commit();
     assert!(subject.frames() < frames);
 }
 
 #[test]
-fn a_reader_of_an_older_state_keeps_a_round_from_its_end_until_it_leaves() {
+fn a_reader_of_an_older_snapshot_keeps_a_round_from_finishing() {
     let ended = |outcome: Option<(_, Outcome)>| outcome.unwrap().1.unwrap().map(|cleared| cleared.frames);
     for place in [CopyingPlace::Beside, CopyingPlace::Inline] {
         let mut subject = Subject::new(place);
@@ -239,13 +239,13 @@ fn a_reader_of_an_older_state_keeps_a_round_from_its_end_until_it_leaves() {
         reader.execute_batch("BEGIN; SELECT 1 FROM session_state").unwrap();
         subject.write(10);
         assert!(subject.begin());
-        // The thread tries again for as long as reads take; the inline one only once.
+        // The thread retries for as long as reads take; the inline one tries only once.
         assert_eq!(ended(subject.copying.wait()), None, "{place:?}");
         assert!(subject.begin());
         drop(reader);
         let mut cleared = ended(subject.copying.wait());
         if cleared.is_none() {
-            // This thread was held up for longer than the other one tries.
+            // This thread was delayed for longer than the other one retries.
             assert!(subject.begin());
             cleared = ended(subject.copying.wait());
         }

@@ -1,9 +1,9 @@
-//! Compactions whose hooks answer later: meanwhile a turn goes on, the compaction is stopped, or a limit passes.
+//! Compactions whose hooks answer late: meanwhile a turn continues, the compaction is stopped, or a limit passes.
 
 use super::*;
 
 #[test]
-fn a_preview_asks_its_hooks_and_is_applied_without_asking_again() {
+fn a_preview_calls_its_hooks_and_applying_it_does_not() {
     let mut world = long(before(&["one"]));
     world.command(Command::PreviewCompaction(PreviewCompaction::default())).check(&["ask one before_compaction"]);
     assert_eq!((&world.asked_for()["preview"], &world.asked_for()["background"]), (&json!(true), &json!(true)));
@@ -28,7 +28,7 @@ fn a_preview_asks_its_hooks_and_is_applied_without_asking_again() {
 }
 
 #[test]
-fn a_compaction_in_the_background_asks_while_the_turn_goes_on() {
+fn a_background_compaction_calls_its_hooks_during_the_turn() {
     let mut world = filling(before(&["one"]));
     world.say("hello");
     let took = world.took();
@@ -37,7 +37,7 @@ fn a_compaction_in_the_background_asks_while_the_turn_goes_on() {
     world.model("hello").check(&["+ assistant", "end completed"]);
     world.answer(json!({ "summary": "They met." })).check(&["prepared"]);
     world.check_at_rest();
-    // If it is answered during a request, it is held.
+    // If the hook answers during a request, the compaction is held.
     let mut world = filling(before(&["one"]));
     world.say("hello").took();
     world.answer(json!({ "summary": "They met." })).check(&["prepared"]);
@@ -46,7 +46,7 @@ fn a_compaction_in_the_background_asks_while_the_turn_goes_on() {
 }
 
 #[test]
-fn a_compaction_that_is_stopped_asks_its_hooks_no_more() {
+fn a_stopped_compaction_calls_no_more_hooks() {
     let stop = |world: &mut World| {
         world.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
     };
@@ -58,14 +58,14 @@ fn a_compaction_that_is_stopped_asks_its_hooks_no_more() {
     world.say("hello").took();
     stop(&mut world);
     world.check(&["drop one", "compaction failed compaction_cancelled", "model"]);
-    // Cancelled with its turn.
+    // It is cancelled with its turn.
     let mut world = crowded(before(&["one"]));
     world.say("hello").took();
     world.cancel();
-    // The compaction that the turn waited for runs in the background, once the turn is over.
+    // Once the turn is over, the compaction that it waited for runs in the background.
     let ends = ["drop one", "compaction failed compaction_cancelled", "end cancelled", "ask one before_compaction"];
     world.check(&ends);
-    // Cancelled with the server.
+    // It is cancelled when the server stops.
     let mut world = long(before(&["one"]));
     world.compact().took();
     world
@@ -75,7 +75,7 @@ fn a_compaction_that_is_stopped_asks_its_hooks_no_more() {
 }
 
 #[test]
-fn the_time_of_a_compaction_begins_when_its_hooks_have_answered() {
+fn a_compactions_time_limit_starts_after_its_hooks() {
     let slow = vec![hook("one", HookPoint::BeforeCompaction).within(600_000)];
     let mut world = crowded(slow.clone());
     world.say("hello").took();
@@ -94,7 +94,7 @@ fn the_time_of_a_compaction_begins_when_its_hooks_have_answered() {
 }
 
 #[test]
-fn a_hook_that_is_against_every_compaction_does_not_trip_the_breaker_of_failures() {
+fn a_hook_that_cancels_every_compaction_does_not_open_the_breaker() {
     let mut world = crowded(before(&["one"]));
     for _ in 0..4 {
         world.say("hello");

@@ -1,13 +1,14 @@
-//! Held compactions that are no longer good enough when they are due: made again once, merged or from everything.
+//! Held compactions that are no longer good enough when they are due: they are made again once, merged or from scratch.
 
 use super::*;
 
 /// Returns a session with a held compaction that will soon miss its target.
 ///
-/// In shares of the window: it is prepared at 0.60 (the soft limit is 0.7 of the trigger, 0.56), is due above 0.80 and
-/// waited for above 0.99. It keeps `hello` and replaces the rest with a summary of about 0.02. It is good enough while
-/// what was appended since is no larger than its summary could have been: 1/8 for the summary, 1/12 for its files and a
-/// tenth of the target, 0.02, for restored facts: 0.23 in total.
+/// All numbers are shares of the window. The compaction is prepared at 0.60 (the soft limit is 0.7 of the trigger:
+/// 0.56). It is due above 0.80, and requests wait for it above 0.99. It keeps `hello` and replaces the rest with a
+/// summary of about 0.02. It is good enough while the text appended since is no larger than its summary could have
+/// been. That is 1/8 for the summary, 1/12 for its files, and 0.02 (a tenth of the target) for restored facts: 0.23 in
+/// total.
 fn outgrown() -> World {
     let mut world = outgrowing(Vec::new());
     world.say("hello").model("hello").summary();
@@ -33,7 +34,7 @@ fn outgrowing(hooks: Vec<HookSpec>) -> World {
 }
 
 impl World {
-    /// Answers the summary request with this text in each section, for so many input tokens.
+    /// Answers the summary request with this text in each section and reports this many input tokens.
     fn paid_summary(&mut self, text: &str, input_tokens: u64) -> &mut Self {
         let request = self.summarising.take().expect("the model is asked for a summary");
         let sections = crate::compaction::summary::SECTIONS.iter();
@@ -44,7 +45,7 @@ impl World {
     }
 }
 
-/// Returns text for this many hundredths of the window of [`outgrown`]: 60 of them are eight times sixty sentences.
+/// Returns text for this many hundredths of the window of [`outgrown`]; 60 of them are eight times sixty sentences.
 fn hundredths(hundredths: usize) -> String {
     "The harbour lies to the north. ".repeat(hundredths * 8)
 }
@@ -56,11 +57,12 @@ fn one_that_would_not_reach_the_target_is_made_again_once_and_merged() {
     let prepared = |world: &World| {
         world.emitted.iter().filter(|event| matches!(event, EphemeralEvent::CompactionPrepared(_))).count()
     };
-    // At 0.75 it is not due, and more may still be appended first.
+    // At 0.75 it is not due, and more may be appended first.
     world.say(&hundredths(15)).model("so");
     assert_eq!((world.summarising, &world.held().unwrap().job_id), (None, &first));
     world.took();
-    // At 0.90 it is due. With the 0.30 appended since, it leaves 0.32, more than 0.23 and the target of 0.20.
+    // At 0.90 it is due. With the 0.30 appended since, the context would be 0.32, above both 0.23 and the target of
+    // 0.20.
     world.say(&hundredths(15)).check(&["+ user", "turn", "summary", "model"]);
     let asked = world.sent.iter().rfind(|sent| sent.purpose == Purpose::Summary).unwrap();
     let asked: Vec<String> = asked.messages().map(|message| message.message.text()).collect();
@@ -69,7 +71,7 @@ fn one_that_would_not_reach_the_target_is_made_again_once_and_merged() {
     world.model("so");
     assert_eq!(world.agent.ledger.session.state.compactions, 0, "the one that is made again is waited for");
     world.took();
-    // It is held like any other, but not made a third time: it is committed as it is.
+    // The new one is held like any other, but not made a third time: it is committed as it is.
     world.summary().check(&["prepared", "+ compaction", "compacted model_summary", "reseed"]);
     assert_eq!((prepared(&world), world.agent.ledger.session.state.compactions), (before + 1, 1));
     assert_ne!(world.committed().job_id, first);
@@ -78,23 +80,23 @@ fn one_that_would_not_reach_the_target_is_made_again_once_and_merged() {
 }
 
 #[test]
-fn a_turn_that_waits_for_a_merged_one_goes_on_where_what_is_held_is_dropped() {
+fn a_turn_that_waits_for_a_merge_continues_when_the_held_one_is_dropped() {
     let mut world = outgrown();
     world.say(&hundredths(15)).model("so").took();
-    // At 1.50 the next request waits: with the held compaction it would still have 0.92, above the trigger.
+    // At 1.50 the next request waits: with the held compaction the context would still be 0.92, above the trigger.
     world.say(&hundredths(75)).check(&["+ user", "turn", "summary"]);
     world.command(Command::SetModel(SetModel { model: "test-2".into(), reasoning_effort: None }));
     assert_eq!(world.held(), None);
     let failed = world.took().into_iter().filter(|line| line == "compaction failed compaction_void").count();
     assert_eq!(failed, 2, "the one that was held, and the one that was made from it");
-    // The other model's loop makes room itself, and sends the request.
+    // The other model's loop makes room itself and sends the request.
     world.summary().model("so");
     assert!(world.took().contains(&"end completed".to_owned()));
     assert_eq!(world.agent.ledger.session.state.compactions, 1);
 }
 
 #[test]
-fn hooks_are_asked_once_also_where_it_is_made_again_and_what_they_wished_holds() {
+fn hooks_are_called_once_and_their_requests_apply_to_a_remade_one() {
     let mut world = outgrowing(vec![hook("one", HookPoint::BeforeCompaction)]);
     world.say("hello");
     let wishes = json!({ "model": "cheaper", "instructions": "mind the gulls", "details": { "n": 1 } });
@@ -117,7 +119,7 @@ fn hooks_are_asked_once_also_where_it_is_made_again_and_what_they_wished_holds()
 }
 
 #[test]
-fn one_that_cost_nothing_is_made_again_once() {
+fn one_that_was_free_is_made_again_once() {
     let mut world = outgrowing(Vec::new());
     world
         .say("hello")
@@ -134,20 +136,20 @@ fn one_that_cost_nothing_is_made_again_once() {
 }
 
 #[test]
-fn one_that_saves_too_little_by_the_time_it_is_due_is_made_again_once() {
-    // It saves about two thirds of the request that comes.
+fn one_that_saves_too_little_when_due_is_made_again_once() {
+    // It saves about two thirds of the next request.
     let committed = ["+ user", "turn", "+ compaction", "compacted model_summary", "reseed", "model"];
     let mut world = outgrown();
     world.restart(|deployment| deployment.options.min_gain = 0.7).took();
     world.say(&hundredths(30)).check(&["+ user", "turn", "summary", "model"]);
-    // A new one saves no more, so the next request gets what is there.
+    // A new one would save no more, so the next request uses the existing one.
     world.model("so").summary().check(&["+ assistant", "end completed", "compaction failed nothing_to_compact"]);
     assert!(world.held().is_some_and(|held| held.remade));
     world.say("and?").check(&committed);
 }
 
 #[test]
-fn one_made_again_from_everything_costs_what_both_have_cost() {
+fn one_made_again_from_scratch_includes_the_cost_of_both() {
     let mut world = outgrowing(Vec::new());
     world.say("hello").model("hello").paid_summary(&"the harbour lies to the west; ".repeat(8), 1_000);
     // The long summary saves less than this, and a short one saves more.
@@ -161,7 +163,7 @@ fn one_made_again_from_everything_costs_what_both_have_cost() {
 }
 
 #[test]
-fn what_is_held_is_cancelled_by_its_name_also_while_it_is_made_again() {
+fn a_held_one_can_be_cancelled_by_id_while_it_is_made_again() {
     let mut world = outgrown();
     world.say(&hundredths(15)).model("so");
     world.say(&hundredths(15)).took();
