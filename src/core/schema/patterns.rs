@@ -157,7 +157,7 @@ fn each_schema(schema: &mut Value, visit: &mut dyn FnMut(&str, &mut Value)) {
             ) => named(keyword, schemas, visit),
             (_, Value::Array(items)) => {
                 for (index, item) in items.iter_mut().enumerate() {
-                    visit(&format!("{keyword}/{index}"), item);
+                    visit(&format!("{}/{index}", escaped(keyword)), item);
                 }
             }
             (_, field @ Value::Object(_)) => visit(&escaped(keyword), field),
