@@ -2,16 +2,16 @@
 # Builds the server and `reseed-shell` into a directory. The Dockerfile runs this, and so do the tests, with the faster
 # profile.
 #
-#     docker/build.sh FOLDER [dist|dev]
+#     docker/build.sh FOLDER [release|dev]
 set -eu
 
-folder=${1:?usage: docker/build.sh FOLDER [dist|dev]}
-profile=${2:-dist}
+folder=${1:?usage: docker/build.sh FOLDER [release|dev]}
+profile=${2:-release}
 case $profile in
-dist) built=dist ;;
+release) built=release ;;
 dev) built=debug ;;
 *)
-    echo "docker/build.sh: profile is \`$profile\`; allowed: dist, dev" >&2
+    echo "docker/build.sh: profile is \`$profile\`; allowed: release, dev" >&2
     exit 2
     ;;
 esac

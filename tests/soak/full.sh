@@ -26,7 +26,7 @@ declare -A steps=(
     [asyncapi]='npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$logs/npm" @asyncapi/parser@3.6.3 &&
         NODE_PATH=$logs/npm/node_modules node tests/clients/asyncapi.mjs'
     [docs]='RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps'
-    [image]='docker/build.sh "$logs/image" dist && "$logs/image/reseed" --version && "$logs/image/reseed-shell" --version'
+    [image]='docker/build.sh "$logs/image" && "$logs/image/reseed" --version && "$logs/image/reseed-shell" --version'
 )
 order=(core sim cluster disk kill kill_nodes lossy cuts client asyncapi docs image)
 

@@ -178,20 +178,6 @@ fn one_toolchain_is_named_everywhere() {
 }
 
 #[test]
-fn what_the_first_run_does_not_optimise_is_optimised_in_what_is_deployed() {
-    let manifest = fs::read_to_string("Cargo.toml").unwrap();
-    let packages = |profile: &str, level: u8| -> BTreeSet<String> {
-        let section = manifest.split_once(&format!("[profile.{profile}.package]\n")).unwrap().1;
-        let lines = section.lines().take_while(|line| !line.starts_with('['));
-        let suffix = format!(".opt-level = {level}");
-        lines.filter_map(|line| line.strip_suffix(&suffix)).map(str::to_owned).collect()
-    };
-    let plain = packages("release", 0);
-    assert!(plain.len() > 10, "{plain:?}");
-    assert_eq!(packages("dist", 3), plain);
-}
-
-#[test]
 fn broken_links_are_found_and_no_others() {
     let read = |path: &Path| match path.to_str().unwrap() {
         "a/b.md" => Some("# One\n## Two words, and `three`\n```sh\n# four\n```\n".to_owned()),
