@@ -129,10 +129,22 @@ pub(crate) fn webhooks(settings: &Settings) -> anyhow::Result<Vec<Webhook>> {
 /// Reads the file of MCP servers that the settings name. Without a file there are no servers.
 ///
 /// # Errors
-/// A file that cannot be used.
+/// A file that cannot be used, or commands without a sandbox where there may be several users.
 pub(crate) fn mcp_file(settings: &Settings) -> anyhow::Result<McpFile> {
     let Some(file) = settings.mcp_path() else { return Ok(McpFile::default()) };
-    Ok(McpFile::read(&file, &settings.store.working_directory, &settings.variables)?)
+    let file = McpFile::read(&file, &settings.store.working_directory, &settings.variables)?;
+    if let Some(name) = file.unconfined() {
+        anyhow::ensure!(
+            !settings.has_several_users(),
+            "the server `{name}` in MCP_FILE has the flag `--no-sandbox`, and there may be several users: each could \
+             read and change what belongs to the others; remove the flag or the server"
+        );
+        tracing::warn!(
+            server = name,
+            "`--no-sandbox`: the model's commands have all rights of this server's user, its files and keys included"
+        );
+    }
+    Ok(file)
 }
 
 /// Returns the settings for every session.

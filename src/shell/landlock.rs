@@ -10,8 +10,9 @@ use std::path::Path;
 /// server.
 const REQUIRED: ABI = ABI::V6;
 
-/// What a command may read and run: programs, libraries, and what they need to start. Nothing here is a secret of the
-/// server, which [`super::shell::Shell::open`] checks.
+/// What a command may read and run: programs, libraries, and what they need to start. The folders of
+/// sessions and the working directory must not be here, which [`super::shell::Shell::open`] checks; of other files of
+/// reseed it knows nothing.
 pub(super) const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",

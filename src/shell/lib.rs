@@ -23,7 +23,10 @@ mod tools;
 use clap::Parser as _;
 use options::Options;
 use shell::Shell;
-use std::{process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc, time::Duration};
+
+/// How long the end waits for what is being removed.
+const ENDING_MAX: Duration = Duration::from_secs(10);
 
 /// Runs the server until its input ends; errors go to standard error.
 #[must_use]
@@ -43,5 +46,10 @@ pub fn main() -> ExitCode {
 
 fn serve(options: &Options) -> Result<(), shell::Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(shell::Error::Io)?;
-    runtime.block_on(async { mcp::serve(Arc::new(Shell::open(options).await?)).await.map_err(shell::Error::Io) })
+    let served = runtime.block_on(async {
+        mcp::serve(Arc::new(Shell::open(options).await?), options.shared).await.map_err(shell::Error::Io)
+    });
+    // Folders of deleted sessions are still removed; a read of standard input that goes on must not hold the process.
+    runtime.shutdown_timeout(ENDING_MAX);
+    served
 }

@@ -1,7 +1,7 @@
 //! MCP over standard input and output: a message a line, and what a server with two tools needs of it.
 //!
-//! Beyond MCP it asks to know of sessions, as `src/tools/mcp/sessions.rs` sends them. A client that knows of none works
-//! in one folder.
+//! Beyond MCP it asks to know of sessions, as `src/tools/mcp/sessions.rs` sends them. A client that names none works in
+//! one folder, if the flags allow that.
 //!
 //! Invariants:
 //! - a call is answered once, or was cancelled;
@@ -21,7 +21,7 @@ use tokio::{
 };
 
 /// The most bytes of a message: the arguments of a command, which the system limits to 2 MiB, escaped as JSON.
-const MESSAGE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+const MESSAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The most calls that run and wait.
 const CALLS_MAX: usize = 1_024;
@@ -38,9 +38,9 @@ const WRONG_PARAMS: i32 = -32_602;
 ///
 /// # Errors
 /// A stream that fails, or a message that is too long.
-pub(crate) async fn serve(shell: Arc<Shell>) -> io::Result<()> {
+pub(crate) async fn serve(shell: Arc<Shell>, shared: bool) -> io::Result<()> {
     let (done, ended) = mpsc::channel(16);
-    let mut server = Server { shell, calls: HashMap::new(), done };
+    let mut server = Server { shell, shared, calls: HashMap::new(), done };
     let outcome = server.run(tokio::io::stdin(), tokio::io::stdout(), ended).await;
     server.calls.values().for_each(|call| call.work.abort());
     server.shell.close().await;
@@ -49,6 +49,8 @@ pub(crate) async fn serve(shell: Arc<Shell>) -> io::Result<()> {
 
 struct Server {
     shell: Arc<Shell>,
+    /// True if calls without a session share a folder.
+    shared: bool,
     /// The calls that are not answered, by their ids as JSON.
     calls: HashMap<String, Call>,
     done: mpsc::Sender<(String, Value)>,
@@ -123,12 +125,21 @@ impl Server {
     /// Starts a call. Returns an answer if it is refused.
     fn call(&mut self, id: &Value, params: &Value) -> Option<Value> {
         let session = match &params["_meta"]["reseed/session"] {
+            // Something between the client and this program may have lost the session: others' files are not its own.
+            Value::Null if !self.shared => {
+                let why = "the call names no session in `_meta[\"reseed/session\"]`; `--shared` lets such calls share a \
+                           folder";
+                return Some(refusal(id, WRONG_PARAMS, why));
+            }
             Value::Null => Some(Session::shared()),
             session => session.as_str().and_then(Session::parse),
         };
         let Some(session) = session else {
             return Some(refusal(id, WRONG_PARAMS, "this id of a session cannot be the name of a folder"));
         };
+        if self.calls.contains_key(&id.to_string()) {
+            return Some(refusal(id, WRONG_PARAMS, "a call with this id is not answered yet"));
+        }
         if self.calls.len() >= CALLS_MAX {
             return Some(answer(id, &result(&Ended::error("too many calls are waiting"))));
         }

@@ -20,6 +20,9 @@ pub(crate) struct Options {
     /// there is no sandbox.
     #[arg(long, value_name = "USER:GROUP", value_parser = user_and_group)]
     pub(crate) user: Option<UserAndGroup>,
+    /// Let a client that names no sessions work too. All of its calls share the folder `.shared`.
+    #[arg(long)]
+    pub(crate) shared: bool,
     /// The time limit of a command; the model can ask for less.
     #[arg(long, default_value_t = 60, value_parser = value_parser!(u64).range(1..=3_600))]
     pub(crate) timeout_secs: u64,

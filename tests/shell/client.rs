@@ -37,7 +37,8 @@ impl Client {
     /// Starts the server in this directory.
     pub(super) fn start(directory: &Path, flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_reseed-shell"));
-        command.args(flags).current_dir(directory).env_clear().kill_on_drop(true);
+        command.args(flags).current_dir(directory).kill_on_drop(true);
+        command.env_clear().env("SECRET", "secret-3f9d71").env("LD_LIBRARY_PATH", "/secret-3f9d71");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let waiting = Waiting::new(Mutex::new(Some(HashMap::new())));
         tokio::spawn(read(child.stdout.take().unwrap(), waiting.clone()));

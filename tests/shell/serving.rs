@@ -68,11 +68,16 @@ async fn it_speaks_mcp() {
 }
 
 #[tokio::test]
-async fn a_client_that_knows_of_no_sessions_has_one_folder() {
-    let world = World::new(&[]).await;
+async fn a_call_without_a_session_is_refused_or_shares_one_folder() {
     let input = "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch";
-    let result =
-        world.client.ask("tools/call", json!({ "name": "apply_patch", "arguments": { "input": input } })).await;
+    let call = json!({ "name": "apply_patch", "arguments": { "input": input } });
+    let world = World::new(&[]).await;
+    let refused = world.client.answer("tools/call", call.clone()).await;
+    assert_eq!(refused["error"]["code"], -32_602, "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("--shared"), "{refused}");
+    assert!(!world.folder(".shared").exists());
+    let world = World::new(&["--shared"]).await;
+    let result = world.client.ask("tools/call", call).await;
     assert_eq!(result["isError"], false, "{result}");
     assert_eq!(fs::read_to_string(world.folder(".shared").join("a")).unwrap(), "x\n");
 }
@@ -142,5 +147,5 @@ async fn a_message_without_end_is_not_taken() {
     let world = World::new(&[]).await;
     world.client.line(&"x".repeat(17 * 1024 * 1024)).await;
     let (code, told) = world.client.ended().await;
-    assert!(code == Some(1) && told.contains("a message has more than 16777216 bytes"), "{code:?}: {told}");
+    assert!(code == Some(1) && told.contains("a message has more than 4194304 bytes"), "{code:?}: {told}");
 }

@@ -27,6 +27,12 @@ impl McpFile {
     pub fn read(_: &Path, _: &Path, _: &Variables) -> Result<Self, InvalidMcp> {
         Err(InvalidMcp)
     }
+
+    /// Returns `None`, because there are no servers.
+    #[must_use]
+    pub fn unconfined(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// The MCP servers, of which there are none.

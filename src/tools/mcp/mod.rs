@@ -67,6 +67,19 @@ impl McpFile {
     pub fn read(file: &Path, folder: &Path, variables: &Variables) -> Result<Self, InvalidMcp> {
         file::read(file, folder, &|name| variables.get(name).cloned()).map(Self)
     }
+
+    /// Returns the name of a server that runs `reseed-shell` without its sandbox, if there is one.
+    #[must_use]
+    pub fn unconfined(&self) -> Option<&str> {
+        let is_unconfined = |spec: &&file::Spec| match &spec.link {
+            file::Link::Stdio(program) => {
+                program.command.file_name().is_some_and(|name| name == "reseed-shell")
+                    && program.args.iter().any(|arg| arg == "--no-sandbox")
+            }
+            _ => false,
+        };
+        self.0.servers.iter().find(is_unconfined).map(|spec| spec.name.as_str())
+    }
 }
 
 /// The MCP servers of a file.

@@ -104,6 +104,8 @@ impl Server {
     pub(super) fn inherit(self: &Arc<Self>, before: &Self) {
         let mut listing = before.known().listing.clone();
         listing.offers.retain(|(own, _)| self.spec.allows(own));
+        let keeps_sessions = before.known().keeps_sessions;
+        self.known().keeps_sessions = keeps_sessions;
         self.publish(listing);
     }
 

@@ -149,3 +149,24 @@ async fn check_tries_the_sandbox() {
         }
     }
 }
+
+#[tokio::test]
+async fn commands_without_a_sandbox_are_for_one_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = ("AUTH_TOKENS", "ann:0123456789abcdef0123456789abcdef");
+    let two = ("AUTH_TOKENS", "ann:0123456789abcdef0123456789abcdef,ben:fedcba9876543210fedcba9876543210");
+    // Nothing is started, so the program need not exist.
+    for (command, flags, users, refused) in [
+        ("/opt/reseed-shell", &["--no-sandbox"][..], two, true),
+        ("/opt/reseed-shell", &["--no-sandbox"], one, false),
+        ("/opt/reseed-shell", &[], two, false),
+        ("/opt/another", &["--no-sandbox"], two, false),
+    ] {
+        servers(folder.path(), json!({ "tools": { "command": command, "args": flags } }));
+        let file = folder.path().join("mcp.json");
+        let settings = [users, ("MCP_FILE", file.to_str().unwrap())];
+        let ended = binary::run(folder.path(), &["check"], &settings).await;
+        let all = format!("{}{}", ended.printed, ended.faults);
+        assert_eq!(all.contains("there may be several users"), refused, "{command} {flags:?}: {all}");
+    }
+}
