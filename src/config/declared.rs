@@ -172,7 +172,8 @@ settings! {
         /// as text is not offered them again until the server restarts.
         history_tools: OfferHistory = "auto", rules::choice();
         /// A JSON file with rules for which calls a person must allow. Unset for the defaults: server-side tools that
-        /// declare themselves read-only run without asking, and all others ask first.
+        /// declare themselves read-only run without asking, and all other server-side tools ask first; tools of clients
+        /// do not.
         approvals_file: Option<PathBuf> = "", rules::path().optional();
         fixed {
             /// How long an approval may remain unanswered before it counts as a refusal. With a day, nobody must answer

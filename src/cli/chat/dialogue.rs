@@ -232,9 +232,10 @@ impl Dialogue {
         if opened.resumed.is_none() {
             self.line(&self.screen.opened(opened));
         }
+        // A job that a restart ended has no event of its end: it is only missing here.
+        let running = opened.compaction.as_ref().map(|job| &job.job_id);
+        self.job = self.job.take().filter(|job| running == Some(job));
         if opened.resumed != Some(Resumed::Replay) {
-            let running = opened.compaction.as_ref().map(|job| &job.job_id);
-            self.job = self.job.take().filter(|job| running == Some(job));
             let entries = opened.entries.as_deref().unwrap_or_default();
             let seen = entries.iter().position(|entry| Some(&entry.entry_id) == self.last_entry.as_ref());
             for entry in &entries[seen.map_or(0, |at| at + 1)..] {

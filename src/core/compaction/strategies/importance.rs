@@ -69,7 +69,8 @@ impl ContextManager for Importance {
             let scores = scores(context, structure);
             let limits = Limits {
                 tail_tokens: planning.keep.tokens,
-                tokens: planning.keep.tokens_max,
+                // The newest messages stay also where the user's words leave them no room.
+                tokens: planning.keep.tokens_max.max(planning.keep.tokens),
                 chooses_input: self.options.user_share == 0.0,
             };
             let kept = choose(planning, &scores, limits).kept;

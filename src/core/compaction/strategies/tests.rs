@@ -110,6 +110,15 @@ fn each_strategy_makes_room_in_its_own_steps() {
         // It keeps the newest up to the budget, then answers, because the summary keeps the user's words.
         ("importance", 8, 4, true, roomy, TURNS, &["summarise ace", "truncate ab"]),
         ("importance", 8, 4, false, tight, TURNS, &["truncate abcdef"]),
+        (
+            "importance",
+            8,
+            4,
+            true,
+            Keep { tokens: 400, tokens_max: 0 },
+            TURNS,
+            &["summarise abcdef", "truncate abcdefh"],
+        ),
         ("importance", 8, 4, false, roomy, &TURNS[..4], &[]),
     ];
     let mut wrong = Vec::new();
