@@ -44,7 +44,7 @@ struct State {
     summaries: BTreeMap<u64, Summary>,
     /// A turn's usual time to the first word, while there is no summary.
     usual: Option<Duration>,
-    /// Turns in a row that seem to have waited behind a summary.
+    /// How many of the latest turns that met a summary seem to have waited behind it, without a break.
     waits: u32,
 }
 

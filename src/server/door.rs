@@ -36,7 +36,7 @@ const GUESTS_PER_ADDRESS_PART: usize = 8;
 /// Bytes of the header of a ping or pong, including its mask.
 const CONTROL_HEAD_BYTES: usize = 6;
 
-/// The authentication states of a connection.
+/// The states of a connection at the door: its credentials are unknown or known, or it was asked to leave.
 const GUEST: u8 = 0;
 const KNOWN: u8 = 1;
 const ASKED_TO_LEAVE: u8 = 2;

@@ -103,7 +103,7 @@ pub(super) struct Connection {
     /// While the connection is leaving: when to check again whether anything still runs here for its client.
     leaves_at: Option<tokio::time::Instant>,
     pub(super) counted: OpenConnection,
-    /// Its place at the door.
+    /// Its place among the connections that the door admitted.
     guest: Option<Arc<Guest>>,
     /// Its part of the user's share of connections.
     permit: Option<Permit>,

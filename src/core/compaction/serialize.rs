@@ -21,8 +21,8 @@ pub const TOOL_RESULT_CHARS_MAX: usize = 2_000;
 /// Maximum characters of a call's arguments. A file that is being written is an argument too, and is not needed in
 /// full.
 pub const ARGUMENTS_CHARS_MAX: usize = 1_000;
-/// Maximum characters of a reasoning text. It explains what the model did, and the important parts are repeated
-/// elsewhere.
+/// Maximum characters of a reasoning text. It explains why the model did something, and the important parts are
+/// repeated elsewhere.
 pub const THINKING_CHARS_MAX: usize = 1_000;
 /// Maximum characters of one argument value, so that a long one leaves room for the others.
 const VALUE_CHARS_MAX: usize = 500;

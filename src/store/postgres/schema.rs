@@ -1,9 +1,9 @@
 //! The tables, and the migrations that bring an older database up to date.
 //!
 //! Step n of [`STEPS`] leads to version n + 1. A released step never changes, and steps only add, so that two versions
-//! of the server can share the tables: see [`HARMLESS`]. All texts are stored as `bytea`, because a text may hold NUL
-//! and the database may have any encoding; only our own ids, which are ASCII, are not. There are no foreign keys,
-//! because they lock a row and run a trigger for each record.
+//! of the server can share the tables: see [`HARMLESS`]. What people and models wrote is stored as `bytea`,
+//! because a text may hold NUL and the database may have any encoding; ids and names of the server's own are ASCII, and
+//! are `text`. There are no foreign keys, because they lock a row and run a trigger for each record.
 
 use super::{
     connection::Connection,
