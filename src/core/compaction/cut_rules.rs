@@ -2,7 +2,7 @@
 
 use crate::core::{
     compaction::{
-        cut::{Keep, summary_cut},
+        cut::{GAIN_TOKENS_MIN, Keep, summary_cut},
         strategy::{ContextManager, FallbackStep, Planning, share},
         structure::Structure,
     },
@@ -55,6 +55,9 @@ pub trait CutRules: std::fmt::Debug + Send + Sync {
     }
 }
 
+/// The part of the wanted recent messages that an automatic compaction keeps, even if the target has no room for it.
+const KEPT_PART_MIN: u64 = 4;
+
 /// Our own rules: the strategy's steps, as far as the order allows them.
 #[derive(Debug)]
 pub struct ByStrategy;
@@ -70,12 +73,22 @@ impl CutRules for ByStrategy {
         let structure = Structure::of(context);
         let target_tokens =
             calibration.in_estimates(manager.target_tokens(window)).saturating_sub(ordered.fixed_tokens);
-        let keep = Keep {
-            tokens: calibration.in_estimates(manager.keep_tokens(window)),
-            tokens_max: target_tokens.saturating_sub(summary_tokens),
+        let wanted = calibration.in_estimates(manager.keep_tokens(window));
+        let room = target_tokens.saturating_sub(summary_tokens);
+        // The user's words may take the room of recent messages, down to a part of them: otherwise what is left could
+        // be above the trigger again.
+        let tokens = match ordered.trigger {
+            CompactionTrigger::Manual => wanted,
+            _ => wanted.min(room.max(wanted / KEPT_PART_MIN)),
         };
+        let keep = Keep { tokens, tokens_max: room };
         let planning = Planning { context, structure: &structure, keep, target_tokens, summary_tokens };
         let mut steps = manager.steps(&planning);
+        // A summary made for a larger window has to shrink, even if no message can leave.
+        let has_summary_step = steps.iter().any(|step| matches!(step, FallbackStep::Summarise(_)));
+        if !has_summary_step && manager.summarises() && structure.summary_tokens > summary_tokens + GAIN_TOKENS_MIN {
+            steps.splice(0..0, summary_cut(context, &structure).map(FallbackStep::Summarise));
+        }
         // With a low threshold, a compaction may be due although there is room. Then nothing is truncated.
         let has_room = ordered.trigger == CompactionTrigger::Threshold
             && manager.summarises()

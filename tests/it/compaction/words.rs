@@ -1,7 +1,7 @@
 //! What the user said is in the context at the end, word for word, whatever the summariser writes and whatever tools
 //! return. The sentences are ordinary ones; nothing recognises them.
 
-use super::{compact, context, session};
+use super::{compact, context, purposes, session};
 use crate::support::{
     json::{present, whole},
     talk::{text_of, words},
@@ -223,4 +223,50 @@ async fn a_long_message_reaches_the_summariser_whole_and_stays_with_its_middle_c
         assert!(sent[0].contains(part), "{part} is not in {}", sent[0]);
     }
     assert!(!sent[0].contains("NEEDLE"), "{}", sent[0]);
+}
+
+#[tokio::test]
+async fn a_compaction_lasts_for_some_turns_although_tools_and_the_users_words_fill_the_window() {
+    let model = Scripted::answering(move |request| match request.purpose {
+        Purpose::Summary => Reply::text(words(5, 150)),
+        Purpose::Turn => Reply::text(words(7, 60)),
+    });
+    let (_server, mut client) = session(&model, &[("CONTEXT_WINDOW", "8000"), QUOTED]).await;
+    let tool = |number: u64| json!({ "name": format!("tool_{number}"), "description": words(number, 200) });
+    client.ask("register_tools", json!({ "tools": (0..10).map(tool).collect::<Vec<_>>() })).await;
+    let mut due = Vec::new();
+    for number in 0..90 {
+        let before = model.requests().len();
+        assert_eq!(client.turn(&words(number, 120)).await["status"], "completed");
+        if purposes(&model.requests()[before..]).contains(&Purpose::Summary) {
+            due.push(number);
+        }
+    }
+    let gaps: Vec<u64> = due.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.len() >= 3, "compacted in turns {due:?}");
+    assert!(gaps.iter().all(|gap| *gap >= 4), "compacted in turns {due:?}");
+}
+
+#[tokio::test]
+async fn a_summary_made_for_a_larger_window_shrinks_to_a_smaller_one() {
+    let model = Scripted::answering(move |request| match request.purpose {
+        Purpose::Summary => Reply::text("A number of things were told, and each of them was confirmed."),
+        Purpose::Turn => Reply::text(words(7, 100)),
+    });
+    let settings = [WINDOW, QUOTED, ("MODEL_WINDOWS", "small=4000"), ("CONTEXT_KEEP_RECENT_TOKENS", "1")];
+    let (_server, mut client) = session(&model, &settings).await;
+    for number in 0..40 {
+        client.turn(&words(number, 200)).await;
+    }
+    client.turn("The last words.").await;
+    let compacted = compact(&mut client, json!({})).await;
+    assert!(whole(&compacted["tokensAfter"]) > 4_000, "{compacted}");
+    client.ask("set_model", json!({ "model": "small" })).await;
+    assert_eq!(client.turn("Does it fit?").await["status"], "completed");
+    let compacted = client.event("context_compacted").await["payload"].clone();
+    assert!(whole(&compacted["tokensAfter"]) < 3_200, "{compacted}");
+    let sent = sent(&mut client).await.join("\n");
+    for said in [words(0, 200), words(39, 200)] {
+        assert!(sent.contains(said.trim()), "{said} is not in {sent}");
+    }
 }

@@ -32,7 +32,7 @@ impl World {
             self.hook_speaks();
             return;
         }
-        if self.held.is_some() && self.rng.u8(..100) < 4 {
+        if self.held.is_some() && self.rng.u8(..100) < 12 {
             self.crash();
             return;
         }

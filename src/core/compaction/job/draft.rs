@@ -77,9 +77,14 @@ impl Job {
         if !self.asks_model {
             return State::ByRule(draft);
         }
-        let cut = &draft.cut;
         let is_one = draft.arranged.is_one();
-        let mut messages = self.messages_of(cut);
+        let mut messages = self.messages_of(&draft.cut);
+        if !is_one && messages.is_empty() {
+            // Only earlier segments change.
+            let draft = Box::new(Draft { text: Some(String::new()), ..*draft });
+            return if draft.merges_next() { self.merge_segments(draft) } else { State::ByRule(draft) };
+        }
+        let cut = &draft.cut;
         let mut messages_tokens = self.counted(cut);
         if is_one && !draft.arranged.dropped.is_empty() {
             messages.splice(0..0, as_messages(&draft.arranged.dropped));

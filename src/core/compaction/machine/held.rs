@@ -275,9 +275,7 @@ impl Planner<'_> {
             background: _,
             min_gain: _,
         } = self.prompt.manager().options();
-        let writing = format!("{request:?} {:?}", self.writing());
-        // A setting of older servers is still included, so that their held compactions are not dropped.
-        let summaries = (model, writing, None::<u64>);
+        let summaries = (model, format!("{request:?} {:?}", self.writing()));
         let options = (keep_recent_tokens, target, keep_turns, keep_tool_results, summarise, steps);
         let words = format!("{user_share} {summary_mode:?}");
         let rule = format!("{} {:?}", self.ledger.deployment.cut_rules.name(), self.ledger.deployment.file_tools);

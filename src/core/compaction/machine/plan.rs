@@ -267,6 +267,8 @@ impl Planner<'_> {
         let window = self.ledger.window_tokens();
         let options = self.prompt.manager().options();
         let target = self.prompt.in_estimates(self.prompt.manager().target_tokens(window));
+        // Tools and the system prompt need room too, but the user's words keep some of it in any case.
+        let target = target.saturating_sub(self.prompt.fixed().total()).max(target / 4);
         let most = self.prompt.in_estimates(summary_tokens_max(window.min(summariser_window)));
         let keeps_words = self.ledger.deployment.cut_rules.keeps_words();
         Room::of(target, most, options.user_share, options.summary_mode)
