@@ -365,8 +365,8 @@ impl Options {
         self.answer_room_in(window_tokens).0
     }
 
-    /// Returns the tokens to keep verbatim: at most 25 % of the window, so that a compaction ends well below the
-    /// trigger.
+    /// Returns the tokens to keep verbatim: at most 25 % of the window. Cut rules keep less where the summary needs the
+    /// room.
     #[must_use]
     pub fn keep_in(&self, window_tokens: u64) -> u64 {
         self.keep_recent_tokens.min(window_tokens / 4).max(1)

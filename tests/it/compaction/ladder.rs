@@ -250,7 +250,7 @@ async fn what_fails_behind_the_conversation_is_asked_in_a_request_of_its_own() {
 async fn in_the_background_what_is_of_no_use_is_made_by_rule_and_an_outage_changes_nothing() {
     for (fault, reason, code) in FAULTS {
         let Some(code) = code else {
-            check(Trigger::Background, &[], fault, &[], ("extract", &failures("model_summary", fault, reason))).await;
+            check(Trigger::Background, &[], fault, &[], ("extract", &failures("chunked_summary", fault, reason))).await;
             continue;
         };
         for before in [&[][..], &[Said::Bad(Fault::Overflow), Said::Good][..]] {
