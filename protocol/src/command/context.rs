@@ -158,11 +158,11 @@ payloads! {
         #[cfg_attr(feature = "codegen", schemars(title = "What summaries keep first, by the kind of chat"))]
         summary_kind: Option<SummaryKind>,
         /// The fraction of a compaction's target in which the user's own messages are kept word for word, newest
-        /// first; 0 to 0.8.
+        /// first; 0 to 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(
             feature = "codegen",
-            schemars(title = "Keep what the user said, share of the target", range(min = 0.0, max = 0.8))
+            schemars(title = "Keep what the user said, share of the target", range(min = 0.0, max = 1.0))
         )]
         user_share: Option<f64>,
         /// What a compaction does with earlier summaries.

@@ -216,8 +216,8 @@ impl Strategies {
             options.min_gain = min_gain;
         }
         if let Some(user_share) = settings.user_share {
-            if !(0.0..=0.8).contains(&user_share) {
-                return invalid("userShare", format!("userShare must be 0 to 0.8, not {user_share}"));
+            if !(0.0..=1.0).contains(&user_share) {
+                return invalid("userShare", format!("userShare must be 0 to 1, not {user_share}"));
             }
             options.user_share = user_share;
         }

@@ -237,7 +237,14 @@ mod tests {
     }
 
     fn room(said_tokens: u64, text_tokens: u64) -> Room {
-        Room { said_tokens, text_tokens, new_tokens: 10, mode: SummaryMode::Segments, shows_ids: true }
+        Room {
+            said_tokens,
+            text_tokens,
+            all_tokens: said_tokens + text_tokens,
+            new_tokens: 10,
+            mode: SummaryMode::Segments,
+            shows_ids: true,
+        }
     }
 
     /// Counts words.

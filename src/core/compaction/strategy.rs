@@ -295,7 +295,8 @@ pub struct Options {
     pub steps: Vec<&'static str>,
     /// The kind of conversation, which shapes its summaries.
     pub summary_kind: SummaryKind,
-    /// Share of a compaction's target that may hold the user's own messages verbatim.
+    /// Share of a compaction's target that may hold the user's own messages verbatim. The model's older text gives way
+    /// to them.
     pub user_share: f64,
     /// What a compaction does with earlier summaries.
     pub summary_mode: SummaryMode,
@@ -316,7 +317,7 @@ impl Default for Options {
             summarise: true,
             steps: vec!["tool_results", "threshold", "truncate"],
             summary_kind: SummaryKind::Auto,
-            user_share: 0.8,
+            user_share: 1.0,
             summary_mode: SummaryMode::Segments,
         }
     }

@@ -134,7 +134,7 @@ impl Job {
     pub(super) fn truncated(&self, cut: &Cut) -> Outcome {
         let count = |text: &str| self.task.counter.text(text);
         let mut segments = self.segments(cut);
-        let tokens_max = self.room.said_tokens + self.room.text_tokens;
+        let tokens_max = self.room.all_tokens;
         while segments.len() > 1 && count(&segments::write(&segments, self.room.shows_ids).0) > tokens_max {
             segments.remove(0);
         }

@@ -66,6 +66,9 @@ pub fn arrange(
         .map(|segment| segment.iter().rposition(|tokens| !fits(*tokens)).map_or(0, |at| at + 1))
         .collect();
     from.reverse();
+    let earlier_words: u64 = earlier.iter().zip(&from).flat_map(|(tokens, from)| &tokens[*from..]).sum();
+    let new_words: u64 = new[first..].iter().sum::<u64>() + if first > 0 { opening } else { 0 };
+    let text_tokens_max = room.text_beside(opened + earlier_words + new_words);
     let stays = |at: usize| at >= first || at == 0 && opening > 0;
     let said = said.into_iter().enumerate().filter(|(at, _)| stays(*at)).map(|(_, said)| said).collect();
     let mut arranged = Arranged { said, keeps_all, ..Arranged::default() };
@@ -85,27 +88,27 @@ pub fn arrange(
         }
         segments.push(Segment { said, text: segment.text });
     }
-    let merged = changed.max(too_long(&segments, room, count));
+    let merged = changed.max(too_long(&segments, room, (text_tokens_max, count)));
     arranged.kept = segments.split_off(merged);
     arranged.merged = segments;
     arranged
 }
 
 /// Returns how many of the oldest segments must be merged so that a new one has room.
-fn too_long(segments: &[Segment], room: &Room, count: &dyn Fn(&str) -> u64) -> usize {
+fn too_long(segments: &[Segment], room: &Room, (tokens_max, count): (u64, &dyn Fn(&str) -> u64)) -> usize {
     if room.mode == SummaryMode::Rewrite {
         return segments.len();
     }
     let tokens: Vec<u64> = segments.iter().map(|segment| count(&segment.text)).collect();
     let all: u64 = tokens.iter().sum();
-    if all + room.new_tokens <= room.text_tokens {
+    if all + room.new_tokens <= tokens_max {
         return 0;
     }
     // A quarter stays free, so that not every compaction merges.
     let mut rest = all;
     for (at, tokens) in tokens.iter().enumerate() {
         rest -= tokens;
-        if at > 0 && rest + 2 * room.new_tokens <= room.text_tokens / 4 * 3 {
+        if at > 0 && rest + 2 * room.new_tokens <= tokens_max / 4 * 3 {
             return at + 1;
         }
     }

@@ -16,8 +16,10 @@ const NEW_TOKENS_MIN: u64 = 256;
 pub struct Room {
     /// The room for the user's words.
     pub said_tokens: u64,
-    /// The room for the model's text in all segments together.
+    /// The most room for the model's text in all segments together.
     pub text_tokens: u64,
+    /// The room for words and text together.
+    pub all_tokens: u64,
     /// The room for the model's text about one stretch.
     pub new_tokens: u64,
     /// What happens to earlier segments.
@@ -37,13 +39,26 @@ impl Room {
             SummaryMode::Segments => most.min((text_tokens / 3).max(NEW_TOKENS_MIN)),
             SummaryMode::Rewrite => most,
         };
-        Self { said_tokens, text_tokens: text_tokens.max(2 * new_tokens), new_tokens, mode, shows_ids: false }
+        let text_tokens = text_tokens.max(2 * new_tokens);
+        // The words may take the room of older text, but not that of the next.
+        let all_tokens = target_tokens.max(said_tokens + 2 * new_tokens);
+        Self { said_tokens, text_tokens, all_tokens, new_tokens, mode, shows_ids: false }
     }
 
     /// Returns the same room with or without the user's words. Without them the summary is one text.
     #[must_use]
     pub fn with_words(self, keeps: bool) -> Self {
-        if keeps { self } else { Self { said_tokens: 0, mode: SummaryMode::Rewrite, ..self } }
+        if keeps {
+            self
+        } else {
+            Self { said_tokens: 0, all_tokens: self.text_tokens, mode: SummaryMode::Rewrite, ..self }
+        }
+    }
+
+    /// Returns the room for the model's text beside this many tokens of the user's words.
+    #[must_use]
+    pub fn text_beside(&self, words_tokens: u64) -> u64 {
+        self.text_tokens.min(self.all_tokens.saturating_sub(words_tokens).max(2 * self.new_tokens))
     }
 
     /// Returns the tokens that a summary of this context may have: those of the present one, the user's words in the
@@ -56,7 +71,7 @@ impl Room {
         };
         let now = tokens(&|counted| counted.kind == Kind::Summary);
         let said = if self.said_tokens > 0 { tokens(&|counted| counted.is_input) } else { 0 };
-        (now + said + self.new_tokens).min(self.said_tokens + self.text_tokens)
+        (now + said + self.new_tokens).min(self.all_tokens)
     }
 
     /// Returns the same room, with or without message ids.
