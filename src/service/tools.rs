@@ -68,7 +68,7 @@ impl ServerTools {
         loop {
             let all = self.own.iter().chain(&of_mcp).cloned().collect();
             match Toolset::new(all, self.history.clone()) {
-                Ok(tools) => return Ok(tools),
+                Ok(tools) => return Ok(tools.with_mcp(self.mcp.clone())),
                 Err(error) if of_mcp.is_empty() => return Err(anyhow::anyhow!(error.message)),
                 Err(error) => {
                     // Each tool is valid by itself, but all together are too large.

@@ -7,6 +7,7 @@ pub use status::{ServerState, ServerStatus};
 
 use super::Tool;
 use crate::config::Variables;
+use reseed_protocol::SessionId;
 use std::{path::Path, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
@@ -67,6 +68,9 @@ impl Mcp {
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         Vec::new()
     }
+
+    /// Tells every server that a session was deleted.
+    pub(crate) async fn forget(&self, _: &SessionId) {}
 
     /// Returns a receiver that changes whenever [`Self::tools`] does.
     #[must_use]

@@ -30,6 +30,7 @@ pub use status::{ServerState, ServerStatus};
 use super::Tool;
 use crate::config::Variables;
 use file::Listed;
+use reseed_protocol::SessionId;
 use server::Server;
 use std::{
     collections::BTreeMap,
@@ -193,6 +194,14 @@ impl Mcp {
     #[must_use]
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         self.servers().iter().flat_map(|server| server.tools()).take(TOOLS_MAX).collect()
+    }
+
+    /// Tells every server that keeps something for each session that this one was deleted, whether or not one of its
+    /// tools is offered.
+    pub(crate) async fn forget(&self, session: &SessionId) {
+        for server in self.servers() {
+            server.forget(session).await;
+        }
     }
 
     /// Returns a receiver that changes whenever [`Self::tools`] does.

@@ -16,7 +16,7 @@ use super::{
     process::Stderr,
     status::{ServerState, ServerStatus},
 };
-use crate::tools::{Call, CallFuture, ForgetFuture, Output, Tool};
+use crate::tools::{Call, CallFuture, Output, Tool};
 use reseed_protocol::{SessionId, command::ToolOffer, reply::ToolServerFailure};
 use std::{
     sync::{
@@ -200,7 +200,7 @@ impl Server {
 
     /// Tells the server that a session was deleted, if it keeps something for sessions. One that is stopped is started
     /// for it, as for a call; one that is down does not hear of it.
-    async fn forget(&self, session: &SessionId) {
+    pub(super) async fn forget(&self, session: &SessionId) {
         if !self.known().keeps_sessions {
             return;
         }
@@ -261,11 +261,10 @@ impl Server {
         let mut known = self.known();
         let is_new = known.listing.offers != listing.offers;
         if is_new {
-            let tool = |(index, (own, offer)): (usize, &(String, ToolOffer))| -> Arc<dyn Tool> {
-                let (server, own, offer) = (self.clone(), own.clone(), offer.clone());
-                Arc::new(McpTool { server, own, offer, forgets: index == 0 })
+            let tool = |(own, offer): &(String, ToolOffer)| -> Arc<dyn Tool> {
+                Arc::new(McpTool { server: self.clone(), own: own.clone(), offer: offer.clone() })
             };
-            known.tools = listing.offers.iter().enumerate().map(tool).collect();
+            known.tools = listing.offers.iter().map(tool).collect();
         }
         for why in listing.left_out.iter().filter(|why| !known.listing.left_out.contains(why)) {
             tracing::warn!(server = %self.spec.name, "the MCP server has a tool that is not offered: {why}");
@@ -289,8 +288,6 @@ struct McpTool {
     /// The server's own name for the tool.
     own: String,
     offer: ToolOffer,
-    /// True for the first one: the server is told once of a session that was deleted.
-    forgets: bool,
 }
 
 impl Tool for McpTool {
@@ -300,12 +297,5 @@ impl Tool for McpTool {
 
     fn call(&self, call: Call) -> CallFuture<'_> {
         Box::pin(self.server.call(&self.own, call))
-    }
-
-    fn forget<'a>(&'a self, session: &'a SessionId) -> ForgetFuture<'a> {
-        match self.forgets {
-            true => Box::pin(self.server.forget(session)),
-            false => Box::pin(std::future::ready(())),
-        }
     }
 }

@@ -51,11 +51,8 @@ async fn only_a_server_that_asks_for_it_learns_of_sessions() {
         call(&mcp, "s__a", json!({})).await;
         let called = messages.recv().await.unwrap();
         assert_eq!(called["params"]["_meta"].get("reseed/session"), asks.then(|| json!("ses_1")).as_ref(), "{called}");
-        for tool in mcp.tools() {
-            tool.forget(&"ses_1".parse().unwrap()).await;
-        }
+        mcp.forget(&"ses_1".parse().unwrap()).await;
         call(&mcp, "s__b", json!({})).await;
-        // The first of the two tools has told it, and the second does not do so again.
         let mut methods = Vec::new();
         while methods.last().is_none_or(|last| last != "tools/call") {
             let message = timeout(SOON, messages.recv()).await.unwrap().unwrap();
@@ -71,7 +68,7 @@ async fn only_a_server_that_asks_for_it_learns_of_sessions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_was_stopped_is_started_for_the_news() {
+async fn a_server_that_was_stopped_and_offers_nothing_is_started_for_the_news() {
     let (seen, mut messages) = mpsc::unbounded_channel();
     let mut server = played("s", move |mut wire, connection| {
         let seen = seen.clone();
@@ -82,9 +79,11 @@ async fn a_server_that_was_stopped_is_started_for_the_news() {
         }
     });
     server.idle = Some(SOON);
+    server.only = Some(Default::default());
     let mcp = opened(vec![server]).await;
+    assert_eq!(mcp.tools().len(), 0);
     tokio::time::sleep(SOON * 3).await;
-    mcp.tools()[0].forget(&"ses_2".parse().unwrap()).await;
+    mcp.forget(&"ses_2".parse().unwrap()).await;
     let (connection, told) = timeout(SOON, messages.recv()).await.unwrap().unwrap();
     assert_eq!((connection, &told["params"]["sessionId"]), (1, &json!("ses_2")));
     mcp.close().await;
