@@ -267,7 +267,12 @@ impl Dialogue {
                     self.progress("queued: it is asked when the running turn has ended");
                 }
             }
-            Ok(Reply::Ok(done)) if done.duplicate != Some(true) && name == "start_compaction" => self.job = done.job_id,
+            Ok(Reply::Ok(done)) if name == "start_compaction" => {
+                // An answer given before may speak of a job that has ended.
+                let running = self.snapshot().and_then(|snapshot| snapshot.compaction.as_ref());
+                let running = running.map(|job| job.job_id.clone());
+                self.job = done.job_id.filter(|job| done.duplicate != Some(true) || running.as_ref() == Some(job));
+            }
             // The event behind it says what came back.
             Ok(Reply::Ok(done)) if name == "undo_compaction" => {
                 self.caught_up_at = self.caught_up_at.max(done.as_of_seq.map_or(0, |seq| seq + 1));
