@@ -258,6 +258,10 @@ impl Dialogue {
     /// Handles a reply.
     fn on_reply(&mut self, id: &CommandId, result: Result<Reply, Unanswered>) {
         let name = self.sent.remove(id).unwrap_or_default();
+        if result.is_err() && name == "approval_response" {
+            // The question is open again, if it still is.
+            self.answered = None;
+        }
         match result {
             // An answer given before speaks of a turn that the events have told of already.
             Ok(Reply::Accepted(accepted)) if accepted.duplicate != Some(true) => {
@@ -281,10 +285,6 @@ impl Dialogue {
             Ok(_) => {}
             Err(Unanswered::Refused(error)) => {
                 self.has_failed = true;
-                if name == "approval_response" {
-                    // The question is open again, if it still is.
-                    self.answered = None;
-                }
                 self.line(&self.screen.fault(&error));
             }
             // The end of the session or of the client was already shown.
@@ -511,13 +511,17 @@ impl Dialogue {
         self.send(Command::UserInput(UserInput::plain(Input::Text(text.to_owned()))));
     }
 
-    /// Sends a command to the session.
-    fn send(&mut self, command: Command) {
-        let Some(session) = self.session else { return };
+    /// Sends a command to the session. Returns false if it was not sent.
+    fn send(&mut self, command: Command) -> bool {
+        let Some(session) = self.session else { return false };
         match self.machine.send(session, &command) {
             Ok(id) => drop(self.sent.insert(id, command.name())),
-            Err(full) => self.fail(&format!("{full}; this one was not sent")),
+            Err(full) => {
+                self.fail(&format!("{full}; this one was not sent"));
+                return false;
+            }
         }
+        true
     }
 
     /// Returns true if this client sent the command.
