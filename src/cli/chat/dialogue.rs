@@ -6,7 +6,7 @@
 mod asking;
 
 use super::screen::Screen;
-use crate::cli::terminal::clean;
+use crate::cli::terminal::{clean, marked};
 use reseed_client::{
     Identity, Lost, Opening, Session, SessionEnd, SessionEvent, Stop, Unanswered, Update, fold::Snapshot,
     machine::Machine,
@@ -178,18 +178,18 @@ impl Dialogue {
                 }
             }
             Update::Disconnected { lost, reached, .. } => self.on_lost(&lost, reached),
-            Update::Stopped(stop) => self.out.push(match stop {
-                Stop::Closed => Step::Quit,
-                Stop::Credentials(why) => Step::Fail(format!("{why}; name a token of the server's with --token")),
-                Stop::Refused(ErrorBody { message, code, .. }) => Step::Fail(format!("{message} ({code})")),
-                Stop::Lost(lost) => Step::Fail(lost.to_string()),
-            }),
+            Update::Stopped(stop) => match stop {
+                Stop::Closed => self.out.push(Step::Quit),
+                Stop::Credentials(why) => self.give_up(&format!("{why}; name a token of the server's with --token")),
+                Stop::Refused(ErrorBody { message, code, .. }) => self.give_up(&format!("{message} ({code})")),
+                Stop::Lost(lost) => self.give_up(&lost.to_string()),
+            },
             Update::Opened { opened, .. } => self.on_opened(&opened),
             Update::Retrying { error: Some(error), .. } => self.on_retrying(&error),
-            Update::Ended { why, .. } => self.out.push(Step::Fail(match why {
-                SessionEnd::Refused(ErrorBody { message, code, .. }) => format!("{message} ({code})"),
-                why => why.to_string(),
-            })),
+            Update::Ended { why: SessionEnd::Refused(ErrorBody { message, code, .. }), .. } => {
+                self.give_up(&format!("{message} ({code})"));
+            }
+            Update::Ended { why, .. } => self.give_up(&why.to_string()),
             Update::Event { event: SessionEvent::Durable(_, event), .. } => self.on_event(&event),
             Update::Event { event: SessionEvent::Ephemeral(event), .. } => self.on_ephemeral(&event),
             Update::Reply { id, result } => self.on_reply(&id, result),
@@ -204,9 +204,9 @@ impl Dialogue {
         self.reached_once |= reached;
         if !self.reached_once && matches!(lost, Lost::Broken(_)) {
             let cure = "start the server with `reseed serve`, or name another one: `reseed chat URL`";
-            self.out.push(Step::Fail(format!("{lost}; {cure}")));
+            self.give_up(&format!("{lost}; {cure}"));
         } else if !self.reached_once || self.attempts > ATTEMPTS_MAX {
-            self.out.push(Step::Fail(lost.to_string()));
+            self.give_up(&lost.to_string());
         } else if self.attempts == 1 {
             let how = if self.watched { " (Ctrl-C leaves)" } else { "" };
             self.line(&self.screen.warning(&format!("{lost}; reconnecting{how}")));
@@ -218,7 +218,7 @@ impl Dialogue {
     fn on_retrying(&mut self, ErrorBody { message, code, .. }: &ErrorBody) {
         self.refusals += 1;
         if self.snapshot().is_none() && self.refusals > REFUSALS_MAX {
-            self.out.push(Step::Fail(format!("{message} ({code})")));
+            self.give_up(&format!("{message} ({code})"));
         } else if self.refusals == 1 {
             self.line(&self.screen.warning(&format!("{message} ({code}); trying again")));
         }
@@ -527,6 +527,11 @@ impl Dialogue {
     /// Returns true if this client sent the command.
     fn is_mine(&self, id: Option<&CommandId>) -> bool {
         id.is_some_and(|id| id.as_str().starts_with(&self.prefix))
+    }
+
+    /// Ends the chat with an error. Servers and what stands before them write parts of its text.
+    fn give_up(&mut self, why: &str) {
+        self.out.push(Step::Fail(marked(why).into_owned()));
     }
 
     /// Shows what went wrong.

@@ -281,6 +281,10 @@ fn a_refusal_is_shown_and_a_session_that_ends_ends_the_chat() {
     check(&[refused], "→ start_compaction {}\nerror: there is room (nothing_to_compact)\n", true);
     let deleted = r##"< {"sessionId":"ses","type":"session_closed","payload":{"code":"deleted","message":"the session was deleted","retriable":false}}"##;
     check(&[deleted], "[Fail(\"the session was deleted\")]\n", true);
+    let (_, mut steered) = play(true, OPEN);
+    let message = "gone\u{1b}[2J".to_owned();
+    let steps = steered.on_update(Update::Stopped(Stop::Lost(Lost::Refused(message))));
+    assert_eq!(steps, [Step::Fail("gone\u{fffd}[2J".to_owned())]);
 }
 
 #[test]
