@@ -201,15 +201,17 @@ impl Dialogue {
     fn on_lost(&mut self, lost: &Lost, reached: bool) {
         self.connected = false;
         self.attempts += 1;
-        self.reached_once |= reached;
+        let is_unready = matches!(lost, Lost::Unready(_));
+        self.reached_once |= reached || is_unready;
         if !self.reached_once && matches!(lost, Lost::Broken(_)) {
             let cure = "start the server with `reseed serve`, or name another one: `reseed chat URL`";
             self.give_up(&format!("{lost}; {cure}"));
         } else if !self.reached_once || self.attempts > ATTEMPTS_MAX {
             self.give_up(&lost.to_string());
         } else if self.attempts == 1 {
+            let then = if is_unready { "waiting until the server is ready" } else { "reconnecting" };
             let how = if self.watched { " (Ctrl-C leaves)" } else { "" };
-            self.line(&self.screen.warning(&format!("{lost}; reconnecting{how}")));
+            self.line(&self.screen.warning(&format!("{lost}; {then}{how}")));
         }
     }
 

@@ -10,7 +10,7 @@ use super::{
 use reseed_client::{Credentials, machine::Output};
 use reseed_protocol::command::Address;
 use serde_json::{Value, json};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const PREFIX: &str = "0123456789abcdef";
 
@@ -285,6 +285,18 @@ fn a_refusal_is_shown_and_a_session_that_ends_ends_the_chat() {
     let message = "gone\u{1b}[2J".to_owned();
     let steps = steered.on_update(Update::Stopped(Stop::Lost(Lost::Refused(message))));
     assert_eq!(steps, [Step::Fail("gone\u{fffd}[2J".to_owned())]);
+}
+
+#[test]
+fn a_server_that_is_not_ready_is_waited_for_and_one_that_is_not_there_ends_the_chat() {
+    let lost = |lost| {
+        let mut dialogue = Dialogue::new(Screen { color: false }, false, PREFIX.to_owned(), None);
+        dialogue.on_update(Update::Disconnected { lost, reached: false, retry_after: Duration::ZERO })
+    };
+    let unready = lost(Lost::Unready("503: loading".to_owned()));
+    assert_eq!(unready, [Step::Note("503: loading; waiting until the server is ready\n".to_owned())]);
+    let [Step::Fail(why)] = &lost(Lost::Broken("refused".to_owned()))[..] else { panic!("it goes on") };
+    assert!(why.starts_with("refused; start the server"), "{why}");
 }
 
 #[test]
