@@ -81,6 +81,8 @@ pub(super) struct Dialogue {
     /// The durable event up to which the session is not idle.
     caught_up_at: u64,
     turn: Option<TurnId>,
+    /// The turn that this chat has started last. Ctrl-C cancels no other.
+    started: Option<TurnId>,
     /// The compaction that this chat has asked for.
     job: Option<JobId>,
     last_entry: Option<EntryId>,
@@ -121,6 +123,7 @@ impl Dialogue {
             refusals: 0,
             caught_up_at: 0,
             turn: None,
+            started: None,
             job: None,
             last_entry: None,
             written: BTreeMap::new(),
@@ -266,7 +269,11 @@ impl Dialogue {
         }
         match result {
             // An answer given before speaks of a turn that the events have told of already.
-            Ok(Reply::Accepted(accepted)) if accepted.duplicate != Some(true) => {
+            Ok(Reply::Accepted(accepted)) if accepted.duplicate == Some(true) => {
+                self.started = accepted.turn_id.or(self.started.take());
+            }
+            Ok(Reply::Accepted(accepted)) => {
+                self.started = accepted.turn_id.clone().or(self.started.take());
                 self.turn = accepted.turn_id.or(self.turn.take());
                 self.caught_up_at = self.caught_up_at.max(accepted.as_of_seq + 1);
                 if accepted.queued {
@@ -302,7 +309,12 @@ impl Dialogue {
                 self.on_entry(&appended.entry, self.is_mine(appended.command_id.as_ref()));
                 self.last_entry = Some(appended.entry.entry_id.clone());
             }
-            Event::TurnStarted(started) => self.turn = Some(started.turn_id.clone()),
+            Event::TurnStarted(started) => {
+                self.turn = Some(started.turn_id.clone());
+                if started.command_ids.iter().any(|id| self.is_mine(Some(id))) {
+                    self.started.clone_from(&self.turn);
+                }
+            }
             Event::TurnFinished(end) => self.on_turn_finished(end),
             Event::ContextCompacted(compacted) => {
                 self.end_job(&compacted.job_id);
@@ -437,9 +449,13 @@ impl Dialogue {
         }
     }
 
-    /// Handles Ctrl-C: cancels what is running. A second Ctrl-C, or one while disconnected, ends the chat.
+    /// Handles Ctrl-C: cancels what is running. A second Ctrl-C, or one while disconnected, ends the chat; so does one
+    /// during a turn that another client has started.
     pub(super) fn on_interrupt(&mut self) -> Vec<Step> {
         if std::mem::replace(&mut self.interrupted, true) || !self.connected {
+            self.out.push(Step::Quit);
+        } else if self.turn.is_some() && self.turn != self.started {
+            self.line(&self.screen.note("the turn goes on: another client started it"));
             self.out.push(Step::Quit);
         } else if let Some(turn_id) = self.turn.clone() {
             self.send(Command::CancelTurn(CancelTurn { turn_id: Some(turn_id) }));
