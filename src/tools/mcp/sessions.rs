@@ -1,5 +1,5 @@
 //! What a server may ask for beyond MCP, so that it can keep something for each session, such as a folder. It asks by
-//! the experimental capability [`CAPABILITY`]; without it nothing of this is sent.
+//! the experimental capability [`CAPABILITY`]; without it nothing of this is sent, and to an address never.
 
 use reseed_protocol::SessionId;
 use rmcp::model::{CustomNotification, JsonObject, MetaObject, RequestMetaObject};

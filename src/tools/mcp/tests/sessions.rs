@@ -4,8 +4,11 @@ use super::{
     SOON, call, opened, played,
     script::{OLD, Wire, tool},
 };
+use crate::{config::Variables, tools::mcp::Mcp};
+use axum::{Json, Router, http::StatusCode, response::IntoResponse as _, routing::post};
 use serde_json::{Value, json};
-use tokio::{sync::mpsc, time::timeout};
+use std::path::Path;
+use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 
 /// Answers everything up to the list of tools. Returns the first other message; `None` when the client has closed.
 async fn up(wire: &mut Wire, experimental: &Value) -> Option<Value> {
@@ -65,6 +68,48 @@ async fn only_a_server_that_asks_for_it_learns_of_sessions() {
         assert_eq!(methods, expected[usize::from(!asks)..], "asks: {asks}");
         mcp.close().await;
     }
+}
+
+#[tokio::test]
+async fn a_server_with_an_address_learns_nothing_of_sessions() {
+    let (seen, mut messages) = mpsc::unbounded_channel();
+    let answer = move |Json(message): Json<Value>| async move {
+        let result = match message["method"].as_str().unwrap_or_default() {
+            "initialize" => json!({
+                "protocolVersion": OLD, "serverInfo": { "name": "scripted", "version": "1" },
+                "capabilities": { "tools": {}, "experimental": { "reseed/sessions": {} } },
+            }),
+            "tools/list" => json!({ "tools": [tool("a")] }),
+            "tools/call" => json!({ "content": [] }),
+            "server/discover" => {
+                let error = json!({ "code": -32601, "message": "no such method" });
+                return Json(json!({ "jsonrpc": "2.0", "id": message["id"], "error": error })).into_response();
+            }
+            _ => Value::Null,
+        };
+        let id = message["id"].clone();
+        let _ = seen.send(message);
+        if result.is_null() {
+            return StatusCode::ACCEPTED.into_response();
+        }
+        Json(json!({ "jsonrpc": "2.0", "id": id, "result": result })).into_response()
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, Router::new().route("/mcp", post(answer))).await });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mcp.json");
+    std::fs::write(&file, json!({ "mcpServers": { "s": { "url": url } } }).to_string()).unwrap();
+    let mcp = Mcp::open(&file, Path::new("."), &Variables::default()).unwrap();
+    mcp.settled(SOON).await;
+    assert!(!call(&mcp, "s__a", json!({})).await.is_error);
+    mcp.forget(&"ses_1".parse().unwrap()).await;
+    mcp.close().await;
+    let mut told = String::new();
+    while let Ok(message) = messages.try_recv() {
+        told += &message.to_string();
+    }
+    assert!(told.contains("tools/call") && !told.contains("ses_1"), "{told}");
 }
 
 #[tokio::test(start_paused = true)]
