@@ -41,7 +41,7 @@ impl ServerTools {
         if !settings.tools.tools.is_on() {
             return Ok(Arc::new(Self { own: Vec::new(), history: Vec::new(), mcp: None }));
         }
-        let mcp = Mcp::none();
+        let mcp = Mcp::none().with_store(store.clone());
         mcp.take_up(parts::mcp_file(settings)?);
         mcp.settled(MCP_START).await;
         Ok(Arc::new(Self { own, history: history::tools(store.clone()), mcp: Some(Arc::new(mcp)) }))

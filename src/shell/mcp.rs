@@ -33,6 +33,7 @@ const REVISION: &str = "2025-06-18";
 const NOT_JSON: i32 = -32_700;
 const NO_METHOD: i32 = -32_601;
 const WRONG_PARAMS: i32 = -32_602;
+const INTERNAL: i32 = -32_603;
 
 /// Serves until the input ends.
 ///
@@ -115,6 +116,10 @@ impl Server {
                 "serverInfo": { "name": "reseed-shell", "version": env!("CARGO_PKG_VERSION") },
             }),
             ("ping", _) => json!({}),
+            ("reseed/sessions/list", _) => match self.shell.sessions() {
+                Ok(sessions) => json!({ "sessionIds": sessions }),
+                Err(error) => return Some(refusal(id, INTERNAL, &format!("the folders cannot be listed: {error}"))),
+            },
             ("tools/list", _) => json!({ "tools": tools::definitions(&self.shell) }),
             ("tools/call", _) => return self.call(id, params),
             (method, _) => return Some(refusal(id, NO_METHOD, &format!("there is no method `{method}`"))),

@@ -128,6 +128,14 @@ impl Shell {
         self.time_max
     }
 
+    /// Returns the ids of sessions that have a folder.
+    ///
+    /// # Errors
+    /// The folders cannot be listed.
+    pub(crate) fn sessions(&self) -> io::Result<Vec<String>> {
+        self.folders.sessions()
+    }
+
     /// Removes a session's folder, if it has one. Call it when none of its calls is running.
     ///
     /// # Errors

@@ -89,6 +89,10 @@ async fn a_session_that_was_deleted_leaves_nothing() {
         let script = "mkdir -p a/b && echo x > a/b/c && mkfifo p && ln -s / l";
         world.run_in(session, json!({ "command": ["sh", "-c", script] })).await;
     }
+    let listed = world.client.ask("reseed/sessions/list", json!({})).await;
+    let mut listed: Vec<_> = listed["sessionIds"].as_array().unwrap().iter().map(|id| id.as_str().unwrap()).collect();
+    listed.sort_unstable();
+    assert_eq!(listed, [SESSION, "session-2"]);
     let (other, seconds) = (seconds("11"), seconds("22"));
     let (_, running) = sleeping(&world, "session-2", &other).await;
     let (_, ended) = sleeping(&world, SESSION, &seconds).await;

@@ -6,7 +6,7 @@ mod status;
 pub use status::{ServerState, ServerStatus};
 
 use super::Tool;
-use crate::config::Variables;
+use crate::{config::Variables, store::SessionStore};
 use reseed_protocol::SessionId;
 use std::{path::Path, sync::Arc, time::Duration};
 use tokio::sync::watch;
@@ -53,6 +53,12 @@ impl Mcp {
     #[must_use]
     pub fn none() -> Self {
         Self(watch::Sender::new(0))
+    }
+
+    /// Ignores the store.
+    #[must_use]
+    pub fn with_store(self, _: Arc<dyn SessionStore>) -> Self {
+        self
     }
 
     /// Applies a file without servers.

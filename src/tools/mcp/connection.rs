@@ -278,6 +278,15 @@ impl Connection {
         info.is_some_and(|info| sessions::are_wanted(info.capabilities.experimental.as_ref()))
     }
 
+    /// Returns the sessions that the server keeps something for. There are none if it does not say.
+    pub(super) async fn kept_sessions(&self) -> Vec<SessionId> {
+        let asked = self.peer.send_request(ClientRequest::CustomRequest(sessions::list()));
+        match timeout(CANCEL_TIMEOUT, asked).await {
+            Ok(Ok(ServerResult::CustomResult(answer))) => sessions::listed(&answer.0),
+            _ => Vec::new(),
+        }
+    }
+
     /// Tells the server that a session was deleted. Returns false if it did not take the news.
     pub(super) async fn session_deleted(&self, session: &SessionId) -> bool {
         let told = self.peer.send_notification(sessions::deleted(session).into());

@@ -16,7 +16,10 @@ use super::{
     process::Stderr,
     status::{ServerState, ServerStatus},
 };
-use crate::tools::{Call, CallFuture, Output, Tool};
+use crate::{
+    store::{Error as StoreError, SessionStore},
+    tools::{Call, CallFuture, Output, Tool},
+};
 use reseed_protocol::{SessionId, command::ToolOffer, reply::ToolServerFailure};
 use std::{
     sync::{
@@ -44,6 +47,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A server of the file.
 pub(super) struct Server {
     pub(super) spec: Spec,
+    /// Where sessions are; `None` if nobody deletes any, as in `reseed check`.
+    store: Option<Arc<dyn SessionStore>>,
     stage: watch::Sender<Stage>,
     known: Mutex<Known>,
     /// Notified by a call that needs a server that is stopped, or that is down and waits for its next start.
@@ -86,9 +91,10 @@ struct Known {
 }
 
 impl Server {
-    pub(super) fn new(spec: Spec, changed: Arc<watch::Sender<u64>>) -> Self {
+    pub(super) fn new(spec: Spec, store: Option<Arc<dyn SessionStore>>, changed: Arc<watch::Sender<u64>>) -> Self {
         Self {
             spec,
+            store,
             stage: watch::Sender::new(Stage::Starting),
             known: Mutex::default(),
             wake: Notify::new(),
@@ -212,6 +218,41 @@ impl Server {
         };
         let server = &self.spec.name;
         tracing::warn!(%server, %session, "tell the MCP server that a session was deleted: it {why}");
+    }
+
+    /// Tells the server about sessions that it keeps something for and that were deleted when it could not hear of it.
+    ///
+    /// If the store has none of its sessions, it is probably another store than the one that they are in. Then nothing
+    /// is told.
+    async fn reconcile(&self, connection: &Connection) {
+        let Some(store) = self.store.as_ref().filter(|_| connection.keeps_sessions()) else { return };
+        let server = &self.spec.name;
+        let (mut gone, mut is_known) = (Vec::new(), false);
+        for session in connection.kept_sessions().await {
+            match store.head(&session).await {
+                Err(StoreError::NotFound(_)) => gone.push(session),
+                Ok(_) | Err(StoreError::Damaged { .. }) => is_known = true,
+                Err(error) => {
+                    tracing::warn!(%server, %error, "look for the sessions that the MCP server keeps");
+                    return;
+                }
+            }
+        }
+        let sessions = gone.len();
+        match is_known {
+            _ if gone.is_empty() => {}
+            false => tracing::warn!(
+                %server, sessions, "the database has none of the sessions that the MCP server keeps; they stay there"
+            ),
+            true => {
+                tracing::info!(%server, sessions, "the MCP server keeps sessions that were deleted, and is told so");
+                for session in &gone {
+                    if !connection.session_deleted(session).await {
+                        return;
+                    }
+                }
+            }
+        }
     }
 
     /// Waits for a connection, during one start at most. A call makes a server that is down start at once.

@@ -4,10 +4,15 @@ use super::{
     SOON, call, opened, played,
     script::{OLD, Wire, tool},
 };
-use crate::{config::Variables, tools::mcp::Mcp};
+use crate::{
+    config::Variables,
+    store::{SessionStore as _, memory::MemoryStore},
+    tools::mcp::{Mcp, McpFile, file::Listed},
+};
 use axum::{Json, Router, http::StatusCode, response::IntoResponse as _, routing::post};
+use reseed_protocol::Timestamp;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 
 /// Answers everything up to the list of tools. Returns the first other message; `None` when the client has closed.
@@ -132,4 +137,45 @@ async fn a_server_that_was_stopped_and_offers_nothing_is_started_for_the_news() 
     let (connection, told) = timeout(SOON, messages.recv()).await.unwrap().unwrap();
     assert_eq!((connection, &told["params"]["sessionId"]), (1, &json!("ses_2")));
     mcp.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_comes_up_is_told_which_of_its_sessions_are_gone() {
+    for (kept, expected) in [
+        (&["here", "gone", "no id", "here-too", "gone-too"][..], &["gone", "gone-too"][..]),
+        (&["here"], &[]),
+        // All of them are in another store.
+        (&["gone", "gone-too"], &[]),
+    ] {
+        let (seen, mut messages) = mpsc::unbounded_channel();
+        let server = played("s", move |mut wire, _| {
+            let seen = seen.clone();
+            async move {
+                while let Some(message) = up(&mut wire, &json!({ "reseed/sessions": {} })).await {
+                    match message["method"].as_str().unwrap() {
+                        "reseed/sessions/list" => wire.answer(&message, json!({ "sessionIds": kept })).await,
+                        "tools/call" => wire.text(&message, "done").await,
+                        method => {
+                            assert_eq!(method, "notifications/reseed/session_deleted");
+                            seen.send(message["params"]["sessionId"].as_str().unwrap().to_owned()).unwrap();
+                        }
+                    }
+                }
+            }
+        });
+        let store = MemoryStore::new();
+        for session in ["here", "here-too"] {
+            store.create(&session.parse().unwrap(), "ann", Timestamp(1)).await.unwrap();
+        }
+        let mcp = Mcp::none().with_store(Arc::new(store));
+        mcp.take_up(McpFile(Listed { servers: vec![server], ..Listed::default() }));
+        mcp.settled(SOON).await;
+        for session in expected {
+            assert_eq!(timeout(SOON, messages.recv()).await.unwrap().as_deref(), Some(*session), "{kept:?}");
+        }
+        // Answered behind whatever else it was told.
+        call(&mcp, "s__a", json!({})).await;
+        assert_eq!(messages.try_recv().ok(), None, "{kept:?}");
+        mcp.close().await;
+    }
 }
