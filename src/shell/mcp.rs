@@ -63,6 +63,14 @@ struct Call {
     work: JoinHandle<()>,
 }
 
+impl Call {
+    /// Ends the call. When this returns, its command is killed, and its patch knows that it is not wanted.
+    async fn end(self) {
+        self.work.abort();
+        let _ = self.work.await;
+    }
+}
+
 impl Server {
     async fn run(
         &mut self,
@@ -100,7 +108,7 @@ impl Server {
         let result = match (message["method"].as_str()?, id) {
             ("notifications/cancelled", _) => {
                 if let Some(call) = self.calls.remove(&params["requestId"].to_string()) {
-                    call.work.abort();
+                    call.end().await;
                 }
                 return None;
             }
@@ -163,9 +171,7 @@ impl Server {
     /// Ends the calls of a session that was deleted, and removes its folder.
     async fn forget(&mut self, session: Session) {
         for (_, call) in self.calls.extract_if(|_, call| call.session == session) {
-            call.work.abort();
-            // Its command is killed when this returns.
-            let _ = call.work.await;
+            call.end().await;
         }
         if let Err(error) = self.shell.remove(&session) {
             eprintln!("reseed-shell: the folder of a deleted session stays: {error}");
