@@ -26,8 +26,8 @@ const MESSAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The most calls that run and wait.
 const CALLS_MAX: usize = 1_024;
 
-/// The revision for clients that name none. All revisions with `initialize` have the same form of what is used here.
-const REVISION: &str = "2025-06-18";
+/// The revisions with `initialize`, newest first: all of them have the same form of what is used here.
+const REVISIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// JSON-RPC's codes of errors.
 const NOT_JSON: i32 = -32_700;
@@ -119,7 +119,7 @@ impl Server {
             // Other notifications say nothing that matters here.
             (_, Value::Null) => return None,
             ("initialize", _) => json!({
-                "protocolVersion": params["protocolVersion"].as_str().unwrap_or(REVISION),
+                "protocolVersion": revision(&params["protocolVersion"]),
                 "capabilities": { "tools": {}, "experimental": { "reseed/sessions": {} } },
                 "serverInfo": { "name": "reseed-shell", "version": env!("CARGO_PKG_VERSION") },
             }),
@@ -193,6 +193,11 @@ async fn next_line(input: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) 
         }
         _ => Ok(false),
     }
+}
+
+/// Returns the revision for a client that asks for this one: the same, or the newest if it is none of these.
+fn revision(asked: &Value) -> &'static str {
+    REVISIONS.into_iter().find(|known| asked == known).unwrap_or(REVISIONS[0])
 }
 
 /// Returns the result of a call in MCP's form.
