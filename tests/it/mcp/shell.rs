@@ -22,16 +22,11 @@ use tokio::time::{sleep, timeout};
 /// Time for what takes a second; only a test that fails waits for it.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Returns the binary. A build of the whole workspace puts it beside the server's; a run of these tests alone may not
-/// have it.
-fn program() -> Option<PathBuf> {
+/// Returns the binary. A build of the whole workspace, as `tests/run` makes it, puts it beside the server's.
+fn program() -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_reseed")).with_file_name("reseed-shell");
-    let found = program.exists();
-    assert!(found || std::env::var_os("RESEED_TOOLS").is_none(), "reseed-shell is missing: cargo build --workspace");
-    if !found {
-        eprintln!("skipped: reseed-shell is missing; `cargo build -p reseed-shell` builds it");
-    }
-    found.then_some(program)
+    assert!(program.exists(), "reseed-shell is missing: `cargo build -p reseed-shell` builds it");
+    program
 }
 
 /// Returns the entry in `MCP_FILE`, with these flags.
@@ -74,7 +69,7 @@ fn will_run(model: &Scripted, script: &str) -> String {
 
 #[tokio::test]
 async fn a_command_runs_when_it_is_allowed_in_a_folder_that_goes_with_its_session() {
-    let Some(program) = program() else { return };
+    let program = program();
     let (folder, model) = (folder(), Scripted::new());
     let server = started(folder.path(), &program, &model).await;
     let (mut client, opened) = Client::v2_session(&server.ws()).await;
@@ -109,7 +104,7 @@ async fn a_command_runs_when_it_is_allowed_in_a_folder_that_goes_with_its_sessio
 
 #[tokio::test]
 async fn v1_asks_about_it_as_about_any_tool_and_gets_its_exit_code() {
-    let Some(program) = program() else { return };
+    let program = program();
     let (folder, model) = (folder(), Scripted::new());
     let server = started(folder.path(), &program, &model).await;
     let mut client = Client::connect(&format!("ws://{}/", server.address())).await;
@@ -129,7 +124,7 @@ async fn v1_asks_about_it_as_about_any_tool_and_gets_its_exit_code() {
 
 #[tokio::test]
 async fn check_tries_the_sandbox() {
-    let Some(program) = program() else { return };
+    let program = program();
     let folder = folder();
     for (flags, expected) in [
         (&[][..], ["mcp         1 servers, 2 tools, ", "  shell: 2 tools, "]),
