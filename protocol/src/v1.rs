@@ -94,7 +94,7 @@ fn lenient_items<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Input
 pub struct ApprovalResponse {
     /// The decision.
     pub review: Review,
-    /// An echo of the patch, which is ignored in favour of the server's own copy.
+    /// An echo of a patch, as clients of the original send it. It is ignored in favour of the server's own copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
     pub apply_patch: Option<serde_json::Value>,
@@ -236,25 +236,12 @@ pub struct LoadingState {
 /// Payload of `approval_request`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[cfg_attr(feature = "codegen", ts(optional_fields))]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalRequest {
     /// The tool's name and its arguments.
     pub command: Vec<String>,
-    /// Not sent: the arguments hold the patch, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub apply_patch: Option<ApplyPatch>,
     /// The approval.
     pub approval_id: String,
-}
-
-/// A patch that a person must allow.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(rename_all = "camelCase")]
-pub struct ApplyPatch {
-    /// The patch.
-    pub patch: String,
 }
 
 /// Payload of `agent_finished`: exactly this field, because the original client prints any other.

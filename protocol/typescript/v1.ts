@@ -27,7 +27,7 @@ export interface UserInput {
 export interface ApprovalResponse {
   /** The decision. */
   review: Review;
-  /** An echo of the patch, which is ignored in favour of the server's own copy. */
+  /** An echo of a patch, as clients of the original send it. It is ignored in favour of the server's own copy. */
   applyPatch?: unknown;
   /** The message to the model on a denial. */
   customDenyMessage?: string;
@@ -176,16 +176,8 @@ export interface ContextInfo {
 export interface ApprovalRequest {
   /** The tool's name and its arguments. */
   command: Array<string>;
-  /** Not sent: the arguments hold the patch, if there is one. */
-  applyPatch?: ApplyPatch;
   /** The approval. */
   approvalId: string;
-}
-
-/** A patch that a person must allow. */
-export interface ApplyPatch {
-  /** The patch. */
-  patch: string;
 }
 
 /** Payload of `context_compacted`. */

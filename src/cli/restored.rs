@@ -20,7 +20,7 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
         .with_context(|| format!("{database}: until this has succeeded, not all sessions have a new epoch"))?;
     say(format!("{database}: sessions with a new epoch: {}; clients load them anew", done.renewed));
     if done.damaged > 0 {
-        say(format!("damaged, and left as they are: {}", done.damaged));
+        say(format!("damaged, so that they cannot be opened: {}", done.damaged));
     }
     Ok(())
 }

@@ -69,10 +69,11 @@ impl RetryPolicy {
         // 2^16 times the base exceeds every sensible maximum, and the shift must not overflow.
         let doubled = self.backoff_base.saturating_mul(1 << failures.saturating_sub(1).min(16));
         let spread = doubled.min(self.backoff_max).mul_f64((self.jitter)().clamp(0.0, 1.0));
+        let left = self.retry_after_max.saturating_sub(waited);
         match failed.fault.retry_after_ms.map(Duration::from_millis) {
-            Some(retry_after) if retry_after > self.retry_after_max.saturating_sub(waited) => None,
-            Some(retry_after) => Some(retry_after + spread),
-            None => Some(spread),
+            None | Some(Duration::ZERO) => Some(spread),
+            Some(retry_after) if retry_after > left => None,
+            Some(retry_after) => Some((retry_after + spread).min(left)),
         }
     }
 }
@@ -188,10 +189,12 @@ mod tests {
             (0, 0, Some(500)),
             (0, 5_000, Some(5_500)),
             (0, 37_000, Some(37_500)),
-            (0, 90_000, Some(90_500)),
+            (0, 89_900, Some(90_000)),
+            (0, 90_000, Some(90_000)),
             (0, 90_001, None),
             // All waits of a request count.
-            (45_500, 44_500, Some(45_000)),
+            (45_500, 44_000, Some(44_500)),
+            (45_500, 44_500, Some(44_500)),
             (45_500, 45_000, None),
             (120_000, 0, Some(500)),
         ] {

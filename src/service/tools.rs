@@ -41,7 +41,7 @@ impl ServerTools {
         if !settings.tools.tools.is_on() {
             return Ok(Arc::new(Self { own: Vec::new(), history: Vec::new(), mcp: None }));
         }
-        let mcp = Mcp::none();
+        let mcp = Mcp::none().with_store(store.clone());
         mcp.take_up(parts::mcp_file(settings)?);
         mcp.settled(MCP_START).await;
         Ok(Arc::new(Self { own, history: history::tools(store.clone()), mcp: Some(Arc::new(mcp)) }))
@@ -68,7 +68,7 @@ impl ServerTools {
         loop {
             let all = self.own.iter().chain(&of_mcp).cloned().collect();
             match Toolset::new(all, self.history.clone()) {
-                Ok(tools) => return Ok(tools),
+                Ok(tools) => return Ok(tools.with_mcp(self.mcp.clone())),
                 Err(error) if of_mcp.is_empty() => return Err(anyhow::anyhow!(error.message)),
                 Err(error) => {
                     // Each tool is valid by itself, but all together are too large.

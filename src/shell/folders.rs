@@ -33,6 +33,9 @@ const REMOVED: &str = ".removed-";
 /// Entries of a directory that are listed at once.
 const BATCH: usize = 512;
 
+/// The most sessions that are listed.
+const LISTED_MAX: usize = 10_000;
+
 /// The folder of all calls of a client that knows of no sessions.
 const SHARED: &str = ".shared";
 
@@ -155,6 +158,17 @@ impl Folders {
             own(&root, user)?;
         }
         Ok(Folder { path: self.path.join(name), root })
+    }
+
+    /// Returns the ids of sessions that have a folder. If there are very many, they are chosen at random, so that each
+    /// is listed some time.
+    ///
+    /// # Errors
+    /// They cannot be listed.
+    pub(crate) fn sessions(&self) -> io::Result<Vec<String>> {
+        let names = names(&self.root, usize::MAX)?;
+        let ids = names.into_iter().filter_map(|name| Session::parse(str::from_utf8(&name).ok()?));
+        Ok(fastrand::choose_multiple(ids.map(|session| session.0), LISTED_MAX))
     }
 
     /// Takes a session's folder away, and returns its new name for [`Self::remove`]; `None` if it has no folder.

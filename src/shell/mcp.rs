@@ -26,13 +26,14 @@ const MESSAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The most calls that run and wait.
 const CALLS_MAX: usize = 1_024;
 
-/// The revision for clients that name none. All revisions with `initialize` have the same form of what is used here.
-const REVISION: &str = "2025-06-18";
+/// The revisions with `initialize`, newest first: all of them have the same form of what is used here.
+const REVISIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// JSON-RPC's codes of errors.
 const NOT_JSON: i32 = -32_700;
 const NO_METHOD: i32 = -32_601;
 const WRONG_PARAMS: i32 = -32_602;
+const INTERNAL: i32 = -32_603;
 
 /// Serves until the input ends.
 ///
@@ -60,6 +61,14 @@ struct Server {
 struct Call {
     session: Session,
     work: JoinHandle<()>,
+}
+
+impl Call {
+    /// Ends the call. When this returns, its command is killed, and its patch knows that it is not wanted.
+    async fn end(self) {
+        self.work.abort();
+        let _ = self.work.await;
+    }
 }
 
 impl Server {
@@ -99,7 +108,7 @@ impl Server {
         let result = match (message["method"].as_str()?, id) {
             ("notifications/cancelled", _) => {
                 if let Some(call) = self.calls.remove(&params["requestId"].to_string()) {
-                    call.work.abort();
+                    call.end().await;
                 }
                 return None;
             }
@@ -110,11 +119,15 @@ impl Server {
             // Other notifications say nothing that matters here.
             (_, Value::Null) => return None,
             ("initialize", _) => json!({
-                "protocolVersion": params["protocolVersion"].as_str().unwrap_or(REVISION),
+                "protocolVersion": revision(&params["protocolVersion"]),
                 "capabilities": { "tools": {}, "experimental": { "reseed/sessions": {} } },
                 "serverInfo": { "name": "reseed-shell", "version": env!("CARGO_PKG_VERSION") },
             }),
             ("ping", _) => json!({}),
+            ("reseed/sessions/list", _) => match self.shell.sessions() {
+                Ok(sessions) => json!({ "sessionIds": sessions }),
+                Err(error) => return Some(refusal(id, INTERNAL, &format!("the folders cannot be listed: {error}"))),
+            },
             ("tools/list", _) => json!({ "tools": tools::definitions(&self.shell) }),
             ("tools/call", _) => return self.call(id, params),
             (method, _) => return Some(refusal(id, NO_METHOD, &format!("there is no method `{method}`"))),
@@ -158,9 +171,7 @@ impl Server {
     /// Ends the calls of a session that was deleted, and removes its folder.
     async fn forget(&mut self, session: Session) {
         for (_, call) in self.calls.extract_if(|_, call| call.session == session) {
-            call.work.abort();
-            // Its command is killed when this returns.
-            let _ = call.work.await;
+            call.end().await;
         }
         if let Err(error) = self.shell.remove(&session) {
             eprintln!("reseed-shell: the folder of a deleted session stays: {error}");
@@ -182,6 +193,11 @@ async fn next_line(input: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) 
         }
         _ => Ok(false),
     }
+}
+
+/// Returns the revision for a client that asks for this one: the same, or the newest if it is none of these.
+fn revision(asked: &Value) -> &'static str {
+    REVISIONS.into_iter().find(|known| asked == known).unwrap_or(REVISIONS[0])
 }
 
 /// Returns the result of a call in MCP's form.

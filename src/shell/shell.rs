@@ -14,7 +14,7 @@ use serde_json::json;
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use tokio::{
@@ -71,6 +71,9 @@ pub(crate) enum Error {
 #[derive(Debug)]
 pub(crate) struct Shell {
     folders: Arc<Folders>,
+    /// Held while a patch, which runs on a thread of its own, gets its folder, and while a folder is taken away: no
+    /// patch that is not wanted any more makes the folder again.
+    making: Arc<Mutex<()>>,
     launch: Launch,
     limits: Limits,
     time_max: Duration,
@@ -95,6 +98,7 @@ impl Shell {
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
         let this = Self {
             folders: Arc::new(folders),
+            making: Arc::default(),
             launch: Launch { user, is_confined },
             limits: Limits {
                 memory_bytes: options.memory_bytes_max,
@@ -128,12 +132,22 @@ impl Shell {
         self.time_max
     }
 
+    /// Returns the ids of sessions that have a folder.
+    ///
+    /// # Errors
+    /// The folders cannot be listed.
+    pub(crate) fn sessions(&self) -> io::Result<Vec<String>> {
+        self.folders.sessions()
+    }
+
     /// Removes a session's folder, if it has one. Call it when none of its calls is running.
     ///
     /// # Errors
     /// It stays.
     pub(crate) fn remove(&self, session: &Session) -> io::Result<()> {
+        let making = lock(&self.making);
         let Some(removed) = self.folders.set_aside(session)? else { return Ok(()) };
+        drop(making);
         let folders = self.folders.clone();
         drop(spawn_blocking(move || {
             if let Err(error) = folders.remove(&removed) {
@@ -210,13 +224,16 @@ impl Shell {
 
     /// Applies a patch to the files of a session.
     pub(crate) async fn patch(&self, session: &Session, text: String, workdir: Option<String>) -> Ended {
-        let (folders, session) = (self.folders.clone(), session.clone());
+        let (folders, making, session) = (self.folders.clone(), self.making.clone(), session.clone());
         let started = Instant::now();
         // Dropped with the call: a patch that nobody waits for is not begun.
         let (wanted, is_wanted) = patch::wanted();
         let work = spawn_blocking(move || {
+            let making = lock(&making);
+            is_wanted.check()?;
             let folder =
                 folders.of(&session).map_err(|error| format!("the session's folder cannot be used: {error}"))?;
+            drop(making);
             let base = Base { folder: &folder.root, staging: folders.staging(), user: folders.user() };
             patch::apply(&base, workdir.as_deref(), &text, &is_wanted)
         });
@@ -228,6 +245,11 @@ impl Shell {
             Err(error) => Ended::error(format!("the patch failed: {error}")),
         }
     }
+}
+
+fn lock(making: &Mutex<()>) -> MutexGuard<'_, ()> {
+    // It guards no data.
+    making.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Refuses a place of the server's own files where commands may read.
@@ -269,5 +291,43 @@ impl Ended {
         let seconds = (took.as_millis() / 100) as f64 / 10.0;
         let metadata = json!({ "exit_code": code, "duration_seconds": seconds });
         Self { text: json!({ "output": text, "metadata": metadata }).to_string(), is_error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_patch_that_is_cancelled_before_it_begins_makes_no_folder() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (folders, _) = Folders::open(&directory.path().join("workspaces"), None).expect("they open");
+        let shell = Arc::new(Shell {
+            folders: Arc::new(folders),
+            making: Arc::default(),
+            launch: Launch { user: None, is_confined: false },
+            limits: Limits { memory_bytes: 0, file_bytes: 0, processes: 0, cpu_secs: 0 },
+            time_max: Duration::ZERO,
+            places: Arc::new(Semaphore::new(1)),
+            places_max: 1,
+        });
+        let session = Session::parse("session-1").expect("an id");
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().expect("a runtime");
+        runtime.block_on(async {
+            // Patches wait behind this for the only thread.
+            let (free, held) = mpsc::channel::<()>();
+            drop(spawn_blocking(move || held.recv()));
+            let (of, patched) = (shell.clone(), session.clone());
+            let input = "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch";
+            let patch = tokio::spawn(async move { of.patch(&patched, input.to_owned(), None).await });
+            tokio::task::yield_now().await;
+            patch.abort();
+            assert!(patch.await.is_err());
+            shell.remove(&session).expect("there is nothing to remove");
+            drop(free);
+            spawn_blocking(|| ()).await.expect("everything before it has ended");
+        });
+        assert_eq!(shell.sessions().expect("listed"), Vec::<String>::new());
     }
 }

@@ -10,9 +10,9 @@ use crate::config::Database;
 /// The number of sessions that were renewed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Renewed {
-    /// Sessions with a new epoch.
+    /// Sessions with a new epoch that can be opened.
     pub(crate) renewed: u64,
-    /// Sessions whose head is damaged, so that they cannot be opened anyway.
+    /// Sessions whose head is damaged, so that they cannot be opened, with a new epoch or without.
     pub(crate) damaged: u64,
 }
 

@@ -1,6 +1,6 @@
 //! The tools of a server: found by name, and checked as the core offers them.
 
-use super::{Call, Output, Tool};
+use super::{Call, Output, Tool, mcp::Mcp};
 use crate::core::agent_loop::{Tools, check_server_tools};
 use reseed_protocol::{ErrorBody, SessionId, command::ToolOffer};
 use std::{
@@ -14,7 +14,11 @@ use std::{
 
 /// The tools that a server runs. Cheap to clone; replaced as a whole when they change.
 #[derive(Clone, Default)]
-pub struct Toolset(Arc<Named>);
+pub struct Toolset {
+    tools: Arc<Named>,
+    /// The servers behind some of the tools.
+    mcp: Option<Arc<Mcp>>,
+}
 
 #[derive(Default)]
 struct Named {
@@ -37,31 +41,39 @@ impl Toolset {
         let (checked, found) = (check_server_tools(own)?, check_server_tools(searching)?);
         let all = tools.into_iter().chain(history);
         let by_name = all.map(|tool| (tool.offer().name, tool)).collect();
-        Ok(Self(Arc::new(Named { by_name, checked, history: found })))
+        Ok(Self { tools: Arc::new(Named { by_name, checked, history: found }), mcp: None })
+    }
+
+    /// Adds the MCP servers, which learn of deleted sessions.
+    pub(crate) fn with_mcp(self, mcp: Option<Arc<Mcp>>) -> Self {
+        Self { mcp, ..self }
     }
 
     /// Returns the tools that every session may offer.
     #[must_use]
     pub fn checked(&self) -> &Tools {
-        &self.0.checked
+        &self.tools.checked
     }
 
     /// Returns the tools that search the history.
     #[must_use]
     pub fn history(&self) -> &Tools {
-        &self.0.history
+        &self.tools.history
     }
 
-    /// Has every tool free what it keeps for a session that was deleted.
+    /// Has every tool and every MCP server free what it keeps for a session that was deleted.
     pub(crate) async fn forget(&self, session: &SessionId) {
-        for tool in self.0.by_name.values() {
+        for tool in self.tools.by_name.values() {
             tool.forget(session).await;
+        }
+        if let Some(mcp) = &self.mcp {
+            mcp.forget(session).await;
         }
     }
 
     /// Runs a call. One that panics fails; the tool can be called again.
     pub(crate) async fn call(&self, name: &str, call: Call) -> Output {
-        let Some(tool) = self.0.by_name.get(name).cloned() else {
+        let Some(tool) = self.tools.by_name.get(name).cloned() else {
             return Output::error(format!("The tool `{name}` is no longer available."));
         };
         let panicked = || Output::error(format!("The tool `{name}` failed unexpectedly."));
@@ -79,7 +91,7 @@ impl Toolset {
 
 impl fmt::Debug for Toolset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.by_name.keys()).finish()
+        f.debug_set().entries(self.tools.by_name.keys()).finish()
     }
 }
 

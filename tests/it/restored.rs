@@ -128,10 +128,18 @@ async fn a_restore_that_cannot_be_noticed_is_told_by_a_command() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.printed.contains("sessions with a new epoch: 1;"), "{ended:?}");
     assert!(ended.faults.contains("lists server") && ended.faults.contains("(`old`)"), "{ended:?}");
-    let rest = "SELECT count(*) FROM reseed.node";
-    assert_eq!(blocking(move || postgres::sql(&database, rest)).await.trim(), "0");
+    let (rest, of) = ("SELECT count(*) FROM reseed.node", database.clone());
+    assert_eq!(blocking(move || postgres::sql(&of, rest)).await.trim(), "0");
     let back = resumed(folder.path(), &address, &place).await;
     assert_is_snapshot(&back, &place);
+    // A damaged session does not count as renewed, whether its head is wrong or missing.
+    for damage in ["UPDATE reseed.head SET checksum = checksum + 1", "DELETE FROM reseed.head"] {
+        let of = database.clone();
+        blocking(move || postgres::sql(&of, damage)).await;
+        let ended = run(folder.path(), &["restored"], &settings(&address)).await;
+        assert!(ended.printed.contains("sessions with a new epoch: 0;"), "{damage}: {ended:?}");
+        assert!(ended.printed.contains("damaged, so that they cannot be opened: 1"), "{damage}: {ended:?}");
+    }
 }
 
 #[tokio::test]

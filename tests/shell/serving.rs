@@ -48,6 +48,16 @@ async fn it_speaks_mcp() {
     let about = client.initialize().await.unwrap();
     assert_eq!(about["protocolVersion"], "2025-03-26", "that of the client");
     assert_eq!(about["capabilities"], json!({ "tools": {}, "experimental": { "reseed/sessions": {} } }));
+    for (asked, answered) in [
+        (json!("2024-11-05"), "2024-11-05"),
+        (json!("2025-11-25"), "2025-11-25"),
+        (json!("2026-07-28"), "2025-11-25"),
+        (json!("next"), "2025-11-25"),
+        (json!(null), "2025-11-25"),
+    ] {
+        let about = client.ask("initialize", json!({ "protocolVersion": asked })).await;
+        assert_eq!(about["protocolVersion"], answered, "{asked}");
+    }
     assert_eq!(client.ask("ping", json!({})).await, json!({}));
     for method in ["server/discover", "resources/list", "tools"] {
         assert_eq!(client.answer(method, json!({})).await["error"]["code"], -32_601, "{method}");
@@ -89,6 +99,10 @@ async fn a_session_that_was_deleted_leaves_nothing() {
         let script = "mkdir -p a/b && echo x > a/b/c && mkfifo p && ln -s / l";
         world.run_in(session, json!({ "command": ["sh", "-c", script] })).await;
     }
+    let listed = world.client.ask("reseed/sessions/list", json!({})).await;
+    let mut listed: Vec<_> = listed["sessionIds"].as_array().unwrap().iter().map(|id| id.as_str().unwrap()).collect();
+    listed.sort_unstable();
+    assert_eq!(listed, [SESSION, "session-2"]);
     let (other, seconds) = (seconds("11"), seconds("22"));
     let (_, running) = sleeping(&world, "session-2", &other).await;
     let (_, ended) = sleeping(&world, SESSION, &seconds).await;

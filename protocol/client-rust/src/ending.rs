@@ -29,6 +29,9 @@ pub enum Lost {
     /// The connection broke, or the server did not answer.
     #[error("{0}")]
     Broken(String),
+    /// The server answered that it is not ready, with HTTP status 503: it is starting or stopping.
+    #[error("{0}")]
+    Unready(String),
     /// The server refused it, and would refuse another one until something changes.
     #[error("{0}")]
     Refused(String),
@@ -58,7 +61,7 @@ impl Lost {
     pub fn code(&self) -> u16 {
         match self {
             Self::Closed { code, .. } => *code,
-            Self::Broken(_) | Self::Refused(_) => 1006,
+            Self::Broken(_) | Self::Unready(_) | Self::Refused(_) => 1006,
         }
     }
 
@@ -67,7 +70,7 @@ impl Lost {
     pub fn then(&self) -> Then {
         match self {
             Self::Closed { code, .. } => meaning(*code).1,
-            Self::Broken(_) => Then::Reconnect(Duration::ZERO),
+            Self::Broken(_) | Self::Unready(_) => Then::Reconnect(Duration::ZERO),
             Self::Refused(_) => Then::Stop,
         }
     }

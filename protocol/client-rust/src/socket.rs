@@ -262,15 +262,17 @@ fn refused(address: &Address, error: Error) -> Lost {
             // A server that is not ready gives the reason in one line.
             let body = response.body().as_deref().map(String::from_utf8_lossy).unwrap_or_default();
             let why: String = body.lines().next().unwrap_or_default().chars().take(REASON_CHARS_MAX).collect();
-            let why = if status == 503 && !why.starts_with('<') && !why.is_empty() {
-                format!(": {why}")
-            } else {
-                String::new()
-            };
+            let is_unready = status == 503;
+            let why =
+                if is_unready && !why.starts_with('<') && !why.is_empty() { format!(": {why}") } else { String::new() };
             let text = format!("{address} answered {status}{why}");
             // The request was too slow, too early or too frequent, so another attempt may succeed.
             let for_now = status.is_server_error() || [408, 425, 429].contains(&status.as_u16());
-            if for_now { Lost::Broken(text) } else { Lost::Refused(text) }
+            match for_now {
+                true if is_unready => Lost::Unready(text),
+                true => Lost::Broken(text),
+                false => Lost::Refused(text),
+            }
         }
         // A load balancer whose server is down hangs up during the upgrade.
         Error::Io(_) | Error::Tls(_) | Error::Protocol(ProtocolError::HandshakeIncomplete) => {

@@ -267,7 +267,10 @@ async fn an_upgrade_that_is_refused_is_tried_again_where_that_helps() {
         let mut client = client(&server);
         let ((), update) = tokio::join!(server.refuse(status), client.next());
         let told = match update {
-            Update::Disconnected { lost, .. } => (lost.to_string(), false),
+            Update::Disconnected { lost, .. } => {
+                assert_eq!(matches!(lost, Lost::Unready(_)), status.starts_with("503"), "{lost:?}");
+                (lost.to_string(), false)
+            }
             Update::Stopped(stop) => (stop.to_string(), true),
             other => panic!("{other:?}"),
         };

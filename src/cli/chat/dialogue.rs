@@ -6,7 +6,7 @@
 mod asking;
 
 use super::screen::Screen;
-use crate::cli::terminal::clean;
+use crate::cli::terminal::{clean, marked};
 use reseed_client::{
     Identity, Lost, Opening, Session, SessionEnd, SessionEvent, Stop, Unanswered, Update, fold::Snapshot,
     machine::Machine,
@@ -81,6 +81,8 @@ pub(super) struct Dialogue {
     /// The durable event up to which the session is not idle.
     caught_up_at: u64,
     turn: Option<TurnId>,
+    /// The turn that this chat has started last. Ctrl-C cancels no other.
+    started: Option<TurnId>,
     /// The compaction that this chat has asked for.
     job: Option<JobId>,
     last_entry: Option<EntryId>,
@@ -121,6 +123,7 @@ impl Dialogue {
             refusals: 0,
             caught_up_at: 0,
             turn: None,
+            started: None,
             job: None,
             last_entry: None,
             written: BTreeMap::new(),
@@ -178,18 +181,18 @@ impl Dialogue {
                 }
             }
             Update::Disconnected { lost, reached, .. } => self.on_lost(&lost, reached),
-            Update::Stopped(stop) => self.out.push(match stop {
-                Stop::Closed => Step::Quit,
-                Stop::Credentials(why) => Step::Fail(format!("{why}; name a token of the server's with --token")),
-                Stop::Refused(ErrorBody { message, code, .. }) => Step::Fail(format!("{message} ({code})")),
-                Stop::Lost(lost) => Step::Fail(lost.to_string()),
-            }),
+            Update::Stopped(stop) => match stop {
+                Stop::Closed => self.out.push(Step::Quit),
+                Stop::Credentials(why) => self.give_up(&format!("{why}; name a token of the server's with --token")),
+                Stop::Refused(ErrorBody { message, code, .. }) => self.give_up(&format!("{message} ({code})")),
+                Stop::Lost(lost) => self.give_up(&lost.to_string()),
+            },
             Update::Opened { opened, .. } => self.on_opened(&opened),
             Update::Retrying { error: Some(error), .. } => self.on_retrying(&error),
-            Update::Ended { why, .. } => self.out.push(Step::Fail(match why {
-                SessionEnd::Refused(ErrorBody { message, code, .. }) => format!("{message} ({code})"),
-                why => why.to_string(),
-            })),
+            Update::Ended { why: SessionEnd::Refused(ErrorBody { message, code, .. }), .. } => {
+                self.give_up(&format!("{message} ({code})"));
+            }
+            Update::Ended { why, .. } => self.give_up(&why.to_string()),
             Update::Event { event: SessionEvent::Durable(_, event), .. } => self.on_event(&event),
             Update::Event { event: SessionEvent::Ephemeral(event), .. } => self.on_ephemeral(&event),
             Update::Reply { id, result } => self.on_reply(&id, result),
@@ -201,15 +204,17 @@ impl Dialogue {
     fn on_lost(&mut self, lost: &Lost, reached: bool) {
         self.connected = false;
         self.attempts += 1;
-        self.reached_once |= reached;
+        let is_unready = matches!(lost, Lost::Unready(_));
+        self.reached_once |= reached || is_unready;
         if !self.reached_once && matches!(lost, Lost::Broken(_)) {
             let cure = "start the server with `reseed serve`, or name another one: `reseed chat URL`";
-            self.out.push(Step::Fail(format!("{lost}; {cure}")));
+            self.give_up(&format!("{lost}; {cure}"));
         } else if !self.reached_once || self.attempts > ATTEMPTS_MAX {
-            self.out.push(Step::Fail(lost.to_string()));
+            self.give_up(&lost.to_string());
         } else if self.attempts == 1 {
+            let then = if is_unready { "waiting until the server is ready" } else { "reconnecting" };
             let how = if self.watched { " (Ctrl-C leaves)" } else { "" };
-            self.line(&self.screen.warning(&format!("{lost}; reconnecting{how}")));
+            self.line(&self.screen.warning(&format!("{lost}; {then}{how}")));
         }
     }
 
@@ -218,7 +223,7 @@ impl Dialogue {
     fn on_retrying(&mut self, ErrorBody { message, code, .. }: &ErrorBody) {
         self.refusals += 1;
         if self.snapshot().is_none() && self.refusals > REFUSALS_MAX {
-            self.out.push(Step::Fail(format!("{message} ({code})")));
+            self.give_up(&format!("{message} ({code})"));
         } else if self.refusals == 1 {
             self.line(&self.screen.warning(&format!("{message} ({code}); trying again")));
         }
@@ -258,16 +263,29 @@ impl Dialogue {
     /// Handles a reply.
     fn on_reply(&mut self, id: &CommandId, result: Result<Reply, Unanswered>) {
         let name = self.sent.remove(id).unwrap_or_default();
+        if result.is_err() && name == "approval_response" {
+            // The question is open again, if it still is.
+            self.answered = None;
+        }
         match result {
             // An answer given before speaks of a turn that the events have told of already.
-            Ok(Reply::Accepted(accepted)) if accepted.duplicate != Some(true) => {
+            Ok(Reply::Accepted(accepted)) if accepted.duplicate == Some(true) => {
+                self.started = accepted.turn_id.or(self.started.take());
+            }
+            Ok(Reply::Accepted(accepted)) => {
+                self.started = accepted.turn_id.clone().or(self.started.take());
                 self.turn = accepted.turn_id.or(self.turn.take());
                 self.caught_up_at = self.caught_up_at.max(accepted.as_of_seq + 1);
                 if accepted.queued {
                     self.progress("queued: it is asked when the running turn has ended");
                 }
             }
-            Ok(Reply::Ok(done)) if done.duplicate != Some(true) && name == "start_compaction" => self.job = done.job_id,
+            Ok(Reply::Ok(done)) if name == "start_compaction" => {
+                // An answer given before may speak of a job that has ended.
+                let running = self.snapshot().and_then(|snapshot| snapshot.compaction.as_ref());
+                let running = running.map(|job| job.job_id.clone());
+                self.job = done.job_id.filter(|job| done.duplicate != Some(true) || running.as_ref() == Some(job));
+            }
             // The event behind it says what came back.
             Ok(Reply::Ok(done)) if name == "undo_compaction" => {
                 self.caught_up_at = self.caught_up_at.max(done.as_of_seq.map_or(0, |seq| seq + 1));
@@ -276,10 +294,6 @@ impl Dialogue {
             Ok(_) => {}
             Err(Unanswered::Refused(error)) => {
                 self.has_failed = true;
-                if name == "approval_response" {
-                    // The question is open again, if it still is.
-                    self.answered = None;
-                }
                 self.line(&self.screen.fault(&error));
             }
             // The end of the session or of the client was already shown.
@@ -295,7 +309,12 @@ impl Dialogue {
                 self.on_entry(&appended.entry, self.is_mine(appended.command_id.as_ref()));
                 self.last_entry = Some(appended.entry.entry_id.clone());
             }
-            Event::TurnStarted(started) => self.turn = Some(started.turn_id.clone()),
+            Event::TurnStarted(started) => {
+                self.turn = Some(started.turn_id.clone());
+                if started.command_ids.iter().any(|id| self.is_mine(Some(id))) {
+                    self.started.clone_from(&self.turn);
+                }
+            }
             Event::TurnFinished(end) => self.on_turn_finished(end),
             Event::ContextCompacted(compacted) => {
                 self.end_job(&compacted.job_id);
@@ -430,9 +449,13 @@ impl Dialogue {
         }
     }
 
-    /// Handles Ctrl-C: cancels what is running. A second Ctrl-C, or one while disconnected, ends the chat.
+    /// Handles Ctrl-C: cancels what is running. A second Ctrl-C, or one while disconnected, ends the chat; so does one
+    /// during a turn that another client has started.
     pub(super) fn on_interrupt(&mut self) -> Vec<Step> {
         if std::mem::replace(&mut self.interrupted, true) || !self.connected {
+            self.out.push(Step::Quit);
+        } else if self.turn.is_some() && self.turn != self.started {
+            self.line(&self.screen.note("the turn goes on: another client started it"));
             self.out.push(Step::Quit);
         } else if let Some(turn_id) = self.turn.clone() {
             self.send(Command::CancelTurn(CancelTurn { turn_id: Some(turn_id) }));
@@ -506,18 +529,27 @@ impl Dialogue {
         self.send(Command::UserInput(UserInput::plain(Input::Text(text.to_owned()))));
     }
 
-    /// Sends a command to the session.
-    fn send(&mut self, command: Command) {
-        let Some(session) = self.session else { return };
+    /// Sends a command to the session. Returns false if it was not sent.
+    fn send(&mut self, command: Command) -> bool {
+        let Some(session) = self.session else { return false };
         match self.machine.send(session, &command) {
             Ok(id) => drop(self.sent.insert(id, command.name())),
-            Err(full) => self.fail(&format!("{full}; this one was not sent")),
+            Err(full) => {
+                self.fail(&format!("{full}; this one was not sent"));
+                return false;
+            }
         }
+        true
     }
 
     /// Returns true if this client sent the command.
     fn is_mine(&self, id: Option<&CommandId>) -> bool {
         id.is_some_and(|id| id.as_str().starts_with(&self.prefix))
+    }
+
+    /// Ends the chat with an error. Servers and what stands before them write parts of its text.
+    fn give_up(&mut self, why: &str) {
+        self.out.push(Step::Fail(marked(why).into_owned()));
     }
 
     /// Shows what went wrong.

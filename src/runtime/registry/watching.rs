@@ -6,7 +6,8 @@
 //!
 //! A poll reaches back to the last answered one. So an outage of the store loses nothing, except deletions if the
 //! database itself has crashed. Watchers are disconnected and list the sessions again in two cases: the outage lasted
-//! so long that the store has forgotten the deletions (an hour), or it left more changes than a poll returns.
+//! so long that the store has forgotten the deletions (an hour), or it left more changes than a poll returns. If there
+//! are that many without an outage, the oldest of them may go unreported, and the log says so.
 
 use super::Registry;
 use crate::{
@@ -48,6 +49,8 @@ struct Seen {
     sessions: HashMap<SessionId, (SessionHead, Told)>,
     /// Deletions that the store still repeats.
     deleted: HashSet<SessionId>,
+    /// True if the last answered poll left out changes.
+    was_cut: bool,
 }
 
 impl Seen {
@@ -55,6 +58,11 @@ impl Seen {
     fn whole_until(&mut self, now: Timestamp) -> Timestamp {
         // If a clock was set back, others' changes carry its new times.
         now.min(*self.at.get_or_insert(now))
+    }
+
+    /// Records whether a poll left out changes. Returns true if it is the first one in a row that did.
+    fn begins_to_cut(&mut self, is_cut: bool) -> bool {
+        !std::mem::replace(&mut self.was_cut, is_cut) && is_cut
     }
 }
 
@@ -102,6 +110,11 @@ impl Registry {
         let was_away = from < earlier(now, RECENT_MILLIS);
         if within > DELETED_KEPT || is_cut && was_away {
             self.watches.lose();
+        }
+        if seen.begins_to_cut(is_cut) {
+            tracing::warn!(
+                "too many sessions change at once: watched lists may miss the oldest changes of other servers"
+            );
         }
         let mut before = std::mem::take(&mut seen.sessions);
         for head in heads {
@@ -265,6 +278,13 @@ mod tests {
         seen.at = Some(at(40_000));
         assert_eq!(seen.whole_until(at(41_000)), at(40_000));
         assert_eq!(seen.whole_until(at(10_000)), at(10_000), "the clock was put back");
+    }
+
+    #[test]
+    fn changes_that_are_left_out_are_logged_once_in_a_row() {
+        let mut seen = Seen::default();
+        let cuts = [false, true, true, false, true].map(|is_cut| seen.begins_to_cut(is_cut));
+        assert_eq!(cuts, [false, true, false, false, true]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -44,7 +44,7 @@ impl Translator {
         let Some(approval) = self.approvals.open.front() else { return Vec::new() };
         let command = vec![approval.name.clone(), approval.display.clone()];
         let approval_id = approval.approval_id.to_string();
-        let request = v1::Event::ApprovalRequest(ApprovalRequest { command, apply_patch: None, approval_id });
+        let request = v1::Event::ApprovalRequest(ApprovalRequest { command, approval_id });
         vec![self.frame(&request)]
     }
 

@@ -58,7 +58,11 @@ pub(crate) fn wanted() -> (Wanted, IsWanted) {
 }
 
 impl IsWanted {
-    fn check(&self) -> Result<(), String> {
+    /// Passes while the call is wanted.
+    ///
+    /// # Errors
+    /// It was cancelled.
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.0.strong_count() > 0 { Ok(()) } else { Err("the call was cancelled".to_owned()) }
     }
 }

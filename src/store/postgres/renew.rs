@@ -1,6 +1,12 @@
 //! Gives every session of a schema a new epoch; see `store/restored.rs`.
 
-use super::{OpenError, SchemaError, fault::Fault, timeline::LINEAGE, transfer::PostgresSide};
+use super::{
+    OpenError, SchemaError,
+    fault::Fault,
+    read::{HEAD_COLUMNS, HEAD_OF, session_head},
+    timeline::LINEAGE,
+    transfer::PostgresSide,
+};
 use crate::{
     config::Postgres,
     store::{
@@ -29,9 +35,11 @@ pub(in crate::store) async fn renew(
         return Err(RestoredError::InUse(servers));
     }
     let (mut done, mut after) = (Renewed::default(), 0_i64);
+    let page = format!(
+        "SELECT {HEAD_COLUMNS} FROM session s LEFT JOIN {HEAD_OF} ON true WHERE s.number > $1 ORDER BY s.number LIMIT $2"
+    );
     loop {
-        let sql = "SELECT number FROM session WHERE number > $1 ORDER BY number LIMIT $2";
-        let rows = side.rows(sql, &[&after, &PAGE]).await?;
+        let rows = side.rows(&page, &[&after, &PAGE]).await?;
         let numbers = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>().map_err(Fault::from);
         let numbers = numbers.map_err(crate::store::Error::from)?;
         let Some(last) = numbers.last() else { break };
@@ -42,7 +50,10 @@ pub(in crate::store) async fn renew(
              FROM unnest($1::bigint[], $2::text[]) AS i(number, epoch) WHERE s.number = i.number"
         );
         side.write(&sql, &[&numbers, &epochs]).await?;
-        done.renewed += numbers.len() as u64;
+        // A damaged one gets a new epoch too, in case its head is repaired.
+        let whole = rows.iter().filter(|row| matches!(session_head(row), Ok(Some(_)))).count();
+        done.renewed += whole as u64;
+        done.damaged += (rows.len() - whole) as u64;
     }
     for sql in ["DELETE FROM ticket", "DELETE FROM node"] {
         side.write_durably(sql).await?;

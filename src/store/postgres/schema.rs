@@ -154,7 +154,7 @@ pub enum SchemaError {
         wanted: &'static str,
     },
     /// The database aborted the change of the tables, because another program held a lock that it needed.
-    #[error("{0}; start the server again")]
+    #[error("{0}; another program uses the tables, so try again")]
     Contended(String),
     /// The database failed.
     #[error("{0}")]

@@ -6,7 +6,8 @@ mod status;
 pub use status::{ServerState, ServerStatus};
 
 use super::Tool;
-use crate::config::Variables;
+use crate::{config::Variables, store::SessionStore};
+use reseed_protocol::SessionId;
 use std::{path::Path, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
@@ -54,6 +55,12 @@ impl Mcp {
         Self(watch::Sender::new(0))
     }
 
+    /// Ignores the store.
+    #[must_use]
+    pub fn with_store(self, _: Arc<dyn SessionStore>) -> Self {
+        self
+    }
+
     /// Applies a file without servers.
     pub fn take_up(&self, file: McpFile) {
         drop(file);
@@ -67,6 +74,9 @@ impl Mcp {
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         Vec::new()
     }
+
+    /// Tells every server that a session was deleted.
+    pub(crate) async fn forget(&self, _: &SessionId) {}
 
     /// Returns a receiver that changes whenever [`Self::tools`] does.
     #[must_use]

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - A call is sent at most once. A lost call is reported, never repeated.
 //! - Dropping a call tells the server that it is cancelled.
-//! - Only a server that asks for them learns of sessions.
+//! - Only a program that was started here, and that asks for them, learns of sessions.
 
 use super::{
     MESSAGE_BYTES_MAX,
@@ -96,6 +96,8 @@ pub(super) struct Connection {
     pub(super) lost: Arc<Notify>,
     /// True once the server has answered a call.
     answered: AtomicBool,
+    /// False for an address: ids of sessions stay on this machine.
+    is_program: bool,
 }
 
 /// A connection that is being established.
@@ -105,6 +107,7 @@ pub(super) struct Opening {
     calls: Calls,
     too_long: TooLong,
     list_changed: Arc<Notify>,
+    is_program: bool,
 }
 
 impl Opening {
@@ -137,7 +140,8 @@ impl Opening {
                 (client.serve_with_lifecycle(lines, handshake.mode()).boxed(), None)
             }
         };
-        Ok(Self { serving, process, calls, too_long, list_changed })
+        let is_program = !matches!(spec.link, Link::Http(_));
+        Ok(Self { serving, process, calls, too_long, list_changed, is_program })
     }
 
     /// Connects and lists the tools. The caller keeps the process, and ends it after a failure.
@@ -159,6 +163,7 @@ impl Opening {
             too_long: self.too_long,
             lost: Arc::new(Notify::new()),
             answered: AtomicBool::new(false),
+            is_program: self.is_program,
         };
         Up { running, process: self.process, connection, list_changed: self.list_changed, tools }
     }
@@ -267,9 +272,19 @@ impl Connection {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Returns true if the server keeps something for each session.
+    /// Returns true if the server keeps something for each session, and may learn of them.
     pub(super) fn keeps_sessions(&self) -> bool {
-        self.peer.peer_info().is_some_and(|info| sessions::are_wanted(info.capabilities.experimental.as_ref()))
+        let info = self.peer.peer_info().filter(|_| self.is_program);
+        info.is_some_and(|info| sessions::are_wanted(info.capabilities.experimental.as_ref()))
+    }
+
+    /// Returns the sessions that the server keeps something for. There are none if it does not say.
+    pub(super) async fn kept_sessions(&self) -> Vec<SessionId> {
+        let asked = self.peer.send_request(ClientRequest::CustomRequest(sessions::list()));
+        match timeout(CANCEL_TIMEOUT, asked).await {
+            Ok(Ok(ServerResult::CustomResult(answer))) => sessions::listed(&answer.0),
+            _ => Vec::new(),
+        }
     }
 
     /// Tells the server that a session was deleted. Returns false if it did not take the news.

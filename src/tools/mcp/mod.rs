@@ -28,8 +28,9 @@ mod variables;
 pub use status::{ServerState, ServerStatus};
 
 use super::Tool;
-use crate::config::Variables;
+use crate::{config::Variables, store::SessionStore};
 use file::Listed;
+use reseed_protocol::SessionId;
 use server::Server;
 use std::{
     collections::BTreeMap,
@@ -85,6 +86,7 @@ impl McpFile {
 /// The MCP servers of a file.
 pub struct Mcp {
     kept: Mutex<Kept>,
+    store: Option<Arc<dyn SessionStore>>,
     changed: Arc<watch::Sender<u64>>,
 }
 
@@ -115,7 +117,13 @@ impl Mcp {
     /// Returns the state without a file, which has no servers until [`Self::take_up`] is called.
     #[must_use]
     pub fn none() -> Self {
-        Self { kept: Mutex::default(), changed: Arc::new(watch::Sender::new(0)) }
+        Self { kept: Mutex::default(), store: None, changed: Arc::new(watch::Sender::new(0)) }
+    }
+
+    /// Has servers that come up learn which of the sessions that they keep are not in this store any more.
+    #[must_use]
+    pub fn with_store(self, store: Arc<dyn SessionStore>) -> Self {
+        Self { store: Some(store), ..self }
     }
 
     fn of(listed: Listed) -> Self {
@@ -148,7 +156,7 @@ impl Mcp {
                 continue;
             }
             let end = watch::Sender::new(false);
-            let server = Arc::new(Server::new(spec, self.changed.clone()));
+            let server = Arc::new(Server::new(spec, self.store.clone(), self.changed.clone()));
             let closing = end.subscribe();
             match before {
                 None => drop(kept.keepers.spawn(server.clone().keep(closing))),
@@ -193,6 +201,14 @@ impl Mcp {
     #[must_use]
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         self.servers().iter().flat_map(|server| server.tools()).take(TOOLS_MAX).collect()
+    }
+
+    /// Tells every server that keeps something for each session that this one was deleted, whether or not one of its
+    /// tools is offered.
+    pub(crate) async fn forget(&self, session: &SessionId) {
+        for server in self.servers() {
+            server.forget(session).await;
+        }
     }
 
     /// Returns a receiver that changes whenever [`Self::tools`] does.

@@ -16,7 +16,10 @@ use super::{
     process::Stderr,
     status::{ServerState, ServerStatus},
 };
-use crate::tools::{Call, CallFuture, ForgetFuture, Output, Tool};
+use crate::{
+    store::{Error as StoreError, SessionStore},
+    tools::{Call, CallFuture, Output, Tool},
+};
 use reseed_protocol::{SessionId, command::ToolOffer, reply::ToolServerFailure};
 use std::{
     sync::{
@@ -44,6 +47,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A server of the file.
 pub(super) struct Server {
     pub(super) spec: Spec,
+    /// Where sessions are; `None` if nobody deletes any, as in `reseed check`.
+    store: Option<Arc<dyn SessionStore>>,
     stage: watch::Sender<Stage>,
     known: Mutex<Known>,
     /// Notified by a call that needs a server that is stopped, or that is down and waits for its next start.
@@ -86,9 +91,10 @@ struct Known {
 }
 
 impl Server {
-    pub(super) fn new(spec: Spec, changed: Arc<watch::Sender<u64>>) -> Self {
+    pub(super) fn new(spec: Spec, store: Option<Arc<dyn SessionStore>>, changed: Arc<watch::Sender<u64>>) -> Self {
         Self {
             spec,
+            store,
             stage: watch::Sender::new(Stage::Starting),
             known: Mutex::default(),
             wake: Notify::new(),
@@ -200,7 +206,7 @@ impl Server {
 
     /// Tells the server that a session was deleted, if it keeps something for sessions. One that is stopped is started
     /// for it, as for a call; one that is down does not hear of it.
-    async fn forget(&self, session: &SessionId) {
+    pub(super) async fn forget(&self, session: &SessionId) {
         if !self.known().keeps_sessions {
             return;
         }
@@ -212,6 +218,41 @@ impl Server {
         };
         let server = &self.spec.name;
         tracing::warn!(%server, %session, "tell the MCP server that a session was deleted: it {why}");
+    }
+
+    /// Tells the server about sessions that it keeps something for and that were deleted when it could not hear of it.
+    ///
+    /// If the store has none of its sessions, it is probably another store than the one that they are in. Then nothing
+    /// is told.
+    async fn reconcile(&self, connection: &Connection) {
+        let Some(store) = self.store.as_ref().filter(|_| connection.keeps_sessions()) else { return };
+        let server = &self.spec.name;
+        let (mut gone, mut is_known) = (Vec::new(), false);
+        for session in connection.kept_sessions().await {
+            match store.head(&session).await {
+                Err(StoreError::NotFound(_)) => gone.push(session),
+                Ok(_) | Err(StoreError::Damaged { .. }) => is_known = true,
+                Err(error) => {
+                    tracing::warn!(%server, %error, "look for the sessions that the MCP server keeps");
+                    return;
+                }
+            }
+        }
+        let sessions = gone.len();
+        match is_known {
+            _ if gone.is_empty() => {}
+            false => tracing::warn!(
+                %server, sessions, "the database has none of the sessions that the MCP server keeps; they stay there"
+            ),
+            true => {
+                tracing::info!(%server, sessions, "the MCP server keeps sessions that were deleted, and is told so");
+                for session in &gone {
+                    if !connection.session_deleted(session).await {
+                        return;
+                    }
+                }
+            }
+        }
     }
 
     /// Waits for a connection, during one start at most. A call makes a server that is down start at once.
@@ -261,11 +302,10 @@ impl Server {
         let mut known = self.known();
         let is_new = known.listing.offers != listing.offers;
         if is_new {
-            let tool = |(index, (own, offer)): (usize, &(String, ToolOffer))| -> Arc<dyn Tool> {
-                let (server, own, offer) = (self.clone(), own.clone(), offer.clone());
-                Arc::new(McpTool { server, own, offer, forgets: index == 0 })
+            let tool = |(own, offer): &(String, ToolOffer)| -> Arc<dyn Tool> {
+                Arc::new(McpTool { server: self.clone(), own: own.clone(), offer: offer.clone() })
             };
-            known.tools = listing.offers.iter().enumerate().map(tool).collect();
+            known.tools = listing.offers.iter().map(tool).collect();
         }
         for why in listing.left_out.iter().filter(|why| !known.listing.left_out.contains(why)) {
             tracing::warn!(server = %self.spec.name, "the MCP server has a tool that is not offered: {why}");
@@ -289,8 +329,6 @@ struct McpTool {
     /// The server's own name for the tool.
     own: String,
     offer: ToolOffer,
-    /// True for the first one: the server is told once of a session that was deleted.
-    forgets: bool,
 }
 
 impl Tool for McpTool {
@@ -300,12 +338,5 @@ impl Tool for McpTool {
 
     fn call(&self, call: Call) -> CallFuture<'_> {
         Box::pin(self.server.call(&self.own, call))
-    }
-
-    fn forget<'a>(&'a self, session: &'a SessionId) -> ForgetFuture<'a> {
-        match self.forgets {
-            true => Box::pin(self.server.forget(session)),
-            false => Box::pin(std::future::ready(())),
-        }
     }
 }

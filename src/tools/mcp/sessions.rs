@@ -1,9 +1,9 @@
 //! What a server may ask for beyond MCP, so that it can keep something for each session, such as a folder. It asks by
-//! the experimental capability [`CAPABILITY`]; without it nothing of this is sent.
+//! the experimental capability [`CAPABILITY`]; without it nothing of this is sent, and to an address never.
 
 use reseed_protocol::SessionId;
-use rmcp::model::{CustomNotification, JsonObject, MetaObject, RequestMetaObject};
-use serde_json::json;
+use rmcp::model::{CustomNotification, CustomRequest, JsonObject, MetaObject, RequestMetaObject};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// The experimental capability of a server that keeps something for each session.
@@ -17,6 +17,12 @@ const SEQUENTIAL: &str = "reseed/sequential";
 
 /// The notification that a session was deleted.
 const DELETED: &str = "notifications/reseed/session_deleted";
+
+/// The request for the sessions that a server keeps something for.
+const LIST: &str = "reseed/sessions/list";
+
+/// Maximum sessions that are read from its answer: each is looked up in the store.
+const LISTED_MAX: usize = 10_000;
 
 /// Returns true if a server with these experimental capabilities wants to know of sessions.
 pub(super) fn are_wanted(experimental: Option<&BTreeMap<String, JsonObject>>) -> bool {
@@ -33,6 +39,17 @@ pub(super) fn meta(session: &SessionId) -> RequestMetaObject {
 /// Returns the news that a session was deleted.
 pub(super) fn deleted(session: &SessionId) -> CustomNotification {
     CustomNotification::new(DELETED, Some(json!({ "sessionId": session })))
+}
+
+/// Returns the request for the sessions that a server keeps something for.
+pub(super) fn list() -> CustomRequest {
+    CustomRequest::new(LIST, None)
+}
+
+/// Returns the sessions in its answer. What cannot be a session's id is left out.
+pub(super) fn listed(answer: &Value) -> Vec<SessionId> {
+    let ids = answer["sessionIds"].as_array().into_iter().flatten().take(LISTED_MAX);
+    ids.filter_map(|id| id.as_str()?.parse().ok()).collect()
 }
 
 /// Returns whether a tool says that its calls must not run beside others; `None` if it says nothing.

@@ -8,13 +8,18 @@ use crate::support::{
     server::Server,
     tools::{ask, finished, results},
 };
-use reseed::provider::scripted::{Reply, Scripted};
+use reseed::{
+    internals::{Clock as _, SystemClock},
+    provider::scripted::{Reply, Scripted},
+    store::{SessionStore as _, memory::MemoryStore},
+};
 use reseed_protocol::Part;
 use serde_json::{Value, json};
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 use tokio::time::{sleep, timeout};
@@ -22,16 +27,11 @@ use tokio::time::{sleep, timeout};
 /// Time for what takes a second; only a test that fails waits for it.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Returns the binary. A build of the whole workspace puts it beside the server's; a run of these tests alone may not
-/// have it.
-fn program() -> Option<PathBuf> {
+/// Returns the binary. A build of the whole workspace, as `tests/run` makes it, puts it beside the server's.
+fn program() -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_reseed")).with_file_name("reseed-shell");
-    let found = program.exists();
-    assert!(found || std::env::var_os("RESEED_TOOLS").is_none(), "reseed-shell is missing: cargo build --workspace");
-    if !found {
-        eprintln!("skipped: reseed-shell is missing; `cargo build -p reseed-shell` builds it");
-    }
-    found.then_some(program)
+    assert!(program.exists(), "reseed-shell is missing: `cargo build -p reseed-shell` builds it");
+    program
 }
 
 /// Returns the entry in `MCP_FILE`, with these flags.
@@ -53,10 +53,26 @@ fn folder() -> tempfile::TempDir {
 
 /// Starts a server with the tools, whose working directory is this folder.
 async fn started(folder: &Path, program: &Path, model: &Scripted) -> Server {
+    started_over(MemoryStore::new(), folder, program, model).await
+}
+
+/// Like [`started`], over a given store.
+async fn started_over(store: MemoryStore, folder: &Path, program: &Path, model: &Scripted) -> Server {
     servers(folder, entry(program, &[]));
     let file = folder.join("mcp.json");
     let settings = [("MCP_FILE", file.to_str().unwrap()), ("WORKING_DIRECTORY", folder.to_str().unwrap())];
-    Server::start(model.clone(), &[&settings[..], &[("CONTEXT_WINDOW", "20000")]].concat()).await
+    let settings = [&settings[..], &[("CONTEXT_WINDOW", "20000")]].concat();
+    Server::over(model.clone(), Arc::new(store), &settings).await
+}
+
+/// Waits until a folder is removed.
+async fn vanished(folder: &Path) {
+    let gone = async {
+        while folder.exists() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, gone).await.expect("the folder is removed");
 }
 
 /// Has the model run a script, and then say something.
@@ -74,7 +90,7 @@ fn will_run(model: &Scripted, script: &str) -> String {
 
 #[tokio::test]
 async fn a_command_runs_when_it_is_allowed_in_a_folder_that_goes_with_its_session() {
-    let Some(program) = program() else { return };
+    let program = program();
     let (folder, model) = (folder(), Scripted::new());
     let server = started(folder.path(), &program, &model).await;
     let (mut client, opened) = Client::v2_session(&server.ws()).await;
@@ -98,18 +114,28 @@ async fn a_command_runs_when_it_is_allowed_in_a_folder_that_goes_with_its_sessio
 
     let deleted = client.ask("delete_session", json!({ "sessionId": session })).await;
     assert_eq!(deleted["type"], "ok", "{deleted}");
-    let gone = async {
-        while own.exists() {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(SOON, gone).await.expect("the folder is removed");
+    vanished(&own).await;
+    server.service.stop().await;
+}
+
+#[tokio::test]
+async fn a_folder_of_a_session_that_was_deleted_while_the_program_was_down_goes_when_it_is_up() {
+    let (program, folder, store) = (program(), folder(), MemoryStore::new());
+    let of = |session: &str| folder.path().join("data/workspaces").join(session);
+    for session in ["here", "gone"] {
+        fs::create_dir_all(of(session)).unwrap();
+    }
+    // An old one would be swept, since it is empty.
+    store.create(&"here".parse().unwrap(), "ann", SystemClock.now()).await.unwrap();
+    let server = started_over(store, folder.path(), &program, &Scripted::new()).await;
+    vanished(&of("gone")).await;
+    assert!(of("here").exists());
     server.service.stop().await;
 }
 
 #[tokio::test]
 async fn v1_asks_about_it_as_about_any_tool_and_gets_its_exit_code() {
-    let Some(program) = program() else { return };
+    let program = program();
     let (folder, model) = (folder(), Scripted::new());
     let server = started(folder.path(), &program, &model).await;
     let mut client = Client::connect(&format!("ws://{}/", server.address())).await;
@@ -129,7 +155,7 @@ async fn v1_asks_about_it_as_about_any_tool_and_gets_its_exit_code() {
 
 #[tokio::test]
 async fn check_tries_the_sandbox() {
-    let Some(program) = program() else { return };
+    let program = program();
     let folder = folder();
     for (flags, expected) in [
         (&[][..], ["mcp         1 servers, 2 tools, ", "  shell: 2 tools, "]),

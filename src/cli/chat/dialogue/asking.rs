@@ -48,8 +48,10 @@ impl Dialogue {
             arguments_hash: Some(question.arguments_hash.clone()),
             custom_deny_message: why,
         };
-        self.answered = Some(response.approval_id.clone());
-        self.send(Command::ApprovalResponse(response));
+        let id = response.approval_id.clone();
+        if self.send(Command::ApprovalResponse(response)) {
+            self.answered = Some(id);
+        }
     }
 
     /// Handles the decision about a question.

@@ -10,7 +10,7 @@ use super::{
 use reseed_client::{Credentials, machine::Output};
 use reseed_protocol::command::Address;
 use serde_json::{Value, json};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const PREFIX: &str = "0123456789abcdef";
 
@@ -225,6 +225,10 @@ fn ctrl_c_cancels_what_runs_and_leaves_the_second_time() {
     let cancelled = "→ user_input {\"input\":\"hello\"}\nGood → cancel_turn {\"turnId\":\"t1\"}\n";
     check(&[TURN, "^C"], cancelled, false);
     check(&[TURN, "^C\n^C"], &format!("{cancelled}[Quit]\n"), false);
+    let queued = r##"< {"sessionId":"ses","seq":1,"type":"turn_started","payload":{"turnId":"t1","commandIds":["#9"],"generation":1}}"##;
+    check(&[queued, "\n^C"], "→ cancel_turn {\"turnId\":\"t1\"}\n", false);
+    let foreign = queued.replace("#9", "x");
+    check(&[&foreign, "\n^C"], "the turn goes on: another client started it\n[Quit]\n", false);
     check(&["^C"], "Ctrl-C again leaves\n", true);
     check(&["^C\n> \n^C"], "Ctrl-C again leaves\nCtrl-C again leaves\n", true);
     let job = r##"< {"sessionId":"ses","type":"compaction_started","payload":{"jobId":"j","trigger":"manual","background":false}}"##;
@@ -281,6 +285,22 @@ fn a_refusal_is_shown_and_a_session_that_ends_ends_the_chat() {
     check(&[refused], "→ start_compaction {}\nerror: there is room (nothing_to_compact)\n", true);
     let deleted = r##"< {"sessionId":"ses","type":"session_closed","payload":{"code":"deleted","message":"the session was deleted","retriable":false}}"##;
     check(&[deleted], "[Fail(\"the session was deleted\")]\n", true);
+    let (_, mut steered) = play(true, OPEN);
+    let message = "gone\u{1b}[2J".to_owned();
+    let steps = steered.on_update(Update::Stopped(Stop::Lost(Lost::Refused(message))));
+    assert_eq!(steps, [Step::Fail("gone\u{fffd}[2J".to_owned())]);
+}
+
+#[test]
+fn a_server_that_is_not_ready_is_waited_for_and_one_that_is_not_there_ends_the_chat() {
+    let lost = |lost| {
+        let mut dialogue = Dialogue::new(Screen { color: false }, false, PREFIX.to_owned(), None);
+        dialogue.on_update(Update::Disconnected { lost, reached: false, retry_after: Duration::ZERO })
+    };
+    let unready = lost(Lost::Unready("503: loading".to_owned()));
+    assert_eq!(unready, [Step::Note("503: loading; waiting until the server is ready\n".to_owned())]);
+    let [Step::Fail(why)] = &lost(Lost::Broken("refused".to_owned()))[..] else { panic!("it goes on") };
+    assert!(why.starts_with("refused; start the server"), "{why}");
 }
 
 #[test]

@@ -100,7 +100,14 @@ impl Server {
                     self.enter(Stage::Ready(connection.clone()));
                     self.tried.send_replace(true);
                     let up = Watched { up: (up.running, up.process, up.list_changed), connection: connection.clone() };
-                    let end = self.watch(up, &mut closing).await;
+                    let reconciled = async {
+                        self.reconcile(&connection).await;
+                        pending().await
+                    };
+                    let end = tokio::select! {
+                        end = self.watch(up, &mut closing) => end,
+                        end = reconciled => end,
+                    };
                     if connection.has_answered() || began.elapsed() > STEADY {
                         failures = 0;
                     }

@@ -153,6 +153,14 @@ fn a_refused_answer_leaves_the_question_open() {
 }
 
 #[test]
+fn an_answer_that_is_too_large_to_be_sent_leaves_the_question_open() {
+    let (out, dialogue) =
+        play(true, &[OPEN, TURN, &called(3), &asked(4, "q1"), &format!("> /reject {}", "x".repeat(200_000))].concat());
+    assert!(out.contains("; send less\n"), "{}", &out[out.len() - 200..]);
+    assert!(dialogue.asks().is_some());
+}
+
+#[test]
 fn where_nobody_can_be_asked_a_pipe_rejects_and_a_terminal_leaves() {
     let script = [OPEN, TURN, &called(3), &asked(4, "q1")].concat();
     let (_, mut piped) = play(false, &script);

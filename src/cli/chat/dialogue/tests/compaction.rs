@@ -1,6 +1,6 @@
 //! Compactions: made and undone.
 
-use super::{ANSWER, TURN, check};
+use super::{ANSWER, OPEN, TURN, check, play};
 
 #[test]
 fn a_compaction_is_one_line_and_awaited() {
@@ -16,6 +16,26 @@ fn a_compaction_is_one_line_and_awaited() {
         "→ start_compaction {}\ncompacting the context\nnot compacted: as it was (compaction_cancelled)\n",
         true,
     );
+}
+
+#[test]
+fn a_compaction_is_awaited_through_a_lost_connection_unless_a_restart_ended_it() {
+    let running = r##","compaction":{"jobId":"j1","trigger":"manual","background":false,"phase":"summarising"}"##;
+    for (compaction, idle) in [(running, false), ("", true)] {
+        let again = format!(
+            r##"
+            > /compact
+            lost
+            again
+            < {{"re":"#5","type":"session_opened","payload":{{"sessionId":"ses","epoch":"ep","asOfSeq":0,"resumed":"replay","queue":[]{compaction}}}}}
+            < {{"re":"#3","type":"ok","payload":{{"jobId":"j1","asOfSeq":0,"duplicate":true}}}}
+            "##
+        );
+        let (out, dialogue) = play(true, &[OPEN, &again].concat());
+        assert_eq!(out.matches("→ start_compaction").count(), 2, "{out}");
+        assert_eq!(dialogue.machine.unanswered(), 0, "{out}");
+        assert_eq!(dialogue.is_idle(), idle, "{out}");
+    }
 }
 
 #[test]
