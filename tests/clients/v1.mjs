@@ -1,6 +1,6 @@
 /**
- * A v1 client: `node v1.mjs ws://HOST:PORT npm|builtin`. Holds the order of a turn's frames, the meter, compaction and
- * the refusals to what clients of this dialect need.
+ * A v1 client: `node v1.mjs ws://HOST:PORT npm|builtin`. Checks the order of a turn's frames, the meter, compaction and
+ * refusals against what clients of this dialect need.
  */
 
 import { checkCompacted, checkInfo } from "./meter.mjs";
@@ -33,7 +33,7 @@ const error = async (code) => {
   return payload;
 };
 
-/** A whole turn, frame by frame; the answer's text. */
+/** Checks a whole turn frame by frame. Returns the answer's text. */
 const turn = async (input) => {
   send("user_input", input);
   wire.same(await wire.nextOf("loading_state"), { loading: true }, "the first frame");
@@ -60,7 +60,7 @@ const turn = async (input) => {
   return { text, info };
 };
 
-/** The meter on request, under the command's id. It also shows that nothing else was still to come. */
+/** Requests the meter, which comes under the command's id. This also shows that no other frame was still to come. */
 const meter = async () => {
   const id = send("get_context_info");
   const frame = await wire.next();

@@ -1,6 +1,6 @@
 /**
  * A v2 client: `node v2.mjs ws://HOST:PORT npm|builtin`. Streams a turn, repeats a command, loses its connection in the
- * middle of an answer and at the end of one, and finds everything again.
+ * middle of an answer and at the end of one, and recovers everything.
  */
 
 import { randomUUID } from "node:crypto";
@@ -13,24 +13,27 @@ const STRATEGY = "threshold";
 /** Fills an eighth of the window, so that there is something to compact soon. */
 const BALLAST = `Ballast: ${"sand gravel stone ".repeat(200)}`;
 
-/** Pings that must have been answered before the third: with two unanswered ones the server closes. */
+/** Pings to wait for: with two unanswered ones the server closes, so before the third they must have been answered. */
 const PINGS = 3;
 
 const clientId = randomUUID();
 
-/** The id of the command that makes the session. */
+/** The id of the command that creates the session. */
 const opening = randomUUID();
 
 let wire;
-let place; // sessionId, epoch and the last seq that was seen
-let frame; // the frame of user_input, kept to be sent again
+let place; // sessionId, epoch and the last seq seen
+let frame; // the frame of user_input, kept for resending
 let accepted;
-const durable = []; // every frame with a seq, as it came first
-const shown = new Map(); // what was streamed of each item: the text of each part, or the arguments of a call
-const ended = []; // the items and calls that were told to be complete
+const durable = []; // every frame with a seq, in order of first arrival
+const shown = new Map(); // the text of each part streamed for an item, or the arguments of a call
+const ended = []; // the items and calls reported as complete
 const entries = [];
 
-/** Takes one event in: seq without a gap, pieces without a hole, an entry that begins with what was streamed of it. */
+/**
+ * Applies one event and checks it: seq without a gap, pieces without a hole, an entry that starts with its streamed
+ * text.
+ */
 const fold = (event) => {
   const { type, payload, seq } = event;
   wire.same([event.id, event.re], [undefined, undefined], "the ids of an event");
@@ -69,7 +72,7 @@ const fold = (event) => {
   return event;
 };
 
-/** Folds events until one of this type, which it returns. */
+/** Applies events until one of this type, which it returns. */
 const until = async (type) => {
   for (;;) {
     const event = fold(await wire.next());
@@ -77,10 +80,10 @@ const until = async (type) => {
   }
 };
 
-/** Commands that name no session by themselves. */
+/** Commands that address no session. */
 const UNADDRESSED = ["hello", "list_sessions", "open_session"];
 
-/** Sends a command and returns its reply; events on the way are folded. `sessionId` is null for none. */
+/** Sends a command and returns its reply; events on the way are applied. `sessionId` is null for none. */
 const ask = async (type, payload, id = randomUUID(), sessionId = UNADDRESSED.includes(type) ? undefined : place.sessionId) => {
   wire.send({ id, ...(sessionId ? { sessionId } : {}), type, payload });
   for (;;) {
@@ -106,7 +109,7 @@ const expectError = async (code, type, payload, id, sessionId) => {
   return error;
 };
 
-/** Connects, says hello, and opens the session where this client was, if it was anywhere. */
+/** Connects, says hello, and opens the session where this client was, if it had one. */
 const connect = async (items) => {
   wire = await Wire.open(implementation, `${address}/ws`, ["reseed.v2"]);
   wire.same(wire.protocol, "reseed.v2", "the subprotocol");
@@ -283,7 +286,7 @@ await run({
     checkCompacted(wire, compacted, "manual", STRATEGY);
     const info = await expectReply("context_info", "get_context_info", {});
     checkInfo(wire, info, STRATEGY);
-    // What another session learns of the model's tokenizer moves the estimate, within the bound that it is told with.
+    // What another session learns of the model's tokenizer moves the estimate, within its reported error bound.
     const moved = Math.abs(info.tokenCount - compacted.tokensAfter);
     wire.expect(moved <= info.errorBoundTokens, `${compacted.tokensAfter} tokens became ${info.tokenCount}`);
     await expectReply("accepted", "user_input", { input: "What is the harbour code?" });

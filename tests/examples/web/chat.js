@@ -1,5 +1,5 @@
 // @ts-check
-/** A chat in the browser. The session's id is in the address, so a reload, or a second window, shows the same chat. */
+/** A chat in the browser. The session's id is in the address, so a reload or a second window shows the same chat. */
 
 import { connect, textOf, tool } from "reseed-client";
 
