@@ -136,7 +136,7 @@ await run({
     const needed = await second.refused("invalid_field", "navigate", { entryId: null });
     second.wire.same(needed.details.field, "entryId", "the field that has to be there");
   },
-  "others that offer tools stand by": async () => {
+  "other clients that offer tools stand by": async () => {
     await second.refused("nothing_offered", "take_over_host", {});
     const later = await second.reply("ok", "register_tools", { tools: TOOLS });
     second.wire.same(later.standby, true, "standby of the second");
@@ -144,7 +144,7 @@ await run({
     const again = await first.reply("ok", "register_tools", { tools: TOOLS });
     first.wire.same(again.standby, undefined, "standby of the host");
   },
-  "a call is everyone's to see, the host's to run, and any writer's to answer": async () => {
+  "everyone sees a call, the host runs it, and any writer may answer it": async () => {
     const toolCallId = await second.call("look");
     first.wire.same((await first.event("tool_call")).toolCallId, toolCallId, "the call that the host is told of");
     first.wire.same(await first.event("run_tool"), { toolCallId }, "what the host is told to run, behind it");
@@ -177,7 +177,7 @@ await run({
     second.wire.same(second.runs(toolCallId), 0, "how often the new host is told to run it");
     await first.answer(toolCallId, first, second);
   },
-  "a host that comes back is told again what it was told": async () => {
+  "a returning host is told again to run its calls": async () => {
     const toolCallId = await first.call("book");
     await second.event("run_tool");
     second.wire.drop();
@@ -189,7 +189,7 @@ await run({
     first.wire.same((await first.event("host_changed")).host, second.host, "the host that is back");
     await second.answer(toolCallId, first, second);
   },
-  "who stands by hosts when the host closes the session": async () => {
+  "a standby client becomes the host when the host closes the session": async () => {
     await second.reply("ok", "close_session", {});
     let changed;
     do changed = await first.event("presence_changed");
@@ -199,7 +199,7 @@ await run({
     await first.event("run_tool");
     await first.answer(toolCallId, first);
   },
-  "what nobody hosts is withdrawn": async () => {
+  "tools without a host are withdrawn": async () => {
     await second.wire.close();
     second.wire.same((await second.open()).host, first.host, "the host");
     await first.reply("ok", "register_tools", { tools: [] });
@@ -241,7 +241,7 @@ await run({
     const { nodes } = await first.reply("tree", "get_tree", { depth: 1 });
     wire.same(nodes.map((node) => node.parentId), [null, null, null], "the branches from the root");
   },
-  "they leave, and the session is deleted": async () => {
+  "all clients leave, and the session is deleted": async () => {
     await reader.wire.close();
     await first.reply("ok", "delete_session", {});
     second.wire.same((await second.event("session_closed")).code, "deleted", "how it ended for the other");

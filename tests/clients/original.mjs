@@ -96,10 +96,10 @@ const turn = async (line) => {
 };
 
 await run({
-  "nothing comes before the first word": async () => {
+  "no frame comes before the first input": async () => {
     wire.expect((await terminal.dialogue("/context", "context_info")).includes(" 0 items"), "the meter starts empty");
   },
-  "too little to compact is an error that can be read": async () => {
+  "too little to compact is a readable error": async () => {
     const screen = await terminal.dialogue("/compact", "error");
     wire.expect(screen.length > "error: ".length, `the screen shows \`${screen}\``);
   },
@@ -121,7 +121,7 @@ await run({
     const after = await terminal.dialogue("/context", "context_info");
     wire.same(after.split("\n").length, 1, "what came after it");
   },
-  "the conversation goes on": async () => {
+  "the conversation continues": async () => {
     const screen = await turn("What is the harbour code?");
     wire.expect(screen.includes("K7-tango-42"), `the screen shows ${screen}`);
   },

@@ -54,7 +54,7 @@ const ask = async (type, payload, sessionId = undefined) => {
 };
 
 await run({
-  "it fits the types": async () => {
+  "it compiles against the types": async () => {
     const options = {
       noEmit: true,
       strict: true,
@@ -83,7 +83,7 @@ await run({
     wire.expect(answer?.includes("K7-tango-42"), `the answer is ${answer}`);
     wire.same([more, stderr], [[], ""], "what else it prints");
   },
-  "it is in no later one, and in the history as what it was": async () => {
+  "it is in no later request, and in the history as ephemeral": async () => {
     const opened = await ask("open_session", {}, session);
     const added = opened.entries.filter((entry) => entry.type === "ephemeral");
     wire.same(added.map((entry) => entry.transformerName), ["place"], "what was added for one request");

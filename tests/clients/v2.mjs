@@ -135,7 +135,7 @@ await run({
     checkInfo(wire, opened.contextInfo, STRATEGY);
     place = { sessionId: opened.sessionId, epoch: opened.epoch, seq: opened.asOfSeq };
   },
-  "a session is made once a command": async () => {
+  "a session is created once per command": async () => {
     await expectError("session_already_open", "open_session", {}, opening);
     wire.drop();
     wire = undefined;
@@ -161,7 +161,7 @@ await run({
     wire.expect(shown.get(answer.entryId)?.[0]?.length > 0, "something was streamed");
     wire.same(answer.parentId, accepted.entryId, "the answer's parent");
   },
-  "a command sent again is not done again": async () => {
+  "a resent command is not executed again": async () => {
     const again = await expectReply("accepted", "user_input", frame.payload, frame.id);
     wire.same(again.duplicate, true, "whether it is a duplicate");
     wire.same([again.entryId, again.turnId], [accepted.entryId, accepted.turnId], "the first answer");
@@ -181,14 +181,14 @@ await run({
     wire.same((await until("turn_finished")).payload.status, "completed", "how the turn ended");
     await expectReply("ok", "register_tools", { tools: [] });
   },
-  "what the server does not know is refused by name": async () => {
+  "unknown commands and fields are refused by name": async () => {
     const error = await expectError("unknown_field", "user_input", { input: "x", parentID: null });
     wire.same(error.details.field, "parentID", "the field");
     await expectError("unknown_command", "undo_everything", {});
     await expectError("invalid_id", "user_input", { input: "x" }, "short");
     await expectError("no_pending_approval", "approval_response", { approvalId: "none", review: "yes" });
   },
-  "a command names its session, and one that this connection has open": async () => {
+  "a command names its session, which must be open on this connection": async () => {
     const nameless = await expectError("missing_field", "user_input", { input: "x" }, randomUUID(), null);
     wire.same(nameless.details.field, "sessionId", "the field");
     await expectError("unknown_field", "list_sessions", {}, randomUUID(), place.sessionId);
@@ -197,7 +197,7 @@ await run({
     const pong = await expectReply("pong", "ping", {}, randomUUID(), null);
     wire.same([pong.seq, pong.inSync], [undefined, undefined], "a place without a session");
   },
-  "one connection has two sessions, each with events of its own": async () => {
+  "one connection has two sessions, each with its own events": async () => {
     const other = await expectReply("session_opened", "open_session", {});
     wire.expect(other.sessionId !== place.sessionId, "it is another session");
     const id = randomUUID();
@@ -216,7 +216,7 @@ await run({
     await expectError("no_session", "user_input", { input: "x" }, randomUUID(), other.sessionId);
     await expectReply("ok", "delete_session", {}, randomUUID(), other.sessionId);
   },
-  "a session that others write to and delete leaves the connection as it is": async () => {
+  "a session that others write to and delete does not affect the connection": async () => {
     const { sessionId } = await expectReply("session_opened", "open_session", {});
     const other = await Wire.open(implementation, `${address}/ws`, ["reseed.v2"]);
     const order = (type, payload, named) => other.send({ id: randomUUID(), sessionId: named, type, payload });
@@ -254,7 +254,7 @@ await run({
     const text = entries.at(-1).content[0].text;
     wire.same([entries.at(-1).entryId, text.split(" ").length], [itemId, 400], "the answer");
   },
-  "a replay is what was live": async () => {
+  "a replay equals the live events": async () => {
     wire.same(await wire.close(), 1000, "the code of closing");
     const live = durable.splice(0);
     const first = live[0].seq;
@@ -266,7 +266,7 @@ await run({
     wire.same(durable, live, "the replay");
     wire.same((await expectReply("pong", "ping", { seq: place.seq })).inSync, true, "whether anything is missing");
   },
-  "the stored entries are those that were told": async () => {
+  "the stored entries equal the reported ones": async () => {
     const stored = await expectReply("entries", "get_entries", { path: true });
     wire.same(stored.items, entries, "the entries");
     wire.same([stored.leafId, stored.more], [entries.at(-1).entryId, false], "the leaf");
@@ -274,7 +274,7 @@ await run({
     const own = listed.items.find((session) => session.sessionId === place.sessionId);
     wire.same(own?.entries, entries.length, "the number of entries in the list");
   },
-  "a compaction is asked for and told": async () => {
+  "a requested compaction is reported": async () => {
     for (let round = 0; round < 4; round += 1) {
       await expectReply("accepted", "user_input", { input: BALLAST });
       await until("turn_finished");
@@ -300,7 +300,7 @@ await run({
       wire.same((await expectReply("pong", "ping", { seq: place.seq })).inSync, true, "whether anything is missing");
     },
   }),
-  "the socket is closed by the book": async () => {
+  "the socket is closed properly": async () => {
     await expectReply("ok", "close_session", {});
     wire.same(await wire.close(), 1000, "the code of closing");
   },
