@@ -70,7 +70,7 @@ function running({ compaction }) {
 export async function until(subscribe, condition, what) {
   if (condition()) return;
   await new Promise((resolve, reject) => {
-    const limit = setTimeout(() => reject(new Error(`waited in vain until ${what}`)), PATIENCE_MS);
+    const limit = setTimeout(() => reject(new Error(`timed out waiting until ${what}`)), PATIENCE_MS);
     const end = subscribe(() => {
       if (!condition()) return;
       clearTimeout(limit);

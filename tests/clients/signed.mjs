@@ -55,7 +55,7 @@ async function main() {
     for (const algorithm of ALGORITHMS) {
         keys[algorithm] = await jose.importJWK(JSON.parse(readFileSync(`${folder}/${algorithm}.json`)), algorithm);
         assert.equal(await greeted(await signed(algorithm, keys[algorithm])), "welcome", algorithm);
-        console.log(`ok ${algorithm} is let in`);
+        console.log(`ok ${algorithm} is accepted`);
     }
     const now = Math.floor(Date.now() / 1000);
     const listed = JSON.parse(readFileSync(`${folder}/keys.json`)).keys;

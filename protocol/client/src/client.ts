@@ -261,7 +261,7 @@ export async function fetchTicket(server: string | URL, token: string): Promise<
   const address = new URL("/api/tickets", server);
   address.protocol = address.protocol.replace(/^ws/, "http");
   const response = await fetch(address, { method: "POST", headers: { Authorization: `Bearer ${token}` } });
-  if (!response.ok) throw new Error(`POST ${address.pathname} was answered ${response.status}`);
+  if (!response.ok) throw new Error(`POST ${address.pathname} returned ${response.status}`);
   const { ticket } = (await response.json()) as { ticket: string };
   return ticket;
 }

@@ -62,7 +62,7 @@ export class Moves {
     }
     if (this.busy) await app.stop();
     const stopped = await app.until((snapshot) => !isBusy(snapshot), STOP_MS);
-    if (!stopped) throw new Error("what is at work did not stop; try again when it is over");
+    if (!stopped) throw new Error("what is running did not stop; try again when it has finished");
   }
 
   /**

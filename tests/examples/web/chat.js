@@ -63,6 +63,6 @@ input.focus();
 /** @param {string} path */
 async function text(path, method = "GET") {
   const response = await fetch(path, { method });
-  if (!response.ok) throw new Error(`${path} was answered ${response.status}`);
+  if (!response.ok) throw new Error(`${path} returned ${response.status}`);
   return response.text();
 }

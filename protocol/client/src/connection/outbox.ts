@@ -95,7 +95,7 @@ export class Outbox {
     const known = this.#waiting.get(command.id);
     if (known) {
       if (known.frame !== command.frame) {
-        throw new TypeError(`another command with the id ${command.id} waits for its reply; give each its own id`);
+        throw new TypeError(`another command with the id ${command.id} is waiting for its reply; give each its own id`);
       }
       this.#joined += 1;
       known.joined.push(command);

@@ -265,7 +265,7 @@ export class Hosting {
     if (!work) return;
     this.#work.delete(id);
     work.cancelTimer();
-    if (!work.hasEnded) work.abort.abort(new DOMException("the result is not awaited any more", "AbortError"));
+    if (!work.hasEnded) work.abort.abort(new DOMException("the result is no longer awaited", "AbortError"));
   }
 
   #forgetOldest(): void {

@@ -266,7 +266,7 @@ export class Answer {
     if (snapshot.turn && snapshot.turn.turnId === this.#turnId) return;
     const ended = snapshot.unansweredTurns.find((turn) => turn.turnId === this.#turnId);
     if (!ended && place < 0) {
-      const words = "the turn ended while the connection was away, and the newest entries do not tell how";
+      const words = "the turn ended while the connection was down, and the newest entries do not say how";
       return this.#refused(new ConnectionLost(`${words}; fetch older ones`));
     }
     if (ended) return this.#over({ status: ended.status, ...(ended.error ? { error: ended.error } : {}) });
