@@ -43,7 +43,7 @@ export class LinesView {
     }]]);
     const full = snapshot && percentOf(snapshot.contextInfo) >= WARN_PERCENT && snapshot.contextInfo.compactAtTokens === undefined;
     const percent = snapshot ? Math.round(percentOf(snapshot.contextInfo)) : 0;
-    // The user asked for an undone compaction, so its breaker needs no warning; the breakdown mentions it.
+    // The user undid the compaction on purpose, so this breaker needs no warning; the breakdown mentions it.
     const breaker = snapshot?.contextInfo.breaker?.reason === "undone" ? undefined : snapshot?.contextInfo.breaker;
     const fullness = `The context window is ${percent} % full.`;
     // The server's warning about a nearly full window may promise a compaction that is paused.
