@@ -417,7 +417,7 @@ onPage("on a phone the dialog fits", { viewport: { width: 360, height: 640 } }, 
   const box = await page.locator("dialog").boundingBox();
   assert.ok(box.x >= 0 && box.x + box.width <= 360 && box.y + box.height <= 640);
   const apply = await page.locator("dialog button:has-text('Apply')").boundingBox();
-  assert.ok(apply.y + apply.height <= 640, "what decides is in reach");
+  assert.ok(apply.y + apply.height <= 640, "the buttons are in reach");
   assert.equal(await page.evaluate(() => document.querySelector("dialog").scrollWidth > document.querySelector("dialog").clientWidth), false);
   await page.locator("dialog button:has-text('Apply')").click();
   await page.waitForSelector("#log .compaction");

@@ -144,7 +144,7 @@ onPage("parts with their tokens, unfolded by key and click; Markdown and JSON; r
   assert.match(await page.locator("#request details[open] .inside").nth(1).innerText(), /Looks something up\.\s+Arguments\s+\{\s+"type": "object"\s+\}/);
   await say(page, "and now?");
   await page.waitForFunction(() => document.querySelectorAll("#request details").length === 8);
-  assert.equal(await page.locator("#request details[open]").count(), 2, "what is unfolded stays so");
+  assert.equal(await page.locator("#request details[open]").count(), 2, "anything unfolded stays so");
   assert.equal(number((await page.innerText("#request .about")).split(" of ")[0].split("·")[1]), world().envelope().meta.tokens);
 
   await page.click("#request button:has-text('Markdown')");
@@ -180,7 +180,7 @@ onPage("hooks: their lines in the chat, a notice where one failed, and what they
   await page.waitForSelector(".toast:has-text('The extension “redact” failed.'):has-text('hook_timeout: it took longer than 5 s')");
   const lines = (await conversation(page)).filter((row) => /hook|Masked/.test(row)).slice(1, 3);
   assert.deepEqual(lines, ["The hook “policy” changed what the model sees: the policy has changed", "Masked: 2 names"]);
-  assert.equal(await page.locator("#log .note").count(), 2, "what is of an unknown form is not shown");
+  assert.equal(await page.locator("#log .note").count(), 2, "an unknown form is not shown");
   await page.click("#log .transform summary");
   assert.equal(await page.innerText("#log .transform strong"), "Ann");
   await open(page);

@@ -32,7 +32,7 @@ test("a server tool asks, and is allowed and rejected, once and always", async (
     assert.match(await outcome(page), /^done · /);
     await say(page, "Use the tool note with text=milk");
     await settled(page, 4);
-    assert.match(await outcome(page), /^done · /, "the lasting answer holds");
+    assert.match(await outcome(page), /^done · /, "the standing approval applies");
     await say(page, "Use the tool note with text=bread");
     await card.waitFor();
     const other = await newPage(browser.context);

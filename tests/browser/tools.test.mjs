@@ -70,7 +70,7 @@ onPage("a call is one line: while it runs, and with its result", { wordMillis: 1
   await settled(page, 2);
   assert.deepEqual(await lines(page), ["look_up | reseed, limit: 3 | failed · time"]);
   const inside = page.locator("details.call:visible");
-  assert.equal(await inside.getAttribute("open"), "", "what was unfolded stays so");
+  assert.equal(await inside.getAttribute("open"), "", "anything unfolded stays so");
   assert.match(await inside.innerText(), /Arguments\s+\{\s+"query": "reseed",\s+"limit": 3\s+\}\s+Result\s+no such tool/);
   await page.reload();
   await settled(page, 2);
@@ -96,7 +96,7 @@ onPage("a card asks, shows exactly the call, and a button allows it", { wordMill
   const [{ review, argumentsHash }] = answers;
   assert.deepEqual([answers.length, review, argumentsHash], [1, "allow_once", "ab".repeat(32)]);
   assert.deepEqual(await lines(page), ["shell | rm -r \"build ⟨U+202E⟩txt\", . | done · time"]);
-  assert.equal(await page.evaluate(() => document.activeElement.id), "input", "and one writes on");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "input", "typing continues");
   assert.equal(await page.locator(".toast").count(), 0);
 });
 
@@ -108,7 +108,7 @@ onPage("keys answer only with Alt, and typing continues in the message field", {
   assert.equal(await page.inputValue("#input"), "yes");
   assert.deepEqual(answers, []);
   await page.keyboard.press("Alt+y");
-  assert.deepEqual(answers, [], "the card has not the focus any more");
+  assert.deepEqual(answers, [], "the card no longer has the focus");
   await card.locator(".field").fill("not today");
   await page.keyboard.press("Alt+r");
   await settled(page, 2);
@@ -228,7 +228,7 @@ onPage("MCP servers are listed with their states, even without tools, and are po
   server.toolServers = [{ name: "calendar", prefix: "calendar", state: "ready", restarts: 3 }];
   server.tools = [...server.tools, { name: "calendar__today", description: "What is on today.", place: "server", tokens: 40 }];
   await dialog.locator("section", { hasText: "calendar__today" }).locator(".about.ready", { hasText: "running · started again 3 times" }).waitFor();
-  assert.equal(await dialog.locator(".description button[aria-expanded=true]").count(), 1, "what was unfolded stays so");
+  assert.equal(await dialog.locator(".description button[aria-expanded=true]").count(), 1, "anything unfolded stays so");
   const got = spied(server, "list_tools");
   await page.keyboard.press("Escape");
   await dialog.waitFor({ state: "detached" });

@@ -46,7 +46,7 @@ test("delays grow to a limit, and are anywhere below it", async () => {
 test("commands issued while the connection is being lost go out on the next one", async () => {
   const { client, server, hands, session } = await opened();
   server.drop();
-  assert.equal(client.status.phase, "open", "nobody has told the client yet");
+  assert.equal(client.status.phase, "open", "the client does not know yet");
   const asked = [session.rename("The way by bus"), client.listSessions(), session.send("And by bike?").accepted];
   const lost = assert.rejects(session.previewCompaction(), ConnectionLost);
   await hands.pass(1_000);

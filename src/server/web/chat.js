@@ -4,7 +4,7 @@
  * Invariants:
  * - only a stretch of a long chat is drawn (`stretch.js`); an entry's row is kept while the entry is in the stretch;
  * - the row of an answer in progress becomes the row of its entry, so that a selection in it survives;
- * - `follow.js` decides the scroll position: nothing here scrolls while the reader reads.
+ * - `follow.js` keeps the reader's place; here, only `reveal` and `page` scroll.
  *
  * @typedef {import("./client.js").SessionSnapshot} Snapshot
  * @typedef {import("./client.js").Entry} Entry

@@ -87,8 +87,10 @@ export async function confirm(title, text, action) {
 
 /**
  * Asks for a line of text.
- * @param {{ title: string, text?: string, label: string, action: string, value?: string, secret?: boolean, charsMax?:
- * number, instructs?: boolean, mayBeEmpty?: boolean, }} options
+ * @param {{
+ *   title: string, text?: string, label: string, action: string, value?: string, secret?: boolean, charsMax?: number,
+ *   instructs?: boolean, mayBeEmpty?: boolean,
+ * }} options
  * @returns {Promise<string | null>} null if it was dismissed, or left empty although it may not be
  */
 export async function prompt({ title, text, label, action, value = "", secret = false, charsMax, instructs = false, mayBeEmpty = false }) {

@@ -1,4 +1,4 @@
-/** Decides when the page is drawn: at most once a frame, and never while a button is pressed. */
+/** Decides when the page is drawn: at most once a frame, and not while a button is being pressed. */
 
 /**
  * Maximum milliseconds for which a pressed button delays drawing. A longer press is not about to become a click, and

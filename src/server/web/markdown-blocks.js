@@ -13,8 +13,9 @@
  * @typedef {{ type: "rule" }} Rule
  * @typedef {{ type: "quote", blocks: Block[] }} Quote
  * @typedef {{ type: "math", text: string }} Math With its delimiters and backslashes, as written.
- * @typedef {{ type: "list", ordered: boolean, start: number, loose: boolean, items: Block[][], checks: (boolean |
- * null)[], }} List `checks`: for each item that is a task, whether it is done.
+ * @typedef {{
+ *   type: "list", ordered: boolean, start: number, loose: boolean, items: Block[][], checks: (boolean | null)[],
+ * }} List `checks`: for each item that is a task, whether it is done.
  * @typedef {{ type: "table", align: Align[], rows: string[][] }} Table The first row is the header. A row may be short.
  * @typedef {"left" | "center" | "right" | null} Align
  * @typedef {Paragraph | Heading | Code | Rule | Quote | Math | List | Table} Block

@@ -16,7 +16,7 @@ import { commandLine, indented, visible } from "./visible.js";
 /** Maximum characters that say what a call is about. */
 const ABOUT_CHARS = 80;
 
-/** The server starts the result of a call that never ran with this. */
+/** The prefix that the server gives the result of a call that never ran. */
 const NOT_MADE = "Not called: ";
 
 /**
