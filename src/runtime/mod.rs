@@ -1,27 +1,41 @@
 //! Executes the agent loop's effects; one actor per open session.
 //!
+//! An open session:
 //! - [`registry`]: the open sessions; opens, creates and deletes sessions
+//! - [`handle`]: what other parts of the server may do with an open session
 //! - `actor`: a session's mailbox; everything that can wake it becomes one input of the agent loop
-//! - [`blocking`]: runs long work without blocking a worker thread
+//! - [`shared`]: the state that all actors share
 //! - `effects`: calls the provider, appends to the store; each answer returns as an input
-//! - `encoded`: frames shared by readers at the same position in an answer
-//! - `ended`: marks of finished tool calls
-//! - [`feed`]: what subscribers read, each at its own pace, with a cursor
-//! - `late`: replies to commands that are answered after later ones
+//! - `hooks`: calls the server's hooks; `hook_session`: a hook's access to its session
+//! - `tools`: runs the server's tools
+//! - `summaries`: requests summaries; `slots`: detects a model server that works on one request at a time
 //! - `live`: the answer being streamed
+//! - `late`: replies to commands that are answered after later ones
 //! - `lookups`: prefetches from the store what a command needs elsewhere in the tree
 //! - [`fork`]: makes a session from a path of another
-//! - [`labels`]: the labels of entries
-//! - `look`: reads sessions without opening them; [`stored`]: the same without a server
-//! - [`watch`]: reports changes to watchers of the session list
-//! - [`whole`]: the full text of truncated tool results
-//! - `load`: loads a session from the store, as far back as the model can see
-//! - [`outbox`]: messages that wait for one connection, and their budget
-//! - `readable`: checks that stored records can be read back
 //! - `steady`: the clock of a session's loop
+//! - `measure`: metrics and log lines about a session's life
+//! - [`blocking`]: runs long work without blocking a worker thread
+//!
+//! Readers:
+//! - [`feed`]: what subscribers read, each at its own pace, with a cursor
+//! - [`encoded`]: frames shared by readers at the same position in an answer
+//! - `tail`: the newest durable events, for readers that keep up
+//! - [`outbox`]: messages that wait for one connection, and their budget
+//! - [`watch`]: reports changes to watchers of the session list
+//!
+//! Stored sessions:
+//! - `load`: loads a session from the store, as far back as the model can see
+//! - `look`: reads sessions without opening them; [`stored`]: the same without a server
 //! - `state_copy`: the copy of a session's state that is stored with its log
 //! - `stored_calibration`: a session's calibration, stored beside that copy
-//! - `tail`: the newest durable events, for readers that keep up
+//! - `ended`: marks of finished tool calls
+//! - [`labels`]: the labels of entries
+//! - [`whole`]: the full text of truncated tool results
+//! - `readable`: checks that stored records can be read back
+//! - `stored_shares`: limits on what a user may have stored
+//!
+//! [`cluster`] makes this server a node of a cluster.
 
 mod actor;
 pub(crate) mod blocking;

@@ -1,18 +1,30 @@
 //! WebSocket and HTTP: handshake, both protocol versions, authentication, limits, operator endpoints and the web page.
 //!
+//! Connections:
 //! - `listen`: accepts connections, and closes them when the server stops; `linger`: makes sure that last bytes arrive
 //! - `closed`: answers connections before sessions can be taken
 //! - `door`: admits connections, and bounds what clients hold before they have authenticated
-//! - `app`: the routes, and the state shared by all connections
+//! - [`address`]: finds the address of a request's client
 //! - `handshake`: turns a request into a connection; `closing`: ends connections
-//! - `socket`: one WebSocket connection of either version; `v2` and `v1`: the versions
-//! - `sessions`, `tree`: commands answered from the store: lists, entries, the shape of a session
-//! - `audit`: logs refused credentials and what operators read
-//! - [`auth`]: tokens and origins; `tickets`: one-time tickets for browsers
-//! - `scope`: what credentials allow
+//! - `socket`: one WebSocket connection of either version; `alarm`: its timer; `v2` and `v1`: the versions
 //! - `relay`: connects clients to sessions that other nodes hold
 //! - `limits`: the number of connections; `costs`: the cost of commands
-//! - `operator`: health, metrics and statistics; `web`: the page; `offered`: the strategies that it lists
+//!
+//! Credentials:
+//! - [`auth`]: tokens and origins; `tickets`: one-time tickets for browsers; `granting`: tickets over HTTP
+//! - `scope`: what credentials allow
+//! - `guesses`: limits wrong credentials by address
+//! - `audit`: logs refused credentials and what operators read
+//!
+//! Commands:
+//! - `opening`: `open_session`
+//! - `sessions`, `tree`: commands answered from the store: lists, entries, the shape of a session
+//! - `history`: searches the text of sessions
+//!
+//! HTTP:
+//! - `app`: the routes, and the state shared by all connections
+//! - `operator`: health, metrics, statistics, the context of a session, MCP servers
+//! - `web`: the page; `bundle`: joins its modules and style sheets; `offered`: the strategies that it lists
 
 pub(crate) mod address;
 mod alarm;

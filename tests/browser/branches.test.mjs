@@ -1,4 +1,4 @@
-/** Branches, the queue and the list of sessions on the real server, in a real Chromium. */
+/** Branches, the queue and the session list on the real server, in a real Chromium. */
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -6,14 +6,14 @@ import { conversation, launch, newPage, say, settled } from "./browser.mjs";
 import { Server } from "./server.mjs";
 import { edit, shows, talk, treeRows } from "./steps.mjs";
 
-/** What the browser itself says while the server is away. */
+/** Console messages of the browser while the server is down. */
 const AWAY = /WebSocket connection to|net::ERR_CONNECTION_REFUSED/;
 
 let browser;
 before(async () => (browser = await launch()));
 after(() => browser.close());
 
-/** Runs a test on a fresh server and page, and afterwards looks for what must never happen. */
+/** Runs a test on a fresh server and page, and then checks for faults that must never occur. */
 function onPage(name, { settings, ...options }, body) {
   test(name, async () => {
     const server = new Server(settings);
@@ -30,21 +30,21 @@ function onPage(name, { settings, ...options }, body) {
   });
 }
 
-/** Opens a second window on this one's session. */
+/** Opens a second window on the same session. */
 async function second(page) {
   const other = await newPage(browser.context);
   await other.page.goto(page.url());
   return other;
 }
 
-/** Presses a button of the nth message. */
+/** Presses a button of the nth message of a kind. */
 async function press(page, kind, index, label) {
   const row = page.locator(`#log .message.${kind}`).nth(index);
   await row.hover();
   await row.locator(`[aria-label='${label}']`).click();
 }
 
-onPage("asking again makes a branch; its versions are switched; a reload and a killed server leave it where it was", { expected: AWAY }, async ({ page, server }) => {
+onPage("asking again creates a branch; its versions can be switched; a reload and a killed server leave it where it was", { expected: AWAY }, async ({ page, server }) => {
   await talk(page, ["Count to 3", "Count to 4"]);
   await edit(page, 1, "Count to 5");
   await shows(page, ["Count to 3", "Count to 5"]);
@@ -68,7 +68,7 @@ onPage("asking again makes a branch; its versions are switched; a reload and a k
   await shows(page, ["Count to 3", "Count to 4", "Count to 6"]);
 });
 
-onPage("the tree panel shows the branches and moves to them, with a summary of what is left", {}, async ({ page }) => {
+onPage("the tree panel shows the branches and moves to them, with a summary of the abandoned one", {}, async ({ page }) => {
   await talk(page, ["My favourite bird is the wryneck.", "Count to 4"]);
   await edit(page, 1, "Count to 5");
   await shows(page, ["My favourite bird is the wryneck.", "Count to 5"]);
@@ -93,7 +93,7 @@ onPage("the tree panel shows the branches and moves to them, with a summary of w
   assert.deepEqual(await treeRows(page), shown);
 });
 
-onPage("asking again during a turn stops it; going on from an answer, and back again", { settings: { OFFLINE_WORD_MILLIS: "20" } }, async ({ page }) => {
+onPage("asking again during a turn stops it; continuing from an answer, and back again", { settings: { OFFLINE_WORD_MILLIS: "20" } }, async ({ page }) => {
   await say(page, "Count to 3");
   await settled(page, 1);
   await say(page, "Write 3000 words");
@@ -116,7 +116,7 @@ onPage("asking again during a turn stops it; going on from an answer, and back a
   await shows(page, ["Count to 3", "Count to 4"]);
 });
 
-onPage("what waits is taken back, put in order and told to the running turn", { settings: { OFFLINE_WORD_MILLIS: "20" } }, async ({ page }) => {
+onPage("queued inputs are taken back, reordered and sent into the running turn", { settings: { OFFLINE_WORD_MILLIS: "20" } }, async ({ page }) => {
   await say(page, "Write 3000 words");
   await page.waitForFunction(() => (document.querySelector("#tail .parts")?.innerText ?? "").split(/\s+/).length > 5);
   for (const text of ["Count to 3", "Count to 4", "Count to 5"]) await say(page, text);
@@ -137,11 +137,11 @@ onPage("what waits is taken back, put in order and told to the running turn", { 
   await shows(page, ["Write 3000 words", "Count to 3", "Count to 5", "Count to 4"]);
 });
 
-onPage("a button that is pressed stays where it is until it is let go, for a moment", { settings: { OFFLINE_WORD_MILLIS: "20" } }, async ({ page }) => {
+onPage("a pressed button stays in place until it is released, for a moment", { settings: { OFFLINE_WORD_MILLIS: "20" } }, async ({ page }) => {
   let deltas = 0;
   page.on("websocket", (socket) => socket.on("framereceived", ({ payload }) => (deltas += String(payload).includes('"item_delta"') ? 1 : 0)));
   await page.reload();
-  // The moment passes when this test says so, however busy the machine is.
+  // This test decides when the timer fires, however busy the machine is.
   await page.evaluate(() => {
     const { setTimeout } = window;
     window.setTimeout = (call, millis, ...rest) => {
@@ -155,7 +155,7 @@ onPage("a button that is pressed stays where it is until it is let go, for a mom
     while (deltas < from + count) await page.evaluate(() => new Promise(requestAnimationFrame));
     await page.evaluate(() => new Promise(requestAnimationFrame));
   };
-  // It may have moved since the pointer was put on it.
+  // The button may have moved since the pointer was placed on it.
   const press = async (button) => {
     for (;;) {
       await button.hover();
@@ -171,14 +171,14 @@ onPage("a button that is pressed stays where it is until it is let go, for a mom
   await say(page, "Count to 3");
   await press(page.locator("[data-queued] [aria-label='Take it back']"));
   const pressed = await shown();
-  // More than a line of words, which would have moved it.
+  // More than a line of words, which would have moved the button.
   await more(15);
   assert.equal(await shown(), pressed);
   await page.mouse.up();
   await page.waitForFunction(() => document.querySelector("[data-queued]") === null);
   assert.equal(await page.inputValue("#input"), "Count to 3");
   await grows(pressed);
-  // One that is held for longer holds up nothing.
+  // A longer press delays nothing.
   await press(page.locator("#stop"));
   const held = await shown();
   await more(3);
@@ -209,7 +209,7 @@ onPage("labels and forks", {}, async ({ page }) => {
   await shows(page, ["Count to 3", "Count to 4"]);
 });
 
-onPage("the list follows what happens in another window", { settings: { OFFLINE_WORD_MILLIS: "20" } }, async ({ page, url }) => {
+onPage("the list follows changes in another window", { settings: { OFFLINE_WORD_MILLIS: "20" } }, async ({ page, url }) => {
   const { page: other, faults } = await newPage(browser.context);
   await other.goto(url);
   await other.waitForSelector("#connection-line", { state: "hidden" });
@@ -255,7 +255,7 @@ onPage("the first question is asked differently from the root, with and without 
   }
   await page.click("#log [aria-label='Earlier version']");
   await shows(other, ["Count to 3"]);
-  // With a summary the session stands at the root for as long as the question is on its way.
+  // With a summary, the session is at the root while the question is in flight.
   const row = page.locator("#log .message.user").first();
   await row.hover();
   await row.locator("[aria-label='Edit and ask again']").click();

@@ -1,4 +1,4 @@
-/** Chromium for the tests, and a page in it that fails the test on what a user must never meet. */
+/** Chromium for the tests, and pages that fail the test on anything a user must never meet. */
 
 import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -11,17 +11,13 @@ const ARGS = [
   "--disable-component-update", "--disable-sync",
 ];
 
-/** Debian's Chromium: first the one without a window of its own, the same engine, which takes a quarter less time. */
+/** Debian's Chromium. The headless shell comes first: it is the same engine and takes a quarter less time. */
 const INSTALLED = ["/usr/bin/chromium-headless-shell", "/usr/bin/chromium"];
 
-/**
- * Milliseconds within which what a test waits for has come, however busy the machine is, or it does not come at all.
- */
+/** Milliseconds allowed for anything a test waits for: however busy the machine is, after that it will never come. */
 const WAIT_MS = 60_000;
 
-/**
- * A browser with a profile of its own, and one with a touch screen where a test asks for it; `close` removes all of it.
- */
+/** Launches a browser with its own profile, and one with a touch screen if a test asks for it; `close` removes both. */
 export async function launch() {
   const opened = [];
   const open = async (options) => {
@@ -46,8 +42,8 @@ export async function launch() {
 }
 
 /**
- * A new page. `faults` collects what must not happen: errors on the console, exceptions, requests to other hosts.
- * `expected` tells lines that belong to a test, such as a connection refused while the server is away.
+ * Opens a new page. `faults` collects what must not happen: console errors, exceptions, requests to other hosts.
+ * `expected` matches lines that belong to a test, such as a refused connection while the server is down.
  */
 export async function newPage(context, { expected = /^$/, ...options } = {}) {
   const page = await context.newPage();
@@ -65,21 +61,21 @@ export async function newPage(context, { expected = /^$/, ...options } = {}) {
   return { page, faults };
 }
 
-/** Says something and waits until it is taken. */
+/** Sends a message and waits until it is accepted. */
 export async function say(page, text) {
   await page.fill("#input", text);
-  // On a touch screen Enter makes a line.
+  // On a touch screen Enter starts a new line.
   if (await page.evaluate(() => matchMedia("(pointer: coarse)").matches)) await page.tap("#send");
   else await page.press("#input", "Enter");
 }
 
-/** Waits until nothing is running, and so many answers are there. */
+/** Waits until nothing is running and this many answers are shown. */
 export async function settled(page, answers) {
   await page.waitForFunction((count) => document.querySelectorAll("#log .message.assistant").length >= count, answers);
   await page.waitForSelector("#stop", { state: "hidden" });
 }
 
-/** The conversation as text, one line a row. */
+/** Returns the conversation as text, one line per row. */
 export function conversation(page) {
   return page.locator("#log > li").evaluateAll((rows) => rows.map((row) => row.innerText.trim()));
 }

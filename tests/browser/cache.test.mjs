@@ -1,4 +1,4 @@
-/** What the page says of the last request: how much of it was sent before, and what it cost. */
+/** What the page says about the last request: how much of it had been sent before, and what it cost. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -11,19 +11,19 @@ test("small amounts have more decimals", () => {
   assert.equal(paidText({ costNanoUsd: 20_000_000, unpricedRequests: 3 }), "$0.0200 and 3 requests of unknown cost");
 });
 
-test("a request is told by how far it was sent before", () => {
+test("a request is split by what had been sent before", () => {
   const usage = { inputTokens: 1_000, prefixTokens: 800, cachedTokens: 500, outputTokens: 1, source: "reported" };
   assert.equal(sharedText(usage), "Of 1,000 tokens sent, 800 were as in the request before, 500 came from the provider’s cache.");
   assert.equal(sharedText({ ...usage, cachedTokens: 0 }), "Of 1,000 tokens sent, 800 were as in the request before.");
   const shares = (change) => sharesOf({ ...usage, ...change }).map(({ kind, share }) => `${kind} ${share}`);
   assert.deepEqual(shares({}), ["cached 50", "shared 30", "fresh 20"]);
   assert.deepEqual(shares({ prefixTokens: undefined, cachedTokens: 0 }), ["fresh 100"]);
-  // A provider may have more in its cache than this session ever sent, and counts in its own way.
+  // A provider may have more cached than this session ever sent, and counts differently.
   assert.deepEqual(shares({ prefixTokens: 100 }), ["cached 50", "fresh 50"]);
   assert.deepEqual(shares({ prefixTokens: 2_000, cachedTokens: 3_000 }), ["cached 100"]);
 });
 
-test("where and why requests part is said in words", () => {
+test("words say where and why requests diverge", () => {
   const broke = (part, reason, detail) => breakText({ part, reason, detail, lostTokens: 1_200 });
   assert.equal(broke("system:base", "instructions"), "It parts from that at the system prompt’s part “base”: the instructions have changed. 1,200 of its tokens are not sent again.");
   assert.match(broke("system:a:b", "patch", "clock: time flies"), /part “a:b”: a patch changed it \(clock: time flies\)\./);

@@ -1,11 +1,11 @@
-/** What is a command and what is a message; what the address says. */
+/** Telling commands from messages, and parsing the address. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { completions, parseCommand } from "../../src/server/web/commands.js";
 import { sessionHash, sessionOfHash } from "../../src/server/web/sessions.js";
 
-test("lines are read as commands or as messages", () => {
+test("lines are parsed as commands or as messages", () => {
   const table = [
     ["hello", null],
     ["a /context", null],

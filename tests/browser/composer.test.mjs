@@ -1,4 +1,4 @@
-/** The field in which one writes and its menu of commands, on small screens as well. */
+/** The message field and its command menu, also on small screens. */
 
 import assert from "node:assert/strict";
 import { say, settled } from "./browser.mjs";
@@ -6,7 +6,7 @@ import { SCREENS, mockPages } from "./mock-page.mjs";
 
 const onPage = mockPages();
 
-/** What the menu shows: whether it is open, what is active, and whether everything lies within the window. */
+/** Returns the menu's state: whether it is open, what is active, and whether everything lies within the window. */
 function menu(page) {
   return page.evaluate(() => {
     const list = document.querySelector("#hints");
@@ -29,7 +29,7 @@ function menu(page) {
 }
 
 for (const [name, viewport] of Object.entries(SCREENS)) {
-  onPage(`the menu of commands leaves the message field where it is: ${name}`, { viewport, touch: name === "phone" }, async ({ page }) => {
+  onPage(`the command menu leaves the message field in place: ${name}`, { viewport, touch: name === "phone" }, async ({ page }) => {
     await page.click("#notice-line button");
     await page.focus("#input");
     const place = await page.locator(".composer-box").boundingBox();
@@ -46,8 +46,8 @@ for (const [name, viewport] of Object.entries(SCREENS)) {
   });
 }
 
-onPage("what is refused is put back, also where it was to begin a chat", {}, async ({ page }) => {
-  // The second time the chat is there; a long text stands beside the field.
+onPage("a refused input is put back, even if it was to start a chat", {}, async ({ page }) => {
+  // The second time the chat already exists; a long text waits beside the field.
   const long = "too much ".repeat(3000).trim();
   for (const [text, field] of [["this is too much", "this is too much"], [long, ""]]) {
     await say(page, text);
@@ -80,7 +80,7 @@ onPage("arrows, Tab, Enter and Escape in the menu", { wordMillis: 15 }, async ({
   assert.equal(await page.inputValue("#input"), "/rename ");
   assert.deepEqual(await menu(page), { open: false, active: null, seen: true, fits: true, expanded: null, role: null });
   assert.equal(await page.evaluate(() => document.activeElement.id), "input");
-  // Enter completes what is not typed out, and sends what is.
+  // Enter completes a partly typed command, and sends a complete one.
   await page.fill("#input", "/hel");
   await page.keyboard.press("Enter");
   assert.equal(await page.inputValue("#input"), "/help ");
@@ -88,7 +88,7 @@ onPage("arrows, Tab, Enter and Escape in the menu", { wordMillis: 15 }, async ({
   await page.keyboard.press("Enter");
   await page.waitForSelector("dialog:has-text('Commands and keys')");
   await page.keyboard.press("Escape");
-  // Escape closes the menu, and only a second one stops the answer.
+  // Escape closes the menu; only a second one stops the answer.
   await say(page, "a long one, slowly");
   await page.waitForFunction(() => /Sentence 2/.test(document.querySelector("#tail")?.innerText));
   await page.focus("#input");
@@ -99,7 +99,7 @@ onPage("arrows, Tab, Enter and Escape in the menu", { wordMillis: 15 }, async ({
   assert.equal(await page.locator("#stop").isVisible(), true);
   await page.keyboard.press("Escape");
   await page.waitForSelector("[data-ended=cancelled]");
-  // A letter more opens it again; a click chooses and leaves the focus in the field.
+  // One more letter opens it again; a click chooses an option and leaves the focus in the field.
   await page.keyboard.type("co");
   assert.equal((await menu(page)).active, "/context");
   await page.click("#hints [role=option]:has-text('/compact')");

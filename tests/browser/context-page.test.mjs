@@ -1,4 +1,4 @@
-/** Compacting, looking at it first, taking it back, pins and strategies, in the page on the real server. */
+/** Compaction, preview, undo, pins and strategies, in the page on the real server. */
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -6,14 +6,14 @@ import { conversation, launch, newPage, say, settled } from "./browser.mjs";
 import { Server } from "./server.mjs";
 import { pin, preview, talk } from "./steps.mjs";
 
-/** What the browser itself says while the server is away; tests of that expect it. */
+/** Console messages of the browser while the server is down; tests of that expect them. */
 const AWAY = /WebSocket connection to|net::ERR_CONNECTION_REFUSED/;
 
 let browser;
 before(async () => (browser = await launch()));
 after(() => browser.close());
 
-/** Runs a test on a fresh server and page, and afterwards looks for what must never happen. */
+/** Runs a test on a fresh server and page, and then checks for faults that must never occur. */
 function onPage(name, { settings, ...options }, body) {
   test(name, async () => {
     const server = new Server(settings);
@@ -33,12 +33,12 @@ function onPage(name, { settings, ...options }, body) {
 const number = (text) => Number(text.replace(/\D/g, ""));
 const used = async (page) => number((await page.innerText("#gauge-button .tokens")).split("/")[0]);
 
-/** A talk that is long enough for a compaction to be worth it. */
+/** Has a chat long enough for a compaction to be worthwhile. */
 async function longTalk(page) {
   await talk(page, ["My favourite bird is the wryneck.", ...Array.from({ length: 5 }, (_, turn) => `Write 500 words about day ${turn + 1}`)]);
 }
 
-onPage("previewed, applied, undone, over a restart", { expected: AWAY }, async ({ page, server }) => {
+onPage("a compaction is previewed, applied and undone across a restart", { expected: AWAY }, async ({ page, server }) => {
   await longTalk(page);
   await pin(page, ".message.user", 1);
   const before = await used(page);
@@ -48,7 +48,7 @@ onPage("previewed, applied, undone, over a restart", { expected: AWAY }, async (
   assert.ok(told[1] < told[0]);
   const fates = await page.locator("dialog .side").first().locator(".fate").allInnerTexts();
   assert.equal(fates.length, 12);
-  // What the server counts is what is marked.
+  // The server's counts match the marks.
   const count = (fate) => fates.filter((one) => one === fate).length;
   const facts = await page.innerText("dialog .preview .facts");
   assert.match(facts, new RegExp(`Goes: ${count("goes")} messages?, [\\d,]+ tokens`));
@@ -68,7 +68,7 @@ onPage("previewed, applied, undone, over a restart", { expected: AWAY }, async (
   assert.equal(await page.locator("#log .pin-chip:not([hidden])").count(), 1);
   await page.click("#log .undo-row button");
   await page.waitForSelector("#log .compaction.undone");
-  // The counts before and after are estimates of their own.
+  // The counts before and after are separate estimates.
   await page.waitForFunction((tokens) => Number(document.querySelector("#gauge-button .tokens").textContent.split("/")[0].replace(/\D/g, "")) > tokens, (told[0] + told[1]) / 2);
   const shown = await conversation(page);
   await page.reload();
@@ -83,7 +83,7 @@ onPage("previewed, applied, undone, over a restart", { expected: AWAY }, async (
   await page.waitForSelector(".toast.error:has-text('nothing_to_undo')");
 });
 
-onPage("what another window compacts is seen here, and may be undone here", {}, async ({ page }) => {
+onPage("a compaction by another window is shown here, and can be undone here", {}, async ({ page }) => {
   await longTalk(page);
   await preview(page, "");
   const { page: other, faults } = await newPage(browser.context);
@@ -91,7 +91,7 @@ onPage("what another window compacts is seen here, and may be undone here", {}, 
   await settled(other, 6);
   await say(other, "/compact");
   for (const window of [page, other]) await window.waitForSelector("#log .compaction");
-  // The preview was of a chat that is another now.
+  // The chat has changed since the preview was made.
   await page.click("dialog button:has-text('Apply')");
   await page.waitForSelector("dialog .wrong:not([hidden])");
   await page.click("dialog button:has-text('Close')");
@@ -101,7 +101,7 @@ onPage("what another window compacts is seen here, and may be undone here", {}, 
   await other.close();
 });
 
-onPage("a compaction in the background: nobody is stopped, nobody waits", { settings: { OFFLINE_WORD_MILLIS: "3" } }, async ({ page }) => {
+onPage("a background compaction stops nobody, and nobody waits", { settings: { OFFLINE_WORD_MILLIS: "3" } }, async ({ page }) => {
   await longTalk(page);
   for (let answers = 6; (await page.locator("#log .compaction").count()) === 0; answers += 1) {
     assert.ok(answers < 14, "no compaction was made");
@@ -113,7 +113,7 @@ onPage("a compaction in the background: nobody is stopped, nobody waits", { sett
   assert.equal(await page.locator("[data-ended], .toast").count(), 0);
 });
 
-onPage("a summary that is ready is shown as it arrives and after a reload, and can be discarded", {}, async ({ page }) => {
+onPage("a ready summary is shown on arrival and after a reload, and can be discarded", {}, async ({ page }) => {
   await longTalk(page);
   for (let answers = 6; (await page.locator("[data-held]").count()) === 0; answers += 1) {
     assert.ok(answers < 30, "none was prepared");
@@ -134,7 +134,7 @@ onPage("a summary that is ready is shown as it arrives and after a reload, and c
   assert.equal(await page.locator("[data-held], #log .compaction").count(), 0);
 });
 
-onPage("pins: shown in the list, kept by a compaction, let go", {}, async ({ page }) => {
+onPage("pins are listed, kept by a compaction, and removed", {}, async ({ page }) => {
   await longTalk(page);
   await pin(page, ".message.user", 0);
   await pin(page, ".message.assistant", 0);
@@ -149,14 +149,14 @@ onPage("pins: shown in the list, kept by a compaction, let go", {}, async ({ pag
   await page.waitForFunction(() => document.querySelectorAll("#breakdown .pins li").length === 1);
   await page.reload();
   await page.waitForFunction(() => document.querySelectorAll("#log .pin-chip:not([hidden])").length === 1);
-  // What a compaction took out of sight is pinned all the same, and the model sees it again.
+  // A message that a compaction has hidden can be pinned too, and the model sees it again.
   const before = await used(page);
   await pin(page, ".message.user", 1);
   await pin(page, ".message.assistant", 1);
   await page.waitForFunction((tokens) => Number(document.querySelector("#gauge-button .tokens").textContent.split("/")[0].replace(/\D/g, "")) > tokens + 300, before);
 });
 
-onPage("a strategy is chosen live, and what is not allowed is said", {}, async ({ page }) => {
+onPage("a strategy is chosen live, and an invalid setting is reported", {}, async ({ page }) => {
   await talk(page, ["Count to 3"]);
   await page.click("#gauge-button");
   await page.click("#breakdown .strategy summary");
@@ -180,7 +180,7 @@ onPage("a strategy is chosen live, and what is not allowed is said", {}, async (
   assert.equal(await page.inputValue("#strategy-name"), "manual");
 });
 
-onPage("how much of the last request was sent before, and what it all cost", { settings: { MODEL_PRICES: "offline=1/0.5/2" } }, async ({ page }) => {
+onPage("the page says how much of the last request had been sent before, and what it all cost", { settings: { MODEL_PRICES: "offline=1/0.5/2" } }, async ({ page }) => {
   await longTalk(page);
   await page.click("#gauge-button");
   const asked = (await page.innerText("#breakdown .sent-before")).match(/^Of ([\d,]+) tokens sent, ([\d,]+) were as in the request before/).slice(1).map(number);

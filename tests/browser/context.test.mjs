@@ -1,4 +1,4 @@
-/** Compacting, looking at it first, taking it back, pins and strategies, on the page alone against the small server. */
+/** Compaction, preview, undo, pins and strategies, on the page against the mock server. */
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -7,14 +7,14 @@ import { SCREENS } from "./mock-page.mjs";
 import { MockServer } from "./mock.mjs";
 import { compactDialog, pin, preview, talk } from "./steps.mjs";
 
-/** What the browser itself says while a server is away; tests of that expect it. */
+/** Console messages of the browser while a server is down; tests of that expect them. */
 const AWAY = /WebSocket connection to|net::ERR_CONNECTION_REFUSED/;
 
 let browser;
 before(async () => (browser = await launch()));
 after(() => browser.close());
 
-/** Runs a test on a fresh server and page, and afterwards looks for what must never happen. */
+/** Runs a test on a fresh server and page, and then checks for faults that must never occur. */
 function onPage(name, options, body) {
   test(name, async () => {
     const server = new MockServer(options);
@@ -31,7 +31,7 @@ function onPage(name, options, body) {
   });
 }
 
-/** The rows of a column of the difference: who, what becomes of it, whether it is pinned. */
+/** Returns the rows of a column of the comparison: who, what becomes of it, whether it is pinned. */
 function column(page, title) {
   return page.locator(`dialog .side[aria-label="${title}"] > ol > li`).evaluateAll((rows) => rows.map((row) => {
     const who = row.querySelector(".who")?.firstChild.textContent;
@@ -88,7 +88,7 @@ onPage("a preview is discarded, changed, stopped, or refused, and nothing has ha
   await compactDialog(page);
   await page.click("dialog button:has-text('Preview')");
   await page.waitForSelector("dialog .said.wrong:has-text('nothing worth summarising')");
-  // What follows waits for the next one, which says the same.
+  // Clear the text, because the next message waited for says the same.
   await page.locator("dialog .said.wrong:has-text('nothing')").evaluate((node) => (node.textContent = ""));
   await page.click("dialog button:has-text('Compact now')");
   await page.waitForSelector("dialog .said.wrong:has-text('nothing worth summarising')");
@@ -121,7 +121,7 @@ onPage("a preview is discarded, changed, stopped, or refused, and nothing has ha
 
 onPage("instructions are measured in bytes, as the server does, and never cut", {}, async ({ page, world }) => {
   await talk(page, ["one", "two"]);
-  // As long as may be in letters of one byte, and half as long in letters of two.
+  // The limit counts bytes, so it admits half as many two-byte characters as one-byte ones.
   const [fits, tooLong] = ["é".repeat(8192), `${"é".repeat(8192)}ab`];
   await compactDialog(page);
   const said = page.locator("dialog form .said.wrong");
@@ -139,7 +139,7 @@ onPage("instructions are measured in bytes, as the server does, and never cut", 
   await page.waitForSelector("dialog .difference");
   assert.ok((await page.locator("dialog li.new").textContent()).includes(fits));
   await page.keyboard.press("Escape");
-  // The same behind a command, and where a branch is left.
+  // The same limit applies after a command, and when leaving a branch.
   await say(page, `/compact ${tooLong}`);
   await page.waitForSelector(".toast.error:has-text('too long by about')");
   assert.equal(await page.inputValue("#input"), `/compact ${tooLong}`);
@@ -156,7 +156,7 @@ onPage("instructions are measured in bytes, as the server does, and never cut", 
   await page.waitForSelector("dialog", { state: "detached" });
 });
 
-onPage("what is wrong with a preview is in view at 200 % zoom", { viewport: SCREENS.zoom }, async ({ page }) => {
+onPage("a preview's error is in view at 200 % zoom", { viewport: SCREENS.zoom }, async ({ page }) => {
   await talk(page, ["one"]);
   await compactDialog(page);
   await page.click("dialog button:has-text('Preview')");
@@ -169,7 +169,7 @@ onPage("what is wrong with a preview is in view at 200 % zoom", { viewport: SCRE
   assert.deepEqual(seen, [true, true]);
 });
 
-onPage("a preview that expired, or whose history moved, says so and offers another", {}, async ({ page, world }) => {
+onPage("a preview that expired, or whose history changed, says so and offers another", {}, async ({ page, world }) => {
   await talk(page, ["one", "two", "three"]);
   await preview(page, "very soon");
   await page.waitForSelector("dialog .said.wrong:has-text('expired')");
@@ -191,7 +191,7 @@ onPage("a preview that expired, or whose history moved, says so and offers anoth
   await page.waitForSelector("#log .compaction");
 });
 
-onPage("a preview without the messages, or after the connection went, still says what it can", { expected: AWAY }, async ({ page, server }) => {
+onPage("a preview without the messages, or after a lost connection, still shows what it can", { expected: AWAY }, async ({ page, server }) => {
   await talk(page, ["one", "two"]);
   server.hidesContext = true;
   await preview(page, "", ".side");
@@ -249,7 +249,7 @@ onPage("a compaction is undone and marked, newest first, also after a reload", {
   assert.equal(await page.locator("#log .undo-row button").count(), 0);
 });
 
-onPage("every kind of message is pinned, a call with its answer, and the list lets them go", { pinsMax: 4 }, async ({ page, world }) => {
+onPage("every kind of message can be pinned, a call with its result, and unpinned in the list", { pinsMax: 4 }, async ({ page, world }) => {
   await say(page, "use a tool");
   await settled(page, 2);
   await pin(page, ".message.user", 0);
@@ -279,7 +279,7 @@ onPage("every kind of message is pinned, a call with its answer, and the list le
   assert.deepEqual(world().pins.length, 1);
 });
 
-onPage("a compaction in the background is quiet: turns go on, input is taken, and then it is there", { windowTokens: 3000, wordMillis: 1 }, async ({ page, server, world }) => {
+onPage("a background compaction is unobtrusive: turns continue, input is accepted, and then it appears", { windowTokens: 3000, wordMillis: 1 }, async ({ page, server, world }) => {
   await talk(page, ["big one"]);
   world().background = 0.4;
   server.holdSteps();
@@ -299,13 +299,13 @@ onPage("a compaction in the background is quiet: turns go on, input is taken, an
   assert.equal(world().compactions, 1);
 });
 
-onPage("one in the background is cancelled, or made void, without a fuss", { windowTokens: 3000, wordMillis: 1 }, async ({ page, server, world }) => {
+onPage("a background compaction is cancelled or invalidated quietly", { windowTokens: 3000, wordMillis: 1 }, async ({ page, server, world }) => {
   await talk(page, ["big one"]);
   world().background = 0.4;
   server.holdSteps();
   await talk(page, ["a small one"], 1);
   await page.waitForSelector("[data-running=background]");
-  // The key stops what one waits for, and nobody waits for this.
+  // The key stops what the user waits for, and nobody waits for this.
   await page.focus("#input");
   await page.keyboard.press("Escape");
   assert.ok(world().compaction?.background);
@@ -330,7 +330,7 @@ onPage("the breaker says why, and compacting now is the way out", {}, async ({ p
   await talk(page, ["one", "two"]);
   const rest = (breaker) => {
     world().breaker = { failures: 3, message: "for programs", ...breaker };
-    // Of which the page is told by a compaction that has failed.
+    // The page learns of this through a failed compaction.
     world().startCompaction("threshold", true);
     world().voidRunning();
   };
@@ -350,7 +350,7 @@ onPage("the breaker says why, and compacting now is the way out", {}, async ({ p
   await page.waitForSelector("#warning-line", { state: "hidden" });
 });
 
-onPage("the strategy is chosen with its settings; what is not allowed is said at its field", { background: 0.85 }, async ({ page, world }) => {
+onPage("the strategy is chosen with its settings; an invalid setting is reported at its field", { background: 0.85 }, async ({ page, world }) => {
   await talk(page, ["one"]);
   const marks = () => page.locator("#gauge-meter .limit").evaluateAll((all) => all.map((node) => `${node.className} ${node.style.getPropertyValue("--at")}`));
   assert.deepEqual(await marks(), ["limit soft 68%", "limit hard 80%"]);
@@ -366,7 +366,7 @@ onPage("the strategy is chosen with its settings; what is not allowed is said at
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => document.querySelector("#gauge-meter .limit.hard")?.style.getPropertyValue("--at") === "50%");
   assert.deepEqual([world().strategy, world().settings.strategySettings], ["threshold", { threshold: 0.5, target: 0.3 }]);
-  // News of the window leaves alone what somebody is writing.
+  // News about the window leaves the text being written alone.
   await page.fill("#setting-background", "9");
   world().update({ model: "mock-2" });
   await page.waitForSelector("#breakdown dd:has-text('mock-2')");
@@ -387,7 +387,7 @@ onPage("the strategy is chosen with its settings; what is not allowed is said at
   assert.equal(await page.inputValue("#strategy-name"), "manual");
 });
 
-onPage("who reads along sees it all and changes nothing", {}, async ({ page, server, world }) => {
+onPage("an observer sees everything and changes nothing", {}, async ({ page, server, world }) => {
   await talk(page, ["one", "two"]);
   await pin(page, ".message.user", 0);
   await say(page, "/compact");
@@ -417,7 +417,7 @@ onPage("on a phone the dialog fits", { viewport: { width: 360, height: 640 } }, 
   const box = await page.locator("dialog").boundingBox();
   assert.ok(box.x >= 0 && box.x + box.width <= 360 && box.y + box.height <= 640);
   const apply = await page.locator("dialog button:has-text('Apply')").boundingBox();
-  assert.ok(apply.y + apply.height <= 640, "what decides is in reach");
+  assert.ok(apply.y + apply.height <= 640, "the buttons are in reach");
   assert.equal(await page.evaluate(() => document.querySelector("dialog").scrollWidth > document.querySelector("dialog").clientWidth), false);
   await page.locator("dialog button:has-text('Apply')").click();
   await page.waitForSelector("#log .compaction");

@@ -1,4 +1,4 @@
-/** What a compaction would change, message by message; the words for how one went; settings and their fields. */
+/** What a compaction would change, message by message; descriptions of how one went; settings and their fields. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -9,7 +9,7 @@ import { STRATEGIES } from "../../src/server/web/offered-strategies.js";
 import { fieldOf, unitOf, withFields } from "../../src/server/web/strategies.js";
 import { SETTINGS } from "../../src/server/web/strategy-settings.js";
 
-/** Messages from `id:role`; an id of `-` stands for a message without an entry. */
+/** Builds messages from `id:role`; an id of `-` means a message without an entry. */
 function messages(lines) {
   return lines.map((line) => {
     const [id, role] = line.split(":");
@@ -39,7 +39,7 @@ test("what goes, what stays and what is shortened", () => {
   }
 });
 
-test("a long message is one line, a long column its two ends", () => {
+test("a long message is shortened to one line, a long column to its two ends", () => {
   const content = [{ type: "reasoning", text: "hidden" }, { type: "text", text: `a\n\n  b ${"x".repeat(9000)}` }, { type: "tool_call", toolCallId: "k", name: "look", arguments: "{}" }];
   const [row] = difference([{ entryId: "a", message: { role: "assistant", content } }], { rung: "extract", keptEntryIds: [] }, { ...NONE, isPinned: () => true }).now;
   assert.match(row.text, /^a b x{150,160}…$/);
@@ -50,7 +50,7 @@ test("a long message is one line, a long column its two ends", () => {
   assert.deepEqual([cut.length, cut[ROWS_MAX / 2], cut.at(-1).text], [ROWS_MAX + 1, { skipped: 7 }, String(ROWS_MAX + 6)]);
 });
 
-test("a summary is shown without its marks and what introduces it", () => {
+test("a summary is shown without its markup and its introduction", () => {
   const isSummary = () => true;
   for (const [text, expected] of [
     ["This is a record, not a request.\n\n<summary>\n## Goal\nFeed #1 first\n\n### Done\n- none\n</summary>", "Goal: Feed #1 first Done: - none"],
@@ -62,7 +62,7 @@ test("a summary is shown without its marks and what introduces it", () => {
   }
 });
 
-test("how a compaction went, in words", () => {
+test("words describe how a compaction went", () => {
   assert.deepEqual(toldFacts({ rung: "clear_tool_results" }), ["How: old tool results were cut to their beginning"]);
   assert.equal(failedText({ rung: "model_summary", reason: "upstream_overloaded" }), "a summary by the model (upstream_overloaded)");
   assert.deepEqual([changeText(100, 25), changeText(100, 130), changeText(0, 5), changeText(5, undefined)], [" (−75 %)", " (+30 %)", "", ""]);
@@ -72,7 +72,7 @@ test("how a compaction went, in words", () => {
   ]);
 });
 
-test("settings and their fields say the same", () => {
+test("settings and their fields match", () => {
   const table = [
     ["threshold", 0.8, "80"], ["threshold", 0.075, "7.5"], ["background", 1, "100"], ["keepTurns", 8, "8"], ["reserveTokens", 0, "0"],
     ["summarise", true, "yes"], ["summarise", false, "no"], ["steps", ["tool_results", "threshold"], "tool_results, threshold"],
@@ -90,7 +90,7 @@ test("settings and their fields say the same", () => {
   for (const { name, settings } of STRATEGIES) for (const setting of settings) assert.ok(SETTINGS[setting], `${name}: ${setting}`);
 });
 
-test("the gauge is full above the count at which the server compacts, or of which it warns", () => {
+test("the gauge is full above the count at which the server compacts, or from the count at which it warns", () => {
   const warning = "nearly full";
   for (const [tokenCount, more, expected] of [
     [0, { compactAtTokens: 6400 }, "low"],

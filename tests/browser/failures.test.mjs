@@ -1,4 +1,4 @@
-/** What a person sees of what went wrong: in the chat, for good, and in their words. */
+/** What people see of failures: in the chat, permanently, and in plain language. */
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -10,10 +10,10 @@ import { SCREENS, mockPages } from "./mock-page.mjs";
 
 const onPage = mockPages();
 
-/** Words of the protocol and of programs that no person should have to know. */
+/** Words of the protocol and of programming that nobody should have to know. */
 const JARGON = /_|\b(?:sessions?|turns?|commands?|payload|seq|rungs?|epoch|envelope|JSON|UUID|frames?)\b/i;
 
-test("every error has words for people", async () => {
+test("every error has an explanation in plain language", async () => {
   const table = await readFile(new URL("../../protocol/ERRORS.md", import.meta.url), "utf8");
   const codes = [...table.split("# Close codes")[0].matchAll(/^\| `([a-z_]+)` \|/gm)].map(([, code]) => code);
   assert.ok(codes.length > 50);
@@ -23,19 +23,19 @@ test("every error has words for people", async () => {
     assert.match(text, /^[A-Z].*\. The server asks to wait 3 s\.$/);
     assert.equal(details, `${code}: send retry_turn`);
   }
-  // What a person can cause has words of its own.
+  // Errors that a person can cause have their own explanation.
   const plain = explain({ code: "one_of_tomorrow", message: "", retriable: false }).text;
   const own = codes.filter((code) => explain({ code, message: "" }).text !== plain);
   for (const code of codes.filter((one) => /^(?:upstream|compaction|context|store|hook|queue|turn|preview|nothing_to|too_many|unknown_(?:model|strategy)|input_too)/.test(one))) assert.ok(own.includes(code), code);
 });
 
-test("what the client itself says has words for people, once", () => {
+test("the client's own errors have an explanation in plain language, once", () => {
   const errors = Object.values(client).filter((one) => one?.prototype instanceof Error && one !== client.CommandError);
   assert.ok(errors.length > 6);
   for (const Fault of errors) {
     const error = new Fault("user_input has 2 bytes too many");
     const { text, details } = explainError(error);
-    // Of these the page is told in another way.
+    // The page learns of these in another way.
     if (["ClientClosed", "SessionEnded", "TurnFailed"].includes(error.name)) continue;
     assert.doesNotMatch(text, JARGON, error.name);
     assert.match(text, /^[A-Z].*\.$/);
@@ -45,7 +45,7 @@ test("what the client itself says has words for people, once", () => {
   assert.deepEqual([isTold(lost, false), isTold(lost, true), isTold(new client.SessionEnded("deleted"), true)], [true, false, true]);
 });
 
-onPage("a wait for the model's server counts down, is spoken once, and is gone when the answer begins", {}, async ({ page, server }) => {
+onPage("a delay of the model's server counts down, is announced once, and disappears when the answer starts", {}, async ({ page, server }) => {
   const spoken = await page.evaluateHandle(() => {
     const said = [];
     new MutationObserver(() => said.push(document.querySelector("#announcer").textContent)).observe(document.querySelector("#announcer"), { childList: true });
@@ -87,7 +87,7 @@ onPage("a failure stays in the chat after the next question, and after a reload"
   assert.doesNotMatch(await page.innerText("body"), /upstream_truncated|retry_turn/);
 });
 
-onPage("a failure that was tried again stays, several of a kind as one line", {}, async ({ page, server }) => {
+onPage("a retried failure stays, several of a kind as one line", {}, async ({ page, server }) => {
   await say(page, "hello");
   await settled(page, 1);
   const [world] = server.worlds.values();
@@ -103,7 +103,7 @@ onPage("a failure that was tried again stays, several of a kind as one line", {}
   assert.equal(await page.locator("[data-trace]").count(), 1);
 });
 
-onPage("an answer that was stopped is marked once", { wordMillis: 15 }, async ({ page, server }) => {
+onPage("a stopped answer is marked once", { wordMillis: 15 }, async ({ page, server }) => {
   await say(page, "a long one, slowly");
   await page.waitForFunction(() => /Sentence 2/.test(document.querySelector("#tail")?.innerText));
   await page.keyboard.press("Escape");
@@ -136,7 +136,7 @@ onPage("a compaction that fails leaves a line in the chat", {}, async ({ page, s
   assert.equal(await page.locator("[data-trace]").count(), 1);
 });
 
-onPage("a compaction that was asked for and gains nothing says so; one that nobody asked for is quiet", {}, async ({ page, server }) => {
+onPage("a requested compaction that gains nothing says so; an automatic one is quiet", {}, async ({ page, server }) => {
   await say(page, "hello");
   await settled(page, 1);
   const [world] = server.worlds.values();
@@ -149,7 +149,7 @@ onPage("a compaction that was asked for and gains nothing says so; one that nobo
   assert.equal(await page.locator("[data-trace]").count(), 0);
 });
 
-onPage("what is said of a command goes when something else is sent", {}, async ({ page }) => {
+onPage("the notice about a command disappears when something else is sent", {}, async ({ page }) => {
   await say(page, "hello");
   await settled(page, 1);
   await say(page, "/nonsense");
@@ -159,7 +159,7 @@ onPage("what is said of a command goes when something else is sent", {}, async (
 });
 
 for (const [name, viewport] of Object.entries(SCREENS)) {
-  onPage(`notices cover nothing and go with the chat: ${name}`, { viewport, touch: name === "phone" }, async ({ page }) => {
+  onPage(`notices cover nothing and disappear with the chat: ${name}`, { viewport, touch: name === "phone" }, async ({ page }) => {
     await page.click("#notice-line button");
     await say(page, "a long one");
     await settled(page, 1);
@@ -190,7 +190,7 @@ for (const [name, viewport] of Object.entries(SCREENS)) {
   });
 }
 
-onPage("no word of the page is the protocol's", { wordMillis: 6 }, async ({ page }) => {
+onPage("the page uses no protocol terms", { wordMillis: 6 }, async ({ page }) => {
   const texts = async () => page.evaluate(() => {
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     const found = [];

@@ -8,13 +8,13 @@ import { ROWS_MAX } from "../../src/server/web/stretch.js";
 
 const onPage = mockPages();
 
-/** Elements of a row beside those of its text: the bubble, the buttons below it and their icons. */
+/** Elements of a row besides those of its text: the bubble, the buttons below it and their icons. */
 const ROW_ELEMENTS = 60;
 
-/** Milliseconds within which one gets from an end of a long chat to the other, however busy the machine is. */
+/** Milliseconds allowed to get from one end of a long chat to the other, however busy the machine is. */
 const CHAT_MS = 60_000;
 
-/** A chat with so many turns, which the page then opens. */
+/** Creates a chat with this many turns, and opens it in the page. */
 async function chat(page, server, turns, answer = (turn) => `Answer ${turn}: **so** it \`is\`.`) {
   const world = server.make();
   let last;
@@ -46,7 +46,7 @@ onPage("500 turns: the number of elements is bounded, at the end, on the way up 
   assert.match(await page.innerText("#log > li"), /question 1$/);
   assert.ok(seen <= most, `${seen} elements, at most ${most}`);
   assert.ok((await count(page, "#log > li")) <= ROWS_MAX);
-  // Down again: every question is there once, in order.
+  // On the way down, every question appears once, in order.
   const questions = new Set();
   for (const until = Date.now() + CHAT_MS; Date.now() < until && !questions.has(500);) {
     const numbers = await page.evaluate(() => [...document.querySelectorAll("#log .user .bubble")].map((node) => Number(node.innerText.split(" ")[1])));
@@ -57,7 +57,7 @@ onPage("500 turns: the number of elements is bounded, at the end, on the way up 
   }
   assert.equal(questions.size, 500);
   assert.ok(await count(page) <= most);
-  // And one who is far up gets to the end, and what is said there is seen.
+  // A reader far up can jump to the end, and sees what is said there.
   for (let tries = 0; tries < 6; tries += 1) await page.evaluate(() => (document.querySelector("#chat").scrollTop = 0));
   await page.click("#jump");
   await page.waitForSelector("#log .user:has-text('question 500')");
@@ -66,11 +66,11 @@ onPage("500 turns: the number of elements is bounded, at the end, on the way up 
   assert.ok(await count(page) <= most);
 });
 
-onPage("what is read stays in place while the rows above and below it go and come", {}, async ({ page, server }) => {
+onPage("the text being read stays in place while rows above and below it come and go", {}, async ({ page, server }) => {
   await chat(page, server, 200, (turn) => `Answer ${turn}. ${"It goes on. ".repeat(30)}`);
   await page.mouse.move(700, 400);
   for (let step = 0; step < 30; step += 1) {
-    // There is something to scroll to.
+    // Wait until there is something to scroll to.
     await page.waitForFunction(() => document.querySelector("#chat").scrollTop > 400);
     const before = await page.evaluate(() => {
       const { top } = document.querySelector("#chat").getBoundingClientRect();
@@ -84,7 +84,7 @@ onPage("what is read stays in place while the rows above and below it go and com
   }
 });
 
-/** Answers without end, of which only a part is made. */
+/** Endless answers, of which only a part is generated. */
 const HOSTILE = {
   "runs of marks": (part) => "*_".repeat(64_000 / part),
   "a list": (part) => "- a\n".repeat(60_000 / part),
@@ -97,13 +97,13 @@ const HOSTILE = {
 };
 
 /**
- * Parts of an answer, and how many times as long the whole may take to be shown: four times where the time grows with
- * the length, sixteen times where it grows with its square. The fastest of some attempts counts: others use the machine
- * too.
+ * The number of parts of an answer, and how many times longer the whole may take to be shown than one part: four times
+ * if the time grows linearly with the length, sixteen times if it grows quadratically. The fastest of several attempts
+ * counts, since others use the machine too.
  */
 const [PARTS, TIMES_MAX, ATTEMPTS] = [4, 10, 3];
 
-/** Milliseconds until a chat with this answer is shown, in a page of its own. */
+/** Measures the milliseconds until a chat with this answer is shown, in a page of its own. */
 async function showCost(context, url, server, text) {
   const page = await context.newPage();
   await page.goto(url);
@@ -116,7 +116,7 @@ async function showCost(context, url, server, text) {
 }
 
 for (const [name, make] of Object.entries(HOSTILE)) {
-  onPage(`an answer of ${name} without end does not break the page`, {}, async ({ page, server, url }) => {
+  onPage(`an endless answer of ${name} does not break the page`, {}, async ({ page, server, url }) => {
     const text = make(1);
     let [most, least] = [Infinity, Infinity];
     for (let attempt = 0; attempt < ATTEMPTS && !(most <= TIMES_MAX * least); attempt += 1) {
@@ -127,7 +127,7 @@ for (const [name, make] of Object.entries(HOSTILE)) {
     await chat(page, server, 1, () => text);
     const made = await count(page, "#log .assistant .parts *");
     assert.ok(made <= ELEMENTS_MAX + 50, `${made} elements`);
-    // Streamed, it ends the same, and one can go on talking.
+    // Streamed, it ends the same, and the chat can continue.
     const wrong = await page.evaluate(async (whole) => {
       const { MarkdownView, markdown } = await import("/assets/markdown.js");
       const root = document.createElement("div");
@@ -145,8 +145,8 @@ for (const [name, make] of Object.entries(HOSTILE)) {
 }
 
 /**
- * Milliseconds that a key takes until the page has been drawn again: the fastest of some, since others use the machine
- * as well.
+ * Measures the milliseconds from a key press until the page has been drawn again: the fastest of several attempts,
+ * since others use the machine too.
  */
 function keyCost(page) {
   return page.evaluate(async () => {
@@ -164,10 +164,10 @@ function keyCost(page) {
   });
 }
 
-/** How many times as much a key may cost in a long line as in an empty one, which costs a frame. */
+/** How many times more a key press may cost in a long line than in an empty one, which costs a frame. */
 const KEY_TIMES_MAX = 30;
 
-onPage("a line of 500 KB in the message field costs little a key, and is sent whole", {}, async ({ page }) => {
+onPage("a line of 500 KB in the message field costs little per key press, and is sent whole", {}, async ({ page }) => {
   const usual = await keyCost(page);
   const line = "word ".repeat(100_000).trim();
   await page.fill("#input", line);
@@ -177,7 +177,7 @@ onPage("a line of 500 KB in the message field costs little a key, and is sent wh
   await settled(page, 1);
   const later = await keyCost(page);
   assert.ok(later < KEY_TIMES_MAX * usual, `${Math.round(later)} ms a key beside the message, ${Math.round(usual)} ms before`);
-  // Of the message its beginning is shown; the rest is there on demand.
+  // Only the beginning of the message is shown; the rest is available on demand.
   const shown = async () => (await page.locator("#log .user .bubble").textContent()).length;
   assert.ok((await shown()) < 20_000);
   await page.click("#log .user button:has-text('Show all')");

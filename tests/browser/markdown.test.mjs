@@ -1,11 +1,11 @@
-/** The Markdown subset as plain data. How it becomes nodes is tested in a real browser, in `mock.test.mjs`. */
+/** The Markdown subset as plain data. `mock.test.mjs` tests in a real browser how it becomes nodes. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseBlocks } from "../../src/server/web/markdown-blocks.js";
 import { parseInline, safeAddress } from "../../src/server/web/markdown-inline.js";
 
-/** Inline nodes as short text: `*emphasis*` as `em(…)`, a link as `a<address>(…)`. */
+/** Writes inline nodes as short text: `*emphasis*` as `em(…)`, a link as `a<address>(…)`. */
 function short(nodes) {
   const names = { strong: "b", emphasis: "em", deleted: "del" };
   return nodes.map((node) => {
@@ -20,7 +20,7 @@ function short(nodes) {
   }).join("");
 }
 
-/** Blocks as short text. */
+/** Writes blocks as short text. */
 function outline(blocks) {
   return blocks.map((block) => {
     switch (block.type) {
@@ -69,7 +69,7 @@ const INLINE = [
   ["`&amp;`", "code(&amp;)"],
   ["&#42;no&#42;", "*no*"],
   ["[x](https://a.example/?a=1&amp;b=2)", "a<https://a.example/?a=1&b=2>(x)"],
-  // Formulas keep their backslashes; what is no formula does not become one.
+  // Formulas keep their backslashes; nothing else becomes a formula.
   ["so \\(a_1 * b_1 \\ne \\{x\\}\\) holds", "so math(\\(a_1 * b_1 \\ne \\{x\\}\\)) holds"],
   ["\\[ x = \\frac{1}{2} \\]", "math(\\[ x = \\frac{1}{2} \\])"],
   ["$x_1 + x_2$, $n$, $$E = mc^2$$", "math($x_1 + x_2$), math($n$), math($$E = mc^2$$)"],
@@ -79,7 +79,7 @@ const INLINE = [
   ["open \\(a and $$b", "open (a and $$b"],
 ];
 
-test("inline marks", () => {
+test("inline markup", () => {
   for (const [text, expected] of INLINE) assert.equal(short(parseInline(text)), expected, text);
 });
 
@@ -90,7 +90,7 @@ const ADDRESSES = [
   "view-source:https://a.example", "https:", "http://", "http:\\\\a.example", "intent://a#Intent;end", "ws://a.example", "tel:1",
 ];
 
-/** Every link in these nodes. */
+/** Returns every link in these nodes. */
 function links(nodes) {
   return nodes.flatMap((node) => [...(node.type === "link" ? [node.href] : []), ...links(node.children ?? [])]);
 }
@@ -99,7 +99,7 @@ test("only http, https and mailto addresses become links", () => {
   for (const address of ADDRESSES) {
     assert.equal(safeAddress(address), null, address);
     for (const text of [`[x](${address})`, `[x](<${address}>)`, `![x](${address})`, `<${address}>`]) {
-      // A whole address inside of another one is a link of its own: it is what it says.
+      // A complete address inside another one becomes its own link, which is what it looks like.
       const bare = address.includes("https://a.example") ? [new URL(address.slice(address.indexOf("https:"))).href] : [];
       assert.ok(links(parseInline(text)).every((href) => bare.includes(href)), text);
     }
@@ -144,7 +144,7 @@ test("blocks", () => {
   for (const [text, expected] of BLOCKS) assert.equal(outline(parseBlocks(text)), expected, JSON.stringify(text));
 });
 
-test("a block that another one follows does not change when the text grows", () => {
+test("a block followed by another one does not change when the text grows", () => {
   const text = `${BLOCKS.map(([block]) => block).join("\n\n").replaceAll("\r", "")}\n\npara\n- item\n-\n> q\n\`\`\`x\nend`;
   for (let cut = 1; cut < text.length; cut += 1) {
     const early = parseBlocks(text.slice(0, cut));
@@ -156,7 +156,7 @@ test("a block that another one follows does not change when the text grows", () 
   }
 });
 
-/** Texts in a line that cost much if they are read more than once, of which only a part is made. */
+/** Single-line texts that are expensive if read more than once, of which only a part is generated. */
 const hostileLines = (part) => [
   "*".repeat(100_000 / part), "**a ".repeat(30_000 / part), "*a* ".repeat(30_000 / part), "_a*".repeat(30_000 / part), "[".repeat(100_000 / part),
   "![".repeat(50_000 / part), "[](".repeat(30_000 / part), "`".repeat(100_000 / part), "` `` ".repeat(20_000 / part), "<".repeat(100_000 / part),
@@ -173,17 +173,17 @@ const hostileBlocks = (part) => [
   `a|b\n-|-\n${"|\n".repeat(100_000 / part)}`, "- [ ] a\n".repeat(30_000 / part), "x".repeat(500_000 / part),
 ];
 
-/** Attempts of which the fastest counts: others use the machine as well. */
+/** Number of attempts, of which the fastest counts: others use the machine too. */
 const ATTEMPTS = 5;
 
 /**
- * Parts of a text, and how many times as long the whole may take: four times where the time grows with the length,
- * sixteen times where it grows with its square. What takes less than some milliseconds is not measured well, and is no
- * fault.
+ * The number of parts of a text, and how many times longer the whole may take than one part: four times if the time
+ * grows linearly with the length, sixteen times if it grows quadratically. Anything that takes less than some
+ * milliseconds cannot be measured well, and passes.
  */
 const [PARTS, TIMES_MAX, SOME_MS] = [4, 10, 50];
 
-/** Milliseconds for which this process has had a processor, however many others there are. */
+/** Returns the milliseconds of CPU time of this process, however many others are running. */
 function busyMs() {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1000;
@@ -204,7 +204,7 @@ function assertLinear(parse, whole, part) {
   assert.fail(`${JSON.stringify(whole.slice(0, 12))} took ${most} ms, a quarter of it ${least} ms`);
 }
 
-test("the time for a hostile text grows with its length", () => {
+test("the time for a hostile text grows linearly with its length", () => {
   for (const [parse, texts] of [[parseInline, hostileLines], [parseBlocks, hostileBlocks]]) {
     const parts = texts(PARTS);
     for (const [index, whole] of texts(1).entries()) assertLinear(parse, whole, parts[index]);

@@ -1,17 +1,17 @@
 /**
- * What the small server does about the context: one method a command, as in `mock.mjs`. What a compaction comes to is
- * decided by words in its instructions: `clear` clears tool results, `extract` fails at the gentler ways first,
- * `refuse` comes to nothing, `soon` makes a preview that expires while one looks.
+ * The mock server's commands about the context, one method each, as in `mock.mjs`. Words in its instructions decide the
+ * outcome of a compaction: `clear` clears tool results, `extract` first fails at the gentler steps, `refuse` fails
+ * completely, `soon` makes a preview that expires while it is shown.
  */
 
 import { STRATEGIES } from "../../src/server/web/offered-strategies.js";
 
-/** Features of the welcome that these commands stand for. */
+/** The `welcome` features that cover these commands. */
 export const CONTEXT_FEATURES = ["strategies", "preview", "undo", "pins"];
 
 const SUMMARY = "## Goal\nTalk with the mock.\n\n## Progress\n- Several messages were exchanged.\n\n## Critical Context\nThe code word is `plover`.";
 
-/** How a compaction goes, by its instructions. */
+/** Returns how a compaction goes, by its instructions. */
 function courseOf(instructions = "") {
   const usage = { inputTokens: 900, cachedTokens: 0, outputTokens: 120, source: "reported" };
   if (/\bclear\b/.test(instructions)) return { rung: "clear_tool_results" };
@@ -132,18 +132,18 @@ export const contextCommands = {
     world.update({ strategy: payload.strategy, settings: payload.settings ? { strategySettings: payload.settings } : {} });
   },
 
-  /** A compaction at work, to its end. */
+  /** Runs a compaction to its end. */
   async compact(world, commandId, instructions) {
     const job = world.compaction;
     for (let done = 0; done < 3; done += 1) {
       const cancelled = await this.step(job.jobId);
-      // Made void meanwhile: whoever did that has said so.
+      // It was invalidated meanwhile, which has already been reported.
       if (world.compaction !== job) return;
       if (cancelled) return world.failCompaction("compaction_cancelled", "the compaction was cancelled; the context is unchanged");
       world.progress(done + 1, 3);
     }
     if (/\brefuse\b/.test(instructions ?? "")) return world.failCompaction("upstream_error", "the model's server did not answer", commandId);
-    // What nobody waits for is put in place between two requests.
+    // A background compaction is applied between two requests.
     while (job.background && world.turn) {
       await this.pause(job.jobId, 5);
       if (world.compaction !== job) return;
@@ -153,7 +153,7 @@ export const contextCommands = {
     if (!world.turn && world.queue.length > 0) void this.turn(world, [world.dequeue().commandId]);
   },
 
-  /** After a turn: what is nearly full is prepared for. */
+  /** Prepares a compaction after a turn if the window is nearly full. */
   prepare(world) {
     const { tokenCount, prepareAtTokens } = world.contextInfo();
     if (prepareAtTokens === undefined || tokenCount <= prepareAtTokens || world.compaction || world.breaker) return;

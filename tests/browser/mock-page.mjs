@@ -1,18 +1,18 @@
-/** A test on a fresh mock server and page, which fails on what a user must never meet. */
+/** Tests on a fresh mock server and page, which fail on anything a user must never meet. */
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { launch, newPage } from "./browser.mjs";
 import { MockServer } from "./mock.mjs";
 
-/** Screens on which the page has to fit: a phone, a desktop at 200 % zoom, and a short window. */
+/** Screens that the page must fit: a phone, a desktop at 200 % zoom, and a short window. */
 export const SCREENS = {
   phone: { width: 390, height: 844 },
   zoom: { width: 640, height: 400 },
   short: { width: 1280, height: 560 },
 };
 
-/** Starts the browser of a test file; the function that it gives back declares one test. */
+/** Starts the browser of a test file. The returned function declares one test. */
 export function mockPages() {
   let browser;
   before(async () => (browser = await launch()));

@@ -1,6 +1,6 @@
 /**
- * What the small server does about `search_history`: every word has to begin one of the entry's; the newest is first.
- * A search for the word "refused" is refused, and one for "held" waits for `release`.
+ * The mock server's `search_history`: every search word must start a word of the entry, and the newest entry comes
+ * first. A search for "refused" is refused, and one for "held" waits for `release`.
  */
 
 export const SEARCH_FEATURES = ["search_history"];

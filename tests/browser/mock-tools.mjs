@@ -1,19 +1,19 @@
 /**
- * The part of the mock server that asks people about tools. A question with the word "approve" has a tool call that
- * must be allowed first; with "patch" it is one that applies a patch.
+ * The part of the mock server that asks people about tools. A question with the word "approve" causes a tool call that
+ * must be approved first; with "patch", the call applies a patch.
  */
 
 const OPTIONS = ["allow_once", "allow_always", "reject_once", "reject_always"];
 
-/** A command with a character that turns the reading direction. */
+/** A command with a character that changes the reading direction. */
 export const COMMAND = ["rm", "-r", "build \u202etxt"];
 
 const PATCH = "*** Begin Patch\n*** Update File: a.txt\n-old <b>line</b>\n+new line\n*** End Patch\n";
 
-/** Replaces what `visible` of the server would. */
+/** Stands in for the server's `visible`. */
 const visible = (text) => text.replaceAll("\u202e", "⟨U+202E⟩");
 
-/** A tool call that a person must allow, up to its result. */
+/** Runs a tool call that needs approval, up to its result. */
 export async function askingTool(server, world, text) {
   const item = world.startItem();
   const isPatch = /\bpatch\b/.test(text);
@@ -50,7 +50,7 @@ export async function askingTool(server, world, text) {
   return true;
 }
 
-/** What a `World` knows of approvals. */
+/** What a `World` knows about approvals. */
 export const approvalRules = {
   ask({ toolCallId, name, arguments: text }) {
     const approval = {
@@ -63,7 +63,7 @@ export const approvalRules = {
     this.durable("approval_request", approval);
   },
 
-  /** Decides on an approval: with an option, or because it expired. */
+  /** Resolves an approval: with an option, or because it expired. */
   decide(approval, { outcome, option, by }) {
     this.approvals = this.approvals.filter((other) => other !== approval);
     const { approvalId, toolCallId, name, argumentsHash, display } = approval;

@@ -1,8 +1,8 @@
-/** What the small server does about the tree, the queue and the list: one method a command, as in `mock.mjs`. */
+/** The mock server's commands about the tree, the queue and the session list, one method each, as in `mock.mjs`. */
 
 import { nameOf } from "./world.mjs";
 
-/** Features of the welcome that these commands stand for. */
+/** The `welcome` features that cover these commands. */
 export const TREE_FEATURES = ["queue", "edit_queue", "steer", "tree", "navigate", "labels", "fork", "watch"];
 
 const text = (entry) => entry.content.map((part) => part.text).join("\n");
@@ -15,7 +15,7 @@ export const treeCommands = {
 
   on_navigate({ id, payload, world, reply, refuse }) {
     if (world.leaving?.id === id) {
-      // Sent again after a lost connection: whoever sent it last is answered.
+      // Resent after a lost connection: the last sender gets the answer.
       Object.assign(world.leaving, { reply, refuse });
       return;
     }
@@ -87,7 +87,7 @@ export const treeCommands = {
     world.append({ type: "custom_message", customType, content: [{ type: "text", text: content }], display }, { commandId: id });
   },
 
-  /** Tells the model what was steered to it, before its next request. */
+  /** Passes steering inputs to the model before its next request. */
   deliverSteered(world) {
     for (let item = world.queue.find((one) => one.steer); item; item = world.queue.find((one) => one.steer)) {
       world.unqueue(item, "steered");
@@ -95,7 +95,7 @@ export const treeCommands = {
     }
   },
 
-  /** Tells those who watch the list. */
+  /** Notifies the watchers of the list. */
   tellWatchers(world, more = {}) {
     for (const client of this.watchers) client.send(JSON.stringify({ type: "session_changed", payload: { ...world.item(), ...more } }));
   },

@@ -1,7 +1,7 @@
 /**
- * A small server that speaks version 2, for the page alone: it serves `src/server/web/` under the same
- * Content-Security-Policy and answers from one `World` a session. What it answers is decided by words in the question,
- * so that a test can ask for a failure, a tool, a long answer or hostile text. Run by itself it listens on a free port.
+ * A mock server that speaks version 2, for tests of the page alone. It serves `src/server/web/` under the same
+ * Content-Security-Policy and answers from one `World` per session. Words in the question decide the answer, so a test
+ * can ask for a failure, a tool, a long answer or hostile text. Run directly, it listens on a free port.
  */
 
 import { readFile } from "node:fs/promises";
@@ -32,18 +32,18 @@ const MARKDOWN = [
   "| kind | tokens |\n| --- | ---: |\n| system | 60 |\n| user | 1,204 |\n\n> Nothing is deleted: the history stays.\n\nSee [the protocol](https://example.com/protocol).",
 ].join("");
 
-/** What the model says to this. */
+/** Returns the model's answer to a text. */
 function answerTo(text, world) {
   if (/\bhtml\b/.test(text)) return HOSTILE;
   if (/\bmarkdown\b/.test(text)) return MARKDOWN;
-  // An answer that is asked for slowly goes on until it is cancelled, however slow the browser is.
+  // A slow answer continues until it is cancelled, however slow the browser is.
   if (/\blong\b/.test(text)) return Array.from({ length: /\bslowly\b/.test(text) ? 2000 : 120 }, (_, index) => `Sentence ${index + 1} of a long answer.`).join(" ");
   if (/\bbig\b/.test(text)) return "This answer fills the window. ".repeat(160);
   const said = world.entries.filter((entry) => entry.role === "user").length;
   return `You said: “${text.slice(0, 200)}”. That was message ${said}.`;
 }
 
-/** What hooks do before a request: one changes what is sent from now on, one adds to this request alone, one fails. */
+/** Acts as hooks before a request: one changes what is sent from now on, one adds to this request only, one fails. */
 function hooks(world) {
   const policy = { op: "system_part_set", partName: "policy", text: "Be kind.", invalidateCacheReason: "the policy has changed" };
   const transform = { type: "context_transform", schemaVersion: 1, transformerName: "policy", patch: [policy] };
@@ -57,51 +57,51 @@ function hooks(world) {
 
 const REFUSED = Symbol("refused");
 
-/** Whether a command's frame names a session; the others have to. */
+/** Whether a command's frame names a session; for commands not listed it must. */
 const ADDRESSES = { hello: "none", list_sessions: "none", list_models: "none", open_session: "optional", search_history: "optional", ping: "optional" };
 
 /** Commands about a session that need no subscription to it. */
 const FROM_OUTSIDE = new Set(["open_session", "rename_session", "delete_session", "get_entries", "get_tree", "search_history", "ping"]);
 
-/** Subscriptions of one connection. */
+/** Maximum subscriptions of one connection. */
 const SUBSCRIPTIONS_MAX = 64;
 
 export class MockServer {
   constructor({ wordMillis = 3, windowTokens = 8000, token = null, features = [...TREE_FEATURES, ...CONTEXT_FEATURES, ...SEARCH_FEATURES, "models"], nodesMax = 2000, background = 1, pinsMax = 200 } = {}) {
     Object.assign(this, { wordMillis, windowTokens, token, features, nodesMax, background, pinsMax });
-    /** Whether the envelope is refused, as one that is too large. */
+    /** Whether the envelope is refused as too large. */
     this.hidesContext = false;
-    /** How often somebody looked at the next request. */
+    /** How often the next request was fetched. */
     this.looks = 0;
     this.watchers = new Set();
     this.worlds = new Map();
-    /** What each connection is subscribed to: its role in each session, by the session's id. */
+    /** The subscriptions of each connection: its role in each session, by session id. */
     this.subscriptions = new Map();
-    /** Sessions of which a part cannot be read, by id: they are only opened to read. */
+    /** Ids of sessions of which a part cannot be read: they only open read-only. */
     this.damaged = new Set();
-    /** Sessions by the id of the command that made them. */
+    /** Sessions by the id of the command that created them. */
     this.created = new Map();
-    /** What clients have done against the rules of the wire; a test of the page fails on it. */
+    /** Violations of the wire protocol by clients; they fail a test of the page. */
     this.faults = [];
     /** The command whose reply gets lost with its connection, once. */
     this.losesReplyTo = null;
-    /** Connections so far. */
+    /** Number of connections so far. */
     this.connections = 0;
-    /** Whether it takes no connections: see `goAway`. */
+    /** Whether it refuses connections: see `goAway`. */
     this.away = false;
     this.tickets = new Set();
-    /** Replies to writing commands by id: the same command is done once. */
+    /** Replies to writing commands by id: a repeated command is executed once. */
     this.done = new Map();
     this.cancels = new Map();
     /** Whether steps wait: see `holdSteps`. */
     this.holdsSteps = false;
-    /** What `release` lets go on, and whether it has. */
+    /** What `release` continues, and whether it was called. */
     this.held = new Set();
     /** What waits for the decision on an approval, by its id. */
     this.asked = new Map();
-    /** The tools that `list_tools` tells. */
+    /** The tools in the `list_tools` reply. */
     this.tools = [];
-    /** The MCP servers that it tells with them. */
+    /** The MCP servers in that reply. */
     this.toolServers = [];
     this.released = false;
     this.http = createServer((request, response) => void this.serve(request, response));
@@ -126,13 +126,13 @@ export class MockServer {
     await new Promise((resolve) => this.http.close(resolve));
   }
 
-  /** From now on steps of compactions, previews and summaries of branches wait for `release`. */
+  /** Makes steps of compactions, previews and branch summaries wait for `release` from now on. */
   holdSteps() {
     this.holdsSteps = true;
     this.released = false;
   }
 
-  /** Lets what is held go on, and what would be held from now on; words come at this pace. */
+  /** Continues everything held, now and in future; words come at this pace. */
   release(wordMillis = 1) {
     this.wordMillis = wordMillis;
     this.holdsSteps = false;
@@ -140,12 +140,12 @@ export class MockServer {
     for (const goOn of this.held) goOn();
   }
 
-  /** Ends every connection: with a close code, or without a word. */
+  /** Ends every connection: with a close code, or without a close frame. */
   dropAll(code) {
     for (const client of this.ws.clients) if (code) client.close(code); else client.terminate();
   }
 
-  /** Ends all connections and takes none until `comeBack`, so that a page has the time to show it. */
+  /** Ends all connections and refuses new ones until `comeBack`, so that a page has the time to show it. */
   goAway() {
     this.away = true;
     this.dropAll();
@@ -170,7 +170,7 @@ export class MockServer {
     response.writeHead(200, { "content-type": TYPES[extname(name)], "content-security-policy": CSP }).end(body);
   }
 
-  /** What is wrong with the frame of a command, if anything is. */
+  /** Returns what is wrong with a command frame, if anything. */
   fault({ id, sessionId, type, payload = {}, ...unknown }) {
     const address = ADDRESSES[type] ?? "required";
     const about = (code, message) => ({ code, message: `${type}: ${message}` });
@@ -178,7 +178,7 @@ export class MockServer {
     if (address === "required" && sessionId === undefined) return about("missing_field", "it names no session");
     if (address === "none" && sessionId !== undefined) return about("unknown_field", "it names a session");
     if ("sessionId" in payload) return about("unknown_field", "the session is named in the payload");
-    // It would count as absent, which is never what the page means.
+    // Null would count as absent, which is never what the page means.
     const empty = Object.keys(payload).find((field) => payload[field] === null);
     if (empty) return about("missing_field", `\`${empty}\` is null`);
     if (type === "ping" && payload.seq !== undefined && sessionId === undefined) return about("missing_field", "it has `seq` and names no session");
@@ -271,7 +271,7 @@ export class MockServer {
     for (const frame of frames) client.send(JSON.stringify(frame));
   }
 
-  /** Ends the subscriptions to a session; the connections stay. */
+  /** Ends the subscriptions to a session; the connections stay open. */
   end(sessionId, code) {
     const payload = code === "deleted"
       ? { code, message: "the session was deleted", retriable: false }
@@ -348,7 +348,7 @@ export class MockServer {
     reply("accepted", { queued: false, asOfSeq: world.seq });
     if (payload.parentId !== undefined) world.move(payload.parentId === "root" ? null : payload.parentId, { commandId: id });
     world.say(payload.input, id);
-    // As the server does: a session is named after its first words.
+    // As on the server, a session is named after its first words.
     if (!world.name) world.update({ name: payload.input.trim().split("\n")[0].slice(0, 60) });
     void this.turn(world, [id]);
   }
@@ -383,7 +383,7 @@ export class MockServer {
   }
 
   /**
-   * Waits, unless it is cancelled meanwhile: then true.
+   * Waits. Returns true if it was cancelled meanwhile.
    * @param work what may be cancelled: a world for its turn, a job by its name
    */
   pause(work, millis) {
@@ -396,14 +396,14 @@ export class MockServer {
     });
   }
 
-  /** One step of a compaction, a preview or a summary; true where it is cancelled meanwhile. */
+  /** Runs one step of a compaction, a preview or a summary. Returns true if it was cancelled meanwhile. */
   step(work) {
     return this.holdsSteps ? this.hold(work) : this.pause(work, this.wordMillis * 20);
   }
 
   /**
-   * Waits for `release`, however slow the browser is, unless it is cancelled meanwhile: then true. A question with the
-   * word "held" has an answer that waits so before its last word, and a tool that waits before its result.
+   * Waits for `release`, however slow the browser is. Returns true if it was cancelled meanwhile. A question with the
+   * word "held" has an answer that waits this way before its last word, and a tool that waits before its result.
    */
   hold(work) {
     if (this.released) return this.pause(work, 0);
@@ -418,7 +418,7 @@ export class MockServer {
     });
   }
 
-  /** One turn, and then those that wait. */
+  /** Runs one turn, and then the queued ones. */
   async turn(world, commandIds, again = false) {
     const text = this.saidLast(world);
     world.startTurn(commandIds);

@@ -1,11 +1,11 @@
-/** The page alone, in a real Chromium, against a small server that does what the questions ask for. */
+/** The page alone, in a real Chromium, against a mock server that does what the questions ask for. */
 
 import assert from "node:assert/strict";
 import { conversation, newPage, say, settled } from "./browser.mjs";
 import { mockPages } from "./mock-page.mjs";
 import { CSP } from "./mock.mjs";
 
-/** What the browser itself says while a server is away; tests of that expect it. */
+/** Console messages of the browser while a server is down; tests of that expect them. */
 const AWAY = /WebSocket connection to|net::ERR_CONNECTION_REFUSED|status of 401/;
 
 const onPage = mockPages();
@@ -28,7 +28,7 @@ onPage("an answer streams in, and a reload shows the same", {}, async ({ page, s
   assert.match(await page.title(), /show markdown and think/);
 });
 
-onPage("a streaming view ends as the whole text does, at every cut", {}, async ({ page }) => {
+onPage("a streaming view ends like the whole text, at every cut", {}, async ({ page }) => {
   const wrong = await page.evaluate(async () => {
     const { MarkdownView, markdown } = await import("/assets/markdown.js");
     const texts = [
@@ -51,7 +51,7 @@ onPage("a streaming view ends as the whole text does, at every cut", {}, async (
   assert.deepEqual(wrong, []);
 });
 
-onPage("a tool call grows under its name, and its row becomes that of the entry", {}, async ({ page }) => {
+onPage("a tool call grows under its name, and its row becomes the entry's", {}, async ({ page }) => {
   const shown = await page.evaluate(async () => {
     const { ItemView } = await import("/assets/message.js");
     const text = { type: "text", text: "Let me see." };
@@ -179,7 +179,7 @@ onPage("inputs wait their turn, in order", { wordMillis: 1 }, async ({ page, ser
   assert.deepEqual(await page.locator("#log .message.user > div").allInnerTexts(), ["a long one, held", "second", "third"]);
 });
 
-onPage("a lost connection loses nothing and doubles nothing", { wordMillis: 12, expected: AWAY }, async ({ page, server }) => {
+onPage("a lost connection loses nothing and duplicates nothing", { wordMillis: 12, expected: AWAY }, async ({ page, server }) => {
   await say(page, "a long one, held");
   await page.waitForFunction(() => /Sentence 3/.test(document.querySelector("#tail")?.innerText));
   server.goAway();
@@ -198,7 +198,7 @@ onPage("a lost connection loses nothing and doubles nothing", { wordMillis: 12, 
   assert.deepEqual(await conversation(page), live);
 });
 
-onPage("a reload in the middle of an answer goes on with it", { wordMillis: 12 }, async ({ page, server }) => {
+onPage("a reload in the middle of an answer continues it", { wordMillis: 12 }, async ({ page, server }) => {
   await say(page, "a long one, held");
   await page.waitForFunction(() => /Sentence 3/.test(document.querySelector("#tail")?.innerText));
   await page.reload();
@@ -223,7 +223,7 @@ onPage("a server that asks for a token gets a ticket", { token: "secret-token", 
   await page.waitForSelector("#log .assistant");
 });
 
-onPage("sessions: make, search, rename, switch, delete", {}, async ({ page, server }) => {
+onPage("sessions: create, search, rename, switch, delete", {}, async ({ page, server }) => {
   for (const name of ["apples", "pears"]) {
     await page.click("#new-session");
     await say(page, name);
@@ -253,7 +253,7 @@ onPage("sessions: make, search, rename, switch, delete", {}, async ({ page, serv
   assert.equal(await page.innerText("#title"), "New chat");
 });
 
-onPage("older messages come when one scrolls up, and what is read stays in place", {}, async ({ page, server }) => {
+onPage("scrolling up loads older messages, and the text being read stays in place", {}, async ({ page, server }) => {
   const world = server.make();
   for (let count = 1; count <= 160; count += 1) world.say(`message ${count}`, `command-${count}`);
   await page.evaluate((id) => (location.hash = `#session=${id}`), world.sessionId);
@@ -264,7 +264,7 @@ onPage("older messages come when one scrolls up, and what is read stays in place
   await page.evaluate(() => (document.querySelector("#chat").scrollTop = 0));
   await page.waitForFunction(() => document.querySelectorAll("#log > li").length >= 90);
   assert.ok(await top() >= height - 60, "the view has not jumped to the top");
-  // To the top again and again: where it is there already, setting it there is no scrolling.
+  // Scroll to the top repeatedly: if it is already there, setting the position does not scroll.
   await page.waitForFunction(() => {
     const chat = document.querySelector("#chat");
     chat.scrollTop = chat.scrollTop === 0 ? 40 : 0;
@@ -293,7 +293,7 @@ onPage("a window nearly full under `manual` is said in a line", { windowTokens: 
   await page.waitForSelector("#warning-line", { state: "hidden" });
 });
 
-onPage("commands that are none, or lack a word, are put back", {}, async ({ page }) => {
+onPage("unknown commands, and commands that lack a word, are put back", {}, async ({ page }) => {
   await say(page, "hello");
   await settled(page, 1);
   await say(page, "/nonsense");
@@ -346,7 +346,7 @@ onPage("keyboard and screen reader", {}, async ({ page }) => {
   assert.deepEqual(marks, [1, 1, 1, 1, 1]);
 });
 
-onPage("light and dark, kept over a reload", {}, async ({ page }) => {
+onPage("light and dark, kept across a reload", {}, async ({ page }) => {
   const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   await page.emulateMedia({ colorScheme: "light" });
   const light = await background();

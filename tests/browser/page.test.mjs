@@ -7,19 +7,19 @@ import { conversation, launch, newPage, say, settled } from "./browser.mjs";
 import { CSP } from "./mock.mjs";
 import { Server } from "./server.mjs";
 
-/** What the browser itself says while the server is away; tests of that expect it. */
+/** Console messages of the browser while the server is down; tests of that expect them. */
 const AWAY = /WebSocket connection to|net::ERR_CONNECTION_REFUSED|status of 401/;
 
 let browser;
 before(async () => (browser = await launch()));
 after(() => browser.close());
 
-/** Bytes that the page may take on its way to a browser that has none of it, compressed. */
+/** Maximum compressed bytes of a first load, with an empty browser cache. */
 const FIRST_LOAD_BYTES_MAX = 112_000;
-/** The same for a browser that has all of it. */
+/** The same with a full cache. */
 const RELOAD_BYTES_MAX = 1_000;
 
-/** Runs a test on a fresh server and page, and afterwards looks for what must never happen. */
+/** Runs a test on a fresh server and page, and then checks for faults that must never occur. */
 function onPage(name, { settings, ...options }, body) {
   test(name, async () => {
     const server = new Server(settings);
@@ -41,7 +41,7 @@ function words(page, count) {
   return page.waitForFunction((least) => (document.querySelector("#tail .parts")?.innerText ?? "").split(/\s+/).length > least, count);
 }
 
-onPage("a talk past the window: nothing but a line that says so", {}, async ({ page }) => {
+onPage("a chat past the window shows nothing but a line that says so", {}, async ({ page }) => {
   await page.locator("#notice-line", { hasText: /offline/i }).waitFor();
   await say(page, "My favourite bird is the wryneck.");
   await settled(page, 1);
@@ -117,7 +117,7 @@ onPage("/context adds up, /compact makes a row", {}, async ({ page }) => {
   assert.ok(before > 0);
 });
 
-onPage("stopping, and what was shown stays; nothing to compact is said", { settings: { OFFLINE_WORD_MILLIS: "10" } }, async ({ page }) => {
+onPage("stopping keeps what was shown; “nothing to compact” is reported", { settings: { OFFLINE_WORD_MILLIS: "10" } }, async ({ page }) => {
   await say(page, "Write 3000 words");
   await words(page, 15);
   await page.click("#stop");
@@ -143,7 +143,7 @@ onPage("what the model says stays text", {}, async ({ page }) => {
   assert.match(found.text, /<script>window\.hacked=2<\/script>/);
 });
 
-onPage("the server is killed and comes back: the page goes on", { settings: { OFFLINE_WORD_MILLIS: "12" }, expected: AWAY }, async ({ page, server }) => {
+onPage("the server is killed and comes back: the page continues", { settings: { OFFLINE_WORD_MILLIS: "12" }, expected: AWAY }, async ({ page, server }) => {
   await say(page, "Count to 20");
   await settled(page, 1);
   await say(page, "Write 900 words");
@@ -153,7 +153,7 @@ onPage("the server is killed and comes back: the page goes on", { settings: { OF
   await server.start();
   await page.waitForFunction(() => document.querySelector("#connection-line").hidden);
   await page.waitForSelector("[data-ended=interrupted]");
-  // What was being read stays, and says what has become of it.
+  // The text being read stays, marked with what became of it.
   const isBroken = (row) => /broke off here. It is not stored/.test(row);
   assert.equal((await conversation(page)).filter(isBroken).length, 1);
   await page.click("[data-ended=interrupted] button");
@@ -166,7 +166,7 @@ onPage("the server is killed and comes back: the page goes on", { settings: { OF
   assert.deepEqual(await conversation(page), live.filter((row) => !isBroken(row)));
 });
 
-onPage("a server that stops for a while says so, and nothing is doubled", { expected: AWAY }, async ({ page, server }) => {
+onPage("a server that stops for a while says so, and nothing is duplicated", { expected: AWAY }, async ({ page, server }) => {
   await say(page, "Count to 3");
   await settled(page, 1);
   await server.end("SIGTERM");
@@ -177,7 +177,7 @@ onPage("a server that stops for a while says so, and nothing is doubled", { expe
   assert.deepEqual((await page.locator("#log .message.user > div").allInnerTexts()), ["Count to 3", "Count to 4"]);
 });
 
-onPage("sessions: made, named, listed, searched, switched and deleted", {}, async ({ page }) => {
+onPage("sessions: created, named, listed, searched, switched and deleted", {}, async ({ page }) => {
   for (const text of ["Count to 3", "Count to 4"]) {
     await page.click("#new-session");
     await say(page, text);
@@ -218,7 +218,7 @@ onPage("two windows: both write, see each other's messages, and say that the oth
   await settled(other, 2);
   await say(other, "Count to 5");
   await settled(page, 3);
-  // At once: the server puts them into one order.
+  // Both at once: the server puts them in one order.
   await Promise.all([say(page, "Count to 6"), say(other, "Count to 7")]);
   for (const window of [page, other]) await settled(window, 5);
   assert.deepEqual(await conversation(page), await conversation(other));
@@ -230,7 +230,7 @@ onPage("two windows: both write, see each other's messages, and say that the oth
   assert.deepEqual(faults, []);
 });
 
-/** What a request gets: its status, some of its headers and the bytes of its body as they are sent. */
+/** Returns the result of a request: its status, some of its headers and the size of its body on the wire. */
 function raw(address, headers = {}) {
   return new Promise((resolve, reject) => {
     get(address, { headers }, (response) => {
@@ -241,9 +241,9 @@ function raw(address, headers = {}) {
   });
 }
 
-onPage("the page comes in a few files that are kept, compressed, and under the rules it was tested under", {}, async ({ page, url }) => {
+onPage("the page arrives in a few cached, compressed files, under the rules it was tested under", {}, async ({ page, url }) => {
   await page.waitForSelector("#connection-line", { state: "hidden" });
-  // All that went over the wire for the page, heads included: an icon that is shown twice is fetched once.
+  // Everything sent over the wire for the page, headers included: an icon shown twice is fetched once.
   const wire = () => page.evaluate(() => {
     const all = [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")];
     const fetched = all.filter((entry) => entry.transferSize > 0);
@@ -271,7 +271,7 @@ onPage("the page comes in a few files that are kept, compressed, and under the r
   }
   assert.ok(bytes < FIRST_LOAD_BYTES_MAX, `${bytes} bytes`);
   assert.equal((await raw(`${url}assets/main.js`)).status, 404);
-  // A reload asks whether the page is still the same, and for nothing else.
+  // A reload only checks whether the page is still the same.
   await page.reload();
   await page.waitForSelector("#log .assistant");
   const fetched = await page.evaluate(() => performance.getEntriesByType("resource").filter((entry) => entry.name.includes("/assets/") && entry.transferSize > 0).map((entry) => entry.name));

@@ -1,4 +1,4 @@
-/** Several windows and programs in one session: who is there, and the name of each tab, on the page alone. */
+/** Several windows and programs in one session: who is present, and the id of each tab, on the page alone. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,7 +8,7 @@ import { mockPages } from "./mock-page.mjs";
 
 const onPage = mockPages();
 
-/** What the browser itself says while a server is away; tests of that expect it. */
+/** Console messages of the browser while a server is down; tests of that expect them. */
 const AWAY = /WebSocket connection to|net::ERR_CONNECTION_REFUSED/;
 
 const page1 = { connectionId: "c1", clientId: "tab-1", client: { name: "reseed-web", version: "1" }, role: "writer" };
@@ -33,7 +33,7 @@ test("the others are counted and named", () => {
   }
 });
 
-onPage("the badge says who else is there, while they are", { expected: AWAY }, async ({ page, server }) => {
+onPage("the badge shows who else is present, while they are", { expected: AWAY }, async ({ page, server }) => {
   await say(page, "hello");
   await settled(page, 1);
   assert.equal(await page.locator("#presence").isHidden(), true);
@@ -47,17 +47,17 @@ onPage("the badge says who else is there, while they are", { expected: AWAY }, a
   assert.equal(await page.locator("#presence").getAttribute("title"), "Also in this chat: another window, ferry-bot 1.2 (read-only)");
   world.part(bot.connectionId);
   await page.waitForFunction(() => document.querySelector("#presence .who")?.textContent === "2 windows");
-  // A new chat is nobody else's.
+  // Nobody else is in a new chat.
   await other.page.click("#new-session");
   await page.waitForSelector("#presence", { state: "hidden" });
   await other.page.waitForSelector("#presence", { state: "hidden" });
   await other.page.goBack();
   await page.waitForSelector("#presence:has-text('2 windows')");
-  // On a narrow screen the count is enough.
+  // On a narrow screen the count suffices.
   await page.setViewportSize({ width: 360, height: 640 });
   assert.equal(await page.locator("#presence .count").innerText(), "2");
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth > innerWidth), false);
-  // A lost connection knows nothing of others, and learns it again.
+  // Without a connection nothing is known of the others; afterwards it is learned again.
   server.ws.shouldHandle = () => false;
   server.dropAll();
   await page.waitForSelector("#presence", { state: "hidden" });
@@ -85,7 +85,7 @@ onPage("two windows write in one chat at once, and show the same", {}, async ({ 
   await other.page.close();
 });
 
-/** The names that pages say hello with from now on, oldest first; the page has said its first hello then. */
+/** Returns the ids with which pages say hello from now on, oldest first; by then the page has said its first hello. */
 async function heard(page, server) {
   await say(page, "hello");
   await settled(page, 1);
@@ -101,14 +101,14 @@ async function heard(page, server) {
   };
 }
 
-onPage("a reload keeps the tab's name, a duplicated tab takes one of its own", {}, async ({ page, server }) => {
+onPage("a reload keeps the tab's id, a duplicated tab takes its own", {}, async ({ page, server }) => {
   const names = await heard(page, server);
   for (let count = 1; count <= 3; count += 1) {
     await page.reload();
     await names(count);
   }
   const opened = page.context().waitForEvent("page");
-  // A window that a page opens begins with a copy of its storage, as a duplicated tab does.
+  // A window opened by a page starts with a copy of its storage, as a duplicated tab does.
   await page.evaluate(() => void window.open(location.href));
   const copy = await opened;
   const [first, second, third, fourth] = await names(4);
@@ -119,7 +119,7 @@ onPage("a reload keeps the tab's name, a duplicated tab takes one of its own", {
   await copy.close();
 });
 
-onPage("where the browser knows no locks, the tab's name is the same after a reload", {}, async ({ page, server }) => {
+onPage("in a browser without locks, the tab's id is the same after a reload", {}, async ({ page, server }) => {
   const names = await heard(page, server);
   await page.addInitScript(() => Object.defineProperty(navigator, "locks", { value: undefined }));
   await page.reload();
@@ -128,7 +128,7 @@ onPage("where the browser knows no locks, the tab's name is the same after a rel
   assert.equal((await names(2))[1], first);
 });
 
-onPage("a chat of which a part cannot be read is shown, and written to nowhere", {}, async ({ page, server }) => {
+onPage("a chat with an unreadable part is shown, and cannot be written to", {}, async ({ page, server }) => {
   await say(page, "hello");
   await settled(page, 1);
   const shown = await conversation(page);

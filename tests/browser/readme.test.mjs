@@ -1,4 +1,4 @@
-/** Runs the fold that protocol/README.md gives to authors of clients, as printed there, against a world that moves. */
+/** Runs the fold that protocol/README.md gives to client authors, as printed there, against a changing world. */
 
 import assert from "node:assert/strict";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
@@ -16,21 +16,21 @@ const { fold, path } = await import(`data:text/javascript,${encodeURIComponent(o
 
 const reply = (type, payload) => ({ re: "1", sessionId: payload.sessionId, type, payload });
 
-/** A view that was just opened. */
+/** Returns a freshly opened view. */
 function opened(world, entries) {
   const view = { epoch: "", seq: 0, entries: new Map(), leafId: "root", items: new Map(), queue: [] };
   assert.equal(fold(view, reply("session_opened", world.snapshot({ entries }))), true);
   return view;
 }
 
-/** Asks for what is missing of the path, as the text says. */
+/** Fetches the missing part of the path, as the text says. */
 function complete(view, world) {
   for (let [first] = path(view); first ? first.parentId !== null : view.leafId !== "root"; [first] = path(view)) {
     fold(view, reply("entries", world.page({ ...(first ? { before: first.entryId } : {}), limit: 3 })));
   }
 }
 
-test("it fits the types", async () => {
+test("it compiles against the types", async () => {
   const folder = await mkdtemp(join(tmpdir(), "reseed-readme-"));
   const file = join(folder, "fold.ts");
   try {
@@ -78,7 +78,7 @@ test("it shows the path to the leaf, whatever moves it", () => {
   }
 });
 
-test("what waits is what the server says waits, whatever happens to it", () => {
+test("the queue matches the server's, whatever happens to it", () => {
   for (let seed = 1; seed <= 40; seed += 1) {
     const random = seeded(seed);
     const pick = (list) => list[Math.floor(random() * list.length)];
@@ -103,7 +103,7 @@ test("what waits is what the server says waits, whatever happens to it", () => {
   }
 });
 
-test("pieces of an answer are put together, seen ones once, and a missing event is noticed", () => {
+test("pieces of an answer are joined, known ones once, and a missing event is noticed", () => {
   const world = new World();
   world.say("hello", "command-00000001");
   world.startTurn();
@@ -125,7 +125,7 @@ test("pieces of an answer are put together, seen ones once, and a missing event 
   assert.equal(fold(view, { sessionId: world.sessionId, seq: view.seq + 2, type: "queue_released", payload: {} }), false);
 });
 
-test("the root has a name, and none in events that older servers stored", () => {
+test("the root has a name, except in events stored by older servers", () => {
   const world = new World();
   world.say("hello", "command-00000001");
   for (const leafId of ["root", null]) {

@@ -1,6 +1,6 @@
 /**
- * What the next request sends: taken apart, and in its panel on the page alone against the small server; what hooks
- * leave in the chat.
+ * The next request, split into parts and in its panel on the page alone against the mock server; the traces of hooks in
+ * the chat.
  */
 
 import assert from "node:assert/strict";
@@ -12,14 +12,14 @@ import { MockServer } from "./mock.mjs";
 import { talk } from "./steps.mjs";
 import { World } from "./world.mjs";
 
-/** What the browser itself says while a server is away; tests of that expect it. */
+/** Console messages of the browser while a server is down; tests of that expect them. */
 const AWAY = /WebSocket connection to|net::ERR_CONNECTION_REFUSED/;
 
 let browser;
 before(async () => (browser = await launch()));
 after(() => browser.close());
 
-/** Runs a test on a fresh server and page, and afterwards looks for what must never happen. */
+/** Runs a test on a fresh server and page, and then checks for faults that must never occur. */
 function onPage(name, options, body) {
   test(name, async () => {
     const server = new MockServer(options);
@@ -38,21 +38,21 @@ function onPage(name, options, body) {
 
 const number = (text) => Number(text.replace(/\D/g, ""));
 
-/** The rows of the panel: name, kind and count. */
+/** Returns the rows of the panel: name, kind and count. */
 const rows = (page) => page.locator("#request details").evaluateAll((all) =>
   all.map((one) => `${one.querySelector(".name").textContent} ${one.dataset.kind} ${one.querySelector(".count")?.firstChild.textContent ?? "?"}`));
 
-/** Opens the panel and waits for what it shows. */
+/** Opens the panel and waits for its content. */
 async function open(page) {
   await say(page, "/request");
   await page.waitForSelector("#request:not([hidden]) details");
 }
 
-// Taken apart
+// Parts
 
 const TOOL = { name: "look_up", description: "Looks something up.", parameters: { type: "object" } };
 
-test("parts stand in their order, and their tokens add up", () => {
+test("parts are in their order, and their tokens add up", () => {
   const world = new World();
   world.tools = [TOOL];
   world.say("hello");
@@ -75,7 +75,7 @@ test("parts stand in their order, and their tokens add up", () => {
   assert.equal(stack.reduce((sum, { tokens }) => sum + tokens, 0), envelope.meta.tokens);
 });
 
-test("a summary is one, pictures are pictures, and what is not counted or not known is shown all the same", () => {
+test("summaries and pictures are shown as such, and uncounted or unknown parts are shown all the same", () => {
   const message = (entryId, role, ...content) => ({ entryId, message: { role, content } });
   const picture = { type: "image", url: "data:image/png;base64,AAAA" };
   const cached = [message("s", "user", { type: "text", text: "Goal" }), message("p", "user", picture, { type: "image", url: "https://example.com/a.png" }), message("x", "robot", { type: "dance" })];
@@ -87,7 +87,7 @@ test("a summary is one, pictures are pictures, and what is not counted or not kn
   assert.deepEqual(stackOf(sectionsOf(envelope, () => false), undefined), []);
 });
 
-test("the words around it", () => {
+test("the texts around it", () => {
   const meta = { model: "m", windowTokens: 8000, request: 1, tokens: 1200 };
   assert.equal(aboutText(meta, 1200), "m · 1,200 of 8,000 tokens");
   assert.equal(aboutText({ ...meta, turnId: "t", request: 2 }, 1200), "m · 1,200 of 8,000 tokens · request 2 for the answer that is being written");
@@ -96,7 +96,7 @@ test("the words around it", () => {
   assert.equal(optionsText({ temperature: 0, maxOutputTokens: 1000, reasoningEffort: "low" }), "temperature 0 · at most 1,000 tokens of answer · reasoning effort low");
 });
 
-test("what a hook changed, in a line", () => {
+test("a hook's change is described in a line", () => {
   const op = (reason) => ({ op: "tools_remove", toolNames: [], invalidateCacheReason: reason });
   const uncached = { op: "messages_uncached_append", messages: [] };
   const entry = (more) => ({ type: "context_transform", entryId: "e", parentId: null, timestamp: "", schemaVersion: 1, transformerName: "policy", patch: [], ...more });
@@ -111,7 +111,7 @@ test("what a hook changed, in a line", () => {
   assert.equal(transformLine({ type: "context_transform", ops: [] }), null);
 });
 
-// The panel
+// Panel
 
 onPage("parts with their tokens, unfolded by key and click; Markdown and JSON; refreshed after a turn", {}, async ({ page, world }) => {
   await say(page, "use a tool");
@@ -131,7 +131,7 @@ onPage("parts with their tokens, unfolded by key and click; Markdown and JSON; r
   const counts = (await page.locator("#request details .count, #request .frame .count").allInnerTexts()).map(number);
   assert.equal(counts.reduce((sum, count) => sum + count, 0), meta.tokens);
   assert.equal(await page.innerText("#request .about"), `mock-1 · ${meta.tokens} of 8,000 tokens · temperature 0.5`);
-  // From the title the keyboard comes to everything: close, the three looks, copy, the parts.
+  // From the title, Tab reaches everything: close, the three views, copy, the parts.
   for (const label of ["Close the request", "Parts", "Markdown", "JSON", "Copy"]) {
     await page.keyboard.press("Tab");
     assert.equal(await page.evaluate(() => document.activeElement.getAttribute("aria-label") ?? document.activeElement.textContent), label);
@@ -144,7 +144,7 @@ onPage("parts with their tokens, unfolded by key and click; Markdown and JSON; r
   assert.match(await page.locator("#request details[open] .inside").nth(1).innerText(), /Looks something up\.\s+Arguments\s+\{\s+"type": "object"\s+\}/);
   await say(page, "and now?");
   await page.waitForFunction(() => document.querySelectorAll("#request details").length === 8);
-  assert.equal(await page.locator("#request details[open]").count(), 2, "what is unfolded stays so");
+  assert.equal(await page.locator("#request details[open]").count(), 2, "anything unfolded stays so");
   assert.equal(number((await page.innerText("#request .about")).split(" of ")[0].split("·")[1]), world().envelope().meta.tokens);
 
   await page.click("#request button:has-text('Markdown')");
@@ -159,7 +159,7 @@ onPage("parts with their tokens, unfolded by key and click; Markdown and JSON; r
   assert.equal(await page.evaluate(() => document.activeElement.id), "gauge-button");
 });
 
-onPage("copying takes what is shown", {}, async ({ page, world, url }) => {
+onPage("copying copies what is shown", {}, async ({ page, world, url }) => {
   await browser.context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: url });
   await talk(page, ["hello"]);
   await open(page);
@@ -180,7 +180,7 @@ onPage("hooks: their lines in the chat, a notice where one failed, and what they
   await page.waitForSelector(".toast:has-text('The extension “redact” failed.'):has-text('hook_timeout: it took longer than 5 s')");
   const lines = (await conversation(page)).filter((row) => /hook|Masked/.test(row)).slice(1, 3);
   assert.deepEqual(lines, ["The hook “policy” changed what the model sees: the policy has changed", "Masked: 2 names"]);
-  assert.equal(await page.locator("#log .note").count(), 2, "what is of an unknown form is not shown");
+  assert.equal(await page.locator("#log .note").count(), 2, "an unknown form is not shown");
   await page.click("#log .transform summary");
   assert.equal(await page.innerText("#log .transform strong"), "Ann");
   await open(page);
@@ -195,7 +195,7 @@ onPage("hooks: their lines in the chat, a notice where one failed, and what they
   await page.waitForSelector("#request section[aria-label='For this request only']", { state: "detached" });
 });
 
-onPage("while an answer is written it is the request after it; a compaction's summary is named, with its hook", { wordMillis: 20 }, async ({ page, world }) => {
+onPage("while an answer is written, the panel shows the request after it; a compaction's summary is named, with its hook", { wordMillis: 20 }, async ({ page, world }) => {
   await talk(page, ["one", "two"]);
   await open(page);
   await say(page, "a long one, slowly");
@@ -211,7 +211,7 @@ onPage("while an answer is written it is the request after it; a compaction's su
   await page.waitForSelector("#log .compaction:has-text('Older messages summarised with the hook “cheaper”')");
 });
 
-onPage("too much to be shown is said, and the rest can still be looked at; the tree takes its place", { expected: AWAY }, async ({ page, server }) => {
+onPage("an envelope too large to show is reported, and the rest stays available; the tree replaces the panel", { expected: AWAY }, async ({ page, server }) => {
   await talk(page, ["hello"]);
   await open(page);
   server.hidesContext = true;
@@ -224,24 +224,24 @@ onPage("too much to be shown is said, and the rest can still be looked at; the t
   assert.equal(await page.locator("#request").isHidden(), true);
   await open2(page);
   assert.equal(await page.locator("#tree").isHidden(), true);
-  // A connection that was lost meanwhile is no reason to give up.
+  // A lost connection meanwhile is no reason to give up.
   server.hidesContext = false;
   server.dropAll();
   await page.waitForFunction(() => document.querySelector("#connection-line").hidden);
   await page.click("#request button:has-text('Parts')");
   await page.waitForSelector("#request details");
   await page.click("#new-session");
-  // What a session shows is drawn in the next frame.
+  // A session's state is drawn in the next frame.
   await page.waitForSelector("#request", { state: "hidden" });
 });
 
-/** Opens the panel where it shows a text. */
+/** Opens the panel where it shows text. */
 async function open2(page) {
   await say(page, "/request");
   await page.waitForSelector("#request:not([hidden])");
 }
 
-onPage("what others wrote stays text, and many messages are drawn in parts", { wordMillis: 0 }, async ({ page, world, server }) => {
+onPage("text by others stays text, and many messages are drawn in parts", { wordMillis: 0 }, async ({ page, world, server }) => {
   await talk(page, ["show me html"]);
   for (let index = 0; index < 400; index += 1) world().say(`note ${index}`);
   await open(page);

@@ -1,6 +1,6 @@
 /**
- * Takes the picture of the README, docker/page.png: a chat on the real server and its offline model whose older part
- * was just summarised, and the tree of its branches. Needs what the tests of the page need.
+ * Takes the screenshot of the README, docker/page.png: a chat on the real server and its offline model whose older part
+ * was just summarised, and the tree of its branches. Needs the same setup as the tests of the page.
  *
  *     cargo build && (cd tests/browser && npm ci && node screenshot.mjs)
  */
@@ -12,7 +12,7 @@ import { edit, talk } from "./steps.mjs";
 
 const FILE = fileURLToPath(new URL("../../docker/page.png", import.meta.url));
 
-/** What is said last, so that the picture shows a talk rather than the filling. One of these reaches the trigger. */
+/** The last messages, so that the picture shows a conversation rather than filler. One of them reaches the trigger. */
 const LAST = [
   "We sleep two nights in a cabin near the lighthouse.",
   "Miso is allergic to shrimp.",
@@ -24,7 +24,7 @@ const LAST = [
   "The shop on the island closes at six.",
 ];
 
-/** The trigger is at 6,400 of the model's 8,000 tokens; up to here the window is filled. */
+/** The trigger is at 6,400 of the model's 8,000 tokens; filler goes up to here. */
 const FILLED_TOKENS = 6_000;
 
 const server = new Server();

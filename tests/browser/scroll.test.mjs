@@ -1,4 +1,4 @@
-/** Where the reader is, while answers stream in and panels open. */
+/** The reader's position while answers stream in and panels open. */
 
 import assert from "node:assert/strict";
 import { say, settled } from "./browser.mjs";
@@ -6,7 +6,7 @@ import { SCREENS, mockPages } from "./mock-page.mjs";
 
 const onPage = mockPages();
 
-/** Where the view is: pixels above it, pixels below it. */
+/** Returns the position of the view: pixels above it, pixels below it. */
 function place(page) {
   return page.evaluate(() => {
     const { scrollTop, scrollHeight, clientHeight } = document.querySelector("#chat");
@@ -14,14 +14,14 @@ function place(page) {
   });
 }
 
-/** Waits until the running answer has so many more words. */
+/** Waits until the running answer has this many more words. */
 async function moreWords(page, count) {
   const words = () => (document.querySelector("#tail .parts")?.innerText ?? "").split(/\s+/).length;
   const before = await page.evaluate(words);
   await page.waitForFunction(([least]) => (document.querySelector("#tail .parts")?.innerText ?? "").split(/\s+/).length >= least, [before + count]);
 }
 
-/** A few answers, and one that goes on for a while. */
+/** Creates a few answers, and one that continues for a while. */
 async function streaming(page, server) {
   for (let turn = 1; turn <= 3; turn += 1) {
     await say(page, "a long one");
@@ -83,7 +83,7 @@ const INPUTS = {
   },
 };
 
-/** Draws a finger over the screen: downwards where the distance is positive. */
+/** Swipes a finger across the screen: downwards for a positive distance. */
 async function swipe(page, distance) {
   const session = await page.context().newCDPSession(page);
   const from = 420 - distance / 2;
@@ -127,7 +127,7 @@ for (const [name, { up, down }] of Object.entries(INPUTS)) {
   });
 }
 
-onPage("one can read the beginning of the paragraph that is being written", { wordMillis: 4, viewport: { width: 700, height: 420 } }, async ({ page }) => {
+onPage("the beginning of the paragraph being written can be read", { wordMillis: 4, viewport: { width: 700, height: 420 } }, async ({ page }) => {
   await say(page, "a long one, slowly");
   await moreWords(page, 300);
   await page.mouse.move(300, 200);
@@ -154,7 +154,7 @@ onPage("the button goes to the newest message, and sending does", { wordMillis: 
   await page.keyboard.press("Escape");
 });
 
-onPage("a selection in the paragraph that is written survives it, and the end of the answer", { wordMillis: 12 }, async ({ page, server }) => {
+onPage("a selection in the paragraph being written survives further text and the end of the answer", { wordMillis: 12 }, async ({ page, server }) => {
   await say(page, "a long one, held");
   await page.waitForFunction(() => /Sentence 6/.test(document.querySelector("#tail")?.innerText));
   await page.evaluate(() => {
@@ -165,7 +165,7 @@ onPage("a selection in the paragraph that is written survives it, and the end of
   const selected = () => page.evaluate(() => getSelection().toString());
   await moreWords(page, 20);
   assert.equal(await selected(), "Sentence 3 of");
-  // What stands beside the answer may change as well.
+  // The content around the answer may change too.
   await say(page, "then this");
   await page.waitForSelector("#tail .waiting");
   await page.evaluate(() => document.querySelector("#input").blur());
@@ -185,7 +185,7 @@ onPage("a selection in the paragraph that is written survives it, and the end of
   assert.equal(await page.evaluate(() => getSelection().anchorNode.parentElement.closest("#log [data-entry]") !== null), true);
 });
 
-onPage("what was unfolded while an answer is written stays unfolded", { wordMillis: 12 }, async ({ page, server }) => {
+onPage("anything unfolded while an answer is written stays unfolded", { wordMillis: 12 }, async ({ page, server }) => {
   await say(page, "think, and give a long one, held");
   await page.waitForSelector("#tail details.reasoning");
   await page.click("#tail details.reasoning summary");
@@ -195,7 +195,7 @@ onPage("what was unfolded while an answer is written stays unfolded", { wordMill
   assert.equal(await page.innerText("#log details.reasoning summary"), "Reasoning");
 });
 
-/** What stands at the top of the view, as the place of a sentence. */
+/** Returns the sentence at the top of the view, with its position. */
 function topOfView(page) {
   return page.evaluate(() => {
     const chat = document.querySelector("#chat").getBoundingClientRect();
@@ -245,7 +245,7 @@ onPage("opening panels keeps the place", { wordMillis: 0 }, async ({ page }) => 
       assert.deepEqual([after.row, Math.abs(after.sentence - before.sentence) <= 6], [before.row, true], `${panel} closed: sentence ${before.sentence}, then ${after.sentence}`);
     }
   }
-  // At the end it stays at the end.
+  // At the end, the view stays at the end.
   await page.click("#jump");
   await page.click("#tree-open");
   await page.waitForFunction(() => {

@@ -1,4 +1,4 @@
-/** Searching what was said, on the real server: branches, other chats, a chat that another window deletes, a phone. */
+/** Search on the real server: branches, other chats, a chat deleted by another window, a phone. */
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -12,10 +12,10 @@ after(() => browser.close());
 
 const says = (page, text) => page.locator("dialog.search .said", { hasText: text }).waitFor();
 
-/** What is marked in the excerpts, each once, in alphabetical order. */
+/** Returns the marked words in the excerpts, each once, in alphabetical order. */
 const marks = async (page) => [...new Set(await page.locator("dialog.search mark").allInnerTexts())].sort();
 
-test("what was said is found by the rules of the server, on any branch and in any chat, and shown in the tree", async () => {
+test("search follows the server's rules, on any branch and in any chat, and shows the hit in the tree", async () => {
   const server = new Server();
   try {
     const url = await server.start();
@@ -45,7 +45,7 @@ test("what was said is found by the rules of the server, on any branch and in an
     await page.click("dialog button:has-text('Go there')");
     await shows(page, ["Our cat is called Miso.", "She sleeps in the café by the lighthouse."]);
 
-    // Another window deletes the other chat while its hit is on the screen.
+    // Another window deletes the other chat while its hit is shown.
     await page.keyboard.press("Control+k");
     await page.fill("dialog.search input", "\"lighthouses are\"");
     await page.waitForSelector("dialog.search [role=option]");

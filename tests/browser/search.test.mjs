@@ -1,4 +1,4 @@
-/** Searching what was said: the words that are marked, and the page on the mock server. */
+/** Search: the marked words, and the page on the mock server. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -10,10 +10,10 @@ import { edit, shows, talk } from "./steps.mjs";
 
 const onPage = mockPages();
 
-/** An excerpt with what a search marks in brackets. */
+/** Returns an excerpt with the marked words in brackets. */
 const marked = (query, excerpt) => found(excerpt, termsOf(query)).map(({ text, isFound }) => (isFound ? `[${text}]` : text)).join("");
 
-test("the words that were searched for are marked, by the rules of the server's search", () => {
+test("searched words are marked by the rules of the server's search", () => {
   const text = "Ports: port 80, the exact words; in src/core/mod.rs. 東京都は晴れ。";
   const cases = [
     ["port", "Ports: [port] 80, the exact words; in src/core/mod.rs. 東京都は晴れ。"],
@@ -32,7 +32,7 @@ test("the words that were searched for are marked, by the rules of the server's 
   assert.equal(termsOf(Array.from({ length: 40 }, (_, n) => `w${n}`).join(" ")).length, 16);
 });
 
-test("the top of what is known above an entry is where a search goes on", () => {
+test("a search continues at the top of the known part above an entry", () => {
   const tree = new SessionTree();
   const entry = (entryId, parentId) => ({ entryId, parentId, timestamp: "2026-11-21T09:00:00.000Z", type: "message", role: "user", content: [] });
   tree.addPath([entry("a", null), entry("b", "a"), entry("x", "w"), entry("y", "x")]);
@@ -42,20 +42,20 @@ test("the top of what is known above an entry is where a search goes on", () => 
   assert.equal(tree.topOf("unknown", new Set()), null);
 });
 
-/** What the browser itself says while a server is away; tests of that expect it. */
+/** Console messages of the browser while a server is down; tests of that expect them. */
 const AWAY = /WebSocket connection to|net::ERR_CONNECTION_REFUSED/;
 
-/** Opens the search by its keys and types this. */
+/** Opens the search by keyboard and types this. */
 async function search(page, text) {
   await page.keyboard.press("Control+k");
   await page.waitForSelector("dialog.search");
   await page.fill("dialog.search input", text);
 }
 
-/** Waits until the search says this. */
+/** Waits until the search shows this message. */
 const says = (page, text) => page.locator("dialog.search .said", { hasText: text }).waitFor();
 
-/** The hits: who, where it says so, and the excerpt with its marks; without the time. */
+/** Returns the hits: who, where if shown, and the excerpt with its marks; without the time. */
 function hits(page) {
   return page.locator("dialog.search [role=option]").evaluateAll((items) => items.map((item) => {
     const about = [...item.querySelectorAll(".about > :not(time)")].map((node) => node.textContent);
@@ -64,7 +64,7 @@ function hits(page) {
   }));
 }
 
-/** The row of the tree that a search has led to. */
+/** Returns the tree row that a search has led to. */
 function foundRow(page) {
   return page.evaluate(() => {
     const row = document.querySelector("#tree-rows .found");
@@ -93,7 +93,7 @@ onPage("a word is found in this chat, and shown in the tree and the chat", {}, a
   await page.waitForSelector("dialog.search", { state: "detached" });
   assert.deepEqual(await foundRow(page), { says: "The harbour opens at noon.", focused: true, seen: true, selected: "true", hint: "Choose a message to go there." });
   await page.waitForSelector("#log .message.user.found:has-text('The harbour opens')");
-  // The search goes on from where it was.
+  // The search continues from where it was.
   await page.keyboard.press("Control+k");
   await says(page, "4 places in this chat.");
   await page.keyboard.press("Escape");
@@ -103,7 +103,7 @@ onPage("a word is found in this chat, and shown in the tree and the chat", {}, a
   assert.equal(await page.locator("#tree-rows .found").count(), 0, "closing the tree ends the mark");
 });
 
-onPage("Enter at once chooses from what is in the field, not from what was found before", {}, async ({ page }) => {
+onPage("an immediate Enter chooses by the current text, not from earlier hits", {}, async ({ page }) => {
   await talk(page, ["The harbour opens at noon.", "And the bakery?"]);
   await search(page, "noon");
   await says(page, "2 places in this chat.");
@@ -113,7 +113,7 @@ onPage("Enter at once chooses from what is in the field, not from what was found
   assert.match((await foundRow(page)).says, /bakery/);
 });
 
-onPage("a hit on another branch says so, and from there one goes to it", {}, async ({ page }) => {
+onPage("a hit on another branch says so, and the branch can be opened from there", {}, async ({ page }) => {
   await talk(page, ["one", "the lighthouse"]);
   await edit(page, 1, "the windmill");
   await shows(page, ["one", "the windmill"]);
@@ -156,11 +156,11 @@ onPage("a hit in the middle of a long chat, on another branch and above what is 
     assert.deepEqual([row.says, row.focused, row.seen], [text, true, true]);
     assert.match(row.hint, hint);
   }
-  // Everything hangs together: one beginning.
+  // Everything is connected: there is one beginning.
   assert.equal(await page.locator("#tree-rows [aria-level='1']").first().locator(".what").textContent(), "early 0");
 });
 
-onPage("all chats are searched, and another chat is opened at the hit; a deleted one is told, and this one stays", {}, async ({ page, server }) => {
+onPage("all chats are searched, and another chat is opened at the hit; a deleted one is reported, and this one stays", {}, async ({ page, server }) => {
   await talk(page, ["The ferry leaves at five."]);
   const first = page.url();
   await page.click("#new-session");
@@ -185,7 +185,7 @@ onPage("all chats are searched, and another chat is opened at the hit; a deleted
   await page.keyboard.press("Escape");
 });
 
-onPage("what the search has to say: nothing found, no word, an error, a late answer, more than fits", { expected: AWAY }, async ({ page, server }) => {
+onPage("messages of the search: nothing found, no word, an error, a late response, more than fits", { expected: AWAY }, async ({ page, server }) => {
   await page.waitForSelector("#search-open");
   await page.click("#search-open");
   await says(page, "Quotes");
@@ -217,7 +217,7 @@ onPage("what the search has to say: nothing found, no word, an error, a late ans
   await says(page, "1 place in this chat.");
 });
 
-onPage("the field of names leads to what was said, and so does a command", {}, async ({ page }) => {
+onPage("the chat name filter leads to the full search, and so does a command", {}, async ({ page }) => {
   await talk(page, ["The puffin is at the north shore."]);
   assert.equal(await page.locator("#search-said").isVisible(), false);
   await page.fill("#search", "north");

@@ -1,5 +1,5 @@
 /**
- * The real server for the tests: on loopback, on the offline model without pauses, with its history in a folder of its
+ * The real server for the tests: on loopback, with the offline model without delays, and its history in a folder of its
  * own.
  */
 
@@ -11,13 +11,13 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const BINARY = process.env.RESEED_BIN ?? fileURLToPath(new URL("../../target/debug/reseed", import.meta.url));
-/** Milliseconds within which a server has started, or something is wrong. */
+/** Milliseconds within which a server must have started. */
 const START_MS = 60_000;
 
 export class Server {
   /**
    * @param {Record<string, string>} settings
-   * @param {string} [example] an example of the crate to run in place of the server itself; it has settings of its own
+   * @param {string} [example] an example of the crate to run instead of the server itself; it has its own settings
    */
   constructor(settings = {}, example) {
     this.settings = settings;
@@ -28,11 +28,11 @@ export class Server {
     this.url = "";
   }
 
-  /** Starts, the second time on the same port and history. */
+  /** Starts the server; a restart keeps port and history. */
   async start() {
     if (!existsSync(this.binary)) throw new Error(`there is no server at ${this.binary}: build it (cargo build --bins --examples), or set RESEED_BIN`);
     this.folder ??= await mkdtemp(join(tmpdir(), "reseed-page-"));
-    // Tests lower the server's constants by the names of its fields.
+    // Tests override the server's constants by the names of its fields.
     const { OFFLINE_WORD_MILLIS: pace = "0", ...settings } = this.settings;
     const env = {
       PATH: process.env.PATH, HOME: this.folder, HOST: "127.0.0.1", WS_PORT: this.port,
@@ -58,7 +58,7 @@ export class Server {
     return this.url;
   }
 
-  /** Ends the process. `SIGKILL` is the power cut. */
+  /** Ends the process. `SIGKILL` simulates a power cut. */
   async end(signal = "SIGTERM") {
     const { child } = this;
     if (!child || child.exitCode !== null || child.signalCode !== null) return;

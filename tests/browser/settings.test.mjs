@@ -1,4 +1,4 @@
-/** The model, the instructions and the strategy, chosen before the first message too; and what axe says of the page. */
+/** Model, instructions and strategy, chosen before the first message too; and what axe reports about the page. */
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -8,7 +8,7 @@ import { SCREENS, mockPages } from "./mock-page.mjs";
 const onPage = mockPages();
 const AXE = await readFile(new URL(import.meta.resolve("axe-core")), "utf8");
 
-/** What axe finds wrong with what is shown, each rule with the places. */
+/** Returns the violations that axe finds in what is shown, each rule with its places. */
 async function faultsOf(page) {
   await page.evaluate(AXE);
   const violations = await page.evaluate(async () => (await globalThis.axe.run()).violations);
@@ -36,7 +36,7 @@ onPage("the start screen names the model, and another is chosen before the first
   assert.deepEqual(await page.locator(".chat-settings .field").evaluateAll((fields) => fields.map((field) => field.value)), ["other", "Be brief.", "0.3", "200"]);
 });
 
-onPage("the instructions return to the server's own, and an empty text that was set says that there are none", {}, async ({ page, server }) => {
+onPage("the instructions can return to the server's own, and an empty text means none", {}, async ({ page, server }) => {
   await say(page, "hello");
   await settled(page, 1);
   const [world] = server.worlds.values();
@@ -79,7 +79,7 @@ onPage("commands set the model and the strategy of a chat that is still empty", 
   await page.waitForSelector(".chat-settings");
 });
 
-onPage("axe finds nothing wrong where answers failed and a tool asks", {}, async ({ page }) => {
+onPage("axe finds no violations with failed answers and an approval card", {}, async ({ page }) => {
   await say(page, "please fail");
   await page.waitForSelector("[data-ended=failed]");
   assert.deepEqual(await faultsOf(page), []);
@@ -89,7 +89,7 @@ onPage("axe finds nothing wrong where answers failed and a tool asks", {}, async
 });
 
 for (const [name, viewport] of Object.entries({ laptop: { width: 1280, height: 800 }, ...SCREENS })) {
-  onPage(`what can be done about a full window is in view: ${name}`, { viewport }, async ({ page }) => {
+  onPage(`the actions for a full window are in view: ${name}`, { viewport }, async ({ page }) => {
     await say(page, "hello");
     await settled(page, 1);
     await page.click("#gauge-button");

@@ -1,4 +1,4 @@
-/** What a user does in the tests of branches and of the context. */
+/** User actions shared by the tests of branches and of the context. */
 
 import { say, settled } from "./browser.mjs";
 
@@ -11,7 +11,7 @@ export async function edit(page, index, text) {
   await row.locator(".editor textarea").press("Enter");
 }
 
-/** Waits until these are the questions of the chat. */
+/** Waits until the chat shows exactly these questions. */
 export async function shows(page, expected) {
   await page.waitForFunction((texts) => {
     const found = [...document.querySelectorAll("#log .message.user .bubble")].map((node) => node.innerText);
@@ -19,12 +19,12 @@ export async function shows(page, expected) {
   }, expected);
 }
 
-/** The rows of the panel: what they say, with `<` where the session goes on. */
+/** Returns the rows of the panel: their texts, with `<` where the session continues. */
 export function treeRows(page) {
   return page.locator("#tree-rows > li").evaluateAll((rows) => rows.map((row) => `${row.querySelector(".what").textContent}${row.ariaCurrent === "true" ? " <" : ""}`));
 }
 
-/** Says these, each when the one before is answered; so many answers are there before. */
+/** Sends these messages, each once the previous one is answered; `before` answers already exist. */
 export async function talk(page, texts, before = 0) {
   for (const [index, text] of texts.entries()) {
     await say(page, text);
@@ -39,7 +39,7 @@ export async function compactDialog(page) {
   await page.waitForSelector("dialog.compact");
 }
 
-/** Asks for a preview and waits until it is shown. */
+/** Requests a preview and waits until it is shown. */
 export async function preview(page, instructions, shows = ".difference") {
   await compactDialog(page);
   await page.fill("#compact-about", instructions);
@@ -47,7 +47,7 @@ export async function preview(page, instructions, shows = ".difference") {
   await page.waitForSelector(`dialog ${shows}`);
 }
 
-/** Pins the nth message of a kind, or lets it go, and waits until that is seen. */
+/** Pins or unpins the nth message of a kind, and waits until that shows. */
 export async function pin(page, kind, index, keeps = true) {
   const row = page.locator(`#log ${kind}`).nth(index);
   await row.hover();

@@ -1,10 +1,13 @@
-/** The page and its sessions on one connection: which frames are the shown session's, and what ends a subscription. */
+/**
+ * The page and its sessions on one connection: which frames belong to the displayed session, and what ends a
+ * subscription.
+ */
 
 import assert from "node:assert/strict";
 import { conversation, say, settled } from "./browser.mjs";
 import { mockPages } from "./mock-page.mjs";
 
-/** What the browser itself says while a server is away; tests of that expect it. */
+/** Console messages of the browser while a server is down; tests of that expect them. */
 const AWAY = /WebSocket connection to|net::ERR_CONNECTION_REFUSED/;
 
 const onPage = mockPages();
@@ -14,7 +17,7 @@ function sendToAll(server, frame) {
   for (const client of server.ws.clients) client.send(JSON.stringify(frame));
 }
 
-/** The only session of a server. */
+/** Returns the only session of a server. */
 function only(server) {
   const [world, ...more] = server.worlds.values();
   assert.deepEqual(more, []);
@@ -30,7 +33,7 @@ onPage("frames of another session change nothing", {}, async ({ page, server }) 
   const sessionId = "another0001";
   const entry = { entryId: "foreign1", parentId: world.leafId, timestamp: new Date().toISOString(), type: "message", role: "user", content: [{ type: "text", text: "from elsewhere" }] };
   const events = [
-    // In the place of the next event, and behind a hole.
+    // One in place of the next event, and one after a gap.
     { seq: world.seq + 1, type: "entry_appended", payload: { entry } },
     { seq: world.seq + 40, type: "session_updated", payload: { name: "elsewhere", leafId: "root" } },
     { seq: 1, type: "turn_started", payload: { turnId: "foreign2", commandIds: [], generation: 1 } },
@@ -41,7 +44,7 @@ onPage("frames of another session change nothing", {}, async ({ page, server }) 
     { type: "session_closed", payload: { code: "deleted", message: "deleted", retriable: false } },
   ];
   for (const event of events) sendToAll(server, { sessionId, ...event });
-  // Neither do a reply that nobody waits for and an error that is about the connection.
+  // An unexpected reply and an error about the connection change nothing either.
   sendToAll(server, { re: "nobody-waits-for-this", sessionId: world.sessionId, type: "accepted", payload: { queued: true, asOfSeq: 99 } });
   sendToAll(server, { type: "error", payload: { code: "invalid_frame", message: "nobody's", retriable: false } });
   await say(page, "again");
@@ -54,7 +57,7 @@ onPage("frames of another session change nothing", {}, async ({ page, server }) 
   assert.equal(server.connections, 1);
 });
 
-onPage("a session that was left is heard no more", { wordMillis: 1 }, async ({ page, server }) => {
+onPage("events of a session no longer displayed are ignored", { wordMillis: 1 }, async ({ page, server }) => {
   await say(page, "a long one, held");
   await page.waitForFunction(() => /Sentence 3/.test(document.querySelector("#tail")?.innerText));
   const left = only(server);
@@ -65,7 +68,7 @@ onPage("a session that was left is heard no more", { wordMillis: 1 }, async ({ p
   const shown = await conversation(page);
   const [subscribed] = server.subscriptions.values();
   while (subscribed.has(left.sessionId)) await page.waitForTimeout(20);
-  // What was on its way when it was left.
+  // An event that was in flight when the chat was left.
   sendToAll(server, { ...left.log.at(-1), seq: left.seq + 1 });
   server.release();
   await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 2);
@@ -78,7 +81,7 @@ onPage("a session that was left is heard no more", { wordMillis: 1 }, async ({ p
   assert.equal(server.connections, 1);
 });
 
-onPage("a session that is deleted elsewhere ends here, and the connection stays", {}, async ({ page, server }) => {
+onPage("a session deleted elsewhere ends here, and the connection stays", {}, async ({ page, server }) => {
   await say(page, "hello");
   await settled(page, 1);
   const deleted = only(server);
@@ -93,7 +96,7 @@ onPage("a session that is deleted elsewhere ends here, and the connection stays"
   assert.equal(server.connections, 1);
 });
 
-onPage("a session that fails is opened again where the view was", { wordMillis: 12 }, async ({ page, server }) => {
+onPage("a failed session is reopened where the view was", { wordMillis: 12 }, async ({ page, server }) => {
   await say(page, "a long one, held");
   await page.waitForFunction(() => /Sentence 3/.test(document.querySelector("#tail")?.innerText));
   const world = only(server);
@@ -104,7 +107,7 @@ onPage("a session that fails is opened again where the view was", { wordMillis: 
     open.call(server, asked);
   };
   server.end(world.sessionId, "failed");
-  // Written while the session is not open: it waits until it is.
+  // An input written while the session is not open waits until it is.
   await say(page, "and then");
   await page.waitForFunction(() => document.querySelector("#tail .waiting"));
   while (resumes.length === 0) await page.waitForTimeout(20);
@@ -116,7 +119,7 @@ onPage("a session that fails is opened again where the view was", { wordMillis: 
   const live = await conversation(page);
   assert.match(live[1], /Sentence 1 of .* Sentence 120 of a long answer\./s);
   assert.equal(live.length, 4);
-  // At once a second time: after a while, and from the whole state.
+  // If it fails a second time at once, it reopens after a delay, with a full snapshot.
   server.end(world.sessionId, "failed");
   server.end(world.sessionId, "failed");
   await say(page, "once more");
@@ -125,7 +128,7 @@ onPage("a session that fails is opened again where the view was", { wordMillis: 
   assert.equal(server.connections, 1);
 });
 
-onPage("a session that keeps failing is not opened again and again", {}, async ({ page, server }) => {
+onPage("a session that keeps failing is not reopened endlessly", {}, async ({ page, server }) => {
   await say(page, "hello");
   await settled(page, 1);
   const { sessionId } = only(server);
@@ -145,7 +148,7 @@ onPage("a session that keeps failing is not opened again and again", {}, async (
   assert.deepEqual((await conversation(page)).length, 4);
 });
 
-onPage("what cannot be read for a resume is asked for as a snapshot", {}, async ({ page, server }) => {
+onPage("a resume that cannot be read is replaced by a snapshot", {}, async ({ page, server }) => {
   await say(page, "hello");
   await settled(page, 1);
   const { sessionId } = only(server);
@@ -163,7 +166,7 @@ onPage("what cannot be read for a resume is asked for as a snapshot", {}, async 
   assert.deepEqual(resumes, [false]);
 });
 
-onPage("a session whose making got no reply is made once", { wordMillis: 1, expected: AWAY }, async ({ page, server }) => {
+onPage("a session whose creation got no reply is created once", { wordMillis: 1, expected: AWAY }, async ({ page, server }) => {
   server.losesReplyTo = "open_session";
   await say(page, "hello");
   await settled(page, 1);
@@ -172,7 +175,7 @@ onPage("a session whose making got no reply is made once", { wordMillis: 1, expe
   assert.equal(only(server).entries.length, 2);
 });
 
-onPage("a first input that is written while the server is away makes its session when it is back", { expected: AWAY }, async ({ page, server }) => {
+onPage("a first input written while the server is down creates its session once it is back", { expected: AWAY }, async ({ page, server }) => {
   await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 0 && document.querySelector("#connection-line").hidden);
   server.goAway();
   await page.waitForSelector("#connection-line:not([hidden])");
@@ -183,30 +186,30 @@ onPage("a first input that is written while the server is away makes its session
   assert.match((await conversation(page))[0], /written while away/);
 });
 
-onPage("what is written in a chat stays in that chat, also while another one is looked at", { expected: AWAY }, async ({ page, server }) => {
+onPage("an input written in a chat stays in that chat, even while another one is displayed", { expected: AWAY }, async ({ page, server }) => {
   for (const text of ["apples", "pears"]) {
     await page.click("#new-session");
     await say(page, text);
     await settled(page, 1);
   }
   const [apples, pears] = server.worlds.values();
-  // The input arrives, its reply does not: it is sent again on a connection that shows the other chat.
+  // The input arrives, its reply does not: it is resent on a connection that shows the other chat.
   server.losesReplyTo = "user_input";
   await say(page, "more pears");
   await page.waitForFunction(() => !document.querySelector("#connection-line").hidden || document.querySelectorAll("#log .assistant").length === 2);
   await page.evaluate((id) => (location.hash = `#session=${id}`), apples.sessionId);
   await page.waitForFunction(() => document.querySelector("#log .user")?.innerText.includes("apples"));
-  // The answer goes on while another chat is looked at; one message more would be the input, sent twice.
+  // The answer continues while another chat is displayed; one more message would be the input, sent twice.
   await page.evaluate((id) => (location.hash = `#session=${id}`), pears.sessionId);
   await settled(page, 2);
   assert.equal(apples.entries.length, 2);
   assert.equal(pears.entries.length, 4);
 });
 
-onPage("what is written right after another chat was chosen belongs to that one", {}, async ({ page }) => {
+onPage("an input written right after choosing another chat belongs to that chat", {}, async ({ page }) => {
   await say(page, "apples");
   await settled(page, 1);
-  // All before the next frame is drawn, as a busy machine has it.
+  // Everything happens before the next frame is drawn, as on a busy machine.
   const write = (chosen, text) => page.evaluate(async ({ chosen, text }) => {
     const input = document.querySelector("#input");
     document.querySelector(chosen).click();
@@ -221,7 +224,7 @@ onPage("what is written right after another chat was chosen belongs to that one"
   assert.equal(await write("#new-session", " and plums"), "pears and plums");
 });
 
-onPage("what is asked differently goes to its chat, though another one is looked at while the branch is summarised", {}, async ({ page, server }) => {
+onPage("an edited question goes to its chat, even if another one is displayed while the branch is summarised", {}, async ({ page, server }) => {
   for (const text of ["apples", "pears"]) {
     await page.click("#new-session");
     await say(page, text);
@@ -245,7 +248,7 @@ onPage("what is asked differently goes to its chat, though another one is looked
   assert.equal(apples.tree.size, 2);
 });
 
-onPage("a session that cannot be opened for now says why, and is shown when it can be", {}, async ({ page, server }) => {
+onPage("a temporarily refused session says why, and is shown once it opens", {}, async ({ page, server }) => {
   await say(page, "hello");
   await settled(page, 1);
   let asked = 0;

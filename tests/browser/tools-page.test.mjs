@@ -12,10 +12,10 @@ let browser;
 before(async () => (browser = await launch()));
 after(() => browser.close());
 
-/** The outcome of the newest call. */
+/** Returns the outcome of the newest call. */
 const outcome = (page) => page.locator("#log details.call:visible .state").last().innerText();
 
-test("a tool of the server asks, is allowed and rejected, for once and for good", async () => {
+test("a server tool asks, and is allowed and rejected, once and always", async () => {
   const server = new Server({}, "tools");
   try {
     const url = await server.start();
@@ -32,7 +32,7 @@ test("a tool of the server asks, is allowed and rejected, for once and for good"
     assert.match(await outcome(page), /^done · /);
     await say(page, "Use the tool note with text=milk");
     await settled(page, 4);
-    assert.match(await outcome(page), /^done · /, "the lasting answer holds");
+    assert.match(await outcome(page), /^done · /, "the standing approval applies");
     await say(page, "Use the tool note with text=bread");
     await card.waitFor();
     const other = await newPage(browser.context);
@@ -63,7 +63,7 @@ test("a tool of the server asks, is allowed and rejected, for once and for good"
   }
 });
 
-/** An MCP server of the older kind in `sh`, with one tool. */
+/** An MCP server of the older protocol in `sh`, with one tool. */
 const SH = `while IFS= read -r line; do
   id=$(printf %s "$line" | sed -n 's/.*"id":\\([0-9]*\\).*/\\1/p')
   case $line in
@@ -73,7 +73,7 @@ const SH = `while IFS= read -r line; do
   esac
 done`;
 
-test("the MCP servers of a real server stand with their states, and one that is added on SIGHUP joins them", async () => {
+test("the MCP servers of a real server are listed with their states, and one added on SIGHUP joins them", async () => {
   const folder = await mkdtemp(join(tmpdir(), "reseed-mcp-"));
   const file = join(folder, "mcp.json");
   const list = (mcpServers) => writeFile(file, JSON.stringify({ mcpServers }));

@@ -1,4 +1,4 @@
-/** Tools in the page: calls in one line, cards that ask first, and the list of tools, on the mock server. */
+/** Tools in the page: calls as single lines, approval cards and the tool list, on the mock server. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -16,7 +16,7 @@ const TOOLS = [
   { name: "weather", description: "The weather.", tokens: 58 },
 ];
 
-/** The commands of a kind that the server got. */
+/** Records the commands of one kind that the server receives. */
 function spied(server, type) {
   const got = [];
   const handler = server[`on_${type}`];
@@ -27,7 +27,7 @@ function spied(server, type) {
   return got;
 }
 
-/** The lines of tool calls that are seen: the tool, what it is about, and how it went, without the time. */
+/** Returns the visible tool call lines: the tool, what it is about, and how it went, without the time. */
 function lines(page) {
   return page.locator("#log details.call:visible > summary").evaluateAll((all) => all.map((summary) =>
     ["code", ".about", ".state"].map((part) => summary.querySelector(part).textContent).join(" | ").replace(/ · [\d.]+ m?s$/, " · time")));
@@ -38,7 +38,7 @@ async function asks(page) {
   return page.locator(".approval");
 }
 
-test("what hides is written out, and what is shown as JSON says exactly the same", () => {
+test("invisible characters are written out, and indented JSON says exactly the same", () => {
   const shown = [
     ["plain\n\ttext é 🙂", "plain\n\ttext é 🙂"], ["a\u202egpj.exe", "a⟨U+202E⟩gpj.exe"], ["rm\u00a0-rf", "rm⟨U+00A0⟩-rf"],
     ["bell\u0007\r", "bell⟨U+0007⟩⟨U+000D⟩"], ["tag\u{e0041}", "tag⟨U+E0041⟩"],
@@ -70,7 +70,7 @@ onPage("a call is one line: while it runs, and with its result", { wordMillis: 1
   await settled(page, 2);
   assert.deepEqual(await lines(page), ["look_up | reseed, limit: 3 | failed · time"]);
   const inside = page.locator("details.call:visible");
-  assert.equal(await inside.getAttribute("open"), "", "what was unfolded stays so");
+  assert.equal(await inside.getAttribute("open"), "", "anything unfolded stays so");
   assert.match(await inside.innerText(), /Arguments\s+\{\s+"query": "reseed",\s+"limit": 3\s+\}\s+Result\s+no such tool/);
   await page.reload();
   await settled(page, 2);
@@ -96,11 +96,11 @@ onPage("a card asks, shows exactly the call, and a button allows it", { wordMill
   const [{ review, argumentsHash }] = answers;
   assert.deepEqual([answers.length, review, argumentsHash], [1, "allow_once", "ab".repeat(32)]);
   assert.deepEqual(await lines(page), ["shell | rm -r \"build ⟨U+202E⟩txt\", . | done · time"]);
-  assert.equal(await page.evaluate(() => document.activeElement.id), "input", "and one writes on");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "input", "typing continues");
   assert.equal(await page.locator(".toast").count(), 0);
 });
 
-onPage("keys answer only with Alt, and writing goes on in the message field", { wordMillis: 1 }, async ({ page, server }) => {
+onPage("keys answer only with Alt, and typing continues in the message field", { wordMillis: 1 }, async ({ page, server }) => {
   const answers = spied(server, "approval_response");
   await say(page, "approve this");
   const card = await asks(page);
@@ -108,20 +108,20 @@ onPage("keys answer only with Alt, and writing goes on in the message field", { 
   assert.equal(await page.inputValue("#input"), "yes");
   assert.deepEqual(answers, []);
   await page.keyboard.press("Alt+y");
-  assert.deepEqual(answers, [], "the card has not the focus any more");
+  assert.deepEqual(answers, [], "the card no longer has the focus");
   await card.locator(".field").fill("not today");
   await page.keyboard.press("Alt+r");
   await settled(page, 2);
   assert.deepEqual(answers.map(({ review, customDenyMessage }) => [review, customDenyMessage]), [["reject_always", "not today"]]);
   assert.deepEqual(await lines(page), ["shell | rm -r \"build ⟨U+202E⟩txt\", . | not run"]);
-  // The lasting answer holds.
+  // The standing approval applies.
   await page.fill("#input", "");
   await say(page, "approve this");
   await settled(page, 4);
   assert.equal(answers.length, 1);
 });
 
-onPage("a card that comes while something is written takes no focus", {}, async ({ page, server }) => {
+onPage("a card that arrives during typing takes no focus", {}, async ({ page, server }) => {
   await say(page, "one");
   await settled(page, 1);
   await page.fill("#input", "half a sen");
@@ -135,7 +135,7 @@ onPage("a card that comes while something is written takes no focus", {}, async 
   assert.equal(await page.inputValue("#input"), "half a sen");
 });
 
-onPage("a patch is text, and Enter behind a message rejects", { wordMillis: 1 }, async ({ page, server }) => {
+onPage("a patch is shown as text, and Enter after a message rejects", { wordMillis: 1 }, async ({ page, server }) => {
   const answers = spied(server, "approval_response");
   await say(page, "approve this patch");
   const card = await asks(page);
@@ -171,7 +171,7 @@ onPage("another window answers, and nobody answers", { wordMillis: 1 }, async ({
   await page.waitForSelector(".approval", { state: "detached" });
 });
 
-onPage("the tools, their tokens and switches, and the lasting answers", { wordMillis: 1 }, async ({ page, server }) => {
+onPage("the tools, their tokens and switches, and the standing approvals", { wordMillis: 1 }, async ({ page, server }) => {
   server.tools = TOOLS;
   await say(page, "approve this");
   await (await asks(page)).locator("button", { hasText: "Allow always" }).click();
@@ -201,7 +201,7 @@ onPage("the tools, their tokens and switches, and the lasting answers", { wordMi
   await dialog.waitFor({ state: "detached" });
 });
 
-onPage("MCP servers stand with their states, also those without tools, and are looked at again until they run", {}, async ({ page, server }) => {
+onPage("MCP servers are listed with their states, even without tools, and are polled until they run", {}, async ({ page, server }) => {
   const long = "Reads a file, whatever its size. ".repeat(20);
   server.tools = [...TOOLS.slice(0, 2), { ...TOOLS[2], description: long }, TOOLS[3]];
   server.toolServers = [
@@ -228,7 +228,7 @@ onPage("MCP servers stand with their states, also those without tools, and are l
   server.toolServers = [{ name: "calendar", prefix: "calendar", state: "ready", restarts: 3 }];
   server.tools = [...server.tools, { name: "calendar__today", description: "What is on today.", place: "server", tokens: 40 }];
   await dialog.locator("section", { hasText: "calendar__today" }).locator(".about.ready", { hasText: "running · started again 3 times" }).waitFor();
-  assert.equal(await dialog.locator(".description button[aria-expanded=true]").count(), 1, "what was unfolded stays so");
+  assert.equal(await dialog.locator(".description button[aria-expanded=true]").count(), 1, "anything unfolded stays so");
   const got = spied(server, "list_tools");
   await page.keyboard.press("Escape");
   await dialog.waitFor({ state: "detached" });

@@ -1,4 +1,4 @@
-/** Moving about in a session's tree, as a user sees it, on the page alone against the small server. */
+/** Moving in a session's tree, as a user sees it, on the page alone against the mock server. */
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -26,7 +26,7 @@ function onPage(name, options, body) {
   });
 }
 
-onPage("asking again makes a branch; its versions are counted and switched, and a reload stands where it was left", {}, async ({ page }) => {
+onPage("asking again creates a branch; its versions are counted and can be switched, and a reload stays there", {}, async ({ page }) => {
   await talk(page, ["one", "two"]);
   await edit(page, 1, "two, but better");
   await shows(page, ["one", "two, but better"]);
@@ -48,11 +48,11 @@ onPage("asking again makes a branch; its versions are counted and switched, and 
   await shows(page, ["another beginning"]);
   await settled(page, 1);
   await page.click("#log [aria-label='Earlier version']");
-  // To the newest of what came of it.
+  // Go to the newest message that followed.
   await shows(page, ["one", "two, but better"]);
 });
 
-onPage("asking again during a turn says that it stops it, and gives back what waits", { wordMillis: 30 }, async ({ page, server }) => {
+onPage("asking again during a turn says that it stops it, and gives back queued inputs", { wordMillis: 30 }, async ({ page, server }) => {
   await say(page, "a long one, slowly");
   await page.waitForFunction(() => /Sentence 2/.test(document.querySelector("#tail")?.innerText));
   await say(page, "waits");
@@ -75,7 +75,7 @@ onPage("asking again during a turn says that it stops it, and gives back what wa
   await page.waitForFunction(() => /Stopped here/.test(document.querySelector("#log")?.innerText));
 });
 
-onPage("continuing from an earlier message, with a summary of what is left, its progress and its end", {}, async ({ page, server }) => {
+onPage("continuing from an earlier message, with a summary of the abandoned branch, its progress and its end", {}, async ({ page, server }) => {
   await talk(page, ["one", "two"]);
   const goOn = async (index) => {
     const row = page.locator("#log .message.assistant").nth(index);
@@ -108,7 +108,7 @@ onPage("continuing from an earlier message, with a summary of what is left, its 
   await page.waitForSelector(".elsewhere", { state: "detached" });
 });
 
-onPage("a connection lost while a branch is summarised: the move is made once, and answered", { expected: /WebSocket connection to|net::ERR_/ }, async ({ page, server }) => {
+onPage("a connection lost while a branch is summarised: the move happens once, and is answered", { expected: /WebSocket connection to|net::ERR_/ }, async ({ page, server }) => {
   await talk(page, ["one", "two"]);
   const row = page.locator("#log .message.assistant").first();
   await row.hover();
@@ -130,7 +130,7 @@ onPage("a connection lost while a branch is summarised: the move is made once, a
   assert.equal(await page.locator("#log > li").count(), 3);
 });
 
-onPage("going back to what was left, and bringing a summary along afterwards", {}, async ({ page }) => {
+onPage("going back to an abandoned branch, and bringing a summary along afterwards", {}, async ({ page }) => {
   await talk(page, ["one", "two"]);
   const row = page.locator("#log .message.assistant").first();
   await row.hover();
@@ -181,7 +181,7 @@ onPage("the tree panel shows the branches, and moves to them by mouse and by key
   assert.equal(await page.evaluate(() => document.activeElement.id), "tree-open");
 });
 
-onPage("every kind of row of the tree shows its words beside its sign", {}, async ({ page }) => {
+onPage("every kind of tree row shows its text beside its symbol", {}, async ({ page }) => {
   await talk(page, ["one", "two"]);
   await say(page, "/compact");
   await page.waitForSelector("#log .compaction");
@@ -198,7 +198,7 @@ onPage("every kind of row of the tree shows its words beside its sign", {}, asyn
   assert.equal(await page.locator("#tree-rows > li.compaction").count(), 1);
 });
 
-onPage("a large tree is folded, and its lower levels come on demand", { nodesMax: 30 }, async ({ page, server }) => {
+onPage("a large tree is folded, and its lower levels are loaded on demand", { nodesMax: 30 }, async ({ page, server }) => {
   const world = server.make();
   for (let count = 1; count <= 100; count += 1) world.say(`message ${count}`, `command-${count}`);
   const tip = world.leafId;
@@ -252,7 +252,7 @@ onPage("labels are chips, quiet lines and names in the tree; a fork is another s
   assert.equal(server.worlds.size, 2);
 });
 
-onPage("what waits can be taken back, put in order, and told to the running turn", { wordMillis: 1 }, async ({ page, server }) => {
+onPage("queued inputs can be taken back, reordered, and sent into the running turn", { wordMillis: 1 }, async ({ page, server }) => {
   await say(page, "a long one, held");
   await page.waitForSelector("#stop:not([hidden])");
   for (const text of ["first", "second", "third"]) await say(page, text);
@@ -277,7 +277,7 @@ onPage("what waits can be taken back, put in order, and told to the running turn
   await shows(page, ["a long one, held", "second", "first", "third"]);
 });
 
-onPage("what is told to the running turn is in its next request", { wordMillis: 1 }, async ({ page, server }) => {
+onPage("a steering input is in the running turn's next request", { wordMillis: 1 }, async ({ page, server }) => {
   await say(page, "a tool, held");
   await page.waitForSelector("#stop:not([hidden])");
   await page.fill("#input", "and this");
@@ -289,7 +289,7 @@ onPage("what is told to the running turn is in its next request", { wordMillis: 
   assert.equal(await page.locator("#log > li").count(), 5, "one turn: question, call, result, what was steered, answer");
 });
 
-onPage("the list tells of other sessions by itself, and does without", {}, async ({ page, server }) => {
+onPage("the list shows changes of other sessions by itself, and works without the watch feature", {}, async ({ page, server }) => {
   await say(page, "mine");
   await settled(page, 1);
   const other = server.make();
@@ -309,7 +309,7 @@ onPage("the list tells of other sessions by itself, and does without", {}, async
   await page.waitForFunction(() => document.querySelectorAll("#sessions .session").length === 1);
 });
 
-onPage("a server that can none of it: a chat as before", { features: [] }, async ({ page, server }) => {
+onPage("a server without any of these features: a plain chat", { features: [] }, async ({ page, server }) => {
   await talk(page, ["one", "two"]);
   await say(page, "a long one, held");
   await page.waitForSelector("#stop:not([hidden])");
@@ -326,9 +326,9 @@ onPage("a server that can none of it: a chat as before", { features: [] }, async
   assert.equal(await page.locator("#log .undo-row button").count(), 0);
 });
 
-onPage("who may only read sees the chat as it moves, and can do nothing in it", {}, async ({ page, server }) => {
+onPage("a read-only user sees the chat as it moves, and can do nothing in it", {}, async ({ page, server }) => {
   await talk(page, ["one", "two"]);
-  // The window that has it open goes on writing, so that there is something to see.
+  // The window that has it open continues to write, so that there is something to see.
   server.damaged.add(server.worlds.keys().next().value);
   const { page: other, faults } = await newPage(browser.context);
   await other.goto(page.url());
@@ -359,7 +359,7 @@ onPage("clients' messages, models and names are lines of the chat", {}, async ({
   assert.deepEqual(rows, ["weather It rains.", "The model is mock-2 from here on.", "Reasoning effort: high from here on.", "The chat is called “Birds”."]);
 });
 
-onPage("on a phone the tree fills the screen and closes when one goes somewhere", { viewport: { width: 360, height: 640 } }, async ({ page }) => {
+onPage("on a phone the tree fills the screen and closes on a move", { viewport: { width: 360, height: 640 } }, async ({ page }) => {
   await talk(page, ["one", "two"]);
   await edit(page, 1, "two again");
   await settled(page, 2);

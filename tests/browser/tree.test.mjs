@@ -1,4 +1,4 @@
-/** The tree that the page keeps against the world's, and the rows in which it is drawn. */
+/** The page's tree compared with the world's, and the rows in which it is drawn. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,7 +8,7 @@ import { World, seeded } from "./world.mjs";
 
 const SEEDS = 60;
 
-/** A tree as data: what hangs from what, in order, and the names. */
+/** Returns a tree as data: parents and children in order, and the names. */
 function shape(tree) {
   const nodes = [...tree.nodes.values()].map((node) => [node.entryId, node.parentId, node.type, node.children, node.childCount, tree.labelOf(node.entryId)]);
   return { roots: tree.roots, nodes: nodes.sort(([a], [b]) => (a < b ? -1 : 1)) };
@@ -20,7 +20,7 @@ function wholeTree(world) {
   return tree;
 }
 
-/** Something said anywhere, or a name. */
+/** Adds a message anywhere, or a name. */
 function grow(world, random) {
   const pick = (list) => list[Math.floor(random() * list.length)];
   const ids = [...world.tree.keys()];
@@ -33,7 +33,7 @@ function grow(world, random) {
   else world.append({ type: "message", role: "assistant", content: [{ type: "text", text: "answer" }] });
 }
 
-test("a tree put together of pages, paths and events, in any order, is the whole tree", () => {
+test("a tree assembled from pages, paths and events, in any order, is the whole tree", () => {
   for (let seed = 1; seed <= SEEDS; seed += 1) {
     const random = seeded(seed);
     const pick = (list) => list[Math.floor(random() * list.length)];
@@ -41,7 +41,7 @@ test("a tree put together of pages, paths and events, in any order, is the whole
     const world = new World({ emit: (frame) => frames.push(structuredClone(frame)) });
     const tree = new SessionTree();
     let applied = 0;
-    /** Answers that are overtaken by events. */
+    /** Responses that events overtake. */
     const late = [];
     const catchUp = (until) => {
       for (; applied < until; applied += 1) if (frames[applied].type === "entry_appended") tree.append(frames[applied].payload.entry, frames[applied].seq);
@@ -67,7 +67,7 @@ test("a tree put together of pages, paths and events, in any order, is the whole
   }
 });
 
-test("what came by events alone is known; what a path brought is asked for", () => {
+test("what came only by events is known; what a path brought is fetched", () => {
   const world = new World({ emit: (frame) => frame.type === "entry_appended" && tree.append(frame.payload.entry, frame.seq) });
   const tree = new SessionTree();
   tree.addPage(world.nodes(), true);
@@ -82,7 +82,7 @@ test("what came by events alone is known; what a path brought is asked for", () 
   assert.deepEqual(other.alternatives(c), [b, c]);
 });
 
-test("names, summaries and a client's data do not part alternatives", () => {
+test("names, summaries and a client's data do not separate alternatives", () => {
   const world = new World();
   const question = world.say("q", world.id("c")).entryId;
   const first = world.say("first", world.id("c")).entryId;
@@ -99,7 +99,7 @@ test("names, summaries and a client's data do not part alternatives", () => {
   assert.deepEqual(wholeTree(world).continuations(world.leafId), []);
 });
 
-/** Rows as text: lanes, signs and what is said. `*` is on the path, `<` the leaf, `n more` what is not known. */
+/** Writes rows as text: lanes, symbols and content. `*` is on the path, `<` the leaf, `n more` the unknown entries. */
 function draw(world, { tree = wholeTree(world), unfolded = new Set() } = {}) {
   return treeRows(tree, world.leafId, unfolded).map((row) => {
     const lanes = row.passing.map((onPath) => (onPath ? "┃" : "│")).join("");
@@ -110,7 +110,7 @@ function draw(world, { tree = wholeTree(world), unfolded = new Set() } = {}) {
   });
 }
 
-test("rows: the path in its lane, branches beside it, stretches folded, what is not known", () => {
+test("rows: the path in its lane, branches beside it, folded stretches, unknown entries", () => {
   const world = new World();
   const say = (text) => world.say(text, world.id("c")).entryId;
   const [one, two] = ["one", "two"].map(say);
@@ -143,7 +143,7 @@ test("rows: the path in its lane, branches beside it, stretches folded, what is 
   assert.deepEqual(draw(world).slice(-2), ["-'  two'", "*   another beginning <"]);
 });
 
-test("rows: stretches are folded and unfolded, and what is not known is told", () => {
+test("rows: stretches are folded and unfolded, and unknown entries are counted", () => {
   const world = new World();
   const ids = Array.from({ length: 20 }, (_, count) => world.say(`m${count}`, world.id("c")).entryId);
   const rows = treeRows(wholeTree(world), world.leafId, new Set());

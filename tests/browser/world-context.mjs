@@ -1,5 +1,5 @@
 /**
- * What the model sees of a `World`, by the server's rules: compactions made, prepared and undone, pins, cleared tool
+ * What the model sees of a `World`, by the server's rules: compactions run, prepared and undone, pins, cleared tool
  * results. Every method here is one of `World`.
  */
 
@@ -8,7 +8,7 @@ const ZERO = { system: 0, tools: 0, summary: 0, user: 0, assistant: 0, reasoning
 export const CLEARED = "[This old tool result was cut to save room; call the tool again if more of it is needed.]";
 const cleared = (output) => `${CLEARED}\n${[...output.trimStart()].slice(0, 160).join("")}…`;
 
-/** Tokens of a text, roughly. The page only shows what it is told. */
+/** Estimates the tokens of a text. The page only shows the server's numbers. */
 export const tokens = (text) => Math.ceil(text.length / 4);
 
 const tokensOf = (content) => content.reduce((sum, part) => sum + tokens(part.text ?? part.output ?? part.arguments), 0);
@@ -17,12 +17,12 @@ const calls = (entry) => (entry.content ?? []).flatMap((part) => (part.type === 
 const results = (entry) => (entry.content ?? []).flatMap((part) => (part.type === "tool_result" ? [part.toolCallId] : []));
 
 export const contextRules = {
-  /** The newest compaction of the path that was not undone. */
+  /** Returns the newest compaction on the path that was not undone. */
   inEffect(path = this.path()) {
     return path.findLast((entry) => entry.type === "compaction" && !this.undone.includes(entry.entryId));
   },
 
-  /** What the model sees: the summary, what is kept one by one, the tail, what was said since. */
+  /** Returns what the model sees: the summary, individually kept messages, the tail, and what was said since. */
   messages() {
     const path = this.path();
     const summary = this.inEffect(path);
@@ -43,7 +43,7 @@ export const contextRules = {
     });
   },
 
-  /** The system prompt's parts, as the transforms on the path have set them. */
+  /** Returns the system prompt's parts, as set by the transforms on the path. */
   systemParts() {
     const parts = new Map([["base", "You are a mock."]]);
     for (const { type, patch } of this.path()) {
@@ -53,7 +53,7 @@ export const contextRules = {
     return [...parts].map(([name, text]) => ({ name, text }));
   },
 
-  /** What the next request sends; with what hooks added for the last one alone. */
+  /** Returns what the next request sends; optionally with what hooks added for the last one only. */
   envelope({ ephemeral = false } = {}) {
     const parts = this.systemParts();
     const cached = this.messages().map(({ entryId, message }) => ({ entryId, message }));
@@ -111,7 +111,7 @@ export const contextRules = {
     return this.compaction;
   },
 
-  /** How far a job is; that of a preview was never announced. */
+  /** Reports the progress of a job; a preview's job was never announced. */
   progress(done, total, jobId = this.compaction.jobId) {
     this.ephemeral("compaction_progress", { jobId, phase: "summarising", done, total });
   },
@@ -126,12 +126,12 @@ export const contextRules = {
     this.durable("compaction_failed", { jobId, ...about, durationMs: 40, pausedMs: 0, error });
   },
 
-  /** What a compaction in the background has read is no longer what the model sees. */
+  /** Invalidates a background compaction: what it has read is no longer what the model sees. */
   voidRunning() {
     if (this.compaction?.background) this.failCompaction("compaction_void", "what the compaction had read is no longer what the model sees");
   },
 
-  /** Whether a job is at work that turns wait for. */
+  /** Returns true if a job is running that turns wait for. */
   get heldUp() {
     return this.compaction !== null && !this.compaction.background;
   },
@@ -184,7 +184,7 @@ export const contextRules = {
     return entry;
   },
 
-  /** What `compaction_preview` says of an outcome. */
+  /** Returns what `compaction_preview` says of an outcome. */
   shown(outcome) {
     const now = this.messages();
     const stays = new Set(outcome.keptEntryIds);
@@ -204,7 +204,7 @@ export const contextRules = {
     return { summary, rung, ...(firstKeptEntryId ? { firstKeptEntryId: firstKeptEntryId } : {}), keptEntryIds, ...(clearedEntryIds.length > 0 ? { clearedEntryIds } : {}), ...parted, tokensBefore, tokensAfter };
   },
 
-  /** Takes the compaction in effect back. */
+  /** Undoes the compaction in effect. */
   undo(commandId) {
     const found = this.inEffect();
     this.voidRunning();
@@ -218,12 +218,12 @@ export const contextRules = {
 
   // Pins
 
-  /** Whether an entry on the path may be pinned: something said. */
+  /** Returns true if an entry on the path may be pinned, that is, it says something. */
   mayPin(entryId) {
     return this.path().some((entry) => entry.entryId === entryId && ["message", "custom_message", "branch_summary"].includes(entry.type));
   },
 
-  /** An entry, and what goes with it: a call with all its answers. */
+  /** Returns an entry and what belongs to it: a call with all its results. */
   unitOf(entryId) {
     const path = this.path();
     const entry = this.tree.get(entryId);

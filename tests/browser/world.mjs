@@ -1,11 +1,11 @@
 /**
- * One session as a server sees it: the truth that the client's fold is compared with. It speaks version 2 of the
- * protocol: every change is a frame, `snapshot` tells the whole state, `after` replays what was missed.
+ * One session as a server sees it: the reference for the client's fold. It speaks version 2 of the protocol: every
+ * change is a frame, `snapshot` returns the whole state, `after` replays missed events.
  */
 
 import { contextRules, tokens } from "./world-context.mjs";
 
-/** A seeded source of numbers, the same on every machine. */
+/** A seeded number generator, the same on every machine. */
 export function seeded(seed) {
   let state = seed >>> 0;
   return () => {
@@ -16,20 +16,20 @@ export function seeded(seed) {
   };
 }
 
-/** What the wire calls a place in the tree: null is before the first entry. */
+/** Names a place in the tree as on the wire: null is before the first entry. */
 export const nameOf = (leafId) => leafId ?? "root";
 
 export class World {
   constructor({ sessionId = "session-0001", windowTokens = 8000, background = 1, emit = () => undefined } = {}) {
     this.sessionId = sessionId;
     this.windowTokens = windowTokens;
-    /** From this share of the trigger on a compaction is prepared; 1 for never. */
+    /** The share of the trigger from which a compaction is prepared; 1 for never. */
     this.background = background;
     this.emit = emit;
     this.epoch = `epoch-${sessionId}`;
     this.seq = 0;
     this.log = [];
-    /** Every entry, in the order in which they came. */
+    /** Every entry, in order of arrival. */
     this.tree = new Map();
     this.leafId = null;
     /** The connections that have the session open. */
@@ -41,19 +41,19 @@ export class World {
     this.unanswered = [];
     this.failed = [];
     this.compaction = null;
-    /** The move that waits for its summary, and how to answer it. */
+    /** The move that waits for its summary, and how to reply to it. */
     this.leaving = null;
     this.strategy = "threshold";
     this.settings = {};
     this.pins = [];
     this.undone = [];
-    /** Why automatic compaction rests. */
+    /** Why automatic compaction is paused. */
     this.breaker = null;
-    /** The compaction that was shown and may be applied. */
+    /** The compaction that was previewed and may be applied. */
     this.preview = null;
     this.model = "mock-1";
     this.tools = [];
-    /** Calls that a person must allow first, and lasting answers. */
+    /** Calls that need approval, and standing approvals. */
     this.approvals = [];
     this.standing = [];
     /** Options of a request. */
@@ -74,7 +74,7 @@ export class World {
     return this.turn ? "running" : this.heldUp ? "compacting" : "idle";
   }
 
-  /** The path to an entry, oldest first. */
+  /** Returns the path to an entry, oldest first. */
   path(leafId = this.leafId) {
     const path = [];
     for (let entry = this.tree.get(leafId); entry; entry = this.tree.get(entry.parentId)) path.push(entry);
@@ -96,21 +96,21 @@ export class World {
     this.emit({ sessionId: this.sessionId, type, payload });
   }
 
-  /** A connection has opened the session, or is another now. */
+  /** Adds or updates a connection that has the session open. */
   join(connection) {
     const same = (one) => one.connectionId === connection.connectionId;
     this.presence = this.presence.some(same) ? this.presence.map((one) => (same(one) ? connection : one)) : [...this.presence, connection];
     this.ephemeral("presence_changed", { connection });
   }
 
-  /** A connection has closed the session, or is gone. */
+  /** Removes a connection. */
   part(connectionId) {
     const connection = this.presence.find((one) => one.connectionId === connectionId);
     this.presence = this.presence.filter((one) => one !== connection);
     if (connection) this.ephemeral("presence_changed", { connection, left: true });
   }
 
-  /** The next entry, not yet announced: `finish` may still set what depends on its being there. */
+  /** Appends the next entry, which is announced last: `finish` may first set what depends on the entry's existence. */
   append(data, { entryId, ...more } = {}, finish = () => undefined) {
     const timestamp = new Date(Date.UTC(2026, 10, 21, 6, 45, this.tree.size)).toISOString();
     const entry = { entryId: entryId ?? this.id("e"), parentId: this.leafId, timestamp, ...data };
@@ -127,7 +127,7 @@ export class World {
     return this.append({ type: "message", role: "user", content: [{ type: "text", text }] }, { commandId });
   }
 
-  /** An input waits, perhaps for the move `after`; a steered one before those that are not. */
+  /** Queues an input, which may wait for the move `after`; steering inputs come before the others. */
   enqueue(text, commandId, steer = false, after = undefined) {
     const position = steer ? this.queue.filter((item) => item.steer).length : this.queue.length;
     const item = { commandId, content: [{ type: "text", text }], ...(steer ? { steer } : {}), ...(after ? { after } : {}) };
@@ -135,14 +135,14 @@ export class World {
     this.durable("queue_item_added", { position, item });
   }
 
-  /** An input leaves the queue: `started`, `steered` or `cancelled`. */
+  /** Removes an input from the queue: `started`, `steered` or `cancelled`. */
   unqueue(item, reason) {
     this.queue = this.queue.filter((other) => other !== item);
     const turnId = reason === "steered" ? { turnId: this.turn.turnId } : {};
     this.durable("queue_item_removed", { commandId: item.commandId, reason, ...turnId });
   }
 
-  /** The move that inputs waited for is over. */
+  /** Releases the inputs that waited for a move. */
   release() {
     if (!this.queue.some((item) => item.after)) return;
     this.queue = this.queue.map(({ after: _, ...item }) => item);
@@ -155,7 +155,7 @@ export class World {
     this.durable("queue_reordered", { order });
   }
 
-  /** Takes the first waiting input into the history. */
+  /** Takes the first queued input into the history. */
   dequeue() {
     const [first] = this.queue;
     this.unqueue(first, "started");
@@ -183,7 +183,7 @@ export class World {
     this.ephemeral("item_delta", { itemId: item.itemId, part, offset, text, ...(kind ? { kind } : {}) });
   }
 
-  /** A tool call of the answer starts. */
+  /** Starts a tool call of the answer. */
   startCall(item, part, name) {
     item.parts[part] = { type: "tool_call", name, arguments: "" };
     this.ephemeral("item_started", { itemId: item.itemId, turnId: this.turn.turnId, kind: "tool_call", part, name });
@@ -206,8 +206,8 @@ export class World {
   }
 
   /**
-   * The item becomes an entry: the calls that were shown get ids, and `calls` come after them. An incomplete one
-   * without a reason broke off.
+   * Turns the item into an entry: its streamed calls get ids, and `calls` come after them. An incomplete one without a
+   * reason broke off.
    */
   finishItem(item, { incomplete, stopReason = incomplete ? undefined : "stop", calls = [] } = {}) {
     this.turn.items = this.turn.items.filter((other) => other !== item);
@@ -253,7 +253,7 @@ export class World {
     this.durable("session_updated", fields);
   }
 
-  /** What `session_opened` says now. */
+  /** Returns what `session_opened` says now. */
   snapshot({ entries = 50, role = "writer" } = {}) {
     return structuredClone({
       sessionId: this.sessionId, role, presence: this.presence, epoch: this.epoch, asOfSeq: this.seq, leafId: nameOf(this.leafId), state: this.state,
@@ -273,7 +273,7 @@ export class World {
 
   /**
    * Returns what `session_opened` says to a resume from `seq`, and the frames that follow it: first those that void the
-   * answers that came to nothing meanwhile.
+   * answers that were aborted meanwhile.
    */
   after({ seq, items = [] }) {
     const { sessionId } = this;
@@ -297,7 +297,7 @@ export class World {
     return { opened: { ...opened, resumed: "replay" }, frames: structuredClone([...aborted, ...missed, ...catchUp]) };
   }
 
-  /** A page of `get_entries`. */
+  /** Returns a page of `get_entries`. */
   page({ entryId, before, limit = 100 }) {
     if (entryId !== undefined) return structuredClone({ items: [this.tree.get(entryId)], leafId: nameOf(this.leafId), asOfSeq: this.seq, more: false });
     const path = before === undefined ? this.path() : this.path(before).slice(0, -1);
@@ -305,7 +305,7 @@ export class World {
     return structuredClone({ items: path.slice(start), leafId: nameOf(this.leafId), asOfSeq: this.seq, more: start > 0 });
   }
 
-  /** The session goes on from another entry; a summary of the branch that is left, and a name, hang there. */
+  /** Continues the session from another entry, which gets a summary of the abandoned branch and a name. */
   move(leafId, { summary, label, named, commandId } = {}) {
     const left = this.leafId;
     this.voidRunning();
@@ -321,7 +321,7 @@ export class World {
     return about;
   }
 
-  /** The newest leaf below an entry. */
+  /** Returns the newest leaf below an entry. */
   tip(entryId) {
     const below = [...this.tree.values()].filter((entry) => this.path(entry.entryId).some((one) => one.entryId === entryId));
     const parents = new Set([...this.tree.values()].map((entry) => entry.parentId));
@@ -337,7 +337,7 @@ export class World {
     return [...this.tree.values()].filter((entry) => entry.parentId === parentId);
   }
 
-  /** What `get_tree` answers: level by level, as many as fit. */
+  /** Returns the reply to `get_tree`: level by level, as many nodes as fit. */
   nodes({ rootId, depth = Infinity } = {}, nodesMax = 2000) {
     const nodes = [];
     let level = rootId === undefined ? this.children(null) : [this.tree.get(rootId)];

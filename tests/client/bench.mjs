@@ -1,16 +1,16 @@
-/** A client on the server in memory, with a clock that the test moves. */
+/** A client on the in-memory server, with a clock that the test controls. */
 
 import { connect } from "reseed-client";
 import { FakeServer } from "reseed-client/testing";
 
-/** Time and chance in the hands of a test. */
+/** The clock and random numbers, controlled by a test. */
 export class Hands {
   time = 0;
   chance = 0.5;
   #timers = new Set();
   #wakers = new Set();
 
-  /** What the developer was told. */
+  /** Warnings for the developer. */
   warned = [];
 
   environment = {
@@ -29,7 +29,7 @@ export class Hands {
     },
   };
 
-  /** Lets time pass, and everything that was due happen. */
+  /** Advances time and runs everything that falls due. */
   async pass(ms) {
     await quiet();
     const end = this.time + ms;
@@ -45,19 +45,19 @@ export class Hands {
     await quiet();
   }
 
-  /** The network is back, or the page is seen again. */
+  /** Signals that the network is back or the page visible again. */
   async wake() {
     for (const wake of this.#wakers) wake();
     await quiet();
   }
 }
 
-/** Lets everything happen that needs no time. */
+/** Lets everything run that needs no time. */
 export async function quiet() {
   for (let turn = 0; turn < 4; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** A server, a client on it and the time between them. */
+/** Creates a server, a client on it and their clock. */
 export async function bench(options = {}) {
   const hands = new Hands();
   const server = new FakeServer();
@@ -71,7 +71,7 @@ export async function bench(options = {}) {
   return { hands, server, client };
 }
 
-/** The same, with a session that is open. */
+/** The same, with an open session. */
 export async function opened(options = {}, sessionOptions = {}) {
   const made = await bench(options);
   const fake = made.server.session();
@@ -80,7 +80,7 @@ export async function opened(options = {}, sessionOptions = {}) {
   return { ...made, fake, session };
 }
 
-/** The types of the commands that have arrived. */
+/** Returns the types of the commands received. */
 export function types(server) {
   return server.commands.map((command) => command.type);
 }

@@ -1,4 +1,4 @@
-/** Every command of the protocol has a method, which sends it as the examples have it. */
+/** Every command of the protocol has a method that sends it as in the examples. */
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { WRITING_COMMANDS } from "reseed-client";
 import { opened, quiet } from "./bench.mjs";
 
-/** The arguments of each method, and the payload that it sends. */
+/** Each method's call, and the payload it must send. */
 const METHODS = {
   user_input: [
     (session) => session.send("hi", { parentId: "root", whenBusy: "reject" }).accepted,
@@ -56,7 +56,7 @@ const METHODS = {
   list_models: [(_, client) => client.listModels(), {}],
 };
 
-/** The commands that the client sends by itself. */
+/** Commands that the client sends on its own. */
 const BY_ITSELF = ["hello", "authenticate", "open_session", "close_session", "ping", "call_progress"];
 
 for (const [type, [call, payload]] of Object.entries(METHODS)) {
@@ -71,7 +71,7 @@ for (const [type, [call, payload]] of Object.entries(METHODS)) {
   });
 }
 
-test("no command is left out", () => {
+test("every command is covered", () => {
   const folder = new URL("../../protocol/examples/v2/commands/", import.meta.url);
   const commands = new Set([...readdirSync(folder).map((file) => file.split(".")[0]), ...WRITING_COMMANDS]);
   const covered = new Set([...Object.keys(METHODS), ...BY_ITSELF]);

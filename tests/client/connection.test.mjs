@@ -1,4 +1,4 @@
-/** The connection: when it is made again, with what, and what becomes of what was sent. */
+/** The connection: when and with what it is re-established, and what happens to commands in flight. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -26,7 +26,7 @@ test("unknown codes: 44xx are final, others are not", () => {
   );
 });
 
-test("waits grow to a limit, and are anything below it", async () => {
+test("delays grow to a limit, and are anywhere below it", async () => {
   const { client, server, hands } = await bench();
   server.refuse(100);
   server.drop();
@@ -43,10 +43,10 @@ test("waits grow to a limit, and are anything below it", async () => {
   assert.equal(client.status.retryAt - hands.time, 3_000);
 });
 
-test("what is asked while the connection is being lost goes out on the next one", async () => {
+test("commands issued while the connection is being lost go out on the next one", async () => {
   const { client, server, hands, session } = await opened();
   server.drop();
-  assert.equal(client.status.phase, "open", "nobody has told the client yet");
+  assert.equal(client.status.phase, "open", "the client does not know yet");
   const asked = [session.rename("The way by bus"), client.listSessions(), session.send("And by bike?").accepted];
   const lost = assert.rejects(session.previewCompaction(), ConnectionLost);
   await hands.pass(1_000);
@@ -56,14 +56,14 @@ test("what is asked while the connection is being lost goes out on the next one"
     assert.equal(arrived.filter((name) => name === type).length, 1, type);
 });
 
-test("a rate limit that was far exceeded is waited out", async () => {
+test("the client waits after far exceeding a rate limit", async () => {
   const { client, server, hands } = await bench();
   server.drop(4429);
   await quiet();
   assert.equal(client.status.retryAt - hands.time, 60_000);
 });
 
-test("credentials are asked for before each attempt; refused ones are renewed once", async () => {
+test("credentials are requested before each attempt; refused ones are renewed once", async () => {
   const tickets = [];
   const ticket = async () => {
     tickets.push(`ticket-${tickets.length}`);
@@ -87,7 +87,7 @@ test("credentials are asked for before each attempt; refused ones are renewed on
   assert.equal(tickets.length, 5, "one more attempt, and no third");
 });
 
-test("credentials that expire are renewed in place, if there may be others", async () => {
+test("expiring credentials are renewed in place if there may be others", async () => {
   let asked = 0;
   const next = (name) => async () => `${name}-${++asked}`;
   const table = [
@@ -108,7 +108,7 @@ test("credentials that expire are renewed in place, if there may be others", asy
   }
 });
 
-test("a renewal that fails leaves the connection until the server closes it", async () => {
+test("a failed renewal leaves the connection open until the server closes it", async () => {
   const { client, server } = await bench({ ticket: async () => "ticket" });
   server.on("authenticate", () => ({ error: { code: "unauthenticated", message: "used", retriable: false } }));
   server.send({ type: "token_expiring", payload: { expiresInMs: 60_000 } });
@@ -120,7 +120,7 @@ test("a renewal that fails leaves the connection until the server closes it", as
   assert.equal(types(server).filter((type) => type === "hello").length, 2);
 });
 
-test("without a token or a ticket the greeting has none", async () => {
+test("without a token or a ticket, hello carries neither", async () => {
   for (const options of [{ ticket: () => undefined }, { token: async () => undefined }, {}]) {
     const { client, server } = await bench(options);
     assert.equal(client.status.phase, "open");
@@ -129,7 +129,7 @@ test("without a token or a ticket the greeting has none", async () => {
   }
 });
 
-test("what the server said of itself is known while the connection is away", async () => {
+test("what the server announced stays known while the connection is down", async () => {
   const { client, server, hands } = await bench();
   const { welcome } = client.status;
   assert.equal(client.welcome, welcome);
@@ -140,7 +140,7 @@ test("what the server said of itself is known while the connection is away", asy
   assert.deepEqual([client.welcome === client.status.welcome, client.welcome === welcome], [true, false]);
 });
 
-test("what waits or is asked later rejects with the reason why the connection has stopped", async () => {
+test("waiting and later commands reject with the reason why the connection has stopped", async () => {
   const unauthenticated = { code: "unauthenticated", message: "wrong token", retriable: false };
   const table = [
     [({ server }) => server.on("hello", () => ({ error: unauthenticated })), { name: "CredentialsRefused" }],
@@ -162,7 +162,7 @@ test("what waits or is asked later rejects with the reason why the connection ha
   }
 });
 
-test("a session that is waited for rejects when the connection stops", async () => {
+test("a session being waited for rejects when the connection stops", async () => {
   const { client, server, hands } = await bench();
   server.drop();
   await quiet();
@@ -174,7 +174,7 @@ test("a session that is waited for rejects when the connection stops", async () 
   await assert.rejects(session.opened(), { name: "ConnectionStopped" });
 });
 
-test("a callback that fails is asked again, one that says NoCredentials is not", async () => {
+test("a failing callback is called again, unless it throws NoCredentials", async () => {
   let error = new Error("offline");
   const { client, hands } = await bench({
     token: () => {
@@ -192,7 +192,7 @@ test("a callback that fails is asked again, one that says NoCredentials is not",
   error = undefined;
 });
 
-test("what is asked while the connection is away goes out later, in order, under the same ids", async () => {
+test("commands issued while the connection is down go out later, in order, under the same ids", async () => {
   const { server, session, hands } = await opened();
   server.on("rename_session", () => undefined);
   server.on("set_label", () => undefined);
@@ -221,7 +221,7 @@ test("what is asked while the connection is away goes out later, in order, under
   assert.deepEqual(again, first);
 });
 
-test("what cannot be sent twice fails with the connection", async () => {
+test("a command that cannot be sent twice fails with the connection", async () => {
   const { server, session } = await opened();
   server.on("preview_compaction", () => undefined);
   const preview = session.previewCompaction();
@@ -230,7 +230,7 @@ test("what cannot be sent twice fails with the connection", async () => {
   await assert.rejects(preview, { name: "ConnectionLost" });
 });
 
-test("a session that is being created is created once", async () => {
+test("a session being created is created once", async () => {
   const { client, server, hands } = await bench();
   let lost = true;
   server.on("open_session", (command) => {
@@ -263,12 +263,12 @@ test("the outbox is bounded", async () => {
   await assert.rejects(session.rename("4"), { name: "ClientClosed" });
 });
 
-test("a command that the server would not accept for its size is not sent", async () => {
+test("a command beyond the server's size limit is not sent", async () => {
   const { session } = await opened();
   await assert.rejects(session.send("ü".repeat(600_000)).finished(), { name: "CommandTooLarge" });
 });
 
-test("after a silence the client asks, and takes a silent server for gone", async () => {
+test("after a silence the client pings, and treats a silent server as gone", async () => {
   const { client, server, session, hands } = await opened();
   await hands.pass(21_000);
   const ping = server.commands.findLast((command) => command.type === "ping");
@@ -282,10 +282,10 @@ test("after a silence the client asks, and takes a silent server for gone", asyn
   assert.equal(client.status.phase, "open");
 });
 
-test("a pong that knows of more events opens the session again where it was", async () => {
+test("a pong that knows of more events reopens the session where it was", async () => {
   const { fake, server, session, hands } = await opened();
   const show = fake.append.bind(fake);
-  // An event that gets lost on its way.
+  // An event that is lost in transit.
   const [socket] = server.sockets;
   fake.leave(socket);
   show({ type: "session_updated", payload: { name: "missed" } });
@@ -295,7 +295,7 @@ test("a pong that knows of more events opens the session again where it was", as
   assert.equal(payload.resume.seq, 0);
 });
 
-test("a gap opens the session again where it was", async () => {
+test("a gap reopens the session where it was", async () => {
   const { fake, server, session } = await opened();
   const [socket] = server.sockets;
   fake.leave(socket);
@@ -307,7 +307,7 @@ test("a gap opens the session again where it was", async () => {
   assert.deepEqual(types(server).slice(-3), ["close_session", "open_session", "get_context_info"]);
 });
 
-test("a second gap right after the first asks for everything anew", async () => {
+test("a second gap right after the first requests a fresh snapshot", async () => {
   const { fake, server, session } = await opened();
   server.on("open_session", (_, socket) => ({ ...fake.open(socket, undefined).opened, asOfSeq: fake.log.length }));
   const resumes = () =>
@@ -322,7 +322,7 @@ test("a second gap right after the first asks for everything anew", async () => 
   assert.equal(session.status.phase, "open");
 });
 
-test("credentials that are accepted and refused in a moment are not renewed for ever", async () => {
+test("credentials that are alternately accepted and refused are not renewed indefinitely", async () => {
   let asked = 0;
   const { client, server, hands } = await bench({ token: () => `token-${(asked += 1)}` });
   server.drop(4401);
@@ -350,7 +350,7 @@ test("when the network is back the client does not wait", async () => {
   assert.deepEqual(types(server), ["ping"], "one that seems open is asked");
 });
 
-test("a network that swallows everything does not hold the client up", async () => {
+test("a network that swallows everything does not block the client", async () => {
   const hands = new Hands();
   class Silent {
     readyState = 0;
@@ -381,7 +381,7 @@ test("addresses: http becomes ws, and the path is /ws unless one is given", asyn
   assert.equal(asked[0][1], "reseed.v2");
 });
 
-test("what is no address of a server is refused at once, with the value and the form", () => {
+test("an invalid server address is refused at once, with the value and the expected form", () => {
   const { WebSocket } = new FakeServer();
   for (const url of ["127.0.0.1:18943", "localhost:18943", "host", "", "/ws", "ftp://host", "ws://"])
     assert.throws(() => connect(url, { WebSocket }), {
@@ -392,7 +392,7 @@ test("what is no address of a server is refused at once, with the value and the 
     });
 });
 
-test("a runtime that refuses to make the socket stops the client, and says so", async () => {
+test("a runtime that refuses to create the socket stops the client with the reason", async () => {
   class Refusing {
     constructor() {
       throw new SyntaxError("an insecure connection from a secure page");
@@ -407,7 +407,7 @@ test("a runtime that refuses to make the socket stops the client, and says so", 
   await asked;
 });
 
-test("a hello that is refused for good stops the client, with the server's words", async () => {
+test("a hello that is refused for good stops the client with the server's message", async () => {
   const hands = new Hands();
   const server = new FakeServer();
   server.on("hello", () => ({ error: { code: "unsupported_version", message: "speak version 3", retriable: false } }));
@@ -417,7 +417,7 @@ test("a hello that is refused for good stops the client, with the server's words
   assert.ok(client.status.error instanceof CommandError);
 });
 
-test("in a browser, `online` and a page that is looked at again wake the client", async (context) => {
+test("in a browser, `online` and a page that becomes visible again wake the client", async (context) => {
   const { window } = new JSDOM("");
   const globals = { window, document: window.document };
   for (const [name, value] of Object.entries(globals))
@@ -432,7 +432,7 @@ test("in a browser, `online` and a page that is looked at again wake the client"
     () => window.dispatchEvent(new window.Event("online")),
     () => window.document.dispatchEvent(new window.Event("visibilitychange")),
   ]) {
-    // jsdom's page is seen unless it says otherwise.
+    // jsdom's page counts as visible unless it says otherwise.
     Object.defineProperty(window.document, "visibilityState", { value: "visible", configurable: true });
     server.commands.length = 0;
     wake();
@@ -447,7 +447,7 @@ test("in a browser, `online` and a page that is looked at again wake the client"
   client.close();
 });
 
-test("a runtime without a WebSocket is told what to do", () => {
+test("without a WebSocket in the runtime, the error says what to do", () => {
   const had = Object.getOwnPropertyDescriptor(globalThis, "WebSocket");
   delete globalThis.WebSocket;
   try {
@@ -459,7 +459,7 @@ test("a runtime without a WebSocket is told what to do", () => {
   }
 });
 
-test("a page of another origin that never got a connection is told what the server may lack", async () => {
+test("a page of another origin that never connected is told what the server may lack", async () => {
   const hands = new Hands();
   hands.environment.origin = "http://shop.example:3000";
   const server = new FakeServer();

@@ -1,9 +1,9 @@
 /**
- * Connections that are lost at random: nothing is lost, nothing is done twice, and what is shown equals what the server
- * says afresh.
+ * Randomly lost connections: nothing is lost, nothing is done twice, and what is shown equals a fresh snapshot from the
+ * server.
  *
- *     CUTS=10000 node --test cuts.test.mjs    so many seeds; 100 otherwise
- *     SEED=72 node --test cuts.test.mjs       that one alone
+ *     CUTS=10000 node --test cuts.test.mjs    runs that many seeds; the default is 100
+ *     SEED=72 node --test cuts.test.mjs       runs only that one
  */
 
 import assert from "node:assert/strict";
@@ -15,12 +15,12 @@ import { comparable, World } from "./world.mjs";
 const SEEDS = process.env.SEED
   ? [Number(process.env.SEED)]
   : Array.from({ length: Number(process.env.CUTS ?? 100) }, (_, seed) => seed + 1);
-/** Seeds that run side by side on one server. */
+/** Seeds run concurrently on one server. */
 const LANES = 4;
-/** Cuts of one run at most, so that each comes to an end. */
+/** Maximum cuts per run, so that each run ends. */
 const CUTS_MAX = 12;
 
-/** Numbers from 0 to below 1 that depend on the seed alone (mulberry32). */
+/** Returns a generator of numbers from 0 to below 1 that depend only on the seed (mulberry32). */
 function seeded(seed) {
   let state = seed >>> 0;
   return () => {
@@ -31,7 +31,7 @@ function seeded(seed) {
   };
 }
 
-/** Sockets that are lost by chance, after a frame was sent or received. */
+/** Returns sockets that are randomly lost after a frame was sent or received. */
 function lossy(random, counted) {
   const isCut = () => counted.cuts < CUTS_MAX && random() < 0.12 && (counted.cuts += 1) > 0;
   return class extends WebSocket {
@@ -71,7 +71,7 @@ async function run(seed, world) {
     const results = await Promise.all(answers.map(({ answer }) => answer.finished()));
     await session.setLabel(session.snapshot.path.entries[0].entryId, "first");
 
-    // The truth, after the last cut.
+    // From here on nothing is cut, so the server's state is final.
     counted.cuts = CUTS_MAX;
     const opened = await world.settled(session);
     assert.deepEqual(

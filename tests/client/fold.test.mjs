@@ -1,4 +1,4 @@
-/** The fold against a world that plays at random: what events lead to equals a fresh snapshot at the same moment. */
+/** The fold against a randomly playing world: the result of events equals a fresh snapshot at the same moment. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -10,8 +10,8 @@ const STEPS = 90;
 const WORDS = ["so ", "the ", "seed 🌱 ", "grows\n", "**not** ", "über ", "日本 ", "1. "];
 
 /**
- * What a reader sees. Left out: how far a compaction is, waits for the model server, void answers, counts that move
- * while a turn is running, the host, and what is known of other branches.
+ * What a reader sees. It leaves out the progress of a compaction, delays of the model server, void answers, counts that
+ * move while a turn is running, the host, and what is known of other branches.
  */
 function view({ contextInfo, compaction, items, pending, warning, delayed, entries, path, host, ...rest }) {
   const { tokenCount, breakdown, compactions } = contextInfo;
@@ -26,7 +26,7 @@ function view({ contextInfo, compaction, items, pending, warning, delayed, entri
   };
 }
 
-/** What was told of the window before a pin came or went: the client asks again then. */
+/** Context sizes reported before a pin was added or removed: the client then asks again. */
 const stale = new WeakSet();
 
 /** Applies one event. */
@@ -38,8 +38,8 @@ function apply(snapshot, frame) {
 }
 
 /**
- * Compares a snapshot with a fresh one. What fills the window is left out where the session has moved, or something was
- * pinned, since it was told.
+ * Compares a snapshot with a fresh one. The context size is left out if the session has moved, or something was pinned,
+ * since it was reported.
  */
 function same(snapshot, world, message) {
   const told = view(snapshot);
@@ -48,7 +48,7 @@ function same(snapshot, world, message) {
   assert.deepEqual(told, now, message);
 }
 
-/** Asks for what is missing of the path. */
+/** Fetches the missing part of the path. */
 function complete(snapshot, world) {
   let whole = snapshot;
   while (whole.path.more) {
@@ -58,7 +58,7 @@ function complete(snapshot, world) {
   return whole;
 }
 
-/** One thing that may happen now, chosen at random. */
+/** Plays one randomly chosen possible step. */
 function step(world, random) {
   const pick = (list) => list[Math.floor(random() * list.length)];
   const text = () => Array.from({ length: 1 + Math.floor(random() * 4) }, () => pick(WORDS)).join("");
@@ -78,7 +78,7 @@ function step(world, random) {
     const entryId = pick([...world.tree.keys()]);
     if (world.mayPin(entryId)) moves.push(() => world.pin(entryId));
     if (world.pins.length > 0) moves.push(() => world.unpin(pick(world.pins).entryId));
-    // The steps of somebody's preview, which nobody announced.
+    // Progress of somebody's preview, which no event announced.
     moves.push(() => world.progress(1, 3, world.id("j")));
     if (!world.compaction) moves.push(() => world.startCompaction("threshold", true));
     if (!world.busy && world.inEffect()) moves.push(() => world.undo(world.id("c")));
@@ -162,7 +162,7 @@ test("a snapshot reached by events equals a fresh one at every moment", () => {
   }
 });
 
-test("a reload at any moment goes on as if nothing had been", () => {
+test("a reload at any moment continues seamlessly", () => {
   for (let seed = 1; seed <= SEEDS; seed += 1) {
     /** @type {{ state: unknown, applied: number }[]} */
     const reloads = [];
@@ -171,7 +171,7 @@ test("a reload at any moment goes on as if nothing had been", () => {
         for (; reload.applied < frames.length; reload.applied += 1) reload.state = apply(reload.state, frames[reload.applied]);
       }
       if (count % 9 === seed % 9) reloads.push({ state: fromOpened(world.snapshot({ entries: 3 })), applied: frames.length });
-      // Now and then, so that events come while a part of the path is not known.
+      // Only now and then, so that events also arrive while part of the path is unknown.
       if (count % 4 !== 0) return;
       for (const reload of reloads) reload.state = complete(reload.state, world);
       for (const { state } of reloads) same(state, world, `seed ${seed}, step ${count}`);
@@ -179,7 +179,7 @@ test("a reload at any moment goes on as if nothing had been", () => {
   }
 });
 
-test("a resume at any moment misses nothing and doubles nothing", () => {
+test("a resume at any moment misses nothing and duplicates nothing", () => {
   let voided = 0;
   for (let seed = 1; seed <= SEEDS; seed += 1) {
     let state = null;
@@ -194,7 +194,7 @@ test("a resume at any moment misses nothing and doubles nothing", () => {
         const { opened, frames: missed } = world.after(resumePoint(state));
         state = reopened(state, opened);
         for (const { itemId } of shown) voided += missed.some((frame) => frame.type === "item_aborted" && frame.payload.itemId === itemId) ? 1 : 0;
-        // The first frames come twice: what was applied once is not applied again.
+        // The first frames arrive twice: an applied event is not applied again.
         for (const frame of [...missed, ...missed.slice(0, 2)]) state = apply(state, frame);
         applied = frames.length;
       }
@@ -206,7 +206,7 @@ test("a resume at any moment misses nothing and doubles nothing", () => {
   assert.ok(voided > 0, "some answers came to nothing while the reader was away");
 });
 
-test("what was shown stays when the server was killed while it was written, also as the chat goes on", () => {
+test("text in progress stays when the server is killed, and as the chat continues", () => {
   for (const how of ["replay", "snapshot", "another epoch"]) {
     const world = new World({ emit: () => {} });
     world.say("question", world.id("c"));
@@ -231,7 +231,7 @@ test("what was shown stays when the server was killed while it was written, also
   }
 });
 
-test("an answer that became an entry out of sight is not taken for lost", () => {
+test("an answer that became an entry out of sight is not treated as lost", () => {
   const world = new World({ emit: () => {} });
   world.say("question", world.id("c"));
   world.startTurn();
@@ -244,7 +244,7 @@ test("an answer that became an entry out of sight is not taken for lost", () => 
   for (const entries of [2, 1000]) assert.deepEqual(reopened(state, world.snapshot({ entries })).items, [], String(entries));
 });
 
-test("an answer that came to nothing while the reader was away is shown as not stored", () => {
+test("an answer that failed while the reader was disconnected is shown as not stored", () => {
   for (const how of ["failed", "killed"]) {
     const world = new World({ emit: () => {} });
     world.say("question", world.id("c"));
@@ -262,7 +262,7 @@ test("an answer that came to nothing while the reader was away is shown as not s
   }
 });
 
-test("an answer that only began before the reader left is named by the resume, and gone afterwards", () => {
+test("an answer that had only begun before the disconnect is listed in the resume, and gone afterwards", () => {
   const world = new World({ emit: () => {} });
   world.say("question", world.id("c"));
   world.startTurn();
@@ -276,7 +276,7 @@ test("an answer that only began before the reader left is named by the resume, a
   assert.deepEqual(frames.reduce(apply, reopened(state, opened)).items, []);
 });
 
-test("a wait for the model server lasts until the answer starts, or the turn is over", () => {
+test("a delay of the model server lasts until the answer starts or the turn is over", () => {
   const wait = { attempt: 2, waitMs: 12000, reason: "upstream_rate_limited" };
   for (const [end, ends] of Object.entries({
     "the answer starts": (world) => world.startItem(),
@@ -301,7 +301,7 @@ test("a wait for the model server lasts until the answer starts, or the turn is 
   }
 });
 
-test("a compaction is undone, and a preview's steps are nobody's", () => {
+test("a compaction is undone, and a preview's progress belongs to no compaction", () => {
   const frames = [];
   const world = new World({ emit: (frame) => frames.push(frame) });
   for (const text of ["one", "two"]) world.say(text, world.id("c"));
@@ -317,7 +317,7 @@ test("a compaction is undone, and a preview's steps are nobody's", () => {
   assert.deepEqual([back.undone, back.contextInfo.tokenCount], [[entryId], world.contextInfo().tokenCount]);
 });
 
-test("a summary that is held is known as it arrives, after a reload and after a resume, until it is used or dropped", () => {
+test("a held summary is known on arrival, after a reload and after a resume, until it is used or dropped", () => {
   const world = new World({ emit: () => {} });
   world.say("one", world.id("c"));
   const snapshot = world.snapshot();
@@ -331,7 +331,7 @@ test("a summary that is held is known as it arrives, after a reload and after a 
     assert.deepEqual([state.held, state.compaction], [held("j1"), null]);
     assert.equal(apply(state, event("compaction_prepared", held("j2"))).held.jobId, "j2", "made again, merging it");
     assert.equal(apply(state, ends(state.seq + 1, "compaction_failed", "j0")).held.jobId, "j1", "another failed");
-    // The server drops what it holds when any compaction is committed.
+    // Committing any compaction makes the server drop the held one.
     assert.equal(apply(state, ends(state.seq + 1, "context_compacted", "j0")).held, null, "another was committed");
     for (const type of ["compaction_failed", "context_compacted"]) {
       assert.equal(apply(state, ends(state.seq + 1, type, "j1")).held, null, type);
@@ -341,14 +341,14 @@ test("a summary that is held is known as it arrives, after a reload and after a 
   assert.equal(reopened(live, { ...snapshot, resumed: "replay" }).held, null, "dropped while the reader was away");
 });
 
-test("older pages put before a snapshot give the whole path", () => {
+test("older pages added to a snapshot give the whole path", () => {
   play(7, ({ world, count }) => {
     if (count % 10 !== 0) return;
     for (const entries of [0, 3]) assert.deepEqual(complete(fromOpened(world.snapshot({ entries })), world).path.entries, world.entries);
   });
 });
 
-/** A state with one running item of this text. */
+/** Returns a state with one running item of this text. */
 function streaming(text) {
   const world = new World();
   world.say("hello", "command-00000001");
@@ -374,7 +374,7 @@ test("deltas go where they belong", () => {
   }
 });
 
-test("a tool call grows with its name, however often its beginning is told", () => {
+test("a tool call grows with its name, however often its start is reported", () => {
   const { state, itemId } = streaming("hello");
   const start = { type: "item_started", payload: { itemId, turnId: state.turn.turnId, kind: "tool_call", part: 1, name: "look" } };
   const piece = (offset, text) => ({ type: "item_delta", payload: { itemId, part: 1, offset, kind: "arguments", text } });
@@ -423,7 +423,7 @@ test("whatever moves the leaf moves the view", () => {
   assert.deepEqual(state.path.entries.map((one) => one.entryId), [a, b, c], "the snapshot before is as it was");
 });
 
-test("connections come, change and leave, each once", () => {
+test("connections join, change and leave, each once", () => {
   const page = { connectionId: "c1", clientId: "tab-1", client: { name: "reseed-web", version: "1" }, role: "writer" };
   const other = { ...page, connectionId: "c2", clientId: "tab-2" };
   const bot = { connectionId: "c3", client: { name: "ferry-bot", version: "1.2" }, role: "observer", offers: true };

@@ -1,7 +1,4 @@
-/**
- * Renewing and revoking what was granted, on the real server. `package.test.mjs` runs README.md's own back and front
- * end.
- */
+/** Renewing and revoking grants on the real server. `package.test.mjs` runs README.md's own backend and frontend. */
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -12,7 +9,7 @@ import { Server } from "../browser/server.mjs";
 
 const TOKEN = "a-token-that-only-the-back-end-knows";
 
-test("a client renews what it was granted, and stops when that is taken back", async () => {
+test("a client renews its grant, and stops when the grant is revoked", async () => {
   const server = new Server({ SERVICE_TOKENS: `shop:${TOKEN}` });
   const url = await server.start();
   const headers = { Authorization: `Bearer ${TOKEN}` };
@@ -26,7 +23,7 @@ test("a client renews what it was granted, and stops when that is taken back", a
   client.subscribe(() => phases.push(client.status.phase));
   try {
     const session = await client.createSession();
-    // Another connection, whose grant is as short, begins later and is not renewed.
+    // Another connection with an equally short grant starts later and is not renewed.
     const other = new WebSocket(`${url.replace("http", "ws")}ws?ticket=${await mint(4)}`, "reseed.v2");
     const [code] = await once(other, "close");
     assert.equal(code, 4401);

@@ -1,4 +1,4 @@
-/** Tests hosting: limits of calls, results that cannot be sent, and the memory of calls. */
+/** Hosting: limits of calls, results that cannot be sent, and memory use of calls. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -20,21 +20,21 @@ function call(fake, { toolCallId = "c1", deadline = 60_000, again } = {}) {
   fake.show({ type: "run_tool", payload: { toolCallId, ...(again ? { again } : {}) } });
 }
 
-/** Asks the hook `watch`. */
+/** Calls the hook `watch`. */
 function ask(fake, { hookCallId = "h1", deadline = 60_000 } = {}) {
   const message = { role: "user", content: [{ type: "text", text: "x" }] };
   const payload = { hookCallId, hook: "watch", sessionId: fake.id, point: "message", entryId: "e1", message };
   fake.show({ type: "hook_call", payload: { ...payload, deadline: at(deadline) } });
 }
 
-/** Returns a handler, and the calls that wait for it to end. */
+/** Returns a handler, and its calls that have not ended. */
 function pending() {
   const runs = [];
   const run = (_, about) => new Promise((end) => runs.push({ ...about, end }));
   return { runs, run };
 }
 
-test("tools that are offered while the session is being opened are registered behind it", async () => {
+test("tools offered while the session is opening are registered afterwards", async () => {
   const { client, server } = await bench();
   const fake = server.session();
   let opening;
@@ -53,7 +53,7 @@ test("tools that are offered while the session is being opened are registered be
   assert.deepEqual(types(server).slice(-2), ["register_tools", "register_hooks"]);
 });
 
-test("a clock that is ahead does not shorten a call", async () => {
+test("a clock that runs ahead does not shorten a call", async () => {
   for (const [timeoutMs, limit] of [
     [30_000, 30_000],
     [undefined, 60_000],
@@ -69,7 +69,7 @@ test("a clock that is ahead does not shorten a call", async () => {
   }
 });
 
-test("a later deadline gives a call its limit again, however it is told", async () => {
+test("a later deadline renews a call's limit, however it is reported", async () => {
   const ways = {
     progress: ({ fake }) =>
       fake.show({ type: "call_progressed", payload: { toolCallId: "c1", deadline: at(90_000) } }),
@@ -104,7 +104,7 @@ test("a later deadline gives a call its limit again, however it is told", async 
   }
 });
 
-test("a hook that is asked again with a later deadline runs once and has the longer limit", async () => {
+test("a hook called again with a later deadline runs once and has the longer limit", async () => {
   const { runs, run } = pending();
   const hooks = [hook({ point: "message", name: "watch" }, run)];
   const { server, fake, hands } = await opened({}, { hooks });
@@ -118,7 +118,7 @@ test("a hook that is asked again with a later deadline runs once and has the lon
   assert.deepEqual(sent(server, "hook_result"), [{ hookCallId: "h1", block: true }]);
 });
 
-test("a result after the local limit is sent; one that nobody waits for is not", async () => {
+test("a result after the local limit is sent; one that is no longer awaited is not", async () => {
   const { runs, run } = pending();
   const { server, fake, hands, session } = await opened({}, { tools: { work: toolOf(run) } });
   call(fake, { toolCallId: "late" });
@@ -162,7 +162,7 @@ test("a result that cannot be sent becomes a failure with the reason", async () 
   }
 });
 
-test("a result that is refused only for now is sent again, a few times", async () => {
+test("a temporarily refused result is resent a few times", async () => {
   const { server, fake, hands } = await opened({}, { tools: { work: toolOf(() => "done") } });
   const error = { code: "overloaded", message: "no", retriable: true, retryAfterMs: 3_000 };
   server.on("tool_result", () => ({ error }));
@@ -175,7 +175,7 @@ test("a result that is refused only for now is sent again, a few times", async (
   assert.equal(sent(server, "tool_result").length, 6);
 });
 
-test("half a surrogate pair is replaced, and everything beside it stays", async () => {
+test("a lone surrogate is replaced, and everything around it stays", async () => {
   const whole = 'a "\\ud83d" 😀 \\\\';
   const { server, fake, session } = await opened({}, { tools: { work: toolOf(() => `${whole}\ud83d|\ude00`) } });
   call(fake);
@@ -185,7 +185,7 @@ test("half a surrogate pair is replaced, and everything beside it stays", async 
   assert.deepEqual(sent(server, "user_input"), [{ input: "cut \ufffd" }]);
 });
 
-test("of an answered hook call nothing is kept that is large", async (context) => {
+test("nothing large is kept of an answered hook call", async (context) => {
   const { setFlagsFromString } = await import("node:v8");
   const { runInNewContext } = await import("node:vm");
   setFlagsFromString("--expose-gc");
@@ -202,7 +202,7 @@ test("of an answered hook call nothing is kept that is large", async (context) =
   for (let number = 0; number < 20; number += 1) ask(fake, { hookCallId: `h${number}` });
   await quiet();
   assert.equal(sent(server, "hook_result").length, 20);
-  // A reference that was just made is kept until the present job is over.
+  // A fresh weak reference keeps its target until the current job ends.
   await quiet();
   gc();
   await quiet();
@@ -211,7 +211,7 @@ test("of an answered hook call nothing is kept that is large", async (context) =
   assert.ok(calls.filter((kept) => kept.deref()).length <= 2);
 });
 
-test("progress is told only while the session is open, and opens nothing", async () => {
+test("progress is reported only while the session is open, and does not open it", async () => {
   const { runs, run } = pending();
   const { server, client, fake, hands, session } = await opened({ outboxMax: 2 }, { tools: { work: toolOf(run) } });
   call(fake, { deadline: 600_000 });
@@ -233,7 +233,7 @@ test("progress is told only while the session is open, and opens nothing", async
   assert.equal(sent(server, "call_progress").length, 1);
 });
 
-test("a session that is deleted aborts its calls", async () => {
+test("deleting a session aborts its calls", async () => {
   const { runs, run } = pending();
   const { fake } = await opened({}, { tools: { work: toolOf(run) } });
   call(fake);
@@ -243,7 +243,7 @@ test("a session that is deleted aborts its calls", async () => {
   assert.equal(runs[0].signal.reason.name, "AbortError");
 });
 
-test("a call that a new snapshot does not have any more is aborted", async () => {
+test("a call missing from a new snapshot is aborted", async () => {
   const { runs, run } = pending();
   const { server, fake, hands } = await opened({}, { tools: { work: toolOf(run) } });
   call(fake);

@@ -1,4 +1,4 @@
-/** The fold against the real server: what events lead to equals what a fresh `session_opened` says. */
+/** The fold against the real server: the result of events equals a fresh `session_opened`. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -32,7 +32,7 @@ for (const [name, { about, settings, options, run }] of Object.entries(SCENARIOS
   });
 }
 
-test("alternatives are found at one place whatever parts them, and a branch is entered where it was left", async () => {
+test("alternatives are found at one place whatever separates them, and a branch is entered where it was left", async () => {
   const world = await World.start({});
   try {
     const session = await world.client.createSession();

@@ -1,4 +1,4 @@
-/** The package as others get it: what is in it, whether its types are found, and whether the examples run on it. */
+/** The package as users get it: its contents, whether its types resolve, and whether the examples run on it. */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -14,7 +14,7 @@ import { copied, pack, PACKAGE, run, temporary, tool, unpack } from "./packed.mj
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 const EXAMPLES = fileURLToPath(new URL("../examples/", import.meta.url));
 const TOKEN = "a-token-that-only-the-page's-server-knows".replaceAll("'", "-");
-/** Milliseconds that a page may take on a busy machine. */
+/** Milliseconds allowed for a page on a busy machine. */
 const WAIT_MS = 60_000;
 
 test("the tarball holds the modules, their types and the README, and nothing else", (context) => {
@@ -34,27 +34,27 @@ test("the tarball holds the modules, their types and the README, and nothing els
   }
 });
 
-test("publint and arethetypeswrong find nothing wrong", (context) => {
+test("publint and arethetypeswrong report nothing", (context) => {
   const tarball = pack(temporary(context));
   tool("publint", ["run", tarball, "--strict"]);
   tool("attw", [tarball, "--profile", "esm-only", "--no-emoji"]);
 });
 
-test("the frames of the fake server are those of the protocol", () => {
+test("the frames of the fake server match the protocol's examples", () => {
   run(process.execPath, [join(PACKAGE, "scripts/examples.mjs"), "--check"]);
 });
 
-test("the page's copy of the client has all exports, and is the committed one", async (context) => {
+test("the page's copy of the client has all exports and matches the committed one", async (context) => {
   const script = join(PACKAGE, "scripts/bundle.mjs");
   const file = join(temporary(context), "client.mjs");
   run(process.execPath, [script, file]);
   const [bundled, packed] = await Promise.all([import(pathToFileURL(file)), import("reseed-client")]);
   assert.deepEqual(Object.keys(bundled), Object.keys(packed));
-  // The server joins the page's modules line by line: it knows no other form of these.
+  // The server joins the page's modules line by line and understands no other form of them.
   const lines = readFileSync(file, "utf8").split("\n");
   const forms = lines.filter((line) => /^(import|export)\b/.test(line));
   assert.ok(forms.every((line) => /^export const \w+ = reseed\.\w+;$/.test(line)));
-  // It leaves out lines that are empty or begin like a comment.
+  // It drops lines that are empty or start like a comment.
   const lost = lines.slice(1, -1).filter((line) => /^\s*(\/\/|\/\*|$)/.test(line));
   assert.deepEqual(lost, []);
   run(process.execPath, [script, "--check"]);
@@ -81,7 +81,7 @@ test("Node imports every entry, and the README's example runs", async (context) 
   }
 });
 
-test("the types promise what they should, however modules are resolved", (context) => {
+test("the types hold their promises under every module resolution", (context) => {
   const folder = temporary(context);
   cpSync(join(HERE, "react19/node_modules"), join(folder, "node_modules"), { recursive: true });
   unpack(pack(folder), folder);
@@ -95,12 +95,12 @@ test("the types promise what they should, however modules are resolved", (contex
   const lib = ["--lib", "es2022,dom,dom.iterable"];
   tool("tsc", [...options, ...lib, "--module", "nodenext", ...files], { cwd: folder });
   tool("tsc", [...options, ...lib, "--module", "esnext", "--moduleResolution", "bundler", ...files], { cwd: folder });
-  // A program in Node has no types of a page.
+  // A Node program lacks the DOM types.
   const inNode = ["sockets.mts", "readme.mts"];
   tool("tsc", [...options, "--lib", "es2022", "--module", "nodenext", ...inNode], { cwd: folder });
 });
 
-test("without the rest of the repository the build says what it needs", (context) => {
+test("without the rest of the repository, the build says what it needs", (context) => {
   const folder = temporary(context);
   for (const part of ["src", "scripts", "package.json", "tsconfig.json"])
     cpSync(join(PACKAGE, part), join(folder, part), { recursive: true });
@@ -109,7 +109,7 @@ test("without the rest of the repository the build says what it needs", (context
   });
 });
 
-test("the web example is checked by tsc and runs in a browser, from another origin, with tickets", async (context) => {
+test("the web example passes tsc and runs in a browser, from another origin, with tickets", async (context) => {
   const folder = temporary(context);
   copied(join(EXAMPLES, "web"), folder);
   unpack(pack(folder), folder);
@@ -153,7 +153,7 @@ test("the web example is checked by tsc and runs in a browser, from another orig
   });
 });
 
-test("the React example is checked with the types of React 18 and 19, and runs in a browser", async (context) => {
+test("the React example passes with the types of React 18 and 19, and runs in a browser", async (context) => {
   const folder = temporary(context);
   copied(join(EXAMPLES, "react"), folder);
   const tarball = pack(folder);
@@ -176,7 +176,7 @@ test("the React example is checked with the types of React 18 and 19, and runs i
   });
 });
 
-test("the README of the project, as it stands: its back end, and its front end on another origin", async (context) => {
+test("the project's README runs as written: its back end, and its front end on another origin", async (context) => {
   const folder = temporary(context);
   const text = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
   const [backEnd, frontEnd] = ["back", "front"].map((end) => new RegExp(`\`\`\`js\\n(// the ${end} end[^]*?)\`\`\``).exec(text)[1]);
@@ -187,7 +187,7 @@ test("the README of the project, as it stands: its back end, and its front end o
   writeFileSync(join(folder, "login.js"), "export const userOf = () => \"ann\";");
   let url = "";
   let tickets = 0;
-  // The user's application: it serves the page, and passes the request for a ticket on to the back end.
+  // The user's application: it serves the page, and forwards the request for a ticket to the back end.
   const application = createServer(async ({ method, url: path }, response) => {
     if (method === "POST") {
       const minted = await fetch(`http://127.0.0.1:${tickets}/ticket`, { method }).catch(() => null);
@@ -217,7 +217,7 @@ test("the README of the project, as it stands: its back end, and its front end o
     const page = await browser.newPage();
     await page.goto(`http://localhost:${port}`);
     await page.waitForFunction(() => document.body.innerText.includes("Miso"), null, { timeout: WAIT_MS });
-    // The same page under a name that the server does not know.
+    // The same page under an origin unknown to the server.
     const other = await browser.newPage();
     const warned = other.waitForEvent("console", { predicate: (said) => said.type() === "warning", timeout: WAIT_MS });
     await other.goto(`http://127.0.0.1:${port}`);
@@ -231,12 +231,12 @@ test("the README of the project, as it stands: its back end, and its front end o
   }
 });
 
-/** The first example of the README. */
+/** Returns the first example of the README. */
 function readmeExample() {
   return /```js\n([^]*?)```/.exec(readFileSync(join(PACKAGE, "README.md"), "utf8"))[1];
 }
 
-/** Serves a folder from an origin of its own, beside a server that wants tokens, and opens it in Chromium. */
+/** Serves a folder from its own origin, beside a server that requires tokens, and opens it in Chromium. */
 async function inBrowser(folder, act) {
   const { serve } = await import("../examples/web/serve.mjs");
   let url = "";

@@ -1,4 +1,4 @@
-/** The package as others get it: packed once, and put where a test wants it. */
+/** The package as users get it: packed once, and installed where a test wants it. */
 
 import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 /** The folder of the package. */
 export const PACKAGE = fileURLToPath(new URL("../../protocol/client/", import.meta.url));
 
-/** Runs a program, and returns what it prints; what it prints is the error if it fails. */
+/** Runs a program and returns its output; if it fails, the output is in the error. */
 export function run(program, args, options = {}) {
   try {
     return execFileSync(program, args, { encoding: "utf8", stdio: "pipe", ...options });
@@ -18,12 +18,12 @@ export function run(program, args, options = {}) {
   }
 }
 
-/** Runs a program of the package's own tools. */
+/** Runs one of the package's own tools. */
 export function tool(name, args, options) {
   return run(process.execPath, [join(PACKAGE, "node_modules/.bin", name), ...args], options);
 }
 
-/** A folder that is removed at the end of a test. */
+/** Creates a folder that is removed at the end of the test. */
 export function temporary(context) {
   const folder = mkdtempSync(join(tmpdir(), "reseed-client-"));
   context.after(() => rmSync(folder, { recursive: true, force: true }));
@@ -38,7 +38,7 @@ export function pack(folder) {
   return join(folder, filename);
 }
 
-/** Puts the packed package into `node_modules` of a folder. */
+/** Installs the packed package into `node_modules` of a folder. */
 export function unpack(tarball, folder) {
   const target = join(folder, "node_modules/reseed-client");
   rmSync(target, { recursive: true, force: true });
@@ -46,7 +46,7 @@ export function unpack(tarball, folder) {
   run("tar", ["-xzf", tarball, "--strip-components=1", "-C", target]);
 }
 
-/** Copies a folder without what was installed into it. */
+/** Copies a folder without its installed packages. */
 export function copied(source, target) {
   cpSync(source, target, { recursive: true, filter: (path) => !path.includes("node_modules") });
 }

@@ -1,4 +1,4 @@
-/** The hooks in React 18 and 19, in strict mode, on the server in memory. */
+/** The hooks in React 18 and 19, in strict mode, on the in-memory server. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,7 +8,7 @@ import { bench, quiet } from "./bench.mjs";
 import { pack, temporary, unpack } from "./packed.mjs";
 
 for (const version of ["react18", "react19"]) {
-  test(`${version}: what is known is shown, and unmounting closes without cancelling`, async (context) => {
+  test(`${version}: known state is shown, and unmounting closes without cancelling`, async (context) => {
     const folder = fileURLToPath(new URL(`${version}/`, import.meta.url));
     unpack(pack(temporary(context)), folder);
     const { window } = new JSDOM("<main></main>");

@@ -1,6 +1,6 @@
 /**
  * Records the vectors of `protocol/client/vectors/` from the real server: `node record.mjs [NAME...]`. The server's
- * binary is RESEED_BIN, or else the debug build. Read the difference before you commit it.
+ * binary is RESEED_BIN, or else the debug build. Review the diff before committing it.
  */
 
 import { writeFileSync } from "node:fs";
@@ -9,11 +9,11 @@ import { SCENARIOS } from "./scenarios.mjs";
 import { World } from "./world.mjs";
 
 const FOLDER = fileURLToPath(new URL("../../protocol/client/vectors/", import.meta.url));
-/** Connections that look at the session meanwhile. */
+/** Connections that observe the session meanwhile. */
 const WITNESSES = 2;
 /**
- * Frames for the host that no fold reads, of which those of hooks hold whole requests; and the presence of the witness,
- * who comes and goes at every look.
+ * Frames that no fold reads: those for the host, of which hook frames hold whole requests, and the presence of the
+ * witness, who joins and leaves with every look.
  */
 const LEFT_OUT = new Set(["hook_call", "hook_cancelled", "presence_changed"]);
 
@@ -39,8 +39,8 @@ async function record(name, { about, settings, options, run }) {
 }
 
 /**
- * Asks for fresh snapshots without a pause, several at a time, so that the server has one to answer after nearly every
- * append. Events of one append have no moment between them.
+ * Requests fresh snapshots without pause, several at a time, so that the server has one to answer after nearly every
+ * append. There is no moment between the events of one append.
  */
 class Looks {
   #bySeq = new Map();
@@ -61,7 +61,7 @@ class Looks {
     witness.close();
   }
 
-  /** Returns what was seen, in the order of the events. */
+  /** Returns the snapshots in the order of the events. */
   async end() {
     this.#ended = true;
     await Promise.all(this.running);
@@ -81,7 +81,7 @@ function steps(events, moments, end) {
   return [...steps, { settled: true, unknown: unknown(events), frames: rest, expected: end }];
 }
 
-/** Returns the state that no event carries: the size of the context, if something has changed it since it was sent. */
+/** Returns the state that no event carries: the context size, if something has changed it since it was last sent. */
 function unknown(events) {
   const types = events.filter((frame) => frame.seq !== undefined).map((frame) => frame.type);
   const told = Math.max(types.lastIndexOf("turn_finished"), types.lastIndexOf("compaction_undone"));
@@ -89,7 +89,7 @@ function unknown(events) {
 }
 
 /**
- * Replaces the entries in `expected` that the file has already by their ids: there is an `expected` for nearly each
+ * Replaces entries in `expected` that the file already contains by their ids: there is an `expected` for nearly every
  * durable event, and each has the whole path.
  */
 function shortened({ about, opened, steps }) {
@@ -110,7 +110,7 @@ function shortened({ about, opened, steps }) {
   };
 }
 
-/** JSON with one frame a line. */
+/** Formats JSON with one frame per line. */
 export function printed({ about, opened, steps }) {
   const line = JSON.stringify;
   const list = (items) => items.map((item) => `\n        ${line(item)}`).join(",");

@@ -7,7 +7,7 @@ const WEATHER = {
   parameters: { type: "object", properties: { place: { type: "string" } }, required: ["place"] },
 };
 
-/** Ends a turn and says how. */
+/** Runs a turn to its end and returns the result. */
 async function say(session, text, options) {
   const answer = session.send(text, options);
   return { answer, ...(await answer.finished()) };

@@ -1,4 +1,4 @@
-/** Sessions: how they end, what an answer is, what is hosted, what lists know. */
+/** Sessions: how they end, what an answer is, hosting, and the session list. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -17,7 +17,7 @@ const PARAMETERS = { type: "object", properties: { place: { type: "string" } } }
 
 const closed = (code, retriable) => ({ type: "session_closed", payload: { code, message: "why", retriable } });
 
-test("an answer is read as it is written", async () => {
+test("an answer can be read while it is written", async () => {
   const { session, server } = await opened();
   server.reply = () => ["Start ", "at ", "16:50."];
   const answer = session.send("When?");
@@ -30,7 +30,7 @@ test("an answer is read as it is written", async () => {
   assert.equal((await answer.accepted).queued, false);
 });
 
-test("whoever comes late reads it whole, and two readers read the same", async () => {
+test("a late reader gets all of it, and two readers get the same", async () => {
   const { session } = await opened();
   const answer = session.send("When?");
   const { text } = await answer.finished();
@@ -41,7 +41,7 @@ test("whoever comes late reads it whole, and two readers read the same", async (
   }
 });
 
-test("an answer says that the output limit has cut it", async () => {
+test("an answer reports that the output limit has cut it off", async () => {
   const { session, server, fake } = await opened();
   server.on("user_input", () => ({ entryId: "e1", turnId: "t1", queued: false, asOfSeq: 0 }));
   const answer = session.send("x");
@@ -72,7 +72,7 @@ test("reading less does not cancel; cancelling does", async () => {
   assert.equal(session.snapshot.lastTurn.turnId, "t1");
 });
 
-test("an answer that failed throws from text, and what was void is told in pieces", async () => {
+test("a failed answer throws from text, and pieces report what was void", async () => {
   const { session, server, fake } = await opened();
   server.on("user_input", () => ({ entryId: "e1", turnId: "t1", queued: false, asOfSeq: 0 }));
   const answer = session.send("x");
@@ -94,7 +94,7 @@ test("an answer that failed throws from text, and what was void is told in piece
   );
 });
 
-test("an input that is refused rejects everywhere, and is no unhandled rejection", async () => {
+test("a refused input rejects everywhere, and causes no unhandled rejection", async () => {
   const { session, server } = await opened();
   server.on("user_input", () => ({
     error: { code: "queue_full", message: "the queue is full (32 inputs)", retriable: true },
@@ -105,7 +105,7 @@ test("an input that is refused rejects everywhere, and is no unhandled rejection
   await assert.rejects(answer.text().next(), { code: "queue_full" });
 });
 
-test("an input that was taken out of the queue has no answer", async () => {
+test("an input removed from the queue has no answer", async () => {
   const { session, server, fake } = await opened();
   server.on("user_input", () => ({ queued: true, asOfSeq: 0 }));
   const answer = session.send("x");
@@ -120,7 +120,7 @@ test("an input that was taken out of the queue has no answer", async () => {
   assert.equal((await answer.finished()).status, "removed");
 });
 
-test("a turn that ended behind a snapshot is found in it", async () => {
+test("a turn that ended before a snapshot is found in it", async () => {
   const { session, server, fake, hands } = await opened();
   server.on("user_input", () => ({ entryId: "e1", turnId: "t1", queued: false, asOfSeq: 0 }));
   const answer = session.send("x");
@@ -177,7 +177,7 @@ test("a session ends as the server says", async () => {
   }
 });
 
-test("a session that this client deletes has ended, and is not asked for again", async () => {
+test("a session deleted by this client has ended, and is not requested again", async () => {
   const { session, server, client, hands } = await opened();
   await session.delete();
   assert.deepEqual([session.status.phase, session.status.code], ["ended", "deleted"]);
@@ -188,7 +188,7 @@ test("a session that this client deletes has ended, and is not asked for again",
   assert.equal(opens(), before);
 });
 
-test("a session that fails again at once is opened from a snapshot, and not at once", async () => {
+test("a session that fails again at once is opened from a snapshot, after a delay", async () => {
   const { fake, server, hands, session } = await opened();
   const openings = () => server.commands.filter((command) => command.type === "open_session");
   await hands.pass(10_000);
@@ -204,14 +204,14 @@ test("a session that fails again at once is opened from a snapshot, and not at o
     const { payload: opening } = openings().at(-1);
     assert.deepEqual([openings().length, "resume" in opening], [count, resumes]);
   }
-  // One that has lasted is opened where it was, as after a first failure.
+  // A session that was stable is opened where it was, as after a first failure.
   await hands.pass(10_000);
   fake.show(closed("failed", true));
   await hands.pass(1_000);
   assert.deepEqual([openings().length, "resume" in openings().at(-1).payload], [5, true]);
 });
 
-test("a session that cannot be opened for now says why, and is opened when it can be", async () => {
+test("a temporarily refused session says why, and opens once it can", async () => {
   const { client, server, hands } = await bench();
   const fake = server.session();
   let refused = 0;
@@ -228,7 +228,7 @@ test("a session that cannot be opened for now says why, and is opened when it ca
   assert.deepEqual(session.status, { phase: "open" });
 });
 
-test("events that happened while the client was away are told as missed", async () => {
+test("events that happened while the client was disconnected are reported as missed", async () => {
   const { fake, server, hands, session } = await opened();
   const told = [];
   session.onEvent((event, snapshot, missed) => told.push([event.payload?.name ?? event, snapshot.name, missed]));
@@ -249,7 +249,7 @@ test("events that happened while the client was away are told as missed", async 
   ]);
 });
 
-test("a session that cannot be opened says why; a damaged one is read", async () => {
+test("a session that cannot be opened says why; a damaged one can be read", async () => {
   const { client, server } = await bench();
   await assert.rejects(client.session("nowhere").opened(), { code: "session_not_found" });
   const fake = server.session();
@@ -261,7 +261,7 @@ test("a session that cannot be opened says why; a damaged one is read", async ()
   assert.equal((await session.opened()).role, "observer");
 });
 
-test("a tool runs when the host is asked, once for each call; its result is sent again if asked for", async () => {
+test("a tool runs when the host is told to, once per call; its result is resent on request", async () => {
   const runs = [];
   const weather = tool({
     description: "The weather.",
@@ -303,7 +303,7 @@ test("a tool runs when the host is asked, once for each call; its result is sent
   assert.equal(session.snapshot.pending.length, 0);
 });
 
-test("a tool that throws has failed; one that nobody waits for is aborted", async () => {
+test("a tool that throws has failed; one whose result is no longer awaited is aborted", async () => {
   const aborted = [];
   const endless = (_, { signal }) =>
     new Promise((resolve) => signal.addEventListener("abort", () => resolve(aborted.push(signal.reason.name))));
@@ -339,12 +339,12 @@ test("a tool that throws has failed; one that nobody waits for is aborted", asyn
   assert.deepEqual(results, [
     { toolCallId: "failing", output: "out of order", isError: true },
     { toolCallId: "unknown", output: "this client does not offer the tool parking", isError: true },
-    // The server alone judges whether this is too late.
+    // Only the server decides whether this is too late.
     { toolCallId: "late", output: "2" },
   ]);
 });
 
-test("hooks are asked at their point, once for each call; one that only observes does not answer", async () => {
+test("hooks are called at their point, once per call; one that only observes does not answer", async () => {
   const asked = [];
   const hooks = [
     hook({ point: "message", name: "redact" }, ({ message }) => {
@@ -387,7 +387,7 @@ test("hooks are asked at their point, once for each call; one that only observes
   ]);
 });
 
-test("tools that are offered later replace those before", async () => {
+test("tools offered later replace earlier ones", async () => {
   const { session, server } = await opened();
   server.on("register_tools", () => ({ standby: true }));
   const weather = tool({ description: "", parameters: PARAMETERS, run: () => "" });
@@ -420,7 +420,7 @@ test("a session stays open while it is held, and a moment longer", async () => {
   assert.equal(fake.followers, 1);
 });
 
-test("the list of sessions stays true", async () => {
+test("the list of sessions stays up to date", async () => {
   const { client, server, hands } = await bench();
   const item = (sessionId, updatedAt, more = {}) => ({
     sessionId,
@@ -455,7 +455,7 @@ test("the list of sessions stays true", async () => {
   assert.equal(server.commands.at(-1).payload.watch, true);
 });
 
-/** Items of the list, as `[sessionId, updatedAt]`. */
+/** Builds list items from `[sessionId, updatedAt]`. */
 const listed = (...pairs) =>
   pairs.map(([sessionId, updatedAt, more]) => ({
     sessionId,
@@ -469,7 +469,7 @@ const listed = (...pairs) =>
     ...more,
   }));
 
-test("a session that changes has its place by its time, unless that is beyond what is known", async () => {
+test("a changed session is placed by its time, unless that place is beyond the known part", async () => {
   const { client, server } = await bench();
   let page = { items: listed(["a", "5"], ["b", "3"]), nextCursor: "more" };
   server.on("list_sessions", () => page);
@@ -496,7 +496,7 @@ test("a session that changes has its place by its time, unless that is beyond wh
   assert.equal(names(), "b,d", "the whole list is known");
 });
 
-test("the list is searched by the server, with one question at a time", async () => {
+test("the list is searched by the server, one request at a time", async () => {
   const { client, server, hands } = await bench();
   const asked = [];
   const answers = [];
@@ -519,7 +519,7 @@ test("the list is searched by the server, with one question at a time", async ()
   answers.shift()(listed(["pears", "1"]));
   await quiet();
   assert.deepEqual(view(), ["pea", "pears"]);
-  // The server says whether a session that has changed is found now. It is not asked after each change.
+  // The server knows whether a changed session still matches. It is not asked after each change.
   for (const time of ["3", "4", "5"]) server.send({ type: "session_changed", payload: listed(["peas", time])[0] });
   await quiet();
   assert.equal(asked.length, 3);
@@ -530,7 +530,7 @@ test("the list is searched by the server, with one question at a time", async ()
   assert.deepEqual(view(), ["pea", "peas,pears"]);
 });
 
-test("after a lost connection as much of the list is fetched as there was; a server that cannot watch is not asked to", async () => {
+test("after a lost connection the list is fetched to its former length; a server without watch is not asked to watch", async () => {
   const { client, server, hands } = await bench();
   const many = (count) => listed(...Array.from({ length: count }, (_, index) => [`s${index}`, "1"]));
   server.on("list_sessions", ({ payload: { cursor } }) =>
@@ -557,7 +557,7 @@ test("what an event does not touch is the same object, and a long history costs 
   });
   let snapshot = start;
   const { sessionId } = start;
-  // With a copy of the history for each event this would take minutes.
+  // If each event copied the history, this would take minutes.
   for (let seq = 1; seq <= 100_000; seq += 1) {
     const entry = {
       entryId: `e${seq}`,
@@ -578,7 +578,7 @@ test("what an event does not touch is the same object, and a long history costs 
   assert.equal(next.path.entries.length, 100_000);
   assert.equal(next.path.entries, snapshot.path.entries);
   assert.equal(start.entries.size, 0);
-  // Two futures of one snapshot do not see each other.
+  // Two futures of one snapshot do not affect each other.
   const append = (id) =>
     fold(snapshot, {
       sessionId,
@@ -593,7 +593,7 @@ test("what an event does not touch is the same object, and a long history costs 
   );
 });
 
-test("an answer that nobody will tell of any more ends with the session", async () => {
+test("an answer that will get no more events ends with the session", async () => {
   const ends = [
     [({ session }) => session.close(), "the session was closed"],
     [({ client }) => client.close(), "the session was closed"],
@@ -621,7 +621,7 @@ const said = (entryId, parentId) => ({
   content: [{ type: "text", text: entryId }],
 });
 
-test("older entries are fetched page by page, to where the server has no more", async () => {
+test("older entries are fetched page by page until the server has no more", async () => {
   const { client, server } = await bench();
   const fake = server.session(new FakeSession("paged", { entries: [said("e3", "e2")], leafId: "e3", more: true }));
   const pages = { e3: { items: [said("e1", "lost"), said("e2", "e1")], more: false } };
@@ -641,7 +641,7 @@ test("older entries are fetched page by page, to where the server has no more", 
   assert.deepEqual([path(), session.snapshot.path.more], [["e1", "e2", "e3", "e4"], false]);
 });
 
-test("the same page of older entries is on its way once", async () => {
+test("the same page of older entries is only fetched once at a time", async () => {
   const { client, server } = await bench();
   const entries = [said("e3", "e2")];
   const fake = server.session(new FakeSession("paged", { entries, leafId: "e3", more: true }));
@@ -664,7 +664,7 @@ test("the same page of older entries is on its way once", async () => {
   assert.equal(asked.at(-1)[0].payload.before, "e2", "and then the one before it");
 });
 
-test("where the session moves to an entry that is not known, its past is fetched", async () => {
+test("if the session moves to an unknown entry, its past is fetched", async () => {
   const { client, server } = await bench();
   const fake = server.session(new FakeSession("moved", { entries: [said("e3", "e2")], leafId: "e3", more: true }));
   server.on("get_entries", () => ({

@@ -1,16 +1,16 @@
-/** The identity of a browser's tab: the same after a reload, another one in a duplicate. */
+/** The identity of a browser tab: the same after a reload, a new one in a duplicate. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { tabId } from "reseed-client";
 import { quiet } from "./bench.mjs";
 
-/** Locks as a browser has them, for the pages of one test: a name is held until its page is gone. */
+/** Locks as in a browser, for the pages of one test: a lock is held until its page is gone. */
 class Locks {
   #held = new Map();
   #waiting = new Map();
 
-  /** The locks as one page sees them. */
+  /** Returns the locks as one page sees them. */
   of(page) {
     return { request: (name, { signal }, taken) => this.#request(page, name, signal, taken) };
   }
@@ -26,7 +26,7 @@ class Locks {
     });
   }
 
-  /** A page is gone. */
+  /** Unloads a page. */
   unload(page) {
     for (const [name, holder] of this.#held) {
       if (holder !== page) continue;
@@ -36,12 +36,12 @@ class Locks {
   }
 }
 
-/** What a tab keeps; a duplicate begins with a copy of it. */
+/** The storage of a tab; a duplicate starts with a copy of it. */
 function storage(kept = {}) {
   return { kept, getItem: (key) => kept[key] ?? null, setItem: (key, value) => void (kept[key] = value) };
 }
 
-/** Makes this process a page that was loaded in a tab, and returns the tab's id. */
+/** Makes this process a page loaded in a tab, and returns the tab's id. */
 async function load({ sessionStorage, locks, how = "navigate" }) {
   const globals = { navigator: { locks }, sessionStorage, performance: { getEntriesByType: () => [{ type: how }] } };
   const before = Object.keys(globals).map((name) => [name, Object.getOwnPropertyDescriptor(globalThis, name)]);
@@ -57,7 +57,7 @@ async function load({ sessionStorage, locks, how = "navigate" }) {
   }
 }
 
-test("a reload keeps the id, also while the page before lets go of it; a duplicate takes its own, and keeps that", async () => {
+test("a reload keeps the id, even while the previous page releases it; a duplicate takes and keeps its own", async () => {
   const locks = new Locks();
   const tab = storage();
   const first = await load({ sessionStorage: tab, locks: locks.of("first") });
@@ -73,7 +73,7 @@ test("a reload keeps the id, also while the page before lets go of it; a duplica
   assert.equal(await load({ sessionStorage: copy, locks: locks.of("copy again"), how: "reload" }), other);
 });
 
-test("without locks only a reload is known to be the same tab", async () => {
+test("without locks, only a reload counts as the same tab", async () => {
   const refusing = { request: () => Promise.reject(new Error("locks are not allowed here")) };
   for (const locks of [undefined, refusing]) {
     const tab = storage();
@@ -83,7 +83,7 @@ test("without locks only a reload is known to be the same tab", async () => {
   }
 });
 
-test("without storage every load is a client of its own", async () => {
+test("without storage, every load is a separate client", async () => {
   const fresh = () => load({ sessionStorage: undefined, locks: new Locks().of("page") });
   assert.notEqual(await fresh(), await fresh());
 });

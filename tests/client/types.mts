@@ -35,13 +35,13 @@ hook({ point: "tool_call" }, () => ({ message: { role: "user", content: [] } }) 
 hook({ point: "message" }, ({ envelope }) => envelope);
 
 const client = connect("ws://127.0.0.1:8080", { token: async () => "token" });
-// @ts-expect-error: a ticket is always asked for anew
+// @ts-expect-error: a new ticket is requested each time
 connect("ws://127.0.0.1:8080", { ticket: "ticket" });
 
 const session: Session = client.session("id", { tools: { weather }, hooks: [redact] });
 const snapshot: SessionSnapshot | null = session.snapshot;
 const entries: readonly Entry[] = snapshot?.path.entries ?? [];
-// @ts-expect-error: snapshots do not change
+// @ts-expect-error: snapshots are immutable
 entries.push();
 // @ts-expect-error: the root has a name
 session.navigate(null);

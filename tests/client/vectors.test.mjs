@@ -1,4 +1,4 @@
-/** The vectors that the clients of all languages share: `protocol/client/vectors/README.md` says how they are read. */
+/** The vectors shared by the clients of all languages: `protocol/client/vectors/README.md` says how to read them. */
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
@@ -9,7 +9,7 @@ import { comparable } from "./world.mjs";
 const FOLDER = new URL("../../protocol/client/vectors/", import.meta.url);
 const FILES = readdirSync(FOLDER).filter((file) => file.endsWith(".json"));
 
-/** Applies the frames, and checks that none of them changes the snapshot before. */
+/** Applies the frames, and checks that none of them mutates the previous snapshot. */
 function folded(start, frames) {
   return frames.reduce((snapshot, frame) => {
     const before = JSON.stringify(snapshot.items);
@@ -20,7 +20,7 @@ function folded(start, frames) {
   }, start);
 }
 
-/** Returns a function that puts the entries that a file has given before in the place of their ids in `expected`. */
+/** Returns a function that replaces ids in `expected` by the entries that the file contained earlier. */
 function entriesGiven(opened) {
   const given = new Map();
   const give = (entry) => given.set(entry.entryId, entry);
@@ -57,7 +57,7 @@ for (const file of FILES) {
   });
 }
 
-/** In a recording, whoever looked at the session comes and goes as well. */
+/** In a recording, observers of the session join and leave too. */
 function isRecorded({ expected }) {
   return expected.role === "observer";
 }
@@ -66,7 +66,7 @@ function plain(value) {
   return JSON.parse(JSON.stringify(value));
 }
 
-test("an event that leaves a gap is told, and one that was seen changes nothing", () => {
+test("an event that leaves a gap is reported, and a known event changes nothing", () => {
   const { opened } = JSON.parse(readFileSync(new URL("presence.json", FOLDER), "utf8"));
   const snapshot = fromOpened(opened);
   const event = (seq) => ({ sessionId: opened.sessionId, seq, type: "session_updated", payload: { name: "other" } });

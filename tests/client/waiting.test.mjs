@@ -1,4 +1,4 @@
-/** Tests commands and answers that wait: for a connection, for their session, for the server. */
+/** Commands and answers that wait: for a connection, for their session, for the server. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -15,10 +15,10 @@ const ID = "0123456789abcdef";
 /** Returns how many commands of a type have arrived. */
 const count = (server, type) => types(server).filter((sent) => sent === type).length;
 
-test("a command that is given before the limit is known and exceeds it fails, and the others go out", async () => {
+test("a command issued before the limit is known fails if it exceeds it, and the others go out", async () => {
   const server = new FakeServer();
   const fake = server.session();
-  // Given before the first packet, so that the limit is not known.
+  // Issued before the first packet, so that the limit is unknown.
   const client = connect(server.url, { WebSocket: server.WebSocket, clientId: "tab" });
   const session = client.session(fake.id);
   const [large, small] = [session.send(LARGE), session.send("small")];
@@ -28,7 +28,7 @@ test("a command that is given before the limit is known and exceeds it fails, an
   client.close();
 });
 
-test("an offer that is too large ends the session with the reason", async () => {
+test("an oversized offer ends the session with the reason", async () => {
   const { client, server } = await bench();
   const large = tool({ description: LARGE, parameters: PARAMETERS, run: () => "" });
   const session = client.session(server.session().id, { tools: { large } });
@@ -36,7 +36,7 @@ test("an offer that is too large ends the session with the reason", async () => 
   assert.deepEqual([session.status.phase, count(server, "open_session")], ["ended", 0]);
 });
 
-test("a view that goes away while the network is away loses nothing that was said", async () => {
+test("a view that disappears while the network is down loses nothing that was said", async () => {
   const { client, server, hands } = await bench();
   const fake = server.session();
   const session = client.session(fake.id);
@@ -52,7 +52,7 @@ test("a view that goes away while the network is away loses nothing that was sai
   assert.deepEqual([count(server, "user_input"), session.status.phase, fake.followers], [1, "closed", 0]);
 });
 
-test("the same command under one id gets one reply, and another one under it is refused", async () => {
+test("the same command under one id gets one reply, and a different one under it is refused", async () => {
   const { server, session } = await opened({ outboxMax: 2 });
   server.on("user_input", () => undefined);
   const [one, same] = [session.send("hi", { commandId: ID }), session.send("hi", { commandId: ID })];
@@ -69,7 +69,7 @@ test("the same command under one id gets one reply, and another one under it is 
   await first.accepted;
 });
 
-/** Loses the connection under a command, so that it is sent again, and answers it as `handle` says. */
+/** Loses the connection during a command, so that it is resent, and answers it with `handle`. */
 async function sentAgain(code, more = {}) {
   const made = await opened();
   const { server, session, hands } = made;
@@ -89,7 +89,7 @@ async function sentAgain(code, more = {}) {
   return { made, first, second, seen, hands };
 }
 
-test("a command that was sent again and is refused for now stays, in its order", async () => {
+test("a resent command that is temporarily refused stays, in its order", async () => {
   for (const code of ["rate_limited", "store_failed", "overloaded", "shutting_down"]) {
     const { made, first, second, seen, hands } = await sentAgain(code, { retryAfterMs: 4_000 });
     made.refusals = 2;
@@ -109,7 +109,7 @@ test("a command that was sent again and is refused for now stays, in its order",
   }
 });
 
-test("a command that is refused for now again and again is refused in the end", async () => {
+test("a command that is temporarily refused too often is refused in the end", async () => {
   const { first, second, seen, hands } = await sentAgain("overloaded");
   const refused = Promise.all([first, second].map((sent) => assert.rejects(sent, { code: "overloaded" })));
   await hands.pass(600_000);
@@ -120,7 +120,7 @@ test("a command that is refused for now again and again is refused in the end", 
 const label = ({ session }) => session.setLabel("entry", "label");
 const rename = ({ session }) => session.rename("name");
 
-/** Refuses the first command of this type, and notes the ids of all of them. */
+/** Refuses the first command of this type, and records the ids of all of them. */
 function refuseFirst(server, type, error, reply = {}) {
   const ids = [];
   server.on(type, ({ id }) => {
@@ -130,13 +130,13 @@ function refuseFirst(server, type, error, reply = {}) {
   return ids;
 }
 
-test("a first refusal for now is the caller's, unless the command may be stored all the same", async () => {
+test("a first temporary refusal goes to the caller, unless the command may have been stored anyway", async () => {
   const created = { ...payload("replies/session_opened", "session_opened"), sessionId: "created" };
   const create = ({ client }) => client.createSession();
   const result = ({ session }) => session.sendToolResult("c1", "done");
   const hookResult = ({ session }) => session.sendHookResult("h1", {});
   const table = [
-    // A row tells the command, its refusal, whether that is retriable, and whether the command stays.
+    // Each row holds the command, its refusal, whether that is retriable, and whether the command stays.
     ["set_label", label, "store_failed", true, true],
     ["set_label", label, "shutting_down", true, true],
     ["set_label", label, "rate_limited", true, false],
@@ -147,7 +147,7 @@ test("a first refusal for now is the caller's, unless the command may be stored 
     ["rename_session", rename, "store_failed", true, true],
     ["tool_result", result, "store_failed", true, true],
     ["open_session", create, "store_failed", true, true, created],
-    // Nothing of these is stored.
+    // These store nothing.
     ["get_tree", ({ session }) => session.tree(), "store_failed", true, false],
     ["get_context", ({ session }) => session.getContext(), "shutting_down", true, false],
     ["preview_compaction", ({ session }) => session.previewCompaction(), "store_failed", true, false],
@@ -165,7 +165,7 @@ test("a first refusal for now is the caller's, unless the command may be stored 
   }
 });
 
-test("a command that may be stored waits as long as the server says, and counts as one that waits", async () => {
+test("a command that may be stored waits as long as the server says, and counts as waiting", async () => {
   const { server, session, hands } = await opened({ outboxMax: 1 });
   const ids = refuseFirst(server, "set_label", { code: "store_failed", retryAfterMs: 4_000 });
   const labelled = label({ session });
@@ -178,7 +178,7 @@ test("a command that may be stored waits as long as the server says, and counts 
 });
 
 test("a command that may be stored waits for the next connection, and for its session on it", async () => {
-  // The wait is over before the session is open again, and after.
+  // The delay ends before the session has reopened, or after.
   for (const retryAfterMs of [0, 4_000]) {
     const { server, session, hands } = await opened();
     const ids = refuseFirst(server, "set_label", { code: "shutting_down", retryAfterMs });
@@ -240,7 +240,7 @@ test("an older name does not replace a newer one", async () => {
   assert.deepEqual(names, ["older", "older", "newer"]);
 });
 
-test("the last refusal of a command that may be stored is the caller's", async () => {
+test("the last refusal of a command that may be stored goes to the caller", async () => {
   const { server, session, hands } = await opened();
   const codes = ["store_failed", "overloaded", "store_failed", "rate_limited", "store_failed", "shutting_down"];
   let refusals = 0;
@@ -256,7 +256,7 @@ test("the last refusal of a command that may be stored is the caller's", async (
   assert.equal(refusals, 6);
 });
 
-test("a command that may be stored is rejected when nobody will send it again", async () => {
+test("a command that may be stored is rejected once nothing will resend it", async () => {
   const deleted = { type: "session_closed", payload: { code: "deleted", message: "why", retriable: false } };
   const table = [
     ["set_label", label, ({ session }) => session.close(), { name: "SessionEnded" }],
@@ -277,7 +277,7 @@ test("a command that may be stored is rejected when nobody will send it again", 
   }
 });
 
-test("a command that came too late for a session that is opened again waits for that", async () => {
+test("a command that came too late for a session being reopened waits for it", async () => {
   const { server, session, fake, hands } = await opened();
   let [late, ended] = [true, false];
   server.on("set_label", () => {
@@ -305,7 +305,7 @@ test("an answer rejects when the connection has stopped for good", async () => {
   await assert.rejects(client.session("another").opened(), { name: "ConnectionStopped" });
 });
 
-test("what needs no subscription opens none", async () => {
+test("a command that needs no subscription opens none", async () => {
   const { client, server } = await bench();
   const session = client.session(server.session().id);
   await Promise.all([session.rename("x"), session.tree(), session.getEntries(), session.delete()]);
@@ -313,7 +313,7 @@ test("what needs no subscription opens none", async () => {
   assert.equal(session.status.phase, "ended", "it was deleted");
 });
 
-test("the size of the context is asked for once at a time, and once more if it changed meanwhile", async () => {
+test("the context size is fetched once at a time, and once more if it changed meanwhile", async () => {
   const { server, fake, session, hands } = await opened();
   const waiting = [];
   server.on("get_context_info", (command, socket) => void waiting.push({ command, socket }));
@@ -340,7 +340,7 @@ test("the size of the context is asked for once at a time, and once more if it c
   assert.equal(waiting.length, 3, "once, behind the replay");
 });
 
-test("a compaction that has failed is a reason to ask for the size of the context; a summary of a branch is none", async () => {
+test("a failed compaction causes a fetch of the context size; a failed branch summary does not", async () => {
   const { server, fake } = await opened();
   const failed = payload("events/compaction_failed", "compaction_failed");
   const { trigger, ...branch } = failed;
@@ -355,7 +355,7 @@ test("a compaction that has failed is a reason to ask for the size of the contex
   }
 });
 
-/** A snapshot in which nothing runs, with these entries on its path. */
+/** Returns a snapshot in which nothing runs, with these entries on its path. */
 const idle = (fake, entries = [], more = {}) => ({
   ...payload("replies/session_opened", "session_opened"),
   sessionId: fake.id,
@@ -376,7 +376,7 @@ const entry = (entryId, parentId, role, text = entryId) => ({
   content: [{ type: "text", text }],
 });
 
-test("a snapshot without a place for an answer ends it with an error, unless it tells how the turn ended", async () => {
+test("a snapshot without a place for an answer ends it with an error, unless it says how the turn ended", async () => {
   const failed = { turnId: "t9", status: "failed", leafId: "root" };
   const retry = { turnId: "t9", queued: false, asOfSeq: 0 };
   const lost = { name: "ConnectionLost" };
@@ -416,7 +416,7 @@ test("a repeated reply from before its turn began does not end the answer", asyn
   assert.equal((await answer.finished()).text, "said later");
 });
 
-test("the answer of a retry is found behind the turn that it repeats", async () => {
+test("the answer of a retry is found after the turn that it repeats", async () => {
   const { client, server, hands } = await bench();
   const fake = server.session();
   const asked = entry("e1", null, "user");
@@ -436,7 +436,7 @@ test("the answer of a retry is found behind the turn that it repeats", async () 
   assert.deepEqual([status, text], ["completed", "at last"]);
 });
 
-test("sessions that nobody uses any more are forgotten, and others are not", async () => {
+test("unused sessions are forgotten, and others are not", async () => {
   setFlagsFromString("--expose-gc");
   const gc = runInNewContext("gc");
   const { client, server } = await bench();

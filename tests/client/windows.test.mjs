@@ -1,4 +1,4 @@
-/** Several windows of one user on the real server, and a server that is killed. */
+/** Several windows of one user on the real server, and a killed server. */
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -16,7 +16,7 @@ after(() => world.end());
 const when = (session, condition, what) =>
   until(session.subscribe, () => session.snapshot !== null && condition(session.snapshot), what);
 
-test("two windows see each other, and what both say in one order", async () => {
+test("two windows see each other, and the inputs of both in one order", async () => {
   const other = world.connect({ clientId: "other", client: { name: "second", version: "2" } });
   const one = await world.client.createSession({ entries: 1000 });
   const two = other.session(one.id, { entries: 1000 });
@@ -88,7 +88,7 @@ test("a session that another window deletes ends here", async () => {
   await assert.rejects(session.rename("x"), { name: "SessionEnded" });
 });
 
-test("the list follows what happens", async () => {
+test("the list follows every change", async () => {
   const end = world.client.sessions.subscribe(() => undefined);
   const session = await world.client.createSession();
   await session.rename("in the list");
@@ -100,7 +100,7 @@ test("the list follows what happens", async () => {
   end();
 });
 
-test("a server that is killed in the middle of an answer is found again, and the turn can be asked again", async () => {
+test("after the server is killed during an answer, the client reconnects and the turn can be retried", async () => {
   const own = await World.start({ OFFLINE_WORD_MILLIS: "8" });
   try {
     const session = await own.client.createSession({ entries: 1000 });

@@ -1,16 +1,16 @@
 /**
- * A real server, a client on it whose frames are recorded, and a witness: a bare connection that asks the server what
- * is true.
+ * A real server, a client on it whose frames are recorded, and a witness: a bare connection that asks the server for
+ * the true state.
  */
 
 import { WebSocket } from "ws";
 import { connect, fold, fromOpened, reopened } from "reseed-client";
 import { Server } from "../browser/server.mjs";
 
-/** Milliseconds that anything may take on a busy machine; reached only by a test that fails. */
+/** Maximum milliseconds for anything on a busy machine; only a failing test reaches it. */
 const PATIENCE_MS = 60_000;
 
-/** Fields of a snapshot that events alone decide, so that they are known at every moment. */
+/** Fields of a snapshot that only durable events decide, so that they are known at every moment. */
 const DURABLE = [
   "sessionId",
   "epoch",
@@ -32,13 +32,13 @@ const DURABLE = [
   "undone",
 ];
 
-/** Fields that ephemeral events decide: they are compared where nothing is on its way. */
+/** Fields that ephemeral events decide: they are only compared when nothing is in flight. */
 const SETTLED = ["held", "state", "contextInfo", "warning"];
 
-/** Returns what two snapshots must have in common; `settled` if nothing is on its way. */
+/** Returns what two snapshots must have in common; `settled` if nothing is in flight. */
 export function comparable(snapshot, settled, unknown = []) {
   const fields = settled ? [...DURABLE, ...SETTLED] : DURABLE;
-  // The warning is a part of the size.
+  // The warning is part of the context size.
   const left = new Set([...unknown, ...(unknown.includes("contextInfo") ? ["warning"] : [])]);
   const chosen = fields.filter((field) => !left.has(field)).map((field) => [field, snapshot[field]]);
   return JSON.parse(
@@ -47,7 +47,7 @@ export function comparable(snapshot, settled, unknown = []) {
       turn: snapshot.turn?.turnId ?? null,
       path: snapshot.path.entries,
       more: snapshot.path.more,
-      // Void answers are shown for a while, but no snapshot of the server has them.
+      // Void answers are shown for a while, but no server snapshot has them.
       ...(settled ? { items: snapshot.items.filter((item) => !item.aborted), compaction: running(snapshot) } : {}),
       // A call's deadline moves by an event that is not stored.
       pending: snapshot.pending.map(({ toolCallId, turnId, name, arguments: args, deadline }) => ({
@@ -61,16 +61,16 @@ export function comparable(snapshot, settled, unknown = []) {
   );
 }
 
-/** Returns what a snapshot of the server tells of the running compaction: not why it runs, nor its steps. */
+/** Returns what a server snapshot says about the running compaction: neither its trigger nor its progress. */
 function running({ compaction }) {
   return compaction && { jobId: compaction.jobId, phase: compaction.phase, background: compaction.background ?? false };
 }
 
-/** Waits until a condition holds, looking after every change. */
+/** Waits until a condition holds, checking after every change. */
 export async function until(subscribe, condition, what) {
   if (condition()) return;
   await new Promise((resolve, reject) => {
-    const limit = setTimeout(() => reject(new Error(`waited in vain until ${what}`)), PATIENCE_MS);
+    const limit = setTimeout(() => reject(new Error(`timed out waiting until ${what}`)), PATIENCE_MS);
     const end = subscribe(() => {
       if (!condition()) return;
       clearTimeout(limit);
@@ -114,7 +114,7 @@ export class Witness {
 
   /** Returns the payload of a fresh `session_opened`, with the whole path. */
   look(sessionId) {
-    // One look at a time: a session is open on a connection once.
+    // One look at a time: a connection can only open a session once.
     this.#looked = this.#looked.then(() => this.#look(sessionId));
     return this.#looked;
   }
@@ -132,7 +132,7 @@ export class Witness {
 
 /** A server with a client whose frames are recorded. */
 export class World {
-  /** Frames of sessions, in the order in which they came, `session_opened` among them. */
+  /** Frames of sessions in order of arrival, including `session_opened`. */
   frames = [];
   #clients = [];
 
@@ -145,7 +145,7 @@ export class World {
     return world;
   }
 
-  /** Connects one more client; reconnecting takes no time. */
+  /** Connects one more client; its reconnects take no time. */
   connect(options = {}) {
     const { frames } = this;
     class Tapped extends WebSocket {
@@ -170,12 +170,12 @@ export class World {
     return client;
   }
 
-  /** A witness on the server as it is now. */
+  /** Creates a witness on the current server. */
   anotherWitness() {
     return Witness.on(this.server.url);
   }
 
-  /** Waits until nothing is on its way in a session. */
+  /** Waits until nothing is in flight in a session. */
   async settled(session) {
     const idle = () => {
       const { status, snapshot } = session;
@@ -188,16 +188,14 @@ export class World {
   }
 
   async end() {
-    // A client that a failing test has left open would look for its server for ever.
+    // A client left open by a failing test would search for its server indefinitely.
     for (const client of this.#clients) client.close();
     this.witness.close();
     await this.server.remove();
   }
 }
 
-/**
- * Watches a session: asks the witness after every durable event, and remembers what it says by `seq`.
- */
+/** Watches a session: asks the witness after every durable event, and stores its response by `seq`. */
 export class Samples {
   bySeq = new Map();
   #looking = null;

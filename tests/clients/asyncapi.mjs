@@ -1,20 +1,22 @@
 /**
- * The AsyncAPI document under AsyncAPI's own parser, from NODE_PATH: `node asyncapi.mjs`. It validates the document
- * against version 3 and follows its references into the JSON Schema.
+ * Checks the AsyncAPI document with AsyncAPI's own parser, from NODE_PATH: `node asyncapi.mjs`. The parser validates
+ * the document against version 3 and follows its references into the JSON Schema.
  */
 
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { Unexpected, run } from "./wire.mjs";
 
-/** The parser's name for what makes a document invalid; milder ones advise, for instance to use a newer version. */
+/**
+ * The parser's severity for what makes a document invalid; milder ones are advice, for instance to use a newer version.
+ */
 const ERROR = 0;
 
 const place = fileURLToPath(new URL("../../protocol/schema/reseed.asyncapi.json", import.meta.url));
 
 await run({
   "AsyncAPI's parser accepts the document and finds every operation with its messages": async () => {
-    // `import` does not look into NODE_PATH, `require` does.
+    // `import` does not search NODE_PATH, `require` does.
     const { Parser, fromFile } = createRequire(import.meta.url)("@asyncapi/parser");
     const { document, diagnostics } = await fromFile(new Parser(), place).parse();
     const errors = diagnostics.filter((found) => found.severity === ERROR);

@@ -1,7 +1,7 @@
 /**
- * Several v2 clients in one session: `node hosts.mjs ws://HOST:PORT npm|builtin`. All write; one hosts the tools and is
- * told to run them, others stand by and take its place; all know who is there; and the place before the first entry has
- * a name.
+ * Several v2 clients in one session: `node hosts.mjs ws://HOST:PORT npm|builtin`. All of them write. One hosts the
+ * tools and is told to run them, others stand by and take over. All know who is present. The place before the first
+ * entry has a name.
  */
 
 import { randomUUID } from "node:crypto";
@@ -10,9 +10,9 @@ import { Wire, run } from "./wire.mjs";
 const [address, implementation] = process.argv.slice(2);
 
 const parameters = { type: "object" };
-/** May be run twice. */
+/** This tool may be run twice. */
 const LOOK = { name: "look", description: "Looks at the sea.", parameters, idempotent: true };
-/** May not. */
+/** This one may not. */
 const BOOK = { name: "book", description: "Books a berth.", parameters };
 const TOOLS = [LOOK, BOOK];
 
@@ -21,11 +21,11 @@ let sessionId;
 /** One connection of a client, in one session. */
 class Peer {
   clientId = randomUUID();
-  /** Frames that were received, and how many of them were looked at by `event`. */
+  /** Frames received, and how many of them `event` has read. */
   seen = [];
   read = 0;
 
-  /** Connects, says hello, and opens the session, or makes it. */
+  /** Connects, says hello, and opens or creates the session. */
   async open(payload = {}) {
     this.wire = await Wire.open(implementation, `${address}/ws`, ["reseed.v2"]);
     this.seen = [];
@@ -46,7 +46,7 @@ class Peer {
     return frame;
   }
 
-  /** Sends a command about the session, and returns the payload of its reply, which has this type. */
+  /** Sends a command about the session and returns the payload of its reply, which must have this type. */
   async reply(expected, type, payload, about = sessionId) {
     const id = randomUUID();
     this.wire.send({ id, ...(about ? { sessionId: about } : {}), type, payload });
@@ -64,7 +64,7 @@ class Peer {
     return error;
   }
 
-  /** The payload of the next event of this type behind the one that was asked for before. */
+  /** Returns the payload of the next event of this type after the last one read. */
   async event(type) {
     for (;;) {
       while (this.read === this.seen.length) await this.next();
@@ -74,30 +74,30 @@ class Peer {
     }
   }
 
-  /** Returns the number of times that it was told to run a call. */
+  /** Returns how often it was told to run a call. */
   runs(toolCallId) {
     return this.seen.filter((frame) => frame.type === "run_tool" && frame.payload.toolCallId === toolCallId).length;
   }
 
-  /** Returns the `host` of a session that it hosts. */
+  /** Returns the `host` of a session hosted by this peer. */
   get host() {
     return { connectionId: this.connectionId, clientId: this.clientId };
   }
 
-  /** Says something that calls a tool; the call's id, once this one was told of it. */
+  /** Sends an input that calls a tool. Returns the call's id once this peer has seen it. */
   async call(name) {
     await this.reply("accepted", "user_input", { input: `Please use ${name}.` });
     return (await this.event("tool_call")).toolCallId;
   }
 
-  /** Answers a call, and waits until these have seen the end of the turn. */
+  /** Answers a call, and waits until these peers have seen the end of the turn. */
   async answer(toolCallId, ...peers) {
     await this.reply("ok", "tool_result", { toolCallId, output: "calm" });
     await completed(...peers);
   }
 }
 
-/** Waits until these have seen a turn end well. */
+/** Waits until these peers have seen a turn complete. */
 const completed = async (...peers) => {
   for (const peer of peers) {
     peer.wire.same((await peer.event("turn_finished")).status, "completed", "how the turn ended");
@@ -106,7 +106,7 @@ const completed = async (...peers) => {
 
 const [first, second, reader] = [new Peer(), new Peer(), new Peer()];
 
-/** Both writers are told that this one hosts now. */
+/** Checks that both writers learn about the new host. */
 const toldHost = async (host) => {
   for (const peer of [first, second]) peer.wire.same((await peer.event("host_changed")).host, host, "the host");
 };
@@ -136,7 +136,7 @@ await run({
     const needed = await second.refused("invalid_field", "navigate", { entryId: null });
     second.wire.same(needed.details.field, "entryId", "the field that has to be there");
   },
-  "others that offer tools stand by": async () => {
+  "other clients that offer tools stand by": async () => {
     await second.refused("nothing_offered", "take_over_host", {});
     const later = await second.reply("ok", "register_tools", { tools: TOOLS });
     second.wire.same(later.standby, true, "standby of the second");
@@ -144,7 +144,7 @@ await run({
     const again = await first.reply("ok", "register_tools", { tools: TOOLS });
     first.wire.same(again.standby, undefined, "standby of the host");
   },
-  "a call is everyone's to see, the host's to run, and any writer's to answer": async () => {
+  "everyone sees a call, the host runs it, and any writer may answer it": async () => {
     const toolCallId = await second.call("look");
     first.wire.same((await first.event("tool_call")).toolCallId, toolCallId, "the call that the host is told of");
     first.wire.same(await first.event("run_tool"), { toolCallId }, "what the host is told to run, behind it");
@@ -172,12 +172,12 @@ await run({
     await first.event("run_tool");
     await second.reply("ok", "take_over_host", {});
     await toldHost(second.host);
-    // Whatever the takeover caused comes before the answer to a later command.
+    // Anything caused by the takeover precedes the reply to a later command.
     await second.reply("context_info", "get_context_info", {});
     second.wire.same(second.runs(toolCallId), 0, "how often the new host is told to run it");
     await first.answer(toolCallId, first, second);
   },
-  "a host that comes back is told again what it was told": async () => {
+  "a returning host is told again to run its calls": async () => {
     const toolCallId = await first.call("book");
     await second.event("run_tool");
     second.wire.drop();
@@ -189,7 +189,7 @@ await run({
     first.wire.same((await first.event("host_changed")).host, second.host, "the host that is back");
     await second.answer(toolCallId, first, second);
   },
-  "who stands by hosts when the host closes the session": async () => {
+  "a standby client becomes the host when the host closes the session": async () => {
     await second.reply("ok", "close_session", {});
     let changed;
     do changed = await first.event("presence_changed");
@@ -199,7 +199,7 @@ await run({
     await first.event("run_tool");
     await first.answer(toolCallId, first);
   },
-  "what nobody hosts is withdrawn": async () => {
+  "tools without a host are withdrawn": async () => {
     await second.wire.close();
     second.wire.same((await second.open()).host, first.host, "the host");
     await first.reply("ok", "register_tools", { tools: [] });
@@ -241,7 +241,7 @@ await run({
     const { nodes } = await first.reply("tree", "get_tree", { depth: 1 });
     wire.same(nodes.map((node) => node.parentId), [null, null, null], "the branches from the root");
   },
-  "they leave, and the session is deleted": async () => {
+  "all clients leave, and the session is deleted": async () => {
     await reader.wire.close();
     await first.reply("ok", "delete_session", {});
     second.wire.same((await second.event("session_closed")).code, "deleted", "how it ended for the other");

@@ -1,15 +1,15 @@
 /** What every client may rely on in `context_info` and `context_compacted`, in both dialects. */
 
-/** Numbers of `context_info` that a client may format without looking at them first. */
+/** Numbers of `context_info` that a client may format without checking them first. */
 const NUMBERS = [
   "tokenCount", "transcriptLength", "maxTokens", "usageRatio", "usageTokens", "trailingTokens",
   "errorBoundTokens", "reservedTokens", "cachedTokens", "generation", "compactions",
 ];
 
-/** v1 has names of its own for strategies, and for a few fields. */
+/** v1 has its own names for strategies and for a few fields. */
 const isV1 = (strategy) => strategy.endsWith("ContextManager");
 
-/** Checks a `context_info` payload, whose strategy has this name. */
+/** Checks a `context_info` payload for a strategy with this name. */
 export function checkInfo(wire, info, strategy) {
   for (const name of NUMBERS) wire.expect(Number.isFinite(info[name]), `\`${name}\` should be a number, is ${info[name]}`);
   wire.expect(info.usageRatio >= 0, `usageRatio is ${info.usageRatio}`);

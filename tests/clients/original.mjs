@@ -1,16 +1,16 @@
 /**
- * The first client of the v1 dialect, as far as a server can tell: `node original.mjs ws://HOST:PORT`. It connects to
- * the bare address, believes every number and every list, and takes a line only when it shows its prompt. Where that
- * client breaks or prints something odd (a bar of negative length, a number that is none, an item without a list, a
- * type it does not know), this one fails.
+ * Imitates the first client of the v1 dialect, as far as a server can tell: `node original.mjs ws://HOST:PORT`. It
+ * connects to the bare address, trusts every number and every list, and accepts a line only while it shows its prompt.
+ * Wherever that client breaks or prints something odd (a bar of negative length, a number that is none, an item without
+ * a list, a type it does not know), this one fails.
  */
 
 import { Wire, run } from "./wire.mjs";
 
-/** Characters of the bar that shows how full the window is. */
+/** Width in characters of the bar that shows how full the window is. */
 const BAR_CHARS = 40;
 
-/** Lines said to fill the window; at 700 tokens each it is full after ten. */
+/** Maximum lines sent to fill the window; at 700 tokens each it is full after ten. */
 const LINES_MAX = 30;
 
 class Terminal {
@@ -30,7 +30,7 @@ class Terminal {
     return this.wire.send({ id, type: "user_input", payload: { input: [{ type: "message", role: "user", content }] } });
   }
 
-  /** Types a line and takes frames until one of this type; what the screen shows of them. */
+  /** Types a line and takes frames until one of this type. Returns what the screen shows of them. */
   async dialogue(line, last) {
     this.screen = [];
     this.type(line);
@@ -61,13 +61,13 @@ class Terminal {
   showItem(item) {
     this.wire.expect(item.type === "message" || item.type === "reasoning", `the client prints \`${item.type}\` as raw JSON`);
     this.wire.expect(item.type !== "message" || item.role === "assistant", "the client is sent its own words");
-    // Neither the list nor its texts are looked at before they are used.
+    // Neither the list nor its texts are checked before use.
     item.content.forEach((part) => this.screen.push(`assistant: ${part.text.toString()}`));
   }
 
   showInfo(info) {
     const filled = Math.round((info.usagePercent / 100) * BAR_CHARS);
-    // Throws beyond 100 %, and at what is not a number.
+    // Throws above 100 %, and for anything that is not a number.
     const bar = "█".repeat(filled) + "░".repeat(BAR_CHARS - filled);
     this.wire.same(bar.length, BAR_CHARS, "the length of the bar");
     const count = `${info.tokenCount.toLocaleString("en")} / ${info.maxTokens.toLocaleString("en")}`;
@@ -87,7 +87,7 @@ const terminal = new Terminal(wire);
 const say = (line) => terminal.dialogue(line, "agent_finished");
 const count = (text, what) => text.split("\n").filter((line) => line.startsWith(what)).length;
 
-/** A turn as it should look: one answer, one meter, the end. */
+/** Checks a turn: one answer, one meter, the end. */
 const turn = async (line) => {
   const screen = await say(line);
   wire.same([count(screen, "assistant: "), count(screen, "context: ")], [1, 1], "the answers and meters of a turn");
@@ -96,10 +96,10 @@ const turn = async (line) => {
 };
 
 await run({
-  "nothing comes before the first word": async () => {
+  "no frame comes before the first input": async () => {
     wire.expect((await terminal.dialogue("/context", "context_info")).includes(" 0 items"), "the meter starts empty");
   },
-  "too little to compact is an error that can be read": async () => {
+  "too little to compact is a readable error": async () => {
     const screen = await terminal.dialogue("/compact", "error");
     wire.expect(screen.length > "error: ".length, `the screen shows \`${screen}\``);
   },
@@ -121,7 +121,7 @@ await run({
     const after = await terminal.dialogue("/context", "context_info");
     wire.same(after.split("\n").length, 1, "what came after it");
   },
-  "the conversation goes on": async () => {
+  "the conversation continues": async () => {
     const screen = await turn("What is the harbour code?");
     wire.expect(screen.includes("K7-tango-42"), `the screen shows ${screen}`);
   },

@@ -1,6 +1,6 @@
 /**
- * tests/examples/request_context.mts, as it stands: `node request_context.mjs ws://HOST:PORT`. It fits the types of the
- * protocol, what its hook adds is in the request that it is asked for, and in no later one.
+ * Runs tests/examples/request_context.mts as written: `node request_context.mjs ws://HOST:PORT`. It compiles against
+ * the protocol's types, and what its hook adds is in the request it is called for and in no later one.
  */
 
 import { execFile } from "node:child_process";
@@ -13,19 +13,19 @@ import { promisify } from "node:util";
 import { randomUUID } from "node:crypto";
 import { Wire, run } from "./wire.mjs";
 
-// `import` does not look into NODE_PATH, `require` does.
+// `import` does not search NODE_PATH, `require` does.
 const ts = createRequire(import.meta.url)("typescript");
 
 const [address] = process.argv.slice(2);
 const example = fileURLToPath(new URL("../examples/request_context.mts", import.meta.url));
 
-/** How long the example may take on a busy machine; reached only when it hangs. */
+/** Maximum milliseconds for the example on a busy machine; reached only if it hangs. */
 const EXAMPLE_MS = 60_000;
 
 const QUESTION = "What is the berth of the ferry?";
 const FACT = "The berth of the ferry is number K7-tango-42.";
 
-/** Runs the example with these arguments, on a Node that may not know TypeScript. */
+/** Runs the example with these arguments, on a Node that may not support TypeScript. */
 async function runExample(...args) {
   const folder = await mkdtemp(join(tmpdir(), "reseed-example-"));
   try {
@@ -54,12 +54,12 @@ const ask = async (type, payload, sessionId = undefined) => {
 };
 
 await run({
-  "it fits the types": async () => {
+  "it compiles against the types": async () => {
     const options = {
       noEmit: true,
       strict: true,
       noImplicitReturns: true,
-      // What Node needs in order to run it without a compiler.
+      // What Node needs to run it without a compiler.
       erasableSyntaxOnly: true,
       verbatimModuleSyntax: true,
       target: ts.ScriptTarget.ES2022,
@@ -71,7 +71,7 @@ await run({
     const wrong = ts.getPreEmitDiagnostics(ts.createProgram([example], options));
     const faults = wrong.map((one) => ts.flattenDiagnosticMessageText(one.messageText, "\n"));
     if (faults.length > 0) throw new Error(`the compiler says ${faults.join("; ")}`);
-    // Not before: while the compiler works nothing here answers the server's pings.
+    // Connect only now: while the compiler runs, nothing here answers the server's pings.
     wire = await Wire.open("builtin", `${address}/ws`, ["reseed.v2"]);
     await ask("hello", { protocolVersion: 2 });
   },
@@ -83,7 +83,7 @@ await run({
     wire.expect(answer?.includes("K7-tango-42"), `the answer is ${answer}`);
     wire.same([more, stderr], [[], ""], "what else it prints");
   },
-  "it is in no later one, and in the history as what it was": async () => {
+  "it is in no later request, and in the history as ephemeral": async () => {
     const opened = await ask("open_session", {}, session);
     const added = opened.entries.filter((entry) => entry.type === "ephemeral");
     wire.same(added.map((entry) => entry.transformerName), ["place"], "what was added for one request");

@@ -1,7 +1,7 @@
-// Tokens that npm's `jose` signs, against a server that knows their public keys.
+// Tests tokens signed by npm's `jose` against a server that knows their public keys.
 //
-//     signed.mjs keys FOLDER       makes keys, and writes the public ones as FOLDER/keys.json
-//     signed.mjs URL FOLDER        says hello with tokens that these keys sign, and with forged ones
+//     signed.mjs keys FOLDER       generates keys, and writes the public ones to FOLDER/keys.json
+//     signed.mjs URL FOLDER        says hello with tokens signed by these keys, and with forged ones
 //
 // `jose` and `ws` are found through NODE_PATH.
 
@@ -34,7 +34,7 @@ function signed(algorithm, key, changes = {}) {
     return new jose.SignJWT(claims).setProtectedHeader({ alg: algorithm, kid: `key-${algorithm}`, typ: "at+jwt" }).sign(key);
 }
 
-// Says hello; resolves with the type of the answer, or with the code of an error.
+// Says hello. Resolves with the type of the answer, or with an error's code.
 function greeted(token) {
     return new Promise((resolve, reject) => {
         const socket = new WebSocket(`${first}/ws`, ["reseed.v2"]);
@@ -55,7 +55,7 @@ async function main() {
     for (const algorithm of ALGORITHMS) {
         keys[algorithm] = await jose.importJWK(JSON.parse(readFileSync(`${folder}/${algorithm}.json`)), algorithm);
         assert.equal(await greeted(await signed(algorithm, keys[algorithm])), "welcome", algorithm);
-        console.log(`ok ${algorithm} is let in`);
+        console.log(`ok ${algorithm} is accepted`);
     }
     const now = Math.floor(Date.now() / 1000);
     const listed = JSON.parse(readFileSync(`${folder}/keys.json`)).keys;

@@ -67,7 +67,7 @@ async def main(url, folder):
 
     for algorithm in keys:
         assert await greeted(url, signed(algorithm)) == ("welcome", None), algorithm
-        print(f"ok {algorithm} is let in", flush=True)
+        print(f"ok {algorithm} is accepted", flush=True)
     now = int(time.time())
     public = keys["RS256"].public_key().public_numbers().n.to_bytes(256, "big")
     forged = {

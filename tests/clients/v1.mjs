@@ -1,6 +1,6 @@
 /**
- * A v1 client: `node v1.mjs ws://HOST:PORT npm|builtin`. Holds the order of a turn's frames, the meter, compaction and
- * the refusals to what clients of this dialect need.
+ * A v1 client: `node v1.mjs ws://HOST:PORT npm|builtin`. Checks the order of a turn's frames, the meter, compaction and
+ * refusals against what clients of this dialect need.
  */
 
 import { checkCompacted, checkInfo } from "./meter.mjs";
@@ -33,7 +33,7 @@ const error = async (code) => {
   return payload;
 };
 
-/** A whole turn, frame by frame; the answer's text. */
+/** Checks a whole turn frame by frame. Returns the answer's text. */
 const turn = async (input) => {
   send("user_input", input);
   wire.same(await wire.nextOf("loading_state"), { loading: true }, "the first frame");
@@ -60,7 +60,7 @@ const turn = async (input) => {
   return { text, info };
 };
 
-/** The meter on request, under the command's id. It also shows that nothing else was still to come. */
+/** Requests the meter, which comes under the command's id. This also shows that no other frame was still to come. */
 const meter = async () => {
   const id = send("get_context_info");
   const frame = await wire.next();
@@ -94,7 +94,7 @@ await run({
       await error("no_pending_approval");
     }
   },
-  "bad frames are refused and the connection goes on": async () => {
+  "bad frames are refused and the connection continues": async () => {
     wire.send("this is not JSON");
     await error("invalid_json");
     send("no_such_command");
@@ -103,7 +103,7 @@ await run({
     await error("invalid_field");
     await meter();
   },
-  "manual_compact tells the truth and nothing else": async () => {
+  "manual_compact reports the true numbers and nothing else": async () => {
     for (let round = 0; round < 4; round += 1) await turn({ input: [said(BALLAST)] });
     const before = await meter();
     send("manual_compact");
@@ -115,8 +115,8 @@ await run({
     const { text } = await turn({ input: [said("What is the harbour code?")] });
     wire.expect(text.includes("K7-tango-42"), `the answer after the compaction is ${text}`);
   },
-  "the socket is closed by the book": async () => wire.same(await wire.close(), 1000, "the code of closing"),
-  "each connection has a session of its own": async () => {
+  "the socket is closed properly": async () => wire.same(await wire.close(), 1000, "the code of closing"),
+  "each connection has its own session": async () => {
     wire = await Wire.open(implementation, `${address}/`);
     const { text, info } = await turn({ input: [said("What is the harbour code I told you?")] });
     wire.expect(!text.includes("K7-tango-42"), `the answer is ${text}`);

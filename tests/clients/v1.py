@@ -63,7 +63,7 @@ def compaction():
 run({
     "turns have their frames in order": turns,
     "refusals have their codes": refusals,
-    "manual_compact tells the truth and nothing else": compaction,
+    "manual_compact reports the true numbers and nothing else": compaction,
     "a ping is answered": wire.ping,
-    "the socket is closed by the book": lambda: wire.same(wire.close(), 1000, "the code of closing"),
+    "the socket is closed properly": lambda: wire.same(wire.close(), 1000, "the code of closing"),
 })

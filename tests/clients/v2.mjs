@@ -1,6 +1,6 @@
 /**
  * A v2 client: `node v2.mjs ws://HOST:PORT npm|builtin`. Streams a turn, repeats a command, loses its connection in the
- * middle of an answer and at the end of one, and finds everything again.
+ * middle of an answer and at the end of one, and recovers everything.
  */
 
 import { randomUUID } from "node:crypto";
@@ -13,24 +13,27 @@ const STRATEGY = "threshold";
 /** Fills an eighth of the window, so that there is something to compact soon. */
 const BALLAST = `Ballast: ${"sand gravel stone ".repeat(200)}`;
 
-/** Pings that must have been answered before the third: with two unanswered ones the server closes. */
+/** Pings to wait for: with two unanswered ones the server closes, so before the third they must have been answered. */
 const PINGS = 3;
 
 const clientId = randomUUID();
 
-/** The id of the command that makes the session. */
+/** The id of the command that creates the session. */
 const opening = randomUUID();
 
 let wire;
-let place; // sessionId, epoch and the last seq that was seen
-let frame; // the frame of user_input, kept to be sent again
+let place; // sessionId, epoch and the last seq seen
+let frame; // the frame of user_input, kept for resending
 let accepted;
-const durable = []; // every frame with a seq, as it came first
-const shown = new Map(); // what was streamed of each item: the text of each part, or the arguments of a call
-const ended = []; // the items and calls that were told to be complete
+const durable = []; // every frame with a seq, in order of first arrival
+const shown = new Map(); // the text of each part streamed for an item, or the arguments of a call
+const ended = []; // the items and calls reported as complete
 const entries = [];
 
-/** Takes one event in: seq without a gap, pieces without a hole, an entry that begins with what was streamed of it. */
+/**
+ * Applies one event and checks it: seq without a gap, pieces without a hole, an entry that starts with its streamed
+ * text.
+ */
 const fold = (event) => {
   const { type, payload, seq } = event;
   wire.same([event.id, event.re], [undefined, undefined], "the ids of an event");
@@ -69,7 +72,7 @@ const fold = (event) => {
   return event;
 };
 
-/** Folds events until one of this type, which it returns. */
+/** Applies events until one of this type, which it returns. */
 const until = async (type) => {
   for (;;) {
     const event = fold(await wire.next());
@@ -77,10 +80,10 @@ const until = async (type) => {
   }
 };
 
-/** Commands that name no session by themselves. */
+/** Commands that address no session. */
 const UNADDRESSED = ["hello", "list_sessions", "open_session"];
 
-/** Sends a command and returns its reply; events on the way are folded. `sessionId` is null for none. */
+/** Sends a command and returns its reply; events on the way are applied. `sessionId` is null for none. */
 const ask = async (type, payload, id = randomUUID(), sessionId = UNADDRESSED.includes(type) ? undefined : place.sessionId) => {
   wire.send({ id, ...(sessionId ? { sessionId } : {}), type, payload });
   for (;;) {
@@ -106,7 +109,7 @@ const expectError = async (code, type, payload, id, sessionId) => {
   return error;
 };
 
-/** Connects, says hello, and opens the session where this client was, if it was anywhere. */
+/** Connects, says hello, and opens the session where this client was, if it had one. */
 const connect = async (items) => {
   wire = await Wire.open(implementation, `${address}/ws`, ["reseed.v2"]);
   wire.same(wire.protocol, "reseed.v2", "the subprotocol");
@@ -132,7 +135,7 @@ await run({
     checkInfo(wire, opened.contextInfo, STRATEGY);
     place = { sessionId: opened.sessionId, epoch: opened.epoch, seq: opened.asOfSeq };
   },
-  "a session is made once a command": async () => {
+  "a session is created once per command": async () => {
     await expectError("session_already_open", "open_session", {}, opening);
     wire.drop();
     wire = undefined;
@@ -158,7 +161,7 @@ await run({
     wire.expect(shown.get(answer.entryId)?.[0]?.length > 0, "something was streamed");
     wire.same(answer.parentId, accepted.entryId, "the answer's parent");
   },
-  "a command sent again is not done again": async () => {
+  "a resent command is not executed again": async () => {
     const again = await expectReply("accepted", "user_input", frame.payload, frame.id);
     wire.same(again.duplicate, true, "whether it is a duplicate");
     wire.same([again.entryId, again.turnId], [accepted.entryId, accepted.turnId], "the first answer");
@@ -178,14 +181,14 @@ await run({
     wire.same((await until("turn_finished")).payload.status, "completed", "how the turn ended");
     await expectReply("ok", "register_tools", { tools: [] });
   },
-  "what the server does not know is refused by name": async () => {
+  "unknown commands and fields are refused by name": async () => {
     const error = await expectError("unknown_field", "user_input", { input: "x", parentID: null });
     wire.same(error.details.field, "parentID", "the field");
     await expectError("unknown_command", "undo_everything", {});
     await expectError("invalid_id", "user_input", { input: "x" }, "short");
     await expectError("no_pending_approval", "approval_response", { approvalId: "none", review: "yes" });
   },
-  "a command names its session, and one that this connection has open": async () => {
+  "a command names its session, which must be open on this connection": async () => {
     const nameless = await expectError("missing_field", "user_input", { input: "x" }, randomUUID(), null);
     wire.same(nameless.details.field, "sessionId", "the field");
     await expectError("unknown_field", "list_sessions", {}, randomUUID(), place.sessionId);
@@ -194,7 +197,7 @@ await run({
     const pong = await expectReply("pong", "ping", {}, randomUUID(), null);
     wire.same([pong.seq, pong.inSync], [undefined, undefined], "a place without a session");
   },
-  "one connection has two sessions, each with events of its own": async () => {
+  "one connection has two sessions, each with its own events": async () => {
     const other = await expectReply("session_opened", "open_session", {});
     wire.expect(other.sessionId !== place.sessionId, "it is another session");
     const id = randomUUID();
@@ -213,7 +216,7 @@ await run({
     await expectError("no_session", "user_input", { input: "x" }, randomUUID(), other.sessionId);
     await expectReply("ok", "delete_session", {}, randomUUID(), other.sessionId);
   },
-  "a session that others write to and delete leaves the connection as it is": async () => {
+  "a session that others write to and delete does not affect the connection": async () => {
     const { sessionId } = await expectReply("session_opened", "open_session", {});
     const other = await Wire.open(implementation, `${address}/ws`, ["reseed.v2"]);
     const order = (type, payload, named) => other.send({ id: randomUUID(), sessionId: named, type, payload });
@@ -251,7 +254,7 @@ await run({
     const text = entries.at(-1).content[0].text;
     wire.same([entries.at(-1).entryId, text.split(" ").length], [itemId, 400], "the answer");
   },
-  "a replay is what was live": async () => {
+  "a replay equals the live events": async () => {
     wire.same(await wire.close(), 1000, "the code of closing");
     const live = durable.splice(0);
     const first = live[0].seq;
@@ -263,7 +266,7 @@ await run({
     wire.same(durable, live, "the replay");
     wire.same((await expectReply("pong", "ping", { seq: place.seq })).inSync, true, "whether anything is missing");
   },
-  "the stored entries are those that were told": async () => {
+  "the stored entries equal the reported ones": async () => {
     const stored = await expectReply("entries", "get_entries", { path: true });
     wire.same(stored.items, entries, "the entries");
     wire.same([stored.leafId, stored.more], [entries.at(-1).entryId, false], "the leaf");
@@ -271,7 +274,7 @@ await run({
     const own = listed.items.find((session) => session.sessionId === place.sessionId);
     wire.same(own?.entries, entries.length, "the number of entries in the list");
   },
-  "a compaction is asked for and told": async () => {
+  "a requested compaction is reported": async () => {
     for (let round = 0; round < 4; round += 1) {
       await expectReply("accepted", "user_input", { input: BALLAST });
       await until("turn_finished");
@@ -283,7 +286,7 @@ await run({
     checkCompacted(wire, compacted, "manual", STRATEGY);
     const info = await expectReply("context_info", "get_context_info", {});
     checkInfo(wire, info, STRATEGY);
-    // What another session learns of the model's tokenizer moves the estimate, within the bound that it is told with.
+    // What another session learns of the model's tokenizer moves the estimate, within its reported error bound.
     const moved = Math.abs(info.tokenCount - compacted.tokensAfter);
     wire.expect(moved <= info.errorBoundTokens, `${compacted.tokensAfter} tokens became ${info.tokenCount}`);
     await expectReply("accepted", "user_input", { input: "What is the harbour code?" });
@@ -297,7 +300,7 @@ await run({
       wire.same((await expectReply("pong", "ping", { seq: place.seq })).inSync, true, "whether anything is missing");
     },
   }),
-  "the socket is closed by the book": async () => {
+  "the socket is closed properly": async () => {
     await expectReply("ok", "close_session", {});
     wire.same(await wire.close(), 1000, "the code of closing");
   },

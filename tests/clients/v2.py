@@ -206,11 +206,11 @@ def rooted():
 
 run({
     "a turn is streamed, stored and finished": first_turn,
-    "a command sent again is not done again": repeated,
+    "a resent command is not executed again": repeated,
     "a lost connection loses nothing": resumed,
     "a tool is run when its host is told to": hosted,
     "a fact outlives the window": past_the_window,
     "a branch begins at the root": rooted,
     "a ping is answered": lambda: session.wire.ping(),
-    "the socket is closed by the book": lambda: session.wire.same(session.wire.close(), 1000, "the code of closing"),
+    "the socket is closed properly": lambda: session.wire.same(session.wire.close(), 1000, "the code of closing"),
 })

@@ -1,19 +1,19 @@
 /**
- * One WebSocket as a queue of JSON frames, over npm's `ws` or over Node's own client: both speak the interface of
- * browsers, so a client is written once and shown with each.
+ * One WebSocket as a queue of JSON frames, over npm's `ws` or Node's own client. Both have the browser's interface, so
+ * a client is written once and tested with each.
  */
 
 import { createRequire } from "node:module";
 
-/** How long one frame may take on a busy machine; reached only by a client that fails. */
+/** Maximum milliseconds for one frame on a busy machine; only a failing client reaches it. */
 const PATIENCE_MS = 60_000;
 
 /** Frames shown when something fails, newest last. */
 const SHOWN_MAX = 12;
 
-/** The two implementations by the name that a client is started with. */
+/** The two implementations, by the name on the command line. */
 const IMPLEMENTATIONS = {
-  // `import` does not look into NODE_PATH, `require` does.
+  // `import` does not search NODE_PATH, `require` does.
   npm: () => createRequire(import.meta.url)("ws"),
   builtin: () => globalThis.WebSocket,
 };
@@ -58,7 +58,7 @@ export class Wire {
     return wire;
   }
 
-  /** The subprotocol that the server chose, empty for none. */
+  /** The subprotocol chosen by the server; empty for none. */
   get protocol() {
     return this.#socket.protocol;
   }
@@ -68,7 +68,7 @@ export class Wire {
     this.#socket.send(typeof frame === "string" ? frame : JSON.stringify(frame));
   }
 
-  /** The next frame. */
+  /** Returns the next frame. */
   async next() {
     const patience = AbortSignal.timeout(PATIENCE_MS);
     while (this.#waiting.length === 0) {
@@ -82,14 +82,14 @@ export class Wire {
     return this.#waiting.shift();
   }
 
-  /** The next frame, which has to be of this type; its payload. */
+  /** Returns the payload of the next frame, which must have this type. */
   async nextOf(type) {
     const frame = await this.next();
     this.expect(frame.type === type, `\`${type}\` should come here, \`${frame.type}\` came`);
     return frame.payload;
   }
 
-  /** Waits for so many pings of the server's; only npm's `ws` shows them. */
+  /** Waits for this many pings from the server; only npm's `ws` reports them. */
   async pings(count) {
     for (let seen = 0; seen < count; seen += 1) {
       await Promise.race([new Promise((resolve) => this.#socket.once("ping", resolve)), this.#closed]);
@@ -97,13 +97,13 @@ export class Wire {
     }
   }
 
-  /** Closes as it should be done; the code that the server answered with. */
+  /** Closes properly. Returns the code that the server answered with. */
   async close() {
     this.#socket.close(1000);
     return this.#closed;
   }
 
-  /** Goes away in the middle, without waiting for an answer. */
+  /** Drops the connection without waiting for an answer. */
   drop() {
     if (this.#socket.terminate) this.#socket.terminate();
     else this.#socket.close();
@@ -123,7 +123,7 @@ export class Wire {
   }
 }
 
-/** Runs the steps in order, each told by its name; ends the program at the first that fails. */
+/** Runs the steps in order, reporting each by name; exits at the first failure. */
 export async function run(steps) {
   for (const [name, step] of Object.entries(steps)) {
     try {

@@ -1,13 +1,13 @@
 /**
- * A client that tells the model something for one request alone: where the user is just now, say. It is sent behind all
- * messages, so what a provider has in its cache stays good, it is told again with every request as it is then, and the
- * next one does not drag it along.
+ * A client that tells the model something for a single request, for instance where the user is right now. It is sent
+ * after all messages, so the provider's cache stays valid. Every request gets the current value, and no later request
+ * repeats an old one.
  *
  *     node tests/examples/request_context.mts ws://127.0.0.1:8080/ws \
  *         "What is my position?" "My position is the market square."
  *
- * Asks in a new session, prints the answer and the session's id. Node runs it as it stands from version 22.18 on, and
- * nothing of Node's but the arguments is used. The types are needed by the compiler alone.
+ * Asks in a new session, and prints the answer and the session's id. Node runs it directly from version 22.18 on. It
+ * uses nothing of Node but the arguments, and only the compiler needs the types.
  */
 
 import type { Command, CommandFrame, HookCall, HookResult, ServerFrame } from "../../protocol/typescript/index.js";
@@ -17,7 +17,7 @@ declare const process: { argv: string[]; exitCode?: number };
 const [url = "ws://127.0.0.1:8080/ws", question = "What is my position?", now = "My position is the market square."] =
   process.argv.slice(2);
 
-/** What the hook answers. A program would look it up now; `call.envelope` is what would be sent without it. */
+/** Returns the hook's answer. A real program would look it up now; `call.envelope` is what would be sent without it. */
 function withPlace(call: HookCall): HookResult {
   return {
     hookCallId: call.hookCallId,
@@ -28,7 +28,7 @@ function withPlace(call: HookCall): HookResult {
 
 const socket = new WebSocket(url, "reseed.v2");
 
-/** Sends a command; one about a session names it. */
+/** Sends a command; a command about a session names it. */
 function send(command: Command, sessionId?: string): void {
   socket.send(JSON.stringify({ id: crypto.randomUUID(), ...(sessionId ? { sessionId } : {}), ...command } satisfies CommandFrame));
 }
@@ -43,8 +43,8 @@ function received(frame: ServerFrame): void {
   switch (frame.type) {
     case "welcome":
       if (!frame.payload.features.includes("hooks")) return fail("this server asks no hooks");
-      // Asked before every request is sent. While this client is away, a turn waits for it: a hook is required unless
-      // it says `required: false`, and then the request would go out without.
+      // The hook is called before every request is sent. While this client is disconnected, a turn waits for it: a hook
+      // is required unless it says `required: false`, in which case the request would be sent without it.
       return send({
         type: "open_session",
         payload: {

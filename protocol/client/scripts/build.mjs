@@ -1,4 +1,4 @@
-/** Builds `dist/`: the modules and their types, those of the wire among them, and the licences. */
+/** Builds `dist/`: the modules with their types, including the wire types, and the licences. */
 
 import { execFileSync } from "node:child_process";
 import { copyFileSync, existsSync, rmSync } from "node:fs";
@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 const folder = fileURLToPath(new URL("..", import.meta.url));
 const LICENCES = ["LICENSE-APACHE", "LICENSE-MIT"];
 
-// The licences and the types of the wire are outside this folder.
+// The licences and the wire types live outside this folder.
 for (const needed of [...LICENCES.map((licence) => `../../${licence}`), "../typescript/index.ts"]) {
   if (existsSync(`${folder}${needed}`)) continue;
   console.error(`${folder}${needed} is missing; build in protocol/client of a checkout of the whole repository`);

@@ -1,10 +1,10 @@
 /**
- * Writes the client as one module for the page that the server has built in, which is served without a build step:
- * `node scripts/bundle.mjs FILE`. With `--check` it only compares, and ends with 1 if they differ.
+ * Bundles the client into one module for the built-in page, which the server serves without a build step:
+ * `node scripts/bundle.mjs FILE`. With `--check` it only compares, and exits with 1 if they differ.
  *
- * The server joins the page's modules line by line and knows `export const` alone, so everything is in one function. It
- * is minified, since every visitor loads it: that takes 5 of 21 KB off what is sent. Review the source; a test compares
- * the two.
+ * The server joins the page's modules line by line and only understands `export const`, so everything is in one
+ * function. The bundle is minified, since every visitor loads it: that saves 5 of 21 KB on the wire. Review the source;
+ * a test compares the two.
  */
 
 import { readFileSync, writeFileSync } from "node:fs";
@@ -23,7 +23,7 @@ const options = {
   charset: "utf8",
   minify: true,
   legalComments: "none",
-  // A line break in a text is written as `\n`: the server leaves out empty lines.
+  // Write a line break in a string as `\n`: the server drops empty lines.
   supported: { "template-literal": false },
 };
 

@@ -1,6 +1,6 @@
 /**
- * Writes `src/testing/examples.ts` from the example frames of the protocol. With `--check` it only compares, and ends
- * with 1 if they differ.
+ * Generates `src/testing/examples.ts` from the example frames of the protocol. With `--check` it only compares, and
+ * exits with 1 if they differ.
  */
 
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";

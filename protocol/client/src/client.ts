@@ -1,4 +1,4 @@
-/** The client: one connection, and the sessions that are open on it. */
+/** The client: one connection, and the sessions open on it. */
 
 import { type CommandName, type PayloadOf, type ReplyPayload } from "./connection/commands.js";
 import { type Addressed, Connection, type ConnectionStatus, type Credentials } from "./connection/connection.js";
@@ -26,60 +26,63 @@ import type {
   Welcome,
 } from "./wire.js";
 
-/** Commands without a reply, at most: more than a person or a program in order gives while the network is away. */
+/** Maximum commands without a reply: more than a person or a well-behaved program issues while the network is down. */
 const OUTBOX_MAX = 256;
 
-/** Bytes that these have together, at most. */
+/** Maximum total bytes of these commands. */
 const OUTBOX_BYTES_MAX = 16 * 1024 * 1024;
 
-/** A token or a ticket; absent where there is none. */
+/** A token or a ticket; absent if there is none. */
 type Credential = string | undefined;
 
 /** The options of `connect`. */
 export interface ConnectOptions {
   /**
-   * A token of the server's `AUTH_TOKENS`, for programs. A function is asked before each attempt to connect;
-   * `undefined` connects without one.
+   * A token from the server's `AUTH_TOKENS`, for programs. A function is called before each connection attempt;
+   * `undefined` connects without a token.
    */
   readonly token?: string | (() => Credential | Promise<Credential>);
   /**
-   * Returns a one-time ticket, for browsers: see `fetchTicket`. Asked before each attempt to connect; `undefined`
-   * connects without one, as a server needs that asks for none.
+   * Returns a one-time ticket, for browsers: see `fetchTicket`. Called before each connection attempt. `undefined`
+   * connects without a ticket, for servers that require no credentials.
    */
   readonly ticket?: () => Credential | Promise<Credential>;
   /**
-   * Stays the same for one tab or program over reconnects, and differs from all others; absent: kept for the tab in a
-   * browser, and otherwise a new one for each client. A newer connection with the same id takes the role of host from
-   * the older one.
+   * Identifies one tab or program across reconnects, and must be unique. Absent: in a browser it is stored for the tab,
+   * elsewhere each client gets a new one. A newer connection with the same id takes over the host role from the older
+   * one.
    */
   readonly clientId?: string;
   /** The name and version of your program, for the server's operator. */
   readonly client?: Software;
-  /** The socket to use; absent: that of the runtime. Node has one since version 22; before, pass that of npm's `ws`. */
+  /**
+   * The WebSocket implementation; absent: the runtime's own. Node has one since version 22; on older versions pass that
+   * of npm's `ws`.
+   */
   readonly WebSocket?: SocketConstructor;
-  /** Commands that may wait for a reply; absent: 256. */
+  /** Maximum commands that may wait for a reply; absent: 256. */
   readonly outboxMax?: number;
-  /** Bytes that they may have together; absent: 16 MiB. */
+  /** Maximum total bytes of these commands; absent: 16 MiB. */
   readonly outboxBytesMax?: number;
-  /** Time and chance, for tests. */
+  /** The clock and random numbers, for tests. */
   readonly environment?: Environment;
 }
 
 /**
  * Connects to a server: `ws://host:port`, or `wss`, `http`, `https`, with or without `/ws`. Returns at once: commands
- * wait until the connection is there. Throws a `TypeError` if the address is none of these.
+ * wait until the connection is up. Throws a `TypeError` for any other address.
  */
 export function connect(url: string | URL, options: ConnectOptions = {}): Client {
   return new Client(url, options);
 }
 
-/** A connection that lasts, with its sessions. */
+/** A lasting connection with its sessions. */
 export class Client {
   readonly #connection: Connection;
   readonly #environment: Environment;
-  /** The sessions that are open, or that somebody listens to. */
+  /** Sessions that are open or have listeners. */
   readonly #sessions = new Map<SessionId, Session>();
-  /** Those that only their owners keep alive, so that a client that has seen many sessions does not remember them. */
+  /** Sessions that only their owners keep alive, so that a client does not accumulate every session it has seen. */
   readonly #idle = new Map<SessionId, WeakRef<Session>>();
   readonly #forgotten = new FinalizationRegistry((id: SessionId) => {
     if (!this.#idle.get(id)?.deref()) this.#idle.delete(id);
@@ -117,20 +120,19 @@ export class Client {
   }
 
   /**
-   * What the server said of itself on the newest connection, its features and limits for instance; also while the
-   * connection is away. `null` before the first.
+   * What the server announced on the newest connection, such as its features and limits. It stays while the connection
+   * is down; `null` before the first connection.
    */
   get welcome(): Welcome | null {
     return this.#welcome;
   }
 
-  /** Calls a function after each change of `status`, and returns the function that ends this. */
+  /** Calls a function after each change of `status`. Returns the function that unsubscribes. */
   readonly subscribe = (listener: () => void): (() => void) => this.#listeners.add(listener);
 
   /**
-   * Returns the session, of which there is one object as long as it is open or in use. It is opened when somebody
-   * subscribes to it or asks something of it. Options count for the first call; `Session.host` changes what is offered
-   * later.
+   * Returns the session. There is one object per session as long as it is open or in use. It opens with the first
+   * subscription or request. Options count only on the first call; `Session.host` changes the offer later.
    */
   session(id: SessionId, options: SessionOptions = {}): Session {
     const known = this.#sessions.get(id) ?? this.#idle.get(id)?.deref();
@@ -141,7 +143,7 @@ export class Client {
     return session;
   }
 
-  /** Creates a session and opens it. One is created even if the connection is lost meanwhile. */
+  /** Creates a session and opens it. Exactly one is created even if the connection is lost meanwhile. */
   async createSession(options: SessionOptions = {}): Promise<Session> {
     const { role, entries, deltas } = options;
     const opening = {
@@ -156,32 +158,32 @@ export class Client {
     return this.session(sessionId, options);
   }
 
-  /** Fetches one page of sessions, newest first. `sessions` is the list that stays true by itself. */
+  /** Fetches one page of sessions, newest first. `sessions` is the list that updates itself. */
   listSessions(options: Omit<ListSessions, "watch"> = {}): Promise<Sessions> {
     return this.#connection.request("list_sessions", options);
   }
 
-  /** Lists the models that a session may choose: the one of new sessions, and what is known of each. */
+  /** Lists the models that a session may use: the default for new sessions, and what is known of each. */
   listModels(): Promise<Models> {
     return this.#connection.request("list_models", {});
   }
 
-  /** Searches what was said in all sessions of this user, the session first that was written to last. */
+  /** Searches what was said in all sessions of this user. The most recently written session comes first. */
   searchHistory(query: string, options: Omit<SearchHistory, "query"> = {}): Promise<HistoryHits> {
     return this.#connection.request("search_history", { query, ...options });
   }
 
-  /** Sends any command: what a newer server knows and this version has no method for. */
+  /** Sends any command, such as one that a newer server supports and this version has no method for. */
   request<T extends CommandName>(type: T, payload: PayloadOf<T>, to: Addressed = {}): Promise<ReplyPayload<T>> {
     return this.#connection.request(type, payload, to);
   }
 
-  /** Connects anew, also after the connection has stopped, for instance after the user has logged in again. */
+  /** Reconnects, even after the connection has stopped, for instance once the user has logged in again. */
   reconnect(): void {
     this.#connection.reconnect();
   }
 
-  /** Closes all sessions and ends the connection. Turns that run go on without this client. */
+  /** Closes all sessions and the connection. Running turns continue without this client. */
   close(): void {
     for (const session of this.#sessions.values()) void session.close();
     this.#connection.close();
@@ -222,7 +224,7 @@ export class Client {
     else if (event.sessionId !== undefined) this.#sessions.get(event.sessionId)?.take(event);
   }
 
-  /** Asks whether the server is there and, in turn, whether each session has received everything. */
+  /** Checks that the server responds and, for one session after the other, that it has received everything. */
   #probe(): void {
     const open = [...this.#sessions.values()].filter((session) => session.status.phase === "open");
     const session = open[this.#probes % open.length];
@@ -230,14 +232,14 @@ export class Client {
     if (!session?.snapshot) return void this.#connection.requestNow("ping", {}).catch(() => undefined);
     const { seq } = session.snapshot;
     const ask = this.#connection.requestNow("ping", { seq }, { session: session.id }, ({ inSync }) => {
-      // Events that arrived between the question and its answer are not missing.
+      // Events that arrived between the request and its reply are not missing.
       if (inSync === false && session.snapshot?.seq === seq) session.resync();
     });
     ask.catch(() => undefined);
   }
 }
 
-/** Returns the address of the socket: `http` becomes `ws`, and without a path it is `/ws`. */
+/** Returns the address of the socket: `http` becomes `ws`, and an empty path becomes `/ws`. */
 export function socketUrl(url: string | URL): string {
   const address = parsed(url);
   if (!address || !/^(ws|http)s?:$/.test(address.protocol)) {
@@ -245,21 +247,21 @@ export function socketUrl(url: string | URL): string {
     throw new TypeError(`\`${url}\` is not the address of a server: it ${forms}`);
   }
   address.protocol = address.protocol.replace(/^http/, "ws");
-  // A socket's address has none.
+  // A socket's address must have no fragment.
   address.hash = "";
   if (address.pathname === "/") address.pathname = "/ws";
   return address.href;
 }
 
 /**
- * Gets a ticket from the server, which is sent in place of a token: `ticket: () => fetchTicket(url, token)`. A page has
- * no token; it asks its own server instead, which does this for it.
+ * Fetches a ticket from the server to send in place of a token: `ticket: () => fetchTicket(url, token)`. A page has no
+ * token; it asks its own server, which makes this call for it.
  */
 export async function fetchTicket(server: string | URL, token: string): Promise<string> {
   const address = new URL("/api/tickets", server);
   address.protocol = address.protocol.replace(/^ws/, "http");
   const response = await fetch(address, { method: "POST", headers: { Authorization: `Bearer ${token}` } });
-  if (!response.ok) throw new Error(`POST ${address.pathname} was answered ${response.status}`);
+  if (!response.ok) throw new Error(`POST ${address.pathname} returned ${response.status}`);
   const { ticket } = (await response.json()) as { ticket: string };
   return ticket;
 }
@@ -281,7 +283,7 @@ async function credentials({ token, ticket }: ConnectOptions): Promise<Credentia
   return given === undefined ? {} : { token: given };
 }
 
-/** Returns a function that asks once and remembers. */
+/** Returns a function that calls `ask` once and caches the result. */
 function once<T>(ask: () => Promise<T>): () => Promise<T> {
   let asked: Promise<T> | undefined;
   return () => (asked ??= ask());

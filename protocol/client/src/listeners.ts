@@ -1,12 +1,12 @@
-/** Functions that want to know. */
+/** Sets of listeners. */
 
-/** A set of listeners. One that throws does not keep the others from hearing. */
+/** A set of listeners. One that throws does not stop the others from being called. */
 export class Listeners<A extends readonly unknown[] = []> {
   readonly #all = new Set<(...args: A) => void>();
 
-  /** Adds a listener, and returns the function that removes it. */
+  /** Adds a listener. Returns the function that removes it. */
   add(listener: (...args: A) => void): () => void {
-    // A wrapper, so that the same function may be added twice and removed once.
+    // Wrap it, so that the same function can be added twice and each removal removes one.
     const own = (...args: A): void => listener(...args);
     this.#all.add(own);
     return () => void this.#all.delete(own);
@@ -23,7 +23,8 @@ export class Listeners<A extends readonly unknown[] = []> {
       try {
         listener(...args);
       } catch (error) {
-        // As for a DOM event: the error is the listener's, and is reported where the environment reports such.
+        // As with DOM events, the error is the listener's own and goes wherever the environment reports uncaught
+        // errors.
         queueMicrotask(() => {
           throw error;
         });

@@ -1,4 +1,4 @@
-/** The list of sessions, newest first, kept true by the server. */
+/** The list of sessions, newest first, kept up to date by the server. */
 
 import type { Connection } from "./connection/connection.js";
 import type { Environment } from "./connection/environment.js";
@@ -6,40 +6,40 @@ import { asError } from "./errors.js";
 import { Listeners } from "./listeners.js";
 import type { ListSessions, SessionItem } from "./wire.js";
 
-/** The list at one moment. */
+/** The state of the list. */
 export interface SessionsView {
-  /** The sessions that were fetched, newest first. */
+  /** The fetched sessions, newest first. */
   readonly items: readonly SessionItem[];
   /** True if there are older ones: `loadMore` fetches them. */
   readonly more: boolean;
-  /** True until the first page is there. */
+  /** True until the first page has arrived. */
   readonly loading: boolean;
-  /** The words that the names of the sessions contain; empty for all sessions. */
+  /** The words that session names must contain; empty for all sessions. */
   readonly search: string;
   /** Why the list could not be fetched; absent if it could. */
   readonly error?: Error;
 }
 
-/** Sessions that one page has. */
+/** Sessions per page. */
 const PAGE_ITEMS = 50;
 
-/** Sessions that the server sends at once, at most. */
+/** Maximum sessions that the server sends at once. */
 const PAGE_ITEMS_MAX = 200;
 
-/** Milliseconds between a change and the next search: sessions with a running turn change many times a second. */
+/** Milliseconds between a change and the repeated search: sessions with a running turn change many times a second. */
 const SEARCH_AGAIN_MS = 1_000;
 
-/** Returns the list after a session has changed. `more` says that there are older ones that it does not have. */
+/** Returns the list after a session has changed. `more` means that there are older sessions not in the list. */
 export function withSession(items: readonly SessionItem[], item: SessionItem, more = false): readonly SessionItem[] {
   const others = items.filter((other) => other.sessionId !== item.sessionId);
   if (item.deleted) return others;
   const place = others.findIndex((other) => other.updatedAt <= item.updatedAt);
   if (place >= 0) return [...others.slice(0, place), item, ...others.slice(place)];
-  // Behind the last one that is known, its place is not.
+  // Its place after the last known session is unknown.
   return more && others.length === items.length ? items : [...others, item];
 }
 
-/** The list of sessions. It is fetched when somebody subscribes, and watched from then on. */
+/** The list of sessions. It is fetched on the first subscription, and watched from then on. */
 export class SessionList {
   readonly #connection: Connection;
   readonly #environment: Environment;
@@ -49,7 +49,7 @@ export class SessionList {
   #wanted = false;
   /** True while the list is being fetched. */
   #fetching = false;
-  /** True if it has changed since in a way that only the server knows. */
+  /** True if it has since changed in a way that only the server knows. */
   #isStale = false;
   /** True if the search will be repeated soon. */
   #searchesAgain = false;
@@ -65,7 +65,7 @@ export class SessionList {
     return this.#view;
   }
 
-  /** Calls a function after each change of `view`, and returns the function that ends this. */
+  /** Calls a function after each change of `view`. Returns the function that unsubscribes. */
   readonly subscribe = (listener: () => void): (() => void) => {
     const end = this.#listeners.add(listener);
     if (!this.#wanted) {
@@ -75,7 +75,7 @@ export class SessionList {
     return end;
   };
 
-  /** Lists only the sessions whose name contains these words, in any case of letters; empty for all. */
+  /** Lists only sessions whose name contains these words, ignoring case; empty for all. */
   search(words: string): void {
     const search = words.trim();
     if (search === this.#view.search) return;
@@ -89,7 +89,7 @@ export class SessionList {
     if (cursor === undefined) return;
     const { search } = this.#view;
     const { items, nextCursor } = await this.#connection.request("list_sessions", this.#asked(PAGE_ITEMS, cursor));
-    // Meanwhile the list may have begun anew, and then has a cursor of its own.
+    // The list may have been fetched again meanwhile, with a new cursor.
     if (cursor !== this.#cursor || search !== this.#view.search) return;
     this.#cursor = nextCursor;
     const known = new Set(this.#view.items.map((item) => item.sessionId));
@@ -98,21 +98,21 @@ export class SessionList {
   }
 
   /**
-   * Fetches the list anew, as much of it as there was. It is needed only where the server does not tell of changes:
-   * where `welcome.features` lacks `watch`.
+   * Fetches the list again, to the same length. This is needed only if the server does not report changes: if
+   * `welcome.features` lacks `watch`.
    */
   refresh(): void {
     this.#isStale = true;
     void this.#fetch();
   }
 
-  /** A connection is there: fetches the list anew, since a watch belongs to its connection. */
+  /** Handles a new connection: fetches the list again, since a watch belongs to its connection. */
   connected(): void {
     this.#fetching = false;
     if (this.#wanted) this.refresh();
   }
 
-  /** Takes `session_changed`. */
+  /** Handles `session_changed`. */
   take(item: SessionItem): void {
     const { items, loading, more, search } = this.#view;
     if (loading) return;
@@ -123,7 +123,7 @@ export class SessionList {
     this.#searchSoon();
   }
 
-  /** Repeats the search after a while: the server decides what is found now. */
+  /** Repeats the search after a while: only the server knows what matches now. */
   #searchSoon(): void {
     if (this.#searchesAgain) return;
     this.#searchesAgain = true;
@@ -133,7 +133,7 @@ export class SessionList {
     });
   }
 
-  /** Fetches the list: one question at a time, and once more if that is asked for meanwhile. */
+  /** Fetches the list: one request at a time, and once more if it was requested meanwhile. */
   async #fetch(): Promise<void> {
     const { status } = this.#connection;
     if (this.#fetching || status.phase !== "open") return;
@@ -144,7 +144,7 @@ export class SessionList {
       const watch = status.welcome.features.includes("watch") ? { watch: true } : {};
       const asked = { ...this.#asked(Math.min(PAGE_ITEMS_MAX, Math.max(PAGE_ITEMS, items.length))), ...watch };
       const take = this.#connection.requestNow("list_sessions", asked, {}, (page) => {
-        // The answer to older words is of no use; the one to the newer ones follows.
+        // Ignore the response to an older search; the newer one follows.
         if (search !== this.#view.search) return;
         this.#cursor = page.nextCursor;
         this.#set({ items: page.items, more: page.nextCursor !== undefined, loading: false, search });
@@ -153,7 +153,7 @@ export class SessionList {
         if (status === this.#connection.status) this.#set({ ...this.#view, error: asError(error) });
       });
     }
-    // A later connection may be fetching the list by now.
+    // A later connection may already be fetching the list.
     if (status === this.#connection.status) this.#fetching = false;
   }
 

@@ -1,5 +1,3 @@
-/**
- * The one door to the generated wire types. Everything in this package imports them from here.
- */
+/** The only place that imports the generated wire types. Everything else in this package imports them from here. */
 
 export * from "../../typescript/index.js";

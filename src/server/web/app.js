@@ -1,18 +1,18 @@
 /**
- * What the page knows and what can be done: one client, at most one session that is shown, the list of all.
+ * The page's state and actions: one client, at most one displayed session, and the list of all sessions.
  *
- * What always holds:
- * - what is shown of a session is the client's snapshot of it; the page changes nothing in it;
- * - every change is told by `onChange`, everything a person must know by `onNotice`.
+ * Invariants:
+ * - the displayed state of a session is the client's snapshot of it; the page never changes that snapshot;
+ * - every change calls `onChange`; everything a person must know calls `onNotice`.
  *
  * @typedef {import("./client.js").Session} Session
  * @typedef {import("./client.js").SessionSnapshot} Snapshot
  *
  * @typedef {object} Notice
  * @property {"error" | "info"} kind
- * @property {string} message in people's words
- * @property {string} [details] code and message, for those who unfold them
- * @property {{ label: string, run: () => void }} [action] what may be done about it
+ * @property {string} message in plain language
+ * @property {string} [details] code and message, shown when the reader unfolds them
+ * @property {{ label: string, run: () => void }} [action] what the reader can do about it
  */
 
 import { Approving } from "./approving.js";
@@ -28,10 +28,10 @@ import { Sending } from "./sending.js";
 import { isHeldUp } from "./snapshot.js";
 import { SessionTree } from "./tree.js";
 
-/** The close code after which there is no connection without a token. */
+/** The close code that means a connection needs a token. */
 const UNAUTHENTICATED = 4401;
 
-/** The tree of no session. */
+/** The tree used when no session is displayed. */
 const NO_TREE = new SessionTree();
 
 export class App {
@@ -39,26 +39,27 @@ export class App {
    * @param {object} listeners
    * @param {() => void} listeners.onChange
    * @param {(notice: Notice) => void} listeners.onNotice
-   * @param {(text: string) => void} listeners.onAnnounce what a screen reader should say
-   * @param {(text: string) => void} listeners.onText a text that goes back to where one writes
-   * @param {(sessionId: string | null) => void} listeners.onShow another session is shown from here on; null: one that
-   * is made with its first input
-   * @param {(sessionId: string) => void} listeners.onMade the session of the first input was made, and is shown
-   * @param {(sessionId: string | null) => void} listeners.onTarget the session that the address should name
+   * @param {(text: string) => void} listeners.onAnnounce text for a screen reader to announce
+   * @param {(text: string) => void} listeners.onText a text to put back into the message field
+   * @param {(sessionId: string | null) => void} listeners.onShow called when another session is displayed; null: one
+   * that will be created with its first input
+   * @param {(sessionId: string) => void} listeners.onMade called when the first input has created its session, which is
+   * now displayed
+   * @param {(sessionId: string | null) => void} listeners.onTarget called with the session that the address should name
    */
   constructor(listeners) {
     this.listeners = listeners;
-    /** @type {string | null} the session to show; null: one that is made with the first input */
+    /** @type {string | null} the session to display; null: one that will be created with its first input */
     this.target = null;
-    /** @type {OpenSession | null} the session that is shown */
+    /** @type {OpenSession | null} the displayed session */
     this.open = null;
     /** @type {Promise<Session> | null} */
     this.creating = null;
-    /** @type {import("reseed-protocol").Models | null} the models that a chat may use, as far as they are known */
+    /** @type {import("reseed-protocol").Models | null} the models a chat may use, as far as they are known */
     this.models = null;
-    /** @type {unknown} the connection that was asked for them */
+    /** @type {unknown} the connection on which the models were requested */
     this.modelsOf = null;
-    /** @type {Set<() => void>} looks at what is shown that wait for it to change */
+    /** @type {Set<() => void>} callbacks that run on every change of the displayed state */
     this.watchers = new Set();
     this.client = connect(new URL("ws", location.href), { ticket, client: { name: CLIENT_NAME, version: "1" } });
     this.approvals = new Approving(this);
@@ -70,58 +71,58 @@ export class App {
     this.client.sessions.subscribe(() => this.changed());
   }
 
-  // What is known
+  // State
 
-  /** The client's session that is shown, if there is one. */
+  /** Returns the displayed client session, if there is one. */
   get session() {
     return this.open?.session ?? null;
   }
 
-  /** The session that is shown, where there is one for sure: what needs one is offered nowhere else. */
+  /** Returns the displayed session. Actions that need a session are only available while one is displayed. */
   get theSession() {
     if (!this.session) throw new Error("no chat is open");
     return this.session;
   }
 
-  /** The newest state of the session that is shown; null before it was opened for the first time. */
+  /** Returns the newest snapshot of the displayed session, or null before its first open. */
   get snapshot() {
     return this.session?.snapshot ?? null;
   }
 
-  /** The connection's status. */
+  /** Returns the connection status. */
   get status() {
     return this.client.status;
   }
 
-  /** Whether there is no connection without a token. */
+  /** Returns true if the server requires a token to connect. */
   get asksForToken() {
     return this.status.phase === "stopped" && this.status.code === UNAUTHENTICATED;
   }
 
-  /** Whether the session that should be shown is not there yet. */
+  /** Returns true while the session to display has not loaded yet. */
   get loading() {
     return this.target !== null && this.snapshot === null && this.status.phase !== "stopped";
   }
 
-  /** What is known of the tree of the session that is shown. */
+  /** Returns what is known of the displayed session's tree. */
   get tree() {
     return this.open?.treeSource.tree ?? NO_TREE;
   }
 
-  /** Whether a person can only read the session that is shown: a damaged one. */
+  /** Returns true if the displayed session is read-only, as a damaged one is. */
   get readOnly() {
     return this.snapshot?.role === "observer";
   }
 
   /**
-   * Whether the server can do this.
-   * @param {string} feature as in `welcome.features`
+   * Returns true if the server supports the feature.
+   * @param {string} feature one of `welcome.features`
    */
   can(feature) {
     return this.client.welcome?.features.includes(feature) ?? false;
   }
 
-  /** Asks each server once which models there are: the start screen names the one that will answer. */
+  /** Requests the model list once per connection: the start screen names the model that will answer. */
   async lookAtModels() {
     const { welcome } = this.client;
     if (this.status.phase !== "open" || !welcome || this.modelsOf === welcome || !this.can("models")) return;
@@ -130,7 +131,7 @@ export class App {
     this.listeners.onChange();
   }
 
-  /** Tells of a change. */
+  /** Notifies everyone of a change. */
   changed() {
     void this.lookAtModels();
     this.listeners.onChange();
@@ -138,10 +139,10 @@ export class App {
   }
 
   /**
-   * Waits until the session that is shown is so.
+   * Waits until the displayed session passes the test.
    * @param {(snapshot: Snapshot) => boolean} test
-   * @param {number} millis at most this long
-   * @returns {Promise<boolean>} false when the time is over, or another session is shown
+   * @param {number} millis timeout
+   * @returns {Promise<boolean>} false on timeout or when another session is displayed
    */
   until(test, millis) {
     const { open } = this;
@@ -161,10 +162,10 @@ export class App {
     });
   }
 
-  // Which session is shown
+  // Displayed session
 
   /**
-   * Shows a session; null: a new one, which is made with its first input.
+   * Displays a session; null: a new one, created with its first input.
    * @param {string | null} sessionId
    */
   show(sessionId) {
@@ -185,7 +186,7 @@ export class App {
   }
 
   /**
-   * Makes the session that the first input goes to, and shows it.
+   * Creates the session for the first input and displays it.
    * @returns {Promise<Session>}
    */
   create() {
@@ -197,7 +198,7 @@ export class App {
         this.listeners.onTarget(session.id);
         this.enter(session);
       } else {
-        // A person who has opened another chat by now stays there. This one is closed when its input has arrived.
+        // The user has opened another chat meanwhile and stays there. Close this one once its input has arrived.
         session.hold()();
       }
       this.listChanged();
@@ -210,7 +211,7 @@ export class App {
   }
 
   /**
-   * The session that is shown cannot be opened, or does not exist any more.
+   * Handles a displayed session that cannot be opened or no longer exists.
    * @param {Extract<import("./client.js").SessionStatus, { phase: "ended" }>} status
    */
   ended({ code, reason, error }) {
@@ -219,9 +220,9 @@ export class App {
     else this.fail(error ?? new Error(reason));
   }
 
-  // Sessions
+  // Session list
 
-  /** The list has changed. Servers of today tell of that by themselves. */
+  /** Refreshes the list after a change. Servers with the `watch` feature send list changes themselves. */
   listChanged() {
     if (!this.can("watch")) this.client.sessions.refresh();
   }
@@ -244,7 +245,7 @@ export class App {
 
   // Turns
 
-  /** Stops what is going on: the turn, or else the compaction that it would wait for. */
+  /** Stops the running turn, or else the compaction that a turn would wait for. */
   async stop() {
     const { session, snapshot } = this;
     if (!session || !snapshot) return;
@@ -257,7 +258,7 @@ export class App {
   }
 
   /**
-   * The session that is shown; before the first message the one that is made for what is chosen now.
+   * Returns the displayed session. Before the first message it creates one, so that a setting has somewhere to go.
    * @returns {Promise<Session>}
    */
   async madeSession() {
@@ -275,10 +276,10 @@ export class App {
     this.client.reconnect();
   }
 
-  // What went wrong
+  // Errors
 
   /**
-   * The result, or null after its error was shown.
+   * Returns the result, or shows the error and returns null.
    * @template T
    * @param {Promise<T>} promise
    * @returns {Promise<T | null>}

@@ -1,11 +1,11 @@
 /**
- * The cards that ask a person before a tool runs.
+ * Approval cards: they ask a person before a tool runs.
  *
- * What always holds:
- * - all that the model wrote is shown as text, with what would hide in it written out;
- * - nothing is allowed by a key alone that is pressed while writing: a key that answers needs Alt, and Enter and Space
- *   only press the button that has the focus;
- * - a card answers once; while its answer is on its way, it takes no other.
+ * Invariants:
+ * - everything the model wrote is shown as text, with invisible characters written out;
+ * - a key pressed while writing never allows anything: the answer keys need Alt, and Enter and Space only press the
+ *   focused button;
+ * - a card is answered once; while its answer is in flight, it accepts no other.
  *
  * @typedef {import("reseed-protocol").Approval} Approval
  * @typedef {import("reseed-protocol").ApprovalOption} Option
@@ -14,14 +14,14 @@
 import { clock, el } from "./dom.js";
 import { indented, visible } from "./visible.js";
 
-/** Characters of a message to the model, as the field takes them. */
+/** Maximum length of the message to the model, in characters; the field enforces it. */
 const MESSAGE_CHARS_MAX = 2000;
 
-/** Arguments that are nothing but one text. */
+/** Matches arguments that consist of a single text. */
 const ONE_TEXT = /^\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*"(?:[^"\\]|\\.)*"\s*\}\s*$/;
 
 /**
- * The answers, in the order in which people are asked.
+ * The answers, in display order.
  *
  * @type {{ option: Option, label: string, does: string, key: string, kind: string }[]}
  */
@@ -36,7 +36,7 @@ export class ApprovalCard {
   /**
    * @param {import("./app.js").App} app
    * @param {Approval} approval
-   * @param {() => void} onType a key was pressed that belongs to the message field
+   * @param {() => void} onType called when a printable key is pressed on the card, which belongs in the message field
    */
   constructor(app, approval, onType) {
     this.app = app;
@@ -71,7 +71,7 @@ export class ApprovalCard {
   key(event) {
     if (event.isComposing || event.ctrlKey || event.metaKey) return;
     if (event.altKey) {
-      // On some keyboards Alt makes another letter: the key's place tells.
+      // On some keyboards Alt produces another letter, so compare the key's position.
       const pressed = ANSWERS.find(({ key, option }) => event.code === `Key${key}` && this.approval.options.includes(option));
       if (!pressed || event.repeat) return;
       event.preventDefault();
@@ -80,7 +80,7 @@ export class ApprovalCard {
       event.preventDefault();
       if (this.message.value.trim() !== "") void this.answer("reject_once");
     } else if (event.target === this.node && event.key.length === 1) {
-      // Whoever just goes on writing has not seen that the focus is here.
+      // A user who simply keeps typing has not noticed that the card took the focus.
       this.onType();
     }
   }
@@ -101,14 +101,14 @@ export class ApprovalCard {
   /** @param {boolean} busy */
   wait(busy) {
     this.node.ariaBusy = String(busy);
-    // The focus stays where it is: a disabled button would lose it.
+    // Keep the focus in place: a button that gets disabled would lose it.
     for (const button of this.buttons) button.setAttribute("aria-disabled", String(busy));
     this.message.readOnly = busy;
   }
 }
 
 /**
- * Shows exactly what would be called.
+ * Renders exactly what would be called.
  * @param {Approval} approval
  */
 function exactCall({ display, proposedArguments }) {
@@ -118,7 +118,7 @@ function exactCall({ display, proposedArguments }) {
   const whole = box("All arguments", [indented(display)]);
   return [
     ...texts.map((text) => box("A text among the arguments", inLines(visible(text.trimEnd())))),
-    // One text may be all there is, or not: the rest must be seen without a search.
+    // Other arguments must be visible without unfolding; only a single text already shows everything.
     texts.length > 0 && ONE_TEXT.test(display) ? el("details", { class: "details" }, el("summary", {}, "All arguments"), whole) : whole,
     proposedArguments !== undefined && el("details", { class: "details" },
       el("summary", {}, "An extension has changed what the model wrote"), box("What the model wrote", [indented(proposedArguments)])),
@@ -126,7 +126,8 @@ function exactCall({ display, proposedArguments }) {
 }
 
 /**
- * The texts of several lines in a call's arguments, which JSON writes in one: a patch, a script, a file.
+ * Returns the multi-line texts among a call's arguments, such as a patch, a script or a file. JSON writes each in one
+ * line.
  * @param {string} text JSON
  */
 function textsInLines(text) {
@@ -139,7 +140,7 @@ function textsInLines(text) {
   try {
     collect(JSON.parse(text));
   } catch {
-    // Shown as it is.
+    // Invalid JSON is shown as it is.
   }
   return found;
 }

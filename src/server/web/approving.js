@@ -1,5 +1,5 @@
 /**
- * Answers to what tools wait for, in the session that is shown, and what others have answered.
+ * Answers approvals in the displayed session and describes answers given elsewhere.
  *
  * @typedef {import("reseed-protocol").Approval} Approval
  * @typedef {import("reseed-protocol").CallResolved} Resolved
@@ -9,25 +9,25 @@ import { CommandError } from "./client.js";
 import { explainError } from "./errors.js";
 import { CLIENT_NAME } from "./presence.js";
 
-/** Refusals of an answer that came after another one: the card is on its way out. */
+/** Error codes for an answer that came after another one: the card is about to disappear. */
 const OVER = ["too_late", "no_pending_approval"];
 
 export class Approving {
   /** @param {import("./app.js").App} app */
   constructor(app) {
     this.app = app;
-    /** @type {Set<string>} approvals that this page has answered, without those that are over */
+    /** @type {Set<string>} approvals answered by this page that are not yet resolved */
     this.mine = new Set();
-    /** @type {Map<string, string>} the tools of the approvals that were seen, by `approvalId` */
+    /** @type {Map<string, string>} tool names of the approvals seen, by `approvalId` */
     this.names = new Map();
   }
 
   /**
-   * Answers.
+   * Sends an answer.
    * @param {Approval} approval
    * @param {import("reseed-protocol").ApprovalOption} option
-   * @param {string} message for the model, if it is rejected
-   * @returns {Promise<string | null>} null if it is answered; otherwise what went wrong, in people's words
+   * @param {string} message for the model, when rejecting
+   * @returns {Promise<string | null>} null on success; otherwise what went wrong, in plain language
    */
   async answer(approval, option, message) {
     const { approvalId } = approval;
@@ -44,7 +44,7 @@ export class Approving {
   }
 
   /**
-   * Returns what a decision that has just become known means; null if this page knows already.
+   * Describes a decision that has just arrived, or returns null if this page made it.
    * @param {Resolved} resolved
    */
   told({ approvalId, option, outcome, by }) {
@@ -58,7 +58,7 @@ export class Approving {
     return `${tool.replace(/^./, (letter) => letter.toUpperCase())} was ${did} ${this.where(by)}.`;
   }
 
-  /** @param {string | undefined} by the client that answered */
+  /** @param {string | undefined} by id of the client that answered */
   where(by) {
     const client = this.app.snapshot?.presence.find((one) => by !== undefined && one.clientId === by)?.client;
     if (client === undefined) return "elsewhere";
@@ -66,7 +66,7 @@ export class Approving {
   }
 
   /**
-   * Lets the next such call be asked about again.
+   * Withdraws a standing approval: the next such call is asked about again.
    * @param {string} approvalId
    */
   async withdraw(approvalId) {

@@ -1,5 +1,5 @@
 /**
- * What the last request sent again, what it cost, and why its beginning was not that of the one before, in words. Pure.
+ * Describes in words what the last request resent, what it cost and why its prefix broke. Pure.
  *
  * @typedef {import("reseed-protocol").PrefixBreak} PrefixBreak
  * @typedef {import("reseed-protocol").BreakReason} BreakReason
@@ -9,7 +9,7 @@
 
 import { number } from "./dom.js";
 
-/** Nanodollars of a cent. */
+/** Nanodollars per cent. */
 const CENT = 10_000_000;
 
 /** @type {Record<BreakReason, string>} */
@@ -28,7 +28,7 @@ const REASONS = {
 };
 
 /**
- * An amount of money.
+ * Formats an amount of money.
  * @param {number} nanoUsd
  */
 export function dollars(nanoUsd) {
@@ -36,7 +36,7 @@ export function dollars(nanoUsd) {
 }
 
 /**
- * What a session has cost, as far as that is known; null where nothing is.
+ * Returns what a session has cost as far as known, or null if no cost is known.
  * @param {{ costNanoUsd?: number, unpricedRequests?: number }} session
  */
 export function paidText({ costNanoUsd, unpricedRequests = 0 }) {
@@ -45,7 +45,7 @@ export function paidText({ costNanoUsd, unpricedRequests = 0 }) {
 }
 
 /**
- * The newest answer whose request is known; null where there is none.
+ * Returns the newest answer whose request is known, or null.
  * @param {readonly import("reseed-protocol").Entry[]} entries
  * @returns {(MessageEntry & { usage: Usage }) | null}
  */
@@ -55,7 +55,7 @@ export function lastAsked(entries) {
 }
 
 /**
- * How much of a request was sent before.
+ * Says how much of a request had been sent before.
  * @param {Usage} usage
  */
 export function sharedText({ inputTokens, prefixTokens = 0, cachedTokens }) {
@@ -64,7 +64,7 @@ export function sharedText({ inputTokens, prefixTokens = 0, cachedTokens }) {
 }
 
 /**
- * The parts of a request by how far they were sent before, as shares of it in percent.
+ * Splits a request into cached, shared and fresh parts, each as a percentage of it.
  * @param {Usage} usage
  * @returns {{ kind: "cached" | "shared" | "fresh", share: number }[]}
  */
@@ -78,7 +78,7 @@ export function sharesOf({ inputTokens, prefixTokens = 0, cachedTokens }) {
 }
 
 /**
- * Where a request parts from the one before it, and why.
+ * Says where a request diverges from the previous one, and why.
  * @param {PrefixBreak} broke
  */
 export function breakText({ part, reason, detail, lostTokens }) {

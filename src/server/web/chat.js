@@ -1,10 +1,10 @@
 /**
- * The conversation: the entries, and below them what is going on.
+ * The conversation: its entries, and below them the current activity.
  *
- * What always holds:
- * - of a long chat a stretch is drawn (`stretch.js`); an entry's row is kept as long as it is in it;
+ * Invariants:
+ * - only a stretch of a long chat is drawn (`stretch.js`); an entry's row is kept while the entry is in the stretch;
  * - the row of an answer in progress becomes the row of its entry, so that a selection in it survives;
- * - where the reader is, is decided by `follow.js`: nothing here scrolls.
+ * - `follow.js` keeps the reader's place; here, only `reveal` and `page` scroll.
  *
  * @typedef {import("./client.js").SessionSnapshot} Snapshot
  * @typedef {import("./client.js").Entry} Entry
@@ -25,21 +25,21 @@ import { isHeldUp } from "./snapshot.js";
 import { Stretch } from "./stretch.js";
 import { callsOf, showStates } from "./tool-calls.js";
 
-/** Milliseconds for which a message that was looked for is marked. */
+/** Milliseconds for which a message that was searched for stays highlighted. */
 const FOUND_MS = 1600;
 
-/** Pixels from the first and the last row that is drawn at which more are drawn. */
+/** Distance in pixels from the first or last drawn row at which more rows are drawn. */
 const NEAR_PIXELS = 600;
 /** @typedef {{ showTree: () => void, write: () => void, asks: (card: ApprovalCard) => void }} ChatActions */
 
-/** Share of the view's height that a page key moves it by. */
+/** Fraction of the view's height by which a page key scrolls. */
 const PAGE_SHARE = 0.85;
 
 export class ChatView {
   /**
    * @param {App} app
-   * @param {import("./row-tools.js").RowActions & ChatActions} actions
-   *   `write` puts the focus into the message field, `asks` is told of a new card
+   * @param {import("./row-tools.js").RowActions & ChatActions} actions `write` focuses the message field, `asks` is
+   * called with a new card
    */
   constructor(app, actions) {
     this.app = app;
@@ -60,29 +60,32 @@ export class ChatView {
     });
     /** @type {string | null} */
     this.sessionId = null;
-    /** @type {readonly Entry[]} the path that is shown */
+    /** @type {readonly Entry[]} the displayed path */
     this.path = [];
-    /** @type {readonly Entry[]} what of it has rows, of which a stretch is drawn */
+    /** @type {readonly Entry[]} those entries of the path that have rows; a stretch of them is drawn */
     this.entries = [];
-    /** The stretch that is drawn, as indexes. */
+    /** The drawn stretch, as indexes. */
     this.drawn = { from: 0, to: 0 };
     /** @type {Map<string, HTMLElement | null>} rows by `entryId` */
     this.rows = new Map();
-    /** @type {Map<string, RowTools | CompactionRow>} what may change of a row, by `entryId` */
+    /** @type {Map<string, RowTools | CompactionRow>} the changeable parts of rows, by `entryId` */
     this.lines = new Map();
-    /** @type {unknown[]} what that was drawn of */
+    /** @type {unknown[]} inputs of the last render of these parts */
     this.known = [];
-    /** @type {unknown[]} what the traces of failures were drawn of */
+    /** @type {unknown[]} inputs of the last render of failure traces */
     this.traced = [];
     /** The tool calls on the path. */
     this.calls = callsOf([]);
-    /** @type {unknown[]} what the states of calls were drawn of */
+    /** @type {unknown[]} inputs of the last render of call states */
     this.stated = [];
-    /** @type {Map<string, ApprovalCard>} the cards that ask, by `approvalId` */
+    /** @type {Map<string, ApprovalCard>} approval cards, by `approvalId` */
     this.cards = new Map();
     /** @type {Map<string, ItemView>} */
     this.items = new Map();
-    /** @type {Map<string, { of: unknown, node: HTMLElement }>} the other rows of the tail, by what they show */
+    /**
+     * @type {Map<string, { of: unknown, node: HTMLElement }>} the other rows of the tail, by key, each with the value
+     * it shows
+     */
     this.made = new Map();
 
     this.jump.addEventListener("click", () => this.toEnd());
@@ -97,7 +100,7 @@ export class ChatView {
     const { snapshot } = this.app;
     const fresh = (snapshot?.sessionId ?? null) !== this.sessionId;
     if (fresh) this.clear(snapshot?.sessionId ?? null);
-    // While the path to a new leaf is on its way, the old one stays: an empty page would only flicker.
+    // While the path to a new leaf is loading, keep the old one: an empty page would only flicker.
     const moving = snapshot !== null && snapshot.path.entries.length === 0 && snapshot.leafId !== "root" && this.path.length > 0;
     if (!moving) this.renderEntries(snapshot?.path.entries ?? []);
     const known = [
@@ -115,7 +118,7 @@ export class ChatView {
     this.follow.hold();
   }
 
-  /** Shows that there is more above or below what is drawn. */
+  /** Shows whether there is more above or below the drawn rows. */
   showEnds() {
     const { from, to } = this.drawn;
     const isEnd = to === this.entries.length;
@@ -124,7 +127,7 @@ export class ChatView {
     this.tail.hidden = !isEnd;
   }
 
-  /** Shows older messages: those that are known, or else the server is asked. */
+  /** Shows older messages: known ones first, otherwise the server is asked. */
   loadOlder() {
     if (this.stretch.older(this.entries)) this.redraw();
     else void this.app.open?.loadOlder();
@@ -134,7 +137,7 @@ export class ChatView {
     if (this.stretch.newer(this.entries)) this.redraw();
   }
 
-  /** Draws what the stretch is now. */
+  /** Redraws after the stretch has changed. */
   redraw() {
     this.renderRows();
     this.renderTraces(this.app.snapshot);
@@ -143,7 +146,7 @@ export class ChatView {
     this.loadMore();
   }
 
-  /** Loads more for a reader who is still at the top or at the bottom, and so sees no change that would ask for it. */
+  /** Loads more for a reader who is still at the top or the bottom: no further intersection change would trigger it. */
   loadMore() {
     requestAnimationFrame(() => {
       const { top, bottom } = this.scroller.getBoundingClientRect();
@@ -154,7 +157,7 @@ export class ChatView {
     });
   }
 
-  /** The reader is near the top. One who sees the end as well has no need of more rows than are drawn. */
+  /** Handles a reader near the top. If the end is visible too, the drawn rows suffice. */
   nearTop() {
     if (!this.follow.on || this.drawn.from === 0) this.loadOlder();
   }
@@ -214,7 +217,7 @@ export class ChatView {
   }
 
   /**
-   * Shows what failed, where it did.
+   * Shows failures at the place where they happened.
    * @param {Snapshot | null} snapshot
    */
   renderTraces(snapshot) {
@@ -236,7 +239,7 @@ export class ChatView {
       }),
     ];
     if (this.drawn.from === 0 && !snapshot?.path.more) this.log.prepend(...rows("root"));
-    // Entries without a row do not keep a failure from being shown: it follows the row before them.
+    // A failure at an entry without a row is shown after the nearest row above it.
     let row = null;
     for (const entry of this.path) {
       row = this.rows.get(entry.entryId) ?? row;
@@ -247,7 +250,7 @@ export class ChatView {
   }
 
   /**
-   * Shows how the calls without a result are.
+   * Shows the state of the calls that have no result yet.
    * @param {Snapshot | null} snapshot
    */
   renderCalls(snapshot) {
@@ -286,7 +289,7 @@ export class ChatView {
   }
 
   /**
-   * Turns a message into a field.
+   * Replaces a message with an edit field.
    * @param {import("./message.js").MessageEntry} entry
    */
   edit(entry) {
@@ -384,7 +387,7 @@ export class ChatView {
     const wasAsked = focused?.hasAttribute("data-approval") ?? false;
     const wanted = new Set(rows);
     for (const row of [...this.tail.children]) if (!wanted.has(/** @type {HTMLElement} */ (row))) row.remove();
-    // A row that is where it should be is not touched: that would end a selection in it.
+    // Do not touch a row that is already in place: moving it would end a selection in it.
     rows.forEach((row, index) => {
       const there = this.tail.children[index] ?? null;
       if (there !== row) this.tail.insertBefore(row, there);
@@ -398,8 +401,8 @@ export class ChatView {
   }
 
   /**
-   * That the chat was gone on with from here before.
-   * @param {string[]} heads the first thing said on each of those branches, the newest last
+   * Says that the chat was continued from here before.
+   * @param {string[]} heads the first message of each of those branches, newest last
    */
   elsewhereRow(heads) {
     const { app, actions } = this;
@@ -413,7 +416,7 @@ export class ChatView {
   }
 
   /**
-   * Brings an entry into view, where it is on the path.
+   * Brings an entry into view if it is on the path.
    * @param {string} entryId
    */
   reveal(entryId) {
@@ -430,7 +433,7 @@ export class ChatView {
   }
 
   /**
-   * Moves the view by most of its height.
+   * Scrolls by most of the view's height.
    * @param {-1 | 1} by
    */
   page(by) {
@@ -448,7 +451,7 @@ export class ChatView {
 }
 
 /**
- * What was shown of an answer that came to nothing.
+ * Renders what had arrived of an aborted answer.
  * @param {ItemView} view
  * @param {import("./client.js").Item} item
  */
@@ -459,7 +462,7 @@ function lostRow(view, item) {
 }
 
 /**
- * That something is going on, and which tools are awaited.
+ * Renders the activity indicator with the names of the awaited tools.
  * @param {Snapshot["pending"]} pending
  */
 function activity(pending) {
@@ -468,7 +471,7 @@ function activity(pending) {
 }
 
 /**
- * Whether the chat may go on from an entry: no tool is in the middle of it.
+ * Returns true if the chat can continue from the entry, that is, no tool call is open there.
  * @param {import("./message.js").MessageEntry | import("./message.js").CustomEntry} entry
  */
 function isWhole(entry) {

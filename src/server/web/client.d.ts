@@ -1,2 +1,2 @@
-// The types of `client.js`, which is written from the same source.
+// Types of `client.js`, which is generated from the same source.
 export * from "../../../protocol/client/src/index.js";

@@ -1,9 +1,9 @@
 /**
- * The menu of commands over the message field: a listbox that the field controls while a command is being typed.
+ * The command menu above the message field: a listbox that the field controls while a command is typed.
  *
- * What always holds:
- * - the focus stays in the field; the active option is named by `aria-activedescendant`;
- * - the menu lies over the chat, so however many commands there are, the field stays where it is;
+ * Invariants:
+ * - the focus stays in the field; `aria-activedescendant` names the active option;
+ * - the menu overlays the chat, so the field never moves, however many commands there are;
  * - a closed menu handles no key.
  */
 
@@ -22,7 +22,7 @@ export class CommandMenu {
     /** @type {import("./commands.js").SlashCommand[]} */
     this.found = [];
     this.active = 0;
-    // A press on an option must not take the focus out of the field.
+    // Pressing an option must not move the focus out of the field.
     this.list.addEventListener("pointerdown", (event) => event.preventDefault());
     this.list.addEventListener("mousedown", (event) => event.preventDefault());
     this.list.addEventListener("click", (event) => {
@@ -40,7 +40,7 @@ export class CommandMenu {
     return !this.list.hidden;
   }
 
-  /** Shows the commands that the field's text may still become. */
+  /** Shows the commands that match the text typed so far. */
   update() {
     const { value } = this.input;
     const found = completions(value);
@@ -65,9 +65,9 @@ export class CommandMenu {
   }
 
   /**
-   * Handles a key that is the menu's.
+   * Handles a key that belongs to the menu.
    * @param {KeyboardEvent} event
-   * @returns {boolean} false if the key is the field's
+   * @returns {boolean} false if the key belongs to the field
    */
   key(event) {
     if (!this.open || event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return false;
@@ -81,7 +81,7 @@ export class CommandMenu {
         this.choose(this.active);
         break;
       case "Enter":
-        // A command that is typed out is sent, unless the arrows have chosen another one.
+        // A fully typed command is sent, unless the arrow keys have selected another one.
         if (event.shiftKey || this.isTyped()) return false;
         this.choose(this.active);
         break;

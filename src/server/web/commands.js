@@ -1,5 +1,5 @@
 /**
- * What can be typed in place of a message. Pure: reads a line, does nothing.
+ * Commands that can be typed in place of a message. Pure: it parses a line and does nothing else.
  *
  * @typedef {{ name: string, usage: string, does: string }} SlashCommand
  */
@@ -26,8 +26,8 @@ export const COMMANDS = [
 ];
 
 /**
- * Reads a line as a command; null when it is a message. Only a single word behind the slash makes a command, so a path
- * such as `/usr/bin` is a message. A slash alone asks for help.
+ * Parses a line as a command, or returns null for a message. Only a single word after the slash makes a command, so a
+ * path such as `/usr/bin` is a message. A lone slash asks for help.
  * @param {string} text
  * @returns {{ name: string, rest: string, known: boolean } | null}
  */
@@ -40,7 +40,7 @@ export function parseCommand(text) {
 }
 
 /**
- * The commands that a line may still become.
+ * Returns the commands that a line may still become.
  * @param {string} text
  */
 export function completions(text) {

@@ -1,9 +1,9 @@
 /**
- * "Compact…": how to compact, what that would come to, and then doing it or not.
+ * The "Compact…" dialog: choose how to compact, preview the outcome, then apply or discard it.
  *
- * What always holds:
- * - nothing changes before somebody chooses to apply or to compact now; closing the dialog stops a preview at work;
- * - a late answer to a preview that was given up changes nothing.
+ * Invariants:
+ * - nothing changes until the user applies a preview or compacts now; closing the dialog stops a running preview;
+ * - a late response to an abandoned preview changes nothing.
  *
  * @typedef {import("./context.js").Wishes} Wishes
  * @typedef {import("reseed-protocol").CompactionPreview} CompactionPreview
@@ -18,9 +18,9 @@ import { explainError } from "./errors.js";
 import { STRATEGIES } from "./offered-strategies.js";
 import { detailsOf } from "./toasts.js";
 
-/** Refusals after which only another preview helps. */
+/** Error codes after which only a new preview helps. */
 const OVER = ["preview_not_found", "history_moved", "compaction_void"];
-/** Milliseconds that a timer of the browser's may have at most. */
+/** Maximum delay of a browser timer, in milliseconds. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 export class CompactDialog {
@@ -31,9 +31,9 @@ export class CompactDialog {
   constructor(app, instructions = "") {
     this.app = app;
     this.sessionId = app.snapshot?.sessionId;
-    /** Counts the previews asked for: only the newest one's answer counts. */
+    /** Counts preview requests: only the response to the newest one counts. */
     this.asked = 0;
-    /** @type {string | null} the job of the preview at work, once it is known */
+    /** @type {string | null} job of the running preview, once it is known */
     this.job = null;
     this.working = false;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -70,13 +70,13 @@ export class CompactDialog {
     this.look = () => this.sessionChanged() && this.dialog.close();
   }
 
-  /** Shows it until it is closed. */
+  /** Shows the dialog until it is closed. */
   show() {
     const { app, dialog } = this;
     document.body.append(dialog);
     app.watchers.add(this.look);
     const end = app.session?.onEvent((event, snapshot) => {
-      // Steps of a job that is not the session's own compaction are a preview's.
+      // Progress of a job other than the session's own compaction belongs to a preview.
       if (event === "opened" || event === "replaying" || event.type !== "compaction_progress") return;
       const { jobId, phase, done, total } = event.payload;
       if (phase !== SUMMARISING_BRANCH && snapshot.compaction?.jobId !== jobId) this.advanced(jobId, done, total);
@@ -92,7 +92,7 @@ export class CompactDialog {
     dialog.showModal();
   }
 
-  /** Whether what this is about is not shown any more, or cannot be changed. */
+  /** Returns true if the dialog's session is no longer displayed or cannot be changed. */
   sessionChanged() {
     const { snapshot, readOnly, status } = this.app;
     return snapshot?.sessionId !== this.sessionId || readOnly || status.phase === "stopped";
@@ -108,18 +108,18 @@ export class CompactDialog {
     };
   }
 
-  /** Whether the server takes the instructions; if not, their field says so. */
+  /** Returns true if the server accepts the instructions; otherwise their field shows why not. */
   fits() {
     if (this.about.validity.valid) return true;
     this.toForm();
     return false;
   }
 
-  // What is shown
+  // Display
 
   /**
    * @param {"form" | "working" | "result"} part
-   * @param {Action[]} actions the last one is the one to take
+   * @param {Action[]} actions the last one is the default
    * @param {string} [text]
    */
   display(part, actions, text = "") {
@@ -153,7 +153,7 @@ export class CompactDialog {
   }
 
   /**
-   * What is shown does not hold any more.
+   * Marks what is shown as no longer valid.
    * @param {string} text
    * @param {string} [details]
    */
@@ -181,7 +181,7 @@ export class CompactDialog {
     this.said.textContent = `Making the preview, ${done} of ${total}…`;
   }
 
-  // What is done
+  // Actions
 
   async preview() {
     if (!this.fits()) return;
@@ -208,7 +208,7 @@ export class CompactDialog {
     }
   }
 
-  /** Stops the preview at work; what comes of it changes nothing. */
+  /** Stops the running preview and discards its result. */
   giveUp() {
     this.asked += 1;
     if (this.working && this.job && !this.sessionChanged()) void this.app.context.cancel(this.job);
@@ -226,7 +226,7 @@ export class CompactDialog {
     this.display("result", [{ label: "Discard", run: () => this.dialog.close() }, { label: "Change…", run: () => this.toForm() }, apply]);
     this.heading.focus();
     const left = Date.parse(preview.expiresAt) - Date.now();
-    // A clock that says it is over already is wrong; then the server's answer tells.
+    // A clock that says the preview has already expired is wrong; the server's response decides.
     if (left > 0) this.expiry = setTimeout(() => !this.result.hidden && this.over("This preview has expired."), Math.min(left, TIMER_MS_MAX));
   }
 
@@ -246,14 +246,14 @@ export class CompactDialog {
     });
   }
 
-  /** It is at work, or is waiting for its place. */
+  /** The compaction is running or waits for its turn to be applied. */
   later() {
     this.dialog.close();
     if (this.app.snapshot?.turn) this.app.listeners.onNotice({ kind: "info", message: "It is put in place before the next request." });
   }
 
   /**
-   * Does what a button stands for, once, and says what went wrong.
+   * Runs a button's action once and shows what went wrong.
    * @param {() => Promise<void>} act
    */
   async doing(act) {

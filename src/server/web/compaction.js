@@ -1,5 +1,5 @@
 /**
- * A compaction in the chat: the row that says what it did and may be taken back, and the line while one is at work.
+ * Compactions in the chat: the row that reports one and offers to undo it, and the line shown while one runs.
  *
  * @typedef {import("reseed-protocol").Entry} Entry
  * @typedef {Extract<Entry, { type: "compaction" }>} CompactionEntry
@@ -20,7 +20,7 @@ const TRIGGERS = {
   strategy: "chosen by the strategy",
 };
 
-/** The row of a compaction that was made: its entry never changes, what became of it does. */
+/** The row of a finished compaction. Its entry never changes, its state does. */
 export class CompactionRow {
   /**
    * @param {import("./app.js").App} app
@@ -29,7 +29,7 @@ export class CompactionRow {
   constructor(app, entry) {
     this.app = app;
     this.entry = entry;
-    /** @type {unknown[]} what is shown of what may change */
+    /** @type {unknown[]} inputs of the last render */
     this.shown = [];
     this.facts = el("div", { class: "facts" });
     this.foot = el("div", { class: "undo-row" });
@@ -75,14 +75,14 @@ function headline({ tokensBefore: before, tokensAfter: after, summary, clearedEn
 
 /**
  * @param {CompactionEntry} entry
- * @param {import("reseed-protocol").ContextCompacted | undefined} report how it went, where it was seen being made
+ * @param {import("reseed-protocol").ContextCompacted | undefined} report how it went, if this page saw it happen
  * @returns {string[]}
  */
 function facts(entry, report) {
   const { trigger, durationMs, timestamp, details, keptEntryIds = [], clearedEntryIds = [], rung } = entry;
   const list = [];
   if (trigger) list.push(`Why: ${TRIGGERS[trigger] ?? trigger}`);
-  // The entry keeps what the report says, so that it is still known after a reload.
+  // The entry stores the same facts as the report, so they survive a reload.
   if (report) list.push(...toldFacts(report));
   else if (rung) list.push(...toldFacts({ ...entry, rung }));
   if (durationMs !== undefined) list.push(`Took ${span(durationMs)}`);
@@ -98,9 +98,9 @@ function facts(entry, report) {
 }
 
 /**
- * The line while a summary is ready and waits until it is due.
+ * Renders the line for a summary that is ready but not yet due.
  * @param {import("reseed-protocol").CompactionPrepared} held
- * @param {(() => void) | null} discard null where this window may not
+ * @param {(() => void) | null} discard null if this window may not discard it
  */
 export function heldLine({ compactAtTokens }, discard) {
   const when = compactAtTokens === undefined ? "when room is needed" : `above ${number(compactAtTokens)} tokens`;
@@ -110,9 +110,9 @@ export function heldLine({ compactAtTokens }, discard) {
 }
 
 /**
- * The line while one is at work: quiet while turns go on beside it.
+ * Renders the line for a running compaction: unobtrusive while turns continue beside it.
  * @param {import("./client.js").CompactionJob} compaction
- * @param {(() => void) | null} cancel null where this window may not
+ * @param {(() => void) | null} cancel null if this window may not cancel it
  */
 export function compactionLine({ phase, done, total, background }, cancel) {
   const steps = done !== undefined && total !== undefined && total > 1 ? { done, total } : null;

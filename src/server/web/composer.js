@@ -1,6 +1,5 @@
 /**
- * Where one writes. Enter sends, Shift and Enter makes a line, Alt and Enter speaks into the running turn, Escape stops
- * it.
+ * The message composer. Enter sends, Shift+Enter starts a new line, Alt+Enter steers the running turn, Escape stops it.
  */
 
 import { CommandMenu } from "./command-menu.js";
@@ -12,7 +11,7 @@ export class ComposerView {
   /**
    * @param {import("./app.js").App} app
    * @param {(text: string, whenBusy?: "steer") => Promise<boolean>} onSubmit returns false if the text was not
-   *   accepted; then it is put back
+   * accepted; it is then put back
    */
   constructor(app, onSubmit) {
     this.app = app;
@@ -27,10 +26,10 @@ export class ComposerView {
       this.render();
       this.input.focus();
     });
-    /** @type {Map<string, string>} what was begun, by session */
+    /** @type {Map<string, string>} unsent drafts, by session */
     this.drafts = new Map();
     this.draftOf = "";
-    /** @type {Set<{ session: string }>} what is being sent, and to which session it is put back if it is refused */
+    /** @type {Set<{ session: string }>} texts in flight, with the session that gets each one back if it is refused */
     this.sending = new Set();
 
     this.form.addEventListener("submit", (event) => {
@@ -52,13 +51,13 @@ export class ComposerView {
   /** @param {KeyboardEvent} event */
   key(event) {
     if (this.menu.key(event)) return;
-    // While a word is being composed, Enter belongs to the input method.
+    // During composition, Enter belongs to the input method.
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     if (event.altKey && !this.steer.hidden) {
       event.preventDefault();
       return void this.submit("steer");
     }
-    // On a phone's keyboard there is no Shift and Enter: Enter makes a line, the button sends.
+    // Phone keyboards have no Shift+Enter: there Enter starts a new line and the button sends.
     if (matchMedia("(pointer: coarse)").matches && !event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
     void this.submit();
@@ -79,13 +78,13 @@ export class ComposerView {
     else if (!this.drafts.get(session)) this.drafts.set(session, text);
   }
 
-  /** All that was written, with what is too long for the field. */
+  /** Returns everything written, including text too long for the field. */
   get text() {
     return this.long.with(this.input.value);
   }
 
   /**
-   * Replaces all that was written.
+   * Replaces everything written.
    * @param {string} text
    */
   put(text) {
@@ -104,7 +103,7 @@ export class ComposerView {
     this.render();
   }
 
-  /** Grows with its text where the style sheet cannot do so. */
+  /** Grows the field with its text where the style sheet cannot. */
   fit() {
     if (CSS.supports("field-sizing", "content")) return;
     this.input.style.height = "auto";
@@ -120,7 +119,7 @@ export class ComposerView {
   }
 
   /**
-   * Puts a text back: before what stands in the field.
+   * Puts a text back, before what is already in the field.
    * @param {string} text
    */
   give(text) {
@@ -129,7 +128,7 @@ export class ComposerView {
     this.focus();
   }
 
-  /** Puts the cursor into the field, where that does not call up a keyboard on the screen. */
+  /** Focuses the field, unless that would open an on-screen keyboard. */
   focus() {
     if (!matchMedia("(pointer: coarse)").matches) this.input.focus();
   }
@@ -147,9 +146,9 @@ export class ComposerView {
   }
 
   /**
-   * Another session is shown: each keeps what was begun in it. Called before the next key can be pressed, since a text
-   * belongs to the session that was shown when it was written.
-   * @param {string} session its id; "": one that is made with its first input
+   * Switches to another session; each keeps its own draft. Must be called before the next key can be pressed, because a
+   * text belongs to the session that was displayed when it was written.
+   * @param {string} session its id; "": one that will be created with its first input
    */
   show(session) {
     this.drafts.set(this.draftOf, this.text);
@@ -158,7 +157,7 @@ export class ComposerView {
   }
 
   /**
-   * The session of the first input was made and is shown: it goes on with what was written meanwhile.
+   * Handles the creation of the first input's session: it takes over what was written meanwhile.
    * @param {string} session its id
    */
   made(session) {

@@ -1,11 +1,11 @@
 /**
- * What can be done about what the model sees of the session that is shown: compacting it, looking at that first, taking
- * it back, keeping messages, choosing how room is made.
+ * Actions on what the model sees of the displayed session: compact, preview, undo, pin messages, choose the compaction
+ * strategy.
  *
- * What always holds: a method whose refusal belongs to a form throws it; every other one shows it as a notice.
+ * A method whose refusal belongs to a form throws it; every other method shows it as a notice.
  *
  * @typedef {import("reseed-protocol").CompactionPreview} CompactionPreview
- * @typedef {import("reseed-protocol").PreviewCompaction} Wishes How to compact, this once.
+ * @typedef {import("reseed-protocol").PreviewCompaction} Wishes How to compact this time.
  */
 
 import { CommandError } from "./client.js";
@@ -21,7 +21,7 @@ export class Context {
     return this.app.theSession;
   }
 
-  /** Whether a person may compact here now: one in the background gives way. */
+  /** Returns true if the user may compact now. A background compaction gives way to it. */
   get mayCompact() {
     const { snapshot, readOnly } = this.app;
     return snapshot !== null && !readOnly && !isHeldUp(snapshot);
@@ -33,7 +33,7 @@ export class Context {
   }
 
   /**
-   * Orders a compaction; what it comes to is an event.
+   * Starts a compaction; its outcome arrives as an event.
    * @param {import("reseed-protocol").StartCompaction} wishes
    */
   order(wishes) {
@@ -41,35 +41,35 @@ export class Context {
   }
 
   /**
-   * Makes a compaction without putting it in place, and gets what the model sees now to compare it with.
+   * Runs a compaction without applying it, and fetches what the model sees now for comparison.
    * @param {Wishes} wishes
    */
   async preview(wishes) {
     const { session } = this;
     const preview = await session.previewCompaction(wishes);
-    // Without it the rest can still be shown.
+    // The preview is still useful without the comparison.
     const now = await session.getContext({ format: "envelope" }).catch(() => null);
     return { preview, messages: now?.envelope?.messages.cached ?? null };
   }
 
-  /** @param {string} [jobId] absent for the one at work */
+  /** @param {string} [jobId] absent: the running one */
   async cancel(jobId) {
     try {
       await this.session.cancelCompaction(jobId);
     } catch (error) {
-      // It was over before it could be stopped.
+      // It ended before it could be cancelled.
       if (!(error instanceof CommandError && error.code === "no_compaction")) this.app.fail(error);
     }
   }
 
-  /** @param {string} [entryId] absent for the one in effect */
+  /** @param {string} [entryId] absent: the one in effect */
   async undo(entryId) {
     await this.app.quietly(this.session.undoCompaction(entryId));
   }
 
   /**
    * @param {string} entryId
-   * @param {boolean} keep whether every compaction should keep it, or no longer
+   * @param {boolean} keep true: every compaction must keep it; false: it is unpinned
    */
   async pin(entryId, keep) {
     await this.app.quietly(keep ? this.session.pin(entryId) : this.session.unpin(entryId));
@@ -77,22 +77,22 @@ export class Context {
 
   /**
    * @param {string} strategy
-   * @param {import("reseed-protocol").StrategySettings} [settings] absent for the deployment's
+   * @param {import("reseed-protocol").StrategySettings} [settings] absent: the deployment's settings
    */
   async setStrategy(strategy, settings) {
     return (await this.app.madeSession()).setStrategy(strategy, settings);
   }
 
   /**
-   * What the next request would send.
+   * Returns what the next request would send.
    * @param {"envelope" | "markdown"} format
-   * @param {boolean} ephemeral whether with what hooks last added for one request alone
+   * @param {boolean} ephemeral whether to include what hooks last added for a single request
    */
   nextRequest(format, ephemeral) {
     return this.session.getContext(ephemeral ? { format, ephemeral } : { format });
   }
 
-  /** Asks how full the window is. */
+  /** Requests how full the window is. */
   async refresh() {
     await this.app.quietly(this.session.getContextInfo());
   }

@@ -1,11 +1,11 @@
-/** The token of this tab, where the server asks for one, and the tickets that stand for it. */
+/** The token of this tab, if the server requires one, and the tickets that stand for it. */
 
 import { NoCredentials } from "./client.js";
 
 const TOKEN_KEY = "reseed.token";
 
 /**
- * Keeps a token as long as the tab is open.
+ * Stores a token until the tab is closed.
  * @param {string} token
  */
 export function keepToken(token) {
@@ -13,8 +13,8 @@ export function keepToken(token) {
 }
 
 /**
- * Returns a fresh ticket if this tab has a token: a ticket is good for one connection, the token itself stays out of
- * it. Without a token there is none, and a server that asks for one says so.
+ * Returns a fresh ticket if this tab has a token. A ticket is valid for one connection, and the token itself stays out
+ * of that connection. Without a token there is no ticket, and a server that requires one refuses the connection.
  * @returns {Promise<string | undefined>}
  */
 export async function ticket() {

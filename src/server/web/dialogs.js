@@ -1,26 +1,26 @@
-/** Questions and longer texts over the page. Each dialog is made when it is needed and goes when it is closed. */
+/** Modal dialogs. Each is built when it is needed and removed when it closes. */
 
 import { COMMANDS } from "./commands.js";
 import { SEARCH_KEYS, el, number } from "./dom.js";
 
-/** Bytes of UTF-8 that the server takes of what a summary should focus on. */
+/** Maximum size of summary instructions that the server accepts, in bytes of UTF-8. */
 const INSTRUCTIONS_BYTES_MAX = 16_384;
 
 /**
- * What is wrong with such instructions; empty where nothing is. Nothing of them is ever cut.
+ * Returns what is wrong with summary instructions, or an empty string. Instructions are never truncated.
  * @param {string} text
  */
 export function instructionsFault(text) {
   const bytes = new TextEncoder().encode(text.trim()).length;
   const over = bytes - INSTRUCTIONS_BYTES_MAX;
   if (over <= 0) return "";
-  // A letter has one byte or more: how many are too many depends on what is written.
+  // A character takes one or more bytes, so how many characters are too many depends on the text.
   const letters = Math.ceil((over * text.trim().length) / bytes);
   return `These instructions are too long by about ${letters === 1 ? "one character" : `${number(letters)} characters`}. Shorten them and try again.`;
 }
 
 /**
- * Holds a field to what the server takes of instructions: says below it what is wrong, and its form is not sent
+ * Validates an instructions field against the server's limit: shows the error below the field and blocks its form
  * meanwhile.
  * @param {HTMLInputElement | HTMLTextAreaElement} field
  */
@@ -37,9 +37,9 @@ export function instructionsField(field) {
 }
 
 /**
- * Shows a dialog and waits for its end.
+ * Shows a dialog and waits until it closes.
  * @param {HTMLDialogElement} dialog
- * @returns {Promise<string>} its return value; empty when it was dismissed
+ * @returns {Promise<string>} its return value; empty if it was dismissed
  */
 function ask(dialog) {
   document.body.append(dialog);
@@ -77,7 +77,7 @@ function closer(dialog, label, value = "", kind = "") {
 /**
  * @param {string} title
  * @param {string} text
- * @param {string} action what the dangerous button says
+ * @param {string} action label of the destructive button
  */
 export async function confirm(title, text, action) {
   /** @type {HTMLDialogElement} */
@@ -91,7 +91,7 @@ export async function confirm(title, text, action) {
  *   title: string, text?: string, label: string, action: string, value?: string, secret?: boolean, charsMax?: number,
  *   instructs?: boolean, mayBeEmpty?: boolean,
  * }} options
- * @returns {Promise<string | null>} null when it was dismissed, or left empty where it may not be
+ * @returns {Promise<string | null>} null if it was dismissed, or left empty although it may not be
  */
 export async function prompt({ title, text, label, action, value = "", secret = false, charsMax, instructs = false, mayBeEmpty = false }) {
   const input = el("input", { class: "field", id: "dialog-input", type: secret ? "password" : "text", maxlength: charsMax, autocomplete: "off", autofocus: true });
@@ -112,8 +112,8 @@ export async function prompt({ title, text, label, action, value = "", secret = 
 }
 
 /**
- * The choice of a summary of the branch that is left, with what it should dwell on.
- * @param {string} what what is summarised
+ * Builds the option to summarise the abandoned branch, with instructions for the summary.
+ * @param {string} what label that says what is summarised
  */
 export function summaryChoice(what) {
   const box = el("input", { type: "checkbox", name: "summarize" });
@@ -136,10 +136,10 @@ export function summaryChoice(what) {
  * @param {object} options
  * @param {string} options.title
  * @param {string[]} options.text
- * @param {{ value: T, name: string }[]} [options.places] where exactly
- * @param {boolean} options.leaves whether a branch is left that could be summarised
+ * @param {{ value: T, name: string }[]} [options.places] the exact destinations to choose from
+ * @param {boolean} options.leaves whether this abandons a branch that could be summarised
  * @param {string} options.action
- * @returns {Promise<{ place: T | undefined, leaving: import("./moves.js").Leaving } | null>} null when it was dismissed
+ * @returns {Promise<{ place: T | undefined, leaving: import("./moves.js").Leaving } | null>} null if it was dismissed
  */
 export async function askToGo({ title, text, places = [], leaves, action }) {
   const choice = leaves ? summaryChoice("Bring a summary of what is left along") : null;
@@ -167,7 +167,7 @@ export async function help() {
   const list = el("dl", {}, ...keys.flatMap(([key, does]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, does)]));
   /** @type {HTMLDialogElement} */
   const dialog = make("Commands and keys", [commands, el("hr"), list], [closer(() => dialog, "Close")]);
-  // The list is read from its beginning: the button at its end would take the focus, and the view with it.
+  // The list is read from its start. Focusing the button at its end would scroll the view there.
   dialog.querySelector("h2")?.setAttribute("tabindex", "-1");
   dialog.querySelector("h2")?.setAttribute("autofocus", "");
   await ask(dialog);

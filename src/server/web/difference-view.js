@@ -1,4 +1,4 @@
-/** A compaction before it is made, for a person to judge: how much smaller, what goes, what stays, and the summary. */
+/** Renders a compaction preview for review: how much smaller, what goes, what stays, and the summary. */
 
 import { difference, ends } from "./difference.js";
 import { el, icon, number, styled } from "./dom.js";
@@ -21,8 +21,8 @@ const FATES = { goes: "goes", stays: "stays", shortened: "shortened" };
 
 /**
  * @param {CompactionPreview} preview
- * @param {import("reseed-protocol").ContextMessage[] | null} messages what the model sees now; null if that could not
- *   be loaded
+ * @param {import("reseed-protocol").ContextMessage[] | null} messages what the model sees now; null if it could not be
+ * loaded
  * @param {import("./app.js").App} app
  */
 export function previewView(preview, messages, app) {
@@ -67,7 +67,7 @@ function asThen(row) {
 }
 
 /**
- * How much smaller it would be, at a glance.
+ * Shows at a glance how much smaller the context would be.
  * @param {number} before
  * @param {number} after
  */
@@ -79,7 +79,7 @@ function bars(before, after) {
 
 /**
  * @param {string} title
- * @param {string} summary the new one, which stands first; empty for none
+ * @param {string} summary the new summary, shown first; empty if there is none
  * @param {(Row | Gap)[]} rows
  */
 function column(title, summary, rows) {

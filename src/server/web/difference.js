@@ -1,5 +1,5 @@
 /**
- * What a compaction would change of what the model sees, message by message. Pure.
+ * Compares, message by message, what the model sees before and after a compaction. Pure.
  *
  * @typedef {import("reseed-protocol").ContextMessage} ContextMessage
  * @typedef {import("reseed-protocol").CompactionPreview} CompactionPreview
@@ -7,20 +7,20 @@
  *
  * @typedef {"goes" | "stays" | "shortened"} Fate
  *
- * @typedef {object} Row A message in short.
+ * @typedef {object} Row A message in short form.
  * @property {"summary" | "user" | "assistant" | "tool"} who
  * @property {string} text one line
  * @property {Fate} fate
  * @property {boolean} pinned
  *
- * @typedef {{ skipped: number }} Gap Messages that are not shown, since there are so many.
+ * @typedef {{ skipped: number }} Gap Messages left out because there are too many rows.
  */
 
 import { unmarked } from "./tree.js";
 
-/** Characters of a message that stand for it. */
+/** Characters of a message shown in its row. */
 const ROW_CHARS = 160;
-/** Rows of a column; of more, those at both ends are shown. */
+/** Maximum rows per column; of more, only those at both ends are shown. */
 export const ROWS_MAX = 120;
 
 /**
@@ -29,8 +29,8 @@ export const ROWS_MAX = 120;
  * @param {object} known
  * @param {(entryId: string) => boolean} known.isSummary whether an entry is a compaction
  * @param {(entryId: string) => boolean} known.isPinned
- * @param {string[]} known.cleared entries whose tool results are cut already
- * @returns {{ now: Row[], then: Row[] }} `then` without the new summary, which stands first
+ * @param {string[]} known.cleared entries whose tool results are already shortened
+ * @returns {{ now: Row[], then: Row[] }} `then` lacks the new summary, which comes first
  */
 export function difference(messages, preview, { isSummary, isPinned, cleared }) {
   const oneByOne = new Set(preview.keptEntryIds);
@@ -43,7 +43,7 @@ export function difference(messages, preview, { isSummary, isPinned, cleared }) 
   const now = [];
   for (const { entryId, message } of messages) {
     const summary = entryId !== undefined && isSummary(entryId);
-    // A message without an entry stands for the missing answer to a call, and goes the way of the call.
+    // A message without an entry stands for the missing result of a call and shares the call's fate.
     if (entryId !== undefined) {
       inTail ||= entryId === preview.firstKeptEntryId;
       const stays = summary ? preview.rung === "clear_tool_results" : inTail || oneByOne.has(entryId);
@@ -56,7 +56,7 @@ export function difference(messages, preview, { isSummary, isPinned, cleared }) 
 }
 
 /**
- * The rows at both ends, and how many are left out between them.
+ * Returns the rows at both ends, with a gap that counts those between them.
  * @param {Row[]} rows
  * @returns {(Row | Gap)[]}
  */
@@ -67,9 +67,9 @@ export function ends(rows) {
 }
 
 /**
- * A message on one line.
+ * Renders a message as one line.
  * @param {Part[]} content
- * @param {boolean} isSummary whether it is a summary: then what introduces that to the model is left out
+ * @param {boolean} isSummary for a summary, the introduction addressed to the model is left out
  */
 function inShort(content, isSummary) {
   const words = content.map((part) => {
@@ -87,7 +87,7 @@ function inShort(content, isSummary) {
 }
 
 /**
- * The beginning of the summary in a message.
+ * Returns the beginning of the summary inside a message.
  * @param {string} text
  */
 function summaryOf(text) {

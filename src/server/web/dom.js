@@ -1,15 +1,15 @@
 /**
- * Small tools to build the page. Text only ever enters it as text: nothing here takes markup.
+ * DOM helpers. They insert text only as text: nothing here accepts markup.
  *
  * @typedef {Node | string | null | undefined | false} Child
  */
 
-/** Children that are appended by one call: a call takes a bounded number of arguments. */
+/** Children appended per call: the number of arguments of a call is bounded. */
 const CHILDREN_AT_ONCE = 1000;
 
 /**
- * An element with attributes and children. `class` and `aria-…` are attributes, `on…` listeners, `true` an empty
- * attribute; what is null, undefined or false is left out. A list of children may be of any length.
+ * Creates an element with attributes and children. `class` and `aria-…` become attributes, `on…` listeners, `true` an
+ * empty attribute. Null, undefined and false are skipped. A list of children may be of any length.
  * @template {keyof HTMLElementTagNameMap} T
  * @param {T} tag
  * @param {Record<string, unknown>} [attributes]
@@ -37,7 +37,7 @@ function isChild(child) {
 }
 
 /**
- * The element of this id. The page's own markup has it, so a miss is a fault of the page.
+ * Returns the element with the id. The page's own markup contains it, so a miss is a bug of the page.
  * @template {HTMLElement} T
  * @param {string} id
  * @param {new () => T} type
@@ -49,12 +49,12 @@ export function byId(id, type) {
   return element;
 }
 
-/** Dots that say that something is going on, beside words that say what. */
+/** Builds the animated dots that accompany a text about current activity. */
 export function pulse() {
   return el("span", { class: "pulse", "aria-hidden": "true" }, el("i"), el("i"), el("i"));
 }
 
-/** Paths of the icons, drawn on 24 by 24. */
+/** Icon paths in a 24 by 24 view box. */
 const ICONS = {
   branch: "M6 4v16M6 14c0-5 12-2 12-8M6 20.5a1 1 0 1 0 0-.1M18 5.5a1 1 0 1 0 0-.1",
   close: "M6 6l12 12M18 6L6 18",
@@ -76,7 +76,7 @@ const ICONS = {
 };
 
 /**
- * A picture beside words: screen readers pass over it.
+ * Builds an icon that accompanies words; screen readers skip it.
  * @param {keyof typeof ICONS} name
  */
 export function icon(name) {
@@ -92,7 +92,7 @@ export function icon(name) {
 }
 
 /**
- * A button that shows an icon and is called `label`.
+ * Builds a button that shows an icon and is named `label`.
  * @param {keyof typeof ICONS} name
  * @param {string} label
  * @param {(event: Event) => void} onclick
@@ -101,14 +101,14 @@ export function iconButton(name, label, onclick) {
   return el("button", { type: "button", class: "icon-button", "aria-label": label, title: label, onclick }, icon(name));
 }
 
-/** Whether the keys of a Mac are used: there the command key is what the control key is elsewhere. */
+/** True on Apple platforms, where the command key replaces the control key. */
 const IS_MAC = /Mac|iPhone|iPad/.test(globalThis.navigator?.platform ?? "");
 
-/** The keys that open the search, in words. */
+/** The keyboard shortcut that opens the search, in words. */
 export const SEARCH_KEYS = IS_MAC ? "⌘K" : "Ctrl+K";
 
 /**
- * Returns true if these are the keys that open the search.
+ * Returns true if the event is the keyboard shortcut that opens the search.
  * @param {KeyboardEvent} event
  */
 export function isSearchKeys({ key, ctrlKey, metaKey, altKey, shiftKey }) {
@@ -131,7 +131,7 @@ export function percentOf({ usageRatio }) {
 }
 
 /**
- * How long ago, in words.
+ * Formats how long ago a time was.
  * @param {string} time RFC 3339
  * @param {number} now milliseconds since 1970
  */
@@ -144,7 +144,7 @@ export function ago(time, now) {
 }
 
 /**
- * A time span in words.
+ * Formats a duration.
  * @param {number} millis
  */
 export function span(millis) {
@@ -152,7 +152,7 @@ export function span(millis) {
 }
 
 /**
- * The time of the day.
+ * Formats the time of day.
  * @param {string} time RFC 3339
  */
 export function clock(time) {
@@ -160,7 +160,7 @@ export function clock(time) {
 }
 
 /**
- * Sets custom properties, which a style attribute may not under the page's own rules.
+ * Sets custom properties, which the page's content security policy does not allow in a style attribute.
  * @template {HTMLElement} T
  * @param {T} element
  * @param {Record<string, string>} properties

@@ -1,4 +1,4 @@
-/** A message of the user's, turned into a field to ask it differently: what came of it stays on its own branch. */
+/** Turns a user message into a field to ask differently. What followed the original stays on its own branch. */
 
 import { textOf } from "./client.js";
 import { summaryChoice } from "./dialogs.js";
@@ -12,11 +12,11 @@ import { el } from "./dom.js";
 /**
  * @param {object} options
  * @param {MessageEntry} options.entry
- * @param {boolean} options.stops whether something is at work that asking again stops
- * @param {number} options.waiting how many inputs wait that come back as text
- * @param {boolean} options.leaves whether something came of the message that could be summarised
+ * @param {boolean} options.stops whether asking again stops something that is running
+ * @param {number} options.waiting number of queued inputs that come back as text
+ * @param {boolean} options.leaves whether something followed the message that could be summarised
  * @param {(content: Part[], leaving: import("./moves.js").Leaving) => Promise<boolean>} options.onAsk returns true if
- *   it was accepted
+ * the message was accepted
  * @param {() => void} options.onEnd
  */
 export function messageEditor({ entry, stops, waiting, leaves, onAsk, onEnd }) {
@@ -33,7 +33,7 @@ export function messageEditor({ entry, stops, waiting, leaves, onAsk, onEnd }) {
   const submit = async () => {
     if (input.value.trim() === "" || ask.disabled) return;
     ask.disabled = true;
-    // Pictures go along as they are.
+    // Images are sent along unchanged.
     const kept = entry.content.filter((part) => part.type === "image");
     const taken = await onAsk([{ type: "text", text: input.value }, ...kept], choice?.chosen() ?? {});
     ask.disabled = false;

@@ -1,14 +1,13 @@
 /**
- * What is shown of answers that did not come and of compactions that failed: the notice below the chat, and the lines
- * that stay in it.
+ * Renders failed answers and failed compactions: the notice below the chat, and the lines that stay in it.
  *
  * @typedef {import("./client.js").SessionSnapshot} Snapshot
  * @typedef {import("./client.js").Entry} Entry
  *
- * @typedef {object} Trace what is left of failures of a kind
+ * @typedef {object} Trace repeated failures of one kind, shown as one line
  * @property {import("./errors.js").Explained} explained
  * @property {number} times
- * @property {boolean} isTurn whether an answer failed, rather than a compaction
+ * @property {boolean} isTurn true if an answer failed, false for a compaction
  */
 
 import { el, pulse } from "./dom.js";
@@ -16,7 +15,7 @@ import { explain, explainDelay, explainEnd } from "./errors.js";
 import { detailsOf } from "./toasts.js";
 
 /**
- * That the newest question has no answer, and what can be done about it.
+ * Renders the notice that the newest question has no answer, with what can be done about it.
  * @param {NonNullable<Snapshot["lastTurn"]>} turn
  * @param {(() => void) | null} retry
  */
@@ -28,8 +27,8 @@ export function endedRow({ status, error }, retry) {
 }
 
 /**
- * That the model's server is asked again after a wait, with the seconds that are left.
- * @param {NonNullable<Snapshot["delayed"]>} delayed as it has just arrived
+ * Renders a countdown while the server waits before it asks the model's server again.
+ * @param {NonNullable<Snapshot["delayed"]>} delayed as just received
  */
 export function delayRow({ reason, waitMs }) {
   const until = performance.now() + waitMs;
@@ -45,10 +44,10 @@ export function delayRow({ reason, waitMs }) {
 }
 
 /**
- * What is left of a failure in the chat.
+ * Renders the line that a failure leaves in the chat.
  * @param {import("./errors.js").Explained} explained
  * @param {number} times
- * @param {(() => void) | null} again asks the question once more, if it still has no answer
+ * @param {(() => void) | null} again asks the question again, if it is still unanswered
  */
 export function traceRow({ text, past, details }, times, again) {
   const said = again ? text : past ?? text;
@@ -58,10 +57,10 @@ export function traceRow({ text, past, details }, times, again) {
 }
 
 /**
- * Returns the question that a failure left without an answer, while the chat has gone on with others. Null if it has
- * one by now, or was asked again.
+ * Returns the question that a failure left unanswered while the chat went on with other questions, or null if it has
+ * been answered or asked again since.
  * @param {readonly Entry[]} path
- * @param {string} leafId where it failed
+ * @param {string} leafId the entry at which it failed
  * @returns {import("./message.js").MessageEntry | null}
  */
 export function openQuestion(path, leafId) {
@@ -84,9 +83,9 @@ function isQuestion(entry) {
 }
 
 /**
- * The failures of a chat by the entry after which they happened, the same ones in a row as one.
+ * Groups the failures of a chat by the entry they followed; identical ones in a row become one.
  * @param {Snapshot | null} snapshot
- * @returns {Map<string, Trace[]>} those before the first entry are under "root"
+ * @returns {Map<string, Trace[]>} failures before the first entry are under "root"
  */
 export function tracesOf(snapshot) {
   /** @type {Map<string, Trace[]>} */
@@ -99,10 +98,10 @@ export function tracesOf(snapshot) {
     traces.set(leafId, there);
   };
   for (const { turnId, status, error, leafId } of snapshot?.unansweredTurns ?? []) {
-    // An answer that was stopped says so itself.
+    // A stopped answer is marked as such itself.
     const stopped = status === "cancelled" ? snapshot?.entries.get(leafId) : undefined;
     if (stopped?.type === "message" && stopped.incomplete) continue;
-    // The last one is shown below the chat, where it can be tried again.
+    // The last failure is shown below the chat, with a button to try again.
     if (turnId !== snapshot?.lastTurn?.turnId || snapshot?.turn) add(leafId, explainEnd(status, error), true);
   }
   for (const failure of snapshot?.failedCompactions ?? []) add(failure.leafId, explain(failure.error));

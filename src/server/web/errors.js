@@ -1,11 +1,11 @@
 /**
- * Errors in people's words: what happened and what to do. The code and the server's or the client's own message are
- * details. Pure.
+ * Explains errors in plain language: what happened and what to do. The error code and the message of the server or the
+ * client are the details. Pure.
  *
  * @typedef {object} Explained
  * @property {string} text what happened, and what to do
- * @property {string} [past] the same once there is nothing to try again
- * @property {string} [details] for those who want to know more
+ * @property {string} [past] the same once there is nothing left to try again
+ * @property {string} [details] for readers who want to know more
  *
  * @typedef {{ code: string, message: string, retriable?: boolean, retryAfterMs?: number }} Refusal
  */
@@ -17,7 +17,7 @@ const OPERATOR = "Tell the person who runs this server.";
 
 /** @type {Record<string, [string, string]>} what happened, what to do */
 const WORDS = {
-  // The model and its provider.
+  // Model and provider
   upstream_unreachable: ["The model’s server cannot be reached.", "Try again; if it stays so, check that the model’s server is running."],
   upstream_timeout: ["The model took too long to answer.", AGAIN],
   upstream_auth: ["The model’s provider did not accept this server’s key.", OPERATOR],
@@ -36,7 +36,7 @@ const WORDS = {
   no_pending_approval: ["This is decided already.", ""],
   interrupted: ["The server stopped while the answer was being written.", AGAIN],
   unknown_model: ["The size of this model’s window is not known.", "Choose another model with /model."],
-  // The context.
+  // Context
   context_overflow: ["This chat no longer fits into the model’s window.", "Summarise the older part with /compact, then try again."],
   input_too_large: ["This message is too long for the model’s window.", "Send less, or choose a model with a larger window."],
   nothing_to_compact: ["There is nothing worth summarising yet.", "Go on; there is room."],
@@ -49,7 +49,7 @@ const WORDS = {
   history_moved: ["The chat has changed since this preview was made.", "Make a new one."],
   too_many_pins: ["No more messages can be pinned.", "Unpin one that matters less."],
   unknown_strategy: ["There is no such compaction strategy.", "Choose one in the panel behind the gauge."],
-  // What was asked for.
+  // Commands
   empty_input: ["There is nothing to send.", "Write something."],
   queue_full: ["Too many messages are waiting already.", "Wait for an answer, then send this again."],
   not_queued: ["This message is not waiting any more.", ""],
@@ -61,7 +61,7 @@ const WORDS = {
   leaf_moved: ["Somebody has written in this chat meanwhile.", "Read it, then send this again."],
   navigation_cancelled: ["The chat is where it was.", AGAIN],
   entry_not_found: ["This message is not in the chat.", ""],
-  // Chats and access.
+  // Chats and access
   no_session: ["No chat is open.", "Choose one, or begin a new one."],
   session_not_found: ["This chat does not exist any more.", "Choose another one."],
   too_many_subscriptions: ["This page has too many chats open at once.", "Reload it, then try again."],
@@ -70,7 +70,7 @@ const WORDS = {
   unauthenticated: ["The sign-in is missing or has expired.", "Sign in again."],
   forbidden: ["You are not allowed to do this.", ""],
   rate_limited: ["That was too much in a short time.", "Wait a moment, then try again."],
-  // The server.
+  // Server
   hook_failed: ["An extension of this server failed.", "Try again; if it happens again, tell the person who runs this server."],
   hook_timeout: ["An extension of this server took too long.", AGAIN],
   hook_unavailable: ["An extension that is needed here is not connected.", "Connect it, then try again."],
@@ -80,7 +80,7 @@ const WORDS = {
   internal: ["The server made a mistake.", "Try again; if it happens again, tell the person who runs this server."],
 };
 
-/** @type {Record<string, string>} what the client's own errors mean, by their names */
+/** @type {Record<string, string>} explanations of the client's own errors, by error name */
 const CLIENT_WORDS = {
   CommandTooLarge: "This is too long for the server. Send less.",
   ConnectionLost: "The connection was lost. Try again.",
@@ -91,7 +91,7 @@ const CLIENT_WORDS = {
 };
 
 /**
- * Returns what went wrong, in people's words.
+ * Explains an error in plain language.
  * @param {unknown} error
  * @returns {Explained}
  */
@@ -104,8 +104,7 @@ export function explainError(error) {
 }
 
 /**
- * Returns true if the page says already what this error would say: that the connection is away, that a chat was
- * deleted.
+ * Returns true if the page already shows what this error would say: the connection is lost or a chat was deleted.
  * @param {unknown} error
  * @param {boolean} isConnected
  */
@@ -126,17 +125,17 @@ export function explain({ code, message, retriable, retryAfterMs }) {
 }
 
 /**
- * Why the model's server is asked again.
+ * Explains why the model's server is asked again.
  * @param {string} reason an error code
  */
 export function explainDelay(reason) {
-  // One that broke off before its first word has failed, for a reader.
+  // To a reader, an answer that broke off before its first word has failed.
   const [what] = WORDS[reason === "upstream_truncated" ? "upstream_error" : reason] ?? WORDS.upstream_error;
   return what;
 }
 
 /**
- * What an answer that did not come says in the chat.
+ * Explains in the chat why an answer did not come.
  * @param {string} status
  * @param {Refusal} [error]
  * @returns {Explained}

@@ -1,21 +1,21 @@
 /**
- * Where the reader of the chat is, and how the view stays there.
+ * Tracks the reader's position in the chat and keeps the view there.
  *
- * What always holds:
- * - the view follows the end until the reader moves up, by wheel, touch, keys or scrollbar; reaching the end resumes
- *   it;
- * - while it does not follow, what stands at the top of the view stays there, whatever changes above it, below it or in
+ * Invariants:
+ * - the view follows the end until the reader moves up by wheel, touch, keys or scrollbar; reaching the end resumes
+ *   following;
+ * - while it does not follow, the content at the top of the view stays there, whatever changes above it, below it or in
  *   the width of the chat.
  */
 
-/** Pixels from the end within which a reader who moves down has reached it. */
+/** Distance from the end in pixels within which a reader who moves down counts as having reached it. */
 const END_PIXELS = 60;
-/** Pixels that a finger moves before it is a drag. */
+/** Distance in pixels that a finger must move to count as a drag. */
 const DRAG_PIXELS = 4;
-/** Levels down to the paragraph, list item or line of a table that is at the top of the view. */
+/** Maximum depth of the search for the paragraph, list item or table row at the top of the view. */
 const DEPTH_MAX = 8;
 
-/** Elements that stand below each other; a paragraph's own are in its lines. */
+/** Elements that stack vertically. The children of a paragraph are inline, so it is not searched further. */
 const BLOCKS = new Set([
   "OL", "UL", "LI", "DIV", "P", "PRE", "H3", "H4", "H5", "H6", "HR", "BLOCKQUOTE", "FIGURE", "TABLE", "THEAD", "TBODY", "TR",
   "DETAILS", "FOOTER",
@@ -28,8 +28,8 @@ export class Follow {
    * @param {HTMLElement} scroller
    * @param {HTMLElement} content what it scrolls
    * @param {object} options
-   * @param {() => boolean} options.isEnd whether the end of what is drawn is the end of the chat
-   * @param {() => void} options.onChange the view began or ceased to follow, or has moved
+   * @param {() => boolean} options.isEnd whether the end of the drawn rows is the end of the chat
+   * @param {() => void} options.onChange called when following starts or stops, or the view has moved
    */
   constructor(scroller, content, { isEnd, onChange }) {
     this.scroller = scroller;
@@ -37,10 +37,10 @@ export class Follow {
     this.isEnd = isEnd;
     this.onChange = onChange;
     this.on = true;
-    /** Where the view was at the last look. */
+    /** The scroll position at the last look. */
     this.top = 0;
     /**
-     * What stands at the top of the view: how far below the edge it begins, and which share of it is above.
+     * The element at the top of the view: how far below the edge it begins, and what share of it is above the edge.
      * @type {{ node: Element, pixels: number, share: number, width: number } | null}
      */
     this.mark = null;
@@ -57,7 +57,7 @@ export class Follow {
       const typing = event.target instanceof Element && event.target.closest("input, textarea, select");
       const up = UP_KEYS.has(event.key) || (event.key === " " && event.shiftKey);
       if (up && !typing && !this.isTaken(event.target)) this.stop();
-      // The end moves on while an answer is written: a scroll to where it was would miss it.
+      // The end moves while an answer is written, so the browser's scroll to the current end would miss it.
       if (event.key === "End" && !typing) this.start();
     });
     const observer = new ResizeObserver(() => this.hold());
@@ -65,13 +65,13 @@ export class Follow {
     observer.observe(content);
   }
 
-  /** The entry whose row is at the top of the view; null while the view follows. */
+  /** Returns the entry whose row is at the top of the view; null while the view follows. */
   get entryId() {
     const row = this.mark?.node.closest("[data-entry]");
     return row instanceof HTMLElement ? row.dataset.entry ?? null : null;
   }
 
-  /** Pixels below the view. */
+  /** Returns the pixels below the view. */
   get rest() {
     const { scrollHeight, scrollTop, clientHeight } = this.scroller;
     return scrollHeight - scrollTop - clientHeight;
@@ -93,23 +93,23 @@ export class Follow {
   scrolled() {
     const { scrollTop } = this.scroller;
     const { rest } = this;
-    // A move down to the end resumes, and so does content that has shrunk until the end is in view.
+    // Moving down to the end resumes following, and so does content that shrinks until the end is in view.
     if (scrollTop < this.top - 1) this.on = rest <= 1 && this.isEnd();
     else if (scrollTop > this.top && rest <= END_PIXELS) this.on = this.isEnd();
     this.look();
     this.onChange();
   }
 
-  /** Brings the view back to where the reader is, after something has changed. */
+  /** Restores the reader's position after a change. */
   hold() {
     const { scroller, mark } = this;
     if (this.on || (this.isEnd() && scroller.scrollHeight - scroller.clientHeight <= 1)) {
       this.on = true;
       scroller.scrollTop = scroller.scrollHeight;
     } else if (mark?.node.isConnected && Math.abs(scroller.scrollTop - this.top) < 1) {
-      // Otherwise the reader is moving, and the event that says so is still to come.
+      // Otherwise the reader is scrolling, and the scroll event is still to come.
       const { top, height } = mark.node.getBoundingClientRect();
-      // In another width the lines break elsewhere: what counts is how much of it was read.
+      // At another width lines break elsewhere, so restore the share that was read instead of pixels.
       const pixels = mark.width === scroller.clientWidth || mark.pixels > 0 ? mark.pixels : -mark.share * height;
       const by = top - scroller.getBoundingClientRect().top - pixels;
       if (Math.abs(by) >= 1) scroller.scrollTop += by;
@@ -118,7 +118,7 @@ export class Follow {
     this.onChange();
   }
 
-  /** Remembers what stands at the top of the view. */
+  /** Remembers what is at the top of the view. */
   look() {
     const { scroller } = this;
     this.top = scroller.scrollTop;
@@ -137,7 +137,7 @@ export class Follow {
   }
 
   /**
-   * Whether something inside the chat scrolls up itself, such as unfolded details.
+   * Returns true if an element inside the chat scrolls up itself, such as unfolded details.
    * @param {EventTarget | null} target
    */
   isTaken(target) {
@@ -150,7 +150,7 @@ export class Follow {
 }
 
 /**
- * The first child that reaches below a line.
+ * Returns the first child that extends below the edge.
  * @param {Element} parent
  * @param {number} edge
  */

@@ -1,16 +1,16 @@
 /**
- * Where the words of a search are in an excerpt, by the rules of the server's search: whole words, `"phrases"` and
- * `beginnings*`, whatever their case and accents. Pure.
+ * Locates the words of a search in an excerpt by the rules of the server's search: whole words, `"phrases"` and
+ * `beginnings*`, ignoring case and accents. Pure.
  *
- * @typedef {{ words: string[], isBeginning: boolean }} Term words that follow one another
+ * @typedef {{ words: string[], isBeginning: boolean }} Term consecutive words
  * @typedef {{ text: string, isFound: boolean }} Piece
- * @typedef {{ word: string, from: number, to: number }} Word with its place in the text
+ * @typedef {{ word: string, from: number, to: number }} Word with its position in the text
  */
 
-/** Terms of a search, as the server has it; further ones are left out. */
+/** Maximum terms of a search, as on the server; further ones are ignored. */
 const TERMS_MAX = 16;
 
-/** Letters of scripts that put no spaces between words: each counts as a word, so any part of a run is found. */
+/** Scripts without spaces between words: each letter counts as a word, so any part of a run is found. */
 const DENSE = "\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\p{Script=Hangul}\\p{Script=Thai}\\p{Script=Lao}\\p{Script=Myanmar}\\p{Script=Khmer}";
 const WORD = new RegExp(`[${DENSE}]|(?:(?![${DENSE}])[\\p{Alphabetic}\\p{N}\\u0300-\\u036f])+`, "gu");
 const DENSE_LETTER = new RegExp(`[${DENSE}]`, "u");
@@ -25,8 +25,8 @@ function wordsOf(text) {
 }
 
 /**
- * Returns a word in lower case and without accents. It goes through upper case, which has one form where lower case has
- * two (`ς` and `σ`).
+ * Folds a word: lower case, no accents. It goes through upper case, which has one form where lower case has two (`ς`
+ * and `σ`).
  * @param {string} word
  */
 function folded(word) {
@@ -34,7 +34,7 @@ function folded(word) {
 }
 
 /**
- * Reads the text of a search. Empty where it has no word, and then nothing can be found.
+ * Parses a search. Empty if it contains no word, in which case nothing can be found.
  * @param {string} query
  * @returns {Term[]}
  */
@@ -44,22 +44,22 @@ export function termsOf(query) {
   for (const [, phrase, open, word, star] of query.matchAll(/(?:["“”]([^"“”]*)["“”]|["“”]([^"“”]*)$|([^\s"“”]+))(\*?)/g)) {
     const text = phrase ?? open ?? word ?? "";
     const words = wordsOf(text).map((one) => one.word);
-    // A letter of such a script stands for all that it begins.
+    // A letter of such a script matches anything that starts with it.
     if (words.length > 0) terms.push({ words, isBeginning: star === "*" || text.endsWith("*") || DENSE_LETTER.test(words.at(-1) ?? "") });
   }
   return terms.slice(0, TERMS_MAX);
 }
 
 /**
- * Cuts an excerpt into pieces, those that were searched for and those between.
+ * Splits an excerpt into pieces that match the search and pieces between them.
  * @param {string} excerpt
  * @param {readonly Term[]} terms
- * @returns {Piece[]} together they are the excerpt
+ * @returns {Piece[]} concatenated, they are the excerpt
  */
 export function found(excerpt, terms) {
   const words = wordsOf(excerpt);
   const marks = new Array(words.length).fill(false);
-  /** @type {Set<number>} words whose gap to the next one belongs to a phrase */
+  /** @type {Set<number>} words whose gap to the next word belongs to a phrase */
   const joined = new Set();
   words.forEach((_, start) => {
     for (const term of terms) {

@@ -1,24 +1,24 @@
-/** When the page is drawn: at most once a frame, and not under a finger that presses a button. */
+/** Decides when the page is drawn: at most once a frame, and not while a button is being pressed. */
 
 /**
- * Milliseconds for which a pressed button holds up drawing; one that is held longer is not about to be clicked, and the
- * answer goes on being shown.
+ * Maximum milliseconds for which a pressed button delays drawing. A longer press is not about to become a click, and
+ * the answer must keep appearing.
  */
 const PRESS_MS = 1000;
 
-/** Milliseconds within which the click of a tap follows its end. */
+/** Milliseconds within which a tap's click follows its end. */
 const TAP_MS = 100;
 
-/** What is clicked where it was pressed: a click that ends on something else does nothing. */
+/** Elements that are clicked where they were pressed: a click that ends on another element does nothing. */
 const PRESSED = [
   "button", "summary", "a", "label", "select", "input[type=checkbox]", "input[type=radio]", "[role=treeitem]",
   "[role=option]",
 ].join();
 
 /**
- * Returns a function that has the page drawn, however often it is called.
+ * Returns a function that schedules drawing, however often it is called.
  *
- * While an answer is written, the buttons below it move down with each line. One that moved between the press and the
+ * While an answer is written, the buttons below it move down with each line. A button that moved between press and
  * release would not be clicked, so nothing is drawn in between.
  * @param {() => void} render
  */
@@ -32,7 +32,7 @@ export function frames(render) {
     if (pressed === null) requestAnimationFrame(draw);
   };
   const draw = () => {
-    // Pressed since the frame was asked for: the release draws it.
+    // A press has come since the frame was requested: its release draws.
     if (pressed !== null || !waits) return;
     waits = false;
     render();
@@ -41,7 +41,7 @@ export function frames(render) {
     if (pressed === null) return;
     clearTimeout(pressed);
     pressed = null;
-    // The click comes first: a mouse's is a part of the release.
+    // Let the click run first: a mouse's click is part of the release.
     if (waits) requestAnimationFrame(draw);
   };
   const options = { capture: true, passive: true };

@@ -1,4 +1,4 @@
-/** How full the window is, and behind it what fills it: tokens by kind, which add up to the next request. */
+/** The context gauge and the panel behind it: tokens by kind, which add up to the next request. */
 
 import { breakText, dollars, lastAsked, paidText, sharedText, sharesOf } from "./cache.js";
 import { byId, clock, el, number, percentOf, styled } from "./dom.js";
@@ -24,7 +24,7 @@ const KINDS = [
   ["uncached", "Of this request only"],
 ];
 
-/** Share of the limit from which the gauge changes its colour. */
+/** Share of the limit at which the gauge changes colour. */
 const HIGH_SHARE = 0.75;
 
 /** @type {Record<string, string>} */
@@ -39,7 +39,7 @@ export class GaugeView {
    * @param {import("./app.js").App} app
    * @param {object} actions
    * @param {() => void} actions.onRequest shows what the next request sends
-   * @param {() => void} actions.onCompact asks how to compact
+   * @param {() => void} actions.onCompact opens the compaction dialog
    * @param {() => void} actions.onTools shows the tools
    * @param {(entryId: string) => void} actions.onReveal brings a message into view
    */
@@ -50,7 +50,7 @@ export class GaugeView {
     this.meter = byId("gauge-meter", HTMLElement);
     this.button = byId("gauge-button", HTMLButtonElement);
     this.panel = byId("breakdown", HTMLElement);
-    /** @type {unknown[]} what the numbers were made of */
+    /** @type {unknown[]} inputs of the last render of the numbers */
     this.shown = [];
     this.numbers = el("div", {});
     this.foot = el("div", { class: "actions" });
@@ -98,7 +98,7 @@ export class GaugeView {
     this.button.replaceChildren(
       el("b", {}, `${percent} %`),
       el("span", { class: "tokens" }, ` · ${number(info.tokenCount)} / ${number(info.maxTokens)}`));
-    // It begins with what is seen, so that a person who speaks to the page can name it so.
+    // The label starts with the visible text, so that voice control users can say it.
     this.button.setAttribute("aria-label", `${this.button.textContent}: show what fills the context window`);
     const focused = this.panel.contains(document.activeElement) ? document.activeElement?.textContent : null;
     this.numbers.replaceChildren(...this.contents(snapshot, info, asked, paid));
@@ -164,7 +164,7 @@ export class GaugeView {
 }
 
 /**
- * How much of the last request was sent before.
+ * Renders how much of the last request had been sent before.
  * @param {NonNullable<ReturnType<typeof lastAsked>>} asked
  */
 function sentBefore({ usage, receipt }) {
@@ -177,8 +177,8 @@ function sentBefore({ usage, receipt }) {
 }
 
 /**
- * How full the window is, as a word: full above the count at which the server compacts, and where it never does from
- * the count on of which it warns.
+ * Returns how full the window is as a level. It is full above the token count at which the server compacts. Where the
+ * server never compacts, it is full from the count at which the server warns.
  * @param {ContextInfo} info
  */
 export function levelOf({ tokenCount, compactAtTokens: compact, maxTokens, warning }) {
@@ -187,7 +187,7 @@ export function levelOf({ tokenCount, compactAtTokens: compact, maxTokens, warni
 }
 
 /**
- * Where something is done by itself, in the window.
+ * Returns the token counts at which something happens automatically, with their positions in the window.
  * @param {ContextInfo} info
  */
 function limitsOf({ prepareAtTokens: prepare, compactAtTokens: compact, maxTokens, tokenCount }) {

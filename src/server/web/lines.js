@@ -1,9 +1,9 @@
-/** The lines below the bar: the connection, that one may only read, what the server has to say, a full window. */
+/** The status lines below the bar: connection, read-only access, server notice, full window. */
 
 import { byId, clock, el, percentOf } from "./dom.js";
 import { breakerText } from "./report.js";
 
-/** Percent from which the gauge alone is not enough. */
+/** Percentage from which the gauge alone is not enough of a warning. */
 const WARN_PERCENT = 90;
 
 /** The close code of a server that does not understand what this page sends. */
@@ -22,9 +22,11 @@ export class LinesView {
     this.notice = byId("notice-line", HTMLElement);
     this.warning = byId("warning-line", HTMLElement);
     this.noticeClosed = false;
-    /** Whether the connection was away since the page was loaded: at the first try there is nothing to say yet. */
+    /**
+     * Whether the connection has been lost since the page loaded. During the first attempt there is nothing to report.
+     */
     this.wasAway = false;
-    /** @type {Map<HTMLElement, string>} what each line says, so that it is made anew only when that changes */
+    /** @type {Map<HTMLElement, string>} the content of each line, so that it is rebuilt only when that changes */
     this.said = new Map();
     setInterval(() => this.app.status.phase === "waiting" && this.renderConnection(), 1000);
   }
@@ -41,12 +43,12 @@ export class LinesView {
     }]]);
     const full = snapshot && percentOf(snapshot.contextInfo) >= WARN_PERCENT && snapshot.contextInfo.compactAtTokens === undefined;
     const percent = snapshot ? Math.round(percentOf(snapshot.contextInfo)) : 0;
-    // That an undone compaction is left alone is what was asked for: the breakdown says so.
+    // The user undid the compaction on purpose, so this breaker needs no warning; the breakdown mentions it.
     const breaker = snapshot?.contextInfo.breaker?.reason === "undone" ? undefined : snapshot?.contextInfo.breaker;
     const fullness = `The context window is ${percent} % full.`;
-    // What the server says of a window nearly full may count on a compaction that rests.
+    // The server's warning about a nearly full window may promise a compaction that is paused.
     const rests = breaker ? `${breakerText(breaker, clock)}${percent >= WARN_PERCENT ? ` ${fullness}` : ""}` : null;
-    // The server's own sentence names what programs send.
+    // The server's own sentence uses names from the protocol.
     const next = nextStep(snapshot?.contextInfo);
     const warning = rests ?? (snapshot?.warning || full ? `${fullness} ${next}` : null);
     this.say(this.warning, warning, this.app.context.mayCompact ? [["Compact now", () => void this.app.context.compact()]] : []);
@@ -78,7 +80,7 @@ export class LinesView {
    * @param {HTMLElement} line
    * @param {string | null} text null hides the line
    * @param {[string, () => void][]} actions
-   * @param {string} [aside] changes often, so it is not read out
+   * @param {string} [aside] changes often, so it is hidden from screen readers
    */
   say(line, text, actions, aside = "") {
     const key = JSON.stringify([text, actions.map(([label]) => label), aside]);
@@ -102,7 +104,7 @@ export class LinesView {
 }
 
 /**
- * What makes room next.
+ * Says what will free space next.
  * @param {import("reseed-protocol").ContextInfo | undefined} info
  */
 function nextStep(info) {

@@ -1,13 +1,13 @@
 /**
- * Text that is too long for the message field: a browser lays out all of a field's text again at every key. It waits
- * beside the field, before what is typed there, and is sent with it.
+ * Holds text too long for the message field, because a browser lays out all of a field's text again at every key press.
+ * The text waits beside the field and is sent before what is typed there.
  */
 
 import { byId, el, iconButton, number } from "./dom.js";
 
-/** Characters that the message field holds. */
+/** Maximum number of characters in the message field. */
 export const FIELD_CHARS_MAX = 20_000;
-/** Characters of its beginning that stand on the chip. */
+/** Characters of the text shown on its chip. */
 const PREVIEW_CHARS = 60;
 
 export class LongText {
@@ -36,7 +36,7 @@ export class LongText {
   }
 
   /**
-   * Takes a text in that the field is not to hold.
+   * Adds a text that the field should not hold.
    * @param {string} text
    */
   add(text) {
@@ -44,7 +44,7 @@ export class LongText {
   }
 
   /**
-   * All that would be sent.
+   * Returns everything that would be sent.
    * @param {string} typed what the field holds
    */
   with(typed) {

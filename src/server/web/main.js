@@ -1,4 +1,4 @@
-/** Puts the page together: the application, its views, the keys, the address. */
+/** Assembles the page: application, views, keyboard shortcuts and address. */
 
 import { App } from "./app.js";
 import { ChatView } from "./chat.js";
@@ -19,12 +19,12 @@ import { clearToasts, clearTyped, toast } from "./toasts.js";
 import { ToolsDialog } from "./tools-dialog.js";
 import { TreeView } from "./tree-view.js";
 
-/** Characters of an answer that a screen reader reads by itself; the rest is in the chat. */
+/** Characters of an answer that a screen reader announces; the rest is in the chat. */
 const ANNOUNCE_CHARS_MAX = 1000;
-/** Characters of a session's name, as the protocol has it. */
+/** Maximum length of a session name in the protocol, in characters. */
 const NAME_CHARS_MAX = 200;
 
-/** Milliseconds within which a move is seen in the chat. */
+/** Milliseconds to wait until a move shows in the chat. */
 const SHOWN_MS = 5000;
 
 const title = byId("title", HTMLElement);
@@ -36,7 +36,7 @@ const welcomeModel = byId("welcome-model", HTMLButtonElement);
 const backdrop = byId("backdrop", HTMLElement);
 const narrow = matchMedia("(max-width: 760px)");
 
-/** Whether the dialog for the token is open, or was closed since the server asked. */
+/** Whether the token dialog is open, or was closed since the server asked. */
 let asked = false;
 
 const app = new App({
@@ -119,7 +119,7 @@ function render() {
 /**
  * @param {string} text
  * @param {"steer"} [whenBusy]
- * @returns {Promise<boolean>} whether it was taken
+ * @returns {Promise<boolean>} whether it was accepted
  */
 async function submit(text, whenBusy) {
   const command = parseCommand(text);
@@ -188,7 +188,7 @@ async function run(name, rest) {
 }
 
 /**
- * Whether the server takes such instructions; if not, says so.
+ * Returns true if the server accepts the instructions; otherwise shows why not.
  * @param {string} text
  */
 function instructionsFit(text) {
@@ -198,7 +198,7 @@ function instructionsFit(text) {
 }
 
 /**
- * Whether a name is as short as one may be; if not, says so.
+ * Returns true if the name is short enough; otherwise shows why not.
  * @param {string} text
  */
 function nameFits(text) {
@@ -208,7 +208,7 @@ function nameFits(text) {
 }
 
 /**
- * A tool asks. Its card gets the focus only of a person who is writing nothing and reads the end of the chat.
+ * Handles a new approval card. It takes the focus only if the user is writing nothing and reads the end of the chat.
  * @param {import("./approvals.js").ApprovalCard} card
  */
 function asks(card) {
@@ -226,7 +226,7 @@ function openSettings() {
   if (app.status.phase === "open") new SettingsDialog(app).show();
 }
 
-/** Names the model on the start screen. */
+/** Shows the model on the start screen. */
 function renderModel() {
   const model = app.snapshot?.model ?? app.models?.model;
   settingsOpen.hidden = !model;
@@ -258,9 +258,9 @@ async function remove(sessionId, name) {
   if (await confirm("Delete this chat?", text, "Delete")) await app.remove(sessionId);
 }
 
-// The tree
+// Tree
 
-/** What has to stop before the session can move, in words. */
+/** Says what must stop before the session can move. */
 function stopping() {
   if (!app.moves.busy) return [];
   const { waiting } = app.moves;
@@ -269,14 +269,14 @@ function stopping() {
 }
 
 /**
- * Asks how to go on from a message on the path, and goes there.
+ * Asks how to continue from a message on the path, and goes there.
  * @param {string} entryId
  */
 async function goOnFrom(entryId) {
   const text = ["What was said after it stays on its own branch; what you say next begins another."];
   const chosen = await askToGo({ title: "Continue from here", text: [...text, ...stopping()], leaves: true, action: "Continue from here" });
   if (!chosen) return;
-  // There it is seen how far a summary is.
+  // The end of the chat shows the progress of a summary.
   chat.toEnd();
   if (await app.moves.go(entryId, "at", chosen.leaving)) composer.focus();
 }
@@ -308,7 +308,7 @@ async function goTo(entryId) {
 }
 
 /**
- * Goes to another version of what was said, and offers to bring a summary of the one that is left along.
+ * Switches to another version of a message, and offers to bring along a summary of the abandoned one.
  * @param {string} entryId
  * @param {number} index
  * @param {number} count
@@ -319,7 +319,7 @@ async function switchTo(entryId, index, count) {
   if (about.length > 0 && !(await confirm("Go to the other version?", about.join(" "), "Stop and go there"))) return;
   const moved = await app.moves.go(entryId, "tip");
   if (!moved) return;
-  // The reply comes before the events that move the view.
+  // The reply arrives before the events that move the view.
   await app.until((snapshot) => snapshot.path.entries.some((entry) => entry.entryId === entryId), SHOWN_MS);
   requestAnimationFrame(() => chat.reveal(entryId));
   const here = moved.leafId;
@@ -374,7 +374,7 @@ function switchTheme() {
   try {
     localStorage.setItem("reseed.theme", root.dataset.theme);
   } catch {
-    // Storage is switched off: the choice lasts as long as the page.
+    // Storage is disabled: the choice lasts until the page is closed.
   }
 }
 
@@ -389,11 +389,11 @@ function onKey(event) {
   const typing = event.target instanceof Element ? event.target.closest("input, textarea") : null;
   if (event.key === "Escape") {
     if (sidebar.classList.contains("open")) openSidebar(false);
-    // In another field the key clears that field.
+    // In another field, Escape clears that field.
     else if (!gauge.open && (!typing || typing === composer.input)) void app.stop();
     return;
   }
-  // The message field keeps these keys only where it scrolls itself.
+  // The message field keeps these keys only while it scrolls itself.
   if ((event.key === "PageUp" || event.key === "PageDown") && typing === composer.input && composer.input.scrollHeight <= composer.input.clientHeight) {
     event.preventDefault();
     chat.page(event.key === "PageUp" ? -1 : 1);

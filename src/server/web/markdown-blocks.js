@@ -1,10 +1,10 @@
 /**
- * The block structure of a model's text: a small, forgiving subset of Markdown, as plain data.
+ * Parses the block structure of a model's text: a small, forgiving subset of Markdown, as plain data.
  *
- * What always holds:
+ * Invariants:
  * - any text parses, every character ends up in some block, and the time is linear in the text for a bounded nesting;
- * - a block that is followed by another one whose first line is complete never changes when more text is appended
- *   (this is what lets a streaming view keep the blocks it has shown);
+ * - a block never changes when text is appended, once the first line of the block after it is complete (this lets a
+ *   streaming view keep the blocks it has shown);
  * - HTML is text.
  *
  * @typedef {{ type: "paragraph", text: string }} Paragraph
@@ -12,22 +12,24 @@
  * @typedef {{ type: "code", language: string, text: string, open: boolean }} Code `open`: more lines may follow.
  * @typedef {{ type: "rule" }} Rule
  * @typedef {{ type: "quote", blocks: Block[] }} Quote
- * @typedef {{ type: "math", text: string }} Math With its marks and backslashes, as it was written.
+ * @typedef {{ type: "math", text: string }} Math With its delimiters and backslashes, as written.
  * @typedef {{
  *   type: "list", ordered: boolean, start: number, loose: boolean, items: Block[][], checks: (boolean | null)[],
- * }} List `checks`: for each item that is a task whether it is done.
+ * }} List `checks`: for each item that is a task, whether it is done.
  * @typedef {{ type: "table", align: Align[], rows: string[][] }} Table The first row is the header. A row may be short.
  * @typedef {"left" | "center" | "right" | null} Align
  * @typedef {Paragraph | Heading | Code | Rule | Quote | Math | List | Table} Block
- * @typedef {Block & { line: number }} PlacedBlock `line` is the line it begins on.
+ * @typedef {Block & { line: number }} PlacedBlock `line` is the line it starts on.
  */
 
-/** Quotes and lists inside each other beyond this depth are shown as text: each level costs another pass. */
+/** Quotes and lists nested deeper than this are shown as text: each level costs another pass. */
 const DEPTH_MAX = 8;
 
-/** Columns of a table. What has more is text: a row of bars alone would make thousands of cells. */
+/** Maximum columns of a table. Anything wider is text: a single row of bars would make thousands of cells. */
 const COLUMNS_MAX = 100;
-/** Characters of a line that is looked at as a heading, a rule or the marks of a table. Nobody writes longer ones. */
+/**
+ * Maximum characters of a line that is parsed as a heading, a rule or a table delimiter row. Nobody writes longer ones.
+ */
 const LINE_CHARS_MAX = 2000;
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})([^`]*)$/;
@@ -37,7 +39,7 @@ const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])([ \t]+|$)/;
 const DELIMITERS = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*(?:\|[ \t]*)?$/;
 const TASK = /^\[([ xX])\][ \t]+(?=\S)/;
-/** What a formula on lines of its own begins with, and what ends it. */
+/** Matches the start of a formula on lines of its own and captures what determines its end. */
 const MATH = /^ {0,3}(\$\$|\\\[|\\begin\{([A-Za-z]+\*?)\})/;
 
 /**
@@ -70,7 +72,7 @@ function parseLines(lines, depth) {
 }
 
 /**
- * The block that begins at line `at`, and the line after it.
+ * Parses the block that starts at line `at`. Also returns the line after it.
  * @param {string[]} lines
  * @param {number} at
  * @param {number} depth
@@ -108,8 +110,8 @@ function isRule(line) {
 }
 
 /**
- * The line after the formula that begins here; null where none does. It ends with its closing mark, and at the latest
- * with the paragraph: there are no blank lines in a formula.
+ * Returns the line after the formula that starts here, or null if none does. The formula ends at its closing delimiter
+ * and no later than the paragraph: a formula contains no blank lines.
  * @param {string[]} lines
  * @param {number} at
  * @returns {number | null}
@@ -119,19 +121,19 @@ function mathEnd(lines, at) {
   if (!found) return null;
   const close = found[1] === "$$" ? "$$" : found[1] === "\\[" ? "\\]" : `\\end{${found[2]}}`;
   let rest = lines[at].slice(found[0].length);
-  // Dollars at the beginning of a sentence are money.
+  // A dollar sign at the start of a sentence is money.
   if (close === "$$" && rest.trim() !== "" && !rest.includes(close)) return null;
   for (let end = at; ; rest = lines[end]) {
     const place = rest.indexOf(close);
     end += 1;
-    // A formula in the middle of a sentence is the paragraph's.
+    // A formula in the middle of a sentence belongs to the paragraph.
     if (place >= 0) return end - 1 === at && rest.slice(place + close.length).trim() !== "" ? null : end;
     if (end === lines.length || isBlank(lines[end])) return end;
   }
 }
 
 /**
- * Whether a line ends the paragraph before it.
+ * Returns true if the line ends the paragraph before it.
  * @param {string[]} lines
  * @param {number} at
  * @param {number} depth
@@ -175,8 +177,8 @@ function parseQuote(lines, at, depth) {
 }
 
 /**
- * A list goes on while its lines begin an item of the same kind, are indented below the last one, or continue its
- * paragraph; a blank line ends it unless one of the first two follows.
+ * Parses a list. It continues while its lines start an item of the same kind, are indented below the last item, or
+ * continue that item's paragraph. A blank line ends it unless one of the first two follows.
  * @param {string[]} lines
  * @param {number} at
  * @param {number} depth
@@ -227,7 +229,7 @@ function parseList(lines, at, depth) {
 }
 
 /**
- * Items belong to one list when they share this: the bullet, or what stands behind the number.
+ * Returns what the items of one list share: the bullet, or the character after the number.
  * @param {string} mark
  */
 function markKind(mark) {
@@ -235,7 +237,7 @@ function markKind(mark) {
 }
 
 /**
- * How far the lines of an item are indented. More than four blanks behind the mark belong to its text.
+ * Returns the indentation of an item's lines. More than four spaces after the marker belong to its text.
  * @param {RegExpExecArray} item
  */
 function contentIndent(item) {
@@ -251,14 +253,14 @@ function indentOf(line) {
 
 /**
  * @param {string} line
- * @param {number} count blanks to take away, as far as there are any
+ * @param {number} count spaces to remove, as far as there are any
  */
 function dedent(line, count) {
   return line.slice(Math.min(count, indentOf(line)));
 }
 
 /**
- * A table begins a block: a row, then a row of delimiters with as many cells.
+ * Returns true if a table starts here: a row, then a delimiter row with as many cells.
  * @param {string[]} lines
  * @param {number} at
  */
@@ -291,7 +293,7 @@ function parseTable(lines, at) {
 }
 
 /**
- * The cells of a row; `\|` is a bar in the text.
+ * Splits a row into cells; `\|` is a bar in the text.
  * @param {string} line
  */
 function cells(line) {

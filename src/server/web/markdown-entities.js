@@ -1,6 +1,6 @@
-/** Character references such as `&amp;`: the named ones that models write, and all numeric ones. Pure. */
+/** Decodes character references such as `&amp;`: the named ones that models write, and all numeric ones. Pure. */
 
-/** Names with the characters that they stand for, in pairs. HTML has 2,231; these are those of everyday texts. */
+/** Pairs of a name and its character. HTML defines 2,231 names; these are the ones of everyday texts. */
 const PAIRS = `amp & lt < gt > quot " apos '
 copy © reg ® trade ™ deg ° plusmn ± times × divide ÷ minus − middot · bull • hellip … prime ′ Prime ″ permil ‰ micro µ
 ndash – mdash — lsquo ‘ rsquo ’ sbquo ‚ ldquo “ rdquo ” bdquo „ laquo « raquo » lsaquo ‹ rsaquo › sect § para ¶
@@ -32,7 +32,7 @@ const REFERENCE = /&(?:#(\d{1,7})|#[xX]([\da-fA-F]{1,6})|([A-Za-z][A-Za-z\d]{1,3
 const ALL = new RegExp(REFERENCE.source, "g");
 
 /**
- * The reference at a place of a text; null where there is none that is known.
+ * Returns the reference at a position of a text, or null if there is no known one.
  * @param {string} text
  * @param {number} at
  * @returns {{ text: string, length: number } | null}
@@ -45,7 +45,7 @@ export function referenceAt(text, at) {
 }
 
 /**
- * A text with its references replaced.
+ * Replaces the references in a text.
  * @param {string} text
  */
 export function withoutReferences(text) {

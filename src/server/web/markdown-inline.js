@@ -1,12 +1,12 @@
 /**
- * What stands inside a line of Markdown: emphasis, code, formulas, links and line breaks, as plain data.
+ * Parses the inline content of Markdown: emphasis, code, formulas, links and line breaks, as plain data.
  *
- * What always holds:
- * - any text parses and nothing of it is lost; what is no mark is text, HTML included;
+ * Invariants:
+ * - any text parses and nothing of it is lost; whatever is not markup is text, HTML included;
  * - a link's address is `http:`, `https:` or `mailto:` with the scheme written out; any other link is text;
- * - pictures are links to them: the page loads nothing from elsewhere;
- * - a formula keeps its marks and backslashes;
- * - of a long text the beginning is read and the rest is text, so the number of nodes is bounded.
+ * - images become links to them: the page loads nothing from elsewhere;
+ * - a formula keeps its delimiters and backslashes;
+ * - only the beginning of a long text is parsed and the rest is text, so the number of nodes is bounded.
  *
  * @typedef {{ type: "text", text: string }} Text
  * @typedef {{ type: "code", text: string }} CodeSpan
@@ -16,9 +16,9 @@
  * @typedef {{ type: "strong" | "emphasis" | "deleted", children: Inline[] }} Styled
  * @typedef {Text | CodeSpan | Math | Break | Link | Styled} Inline
  *
- * @typedef {object} Run A run of emphasis marks that may still open or close something.
+ * @typedef {object} Run A run of emphasis delimiters that may still open or close something.
  * @property {"*" | "_" | "~"} mark
- * @property {number} count marks that are left
+ * @property {number} count delimiters left
  * @property {boolean} opens
  * @property {boolean} closes
  */
@@ -26,26 +26,26 @@
 import { referenceAt, withoutReferences } from "./markdown-entities.js";
 
 /**
- * Characters that are read of one paragraph, heading or cell. No prose has longer ones; while such a text grows, all of
- * it is read again and again.
+ * Maximum characters parsed of one paragraph, heading or cell. No prose is longer, and a growing text is parsed again
+ * each time.
  */
 export const INLINE_CHARS_MAX = 16_384;
-/** Characters of a formula within a line. */
+/** Maximum characters of an inline formula. */
 const MATH_CHARS_MAX = 1000;
-/** Characters of a link's address that are looked at. Longer ones are text. */
+/** Maximum characters of a link's address. Longer ones are text. */
 const ADDRESS_CHARS_MAX = 2000;
-/** Links in links and emphasis in emphasis beyond this depth are text: the page's own tree must stay shallow. */
+/** Links and emphasis nested deeper than this are text: the page's own tree must stay shallow. */
 const DEPTH_MAX = 16;
 
 const SPECIAL = /[\\`*_~[\]!<&$\n]|https?:\/\//g;
-/** What makes `$…$` a formula and not two amounts of money. */
+/** What makes `$…$` a formula rather than two amounts of money. */
 const MATHS = /[\\^_={}<>+]|^[A-Za-z]\w{0,2}$/;
 const PUNCTUATION = /[!-/:-@[-`{-~]/;
 const AUTOLINK = /^<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/i;
 const BARE = /^https?:\/\/[^\s<>"'`\\|]{1,2000}/i;
 
 /**
- * The address of a link, or null when it must not be one.
+ * Returns a link's normalised address, or null if it must not become a link.
  * @param {string} address
  * @returns {string | null}
  */
@@ -65,7 +65,7 @@ export function safeAddress(address) {
  */
 export function parseInline(text) {
   if (text.length <= INLINE_CHARS_MAX) return new Scanner(text).scan();
-  // A cut in the middle of a character would show as two broken ones.
+  // Cutting a surrogate pair would show two broken characters.
   const end = isHighSurrogate(text.charCodeAt(INLINE_CHARS_MAX - 1)) ? INLINE_CHARS_MAX - 1 : INLINE_CHARS_MAX;
   return [...new Scanner(text.slice(0, end)).scan(), { type: "text", text: text.slice(end) }];
 }
@@ -82,13 +82,13 @@ class Scanner {
     this.at = 0;
     /** @type {(Inline | Run)[]} */
     this.nodes = [];
-    /** @type {{ index: number, image: boolean }[]} where `[` stands in `nodes` */
+    /** @type {{ index: number, image: boolean }[]} positions of `[` in `nodes` */
     this.brackets = [];
-    /** Brackets below this place in the stack hold a link already: a link holds no links. */
+    /** Brackets below this index of the stack already contain a link, and a link contains no links. */
     this.closedBelow = 0;
-    /** @type {Map<number, { places: number[], next: number }>} where runs of so many backticks begin */
+    /** @type {Map<number, { places: number[], next: number }>} start positions of backtick runs, by run length */
     this.ticks = backticks(text);
-    /** @type {Map<string, number>} where a mark stands next, as far as it was looked for; -1: nowhere */
+    /** @type {Map<string, number>} next position of each delimiter, as far as searched; -1: none */
     this.marks = new Map();
   }
 
@@ -182,7 +182,7 @@ class Scanner {
   }
 
   /**
-   * Takes a formula that begins here.
+   * Consumes a formula that starts here. Returns false if there is none.
    * @param {string} open
    * @param {string} close
    * @param {(inner: string, after: string) => boolean} isMath
@@ -200,7 +200,7 @@ class Scanner {
   }
 
   /**
-   * Where a mark stands next. Each part of the text is searched once for it.
+   * Returns the next position of a delimiter. Each part of the text is searched for it only once.
    * @param {string} mark
    * @param {number} from
    */
@@ -272,7 +272,7 @@ class Scanner {
 }
 
 /**
- * Full stops, closing brackets and marks at an address's end belong to the sentence.
+ * Strips full stops, closing brackets and markup from the end of an address: they belong to the sentence.
  * @param {string} address
  */
 function trimAddress(address) {
@@ -305,7 +305,7 @@ function isPunctuation(char) {
 }
 
 /**
- * The `(address "title")` behind a link's text.
+ * Parses the `(address "title")` after a link's text.
  * @param {string} text
  * @param {number} at
  * @returns {{ address: string, end: number } | null}
@@ -320,14 +320,14 @@ function destination(text, at) {
 }
 
 /**
- * Matches the runs of emphasis marks with each other, as CommonMark does; what matches nothing is text.
+ * Pairs up runs of emphasis delimiters as CommonMark does; unpaired ones become text.
  * @param {(Inline | Run)[]} nodes
  * @returns {Inline[]}
  */
 function resolve(nodes) {
   /** @type {(Inline | Run)[]} */
   const out = [];
-  /** @type {Record<string, number>} below this place in `out` nothing opens what such a run closes */
+  /** @type {Record<string, number>} index in `out` below which nothing opens what such a run closes */
   const bottoms = {};
   for (const node of nodes) {
     if ("mark" in node && node.closes) closeRun(out, node, bottoms);
@@ -337,7 +337,7 @@ function resolve(nodes) {
 }
 
 /**
- * Takes from the end of `out` what this run closes.
+ * Wraps the parts at the end of `out` that this run closes.
  * @param {(Inline | Run)[]} out
  * @param {Run} closer
  * @param {Record<string, number>} bottoms
@@ -382,7 +382,7 @@ function flatten(node) {
 }
 
 /**
- * Joins neighbouring texts, and shows as text what is nested too deeply.
+ * Joins adjacent texts, and turns into text what is nested too deeply.
  * @param {Inline[]} nodes
  * @param {number} depth
  * @returns {Inline[]}
@@ -407,7 +407,7 @@ function tidy(nodes, depth) {
 }
 
 /**
- * The text of a node without its marks. Without recursion: what is nested too deeply is what comes here.
+ * Returns the text of a node without its markup. It avoids recursion, since deeply nested nodes end up here.
  * @param {Inline} node
  */
 export function inlineText(node) {

@@ -1,12 +1,12 @@
 /**
- * Shows a model's Markdown. Every node is made by `createElement` and filled by `textContent`: whatever the text says,
- * it cannot become live HTML, and only `http:`, `https:` and `mailto:` links can be followed.
+ * Renders a model's Markdown. Every node is made by `createElement` and filled by `textContent`: no text can become
+ * live HTML, and only `http:`, `https:` and `mailto:` links can be followed.
  *
  * @typedef {import("./markdown-blocks.js").Block} Block
  * @typedef {import("./markdown-blocks.js").PlacedBlock} PlacedBlock
  * @typedef {import("./markdown-inline.js").Inline} Inline
  *
- * @typedef {{ left: number }} Budget Elements that a text may still become; what comes after them is shown as it is.
+ * @typedef {{ left: number }} Budget Elements that a text may still become; the remaining text is shown as it is.
  */
 
 import { el, iconButton } from "./dom.js";
@@ -14,29 +14,32 @@ import { parseBlocks } from "./markdown-blocks.js";
 import { inlineText, parseInline } from "./markdown-inline.js";
 import { patchChildren } from "./patch.js";
 
-/** UTF-16 code units. A longer text is shown as it is: its many nodes would make the page slow. */
+/** In UTF-16 code units. A longer text is shown as it is: its many nodes would make the page slow. */
 const CHARS_MAX = 400_000;
-/** Elements that one text becomes, and a few more. An answer of ordinary length has some hundred. */
+/** Maximum elements of one text, give or take a few. An ordinary answer has some hundred. */
 export const ELEMENTS_MAX = 5000;
-/** Characters from which a cell of a table is wide enough for a few words, and the table scrolls rather. */
+/**
+ * A table cell longer than this, in characters, is wide enough for a few words; the table scrolls instead of narrowing
+ * it.
+ */
 const LONG_CELL_CHARS = 24;
 
 /**
- * A text that grows. The blocks that can no longer change stay as they are; of the last one only what differs is
- * made again.
+ * Renders a growing text. Blocks that can no longer change stay untouched; in the last block only the differences are
+ * rebuilt.
  */
 export class MarkdownView {
   /** @param {HTMLElement} root */
   constructor(root) {
     this.root = root;
     this.text = "";
-    /** Where the blocks that may still change begin, in the text and among the root's children. */
+    /** The start of the blocks that may still change, in the text and among the root's children. */
     this.settled = { chars: 0, nodes: 0, elements: 0 };
-    /** @type {Text | null} the text of a code block that is still open at the end */
+    /** @type {Text | null} the text node of a code block that is still open at the end */
     this.openCode = null;
   }
 
-  /** @param {string} text all of it, which begins with what was shown before */
+  /** @param {string} text the whole text, which starts with what was shown before */
   update(text) {
     if (text === this.text) return;
     if (!text.startsWith(this.text)) this.reset();
@@ -71,7 +74,7 @@ export class MarkdownView {
    * Once the last block's first line is complete, the blocks before it are final.
    * @param {PlacedBlock[]} blocks
    * @param {string} tail
-   * @param {number[]} counts the elements of each block
+   * @param {number[]} counts number of elements of each block
    */
   settle(blocks, tail, counts) {
     const last = blocks[blocks.length - 1];
@@ -84,7 +87,7 @@ export class MarkdownView {
 }
 
 /**
- * A whole text.
+ * Renders a complete text.
  * @param {string} text
  * @returns {HTMLElement}
  */
@@ -105,7 +108,7 @@ function lineStart(text, line) {
 }
 
 /**
- * The text node that an unfinished code block at the end may simply be appended to.
+ * Returns the text node of an unfinished code block at the end to which text can simply be appended.
  * @param {HTMLElement} root
  * @param {PlacedBlock[]} blocks
  * @param {string} tail
@@ -113,15 +116,15 @@ function lineStart(text, line) {
  */
 function openCodeText(root, blocks, tail) {
   const last = blocks[blocks.length - 1];
-  // Lines of an indented fence lose their indent, so they cannot be appended as they come.
-  // The line break behind the fence is none of the code's, so an empty block is read again.
+  // Lines of an indented fence lose their indentation, so they cannot be appended as they come. The line break after
+  // the opening fence is not part of the code, so an empty block is parsed again.
   if (last?.type !== "code" || !last.open || last.text === "" || !tail.endsWith(last.text) || tail[lineStart(tail, last.line)] === " ") return null;
   const text = root.lastElementChild?.querySelector("code")?.firstChild;
   return text?.nodeType === Node.TEXT_NODE ? /** @type {Text} */ (text) : null;
 }
 
 /**
- * The blocks of a text as nodes; once the budget is used up, the rest of the text as it is.
+ * Renders the blocks of a text; once the budget is used up, the rest of the text is shown as it is.
  * @param {PlacedBlock[]} blocks
  * @param {string} text
  * @param {number} elements
@@ -158,7 +161,7 @@ function renderBlock(block, budget) {
   budget.left -= 1;
   switch (block.type) {
     case "paragraph": return el("p", {}, inline(block.text, budget));
-    // The page's own headings are h1 and h2. Most texts begin with a heading of the second level.
+    // The page's own headings are h1 and h2. Most texts start with a second-level heading.
     case "heading": return el(/** @type {"h3"} */ (`h${Math.min(6, Math.max(3, block.level + 1))}`), {}, inline(block.text, budget));
     case "code": return codeBlock(block.language, block.text, budget);
     case "math": return el("div", { class: "math", tabindex: 0, role: "math", "aria-label": block.text }, block.text);
@@ -186,7 +189,7 @@ function renderAll(blocks, budget) {
 }
 
 /**
- * What a block says, without its marks.
+ * Returns the text of a block without its markup.
  * @param {Block} block
  * @returns {string}
  */

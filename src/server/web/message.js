@@ -1,6 +1,6 @@
 /**
- * How entries and answers in progress look. Each entry is drawn once, because it never changes. What can be done with
- * it, and its name, stand in the line below it (`row-tools.js`).
+ * Renders entries and answers in progress. Each entry is rendered once, because it never changes. Its actions and its
+ * name are in the line below it (`row-tools.js`).
  *
  * @typedef {import("reseed-protocol").Entry} Entry
  * @typedef {import("reseed-protocol").Part} Part
@@ -9,7 +9,7 @@
  *
  * @typedef {object} Calls
  * @property {Map<string, import("./tool-calls.js").Made>} made the calls on the path, by `toolCallId`
- * @property {(toolCallId: string) => number | undefined} took how long a call ran, if that was seen
+ * @property {(toolCallId: string) => number | undefined} took how many milliseconds a call ran, if this page saw it
  */
 
 import { dollars } from "./cache.js";
@@ -20,12 +20,12 @@ import { callLine, resultLine } from "./tool-calls.js";
 import { transformLine } from "./transform.js";
 import { untagged } from "./tree.js";
 
-/** Characters of a tool call's arguments that are seen before it is unfolded. */
+/** Characters of a tool call's arguments shown while it is folded. */
 const PREVIEW_CHARS = 80;
 
-/** Characters of a message that are shown at once: laying out a very long line takes a second and more. */
+/** Characters of a message shown at once: laying out a very long line takes a second or more. */
 const SAID_CHARS_MAX = 10_000;
-/** Characters that are shown of a longer one. */
+/** Characters shown of a longer message. */
 const SAID_CHARS_SHOWN = 2000;
 
 /** @type {Record<string, string>} */
@@ -35,7 +35,7 @@ const CUTS = {
 };
 
 /**
- * Whether an entry has a row: a reader of the chat need not see all of them.
+ * Returns true if the entry has a row: not every entry matters to a reader of the chat.
  * @param {Entry} entry
  */
 export function hasRow(entry) {
@@ -49,10 +49,10 @@ export function hasRow(entry) {
 }
 
 /**
- * An entry's row, or null where it has none.
+ * Builds an entry's row, or returns null if it has none.
  * @param {Entry} entry
  * @param {Calls} calls
- * @param {(entryId: string) => string} preview the beginning of what another entry says
+ * @param {(entryId: string) => string} preview returns the beginning of another entry's text
  * @returns {HTMLElement | null}
  */
 export function entryRow(entry, calls, preview) {
@@ -78,7 +78,7 @@ export function entryRow(entry, calls, preview) {
 }
 
 /**
- * A quiet line.
+ * Builds an unobtrusive line.
  * @param {Entry} entry
  * @param {string} text
  */
@@ -87,7 +87,7 @@ function note(entry, text) {
 }
 
 /**
- * What a hook changed of what the model sees.
+ * Renders what a hook changed in the model's view.
  * @param {import("./transform.js").TransformEntry} entry
  */
 function transform(entry) {
@@ -100,7 +100,7 @@ function transform(entry) {
 }
 
 /**
- * What the user said. Word for word: it is not read as Markdown.
+ * Renders a user message verbatim: it is not parsed as Markdown.
  * @param {Part[]} content
  * @param {string} [entryId]
  */
@@ -110,7 +110,7 @@ export function userMessage(content, entryId) {
 }
 
 /**
- * A text of the user's; of a very long one the beginning.
+ * Renders a text of the user's; of a very long one only the beginning, with a button for the rest.
  * @param {string} text
  */
 function saidText(text) {
@@ -132,7 +132,7 @@ function saidPart(part) {
 }
 
 /**
- * What a client told the model in the user's place.
+ * Renders what a client told the model in the user's place.
  * @param {CustomEntry} entry
  */
 function customMessage(entry) {
@@ -153,7 +153,7 @@ function answer(entry) {
 }
 
 /**
- * What an answer cost.
+ * Describes what an answer cost.
  * @param {MessageEntry} entry
  */
 export function cost({ model, usage }) {
@@ -182,7 +182,7 @@ function answerPart(part) {
 }
 
 /**
- * The beginning of a call's arguments.
+ * Returns the beginning of a call's arguments.
  * @param {string} text
  */
 function preview(text) {
@@ -213,8 +213,8 @@ function fold(kind, label, content) {
 }
 
 /**
- * An answer that is still being written: text is added to what is there. Its elements are those of `answer`, so that
- * its row can become the row of the entry.
+ * An answer in progress: new text is appended to what is already shown. Its elements match those of `answer`, so that
+ * its row can become the entry's row.
  */
 export class ItemView {
   /** @param {import("./client.js").Item} item */
@@ -225,7 +225,7 @@ export class ItemView {
       el("span", { class: "visually-hidden" }, "Answer: "), this.parts, this.mark);
     /** @type {{ type: string, show: (text: string) => void }[]} */
     this.views = [];
-    /** @type {import("./client.js").Item | null} what is shown */
+    /** @type {import("./client.js").Item | null} the displayed item */
     this.item = null;
     this.update(item);
   }
@@ -256,7 +256,7 @@ export class ItemView {
 }
 
 /**
- * The element of a part that is still being written, and what shows its text so far.
+ * Returns the element of a part in progress, and a function that shows its text so far.
  * @param {import("./client.js").RunningPart} part
  * @returns {[HTMLElement, (text: string) => void]}
  */

@@ -1,9 +1,9 @@
 /**
- * Moving about in the open session's tree, and what waits in its queue.
+ * Moves in the open session's tree and edits its queue.
  *
- * What always holds:
- * - a session only moves while nothing is at work in it: what is, is stopped first, and what waited comes back as text;
- * - nothing of a person's own words is lost on the way: what could not be sent is handed to `onText`.
+ * Invariants:
+ * - a session only moves while it is idle: whatever runs is stopped first, and queued inputs come back as text;
+ * - none of the user's own words are lost: what could not be sent is handed to `onText`.
  *
  * @typedef {import("reseed-protocol").Part} Part
  * @typedef {import("reseed-protocol").QueueItem} QueueItem
@@ -11,8 +11,8 @@
  * @typedef {import("./client.js").LeafId} LeafId
  *
  * @typedef {object} Leaving How to leave a branch.
- * @property {boolean} [summarize] whether a summary of it should stand where the session goes on
- * @property {string} [instructions] what the summary should dwell on
+ * @property {boolean} [summarize] whether to add a summary of it at the new place
+ * @property {string} [instructions] what the summary should focus on
  *
  * @typedef {"at" | "tip"} Position
  */
@@ -20,19 +20,19 @@
 import { CommandError, textOf } from "./client.js";
 import { isBusy } from "./snapshot.js";
 
-/** Milliseconds that what is at work may take to stop. */
+/** Maximum milliseconds to wait until running work has stopped. */
 const STOP_MS = 20_000;
 
 export class Moves {
   /**
    * @param {object} options
    * @param {import("./app.js").App} options.app
-   * @param {(text: string) => void} options.onText a text that goes back to where one writes
+   * @param {(text: string) => void} options.onText called with a text to put back into the message field
    */
   constructor({ app, onText }) {
     this.app = app;
     this.onText = onText;
-    /** Whether a move is on its way, whose failure is told by its reply. */
+    /** True while a move is in progress; its reply reports a failure. */
     this.isMoving = false;
   }
 
@@ -40,18 +40,18 @@ export class Moves {
     return this.app.theSession;
   }
 
-  /** Whether something is at work that has to stop before the session can move. */
+  /** Returns true if something is running that must stop before the session can move. */
   get busy() {
     const { snapshot } = this.app;
     return snapshot !== null && isBusy(snapshot);
   }
 
-  /** How many inputs wait that would have to be taken back. */
+  /** Returns the number of queued inputs that would have to be taken back. */
   get waiting() {
     return this.app.snapshot?.queue.filter((item) => !item.custom).length ?? 0;
   }
 
-  /** Stops what is at work. What waits is taken back first, so that nothing begins after it. */
+  /** Stops whatever is running. Queued inputs are taken back first, so that none of them starts afterwards. */
   async stopAll() {
     const { app } = this;
     if (!this.busy) return;
@@ -62,16 +62,16 @@ export class Moves {
     }
     if (this.busy) await app.stop();
     const stopped = await app.until((snapshot) => !isBusy(snapshot), STOP_MS);
-    if (!stopped) throw new Error("what is at work did not stop; try again when it is over");
+    if (!stopped) throw new Error("what is running did not stop; try again when it has finished");
   }
 
   /**
-   * Goes on from another entry, or from before the first.
+   * Continues from another entry, or from before the first.
    * @param {LeafId} entryId
    * @param {Position | "before"} position
    * @param {Leaving} [leaving]
-   * @param {import("./client.js").Session} [session] the one that moves, whatever is looked at meanwhile
-   * @returns {Promise<Navigated | null>} null when the session stands where it stood; the reason was shown
+   * @param {import("./client.js").Session} [session] the session to move, whichever one is displayed meanwhile
+   * @returns {Promise<Navigated | null>} null if the session did not move; the reason was shown
    */
   async go(entryId, position, { summarize, instructions } = {}, session = this.session) {
     const about = summarize ? { summarize, ...(instructions ? { instructions } : {}) } : {};
@@ -92,11 +92,11 @@ export class Moves {
   }
 
   /**
-   * Asks from where an entry stands, beside it: it and what came of it stay on their branch.
+   * Asks a question in place of an entry: the entry and what followed it stay on their own branch.
    * @param {{ entryId: string, parentId: string | null }} entry
    * @param {Part[]} content
    * @param {Leaving} [leaving]
-   * @returns {Promise<boolean>} whether the server took it
+   * @returns {Promise<boolean>} true if the server accepted it
    */
   async askInstead({ entryId, parentId }, content, leaving = {}) {
     const { session } = this;
@@ -116,7 +116,7 @@ export class Moves {
   }
 
   /**
-   * Asks a question that has no answer once more, at the end of the chat.
+   * Asks an unanswered question again, at the end of the chat.
    * @param {{ content: Part[] }} question
    */
   async askAgain({ content }) {
@@ -124,8 +124,8 @@ export class Moves {
   }
 
   /**
-   * Puts a summary of a branch that was left earlier where the session continues now: goes back to that branch and
-   * leaves it again.
+   * Adds a summary of a branch left earlier at the session's current place: it goes back to that branch and leaves it
+   * again.
    * @param {LeafId} leftId
    * @param {LeafId} hereId
    * @param {Leaving} leaving
@@ -138,9 +138,9 @@ export class Moves {
   }
 
   /**
-   * Makes a new session of the path to an entry, and shows it.
+   * Creates a new session from the path to an entry and displays it.
    * @param {string} entryId
-   * @param {"before" | "at"} position `before` an input: it comes back as text, to be asked differently
+   * @param {"before" | "at"} position `before` an input: the input comes back as text, to be asked differently
    */
   async fork(entryId, position) {
     const forked = await this.app.quietly(this.session.fork(entryId, position));
@@ -152,7 +152,7 @@ export class Moves {
   }
 
   /**
-   * Names an entry; an empty name takes its name away.
+   * Names an entry; an empty name removes its name.
    * @param {string} entryId
    * @param {string} label
    */
@@ -160,7 +160,7 @@ export class Moves {
     await this.app.quietly(this.session.setLabel(entryId, label || undefined));
   }
 
-  // What waits
+  // Queue
 
   /** @param {QueueItem} item */
   async remove(item) {
@@ -169,7 +169,7 @@ export class Moves {
   }
 
   /**
-   * Puts an input one place nearer to its turn, or one further from it.
+   * Moves a queued input one place forward or back.
    * @param {QueueItem} item
    * @param {-1 | 1} by
    */
@@ -183,7 +183,7 @@ export class Moves {
   }
 
   /**
-   * Tells an input that waits to the running turn.
+   * Sends a queued input into the running turn.
    * @param {QueueItem} item
    */
   async steer(item) {
@@ -197,7 +197,7 @@ export class Moves {
 }
 
 /**
- * Parts as input of the user's.
+ * Turns parts into user input.
  * @param {Part[]} content
  * @returns {import("reseed-protocol").Input}
  */

@@ -1,4 +1,4 @@
-/** What events mean for a person: what is said in a notice, and what a screen reader says. */
+/** Turns events into messages for people: notices, and announcements for screen readers. */
 
 import { explain, explainDelay } from "./errors.js";
 import { failedText } from "./report.js";
@@ -10,7 +10,7 @@ export class Notices {
   }
 
   /**
-   * Tells of an event that has just happened. How a turn ended stands in the chat, as an alert.
+   * Reports a new event. The chat itself shows how a turn ended, as an alert.
    * @param {import("./client.js").EventFrame} event
    */
   tell(event) {
@@ -37,13 +37,13 @@ export class Notices {
         break;
       }
       case "hook_failed": {
-        // What it means for the turn, if anything, stands in the chat.
+        // The chat shows what the failure means for the turn, if anything.
         const { hook, error } = event.payload;
         onNotice({ kind: "info", details: `${hook}, ${error.code}: ${error.message}`, message: `The extension “${hook}” failed.` });
         break;
       }
       case "request_delayed": {
-        // Once, and not every second.
+        // Announce the wait once, not every second.
         const { reason, waitMs } = event.payload;
         onAnnounce(`${explainDelay(reason)} Trying again in ${Math.ceil(waitMs / 1000)} seconds.`);
         break;
@@ -68,23 +68,23 @@ export class Notices {
   compactionFailed({ error, background, trigger, failedRungs = [] }) {
     const { listeners, moves } = this.app;
     const { code } = error;
-    // What was only prepared is made again when it is due. Whoever moves is told by the reply: what has no trigger is
-    // the summary of a branch.
+    // A compaction that was only prepared runs again when it is due. A summary of a branch has no trigger, and the
+    // reply to the move reports its failure.
     if (code === "compaction_void" || (trigger === undefined && moves.isMoving)) return;
-    // That there was nothing to gain is told to whoever asked for it.
+    // Only a user who asked for a compaction needs to know that there was nothing to gain.
     const isNothing = code === "nothing_to_compact";
     if (isNothing && trigger !== "manual") return;
     const tried = failedRungs.length > 0 ? ` Tried: ${failedRungs.map(failedText).join("; ")}.` : "";
     const { text, details = "" } = explain(error);
     const isQuiet = isNothing || background || code === "compaction_cancelled";
-    // What failed while somebody waited stands in the chat.
+    // The chat shows failures that kept somebody waiting.
     if (isQuiet) listeners.onNotice({ kind: "info", message: text, details: details + tried });
     else listeners.onAnnounce(text);
   }
 }
 
 /**
- * What a screen reader is told of a part of an answer.
+ * Returns what a screen reader announces for a part of an answer.
  * @param {import("reseed-protocol").Part} part
  */
 function spoken(part) {

@@ -1,9 +1,9 @@
 /**
- * The session that is shown: the client's session, and what the page knows of it beyond the snapshot.
+ * The displayed session: the client's session, plus what the page knows beyond its snapshot.
  *
- * What always holds:
- * - it is open on the server while it is shown, and until what was said in it has a reply;
- * - nothing is told of a session that is shown no more.
+ * Invariants:
+ * - it is open on the server while it is displayed, and until everything sent in it has a reply;
+ * - a session that is no longer displayed reports nothing.
  *
  * @typedef {import("./client.js").Session} Session
  * @typedef {import("./client.js").SessionSnapshot} Snapshot
@@ -12,10 +12,10 @@
 
 import { TreeSource } from "./tree-source.js";
 
-/** Entries of an older page: a few screens. */
+/** Entries fetched per older page: a few screens. */
 const PAGE_ENTRIES = 50;
 
-/** Entries of a path below which older ones are asked for without waiting for a reader to scroll there. */
+/** On a path with fewer entries, older ones are fetched without waiting for the reader to scroll. */
 const PATH_ENTRIES_MIN = 20;
 
 export class OpenSession {
@@ -28,22 +28,22 @@ export class OpenSession {
     this.session = session;
     /** What is known of its tree. */
     this.treeSource = new TreeSource(app, session);
-    /** @type {Map<string, import("reseed-protocol").ContextCompacted>} how the compactions went that were seen */
+    /** @type {Map<string, import("reseed-protocol").ContextCompacted>} reports of the compactions that this page saw */
     this.reports = new Map();
-    /** @type {Map<string, number>} when calls were allowed that a person was asked about, as far as that was seen */
+    /** @type {Map<string, number>} when a person allowed a call, as far as this page saw it */
     this.allowed = new Map();
     /** @type {Map<string, number>} how many milliseconds those calls ran, by `toolCallId` */
     this.took = new Map();
     this.loadingOlder = false;
-    /** @type {string | null} the place above which older entries were asked for by themselves */
+    /** @type {string | null} the entry above which older entries were last fetched automatically */
     this.completed = null;
-    /** @type {unknown} why it could not be opened so far, which was shown */
+    /** @type {unknown} the last error of opening it that was shown */
     this.refusal = null;
     /** @type {(() => void)[]} */
     this.ends = [];
   }
 
-  /** Opens it, and tells of it from now on. */
+  /** Opens the session and starts reporting on it. */
   start() {
     const { session } = this;
     this.ends = [
@@ -52,23 +52,23 @@ export class OpenSession {
       session.subscribe(() => this.look()),
     ];
     this.look();
-    // A chat that was shown a moment ago is open still.
+    // A chat displayed a moment ago is still open.
     if (session.status.phase === "open") void this.treeSource.complete();
   }
 
-  /** Shows it no more. A turn goes on without it, and what was said in it still gets there. */
+  /** Stops displaying the session. A turn continues without it, and messages in flight still arrive. */
   end() {
     for (const end of this.ends) end();
     this.ends = [];
   }
 
-  /** Something has changed. */
+  /** Handles a change. */
   look() {
     const { app, session } = this;
     const { status, snapshot } = session;
     if (status.phase === "ended") return app.ended(status);
     const refusal = status.phase === "opening" ? status.error : undefined;
-    // It is tried again; a person should know why it takes so long.
+    // Opening is retried; the user should know why it takes so long.
     if (refusal && refusal !== this.refusal) app.fail(refusal);
     this.refusal = refusal;
     if (snapshot) {
@@ -81,7 +81,7 @@ export class OpenSession {
   /**
    * @param {EventFrame | "opened" | "replaying"} event
    * @param {Snapshot} snapshot
-   * @param {boolean} missed whether it happened while the connection was away: then it is shown, but not told
+   * @param {boolean} missed whether it happened while the connection was down: then it is shown but not announced
    */
   take(event, snapshot, missed) {
     if (event === "opened") this.treeSource.forget();
@@ -98,7 +98,7 @@ export class OpenSession {
   }
 
   /**
-   * Measures how long a call runs that waited for a person: the times of its entries say how long both took.
+   * Measures how long a call ran after a person allowed it: its entries' times include the wait.
    * @param {EventFrame} event
    */
   time({ type, payload }) {
@@ -110,7 +110,7 @@ export class OpenSession {
     }
   }
 
-  /** Fetches more of the path: what comes before the first entry that is known of it. */
+  /** Fetches more of the path: the entries before the first known one. */
   async loadOlder() {
     if (this.loadingOlder || !this.session.snapshot?.path.more) return;
     this.loadingOlder = true;
@@ -120,7 +120,7 @@ export class OpenSession {
   }
 
   /**
-   * Fetches more of a path of which little is known, once above each place.
+   * Fetches more of a path that is mostly unknown, once above each entry.
    * @param {Snapshot} snapshot
    */
   completePath({ path }) {

@@ -1,14 +1,14 @@
 /**
- * Makes one tree of nodes look like another by changing as little as possible: what stays the same stays the same node,
- * so that a selection in it, its focus and what was unfolded survive.
+ * Patches one DOM tree to look like another with as few changes as possible: unchanged nodes stay the same nodes, so
+ * that selection, focus and unfolded details survive.
  */
 
-/** Attributes that a reader changes. */
+/** Attributes that the reader changes. */
 const READERS = new Set(["open"]);
 
 /**
  * @param {Element} parent
- * @param {ArrayLike<Node>} fresh what its children should be from `from` on; nodes of it may be moved there
+ * @param {ArrayLike<Node>} fresh what the children should be from index `from` on; its nodes may be moved there
  * @param {number} [from]
  */
 export function patchChildren(parent, fresh, from = 0) {
@@ -47,9 +47,9 @@ function patchText(node, text) {
 }
 
 /**
- * Keeps the selection where a move of its nodes would end it.
+ * Saves a selection that moving its nodes would end.
  * @param {HTMLElement} within
- * @returns {(() => void) | null} brings it back
+ * @returns {(() => void) | null} a function that restores it
  */
 export function keepSelection(within) {
   const selected = getSelection();

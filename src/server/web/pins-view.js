@@ -1,9 +1,9 @@
-/** The messages that every compaction keeps word for word, in a list. */
+/** The list of pinned messages, which every compaction keeps verbatim. */
 
 import { textOf } from "./client.js";
 import { el, iconButton } from "./dom.js";
 
-/** Characters of a message that stand for it. */
+/** Characters of a message shown in the list. */
 const PREVIEW_CHARS = 80;
 
 export class PinsView {
@@ -14,7 +14,7 @@ export class PinsView {
   constructor(app, onReveal) {
     this.app = app;
     this.onReveal = onReveal;
-    /** @type {unknown[]} what is shown */
+    /** @type {unknown[]} inputs of the last render */
     this.shown = [];
     this.title = el("summary", {});
     this.list = el("ul", {});
@@ -27,7 +27,7 @@ export class PinsView {
     const of = [snapshot.pins, app.readOnly, app.tree.version];
     if (of.every((part, index) => part === this.shown[index])) return;
     this.shown = of;
-    // What only goes with another is unpinned with it.
+    // A message pinned along with another one is unpinned with it.
     const pins = snapshot.pins.filter((pin) => !pin.with);
     this.node.hidden = pins.length === 0;
     this.title.textContent = `Pinned: ${pins.length}`;

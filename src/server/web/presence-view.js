@@ -1,4 +1,4 @@
-/** The badge beside the title that says who else has the open session open, with names for those who point at it. */
+/** The badge beside the title that shows who else has the session open, with names in its tooltip. */
 
 import { byId, el, icon } from "./dom.js";
 import { countText, namesText, others } from "./presence.js";
@@ -8,13 +8,13 @@ export class PresenceView {
   constructor(app) {
     this.app = app;
     this.badge = byId("presence", HTMLElement);
-    /** @type {readonly import("./presence.js").Participant[] | null} what the badge was drawn of */
+    /** @type {readonly import("./presence.js").Participant[] | null} the participants the badge shows */
     this.shown = null;
   }
 
   render() {
     const { snapshot, status, client } = this.app;
-    // While the connection is away nothing is known of the others.
+    // While the connection is down, nothing is known about the others.
     const presence = status.phase === "open" && snapshot ? snapshot.presence : null;
     if (presence === this.shown) return;
     this.shown = presence;

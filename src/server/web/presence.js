@@ -1,18 +1,18 @@
 /**
- * Who else has a session open, in words. Pure.
+ * Describes in words who else has a session open. Pure.
  *
  * @typedef {import("reseed-protocol").Participant} Participant
  */
 
-/** The name of the page in `hello`. */
+/** The page's client name in `hello`. */
 export const CLIENT_NAME = "reseed-web";
 
-/** Others that are named; the badge counts all of them. */
+/** Maximum number of others listed by name; the badge counts all of them. */
 const NAMED_MAX = 10;
 
 /**
- * Those who have the session open beside this connection. An older connection of the same tab that the server has not
- * missed yet is nobody else.
+ * Returns everyone else who has the session open. An older connection of the same tab that the server still considers
+ * alive does not count.
  * @param {readonly Participant[]} presence
  * @param {string | undefined} connectionId this connection
  */
@@ -22,7 +22,7 @@ export function others(presence, connectionId) {
 }
 
 /**
- * Counts the windows, this one included, and the programs.
+ * Counts the windows, including this one, and the programs.
  * @param {readonly Participant[]} others
  */
 export function countText(others) {
@@ -33,7 +33,7 @@ export function countText(others) {
 }
 
 /**
- * Names the others.
+ * Lists the others by name.
  * @param {readonly Participant[]} others
  */
 export function namesText(others) {

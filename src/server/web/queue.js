@@ -1,4 +1,4 @@
-/** What waits while a turn is running: each input with its place in the line, and what can be done with it. */
+/** The queue while a turn runs: each waiting input with its position and its actions. */
 
 import { el, icon, iconButton } from "./dom.js";
 import { userMessage } from "./message.js";
@@ -9,7 +9,7 @@ import { userMessage } from "./message.js";
  */
 
 /**
- * Whether an input that waits is for people to see.
+ * Returns true if people should see the queued input.
  * @param {QueueItem} item
  */
 export function isShown({ custom }) {
@@ -17,7 +17,7 @@ export function isShown({ custom }) {
 }
 
 /**
- * The row of an input that waits.
+ * Builds the row of a queued input.
  * @param {QueueItem} item
  * @param {readonly QueueItem[]} queue
  * @param {object} options
@@ -26,7 +26,7 @@ export function isShown({ custom }) {
  * @param {boolean} options.maySteer
  */
 export function queueRow(item, queue, { moves, mayEdit, maySteer }) {
-  // Those that are steered stand before the others, each kind in its own order.
+  // Steering inputs come before the others; each kind keeps its own order.
   const peers = queue.filter((other) => Boolean(other.steer) === Boolean(item.steer));
   const at = peers.indexOf(item);
   const move = (/** @type {"up" | "down"} */ way, /** @type {string} */ label, /** @type {-1 | 1} */ by, /** @type {boolean} */ may) => {

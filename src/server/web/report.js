@@ -1,10 +1,10 @@
 /**
- * How a compaction went, in words. Pure.
+ * Describes in words how a compaction went. Pure.
  *
  * @typedef {import("reseed-protocol").CompactionRung} Rung
  * @typedef {import("reseed-protocol").FailedRung} FailedRung
  *
- * @typedef {object} Told What a report and a preview say alike.
+ * @typedef {object} Told What a report and a preview have in common.
  * @property {Rung} rung
  * @property {FailedRung[]} [failedRungs]
  * @property {import("reseed-protocol").Usage} [summaryUsage]
@@ -36,7 +36,7 @@ const REASONS = {
 };
 
 /**
- * Which way of making room was taken.
+ * Describes the compaction step that was used.
  * @param {Rung} rung
  */
 export function rungText(rung) {
@@ -44,7 +44,7 @@ export function rungText(rung) {
 }
 
 /**
- * A way that did not do, and why.
+ * Describes a compaction step that failed or saved too little, and why.
  * @param {FailedRung} failed
  */
 export function failedText({ rung, reason }) {
@@ -52,7 +52,7 @@ export function failedText({ rung, reason }) {
 }
 
 /**
- * The facts that a report and a preview have in common.
+ * Returns the facts that a report and a preview have in common.
  * @param {Told} told
  * @returns {string[]}
  */
@@ -68,7 +68,7 @@ export function toldFacts({ rung, failedRungs = [], summaryUsage }) {
 }
 
 /**
- * By how much something shrank, in words; empty where that says nothing.
+ * Says by what percentage something shrank; empty if that is meaningless.
  * @param {number} before
  * @param {number | undefined} after
  */
@@ -79,9 +79,9 @@ export function changeText(before, after) {
 }
 
 /**
- * Why automatic compaction rests, and what ends that.
+ * Says why automatic compaction is paused and what resumes it.
  * @param {import("reseed-protocol").Breaker} breaker
- * @param {(time: string) => string} clock a time of the day in words
+ * @param {(time: string) => string} clock formats a time of day
  */
 export function breakerText({ reason, failures, retryAt, retryAboveTokens, message }, clock) {
   const again = retryAt !== undefined

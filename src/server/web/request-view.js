@@ -1,10 +1,10 @@
 /**
- * The panel that shows what the next request sends: its parts with what each costs, or all of it as Markdown or JSON.
+ * The panel that shows what the next request sends: its parts with the cost of each, or all of it as Markdown or JSON.
  *
- * What always holds:
- * - it is asked for again when the session has changed, one question at a time;
- * - what was unfolded, and where one reads, stays as it is when a newer request takes the place of the one shown;
- * - what it shows are texts: nothing in it is live.
+ * Invariants:
+ * - it is fetched again when the session has changed, one fetch at a time;
+ * - unfolded parts and the scroll position survive when a newer request replaces the one shown;
+ * - everything is shown as text: nothing in it is live.
  *
  * @typedef {import("./app.js").App} App
  * @typedef {import("./request.js").Row} Row
@@ -16,11 +16,11 @@
 import { byId, el, icon, iconButton, number, styled } from "./dom.js";
 import { aboutText, optionsText, sectionsOf, stackOf } from "./request.js";
 
-/** Rows of a section that are drawn at once, the newest: a long session has thousands. */
+/** Rows of a section drawn at once, the newest ones: a long session has thousands. */
 const ROWS_MAX = 300;
-/** Characters of a text that are drawn. All of it can be copied. */
+/** Maximum characters of a text that are drawn. All of it can be copied. */
 const TEXT_CHARS_MAX = 500_000;
-/** Milliseconds for which a button says that something was copied. */
+/** Milliseconds for which the button confirms a copy. */
 const COPIED_MS = 1500;
 
 /** @type {[Look, string][]} */
@@ -39,14 +39,14 @@ export class RequestView {
     /** @type {Look} */
     this.look = "parts";
     this.withHooks = false;
-    /** @type {unknown[]} what the newest question was about */
+    /** @type {unknown[]} inputs of the newest fetch */
     this.asked = [];
     this.asking = false;
-    /** @type {{ sessionId: string, context: Context } | null} the answer that is shown */
+    /** @type {{ sessionId: string, context: Context } | null} the response that is shown */
     this.answer = null;
-    /** @type {string | null} why there is none */
+    /** @type {string | null} why there is no response */
     this.fault = null;
-    /** @type {Set<string>} parts that are unfolded */
+    /** @type {Set<string>} keys of unfolded parts */
     this.unfolded = new Set();
 
     this.about = el("p", { class: "about" });
@@ -107,7 +107,7 @@ export class RequestView {
     if (focused) this.onClose();
   }
 
-  /** Where the panel fills the screen, what is behind it cannot have the focus. */
+  /** Where the panel fills the screen, nothing behind it may take the focus. */
   cover() {
     byId("page", HTMLElement).inert = this.open && this.narrow.matches;
   }
@@ -121,7 +121,7 @@ export class RequestView {
     this.draw();
   }
 
-  /** Asks anew where something has changed that the next request may be made of. */
+  /** Fetches again if anything has changed that the next request may depend on. */
   render() {
     const { app } = this;
     const { snapshot } = app;
@@ -148,7 +148,7 @@ export class RequestView {
       this.answer = { sessionId, context };
       this.fault = null;
     } catch (error) {
-      // It is asked again once the session is open again.
+      // It is fetched again once the session has reopened.
       if (this.app.session?.status.phase !== "open") this.asked = [];
       else this.fault = error instanceof Error ? error.message : String(error);
     }
@@ -182,7 +182,7 @@ export class RequestView {
         el("pre", { class: "plain", tabindex: 0 }, rest > 0 ? text.slice(0, TEXT_CHARS_MAX) : text),
         rest > 0 ? el("p", { class: "hint" }, `${number(rest)} more characters are not drawn; Copy takes all of it.`) : "");
     }
-    // The Markdown comes without what it is for; the session says that too.
+    // Markdown responses lack the metadata, but the snapshot has it too.
     const meta = envelope?.meta ?? (snapshot && { model: snapshot.model, windowTokens: snapshot.contextInfo.maxTokens });
     this.about.textContent = [aboutText(meta, context.tokens), envelope ? optionsText(envelope.options) : ""].filter(Boolean).join(" · ");
     this.body.scrollTop = scrollTop;
@@ -252,7 +252,7 @@ export class RequestView {
     return el("li", {}, details);
   }
 
-  /** All of what is shown, as text; null where it is not there yet. */
+  /** Returns everything shown as text, or null if it has not arrived yet. */
   text() {
     const context = this.answer?.context;
     if (this.look === "markdown") return context?.markdown ?? null;

@@ -1,27 +1,27 @@
 /**
- * What the next request sends, taken apart: each part with what it costs. Pure.
+ * Splits the next request into its parts, with the token cost of each. Pure.
  *
- * What always holds: the parts stand in the order in which they are sent, and their tokens add up to the request's.
+ * The parts are in the order in which they are sent, and their tokens add up to the request's.
  *
  * @typedef {import("reseed-protocol").ContextEnvelope} Envelope
  * @typedef {import("reseed-protocol").ContextMessage} ContextMessage
  * @typedef {import("reseed-protocol").Part} ContentPart
  *
  * @typedef {"system" | "tools" | "summary" | "user" | "assistant" | "toolResults" | "uncached"} Kind named as in the
- *   breakdown, whose colours they share
+ * breakdown, whose colours they share
  *
- * @typedef {object} Said A piece of what a part says.
+ * @typedef {object} Said A piece of a part's content.
  * @property {string} text
- * @property {string} [label] what it is, where that is not plain
- * @property {string} [picture] the address of a picture
+ * @property {string} [label] what it is, unless that is obvious
+ * @property {string} [picture] the address of an image
  *
  * @typedef {object} Row
- * @property {string} key stays the same from request to request
+ * @property {string} key stable from request to request
  * @property {Kind} kind
  * @property {string} name
- * @property {number | null} tokens null where the server has not counted by part
- * @property {string} preview one line of what it says
- * @property {() => Said[]} said all of it
+ * @property {number | null} tokens null if the server has not counted by part
+ * @property {string} preview one line of the content
+ * @property {() => Said[]} said returns the full content
  *
  * @typedef {object} Section
  * @property {string} title
@@ -30,22 +30,22 @@
 
 import { number } from "./dom.js";
 
-/** Characters of a part that stand for it. */
+/** Characters of a part shown in its row. */
 const PREVIEW_CHARS = 120;
 
 /** @type {Record<string, [Kind, string]>} */
 const ROLES = { user: ["user", "User"], assistant: ["assistant", "Assistant"], tool: ["toolResults", "Tool result"] };
 
 /**
- * The parts of a request; sections without any are left out.
+ * Returns the parts of a request by section; empty sections are left out.
  * @param {Envelope} envelope
- * @param {(entryId: string) => boolean} isSummary whether an entry is a compaction
+ * @param {(entryId: string) => boolean} isSummary returns true if an entry is a compaction
  * @returns {Section[]}
  */
 export function sectionsOf({ system, tools, messages, meta }, isSummary) {
   const counts = meta?.parts;
   const rows = (/** @type {ContextMessage[]} */ of, /** @type {number[] | undefined} */ tokens, /** @type {string} */ prefix) => {
-    // Messages that no entry holds are told apart by where they stand.
+    // Messages that belong to no entry are identified by their position.
     return of.map((message, index) => messageRow(message, tokens?.[index] ?? null, `${prefix}${index}`, isSummary));
   };
   const sections = [
@@ -117,7 +117,8 @@ function saidOf(part) {
 }
 
 /**
- * Tokens by kind, in the order in which the kinds first stand in the request; what any request costs comes last.
+ * Returns the tokens by kind, in the order in which the kinds first appear in the request. The fixed cost of any
+ * request comes last.
  * @param {Section[]} sections
  * @param {Envelope["meta"] | undefined} meta
  * @returns {{ kind: Kind | "frame", tokens: number }[]}
@@ -131,7 +132,7 @@ export function stackOf(sections, meta) {
 }
 
 /**
- * What the request is for, in words.
+ * Describes what the request is for.
  * @param {{ model: string, windowTokens: number, turnId?: string, request?: number } | null | undefined} meta
  * @param {number} tokens
  */
@@ -143,7 +144,7 @@ export function aboutText(meta, tokens) {
 }
 
 /**
- * The options that are sent, in words; empty where all is left to the provider.
+ * Describes the options that are sent; empty if all are left to the provider.
  * @param {Envelope["options"]} options
  */
 export function optionsText({ temperature, maxOutputTokens, reasoningEffort }) {

@@ -1,5 +1,5 @@
 /**
- * What can be done with a message, and which of its alternatives it is: the line below it.
+ * The line below a message: its actions, and which of its alternatives it is.
  *
  * @typedef {import("./app.js").App} App
  * @typedef {import("./message.js").MessageEntry} MessageEntry
@@ -22,8 +22,9 @@ export class RowTools {
    * @param {App} app
    * @param {MessageEntry | CustomEntry} entry
    * @param {RowActions} actions
-   * @param {string} facts what it cost, on answers
-   * @param {boolean} whole whether the chat may go on from here; in the middle of a tool call there is only the pin
+   * @param {string} facts what it cost, for answers
+   * @param {boolean} whole whether the chat can continue from here; in the middle of a tool call only the pin is
+   * offered
    */
   constructor(app, entry, actions, facts, whole) {
     this.app = app;

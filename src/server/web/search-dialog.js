@@ -1,10 +1,10 @@
 /**
- * Searching what was said, in the chat that is shown or in all chats of the user.
+ * The search dialog: finds what was said, in the displayed chat or in all chats of the user.
  *
- * What always holds:
- * - what is found enters the page as text;
- * - the list answers the newest search: an older answer that comes late is dropped;
- * - a hit is left to `onChoose`, and only if it is still there.
+ * Invariants:
+ * - everything found enters the page as text;
+ * - the list shows the newest search: a late response to an older one is dropped;
+ * - `onChoose` gets a hit only if it still exists.
  *
  * @typedef {import("reseed-protocol").HistoryHit} Hit
  * @typedef {"chat" | "all"} Scope
@@ -16,11 +16,11 @@ import { ago, el, iconButton } from "./dom.js";
 import { explainError } from "./errors.js";
 import { found, termsOf } from "./found-words.js";
 
-/** Milliseconds without a key after which is searched. */
+/** Milliseconds without a key press after which the search starts. */
 const PAUSE_MS = 200;
-/** Hits of one search: more than a person reads through. The server takes 100 at most. */
+/** Maximum hits of a search: more than a person reads through. The server accepts at most 100. */
 const HITS_MAX = 50;
-/** Characters of a search, as the server has it. */
+/** Maximum length of a search in characters, as on the server. */
 const QUERY_CHARS_MAX = 1000;
 
 /** @type {Record<string, string>} */
@@ -32,25 +32,25 @@ export class SearchDialog {
   /**
    * @param {import("./app.js").App} app
    * @param {object} options
-   * @param {Search} options.search what to begin with
-   * @param {(hit: Hit) => void} options.onChoose a hit was chosen, and the dialog is closed
+   * @param {Search} options.search the initial search
+   * @param {(hit: Hit) => void} options.onChoose called with the chosen hit once the dialog is closed
    * @param {(search: Search) => void} options.onSearch
    */
   constructor(app, { search, onChoose, onSearch }) {
     this.app = app;
     this.onChoose = onChoose;
     this.onSearch = onSearch;
-    /** @type {Scope} what was chosen, here or in the last search */
+    /** @type {Scope} the chosen scope, here or in the last search */
     this.chosen = search.scope;
     /** @type {readonly Hit[]} */
     this.hits = [];
     /** The hit that Enter chooses. */
     this.current = 0;
-    /** Counts the searches: only the newest counts. */
+    /** Counts the searches: only the newest one counts. */
     this.asked = 0;
-    /** Whether the hits are those of what is in the field now. */
+    /** Whether the hits match the current content of the field. */
     this.isCurrent = false;
-    /** Whether the first hit is to be chosen as soon as the search has answered. */
+    /** Whether to choose the first hit as soon as the search has responded. */
     this.isWanted = false;
     this.timer = 0;
     this.field = el("input", {
@@ -71,13 +71,13 @@ export class SearchDialog {
       const item = event.target instanceof Element ? event.target.closest("[role=option]") : null;
       if (item instanceof HTMLElement) void this.choose(Number(item.dataset.at));
     });
-    // A click beside the dialog is one on its backdrop.
+    // A click outside the dialog's content hits its backdrop, which belongs to the dialog.
     this.dialog.addEventListener("click", (event) => {
       if (event.target === this.dialog) this.dialog.close();
     });
     this.dialog.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || event.isComposing) return;
-      // Without this the key would only empty the field.
+      // Otherwise Escape would only clear the field.
       event.preventDefault();
       this.dialog.close();
     });
@@ -89,7 +89,7 @@ export class SearchDialog {
   }
 
   /**
-   * Where is searched: a chat that is not begun has nothing in it.
+   * Returns where to search: a chat that has not begun contains nothing.
    * @returns {Scope}
    */
   get scope() {
@@ -117,7 +117,7 @@ export class SearchDialog {
     return [scope, el("button", { type: "button", class: "button small", disabled: scope === "chat" && !this.app.session, onclick: choose }, name)];
   }
 
-  /** Searches when nothing more is typed for a moment. */
+  /** Searches once typing has paused. */
   later() {
     this.isCurrent = false;
     this.isWanted = false;
@@ -197,7 +197,7 @@ export class SearchDialog {
   }
 
   /**
-   * Returns true if a hit is known to be on a branch of the chat that is shown other than the one that is read.
+   * Returns true if a hit is known to be on another branch of the displayed chat.
    * @param {Hit} hit
    */
   isElsewhere({ sessionId, entryId }) {
@@ -230,7 +230,7 @@ export class SearchDialog {
     } else if (event.key === "Enter") {
       event.preventDefault();
       if (this.isCurrent) return void this.choose(this.current);
-      // What is listed answers an earlier search.
+      // The listed hits match an earlier search.
       void this.search();
       this.isWanted = true;
     }
@@ -245,7 +245,7 @@ export class SearchDialog {
     const mine = this.asked;
     const { sessionId, entryId } = hit;
     try {
-      // Its chat may have been deleted since. A person should not lose the chat that is shown over that.
+      // The hit's chat may have been deleted since, and the user must not lose the displayed chat over that.
       await this.app.client.request("get_entries", { entryId }, { session: sessionId });
     } catch (error) {
       if (mine !== this.asked) return;

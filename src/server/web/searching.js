@@ -1,8 +1,7 @@
 /**
- * The search: the button and the keys that open it, and the way from a hit to its place in the tree.
+ * Opens the search by button or keyboard, and leads from a hit to its place in the tree.
  *
- * What always holds: a hit of another chat is shown once that chat is open; a person who has gone on meanwhile stays
- * where they are.
+ * A hit in another chat is shown once that chat is open; a user who has moved on meanwhile is left alone.
  *
  * @typedef {import("./search-dialog.js").Search} Search
  * @typedef {import("reseed-protocol").HistoryHit} Hit
@@ -11,7 +10,7 @@
 import { SEARCH_KEYS, byId } from "./dom.js";
 import { SearchDialog } from "./search-dialog.js";
 
-/** Milliseconds within which another chat is open, or something is wrong. */
+/** Milliseconds within which another chat should have opened. */
 const OPEN_MS = 15_000;
 
 export class Searching {
@@ -19,13 +18,14 @@ export class Searching {
    * @param {import("./app.js").App} app
    * @param {object} listeners
    * @param {(entryId: string) => Promise<"here" | "elsewhere" | null>} listeners.reveal shows an entry in the tree
-   * @param {(entryId: string) => void} listeners.onFound an entry of the branch that is read is shown in the tree
+   * @param {(entryId: string) => void} listeners.onFound called when an entry of the current branch is shown in the
+   * tree
    */
   constructor(app, { reveal, onFound }) {
     this.app = app;
     this.reveal = reveal;
     this.onFound = onFound;
-    /** @type {Search} what was searched last, so that a person goes on from there */
+    /** @type {Search} the last search, from which the next one starts */
     this.last = { query: "", scope: "chat" };
     this.opener = byId("search-open", HTMLButtonElement);
     this.opener.title = `Search what was said (${SEARCH_KEYS})`;
@@ -36,7 +36,7 @@ export class Searching {
     this.opener.hidden = !this.app.can("search_history");
   }
 
-  /** @param {Partial<Search>} [search] what to begin with, in place of what was searched last */
+  /** @param {Partial<Search>} [search] overrides parts of the last search */
   open(search = {}) {
     const { app } = this;
     if (!app.can("search_history")) return app.listeners.onNotice({ kind: "info", message: "This server cannot search." });

@@ -1,12 +1,12 @@
 /**
- * Inputs on their way: shown below the chat until the server has accepted them.
+ * Inputs in flight: shown below the chat until the server has accepted them.
  *
  * @typedef {import("./client.js").LeafId} LeafId
  *
  * @typedef {object} OnItsWay
- * @property {number} number tells it from the others
- * @property {string | null} sessionId where it goes; null while its session is being made
- * @property {string} text the input as it is shown
+ * @property {number} number identifies the input
+ * @property {string | null} sessionId its session; null while that is being created
+ * @property {string} text the displayed input
  */
 
 export class Sending {
@@ -18,20 +18,20 @@ export class Sending {
     this.count = 0;
   }
 
-  /** Those of the chat that is shown. */
+  /** Returns the inputs of the displayed chat. */
   get shown() {
     return this.all.filter(({ sessionId }) => sessionId === this.app.target);
   }
 
   /**
-   * Says something to the model.
+   * Sends an input to the model.
    * @param {import("./client.js").Input} input
-   * @param {string} text the input as it is shown
-   * @param {{ parentId?: LeafId, whenBusy?: "steer" }} [options] `parentId`: where to go on from; `steer`: with the
-   * next request of the running turn, otherwise it waits for its end
-   * @param {import("./client.js").Session | null} [to] where it goes, whatever is looked at meanwhile; null: to the
-   * session that is made with it
-   * @returns {Promise<boolean>} whether the server has accepted it
+   * @param {string} text the displayed input
+   * @param {{ parentId?: LeafId, whenBusy?: "steer" }} [options] `parentId`: the entry to continue from; `steer`: send
+   * it with the next request of the running turn instead of after the turn
+   * @param {import("./client.js").Session | null} [to] the session to send to, whichever one is displayed meanwhile;
+   * null: a session created for this input
+   * @returns {Promise<boolean>} true once the server has accepted it
    */
   async send(input, text, options = {}, to = this.app.session) {
     const { app } = this;

@@ -1,4 +1,4 @@
-/** The sessions on the side: each is a link, so it can be opened in another tab and gone back to. */
+/** The session list at the side. Each session is a link, so that it can be opened in another tab and gone back to. */
 
 import { dollars } from "./cache.js";
 import { ago, byId, el, iconButton, percentOf } from "./dom.js";
@@ -7,7 +7,7 @@ import { explainError } from "./errors.js";
 /** @typedef {import("reseed-protocol").SessionItem} SessionItem */
 
 /**
- * The address of a session in this page.
+ * Returns the address of a session within this page.
  * @param {string} sessionId
  */
 export function sessionHash(sessionId) {
@@ -15,7 +15,7 @@ export function sessionHash(sessionId) {
 }
 
 /**
- * The session that an address names; null: a new one.
+ * Returns the session that an address names; null: a new one.
  * @param {string} hash
  */
 export function sessionOfHash(hash) {
@@ -46,9 +46,9 @@ export class SessionsView {
     });
     this.list.addEventListener("click", (event) => {
       const link = event.target instanceof Element && event.target.closest("a");
-      // With one of these keys the browser opens it elsewhere.
+      // With one of these modifiers the browser opens the link elsewhere.
       if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
-      // Shown now, not when the address has changed: the next key belongs to it already.
+      // Show the session now, not after the address change: the next key press already belongs to it.
       event.preventDefault();
       listeners.onChosen(sessionOfHash(link.hash));
     });
@@ -58,7 +58,7 @@ export class SessionsView {
     const { items, search, more, error, loading } = this.app.client.sessions.view;
     const now = Date.now();
     const shown = items.map((item) => this.current(item));
-    // The list is small and changes seldom: it is made anew, but only when something in it is different.
+    // The list is short and changes rarely: rebuild it, but only if something in it is different.
     const key = JSON.stringify([shown, this.app.target, search, more, error?.message, loading, Math.floor(now / 60_000)]);
     if (key === this.shown) return;
     this.shown = key;
@@ -70,12 +70,12 @@ export class SessionsView {
     this.empty.hidden = items.length > 0 || (loading && !error);
     this.empty.textContent = error ? explainError(error).text : nothing;
     this.more.hidden = !more;
-    // The field above finds chats by their names; their words are found elsewhere.
+    // The field above finds chats by name only; this button searches what was said in them.
     this.said.hidden = !search || !this.app.can("search_history");
   }
 
   /**
-   * The open session's own state is newer than the list.
+   * Applies the open session's own state, which is newer than the list's.
    * @param {SessionItem} item
    * @returns {SessionItem}
    */

@@ -1,6 +1,6 @@
 /**
- * What holds for the chat that is shown: its model, instructions, temperature and the length of its answers. Before the
- * first message it makes the chat that they are for.
+ * The settings of the displayed chat: model, instructions, temperature and answer length. Before the first message,
+ * saving creates the chat.
  *
  * @typedef {import("reseed-protocol").Models} Models
  * @typedef {import("reseed-protocol").ModelItem} ModelItem
@@ -10,14 +10,14 @@ import { CommandError } from "./client.js";
 import { el, number } from "./dom.js";
 import { explainError } from "./errors.js";
 
-/** Nanodollars of a dollar. */
+/** Nanodollars per dollar. */
 const NANO = 1e9;
 
 /** @param {number} nano */
 const price = (nano) => `$${(nano / NANO).toLocaleString("en-US", { maximumFractionDigits: 6 })}`;
 
 /**
- * What is known of a model, in words.
+ * Describes what is known of a model.
  * @param {ModelItem} model
  */
 export function factsOf({ windowTokens, price: prices, tools, images }) {
@@ -44,7 +44,7 @@ export class SettingsDialog {
     };
     const items = models?.items ?? [];
     const names = [...new Set([this.model, ...items.map(({ id }) => id)])].filter(Boolean);
-    // A list is chosen from; where any name will do, one may be written too.
+    // A closed list gets a select; where other names are allowed, a text field.
     this.choice = models && !models.others
       ? el("select", { class: "field", id: "chat-model", name: "model" }, ...names.map((name) => el("option", { value: name }, name)))
       : el("input", { class: "field", id: "chat-model", name: "model", list: "chat-models", autocomplete: "off", required: true, spellcheck: false });
@@ -52,7 +52,7 @@ export class SettingsDialog {
     this.facts = el("p", { class: "hint" });
     this.instructions = el("textarea", { class: "field", id: "chat-instructions", name: "instructions", rows: 5 });
     this.instructions.value = this.before.instructions ?? "";
-    /** Whether the server's own instructions hold. */
+    /** Whether the server's own instructions apply. */
     this.hasServers = this.before.instructions === undefined;
     this.useServers = el("button", { type: "button", class: "button quiet small", disabled: app.readOnly, onclick: () => {
       this.instructions.value = "";
@@ -95,7 +95,7 @@ export class SettingsDialog {
     this.choice.focus();
   }
 
-  /** @param {boolean} hasServers whether an empty field stands for the server's own */
+  /** @param {boolean} hasServers whether an empty field stands for the server's own instructions */
   showInstructions(hasServers) {
     this.hasServers = hasServers;
     this.instructions.placeholder = hasServers ? "Those of the server" : "None";

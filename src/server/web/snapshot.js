@@ -5,7 +5,7 @@
  */
 
 /**
- * Returns true if a compaction is at work that turns wait for; a background compaction delays nothing.
+ * Returns true if a compaction is running that turns wait for; a background compaction delays nothing.
  * @param {Pick<Snapshot, "compaction">} snapshot
  */
 export function isHeldUp({ compaction }) {
@@ -13,7 +13,7 @@ export function isHeldUp({ compaction }) {
 }
 
 /**
- * Returns true if something is at work that has to stop before the session can move.
+ * Returns true if something is running that must stop before the session can move.
  * @param {Pick<Snapshot, "turn" | "compaction">} snapshot
  */
 export function isBusy(snapshot) {
@@ -21,7 +21,7 @@ export function isBusy(snapshot) {
 }
 
 /**
- * Returns the compaction whose summary the model sees, as far as the path is known; null if there is none.
+ * Returns the compaction whose summary the model sees, as far as the path is known, or null.
  * @param {Pick<Snapshot, "path" | "undone">} snapshot
  */
 export function inEffect({ path, undone }) {
@@ -30,7 +30,7 @@ export function inEffect({ path, undone }) {
 }
 
 /**
- * Returns the pin of an entry; null if it has none.
+ * Returns the pin of an entry, or null if it has none.
  * @param {Pick<Snapshot, "pins">} snapshot
  * @param {string} entryId
  */

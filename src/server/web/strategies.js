@@ -1,6 +1,6 @@
 /**
- * The settings of strategies as fields of a form. Pure. The server says which strategies there are
- * (`offered-strategies.js`), and the protocol what settings are (`strategy-settings.js`).
+ * Converts strategy settings to and from form fields. Pure. The server lists the strategies (`offered-strategies.js`)
+ * and the protocol defines the settings (`strategy-settings.js`).
  *
  * @typedef {import("reseed-protocol").StrategySettings} StrategySettings
  * @typedef {keyof StrategySettings} SettingName
@@ -8,7 +8,7 @@
  * @typedef {object} Setting
  * @property {string} label
  * @property {string} about
- * @property {"share" | "count" | "choice" | "names" | "option"} kind a `share` of 1 is written in percent
+ * @property {"share" | "count" | "choice" | "names" | "option"} kind a `share` of 1 is entered in percent
  * @property {number} [min]
  * @property {number} [max]
  * @property {string[]} [options] the values of an `option`
@@ -16,8 +16,8 @@
  * @typedef {object} Strategy
  * @property {string} name
  * @property {string} about what it does
- * @property {boolean} automatic true if it compacts by itself
- * @property {SettingName[]} settings those that it reads, the ones that people change most first
+ * @property {boolean} automatic true if it compacts automatically
+ * @property {SettingName[]} settings the settings it reads, most frequently changed first
  */
 
 import { SETTINGS } from "./strategy-settings.js";
@@ -38,7 +38,7 @@ export function unitOf(name) {
 /**
  * @param {SettingName} name
  * @param {StrategySettings} settings
- * @returns {string} what stands in the setting's field; empty for the deployment's
+ * @returns {string} the text of the setting's field; empty for the deployment's default
  */
 export function fieldOf(name, settings) {
   const value = settings[name];
@@ -50,7 +50,7 @@ export function fieldOf(name, settings) {
 }
 
 /**
- * The settings with what stands in the fields of some of them; those without a field stay.
+ * Returns the settings updated from form fields; settings without a field stay unchanged.
  * @param {StrategySettings} settings
  * @param {[SettingName, string][]} fields
  * @returns {StrategySettings}

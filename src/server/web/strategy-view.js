@@ -1,4 +1,4 @@
-/** The compaction strategy of this session: the choice of one that the server offers, and its settings. */
+/** The compaction strategy of this session: a choice among the server's strategies, and their settings. */
 
 import { CommandError } from "./client.js";
 import { el } from "./dom.js";
@@ -11,14 +11,14 @@ import { SETTINGS } from "./strategy-settings.js";
  * @typedef {import("./client.js").SessionSnapshot} Snapshot
  */
 
-/** Settings that are shown at once, the ones that people change most; the others are behind "More settings". */
+/** Settings shown at once, the most frequently changed ones; the others are behind "More settings". */
 const SHOWN = 4;
 
 export class StrategyView {
   /** @param {import("./app.js").App} app */
   constructor(app) {
     this.app = app;
-    /** What the form was made of: it stays as it is while somebody writes in it. */
+    /** Inputs of the last render: the form stays untouched while somebody edits it. */
     this.shown = "";
     this.select = el("select", { class: "field", id: "strategy-name" },
       ...STRATEGIES.map(({ name, about }) => el("option", { value: name, title: about }, name)));
@@ -46,14 +46,14 @@ export class StrategyView {
     const key = JSON.stringify([sessionId, strategy, settings.strategySettings, readOnly]);
     if (key === this.shown) return;
     this.shown = key;
-    // One that this page does not know is shown by its name.
+    // A strategy unknown to this page is listed by its name.
     if (![...this.select.options].some((option) => option.value === strategy)) this.select.append(el("option", { value: strategy }, strategy));
     this.select.value = strategy;
     this.select.disabled = this.save.disabled = readOnly;
     this.choose();
   }
 
-  /** Shows the settings of the strategy that is chosen. */
+  /** Shows the settings of the selected strategy. */
   choose() {
     const found = STRATEGIES.find(({ name }) => name === this.select.value);
     const settings = this.app.snapshot?.settings.strategySettings ?? {};
@@ -122,7 +122,7 @@ export class StrategyView {
 }
 
 /**
- * Opens the fold that hides a field.
+ * Unfolds the details that hide a field.
  * @param {HTMLElement} field
  */
 function reveal(field) {

@@ -1,31 +1,31 @@
 /**
- * The stretch of a chat that is drawn. A long chat would fill the page with elements, so at most `ROWS_MAX` of its
- * entries have a row at a time; the stretch moves as the reader comes near its ends. Pure.
+ * The drawn stretch of a chat. A long chat would fill the page with elements, so at most `ROWS_MAX` of its entries have
+ * a row at a time. The stretch moves as the reader nears its ends. Pure.
  *
  * @typedef {import("reseed-protocol").Entry} Entry
  */
 
-/** Entries that have a row: several screens on either side of what is read. */
+/** Maximum entries with a row: several screens on either side of the reader. */
 export const ROWS_MAX = 120;
 /** Entries by which the stretch moves at once. */
 export const ROWS_STEP = 40;
 
 export class Stretch {
   constructor() {
-    /** @type {string | null} the first entry that is drawn; null for as many as may be */
+    /** @type {string | null} the first drawn entry; null: as far up as the limit allows */
     this.first = null;
-    /** @type {string | null} the last one; null for whatever is the newest */
+    /** @type {string | null} the last drawn entry; null: the newest one */
     this.last = null;
   }
 
-  /** Goes to the newest entries. */
+  /** Moves to the newest entries. */
   reset() {
     this.first = null;
     this.last = null;
   }
 
   /**
-   * The entries to draw, as a range of indexes.
+   * Returns the entries to draw, as a range of indexes.
    * @param {readonly Entry[]} entries
    * @param {string | null} reads the entry at the top of the view; null if the reader is at the end
    * @returns {{ from: number, to: number }}
@@ -34,14 +34,14 @@ export class Stretch {
     const count = entries.length;
     let from = this.first === null ? 0 : place(entries, this.first);
     let to = this.last === null ? count : place(entries, this.last) + 1;
-    // The path has changed: what was drawn is on another branch.
+    // The path has changed: the drawn entries are on another branch.
     if (from < 0 || to <= from) {
       this.reset();
       from = 0;
       to = count;
     }
     if (to - from > ROWS_MAX) {
-      // What goes is as far from the reader as may be: first what is above, then what is below.
+      // Drop the entries farthest from the reader: first those above, then those below.
       const reader = reads === null ? to : place(entries, reads);
       from = Math.max(from, Math.min(to - ROWS_MAX + ROWS_STEP, reader - ROWS_STEP));
       to = Math.min(to, from + ROWS_MAX);
@@ -52,7 +52,7 @@ export class Stretch {
   /**
    * Moves towards the oldest entry.
    * @param {readonly Entry[]} entries
-   * @returns {boolean} false if it is drawn already
+   * @returns {boolean} false if it is already drawn
    */
   older(entries) {
     const { from, to } = this.range(entries, null);
@@ -65,7 +65,7 @@ export class Stretch {
   /**
    * Moves towards the newest entry.
    * @param {readonly Entry[]} entries
-   * @returns {boolean} false if it is drawn already
+   * @returns {boolean} false if it is already drawn
    */
   newer(entries) {
     const { from, to } = this.range(entries, null);
@@ -76,10 +76,10 @@ export class Stretch {
   }
 
   /**
-   * Makes sure that an entry is drawn.
+   * Moves the stretch so that an entry is drawn.
    * @param {readonly Entry[]} entries
    * @param {string} entryId
-   * @returns {boolean} false if it is none of these
+   * @returns {boolean} false if it is not among these entries
    */
   include(entries, entryId) {
     const at = place(entries, entryId);

@@ -1,7 +1,7 @@
-// Runs before the page is drawn, and so is not a module: the colours that were chosen here last time.
+// Applies the last chosen theme. It must run before the page is drawn, so it is not a module.
 try {
   const theme = localStorage.getItem("reseed.theme");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 } catch {
-  // Storage is switched off: the system's colours are used.
+  // Storage is disabled: the system's colours apply.
 }

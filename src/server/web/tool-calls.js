@@ -1,22 +1,22 @@
 /**
- * Tool calls, each as one line: the tool, what the call is about, how it went and how long it took, with arguments and
- * result behind it.
+ * Renders each tool call as one line: the tool, what the call is about, how it went and how long it took. Unfolded, it
+ * shows arguments and result.
  *
- * What always holds: a call has one line. Until there is a result, it stands in the answer that made the call; then the
- * row of the result has it, with the arguments.
+ * A call has exactly one line. Until there is a result, the line is in the answer that made the call; afterwards it is
+ * in the row of the result, with the arguments.
  *
  * @typedef {import("reseed-protocol").Entry} Entry
  * @typedef {import("reseed-protocol").Part} Part
- * @typedef {{ name: string, arguments: string, timestamp: string }} Made a call that an answer on the path made
+ * @typedef {{ name: string, arguments: string, timestamp: string }} Made a call made by an answer on the path
  */
 
 import { el, span } from "./dom.js";
 import { commandLine, indented, visible } from "./visible.js";
 
-/** Characters of what a call is about. */
+/** Maximum characters that say what a call is about. */
 const ABOUT_CHARS = 80;
 
-/** The beginning of a result whose call was never made: the server's words. */
+/** The prefix that the server gives the result of a call that never ran. */
 const NOT_MADE = "Not called: ";
 
 /**
@@ -39,8 +39,8 @@ export function callsOf(entries) {
 }
 
 /**
- * Says in a few words what a call is about: the values of its arguments, those that are texts first.
- * @param {string} text the arguments, JSON
+ * Summarises a call by the values of its arguments, texts first.
+ * @param {string} text the arguments, as JSON
  */
 export function aboutCall(text) {
   return shortened(visible(valuesOf(text)).replace(/\s+/g, " ").trim());
@@ -70,7 +70,7 @@ function shortened(text) {
 }
 
 /**
- * The line of a call that an answer makes.
+ * Builds the line of a call in an answer.
  * @param {Extract<Part, { type: "tool_call" }>} part
  */
 export function callLine(part) {
@@ -79,7 +79,7 @@ export function callLine(part) {
 }
 
 /**
- * The line of a call with its result.
+ * Builds the line of a call with its result.
  * @param {Extract<Part, { type: "tool_result" }>} part
  * @param {Made | undefined} made the call, if it is known
  * @param {number | undefined} millis how long it took
@@ -115,7 +115,7 @@ function section(title, text) {
 }
 
 /**
- * Shows how calls without a result are, and takes away the lines of those that have one by now.
+ * Shows the state of calls without a result, and hides the lines of calls that have one.
  * @param {HTMLElement} root
  * @param {import("./client.js").SessionSnapshot | null} snapshot
  * @param {Set<string>} answered
@@ -137,7 +137,7 @@ export function showStates(root, snapshot, answered) {
 }
 
 /**
- * A reader who has unfolded a line, or is on it, finds the line with the result so.
+ * Hands the unfolded state and the focus of a line over to the line with the result.
  * @param {HTMLElement} root
  * @param {HTMLDetailsElement} node
  * @param {string} callId

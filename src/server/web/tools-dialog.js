@@ -1,8 +1,8 @@
 /**
- * The tools of the chat that is shown, with the tokens that each takes and a switch, and the lasting answers to what
- * tools have asked. Tools of an MCP server stand under its name, with what the server is doing.
+ * The tools of the displayed chat, each with its token cost and a switch, and the standing approvals. Tools of an MCP
+ * server are listed under its name, with the server's state.
  *
- * What always holds: it shows what the server says. A switch that the server has not accepted goes back.
+ * The dialog always shows the server's state: a switch that the server did not accept flips back.
  *
  * @typedef {import("reseed-protocol").SessionTool} Tool
  * @typedef {import("reseed-protocol").ToolServer} ToolServer
@@ -12,13 +12,13 @@ import { el, iconButton, number } from "./dom.js";
 import { explainError } from "./errors.js";
 import { visible } from "./visible.js";
 
-/** What stands between the name of a tool server and that of its tool. */
+/** Separates the name of a tool server from the name of its tool. */
 const SERVER_MARK = "__";
 
-/** The tools that programs bring along, as their heading has it. */
+/** Heading of the tools that client programs provide. */
 const OF_PROGRAMS = "Of programs connected to this chat";
 
-/** Milliseconds after which is asked again while a server is starting or failing: nothing tells of that. */
+/** Milliseconds until the list is fetched again while a server is starting or failing: no event reports that. */
 const LOOK_MS = 3000;
 
 /** @type {Record<string, string>} */
@@ -40,17 +40,17 @@ export class ToolsDialog {
     this.tools = null;
     /** @type {readonly ToolServer[]} */
     this.servers = [];
-    /** @type {Set<string>} tools whose whole description is shown */
+    /** @type {Set<string>} tools whose full description is shown */
     this.unfolded = new Set();
     this.timer = 0;
-    /** @type {unknown[]} what is shown */
+    /** @type {unknown[]} inputs of the last render */
     this.shown = [];
-    /** Counts what was asked for: only the newest list counts. */
+    /** Counts fetches: only the newest list counts. */
     this.asked = 0;
     this.said = el("p", { class: "said", role: "status" }, "Loading…");
     this.list = el("div", {});
     this.standing = el("div", {});
-    // At the top, where it stays: the list is long.
+    // The button stays at the top: the list is long.
     const close = iconButton("close", "Close the tools", () => this.dialog.close());
     const title = el("h2", { id: "tools-title", tabindex: -1, autofocus: true }, "Tools");
     this.dialog = el("dialog", { class: "tools", "aria-labelledby": "tools-title" },
@@ -65,7 +65,7 @@ export class ToolsDialog {
     dialog.addEventListener("close", () => {
       app.watchers.delete(this.look);
       clearTimeout(this.timer);
-      // An answer that comes later changes nothing and asks for nothing.
+      // A response that arrives later must change nothing and fetch nothing.
       this.asked += 1;
       dialog.remove();
     });
@@ -73,7 +73,7 @@ export class ToolsDialog {
     this.changed();
   }
 
-  /** Something has changed: what depends on it is asked for or drawn again. */
+  /** Handles a change: fetches or redraws whatever depends on it. */
   changed() {
     const { app } = this;
     const { snapshot } = app;
@@ -123,7 +123,7 @@ export class ToolsDialog {
       const group = groupOf(tool);
       groups.set(group, [...(groups.get(group) ?? []), tool]);
     }
-    // A server without tools is seen too: it may be what somebody looks for.
+    // List a server without tools too: somebody may be looking for it.
     for (const server of this.servers) {
       const group = server.prefix ?? server.name;
       servers.set(group, server);
@@ -139,7 +139,7 @@ export class ToolsDialog {
   /**
    * @param {string} name
    * @param {Tool[]} tools
-   * @param {ToolServer} [server] the MCP server that they are of
+   * @param {ToolServer} [server] the MCP server they belong to
    */
   group(name, tools, server) {
     const may = !this.app.readOnly && tools.length > 1;
@@ -169,7 +169,7 @@ export class ToolsDialog {
   }
 
   /**
-   * A description, of which two lines are shown at first.
+   * Builds a description, folded to two lines at first.
    * @param {Tool} tool
    */
   description({ name, description }) {
@@ -187,7 +187,7 @@ export class ToolsDialog {
     return el("div", { class: "description" }, text, more);
   }
 
-  /** Takes away the buttons of descriptions that are shown whole anyway. */
+  /** Hides the buttons of descriptions that fit without folding. */
   fitDescriptions() {
     for (const node of this.list.querySelectorAll(".description")) {
       const [text, more] = node.children;
@@ -242,7 +242,7 @@ function stateText({ state, failure, restarts }) {
 }
 
 /**
- * Returns the heading that a tool stands under.
+ * Returns the heading under which a tool is listed.
  * @param {Tool} tool
  */
 function groupOf({ name, place }) {
@@ -252,7 +252,7 @@ function groupOf({ name, place }) {
 }
 
 /**
- * Says what a tool does to the world, by its own account.
+ * Says what a tool does to the outside world, according to its own annotations.
  * @param {Tool} tool
  */
 function doesText({ annotations: hints = {} }) {

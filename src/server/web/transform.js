@@ -1,11 +1,11 @@
 /**
- * A change that a hook has made of what the model sees, as the line that stands for it in the chat. Pure.
+ * Describes a hook's change to the model's view as a line in the chat. Pure.
  *
  * @typedef {Extract<import("reseed-protocol").Entry, { type: "context_transform" }>} TransformEntry
  */
 
 /**
- * The line, and what is behind it; null for a change in a form that is not known here: the server passes over it too.
+ * Returns the line and its foldable content, or null for an unknown form of change, which the server skips too.
  * @param {TransformEntry} entry
  * @returns {{ text: string, markdown: string | null } | null}
  */

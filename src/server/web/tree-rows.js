@@ -1,35 +1,35 @@
 /**
- * The tree as rows to draw, like the graph of a version history: pure.
+ * Lays out the tree as rows, like the graph of a version history. Pure.
  *
- * Each entry that a reader knows of is a row. An entry's main child goes on in the same lane; the other branches come
- * before it, one lane further to the right, so that every lane to the left of a row is a line that passes by. Stretches
- * without forks are folded.
+ * Each entry that a reader should see is a row. An entry's main child continues in the same lane. The other branches
+ * come before it, one lane further to the right, so that every lane to the left of a row is a line that passes by.
+ * Stretches without forks are folded.
  *
  * @typedef {import("./tree.js").SessionTree} SessionTree
  * @typedef {import("./tree.js").Node} Node
  *
  * @typedef {object} Row
- * @property {"entry" | "folded" | "more"} kind an entry, entries that are folded, or children that are not known
- * @property {string} key names the row
- * @property {Node} node the entry; of the others, the one above
+ * @property {"entry" | "folded" | "more"} kind an entry, folded entries, or unknown children
+ * @property {string} key identifies the row
+ * @property {Node} node the entry; for the other kinds, the one above
  * @property {number} lane 0 is the leftmost
- * @property {boolean} begins whether it begins a branch beside the lane to its left
- * @property {boolean} above whether a line comes from above in its own lane
- * @property {boolean} below whether a line goes on below in its own lane
+ * @property {boolean} begins whether it starts a branch beside the lane to its left
+ * @property {boolean} above whether a line enters from above in its own lane
+ * @property {boolean} below whether a line leaves downwards in its own lane
  * @property {boolean} onPath whether it is on the path to the leaf
- * @property {boolean} isLeaf whether the session goes on from here
- * @property {boolean[]} passing for each lane to the left, whether the line that passes is on the path to the leaf
- * @property {string[]} entryIds what is folded here
- * @property {number} count how many entries are folded, or not known
+ * @property {boolean} isLeaf whether the session continues from here
+ * @property {boolean[]} passing for each lane to the left, whether the passing line is on the path to the leaf
+ * @property {string[]} entryIds the entries folded here
+ * @property {number} count number of folded or unknown entries
  */
 
-/** Entries that are no rows: what they say stands in the chat, beside another entry, or nowhere. */
+/** Entries without a row: their content appears in the chat, beside another entry, or nowhere. */
 const HIDDEN = new Set([
   "label", "session_info", "custom", "model_change", "thinking_level_change", "foreign", "ephemeral", "context_transform",
 ]);
-/** Entries of a stretch without forks that are shown at each of its ends when the rest is folded. */
+/** Entries shown at each end of a stretch without forks while its middle is folded. */
 const ENDS_SHOWN = 3;
-/** Fewer than this many are not worth folding. */
+/** Folding fewer entries than this is not worthwhile. */
 const FOLDED_MIN = 5;
 
 /** @typedef {{ start: Node, lane: number, begins: boolean, continues: boolean, passing: boolean[] }} Chain */
@@ -48,9 +48,9 @@ export function treeRows(tree, leafId, unfolded) {
   const tops = [...tree.roots, ...[...tree.waiting.values()].flat()];
   const starts = tops.flatMap((id) => shownFrom(tree, id));
   const main = mainOf(starts, path);
-  /** @type {Chain[]} what is to be drawn, the next last */
+  /** @type {Chain[]} what remains to be drawn, next one last */
   const open = starts.filter((start) => start !== main).toReversed().map((start) => chainOf(start));
-  // What the session is on comes last, nearest to where it goes on.
+  // The session's own branch comes last, closest to where it continues.
   if (main) open.unshift(chainOf(main));
   /** @type {Row[]} */
   const rows = [];
@@ -98,7 +98,7 @@ function chainOf(start) {
 }
 
 /**
- * The child that goes on in its parent's lane: the one on the path, or else the newest.
+ * Returns the child that continues in its parent's lane: the one on the path, or else the newest.
  * @param {Node[]} children
  * @param {ReadonlySet<string>} path
  */
@@ -107,7 +107,7 @@ function mainOf(children, path) {
 }
 
 /**
- * The entry itself, or, where it is no row, those below it that are.
+ * Returns the entry itself or, if it has no row, the nearest entries below it that do.
  * @param {SessionTree} tree
  * @param {string} entryId
  * @returns {Node[]}
@@ -125,7 +125,7 @@ function shownFrom(tree, entryId) {
 }
 
 /**
- * The row at which an entry stands.
+ * Returns the entry whose row stands for this entry.
  * @param {SessionTree} tree
  * @param {import("./client.js").LeafId} entryId
  */
@@ -136,7 +136,7 @@ export function shownAbove(tree, entryId) {
 }
 
 /**
- * How many entries hang from this one, or from what is hidden below it, that are not known.
+ * Counts the unknown children of an entry and of the hidden entries below it.
  * @param {SessionTree} tree
  * @param {Node} above
  */
@@ -154,7 +154,7 @@ function unknownBelow(tree, above) {
 }
 
 /**
- * The rows with the middle of each long stretch folded into one.
+ * Folds the middle of each long stretch into one row.
  * @param {Row[]} rows
  * @param {SessionTree} tree
  * @param {ReadonlySet<string>} unfolded

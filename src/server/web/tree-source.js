@@ -1,17 +1,17 @@
 /**
- * Keeps what is known of a session's tree, and asks for what is missing of it.
+ * Maintains what is known of a session's tree, and fetches the missing parts.
  *
- * What always holds: the same part is not asked for twice by itself; one question is on its way at a time.
+ * The same part is never fetched twice automatically, and one fetch is in flight at a time.
  */
 
 import { SessionTree } from "./tree.js";
 
-/** Levels of the tree that are asked for below an entry. */
+/** Tree levels fetched below an entry. */
 const DEPTH = 60;
 
-/** Entries of a page on the way to an entry that is far from what is known: as many as the server gives. */
+/** Entries per page on the way to an entry far from the known part: the server's maximum. */
 const REACH_ENTRIES = 500;
-/** Pages on that way. Behind them the entry is shown without what leads to it. */
+/** Maximum pages on that way. Beyond them the entry is shown without what leads to it. */
 const REACH_PAGES_MAX = 40;
 
 export class TreeSource {
@@ -24,13 +24,13 @@ export class TreeSource {
     this.session = session;
     this.tree = new SessionTree();
     this.loading = false;
-    /** The number of the snapshot's entries that the tree has. */
+    /** Number of the snapshot's entries already added to the tree. */
     this.taken = 0;
-    /** @type {Set<string | null>} entries below which was asked; null: from the beginning */
+    /** @type {Set<string | null>} entries whose descendants were fetched; null: from the beginning */
     this.asked = new Set();
   }
 
-  /** The session has a new beginning: nothing that was known is sure to hold. */
+  /** Resets after the session was opened afresh: nothing known before is certain to hold. */
   forget() {
     this.tree = new SessionTree();
     this.taken = 0;
@@ -38,7 +38,7 @@ export class TreeSource {
   }
 
   /**
-   * Takes in the entries that have become known.
+   * Adds newly known entries.
    * @param {import("./client.js").SessionSnapshot} snapshot
    */
   take({ entries }) {
@@ -51,7 +51,7 @@ export class TreeSource {
   }
 
   /**
-   * Takes in an event.
+   * Adds what an event reports.
    * @param {import("./client.js").EventFrame} event
    */
   follow(event) {
@@ -59,7 +59,7 @@ export class TreeSource {
     if (event.type === "session_updated") void this.complete();
   }
 
-  /** Asks what else hangs from the entries that are shown, where that is not known. */
+  /** Fetches unknown children of the displayed entries. */
   async complete() {
     const { app } = this;
     const { snapshot, status } = this.session;
@@ -72,8 +72,8 @@ export class TreeSource {
   }
 
   /**
-   * Makes an entry known, with what leads to it and what is below it, whatever branch it is on. A person waits for it,
-   * so an error is theirs to hear.
+   * Makes an entry known, with what leads to it and what is below it, on any branch. A person waits for it, so errors
+   * are thrown for the caller to show.
    * @param {string} entryId
    * @returns {Promise<boolean>} false if this session has no such entry
    */
@@ -88,7 +88,7 @@ export class TreeSource {
       const top = snapshot && this.tree.topOf(entryId, new Set(snapshot.path.entries.map((entry) => entry.entryId)));
       if (!top) break;
       const { entries, more } = snapshot.path;
-      // It may be on the path, above what is known of that.
+      // It may be on the path, above the known part.
       if (more && entries.length > 0 && entries[0].timestamp >= top.timestamp) {
         await session.loadOlder(REACH_ENTRIES);
       } else {
@@ -105,7 +105,7 @@ export class TreeSource {
   }
 
   /**
-   * Asks for a part of the tree.
+   * Fetches a part of the tree.
    * @param {string | null} rootId null: from its beginning
    */
   async loadBelow(rootId) {
@@ -113,7 +113,7 @@ export class TreeSource {
     if (this.loading) return;
     this.loading = true;
     this.asked.add(rootId);
-    // From the beginning as far as the chat is shown, so that one answer covers it.
+    // From the beginning, reach as deep as the displayed chat, so that one response covers it.
     const shown = session.snapshot?.path.entries.length ?? 0;
     const ask = rootId === null ? { depth: Math.max(DEPTH, shown + 2) } : { rootId, depth: DEPTH };
     const page = await app.quietly(session.tree(ask));

@@ -1,10 +1,10 @@
 /**
- * The panel that draws the tree: a row for each entry, with lanes as in the graph of a version history.
+ * The panel that draws the tree: a row per entry, with lanes as in the graph of a version history.
  *
- * What always holds:
- * - it is one tree for the keyboard: one row has the focus, arrows move it, Enter goes there;
- * - choosing a row only asks; moving is up to `onChoose`;
- * - the row that a search has led to stays marked until the panel is closed or another chat is shown.
+ * Invariants:
+ * - for the keyboard it is one tree: one row has the focus, arrow keys move it, Enter goes there;
+ * - choosing a row only asks; `onChoose` does the moving;
+ * - the row that a search led to stays marked until the panel is closed or another chat is displayed.
  *
  * @typedef {import("./tree-rows.js").Row} Row
  * @typedef {import("./app.js").App} App
@@ -13,12 +13,12 @@
 import { byId, el, icon, number } from "./dom.js";
 import { treeRows } from "./tree-rows.js";
 
-/** Pixels between two lanes, and of a row's height where it is drawn; the style sheet has the same. */
+/** Pixels between two lanes, and the height of a drawn row in pixels; the style sheet repeats both. */
 const LANE_PIXELS = 16;
 const ROW_PIXELS = matchMedia("(pointer: coarse)").matches ? 42 : 34;
-/** Lanes that are drawn; a branch of so many branches is drawn in the last. */
+/** Maximum lanes drawn; branches nested deeper share the last one. */
 const LANES_MAX = 9;
-/** Rows that one page key passes. */
+/** Rows that a page key moves by. */
 const PAGE_ROWS = 10;
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -52,9 +52,9 @@ export class TreeView {
     this.rows = [];
     /** @type {Set<string>} */
     this.unfolded = new Set();
-    /** @type {string | null} the row that has the focus, or would have it */
+    /** @type {string | null} the row that has the focus, or would get it */
     this.current = null;
-    /** @type {string | null} the entry that a search has led to */
+    /** @type {string | null} the entry that a search led to */
     this.found = null;
     /** @type {import("./tree.js").SessionTree | null} */
     this.tree = null;
@@ -99,9 +99,9 @@ export class TreeView {
   }
 
   /**
-   * Opens the panel at an entry that a search has found, whatever branch it is on.
+   * Opens the panel at an entry that a search has found, on any branch.
    * @param {string} entryId
-   * @returns {Promise<"here" | "elsewhere" | null>} whether it is on the branch that is read; null if it is not shown
+   * @returns {Promise<"here" | "elsewhere" | null>} whether it is on the current branch; null if it is not shown
    */
   async reveal(entryId) {
     const { open } = this.app;
@@ -132,7 +132,7 @@ export class TreeView {
     if (focused) this.opener.focus();
   }
 
-  /** Where the panel fills the screen, what is behind it cannot have the focus. */
+  /** Where the panel fills the screen, nothing behind it may take the focus. */
   cover() {
     byId("page", HTMLElement).inert = this.open && this.narrow.matches;
   }
@@ -247,7 +247,7 @@ export class TreeView {
 }
 
 /**
- * The lanes of a row: lines that pass by, the row's own, and its sign.
+ * Draws the lanes of a row: passing lines, the row's own line, and its symbol.
  * @param {Row} row
  */
 function graph(row) {

@@ -1,10 +1,10 @@
 /**
- * The shape of a session as far as it is known: one line of each entry, from `get_tree`, from pages and from events.
+ * The known shape of a session: one line per entry, from `get_tree`, from pages and from events.
  *
- * What always holds:
- * - a tree only grows, so what arrives twice, late or out of order changes nothing: counts take the larger, lines the
- *   first;
- * - an entry's name is the newest of the log that names it;
+ * Invariants:
+ * - a tree only grows, so what arrives twice, late or out of order changes nothing: the larger count and the first line
+ *   win;
+ * - an entry's name is the newest one in the log that names it;
  * - nothing here touches the page, the clock or the network.
  *
  * @typedef {import("reseed-protocol").Entry} Entry
@@ -13,25 +13,25 @@
  * @typedef {object} Node
  * @property {string} entryId
  * @property {string | null} parentId
- * @property {string} type as in `get_tree`: a message's has its role behind it
+ * @property {string} type as in `get_tree`: for a message, followed by its role
  * @property {string} preview
  * @property {string} timestamp
- * @property {string[]} children in the order in which they came, as far as they are known
- * @property {number} childCount how many there are; more than `children` where some are not known
- * @property {number} toldAt the last event that `childCount` takes into account
+ * @property {string[]} children in order of arrival, as far as known
+ * @property {number} childCount how many there are; more than `children` if some are unknown
+ * @property {number} toldAt the last event that `childCount` reflects
  */
 
-/** Characters of a preview, as the server has it. */
+/** Maximum characters of a preview, as on the server. */
 const PREVIEW_CHARS = 80;
 
-/** Entries that say nothing of their own in the chat: a branch is told from another by what comes below them. */
+/** Entries without content of their own in the chat: what follows them distinguishes their branches. */
 const QUIET = new Set([
   "label", "session_info", "custom", "model_change", "thinking_level_change", "foreign", "ephemeral", "context_transform",
   "branch_summary", "compaction",
 ]);
 
 /**
- * Whether an entry is something said, and so an alternative to others at the same place.
+ * Returns true if the entry says something and so is an alternative to others at the same place.
  * @param {Node} node
  */
 export function speaks(node) {
@@ -44,20 +44,20 @@ export class SessionTree {
     this.nodes = new Map();
     /** @type {string[]} */
     this.roots = [];
-    /** @type {Map<string, string[]>} entries whose parent is not known yet, by that parent */
+    /** @type {Map<string, string[]>} entries whose parent is not known yet, by parent */
     this.waiting = new Map();
-    /** Whether all roots are known: the whole tree was asked for from its beginning. */
+    /** Whether all roots are known: the whole tree was fetched from its beginning. */
     this.whole = false;
-    /** @type {Map<string, { label: string | undefined, at: number }>} names by entry, and the event that told them */
+    /** @type {Map<string, { label: string | undefined, at: number }>} names by entry, with the event that set each */
     this.labels = new Map();
-    /** Grows with every change, so that views know when to draw anew. */
+    /** Grows with every change, so that views know when to redraw. */
     this.version = 0;
   }
 
   /**
-   * Takes in an answer to `get_tree`.
+   * Adds a response to `get_tree`.
    * @param {TreePage} page
-   * @param {boolean} fromRoots whether it was asked for without a root
+   * @param {boolean} fromRoots whether it was requested without a root
    */
   addPage({ nodes, asOfSeq }, fromRoots) {
     this.version += 1;
@@ -71,21 +71,21 @@ export class SessionTree {
   }
 
   /**
-   * Takes in a part of a path: how many others hang from its entries is not known.
+   * Adds part of a path. How many other children its entries have remains unknown.
    * @param {readonly Entry[]} entries oldest first
    */
   addPath(entries) {
     for (const entry of [...entries].reverse()) {
-      // Of two names the newer came first here, and an event or a page of the tree knows better.
+      // Going newest first, the first label wins; an event or a page of the tree overrides both.
       if (entry.type === "label" && !this.labels.has(entry.targetId)) this.name(entry.targetId, entry.label, 0);
       if (!this.nodes.has(entry.entryId)) this.add(lineOf(entry));
     }
   }
 
   /**
-   * Takes in an entry that was just appended.
+   * Adds an entry that was just appended.
    * @param {Entry} entry
-   * @param {number} seq of the event that says so
+   * @param {number} seq sequence number of the event
    */
   append(entry, seq) {
     if (entry.type === "label") this.name(entry.targetId, entry.label, seq);
@@ -155,7 +155,7 @@ export class SessionTree {
   }
 
   /**
-   * Whether all that hangs from an entry is known.
+   * Returns true if all children of an entry are known.
    * @param {Node} node
    */
   isComplete(node) {
@@ -163,8 +163,8 @@ export class SessionTree {
   }
 
   /**
-   * What else was said at the place of an entry: it and its alternatives, in the order in which they came. Entries that
-   * say nothing, such as names, do not part them.
+   * Returns an entry and its alternatives, oldest first: everything said at the same place. Entries without content,
+   * such as names, do not separate them.
    * @param {string} entryId
    * @returns {string[]}
    */
@@ -178,7 +178,7 @@ export class SessionTree {
   }
 
   /**
-   * The nearest entry above that says something; null for the beginning; undefined where that is not known.
+   * Returns the nearest ancestor that says something; null at the beginning; undefined if it is unknown.
    * @param {Node} node
    * @returns {string | null | undefined}
    */
@@ -194,7 +194,7 @@ export class SessionTree {
   }
 
   /**
-   * The entry itself, or the nearest above it that says something.
+   * Returns the entry itself, or the nearest ancestor that says something.
    * @param {string} entryId
    */
   saidAt(entryId) {
@@ -204,7 +204,7 @@ export class SessionTree {
   }
 
   /**
-   * The first things said below an entry, whatever says nothing between.
+   * Returns the first messages below an entry, skipping entries without content.
    * @param {string | null} entryId null: at the beginning
    * @returns {string[]}
    */
@@ -222,8 +222,8 @@ export class SessionTree {
   }
 
   /**
-   * The first entry that is known on the way to this one, where neither the beginning of the tree nor an entry of
-   * `path` is on that way; null where one is.
+   * Returns the first known entry on the way to this one if neither the beginning of the tree nor an entry of `path` is
+   * on that way; otherwise null.
    * @param {string} entryId
    * @param {ReadonlySet<string>} path
    * @returns {Node | null}
@@ -239,7 +239,7 @@ export class SessionTree {
   }
 
   /**
-   * Where a session that stands at `leafId` could go on: what was said there and is not on the path.
+   * Returns what was said before at the place where a session at `leafId` would continue.
    * @param {import("./client.js").LeafId} leafId
    * @returns {string[]}
    */
@@ -252,7 +252,7 @@ export class SessionTree {
   }
 
   /**
-   * The first entry of a path whose surroundings are not all known.
+   * Returns the first entry of a path whose children are not all known.
    * @param {readonly Entry[]} path oldest first
    * @returns {{ rootId: string | null } | null} null: at the beginning of the tree
    */
@@ -268,7 +268,7 @@ export class SessionTree {
 }
 
 /**
- * An entry as the tree has it.
+ * Converts an entry to its tree line.
  * @param {Entry} entry
  */
 function lineOf(entry) {
@@ -278,7 +278,7 @@ function lineOf(entry) {
 }
 
 /**
- * The beginning of what an entry says, as the server shortens it.
+ * Returns the beginning of an entry's text, shortened as on the server.
  * @param {Entry} entry
  */
 function previewOf(entry) {
@@ -302,8 +302,8 @@ function textOf(entry) {
 }
 
 /**
- * A summary without its marks, for one line of it: headings as `Goal:`, and no tags around the text, as the server's
- * previews have them.
+ * Reduces a summary to plain text for one line: headings as `Goal:`, and no tags around the text, as in the server's
+ * previews.
  * @param {string} summary
  */
 export function unmarked(summary) {
@@ -311,7 +311,7 @@ export function unmarked(summary) {
 }
 
 /**
- * A summary without the tags that a model may have put around it.
+ * Removes the tags that a model may have put around a summary.
  * @param {string} summary
  */
 export function untagged(summary) {

@@ -1,11 +1,12 @@
 /**
- * More conformance data, of other seeds: `node cases.mjs PI OUT SEED COUNT`, the folder into which npm's
- * `@mariozechner/pi-coding-agent` was installed, a folder to write, and which sessions to make.
+ * Generates more conformance data, from other seeds: `node cases.mjs PI OUT SEED COUNT`. The arguments are the folder
+ * into which npm's `@mariozechner/pi-coding-agent` was installed, the folder to write to, and which sessions to
+ * generate.
  *
  * OUT gets the data of tests/fixtures/pi and, beside it, COUNT random sessions with what pi makes of them: groups d, e,
- * i, k and l. `PI_CONFORMANCE_DIR=OUT cargo test --test pi_conformance` runs all of it. The sessions are meant to be
- * odd: commands of the user's alone, parents that are missing, labels of labels, failed answers, compactions and branch
- * summaries of every kind on one path.
+ * i, k and l. `PI_CONFORMANCE_DIR=OUT cargo test --test pi_conformance` runs all of it. The sessions are deliberately
+ * odd: nothing but user commands, missing parents, labels of labels, failed answers, compactions and branch summaries
+ * of every kind on one path.
  */
 
 import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
@@ -21,7 +22,7 @@ const { computeFileLists, formatFileOperations, prepareCompaction } = await load
 /** Recent tokens that a compaction keeps, from next to nothing to more than any of these sessions has. */
 const KEEP = [1, 40, 300, 2_000, 100_000];
 
-/** A generator of numbers from a seed (mulberry32). */
+/** Returns a seeded number generator (mulberry32). */
 const numbers = (seed) => () => {
   seed = (seed + 0x6d2b79f5) | 0;
   let t = Math.imul(seed ^ (seed >>> 15), 1 | seed);
@@ -38,7 +39,7 @@ const session = (seed) => {
   const file = () => pick(["src/a.rs", "src/b.rs", "README.md", "docs/船.md", "b c.txt", ""]);
   const files = () => Array.from({ length: below(3) }, file).filter(Boolean);
   const details = () => pick([undefined, { readFiles: files(), modifiedFiles: files() }, { mine: true }]);
-  // Some sessions are of one kind alone.
+  // Some sessions have only one kind of entry.
   const kinds = pick([["bash"], ["bash", "settings"], ["user", "assistant"], undefined, undefined, undefined]);
   const lines = [
     { type: "session", version: 3, id: `seed-${seed}`, timestamp: "2026-01-05T09:00:00.000Z", cwd: "/home/user/project" },
@@ -119,7 +120,7 @@ const session = (seed) => {
   return lines;
 };
 
-/** What pi makes of a session, in the form of the conformance data. */
+/** Records what pi makes of a session, in the form of the conformance data. */
 const cases = async (name, path, lines) => {
   const open = () => SessionManager.open(path, join(out, "forks"));
   const manager = open();
@@ -139,7 +140,7 @@ const cases = async (name, path, lines) => {
     const of = (message) => branch.find((entry) => entry.type === "message" && JSON.stringify(entry.message) === JSON.stringify(message));
     const verbatim = built.messages.every(of);
     if (verbatim) {
-      // Which line it is cannot be told from the message where another entry made it: those are in the original data.
+      // A message created by another entry does not reveal its line: those cases are in the original data.
       const messages = built.messages.map((message) => number(of(message).id));
       made.d.push({ session: name, leaf: number(leaf), thinkingLevel: built.thinkingLevel, model: built.model, messages });
     }

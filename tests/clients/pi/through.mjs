@@ -2,9 +2,9 @@
  * Sends sessions of pi through reseed and back: `node through.mjs RESEED PI`, the server's binary and the folder into
  * which npm's `@mariozechner/pi-coding-agent` was installed.
  *
- * Each is imported, opened over the socket, exported, continued, compacted and exported again while the server runs.
- * Then pi's own package loads the files: they hold every line of the original, pi leaves them as they are, and the
- * context that pi builds from them is the one that reseed would send.
+ * Each session is imported, opened over the socket, exported, continued, compacted and exported again while the server
+ * runs. Then pi's own package loads the files: they contain every line of the original, pi leaves them unchanged, and
+ * the context that pi builds from them is the one that reseed would send.
  */
 
 import { execFile, spawn } from "node:child_process";
@@ -21,7 +21,7 @@ const { SessionManager, convertToLlm } = await import(
   pathToFileURL(join(folder, "node_modules/@mariozechner/pi-coding-agent/dist/index.js")).href
 );
 
-/** Old and new versions, branches, compactions, commands of the user's, messages of extensions, unknown types. */
+/** Old and new versions, branches, compactions, user commands, extension messages, unknown types. */
 const SESSIONS = [
   "04-linear-tools",
   "13-bash",
@@ -81,14 +81,14 @@ const until = async (type) => {
 
 const text = (parts) => parts.filter((part) => part.type === "text").map((part) => part.text);
 
-/** A summary stands in another sentence with each of the two; what it says is the same. */
+/** Each program introduces a summary with its own sentence; the content is the same. */
 const unframed = (said) => {
   const summary = /^[^<]*<summary>\n([^]*?)\n?<\/summary>$/.exec(said);
-  // reseed writes a tag within a record so that it cannot end it.
+  // reseed escapes a tag within a record so that it cannot end the record.
   return summary ? `(summary) ${summary[1].trim().replaceAll("<\\", "<")}` : said;
 };
 
-/** What reseed would send, a short list each: who, what. A result that stands in for a missing one is nobody's. */
+/** Lists what reseed would send, each as who and what. A result that stands in for a missing one belongs to nobody. */
 const ours = ({ envelope }) =>
   [...envelope.messages.cached, ...envelope.messages.uncached]
     .filter(({ entryId }) => entryId)
@@ -99,7 +99,7 @@ const ours = ({ envelope }) =>
       return [role, text(content), calls.map((call) => [call.toolCallId, call.name, JSON.parse(call.arguments)])];
     });
 
-/** What pi would send, in the same form: failed answers are left out, as pi does when it asks a provider. */
+/** Lists what pi would send, in the same form. Failed answers are left out, as in pi's own provider requests. */
 const theirs = (manager) =>
   convertToLlm(manager.buildSessionContext().messages)
     .filter((message) => !["error", "aborted"].includes(message.stopReason))
@@ -111,7 +111,7 @@ const theirs = (manager) =>
       return ["assistant", text(content), calls.map((call) => [call.id, call.name, call.arguments])];
     });
 
-/** pi loads the file, leaves it as it is, and builds the context that reseed would send. */
+/** Checks that pi loads the file, leaves it unchanged, and builds the context that reseed would send. */
 const checkLoaded = async (file, context, name) => {
   const before = await readFile(file, "utf8");
   const manager = SessionManager.open(file);
@@ -124,7 +124,10 @@ const checkLoaded = async (file, context, name) => {
   return manager;
 };
 
-/** Every line of the original is in the export, in order and equal; a header and old versions as version 3 has them. */
+/**
+ * Checks that every line of the original is in the export, equal and in order; a header and old versions in their
+ * version 3 form.
+ */
 const checkLines = async (name, file) => {
   const [first, ...written] = await lines(file);
   fail(first.type === "session" && first.version === 3, `${name}: the header is ${JSON.stringify(first)}`);
@@ -133,7 +136,7 @@ const checkLines = async (name, file) => {
   const old = (header.version ?? 1) < 3;
   entries.forEach((entry, at) => {
     const found = written[at];
-    // The older versions' lines change as pi changes them: ids, parents, one role.
+    // pi itself changes the lines of older versions: ids, parents, one role.
     const equal = old ? found.type === entry.type : isDeepStrictEqual(found, entry);
     fail(equal, `${name}: line ${at + 2} is ${JSON.stringify(found)}, was ${JSON.stringify(entry)}`);
   });

@@ -1,4 +1,4 @@
-/** Chats in React: a list that stays true, one chat at a time, and how full its context is. */
+/** Chats in React: a live list, one chat at a time, and how full its context is. */
 
 import { type FormEvent, StrictMode, useState } from "react";
 import { createRoot } from "react-dom/client";

@@ -1,5 +1,5 @@
 // @ts-check
-/** A chat in the browser. The session's id is in the address, so a reload, or a second window, shows the same chat. */
+/** A chat in the browser. The session's id is in the address, so a reload or a second window shows the same chat. */
 
 import { connect, textOf, tool } from "reseed-client";
 
@@ -63,6 +63,6 @@ input.focus();
 /** @param {string} path */
 async function text(path, method = "GET") {
   const response = await fetch(path, { method });
-  if (!response.ok) throw new Error(`${path} was answered ${response.status}`);
+  if (!response.ok) throw new Error(`${path} returned ${response.status}`);
   return response.text();
 }

@@ -1,11 +1,11 @@
 /**
- * Serves a page beside it, and gets the tickets that the page connects with: the token stays here.
+ * Serves the page in this folder, and fetches the tickets with which the page connects: the token stays here.
  *
  *     AUTH_TOKENS=web:change-this-token ALLOWED_ORIGINS=http://127.0.0.1:3000 reseed
  *     RESEED_TOKEN=change-this-token node serve.mjs
  *
- * An argument names another folder. RESEED_URL is the server's address, PORT this one's. A real page would know its
- * user before it gives out a ticket.
+ * An argument names another folder. RESEED_URL is the server's address, PORT this one's. A real page would authenticate
+ * its user before handing out a ticket.
  */
 
 import { readFile } from "node:fs/promises";
@@ -38,7 +38,7 @@ export function serve({ folder, server, token }) {
   });
 }
 
-/** Gets a one-time ticket; `fetchTicket` of the client does the same. */
+/** Fetches a one-time ticket, as the client's `fetchTicket` does. */
 async function ticket(server, token) {
   const headers = { Authorization: `Bearer ${token}` };
   const response = await fetch(new URL("/api/tickets", server), { method: "POST", headers });

@@ -1,19 +1,19 @@
-/** Computes the wait before the next attempt to connect. */
+/** Computes the delay before the next connection attempt. */
 
-/** Milliseconds that the first wait is at most. */
+/** Upper limit of the first delay in milliseconds. */
 const FIRST_MS = 500;
 
-/** Milliseconds that any wait is at most: a server that is back should not wait long for its clients. */
+/** Upper limit of any delay in milliseconds: a recovered server should not wait long for its clients. */
 const MAX_MS = 30_000;
 
-/** Attempts after which the wait does not grow any more. */
+/** Number of attempts after which the delay stops growing. */
 const DOUBLINGS_MAX = 6;
 
 /**
- * Returns the milliseconds to wait: anything from nothing to a limit that doubles with each attempt ("full jitter"), so
- * that the clients of a server that comes back do not arrive together.
+ * Returns the delay in milliseconds: anything between zero and a limit that doubles with each attempt ("full jitter"),
+ * so that the clients of a recovering server do not all arrive at once.
  *
- * @param failures how many attempts have failed in a row
+ * @param failures number of consecutive failed attempts
  * @param random a number from 0 to below 1
  */
 export function backoff(failures: number, random: number): number {

@@ -1,8 +1,8 @@
-/** The table of close codes, with the reaction of a client to each. */
+/** The close codes, with the client's reaction to each. */
 
 /**
- * The reaction to a close: `reconnect` and resume, `renew` the credentials and reconnect, or `stop`, since nothing
- * changes by trying again.
+ * The reaction to a close: `reconnect` and resume, `renew` the credentials and reconnect, or `stop`, since retrying
+ * would change nothing.
  */
 export type AfterClose = "reconnect" | "renew" | "stop";
 
@@ -12,11 +12,11 @@ export interface CloseCode {
   readonly meaning: string;
   /** The reaction of the client. */
   readonly then: AfterClose;
-  /** Milliseconds to wait at least. */
+  /** Minimum milliseconds to wait. */
   readonly waitMs?: number;
 }
 
-/** Every close code that the server sends or that a connection meets on its way. */
+/** Every close code that the server sends or that a connection may meet on the way. */
 export const CLOSE_CODES = {
   1000: { meaning: "closed by either side", then: "stop" },
   1001: { meaning: "the server or a proxy goes away", then: "reconnect" },
@@ -39,7 +39,7 @@ export const CLOSE_CODES = {
   4508: { meaning: "no pong was received", then: "reconnect" },
 } as const satisfies Record<number, CloseCode>;
 
-/** Returns what a close code means. Of unknown ones 44xx are final and all others are not. */
+/** Returns what a close code means. Unknown 44xx codes are final; all other unknown codes are not. */
 export function closeCode(code: number): CloseCode {
   const known: CloseCode | undefined = (CLOSE_CODES as Record<number, CloseCode>)[code];
   if (known) return known;

@@ -1,10 +1,10 @@
 /**
- * One connection that lasts: sockets come and go beneath it.
+ * One lasting connection over a succession of sockets.
  *
- * What always holds:
- * - credentials are asked for before each attempt, since a ticket works once;
- * - an attempt that was given up changes nothing any more, whatever comes of it later;
- * - what waits for a connection is bounded, and nothing of it is sent before `welcome`.
+ * Invariants:
+ * - credentials are requested before each attempt, since a ticket works once;
+ * - an abandoned attempt has no effect any more, however it ends;
+ * - the commands that wait for a connection are bounded, and none is sent before `welcome`.
  */
 
 import {
@@ -43,16 +43,21 @@ import { Heartbeat } from "./heartbeat.js";
 import { newId } from "./ids.js";
 import { Outbox } from "./outbox.js";
 
-/** Milliseconds from the first packet to `welcome`; a network that swallows packets would else hold the client up. */
+/**
+ * Milliseconds allowed from the first packet to `welcome`; otherwise a network that swallows packets would block the
+ * client.
+ */
 const CONNECT_MS = 20_000;
 
-/** Milliseconds after which a connection has lasted: its end is the first failure, and its credentials were good. */
+/**
+ * Milliseconds after which a connection counts as stable: its end is a first failure, and its credentials were good.
+ */
 const LASTED_MS = 10_000;
 
-/** Close code that a client gives itself when the other end is silent, as the server would. */
+/** The close code that the client assigns when the other end is silent, as the server would. */
 const SILENT = 4508;
 
-/** The socket's state while frames can be sent. */
+/** The `readyState` of a socket that can send. */
 const OPEN = 1;
 
 /** The status of a connection. */
@@ -61,18 +66,18 @@ export type ConnectionStatus =
   | { readonly phase: "open"; readonly welcome: Welcome }
   | {
       readonly phase: "waiting";
-      /** When the next attempt begins, in milliseconds since 1970. */
+      /** Start of the next attempt, in milliseconds since 1970. */
       readonly retryAt: number;
       /** Why the last one ended. */
       readonly reason: string;
     }
   | {
       readonly phase: "stopped";
-      /** The close code; 1000 if this client was closed, 1006 if the runtime refused to make a socket. */
+      /** The close code; 1000 if this client was closed, 1006 if the runtime refused to create a socket. */
       readonly code: number;
       /** Why it ended. */
       readonly reason: string;
-      /** The error that commands reject with from now on. */
+      /** The error that rejects all further commands. */
       readonly error: Error;
     };
 
@@ -87,18 +92,18 @@ export interface ConnectionOptions {
   readonly client: Software | undefined;
   /** The tab's identity. */
   readonly clientId: () => Promise<string>;
-  /** Gives credentials for one attempt. */
+  /** Returns credentials for one attempt. */
   readonly credentials: () => Promise<Credentials>;
-  /** True if asking for credentials again may give others. */
+  /** True if a new request for credentials may return different ones. */
   readonly renews: boolean;
-  /** Commands without a reply, and their bytes, at most. */
+  /** Maximum commands without a reply, and their total bytes. */
   readonly outboxMax: number;
   readonly outboxBytesMax: number;
-  /** Takes what has changed. */
+  /** Called with each new status. */
   readonly onStatus: (status: ConnectionStatus) => void;
-  /** Takes an event. */
+  /** Called with each event. */
   readonly onEvent: (event: DurableFrame | EphemeralFrame) => void;
-  /** Asks whether the server is there and everything was received. */
+  /** Checks that the server responds and everything was received. */
   readonly onProbe: () => void;
 }
 
@@ -106,14 +111,14 @@ export interface ConnectionOptions {
 export interface Addressed {
   /** The session in the envelope. */
   readonly session?: SessionId | undefined;
-  /** The command's id; absent for a new one. */
+  /** The command's id; absent: a new one. */
   readonly id?: string | undefined;
 }
 
-/** Takes a reply before the events behind it, which may arrive before a promise is told. */
+/** Receives a reply before the events that follow it, which may arrive before a promise callback runs. */
 export type OnReply<T extends CommandName> = (reply: ReplyPayload<T>) => void;
 
-/** A connection that lasts. */
+/** A lasting connection. */
 export class Connection {
   readonly #options: ConnectionOptions;
   readonly #outbox: Outbox;
@@ -122,19 +127,19 @@ export class Connection {
   #socket: Socket | null = null;
   #heartbeat: Heartbeat | null = null;
   #cancelTimer: () => void = () => undefined;
-  /** Ends the waits of commands that were refused for now. */
+  /** Cancel the delays of temporarily refused commands. */
   readonly #cancelReleases = new Set<() => void>();
-  /** Counts the attempts, so that what comes of an earlier one is known as such. */
+  /** Counts the attempts, so that results of an earlier one are recognised. */
   #attempt = 0;
   #failures = 0;
   #welcomedAt = 0;
   #renewed = false;
-  /** True once a socket was open: the server takes this page's. */
+  /** True once a socket was open: the server accepts this page's origin. */
   #wasOpen = false;
   #bytesMax = Number.POSITIVE_INFINITY;
   #endWake: () => void;
 
-  /** Begins to connect. */
+  /** Starts connecting. */
   constructor(options: ConnectionOptions) {
     this.#options = options;
     this.#outbox = new Outbox(options.outboxMax, options.outboxBytesMax);
@@ -142,12 +147,12 @@ export class Connection {
     void this.#connect();
   }
 
-  /** Its present status. */
+  /** The current status. */
   get status(): ConnectionStatus {
     return this.#status;
   }
 
-  /** Sends a command as soon as it may go out. */
+  /** Sends a command as soon as possible. */
   request<T extends CommandName>(
     type: T,
     payload: PayloadOf<T>,
@@ -157,7 +162,7 @@ export class Connection {
     return this.#add(type, payload, to, onReply, false);
   }
 
-  /** Sends a command on the connection there is, or fails; it is not sent again. */
+  /** Sends a command on the current connection, or fails; it is never resent. */
   requestNow<T extends CommandName>(
     type: T,
     payload: PayloadOf<T>,
@@ -168,37 +173,37 @@ export class Connection {
     return this.#add(type, payload, to, onReply, true);
   }
 
-  /** The session is open on this connection: what waited for it goes out. */
+  /** Marks the session as open on this connection and sends the commands that waited for it. */
   opened(session: SessionId): void {
     this.#open.add(session);
     this.#flush();
   }
 
-  /** The session is not open, but may be again: its commands wait. */
+  /** Marks the session as not open for now: its commands wait. */
   held(session: SessionId): void {
     this.#open.delete(session);
   }
 
-  /** The session will not be opened again: its commands fail. */
+  /** Marks the session as ended for good: its commands fail. */
   ended(session: SessionId, error: Error): void {
     this.#open.delete(session);
     this.#outbox.fail(session, error);
   }
 
-  /** The network may be back: connects at once, or asks whether the other end is there. */
+  /** Handles a hint that the network may be back: connects at once, or probes the other end. */
   wake(): void {
     if (this.#status.phase === "waiting") void this.#connect();
     else this.#heartbeat?.ask();
   }
 
-  /** Connects anew, also after it has stopped, for instance when the user has logged in again. */
+  /** Reconnects, even after the connection has stopped, for instance once the user has logged in again. */
   reconnect(): void {
     this.#failures = 0;
     this.#renewed = false;
     void this.#connect();
   }
 
-  /** Ends it for good. */
+  /** Closes the connection for good. */
   close(): void {
     this.#endWake();
     this.#stop(1000, new ClientClosed("the client was closed"));
@@ -222,7 +227,7 @@ export class Connection {
       const waitsFor = now || WITHOUT_SUBSCRIPTION.has(type) ? null : (session ?? null);
       const resent = !now && isResent(type, creates);
       const writes = isWriting(type, creates);
-      // The server answers each command with the type that belongs to it.
+      // The server answers each command with the matching reply type.
       const take = (reply: unknown): void => {
         onReply(reply as ReplyPayload<T>);
         (resolve as (reply: unknown) => void)(reply);
@@ -276,11 +281,11 @@ export class Connection {
     socket.onclose = ({ code, reason }) => {
       if (isCurrent()) this.#closed(code, String(reason));
     };
-    // The close that follows says what is to be done. Without a listener npm's `ws` throws.
+    // The close event that follows is what counts. Without a listener, npm's `ws` would throw.
     socket.onerror = () => undefined;
   }
 
-  /** Makes a socket. Where the runtime refuses, for instance `ws:` on a page of `https:`, it always would. */
+  /** Creates a socket. If the runtime refuses, as for `ws:` on an `https:` page, it always will. */
   #newSocket(): Socket | null {
     const { url, WebSocket } = this.#options;
     try {
@@ -298,7 +303,7 @@ export class Connection {
       this.#cancelTimer();
       this.#welcomedAt = this.#options.environment.now();
       this.#bytesMax = welcome.limits.messageBytesMax;
-      // A command that was queued before the limit was known may exceed it. The server would close each connection with
+      // A command queued before the limit was known may exceed it. The server would then close every connection with
       // 1009.
       this.#outbox.refuse(({ type, frame }) => tooLargeFor(this.#bytesMax, type, frame));
       this.#heartbeat = new Heartbeat(this.#options.environment, welcome.heartbeatMs, {
@@ -312,7 +317,7 @@ export class Connection {
     }
   }
 
-  /** `hello` was refused; the close that follows may not come. */
+  /** Handles a refused `hello`; the close that should follow may never come. */
   #refused(error: CommandError): void {
     if (error.code === "unauthenticated") this.#closed(4401, error.message);
     else if (error.retriable) this.#retry(error.message, error.retryAfterMs);
@@ -322,7 +327,7 @@ export class Connection {
   #receive(text: string): void {
     this.#heartbeat?.heard();
     const frame = JSON.parse(text) as ServerFrame;
-    // An error without `re` is about the connection, and the close that follows says the same.
+    // An error without `re` concerns the connection, and the close that follows says the same.
     if (frame.type === "token_expiring") void this.#renew();
     else if (isEvent(frame)) this.#options.onEvent(frame);
     else this.#replied(frame);
@@ -330,7 +335,7 @@ export class Connection {
 
   /**
    * Renews the credentials in place. If that fails, the server closes the connection with 4401 when they expire, and
-   * the next one asks for credentials again.
+   * the next one requests credentials again.
    */
   async #renew(): Promise<void> {
     if (!this.#options.renews) return;
@@ -341,7 +346,7 @@ export class Connection {
       if (ticket !== undefined) await this.requestNow("authenticate", { ticket });
       else if (token !== undefined) await this.requestNow("authenticate", { token });
     } catch {
-      // The close that follows says it.
+      // The close that follows reports the failure.
     }
   }
 
@@ -369,15 +374,15 @@ export class Connection {
     else if (then === "reconnect") this.#retry(words, waitMs);
     else if (this.#renewed) this.#stop(code, new CredentialsRefused(words));
     else {
-      // New credentials are tried at once, and once: others than these would not be better.
+      // New credentials are tried at once, but only once: further ones would be no better.
       this.#renewed = true;
       void this.#connect();
     }
   }
 
   /**
-   * Names what may be wrong where no socket was ever open: a browser does not tell its page that the server has refused
-   * the page's origin. Also written to the console once, since a page that hangs shows no status.
+   * Suggests a cause if no socket was ever open: a browser does not tell its page that the server has refused the
+   * page's origin. Also logs it to the console once, since a page that hangs shows no status.
    */
   #maybeOrigin(): string | null {
     const { environment, url } = this.#options;
@@ -412,7 +417,7 @@ export class Connection {
     this.#outbox.fail(null, error);
   }
 
-  /** Gives the present attempt up. */
+  /** Abandons the current attempt. */
   #drop(): void {
     this.#attempt += 1;
     this.#cancelTimer();

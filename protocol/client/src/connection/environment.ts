@@ -1,54 +1,54 @@
-/** The services of the runtime that a client uses: sockets, a clock, random numbers, and changes of the network. */
+/** The runtime services that a client uses: sockets, clock, random numbers and network changes. */
 
-/** A handler of a socket's event. A method, so that one for a richer event of some implementation is assignable. */
+/** A socket event handler. It is a method, so that handlers of an implementation's richer events are assignable. */
 type SocketHandler<E> = { handle(event: E): void }["handle"];
 
-/** The part of the browser's `WebSocket` that is used. The class of npm's `ws` has it too. */
+/** The part of the browser's `WebSocket` in use. The class of npm's `ws` has it too. */
 export interface Socket {
-  /** 1 while it is open. */
+  /** 1 while the socket is open. */
   readonly readyState: number;
-  /** Bytes that wait to be sent. */
+  /** Bytes waiting to be sent. */
   readonly bufferedAmount: number;
   /** Sends a text frame. */
   send(text: string): void;
-  /** Closes it. */
+  /** Closes the socket. */
   close(code?: number, reason?: string): void;
-  /** Called when it is open. */
+  /** Called once the socket is open. */
   onopen: SocketHandler<never> | null;
-  /** Called with each frame. */
+  /** Called for each frame. */
   onmessage: SocketHandler<{ data: unknown }> | null;
-  /** Called when it has ended. */
+  /** Called once the socket has closed. */
   onclose: SocketHandler<{ code: number; reason: string }> | null;
-  /** Called before that, if it failed. */
+  /** Called before `onclose` if the socket failed. */
   onerror: SocketHandler<never> | null;
 }
 
-/** Makes sockets. */
+/** Creates sockets. */
 export type SocketConstructor = new (url: string, protocols: string) => Socket;
 
-/** Time and chance; tests put their own in their place. */
+/** The clock and random numbers; tests replace them. */
 export interface Environment {
   /** Milliseconds since 1970. */
   now(): number;
   /** A number from 0 to below 1. */
   random(): number;
-  /** Calls a function later, and returns the function that prevents it. */
+  /** Calls a function later. Returns the function that cancels it. */
   after(ms: number, then: () => void): () => void;
   /**
-   * Calls a function whenever the network may have come back: on `online`, and when the page becomes visible. Returns
-   * the function that ends it.
+   * Calls a function whenever the network may be back: on `online`, and when the page becomes visible. Returns the
+   * function that unsubscribes.
    */
   onWake(then: () => void): () => void;
-  /** The origin of the page that this runs in; `null` outside a browser. */
+  /** The origin of the current page; `null` outside a browser. */
   readonly origin: string | null;
-  /** Tells the developer of the page something that its user cannot do anything about. */
+  /** Warns the page's developer about something that its user cannot fix. */
   warn(message: string): void;
 }
 
-/** Milliseconds that a timer waits at most; engines take a longer wait for none. */
+/** Maximum delay of a timer in milliseconds; engines treat a longer one as zero. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
-/** The real time, and the browser's events where there are some. */
+/** The real clock, and the browser's events if there are any. */
 export const realEnvironment: Environment = {
   now: () => Date.now(),
   random: () => Math.random(),
@@ -72,7 +72,7 @@ export const realEnvironment: Environment = {
   },
 };
 
-/** Returns the socket to use: the given one, or that of the environment. */
+/** Returns the socket constructor: the given one, or the runtime's. */
 export function socketConstructor(given: SocketConstructor | undefined): SocketConstructor {
   const found = given ?? (globalThis as { WebSocket?: SocketConstructor }).WebSocket;
   if (found) return found;

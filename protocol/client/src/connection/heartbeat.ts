@@ -1,22 +1,22 @@
 /**
- * Finds out whether the other end is still there. A browser does not show a WebSocket's pings to a page, so after a
- * silence the client asks by itself.
+ * Detects whether the other end is still there. A browser hides WebSocket pings from its page, so after a silence the
+ * client sends a probe itself.
  */
 
 import type { Environment } from "./environment.js";
 
-/** Milliseconds that an answer may take. */
+/** Milliseconds allowed for the answer. */
 const ANSWER_MS = 10_000;
 
 /** The dependencies of a heartbeat. */
 export interface Watched {
-  /** Sends something that the server answers. */
+  /** Sends something that the server must answer. */
   probe(): void;
-  /** Takes the end: nothing was heard although something was asked. */
+  /** Called when the probe was not answered. */
   dead(): void;
 }
 
-/** Watches one connection. */
+/** Monitors one connection. */
 export class Heartbeat {
   readonly #environment: Environment;
   readonly #silenceMs: number;
@@ -24,7 +24,7 @@ export class Heartbeat {
   #heardAt: number;
   #cancel: () => void = () => undefined;
 
-  /** Begins to watch; `silenceMs` is the silence after which to ask. */
+  /** Starts monitoring; `silenceMs` is the silence after which it probes. */
   constructor(environment: Environment, silenceMs: number, watched: Watched) {
     this.#environment = environment;
     this.#silenceMs = silenceMs;
@@ -33,12 +33,12 @@ export class Heartbeat {
     this.#listen(silenceMs);
   }
 
-  /** Something was heard. Costs nothing: there is one on every frame. */
+  /** Records that something was received. It is cheap, since it runs on every frame. */
   heard(): void {
     this.#heardAt = this.#environment.now();
   }
 
-  /** Asks now, because the network may have changed. */
+  /** Probes now, because the network may have changed. */
   ask(): void {
     this.#cancel();
     const askedAt = this.#environment.now();
@@ -49,7 +49,7 @@ export class Heartbeat {
     });
   }
 
-  /** Ends it. */
+  /** Stops monitoring. */
   stop(): void {
     this.#cancel();
   }

@@ -1,23 +1,23 @@
-/** Ids of commands, and the identity of a tab. */
+/** Command ids, and the identity of a tab. */
 
-/** The key under which a tab stores its id, so that a reload keeps it. */
+/** The storage key of the tab's id, so that it survives a reload. */
 const STORED_AS = "reseed-client-id";
 
-/** Milliseconds that a page which is reloaded may take to let go of its lock; a duplicated tab waits so long once. */
+/** Milliseconds that a reloaded page may take to release its lock; a duplicated tab waits that long once. */
 const RELEASE_MS = 200;
 
-/** Returns an id of 32 characters that nobody else has. */
+/** Returns a unique id of 32 characters. */
 export function newId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /**
- * Returns an id that stays the same for a tab over reloads, so that a reloaded page gets its role as host back.
+ * Returns an id that survives reloads of a tab, so that a reloaded page regains its host role.
  *
- * A tab that was duplicated has a copy of the original's storage. It notices by a lock, which a page holds for its
- * life, and takes an id of its own. Where there are no locks, as on a page that is not served safely, only a reload is
- * known to be the same tab.
+ * A duplicated tab has a copy of the original's storage. It detects this by a lock that each page holds for its
+ * lifetime, and takes a new id. Where there are no locks, as on a page that is not a secure context, only a reload
+ * counts as the same tab.
  */
 export async function tabId(): Promise<string> {
   const storage = sessionStorageOf();
@@ -30,7 +30,7 @@ export async function tabId(): Promise<string> {
   return fresh;
 }
 
-/** Takes the lock of an id for the page's life. False: another page has it. Null: there are no locks. */
+/** Takes the lock of an id for the page's lifetime. False: another page holds it. Null: locks are unavailable. */
 async function locked(id: string): Promise<boolean | null> {
   if (typeof navigator === "undefined" || !navigator.locks) return null;
   const waiting = new AbortController();
@@ -40,10 +40,10 @@ async function locked(id: string): Promise<boolean | null> {
     const taken = (): Promise<void> => {
       clearTimeout(limit);
       resolve(true);
-      // The lock lasts as long as this promise, which is the page's life.
+      // The lock lasts as long as this promise, that is, for the page's lifetime.
       return new Promise(() => undefined);
     };
-    // Where the browser refuses locks altogether, there are none.
+    // If the browser refuses locks altogether, they are unavailable.
     const refused = (): void => {
       clearTimeout(limit);
       resolve(signal.aborted ? false : null);
@@ -52,13 +52,13 @@ async function locked(id: string): Promise<boolean | null> {
   });
 }
 
-/** Returns true if this page was loaded in place of itself. */
+/** Returns true if this page load is a reload. */
 function isReload(): boolean {
   const [navigation] = performance.getEntriesByType("navigation") as PerformanceNavigationTiming[];
   return navigation?.type === "reload";
 }
 
-/** Returns the tab's storage; `null` where there is none or the user forbids it. */
+/** Returns the tab's storage, or `null` if there is none or the user forbids it. */
 function sessionStorageOf(): Storage | null {
   try {
     return globalThis.sessionStorage ?? null;

@@ -1,26 +1,26 @@
 /**
- * Commands that have no reply yet, in the order in which they were given.
+ * Commands without a reply, in the order in which they were issued.
  *
- * What always holds:
- * - there are at most `commandsMax` of them, with `bytesMax` together;
- * - a command goes out under one id, however often it is sent;
- * - a command about a session goes out once that session is open on this connection, in order;
- * - a writing command that gets `store_failed` or `shutting_down` stays and is sent again: it may have been stored;
- * - a command that was sent before stays after every refusal that is only for now;
- * - a command stays for a bounded number of refusals; its caller gets the last one.
+ * Invariants:
+ * - there are at most `commandsMax` of them, with at most `bytesMax` in total;
+ * - a command keeps its id, however often it is sent;
+ * - commands about a session are sent in order, once that session is open on this connection;
+ * - a writing command refused with `store_failed` or `shutting_down` stays and is resent: it may have been stored;
+ * - a command that was sent before stays after every temporary refusal;
+ * - a command survives a bounded number of refusals; its caller gets the last one.
  */
 
 import { CommandError, ConnectionLost, OutboxFull } from "../errors.js";
 import type { ErrorBody, ErrorCode, ReplyFrame, SessionId } from "../wire.js";
 import type { CommandName } from "./commands.js";
 
-/** Refusals after which the same command may succeed by waiting. */
+/** Errors after which the same command may succeed later. */
 const FOR_NOW: ReadonlySet<ErrorCode> = new Set(["rate_limited", "store_failed", "overloaded", "shutting_down"]);
 
-/** Refusals after which a writing command may be stored all the same. Sending it again tells whether it is. */
+/** Errors after which a writing command may have been stored anyway. Resending it finds out. */
 const MAYBE_STORED: ReadonlySet<ErrorCode> = new Set(["store_failed", "shutting_down"]);
 
-/** Refusals for now that one command may have: whoever has asked should be told some time. */
+/** Maximum temporary refusals of one command: its caller must get an answer eventually. */
 const REFUSALS_MAX = 5;
 
 /** A command without a reply. */
@@ -31,43 +31,43 @@ export interface Waiting {
   readonly type: CommandName;
   /** The frame, as text. */
   readonly frame: string;
-  /** The session that it names; `null` if it names none. */
+  /** The session it names; `null` if none. */
   readonly about: SessionId | null;
-  /** The session that must be open before; `null` if none has to be. */
+  /** The session that must be open before it is sent; `null` if none. */
   readonly session: SessionId | null;
-  /** True if it is sent again after a lost connection. */
+  /** True if it is resent after a lost connection. */
   readonly resent: boolean;
-  /** True if the server stores what it does, once for each id. */
+  /** True if the server stores its effect, once per id. */
   readonly writes: boolean;
-  /** Takes the payload of the reply. */
+  /** Receives the payload of the reply. */
   resolve(payload: unknown): void;
-  /** Takes the reason why there is none. */
+  /** Receives the reason why there is no reply. */
   reject(error: Error): void;
 }
 
-/** A command that was refused for now. */
+/** A temporarily refused command. */
 export interface Refused {
   /** Its id. */
   readonly id: string;
-  /** The number of times that this has happened. */
+  /** How often it has been refused so far. */
   readonly refusals: number;
-  /** Milliseconds to wait at least, if the server has said so. */
+  /** Minimum milliseconds to wait, if the server named them. */
   readonly waitMs: number | undefined;
 }
 
 interface Entry extends Waiting {
   sent: boolean;
-  /** The number of times that it was sent. */
+  /** How often it was sent. */
   sendings: number;
   /** The number of temporary refusals. */
   refusals: number;
-  /** True while it waits for longer than for the connection and its session. */
+  /** True while it waits for something other than the connection and its session. */
   held: boolean;
-  /** The same command, given again meanwhile. */
+  /** The same command, issued again meanwhile. */
   joined: Waiting[];
 }
 
-/** The commands that wait for a reply. */
+/** The commands waiting for a reply. */
 export class Outbox {
   readonly #waiting = new Map<string, Entry>();
   readonly #commandsMax: number;
@@ -75,7 +75,7 @@ export class Outbox {
   #characters = 0;
   #joined = 0;
 
-  /** Creates one with these bounds. */
+  /** Creates an outbox with these limits. */
   constructor(commandsMax: number, bytesMax: number) {
     this.#commandsMax = commandsMax;
     this.#bytesMax = bytesMax;
@@ -87,15 +87,15 @@ export class Outbox {
   }
 
   /**
-   * Adds a command that is not sent yet. The same one under the same id gets the same reply. Throws if it is `bounded`
-   * and there is no room, or if another command with this id waits.
+   * Adds a command that has not been sent yet. The same command under the same id gets the same reply. Throws if it is
+   * `bounded` and there is no room, or if a different command with this id is waiting.
    */
   add(command: Waiting, bounded: boolean): void {
     if (bounded) this.#checkRoom(command);
     const known = this.#waiting.get(command.id);
     if (known) {
       if (known.frame !== command.frame) {
-        throw new TypeError(`another command with the id ${command.id} waits for its reply; give each its own id`);
+        throw new TypeError(`another command with the id ${command.id} is waiting for its reply; give each its own id`);
       }
       this.#joined += 1;
       known.joined.push(command);
@@ -110,20 +110,20 @@ export class Outbox {
     if (this.size >= this.#commandsMax) {
       throw new OutboxFull(`${this.#commandsMax} commands wait for a reply already; wait for some of them`);
     }
-    // Counted in UTF-16 units, of which a text has no more than bytes.
+    // Counted in UTF-16 units, which never outnumber the bytes.
     if (this.#characters + command.frame.length > this.#bytesMax && this.#waiting.size > 0) {
       throw new OutboxFull(`${this.#characters} bytes wait for a reply already; wait for some of them`);
     }
   }
 
-  /** Takes the commands that may go out now and were not sent on this connection, in order. */
+  /** Takes the commands that may be sent now and were not sent on this connection yet, in order. */
   take(mayGo: (session: SessionId | null) => boolean): readonly string[] {
     const frames: string[] = [];
     const behind = new Set<SessionId>();
     for (const command of this.#waiting.values()) {
       const { about } = command;
-      // A command waits behind one of the same session that is held back, so that their order stays. Otherwise an older
-      // `rename_session` would replace a newer one.
+      // A command waits behind a held one of the same session, to preserve their order. Otherwise an older
+      // `rename_session` could replace a newer one.
       if (command.held && about !== null) behind.add(about);
       const isBehind = about !== null && behind.has(about);
       if (command.sent || command.held || isBehind || !mayGo(command.session)) continue;
@@ -132,7 +132,7 @@ export class Outbox {
     return frames;
   }
 
-  /** Takes this command, whatever else waits. */
+  /** Takes this command regardless of the others. */
   takeOne(id: string): readonly string[] {
     const command = this.#waiting.get(id);
     if (!command || command.sent) return [];
@@ -142,8 +142,8 @@ export class Outbox {
   }
 
   /**
-   * Hands a reply to its command. Returns what to `release` later if the command was refused only for now; one that
-   * came while its session was not open waits for that alone.
+   * Passes a reply to its command. If the command was only refused temporarily, returns what to `release` later. A
+   * command that arrived while its session was not open waits for that alone.
    */
   reply(frame: ReplyFrame, isOpen: (session: SessionId | null) => boolean): Refused | null {
     const command = frame.re === undefined ? undefined : this.#waiting.get(frame.re);
@@ -163,13 +163,13 @@ export class Outbox {
     return null;
   }
 
-  /** A command that was refused for now may go out again. */
+  /** Allows a temporarily refused command to be sent again. */
   release(id: string): void {
     const command = this.#waiting.get(id);
     if (command) command.held = false;
   }
 
-  /** Fails the commands for which there is an error. */
+  /** Fails the commands for which `errorOf` returns an error. */
   refuse(errorOf: (command: Waiting) => Error | null): void {
     for (const command of [...this.#waiting.values()]) {
       const error = errorOf(command);
@@ -177,7 +177,7 @@ export class Outbox {
     }
   }
 
-  /** The connection is lost: what may be sent again waits for the next one, all other commands fail. */
+  /** Handles a lost connection: resendable commands wait for the next one, all others fail. */
   lost(): void {
     for (const command of [...this.#waiting.values()]) {
       if (command.resent || !command.sent) command.sent = false;
@@ -185,7 +185,7 @@ export class Outbox {
     }
   }
 
-  /** Fails all commands of a session, or with `null` all commands. */
+  /** Fails all commands of a session; with `null`, all commands. */
   fail(session: SessionId | null, error: Error): void {
     for (const command of [...this.#waiting.values()]) {
       if (session === null || command.session === session) this.#fail(command.id, error);
@@ -208,8 +208,8 @@ export class Outbox {
 }
 
 /**
- * Returns true if a refused command stays: it may be stored all the same; or it was sent once before already, so that
- * whoever gave it counts on it; or the server has ended its session for a moment, and it came too late for that
+ * Returns true if a refused command stays, for one of three reasons: it may have been stored anyway; it was sent
+ * before, so its caller counts on it; or the server had suspended its session, and the command came too late for that
  * subscription.
  */
 function staysFor(command: Entry, { code, retriable }: ErrorBody, isOpen: boolean): boolean {

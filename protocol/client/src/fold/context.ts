@@ -1,4 +1,4 @@
-/** The part of the fold about the context window: compactions that run, are held, made, undone or failed. */
+/** The part of the fold about the context window: compactions running, held, completed, undone or failed. */
 
 import type {
   CompactionFailed,
@@ -13,16 +13,16 @@ import type {
 } from "../wire.js";
 import { type CompactionJob, type SessionSnapshot, SUMMARISING_BRANCH } from "./snapshot.js";
 
-/** Codes of compactions that ended without being made and did not fail. */
+/** Error codes of compactions that ended without a result but did not fail. */
 const NOT_FAILED: ReadonlySet<string> = new Set(["compaction_cancelled", "compaction_void", "nothing_to_compact"]);
 
-/** Failures that are remembered: as many as the server names in a snapshot. */
+/** Maximum remembered failures: as many as the server lists in a snapshot. */
 export const FAILURES_MAX = 16;
 
 /** The fields that this file changes. */
 type Change = Partial<SessionSnapshot>;
 
-/** Returns the compaction after a resume: what was known of another one says nothing of this one. */
+/** Returns the compaction after a resume. What was known of another job does not apply to this one. */
 export function resumedCompaction(known: CompactionJob | null, { compaction }: SessionOpened): CompactionJob | null {
   if (!compaction) return null;
   if (known?.jobId !== compaction.jobId) return compaction;
@@ -30,7 +30,7 @@ export function resumedCompaction(known: CompactionJob | null, { compaction }: S
   return { ...same, ...compaction };
 }
 
-/** Returns what a new size of the context changes. */
+/** Returns the changes that a new context size causes. */
 export function measured(contextInfo: ContextInfo): Change {
   return { contextInfo, warning: contextInfo.warning ?? null };
 }
@@ -43,15 +43,15 @@ export function compactionStarted(now: SessionSnapshot, { jobId, trigger, backgr
 }
 
 /**
- * Applies `compaction_progress`. Steps of a job that nobody has announced are a preview's: the session is not being
- * compacted. Only the summary of a branch begins with its first step.
+ * Applies `compaction_progress`. Progress of an unannounced job belongs to a preview: the session itself is not being
+ * compacted. Only a branch summary starts with its first progress event.
  */
 export function compactionProgressed(now: SessionSnapshot, progress: CompactionProgress): Change {
   if (now.compaction?.jobId === progress.jobId) return { compaction: { ...now.compaction, ...progress } };
   return progress.phase === SUMMARISING_BRANCH ? { compaction: progress } : {};
 }
 
-/** Applies `compaction_prepared`: it was made ahead of time, and the server holds it until it is due. */
+/** Applies `compaction_prepared`: the compaction was made ahead of time, and the server holds it until it is due. */
 export function compactionPrepared(now: SessionSnapshot, prepared: CompactionPrepared): Change {
   return { compaction: withoutJob(now, prepared.jobId), held: prepared };
 }
@@ -62,8 +62,8 @@ export function compacted(now: SessionSnapshot, report: ContextCompacted): Chang
   const { warning: _, ...size } = now.contextInfo;
   return {
     compaction: withoutJob(now, jobId),
-    // A committed compaction always ends the held one: it was either made from it, and then no other event reports its
-    // end, or it made it void. A replayed compaction is older than the one that is held now.
+    // A committed compaction always ends the held one: it was either made from it, in which case no other event reports
+    // its end, or it invalidated it. A replayed compaction is older than the one held now.
     held: isReplayed(now) ? heldWithout(now, jobId) : null,
     generation,
     ...measured({
@@ -83,27 +83,27 @@ export function compactionUndone(now: SessionSnapshot, undone: CompactionUndone)
   return { undone: [...now.undone, undone.entryId], generation: undone.generation, ...measured(undone.contextInfo) };
 }
 
-/** Applies `compaction_failed`. Those that were cancelled, or whose work became pointless, are no failures. */
+/** Applies `compaction_failed`. Compactions that were cancelled or became pointless are not failures. */
 export function compactionFailed(now: SessionSnapshot, failed: CompactionFailed): Change {
   const { jobId, trigger, error, background } = failed;
   const ended = { compaction: withoutJob(now, jobId), held: heldWithout(now, jobId) };
-  // One without a trigger is the summary of a branch: the reply to the move tells whoever waits for it.
+  // A job without a trigger is a branch summary: the reply to the move reports its failure to the caller.
   if (background || !trigger || NOT_FAILED.has(error.code)) return ended;
   const failure = { jobId, error, leafId: now.leafId };
   return { ...ended, failedCompactions: [...now.failedCompactions, failure].slice(-FAILURES_MAX) };
 }
 
-/** Returns true if the durable event after this snapshot is one that the last `session_opened` knew of. */
+/** Returns true if the last `session_opened` already reflects the next durable event after this snapshot. */
 export function isReplayed({ seq, asOfSeq }: SessionSnapshot): boolean {
   return seq < asOfSeq;
 }
 
-/** Returns the running compaction, unless it is this job. A replay may tell of an earlier one than that which runs. */
+/** Returns the running compaction unless it is this job. A replay may report an earlier job than the running one. */
 function withoutJob({ compaction }: SessionSnapshot, jobId: JobId): CompactionJob | null {
   return compaction?.jobId === jobId ? null : compaction;
 }
 
-/** Returns the held compaction, unless it is this job: it was committed or dropped. */
+/** Returns the held compaction unless it is this job, which was committed or dropped. */
 function heldWithout({ held }: SessionSnapshot, jobId: JobId): CompactionPrepared | null {
   return held?.jobId === jobId ? null : held;
 }

@@ -1,20 +1,20 @@
 /**
  * The known part of a session's tree, as immutable values that share their storage.
  *
- * - `KnownEntries` holds every entry that was seen, on whatever branch. Adding one costs the same whatever the size:
- *   all versions share one log, and each version sees the beginning of it.
- * - `Path` is what to show: from the oldest known entry to the leaf. It is walked when it is read, and only once.
+ * - `KnownEntries` holds every entry seen so far, on any branch. Adding an entry costs the same at any size: all
+ *   versions share one log, and each version sees a prefix of it.
+ * - `Path` is what to show: from the oldest known entry to the leaf. It is walked once, on the first read.
  */
 
 import type { Entry, EntryId, LeafId } from "../wire.js";
 
-/** The storage that versions of `KnownEntries` share. */
+/** The storage shared by versions of `KnownEntries`. */
 interface Log {
   readonly places: Map<EntryId, number>;
   readonly list: Entry[];
 }
 
-/** KnownEntries by their id. */
+/** Known entries by their id. */
 export class KnownEntries implements Iterable<Entry> {
   /** No entries. */
   static readonly none: KnownEntries = new KnownEntries({ places: new Map(), list: [] }, 0);
@@ -29,12 +29,12 @@ export class KnownEntries implements Iterable<Entry> {
     this.size = size;
   }
 
-  /** Returns these entries. */
+  /** Returns a set of these entries. */
   static of(entries: Iterable<Entry>): KnownEntries {
     return KnownEntries.none.with(entries);
   }
 
-  /** Returns the entry with this id; `undefined` if it is not known. */
+  /** Returns the entry with this id, or `undefined` if it is unknown. */
   get(id: EntryId): Entry | undefined {
     const place = this.#log.places.get(id);
     return place !== undefined && place < this.size ? this.#log.list[place] : undefined;
@@ -45,11 +45,11 @@ export class KnownEntries implements Iterable<Entry> {
     return this.get(id) !== undefined;
   }
 
-  /** Returns these entries and some more. An entry never changes, so one that is known stays as it is. */
+  /** Returns these entries plus more. An entry never changes, so a known one stays as it is. */
   with(entries: Iterable<Entry>): KnownEntries {
     const fresh = [...entries].filter((entry) => !this.has(entry.entryId));
     if (fresh.length === 0) return this;
-    // Another version has added to the log already, or nothing was ever added: this one gets a log of its own.
+    // Copy the log if another version has already extended it, or if nothing was ever added.
     const own = this.size === 0 || this.#log.list.length > this.size;
     const log = own ? copy(this.#log, this.size) : this.#log;
     for (const entry of fresh) {
@@ -71,7 +71,7 @@ function copy(log: Log, size: number): Log {
   return { list, places: new Map(list.map((entry, place) => [entry.entryId, place])) };
 }
 
-/** The way to a leaf, as far as it is known. */
+/** The path to a leaf, as far as it is known. */
 export class Path implements Iterable<Entry> {
   readonly #known: KnownEntries;
   #walked: { readonly entries: readonly Entry[]; readonly more: boolean } | undefined;
@@ -79,7 +79,7 @@ export class Path implements Iterable<Entry> {
   /** The last entry of the path, from which the session continues. */
   readonly leafId: LeafId;
 
-  /** The entry of which the server has said that nothing is before it, whatever its parent; `null` if none is known. */
+  /** The entry that the server has declared the first one, whatever its parent; `null` if none is known. */
   readonly top: EntryId | null;
 
   private constructor(known: KnownEntries, leafId: LeafId, top: EntryId | null) {
@@ -93,12 +93,12 @@ export class Path implements Iterable<Entry> {
     return new Path(known, leafId, top);
   }
 
-  /** The entries, oldest first. The array is made on the first read and stays the same. */
+  /** The entries, oldest first. The array is built on the first read and stays the same. */
   get entries(): readonly Entry[] {
     return this.#walk().entries;
   }
 
-  /** True if the path has older entries that are not known yet; `Session.loadOlder` fetches them. */
+  /** True if the path has older, unknown entries; `Session.loadOlder` fetches them. */
   get more(): boolean {
     return this.#walk().more;
   }
@@ -114,7 +114,7 @@ export class Path implements Iterable<Entry> {
     let place: LeafId = this.leafId;
     while (place !== "root") {
       const entry = this.#known.get(place);
-      // Entries that are each other's parents would never end.
+      // Stop at a cycle of parents, which would never end.
       if (!entry || walked.has(entry)) break;
       walked.add(entry);
       // The records before the top are damaged: nobody has them.
@@ -125,7 +125,7 @@ export class Path implements Iterable<Entry> {
   }
 }
 
-/** Returns the place that a field names; records of older versions name the root by `null`. */
+/** Normalises a place; records of older versions name the root by `null`. */
 export function placeOf(id: LeafId | null): LeafId {
   return id ?? "root";
 }

@@ -1,11 +1,11 @@
 /**
  * The fold: a snapshot and an event give the next snapshot.
  *
- * What always holds:
- * - these functions change none of their arguments, and know neither clock nor network;
- * - a snapshot that was reached by events equals the one that the server sends at the same moment, decoration aside;
- * - durable events are applied once and in order; one that would leave a gap is `"gap"` instead;
- * - an event costs the same however long the history is; only a move to another branch is as long as its path;
+ * Invariants:
+ * - these functions mutate none of their arguments, and know neither clock nor network;
+ * - a snapshot reached by events equals the one that the server sends at the same moment, apart from decoration;
+ * - durable events are applied once and in order; one that would leave a gap returns `"gap"` instead;
+ * - an event costs the same however long the history is; only moving to another branch costs as much as its path;
  * - unknown events, entries and fields change nothing.
  */
 
@@ -34,14 +34,14 @@ import { itemAborted, itemDelta, itemFinished, itemStarted } from "./items.js";
 import { changeQueue } from "./queue.js";
 import { type CompactionJob, type SessionSnapshot, SUMMARISING_BRANCH } from "./snapshot.js";
 
-/** A frame that is an event of a session. */
+/** A session event frame. */
 export type EventFrame = DurableFrame | EphemeralFrame;
 
 /** The fields that an event changes. */
 type Change = Partial<SessionSnapshot>;
 
 /**
- * Returns the snapshot after one event. `"gap"` says that an event before it is missing: open the session again with
+ * Returns the snapshot after one event. `"gap"` means that an earlier event is missing: reopen the session with
  * `resume`.
  */
 export function fold(now: SessionSnapshot, event: EventFrame): SessionSnapshot | "gap" {
@@ -63,7 +63,7 @@ function changed(now: SessionSnapshot, event: EventFrame): Change {
     case "tool_call": {
       const call = event.payload;
       const others = now.pending.filter((known) => known.toolCallId !== call.toolCallId);
-      // The deadline of a call that the last `session_opened` has told may have moved since this event.
+      // The last `session_opened` may have reported a later deadline of this call than the event does.
       return isReplayed(now) && others.length < now.pending.length ? {} : { pending: [...others, call] };
     }
     case "approval_request":
@@ -87,7 +87,7 @@ function changed(now: SessionSnapshot, event: EventFrame): Change {
     case "session_updated":
       return sessionUpdated(now, event.payload);
     case "request_delayed":
-      // It may come after the events that end the wait: they are durable.
+      // It may arrive after the events that end the delay, since those are durable.
       return { delayed: now.turn?.turnId === event.payload.turnId ? event.payload : null };
     case "item_started":
       return { ...waited(now), ...itemStarted(now, event.payload) };
@@ -118,17 +118,17 @@ function changed(now: SessionSnapshot, event: EventFrame): Change {
     case "presence_changed":
       return presenceChanged(now, event.payload);
     default:
-      // For the host, for the list of sessions, or unknown to this version.
+      // For the host or the session list, or unknown to this version.
       return {};
   }
 }
 
-/** The tree has grown by one entry, which is now the leaf. */
+/** Applies `entry_appended`: the tree grows by one entry, which becomes the leaf. */
 function entryAppended(now: SessionSnapshot, entry: Entry): Change {
   const entries = now.entries.with([entry]);
   const settled = now.items.some((item) => item.itemId === entry.entryId);
   return {
-    // An answer that was not streamed, because a hook looked at it first, ends the wait as well.
+    // An answer that was not streamed, because a hook inspected it first, ends the delay too.
     ...(entry.type === "message" && entry.role === "assistant" ? waited(now) : {}),
     entries,
     leafId: entry.entryId,
@@ -138,7 +138,7 @@ function entryAppended(now: SessionSnapshot, entry: Entry): Change {
   };
 }
 
-/** The model server has answered: there is nothing to wait for any more. */
+/** Ends the delay, since the model server has answered. */
 function waited({ delayed }: SessionSnapshot): Change {
   return delayed ? { delayed: null } : {};
 }
@@ -175,7 +175,7 @@ function sessionUpdated(now: SessionSnapshot, updated: SessionUpdated): Change {
   };
 }
 
-/** The session continues from another place. What `retryTurn` would repeat is on the branch that was left. */
+/** Moves the session to another place. What `retryTurn` would repeat is on the abandoned branch. */
 function moved(now: SessionSnapshot, leafId: SessionSnapshot["leafId"]): Change {
   return {
     leafId,
@@ -185,7 +185,7 @@ function moved(now: SessionSnapshot, leafId: SessionSnapshot["leafId"]): Change 
   };
 }
 
-/** The summary of the branch that was left is done. A replay may tell of an earlier move than the one that runs. */
+/** Ends the summary of an abandoned branch. A replay may report an earlier move than the running one. */
 function arrived(now: SessionSnapshot): CompactionJob | null {
   const ends = now.compaction?.phase === SUMMARISING_BRANCH && !isReplayed(now);
   return ends ? null : now.compaction;
@@ -198,14 +198,14 @@ function presenceChanged(now: SessionSnapshot, { connection, left }: PresenceCha
   return { presence: now.presence.map((known, index) => (index === place ? connection : known)) };
 }
 
-/** Returns the snapshot with these changes, and the state that follows from them. The same one if nothing changes. */
+/** Returns the snapshot with these changes and the resulting state, or the same snapshot if nothing changes. */
 function withState(now: SessionSnapshot, change: Change): SessionSnapshot {
   if (Object.keys(change).length === 0) return now;
   const next = { ...now, ...change };
   return { ...next, state: stateOf(next) };
 }
 
-/** Returns what the session is doing. A compaction in the background holds nobody up. */
+/** Returns what the session is doing. A background compaction delays nobody. */
 export function stateOf({ turn, compaction }: Pick<SessionSnapshot, "turn" | "compaction">): SessionSnapshot["state"] {
   if (turn) return "running";
   return compaction && !compaction.background ? "compacting" : "idle";

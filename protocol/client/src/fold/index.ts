@@ -1,4 +1,4 @@
-/** The fold of a session's events, as pure functions; usable without a connection. */
+/** The fold of a session's events as pure functions, usable without a connection. */
 
 export { KnownEntries, Path, placeOf } from "./entries.js";
 export { fold, type EventFrame } from "./fold.js";

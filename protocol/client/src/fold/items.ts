@@ -1,22 +1,21 @@
-/** The part of the fold about answers that are being written: their text, and the tool calls in them. */
+/** The part of the fold about answers in progress: their text and tool calls. */
 
 import type { ItemAborted, ItemDelta, ItemFinished, ItemStarted, RunningItem, RunningPart, TurnId } from "../wire.js";
 import type { Item, SessionSnapshot } from "./snapshot.js";
 
 /**
- * The most parts of an item that are shown: four times as many as the server lets a model write. The entry has all of
- * them. A part that is named before its predecessors takes memory for them too, so one mistaken number must not take
- * all there is.
+ * Maximum parts of an item that are shown: four times as many as the server lets a model write. The entry has all of
+ * them. A part takes memory for all its predecessors too, so one bad index must not exhaust the memory.
  */
 export const PARTS_MAX = 4096;
 
-/** The most answers that came to nothing whose text is kept: as many as failed turns. */
+/** Maximum aborted answers whose text is kept: as many as failed turns. */
 const LOST_MAX = 16;
 
 /** The fields that this file changes. */
 type Change = Partial<SessionSnapshot>;
 
-/** Returns the text of a part, of a tool call its arguments; empty if it has none. */
+/** Returns the text of a part, or the arguments of a tool call; empty if it has none. */
 export function partText(part: RunningPart | undefined): string {
   if (!part) return "";
   return part.type === "tool_call" ? part.arguments : part.text;
@@ -27,21 +26,21 @@ export function itemOf({ itemId, parts }: RunningItem, turnId: TurnId): Item {
   return { itemId, turnId, parts };
 }
 
-/** Applies `item_started`: of a message, or of a tool call in it. */
+/** Applies `item_started`, for a message or a tool call in it. */
 export function itemStarted(now: SessionSnapshot, started: ItemStarted): Change {
   const { itemId, turnId, part: index, name = "" } = started;
   const items = withItem(now, itemId, turnId);
   if (!items || index === undefined || index >= PARTS_MAX) return items ? { items } : {};
   return changeItem(items, itemId, (item) => {
     const known = item.parts[index];
-    // It is known already if the snapshot had it, but without a name if its arguments have come first.
+    // It is already known if the snapshot had it, but lacks a name if its arguments arrived first.
     if (known?.type === "tool_call" && known.name) return item;
     const call = known?.type === "tool_call" ? known : { type: "tool_call" as const, arguments: "" };
     return { ...item, parts: withPart(item.parts, index, { ...call, name }) };
   });
 }
 
-/** Applies `item_delta`. Text that is there is not added twice; text behind a hole waits for the whole entry. */
+/** Applies `item_delta`. Known text is not added twice; text after a gap waits for the complete entry. */
 export function itemDelta(now: SessionSnapshot, delta: ItemDelta): Change {
   const { itemId, part: index, offset, text } = delta;
   const items = withItem(now, itemId, now.turn?.turnId ?? "");
@@ -57,7 +56,7 @@ export function itemDelta(now: SessionSnapshot, delta: ItemDelta): Change {
   });
 }
 
-/** Applies `item_finished`. The whole of a message is its entry, which follows. */
+/** Applies `item_finished`. The complete message is its entry, which follows. */
 export function itemFinished(now: SessionSnapshot, { itemId, part: index }: ItemFinished): Change {
   if (index === undefined) return {};
   return changeItem(now.items, itemId, (item) => {
@@ -67,14 +66,14 @@ export function itemFinished(now: SessionSnapshot, { itemId, part: index }: Item
   });
 }
 
-/** Applies `item_aborted`. An item that showed nothing vanishes; the text of another one stays, as not stored. */
+/** Applies `item_aborted`. An item that showed nothing disappears; other items stay, marked as not stored. */
 export function itemAborted(now: SessionSnapshot, { itemId, reason }: ItemAborted): Change {
   return { items: withLost(now.items, (item) => item.itemId === itemId, reason, now.leafId) };
 }
 
 /**
- * Returns the items of which some have come to nothing. What they showed stays, behind the entry where it was shown: a
- * person may be reading it. Of more than `LOST_MAX` the newest stay.
+ * Marks items as aborted. What they showed stays, after the entry where it was shown, since a person may be reading it.
+ * If there are more than `LOST_MAX`, the newest stay.
  */
 export function withLost(
   items: readonly Item[],
@@ -96,10 +95,10 @@ function grown(old: RunningPart | undefined, { kind }: ItemDelta, text: string):
   return isReasoning ? { type: "reasoning", text } : { type: "text", text };
 }
 
-/** Returns the items with this one among them; `null` if it is an entry already. */
+/** Returns the items including this one, or `null` if it is already an entry. */
 function withItem(now: SessionSnapshot, itemId: string, turnId: TurnId): readonly Item[] | null {
   if (now.items.some((item) => item.itemId === itemId)) return now.items;
-  // An ephemeral event may come after the durable one that settles it.
+  // An ephemeral event may arrive after the durable one that settles it.
   if (now.entries.has(itemId)) return null;
   return [...now.items, { itemId, turnId, parts: [] }];
 }
@@ -108,7 +107,7 @@ function changeItem(items: readonly Item[], itemId: string, change: (item: Item)
   return { items: items.map((item) => (item.itemId === itemId ? change(item) : item)) };
 }
 
-/** Returns the parts with another one in this place. Parts that nothing is known of are empty texts. */
+/** Returns the parts with one replaced. Unknown parts before it become empty texts. */
 function withPart(parts: readonly RunningPart[], index: number, part: RunningPart): readonly RunningPart[] {
   const changed = [...parts];
   while (changed.length < index) changed.push({ type: "text", text: "" });

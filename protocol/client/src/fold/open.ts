@@ -49,8 +49,8 @@ export function fromOpened(opened: SessionOpened): SessionSnapshot {
 }
 
 /**
- * Returns the snapshot after `session_opened` has answered a resume. A replay continues from what is known, and the
- * missed events follow; anything else is a new snapshot.
+ * Returns the snapshot after `session_opened` has answered a resume. A replay continues from the known snapshot, and
+ * the missed events follow; anything else is a new snapshot.
  */
 export function reopened(known: SessionSnapshot | null, opened: SessionOpened): SessionSnapshot {
   const isReplay = opened.resumed === "replay" && known?.sessionId === opened.sessionId;
@@ -65,17 +65,18 @@ export function reopened(known: SessionSnapshot | null, opened: SessionOpened): 
     presence: opened.presence ?? [],
     asOfSeq: opened.asOfSeq,
     pending: resumedCalls(known.pending, opened),
-    // It is the size after the replay. If there is nothing to replay, no event tells it.
+    // This is the size after the replay. If there is nothing to replay, no event reports it.
     ...(opened.asOfSeq === known.seq ? measured(opened.contextInfo) : {}),
-    // Items whose turn is over stay as well: the events that follow bring their entries, or say that they are void.
+    // Items whose turn is over stay too: the events that follow bring their entries or declare them void.
     items: resumedItems(known.items, opened),
   };
   return { ...next, state: stateOf(next) };
 }
 
 /**
- * Returns a new snapshot with what was being written when the connection was lost, and is neither an entry nor being
- * written now. It is left out if the snapshot does not reach back to its place: it may be an entry before it.
+ * Returns a new snapshot plus the answers that were in progress when the connection was lost and are now neither an
+ * entry nor in progress. Such an answer is omitted if the snapshot does not reach back to its place: it may be an older
+ * entry.
  */
 function withShown(fresh: SessionSnapshot, known: SessionSnapshot | null): SessionSnapshot {
   if (known?.sessionId !== fresh.sessionId) return fresh;
@@ -87,7 +88,7 @@ function withShown(fresh: SessionSnapshot, known: SessionSnapshot | null): Sessi
   return { ...fresh, items: [...withLost(lost, () => true, "interrupted", known.leafId), ...fresh.items] };
 }
 
-/** Returns the calls that were known and those that are new, with their deadlines of now: no stored event moves one. */
+/** Returns the known calls and the new ones, with their current deadlines: no stored event moves a deadline. */
 function resumedCalls(known: readonly Call[], { pending }: SessionOpened): readonly Call[] {
   const given = new Map(pending.map((call) => [call.toolCallId, call]));
   const kept = known.map((call) => {
@@ -98,7 +99,7 @@ function resumedCalls(known: readonly Call[], { pending }: SessionOpened): reado
   return [...kept, ...given.values()];
 }
 
-/** Returns the items that were known, each with the longer text, and those that are new. */
+/** Returns the known items, each with the longer text, and the new ones. */
 function resumedItems(known: readonly Item[], { turn }: SessionOpened): readonly Item[] {
   const given = new Map(turn?.items.map((item) => [item.itemId, itemOf(item, turn.turnId)]));
   const kept = known.map((item) => {
@@ -113,11 +114,11 @@ function textLength(item: Item): number {
   return item.parts.reduce((sum, part) => sum + partText(part).length, 0);
 }
 
-/** Returns the place to resume from, for `open_session`. Offsets are UTF-16 code units, as `length` counts them. */
+/** Returns the position to resume from, for `open_session`. Offsets are UTF-16 code units, as counted by `length`. */
 export function resumePoint(snapshot: SessionSnapshot): Resume {
   const valid = snapshot.items.filter((item) => !item.aborted);
   const items = valid.flatMap(({ itemId, parts }): ResumeItem[] => {
-    // An item without text is named too: the server declares void only what it is told of.
+    // An item without text is listed too: the server only declares items void that it was given.
     if (parts.length === 0) return [{ itemId, part: 0, offset: 0 }];
     return parts.map((part, index) => ({ itemId, part: index, offset: partText(part).length }));
   });
@@ -125,10 +126,10 @@ export function resumePoint(snapshot: SessionSnapshot): Resume {
 }
 
 /**
- * Returns the snapshot with a page of `get_entries`. The leaf is moved by events alone.
+ * Returns the snapshot with a page of `get_entries`. Only events move the leaf.
  *
- * @param isOlder true for a page of the path that ends where the known part of it begins: if the server has no more,
- * the path begins there
+ * @param isOlder true for a page of the path that ends where its known part starts: if the server has no more, the path
+ * starts there
  */
 export function withEntries(
   snapshot: SessionSnapshot,

@@ -1,8 +1,8 @@
-/** The part of the fold about inputs that wait. Each input is added once and removed once. */
+/** The part of the fold about queued inputs. Each input is added once and removed once. */
 
 import type { Event, QueueItem } from "../wire.js";
 
-/** An event about the queue. */
+/** A queue event. */
 export type QueueEvent = Extract<Event, { type: `queue_${string}` }>;
 
 /** Returns the queue after an event. */

@@ -1,8 +1,8 @@
 /**
  * The state of a session as one immutable value: the fold of its events.
  *
- * Snapshots are never changed. What an event does not touch is the same object in the next snapshot, so that
- * comparing by identity shows what has changed.
+ * Snapshots are never mutated. What an event does not touch is the same object in the next snapshot, so comparing by
+ * identity shows what has changed.
  */
 
 import type {
@@ -37,9 +37,9 @@ export interface SessionSnapshot {
   readonly sessionId: SessionId;
   /** The role of this connection. */
   readonly role: SessionRole;
-  /** Names the log that `seq` is a place in. */
+  /** Identifies the log that `seq` refers to. */
   readonly epoch: string;
-  /** The last durable event that is in this snapshot. */
+  /** The last durable event applied to this snapshot. */
   readonly seq: number;
   /** The activity of the session. */
   readonly state: SessionState;
@@ -51,23 +51,23 @@ export interface SessionSnapshot {
   readonly strategy: string;
   /** The other settings. */
   readonly settings: SessionSettings;
-  /** The number of times that the agent loop was seeded. */
+  /** How often the agent loop was seeded. */
   readonly generation: number;
   /** The size of the context. */
   readonly contextInfo: ContextInfo;
   /** A warning about the window, for people; `null` if there is none. */
   readonly warning: string | null;
-  /** Every entry that was seen, on whatever branch. */
+  /** Every entry seen so far, on any branch. */
   readonly entries: KnownEntries;
   /** The path to the leaf: what to show. */
   readonly path: Path;
-  /** The place that the session continues from. */
+  /** The place from which the session continues. */
   readonly leafId: LeafId;
-  /** The running turn; `null` if there is none. */
+  /** The running turn, or `null`. */
   readonly turn: Turn | null;
-  /** The wait before the turn's request is sent to the model server again, until the answer starts; `null` if none. */
+  /** The delay before the turn's request is sent to the model server again, until the answer starts; `null` if none. */
   readonly delayed: RequestDelayed | null;
-  /** Answers that are being written, and void ones until the next turn begins. */
+  /** Answers in progress, and void ones until the next turn starts. */
   readonly items: readonly Item[];
   /** The last turn, if it ended without an answer and nothing was said since: what `retryTurn` would retry. */
   readonly lastTurn: EndedTurn | null;
@@ -75,29 +75,29 @@ export interface SessionSnapshot {
   readonly unansweredTurns: readonly UnansweredTurn[];
   /** The newest compactions that failed while somebody waited, oldest first. */
   readonly failedCompactions: readonly FailedCompaction[];
-  /** The running compaction, or the summary of an abandoned branch that is being written; `null` if there is none. */
+  /** The running compaction, or the branch summary being written; `null` if there is none. */
   readonly compaction: CompactionJob | null;
-  /** The compaction that was prepared and waits until it is due. */
+  /** The prepared compaction that waits until it is due. */
   readonly held: CompactionPrepared | null;
   /** The compactions that were undone. */
   readonly undone: readonly EntryId[];
   /** The entries that every compaction keeps verbatim. */
   readonly pins: readonly Pin[];
-  /** Inputs that wait for their turn, first in line first. */
+  /** Queued inputs, in the order of their turns. */
   readonly queue: readonly QueueItem[];
   /** Tool calls without a result. */
   readonly pending: readonly Call[];
-  /** Tool calls that a person must allow first. */
+  /** Tool calls that need a person's approval. */
   readonly approvals: readonly Approval[];
-  /** Lasting answers to approvals. */
+  /** Standing approvals and rejections. */
   readonly standingApprovals: readonly StandingApproval[];
-  /** The connection whose tools and hooks are asked; `null` if there is none. */
+  /** The connection that provides tools and hooks; `null` if there is none. */
   readonly host: Host | null;
-  /** The connections that are subscribed to the session, in the order in which they came. */
+  /** The connections subscribed to the session, in order of arrival. */
   readonly presence: readonly Participant[];
   /**
-   * The newest event that the server has told of: `seq`, unless a replay is under way. Events up to it say nothing
-   * against what only `session_opened` told.
+   * The newest event that the server has reported: `seq`, unless a replay is in progress. Events up to it do not
+   * override what only `session_opened` reports.
    */
   readonly asOfSeq: number;
 }
@@ -116,15 +116,15 @@ export interface Item {
   readonly turnId: TurnId;
   /** Its parts so far. */
   readonly parts: readonly RunningPart[];
-  /** Why it will not become an entry: what was shown of it is not stored. Absent while it may become one. */
+  /** Why it will not become an entry: what was shown of it is not stored. Absent while it still may. */
   readonly aborted?: string;
-  /** The entry behind which it was shown; on aborted items. */
+  /** The entry after which it was shown; only on aborted items. */
   readonly after?: SessionSnapshot["leafId"];
 }
 
 /** A tool call without a result. */
 export interface Call extends PendingCall {
-  /** The activity that the tool reports. */
+  /** The activity reported by the tool. */
   readonly message?: string;
 }
 
@@ -134,15 +134,15 @@ export interface CompactionJob {
   readonly jobId: JobId;
   /** Its phase: `starting`, `ordered`, `summarising`, or `summarising_branch` for an abandoned branch. */
   readonly phase: string;
-  /** Why it runs; absent if this client was not told. */
+  /** Why it runs; absent if this client does not know. */
   readonly trigger?: string;
   /** True if turns continue meanwhile. */
   readonly background?: boolean;
   /** Steps done. */
   readonly done?: number;
-  /** All steps. */
+  /** Total steps. */
   readonly total?: number;
 }
 
-/** The phase of a job that summarises the branch which is left. */
+/** The phase of a job that summarises the abandoned branch. */
 export const SUMMARISING_BRANCH = "summarising_branch";

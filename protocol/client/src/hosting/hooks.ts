@@ -1,21 +1,21 @@
-/** Hooks: functions of this program that the server asks at fixed points of its work. */
+/** Hooks: functions of this program that the server calls at fixed extension points. */
 
 import type { HookAnswer, HookAnswerAt, HookCall, HookCallAt, HookOffer, HookPoint } from "../wire.js";
 
 /** The second argument of a hook. */
 export interface HookRun {
-  /** Aborted when the answer is not awaited any more. */
+  /** Aborted when the answer is no longer awaited. */
   readonly signal: AbortSignal;
-  /** Tells the user what the hook is doing, and the server to wait longer. */
+  /** Reports to the user what the hook is doing, and extends the server's deadline. */
   progress(message?: string): void;
 }
 
 /** The answer of a hook; `undefined` changes nothing. */
 type Returned<P extends HookPoint> = HookAnswerAt<P> | void;
 
-/** A hook with its handler. Make it by `hook`, which types the handler by its point. */
+/** A hook with its handler. Create it with `hook`, which types the handler by its point. */
 export interface Hook extends HookOffer {
-  /** Looks at the call and says what is to change. An error that is thrown is told as the hook's failure. */
+  /** Inspects the call and returns what to change. A thrown error is reported as the hook's failure. */
   run(call: HookCall, run: HookRun): HookAnswer | void | Promise<HookAnswer | void>;
 }
 
@@ -30,11 +30,11 @@ export function hook<P extends HookPoint>(
   offer: HookOffer & { readonly point: P },
   run: (call: HookCallAt<P>, run: HookRun) => Returned<P> | Promise<Returned<P>>,
 ): Hook {
-  // A hook is called at its own point only: `Hosting` looks it up by that.
+  // A hook is only called at its own point, by which `Hosting` looks it up.
   return { ...offer, run: (call, about) => run(call as HookCallAt<P>, about) as ReturnType<Hook["run"]> };
 }
 
-/** Returns what is offered to the server. */
+/** Returns what to offer to the server. */
 export function hookOffers(hooks: readonly Hook[]): HookOffer[] {
   return hooks.map(({ run: _, ...offer }) => offer);
 }

@@ -1,11 +1,11 @@
 /**
- * Runs the tools and hooks of one session when the server asks for it.
+ * Runs the tools and hooks of one session at the server's request.
  *
- * What always holds:
- * - a call runs once, by its id, however often it is delivered; a result that is known is sent again instead;
- * - a tool runs when `run_tool` says so, not when `tool_call` tells everybody about the call;
- * - what nobody waits for any more is aborted, and its result is not sent;
- * - the server alone judges a deadline: what is aborted here for its time still sends the result that it comes to.
+ * Invariants:
+ * - a call runs once per id, however often it is delivered; a known result is resent instead;
+ * - a tool runs on `run_tool`, not when `tool_call` announces the call to everybody;
+ * - a call whose result is no longer awaited is aborted, and its result is not sent;
+ * - only the server enforces deadlines: a call aborted here for its deadline still sends the result it reaches.
  */
 
 import { asError, CommandError, CommandTooLarge, OutboxFull } from "../errors.js";
@@ -17,48 +17,48 @@ import { type Hook, hookOf } from "./hooks.js";
 import type { Offer } from "./offer.js";
 import { outputOf } from "./tools.js";
 
-/** Calls that are remembered after they have ended here. A session has a few open calls at a time. */
+/** Maximum calls remembered after they have ended here. A session has only a few open calls at a time. */
 const ENDED_MAX = 256;
 
-/** Milliseconds that a call without a limit of its own has at least, whatever this machine's clock says. */
+/** Minimum milliseconds for a call without its own limit, whatever this machine's clock says. */
 const GRACE_MS = 60_000;
 
-/** Milliseconds until a result that could not be sent now is sent again, and how often that is tried. */
+/** Milliseconds until a result that could not be sent is resent, and the maximum number of attempts. */
 const RESEND_MS = 1_000;
 const RESENDS_MAX = 5;
 
-/** Refusals of what a result is, beside those that are called `invalid_*`. */
+/** Errors about the content of a result, besides those named `invalid_*`. */
 const UNSENDABLE: ReadonlySet<string> = new Set(["unknown_field", "missing_field", "duplicate_key", "too_deep"]);
 
-/** Ways to answer, given by the session. */
+/** Ways to answer, provided by the session. */
 export interface Answers {
   /** Sends a tool's result. */
   tool(toolCallId: CallId, output: string, isError: boolean): Promise<unknown>;
   /** Sends a hook's answer. */
   hook(hookCallId: CallId, answer: HookAnswer): Promise<unknown>;
-  /** Says that a call is still at work, if the session is open now. */
+  /** Reports that a call is still running, if the session is open. */
   progress(about: { toolCallId?: CallId; hookCallId?: CallId }, message: string | undefined): Promise<unknown>;
 }
 
-/** The state of a call. */
+/** The result of a call. */
 type Result =
   | { readonly type: "tool"; readonly output: string; readonly isError: boolean }
   | { readonly type: "hook"; readonly answer: HookAnswer };
 
-/** A call that runs, or has ended. It holds nothing of the call itself, which may be as large as the context. */
+/** A running or finished call. It does not keep the call itself, which may be as large as the context. */
 interface Work {
   readonly id: CallId;
   readonly type: Result["type"];
-  /** Milliseconds that were asked for when it was offered. */
+  /** The limit in milliseconds that the offer asked for. */
   readonly timeoutMs: number;
   readonly abort: AbortController;
-  /** The deadline that was told last. */
+  /** The deadline last reported. */
   deadline: string | undefined;
   /** True once the handler has returned. */
   hasEnded: boolean;
-  /** The answer, for a call that is delivered again; `null` while it runs, and once it is no longer needed. */
+  /** The result, for a call that is delivered again; `null` while the call runs, and once it is no longer needed. */
   result: Result | null;
-  /** Ends the watch over the deadline, or the wait before the result is sent again. */
+  /** Cancels the deadline timer, or the delay before the result is resent. */
   cancelTimer: () => void;
 }
 
@@ -69,24 +69,24 @@ export class Hosting {
   readonly #work = new Map<CallId, Work>();
   #offer: Offer;
 
-  /** Creates it with what is offered. */
+  /** Creates it with the initial offer. */
   constructor(offer: Offer, environment: Environment, answers: Answers) {
     this.#offer = offer;
     this.#environment = environment;
     this.#answers = answers;
   }
 
-  /** The present offer. */
+  /** The current offer. */
   get offer(): Offer {
     return this.#offer;
   }
 
-  /** Offers something else from now on. Calls that run go on. */
+  /** Changes the offer. Running calls continue. */
   change(offer: Offer): void {
     this.#offer = offer;
   }
 
-  /** Takes an event of the session, after it was folded. */
+  /** Handles a session event after it was folded. */
   take(event: EventFrame, snapshot: SessionSnapshot): void {
     switch (event.type) {
       case "run_tool":
@@ -109,8 +109,8 @@ export class Hosting {
   }
 
   /**
-   * Takes the calls that are open according to `session_opened`: their deadlines may have moved meanwhile. Others have
-   * ended, of which the events tell that were missed, unless they are passed over by a new snapshot.
+   * Takes the open calls from `session_opened`: their deadlines may have moved meanwhile. Other calls have ended. The
+   * missed events report that, unless a new snapshot skips them.
    */
   reopened(pending: readonly PendingCall[], isReplay: boolean): void {
     const open = new Set(pending.map(({ toolCallId }) => toolCallId));
@@ -126,7 +126,7 @@ export class Hosting {
 
   #runTool({ toolCallId }: RunTool, { pending }: SessionSnapshot): void {
     const call = pending.find((candidate) => candidate.toolCallId === toolCallId);
-    // The event before this one has told of the call; one that is not open any more needs no result.
+    // The preceding event announced the call; a call that is no longer open needs no result.
     if (!call || this.#isKnown(toolCallId, call.deadline)) return;
     const timeoutMs = this.#offer.tools?.[call.name]?.timeoutMs ?? GRACE_MS;
     const work = this.#begin("tool", toolCallId, timeoutMs, call.deadline);
@@ -164,14 +164,14 @@ export class Hosting {
     } catch (error) {
       result = failed("hook", asError(error).message);
     }
-    // A hook that only observes is not asked for an answer.
+    // A hook that only observes sends no answer.
     return call.deadline === undefined ? null : result;
   }
 
   #progress({ id, type, abort }: Work, message: string | undefined): void {
     if (abort.signal.aborted) return;
     const about = type === "tool" ? { toolCallId: id } : { hookCallId: id };
-    // Without it the deadline stays, no more.
+    // If this fails, the deadline merely stays where it was.
     this.#answers.progress(about, message).catch(() => undefined);
   }
 
@@ -200,17 +200,20 @@ export class Hosting {
     this.#forgetOldest();
   }
 
-  /** Sends the result. What cannot be sent as it is becomes a failure with the reason, so that the turn goes on. */
+  /**
+   * Sends the result. A result that cannot be sent becomes a failure that states the reason, so that the turn
+   * continues.
+   */
   #send(work: Work, tries = 0): void {
     const { result } = work;
     if (!result) return;
     this.#answer(work.id, result).then(
       () => {
-        // The server does not ask for a hook's answer again; a tool's is kept until `call_resolved`.
+        // The server never asks for a hook's answer again; a tool's result is kept until `call_resolved`.
         if (result.type === "hook") work.result = null;
       },
       (error: unknown) => {
-        // It was dropped meanwhile, or is being sent again for another reason.
+        // It was dropped meanwhile, or is being resent for another reason.
         if (this.#work.get(work.id) !== work || work.result !== result) return;
         if (isForNow(error)) {
           if (tries >= RESENDS_MAX) return;
@@ -225,13 +228,13 @@ export class Hosting {
     );
   }
 
-  /** Sends a result; what cannot become JSON rejects as well. */
+  /** Sends a result; one that cannot be serialised as JSON rejects too. */
   async #answer(id: CallId, result: Result): Promise<unknown> {
     if (result.type === "tool") return this.#answers.tool(id, result.output, result.isError);
     return this.#answers.hook(id, result.answer);
   }
 
-  /** Returns true if the call runs already, or has run: then its result is sent again. */
+  /** Returns true if the call is running or has ended; in the latter case its result is resent. */
   #isKnown(id: CallId, deadline: string | undefined): boolean {
     const work = this.#work.get(id);
     if (!work) return false;
@@ -241,8 +244,8 @@ export class Hosting {
   }
 
   /**
-   * Aborts a call at its deadline, in case the server's word of it does not arrive. The clocks may differ, so a call
-   * has its own limit at least, from each time that a new deadline is told.
+   * Aborts a call at its deadline, in case the server's notice never arrives. Clocks may differ, so a call gets at
+   * least its own limit, counted anew from each new deadline.
    */
   #watch(id: CallId, deadline: string): void {
     const work = this.#work.get(id);
@@ -262,7 +265,7 @@ export class Hosting {
     if (!work) return;
     this.#work.delete(id);
     work.cancelTimer();
-    if (!work.hasEnded) work.abort.abort(new DOMException("the result is not awaited any more", "AbortError"));
+    if (!work.hasEnded) work.abort.abort(new DOMException("the result is no longer awaited", "AbortError"));
   }
 
   #forgetOldest(): void {
@@ -284,9 +287,9 @@ function isForNow(error: unknown): boolean {
   return error instanceof OutboxFull || (error instanceof CommandError && error.retriable);
 }
 
-/** Returns true if a result will not be accepted in any later attempt, but another one would be. */
+/** Returns true if a result will never be accepted, but another one would be. */
 function isUnsendable(error: unknown): boolean {
   if (error instanceof CommandError) return error.code.startsWith("invalid_") || UNSENDABLE.has(error.code);
-  // A `TypeError` comes from JSON: a cycle, or a `BigInt`.
+  // A `TypeError` comes from JSON serialisation: a cycle, or a `BigInt`.
   return error instanceof CommandTooLarge || error instanceof TypeError;
 }

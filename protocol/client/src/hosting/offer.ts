@@ -8,11 +8,11 @@ import { toolOffers, type Tools } from "./tools.js";
 export interface Offer {
   /** The tools, by name. */
   readonly tools?: Tools | undefined;
-  /** The hooks, in the order in which they are asked. */
+  /** The hooks, in the order in which they are called. */
   readonly hooks?: readonly Hook[] | undefined;
 }
 
-/** Returns the fields of `open_session` that offer something. */
+/** Returns the fields of `open_session` that carry the offer. */
 export function offers({ tools, hooks }: Offer): { tools?: ToolOffer[]; hooks?: HookOffer[] } {
   return {
     ...(tools ? { tools: toolOffers(tools) } : {}),

@@ -4,23 +4,23 @@ import type { CallId, ToolOffer, TurnId } from "../wire.js";
 
 /** One call of a tool. */
 export interface ToolRun {
-  /** The call. */
+  /** The id of the call. */
   readonly toolCallId: CallId;
-  /** The tool. */
+  /** The name of the tool. */
   readonly name: string;
-  /** The turn that made it. */
+  /** The turn that made the call. */
   readonly turnId: TurnId;
-  /** Aborted when nobody waits for the result any more: at the deadline, or when the turn has ended. */
+  /** Aborted when the result is no longer awaited: at the deadline, or when the turn has ended. */
   readonly signal: AbortSignal;
-  /** Tells the user what the tool is doing, and the server to wait longer: it moves the deadline. */
+  /** Reports to the user what the tool is doing, and moves the server's deadline. */
   progress(message?: string): void;
 }
 
-/** A tool with its handler. The object that holds it gives it its name. */
+/** A tool with its handler. Its key in the containing object is its name. */
 export interface Tool<Arguments = Record<string, unknown>> extends Omit<ToolOffer, "name"> {
   /**
-   * Does the work. A text is the result as it is, anything else becomes JSON; an error that is thrown is a failed
-   * result, which the model reads.
+   * Runs the tool. A string is the result as it is, anything else becomes JSON. A thrown error becomes a failed result,
+   * which the model reads.
    */
   run(args: Arguments, call: ToolRun): unknown;
 }
@@ -29,14 +29,14 @@ export interface Tool<Arguments = Record<string, unknown>> extends Omit<ToolOffe
 export type Tools = Readonly<Record<string, Tool>>;
 
 /**
- * Returns the tool, with arguments of the type that its schema describes. The server checks the model's arguments
- * against `parameters` before it calls.
+ * Returns the tool, with arguments of the type that its schema describes. The server validates the model's arguments
+ * against `parameters` before the call.
  */
 export function tool<Arguments>(definition: Tool<Arguments>): Tool {
   return definition as Tool<never> as Tool;
 }
 
-/** Returns what is offered to the server. */
+/** Returns what to offer to the server. */
 export function toolOffers(tools: Tools): ToolOffer[] {
   return Object.entries(tools).map(([name, { run: _, ...offer }]) => ({ name, ...offer }));
 }

@@ -1,5 +1,5 @@
 /**
- * React: sessions as state, by `useSyncExternalStore`. Works with React 18 and 19, in strict mode too.
+ * React: sessions as state, by `useSyncExternalStore`. Works with React 18 and 19, also in strict mode.
  *
  * A session is open while a component shows it, and for a moment longer. Unmounting never cancels a turn.
  *
@@ -14,15 +14,15 @@ import type { Session, SessionOptions, SessionView } from "../session/session.js
 import type { SessionsView } from "../sessions.js";
 import type { ContextInfo, SessionId } from "../wire.js";
 
-/** A session as a component shows it. */
+/** A session as shown by a component. */
 export interface ShownSession extends SessionView {
   /** The session object, with a method for every command. */
   readonly session: Session;
 }
 
 /**
- * Opens a session while the component is mounted, and returns its state. Renders again after every event,
- * also of an answer that is being written; `useSessionValue` renders less often.
+ * Opens a session while the component is mounted, and returns its state. Re-renders after every event, including those
+ * of an answer in progress; `useSessionValue` renders less often.
  */
 export function useSession(client: Client, id: SessionId, options?: SessionOptions): ShownSession {
   const session = client.session(id, options);
@@ -35,7 +35,7 @@ export function useSession(client: Client, id: SessionId, options?: SessionOptio
 }
 
 /**
- * Returns one value of a session, and renders again when it changes. `select` returns a part of the snapshot, not a new
+ * Returns one value of a session and re-renders when it changes. `select` must return a part of the snapshot, not a new
  * object.
  */
 export function useSessionValue<T>(client: Client, id: SessionId, select: (snapshot: SessionSnapshot) => T): T | null {
@@ -44,12 +44,14 @@ export function useSessionValue<T>(client: Client, id: SessionId, select: (snaps
   return useSyncExternalStore(useHeld(session), read, read);
 }
 
-/** Returns how full a session's context window is; `null` before that is known. */
+/** Returns how full a session's context window is, or `null` while that is unknown. */
 export function useContextInfo(client: Client, id: SessionId): ContextInfo | null {
   return useSessionValue(client, id, contextInfoOf);
 }
 
-/** Returns the list of sessions, newest first, kept true by the server. `client.sessions.loadMore` fetches more. */
+/**
+ * Returns the list of sessions, newest first, kept up to date by the server. `client.sessions.loadMore` fetches more.
+ */
 export function useSessions(client: Client): SessionsView {
   const { sessions } = client;
   return useSyncExternalStore(
@@ -59,7 +61,7 @@ export function useSessions(client: Client): SessionsView {
   );
 }
 
-/** Returns how the connection is. */
+/** Returns the connection status. */
 export function useConnection(client: Client): ConnectionStatus {
   return useSyncExternalStore(
     client.subscribe,
@@ -68,7 +70,7 @@ export function useConnection(client: Client): ConnectionStatus {
   );
 }
 
-/** Returns a function that subscribes to a session and keeps it open meanwhile. */
+/** Returns a function that subscribes to a session and keeps it open until it unsubscribes. */
 function useHeld(session: Session): (listener: () => void) => () => void {
   return useCallback(
     (listener: () => void) => {

@@ -1,7 +1,7 @@
 /**
- * The answer to one input, as it is written.
+ * The answer to one input, while it is being written.
  *
- * Reading it is looking: an iteration that ends early, by `break` for instance, leaves the turn alone. `cancel` stops
+ * Reading it only observes: ending an iteration early, for instance with `break`, leaves the turn alone. `cancel` stops
  * the turn itself.
  */
 
@@ -36,9 +36,9 @@ export type AnswerPiece =
 
 /** The end of an answer. */
 export interface AnswerResult {
-  /** The status of its turn; `removed` if the input was taken out of the queue before its turn. */
+  /** The status of its turn; `removed` if the input was removed from the queue before its turn. */
   readonly status: TurnStatus | "removed";
-  /** Why the last message of a completed turn ended: `length` if the output limit cut it. */
+  /** Why the last message of a completed turn ended: `length` if the output limit cut it off. */
   readonly finishReason?: StopReason;
   /** The text of the last message. */
   readonly text: string;
@@ -46,27 +46,27 @@ export interface AnswerResult {
   readonly entries: readonly Entry[];
   /** Why the turn failed. */
   readonly error?: ErrorBody;
-  /** The tokens of all its requests; absent if this client was away when it ended. */
+  /** The token usage of all its requests; absent if this client was disconnected when the turn ended. */
   readonly usage?: Usage;
 }
 
 /** The part of a session that an answer uses. */
 export interface AnswerSource {
-  /** The entry behind which the answer begins, if that is known before the reply: a retry writes no input. */
+  /** The entry after which the answer starts, if it is known before the reply: a retry writes no input. */
   readonly after: EntryId | null;
   /** The newest snapshot. */
   snapshot(): SessionSnapshot | null;
-  /** Sends the command; `take` gets the reply before the events behind it. */
+  /** Sends the command; `take` gets the reply before the events that follow it. */
   ask(take: (accepted: Accepted) => void): Promise<Accepted>;
-  /** Calls a function with whatever happens to the session. */
+  /** Calls a function with everything that happens to the session. */
   listen(listener: (event: Happened, snapshot: SessionSnapshot) => void): () => void;
-  /** Calls a function when the session is closed or has ended, so that no more is heard of it. */
+  /** Calls a function when the session has closed or ended, after which nothing more arrives. */
   onEnd(listener: (error: Error) => void): () => void;
-  /** Cancels the turn, or takes the input out of the queue. */
+  /** Cancels the turn, or removes the input from the queue. */
   cancel(turnId: TurnId | null): Promise<unknown>;
 }
 
-/** One message of the turn: its parts as far as they are known. */
+/** One message of the turn, with its parts as far as they are known. */
 interface Shown {
   readonly itemId: EntryId;
   parts: readonly (RunningPart | Part)[];
@@ -79,7 +79,7 @@ interface Shown {
 export class Answer {
   /** The server's reply to the command: the input is stored. Rejects if it was refused. */
   readonly accepted: Promise<Accepted>;
-  /** The command's id, by which `queue` and events name the input. */
+  /** The command's id, which identifies the input in `queue` and in events. */
   readonly commandId: string;
 
   readonly #source: AnswerSource;
@@ -96,7 +96,7 @@ export class Answer {
   #wakers: (() => void)[] = [];
   #unlisten: () => void;
 
-  /** Gives the command, and follows what comes of it. */
+  /** Sends the command and follows its outcome. */
   constructor(commandId: string, source: AnswerSource) {
     this.commandId = commandId;
     this.#source = source;
@@ -112,32 +112,33 @@ export class Answer {
     this.#unlisten = () => ends.forEach((end) => end());
     this.accepted = source.ask((reply) => this.#begin(reply));
     this.accepted.catch((error: unknown) => this.#refused(asError(error)));
-    // Whoever does not ask how it ended need not handle that it failed.
+    // A caller that does not ask for the result need not handle its failure.
     this.#finished.catch(() => undefined);
   }
 
-  /** The turn; `null` while the input waits. */
+  /** The turn; `null` while the input is queued. */
   get turnId(): TurnId | null {
     return this.#turnId;
   }
 
   /**
-   * Resolves when the turn is over, however it ended. Rejects if the input was refused, and if this client is not told
-   * how the turn ends, which goes on: with `SessionEnded` if the session is closed before, with the connection's error
-   * if that has stopped, and with `ConnectionLost` if the turn ended meanwhile and a new snapshot does not tell how.
+   * Resolves when the turn is over, however it ended. Rejects if the input was refused, or if this client cannot learn
+   * how the turn ends, in which case the turn itself continues. The error is then `SessionEnded` if the session is
+   * closed first, the connection's error if that has stopped, or `ConnectionLost` if the turn ended meanwhile and a new
+   * snapshot does not tell how.
    */
   finished(): Promise<AnswerResult> {
     return this.#finished;
   }
 
-  /** Stops the turn; what was shown so far is kept. Takes the input out of the queue if it still waits. */
+  /** Stops the turn; what was shown so far is kept. An input that is still queued is removed instead. */
   async cancel(): Promise<void> {
     await this.accepted;
     if (this.#result) return;
     try {
       await this.#source.cancel(this.#turnId);
     } catch (error) {
-      // Its turn has begun meanwhile, and the event that said so came before this reply.
+      // Its turn has started meanwhile, and the event that said so came before this reply.
       const hasBegun = error instanceof CommandError && error.code === "not_queued" && this.#turnId !== null;
       if (!hasBegun) throw error;
       await this.#source.cancel(this.#turnId);
@@ -145,8 +146,8 @@ export class Answer {
   }
 
   /**
-   * Iterates over the text, without what the model thinks. Messages of one turn are parted by an empty line. Throws if
-   * the input is refused or the turn fails.
+   * Iterates over the text, without reasoning. A blank line separates the messages of one turn. Throws if the input is
+   * refused or the turn fails.
    */
   async *text(): AsyncGenerator<string, void, void> {
     let last: EntryId | null = null;
@@ -160,7 +161,7 @@ export class Answer {
     if (status === "failed") throw new TurnFailed(error);
   }
 
-  /** Iterates over everything that is shown of the turn. A reader that is slow gets fewer and longer pieces. */
+  /** Iterates over everything shown of the turn. A slow reader gets fewer and longer pieces. */
   async *pieces(): AsyncGenerator<AnswerPiece, void, void> {
     const cursor = new Cursor();
     for (;;) {
@@ -172,7 +173,7 @@ export class Answer {
     }
   }
 
-  /** Iterates over everything that is shown of the turn. */
+  /** Iterates over everything shown of the turn. */
   [Symbol.asyncIterator](): AsyncGenerator<AnswerPiece, void, void> {
     return this.pieces();
   }
@@ -191,7 +192,7 @@ export class Answer {
     this.#isAccepted = true;
     this.#inputId ??= entryId ?? null;
     this.#turnId ??= turnId ?? null;
-    // The first reply of a command that was sent twice: its turn may be over already.
+    // This answers a command that was sent twice: its turn may already be over.
     const snapshot = this.#source.snapshot();
     if (duplicate && snapshot && snapshot.seq > asOfSeq) this.#reconcile(snapshot);
   }
@@ -251,10 +252,10 @@ export class Answer {
     }
   }
 
-  /** Finds its place in a snapshot, which may have skipped events. */
+  /** Locates the input in a snapshot, which may have skipped events. */
   #reconcile(snapshot: SessionSnapshot): void {
     if (this.#result || this.#failure) return;
-    // A command that is not accepted yet is sent again, and its reply tells of its place.
+    // A command that is not accepted yet is resent, and its reply states its place.
     if (!this.#isAccepted || snapshot.queue.some((item) => item.commandId === this.commandId)) return;
     const path = snapshot.path.entries;
     const place = path.findIndex((entry) => entry.entryId === this.#inputId);
@@ -265,7 +266,7 @@ export class Answer {
     if (snapshot.turn && snapshot.turn.turnId === this.#turnId) return;
     const ended = snapshot.unansweredTurns.find((turn) => turn.turnId === this.#turnId);
     if (!ended && place < 0) {
-      const words = "the turn ended while the connection was away, and the newest entries do not tell how";
+      const words = "the turn ended while the connection was down, and the newest entries do not say how";
       return this.#refused(new ConnectionLost(`${words}; fetch older ones`));
     }
     if (ended) return this.#over({ status: ended.status, ...(ended.error ? { error: ended.error } : {}) });
@@ -273,7 +274,7 @@ export class Answer {
     this.#over({ status: "completed", ...(finishReason ? { finishReason } : {}) });
   }
 
-  /** Takes what is shown of the running items. */
+  /** Copies what is shown of the running items. */
   #showItems({ items }: SessionSnapshot): void {
     for (const item of items) {
       if (item.turnId !== this.#turnId || item.aborted) continue;
@@ -313,25 +314,25 @@ export class Answer {
   }
 }
 
-/** The turn that should have answered has failed. */
+/** The turn that should have answered failed. */
 export class TurnFailed extends Error {
   override readonly name = "TurnFailed";
-  /** The error, as the server told it. */
+  /** The error reported by the server. */
   readonly error: ErrorBody | undefined;
 
-  /** Creates it from the server's words. */
+  /** Creates the error from the server's report. */
   constructor(error: ErrorBody | undefined) {
     super(error?.message ?? "the turn failed");
     this.error = error;
   }
 }
 
-/** Returns the text of a message, without what the model thinks. */
+/** Returns the text of a message, without reasoning. */
 export function textOf(parts: readonly Part[]): string {
   return parts.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n");
 }
 
-/** The position of one reader in an answer. */
+/** A reader's position in an answer. */
 class Cursor {
   readonly #read = new Map<string, number>();
   readonly #voided = new Set<EntryId>();
@@ -349,7 +350,7 @@ class Cursor {
         continue;
       }
       for (const [part, content] of parts.entries()) {
-        // A tool call is told when its arguments are complete.
+        // A tool call is reported once its arguments are complete.
         if (isWhole || content.type !== "tool_call") yield* this.#part(itemId, part, content, peek);
       }
     }

@@ -1,8 +1,8 @@
 /**
  * One session: what is known of it, and everything that can be done with it.
  *
- * A session is opened when somebody subscribes to it or asks something of it, and stays open on every later connection
- * until `close`. Closing it, or the client, only ends the subscription: a turn that runs goes on.
+ * A session opens with the first subscription or request, and is reopened on every later connection until `close`.
+ * Closing it, or the client, only ends the subscription: a running turn continues.
  */
 
 import { type CommandName, type PayloadOf, type ReplyPayload, WITHOUT_SUBSCRIPTION } from "../connection/commands.js";
@@ -42,33 +42,33 @@ import { type Happened, type Opening, type SessionStatus, Subscription } from ".
 /** The options of a session: how to open it, and the tools and hooks to offer. */
 export interface SessionOptions extends Opening, Offer {}
 
-/** A session as it is shown: changes whenever the status or the snapshot changes. */
+/** A session for display: changes whenever the status or the snapshot changes. */
 export interface SessionView {
   /** The status of the subscription. */
   readonly status: SessionStatus;
-  /** The state of the session; `null` before it was opened for the first time. */
+  /** The state of the session; `null` before it was first opened. */
   readonly snapshot: SessionSnapshot | null;
 }
 
 /** The options of an input. */
 export interface SendOptions extends Omit<UserInput, "input"> {
-  /** The command's id, 16 to 64 characters, if the input may be sent again by a later run of this program. */
+  /** The command's id, 16 to 64 characters, in case a later run of this program may resend the input. */
   readonly commandId?: CommandId;
 }
 
 /** Milliseconds that a session stays open after the last `hold` has ended: a view often comes back at once. */
 const LINGER_MS = 1_000;
 
-/** Entries that one page of older ones has. */
+/** Entries per page of older ones. */
 const PAGE_ENTRIES = 100;
 
 /** The part of a client that a session uses. */
 export interface SessionContext {
   readonly connection: Connection;
   readonly environment: Environment;
-  /** The name that the server has given to the present connection. */
+  /** The server's id for the current connection. */
   readonly connectionId: () => string | null;
-  /** Takes whether the session is open, being opened or listened to, so that it must hear of events. */
+  /** Called with whether the session needs events: it is open, opening, or has listeners. */
   readonly onUse: (session: Session, isUsed: boolean) => void;
 }
 
@@ -86,19 +86,19 @@ export class Session extends SessionCommands {
   readonly #disconnects = new Listeners();
   #view: SessionView = { status: { phase: "closed" }, snapshot: null };
   #holds = 0;
-  /** True while the size of the context is being asked for. */
+  /** True while the context size is being fetched. */
   #measuring = false;
   /** True if it has changed since. */
   #isUnmeasured = false;
-  /** The page of older entries that is on its way, and the place before which it ends. */
+  /** The page of older entries in flight, and the place before which it ends. */
   #older: { readonly before: LeafId; readonly more: Promise<boolean> } | null = null;
   /** Commands without a reply. */
   #asked = 0;
-  /** True if the session closes as soon as they have one. */
+  /** True if the session closes once they all have a reply. */
   #lingers = false;
   #cancelLinger: () => void = () => undefined;
 
-  /** Use `Client.session` instead: there is one object of each session. */
+  /** Use `Client.session` instead: there is one object per session. */
   constructor(id: SessionId, options: SessionOptions, context: SessionContext) {
     super();
     this.id = id;
@@ -108,7 +108,7 @@ export class Session extends SessionCommands {
       hook: (hookCallId, answer) => this.sendHookResult(hookCallId, answer),
       progress: (about, message) => {
         const payload = { ...about, ...(message ? { message } : {}) };
-        // The news of this moment: later nobody needs it, and it opens nothing.
+        // Progress only matters now: it need not be sent later, and must not open the session.
         if (this.status.phase !== "open") return Promise.resolve();
         return context.connection.requestNow("call_progress", payload, { session: id });
       },
@@ -123,14 +123,14 @@ export class Session extends SessionCommands {
     });
   }
 
-  // ---- what is known
+  // ---- state
 
   /** The status and the snapshot; the same object until one of them changes. */
   get view(): SessionView {
     return this.#view;
   }
 
-  /** The state of the session; `null` before it was opened for the first time. */
+  /** The state of the session; `null` before it was first opened. */
   get snapshot(): SessionSnapshot | null {
     return this.#view.snapshot;
   }
@@ -140,13 +140,13 @@ export class Session extends SessionCommands {
     return this.#view.status;
   }
 
-  /** True if the tools and hooks of this very connection are asked. */
+  /** True if this connection provides the tools and hooks. */
   get isHost(): boolean {
     const host = this.snapshot?.host;
     return host != null && host.connectionId === this.#context.connectionId();
   }
 
-  /** Calls a function after each change of `view`, opens the session, and returns the function that ends this. */
+  /** Calls a function after each change of `view`, and opens the session. Returns the function that unsubscribes. */
   readonly subscribe = (listener: () => void): (() => void) => {
     const end = this.#views.add(listener);
     this.open();
@@ -158,8 +158,8 @@ export class Session extends SessionCommands {
 
   /**
    * Calls a function with each event after it was folded, with `opened` after a fresh snapshot, and with `replaying`
-   * before the events that were missed; `missed` is true for each of these: it happened while this client was away.
-   * Returns the function that ends this.
+   * before the missed events. `missed` is true for each of these: it happened while this client was disconnected.
+   * Returns the function that unsubscribes.
    */
   onEvent(
     listener: (event: EventFrame | "opened" | "replaying", snapshot: SessionSnapshot, missed: boolean) => void,
@@ -183,7 +183,7 @@ export class Session extends SessionCommands {
 
   /**
    * Opens the session and resolves with its newest snapshot, at once if it is open. Rejects if it cannot be opened, or
-   * if the connection stops before.
+   * if the connection stops first.
    */
   opened(): Promise<SessionSnapshot> {
     const { connection } = this.#context;
@@ -206,8 +206,8 @@ export class Session extends SessionCommands {
   }
 
   /**
-   * Keeps the session open until the returned function is called. The last of these closes it after a moment, when
-   * every command has its reply, unless somebody is subscribed.
+   * Keeps the session open until the returned function is called. When the last hold ends, the session closes a moment
+   * later, once every command has its reply, unless it has subscribers.
    */
   hold(): () => void {
     this.#holds += 1;
@@ -222,7 +222,7 @@ export class Session extends SessionCommands {
   }
 
   /**
-   * Ends the subscription. A running turn goes on without this client; its tools and hooks are offered no more.
+   * Ends the subscription. A running turn continues without this client, whose tools and hooks are no longer offered.
    * `cancelTurn` stops a turn.
    */
   async close(): Promise<void> {
@@ -233,12 +233,12 @@ export class Session extends SessionCommands {
 
   // ---- turns
 
-  /** Says something, and returns the answer as it is written. While a turn runs the input waits in the queue. */
+  /** Sends an input, and returns the answer as it is written. While a turn runs, the input waits in the queue. */
   send(input: Input, { commandId = newId(), ...options }: SendOptions = {}): Answer {
     return this.#answer(commandId, null, (take) => this.ask("user_input", { input, ...options }, commandId, take));
   }
 
-  /** Asks again for the answer of a turn that has none, the last one unless it is named. */
+  /** Retries the named turn without an answer, or else the last one. */
   retryTurn(turnId?: TurnId): Answer {
     const id = newId();
     const { unansweredTurns = [] } = this.snapshot ?? {};
@@ -247,9 +247,9 @@ export class Session extends SessionCommands {
     return this.#answer(id, after, (take) => this.ask("retry_turn", turnId === undefined ? {} : { turnId }, id, take));
   }
 
-  // ---- what older events have told
+  // ---- history
 
-  /** Fetches entries, newest first in choice and oldest first in order. They become part of `snapshot.entries`. */
+  /** Fetches entries: it selects the newest, and returns them oldest first. They become part of `snapshot.entries`. */
   async getEntries(options: GetEntries = {}): Promise<Entries> {
     const page = await this.ask("get_entries", options);
     this.#subscription.change((snapshot) => withEntries(snapshot, page));
@@ -257,8 +257,8 @@ export class Session extends SessionCommands {
   }
 
   /**
-   * Fetches the page of the path before what is known. Resolves with true while there is more; show a button as long as
-   * `snapshot.path.more` is true. One page is on its way at a time: asking for it again waits for the same one.
+   * Fetches the page of the path before the known part. Resolves with true while there is more; show a button as long
+   * as `snapshot.path.more` is true. Only one page is fetched at a time: a repeated call waits for the same one.
    */
   async loadOlder(limit: number = PAGE_ENTRIES): Promise<boolean> {
     const { path } = this.snapshot ?? (await this.opened());
@@ -278,7 +278,7 @@ export class Session extends SessionCommands {
     const first = path.entries[0];
     const page = await this.ask("get_entries", { path: true, limit, ...(first ? { before: first.entryId } : {}) });
     this.#subscription.change((snapshot) => {
-      // The session may have moved meanwhile: then the page is not the one before what is shown.
+      // If the session has moved meanwhile, the page is not the one before the shown entries.
       const isOlder = snapshot.path.entries[0]?.entryId === first?.entryId;
       return withEntries(snapshot, page, isOlder);
     });
@@ -286,8 +286,8 @@ export class Session extends SessionCommands {
   }
 
   /**
-   * Returns the alternatives at the place of an entry, itself included and the oldest first: what was asked or answered
-   * there. Labels and the like do not part them. Show "2 of 3" with it, and go to another one with `switchTo`.
+   * Returns the alternatives to an entry, including itself, oldest first: what was asked or answered at the same place.
+   * Labels and the like do not separate them. Use it to show "2 of 3", and go to another one with `switchTo`.
    */
   siblings(entryId: EntryId): Promise<readonly TreeNode[]> {
     return siblingsOf(entryId, {
@@ -301,21 +301,21 @@ export class Session extends SessionCommands {
   }
 
   /**
-   * Continues on the branch through an entry, where that branch was left last. A turn that runs must end first: the
-   * server refuses with `turn_running`.
+   * Continues on the branch through an entry, where that branch was last left. A running turn must end first: otherwise
+   * the server refuses with `turn_running`.
    */
   switchTo(entryId: EntryId): Promise<Navigated> {
     return this.navigate(entryId, { position: "tip" });
   }
 
-  /** Returns how full the window is, and puts it into the snapshot. */
+  /** Fetches how full the window is, and updates the snapshot. */
   async getContextInfo(): Promise<ContextInfo> {
     const contextInfo = await this.ask("get_context_info", {});
     this.#subscription.change((now) => ({ ...now, contextInfo, warning: contextInfo.warning ?? null }));
     return contextInfo;
   }
 
-  /** Deletes the session for good: it has ended then. The server tells only the other connections. */
+  /** Deletes the session for good, after which it has ended. The server only notifies the other connections. */
   override async delete(): Promise<Done> {
     const done = await super.delete();
     this.#subscription.deleted();
@@ -325,17 +325,17 @@ export class Session extends SessionCommands {
   // ---- tools and hooks
 
   /**
-   * Offers tools and hooks, in place of those that were offered before; what is absent stays. They are offered again on
-   * every connection. `standby` of the reply says that another client is the host, and is asked in place of this one.
+   * Offers tools and hooks in place of those offered before; absent ones stay. They are offered again on every
+   * connection. `standby` in the reply means that another client is the host and is called instead.
    */
   async host(offer: Offer): Promise<Done> {
     this.#hosting.change({ ...this.#hosting.offer, ...offer });
     if (this.status.phase === "closed" || this.#context.connection.status.phase !== "open") {
-      // Opening the session offers them.
+      // Opening the session sends the offer.
       await this.opened();
       return this.isHost ? {} : { standby: true };
     }
-    // The session may be on its way to be opened with what was offered before.
+    // The session may be opening with the previous offer.
     await this.opened();
     const { tools, hooks } = offers(this.#hosting.offer);
     const replies = await Promise.all([
@@ -345,19 +345,19 @@ export class Session extends SessionCommands {
     return Object.assign({}, ...replies) as Done;
   }
 
-  // ---- what the client calls
+  // ---- internal to the client
 
-  /** Takes the session that a command of this client has created. */
+  /** Takes over the session that a command of this client has created. */
   adopt(opened: SessionOpened): void {
     this.#subscription.adopt(opened);
   }
 
-  /** A connection is there. */
+  /** Handles a new connection. */
   connected(): void {
     this.#subscription.connected();
   }
 
-  /** The connection is lost. */
+  /** Handles a lost connection. */
   disconnected(): void {
     this.#subscription.disconnected();
     this.#disconnects.tell();
@@ -365,12 +365,12 @@ export class Session extends SessionCommands {
     if (status.phase === "stopped") this.#ends.tell(status.error);
   }
 
-  /** Takes an event. */
+  /** Handles an event. */
   take(event: EventFrame): void {
     this.#subscription.event(event);
   }
 
-  /** Something was missed. */
+  /** Handles missed events. */
   resync(): void {
     this.#subscription.resync();
   }
@@ -388,7 +388,7 @@ export class Session extends SessionCommands {
     if (WITHOUT_SUBSCRIPTION.has(type)) return connection.request(type, payload, to, onReply);
     const lingers = this.#lingers;
     this.open();
-    // A tool may send its result after the last view has gone. The session stays open until the reply.
+    // A tool may send its result after the last view is gone. The session stays open until the reply.
     this.#lingers = lingers;
     const reply = connection.request(type, payload, to, onReply);
     this.#asked += 1;
@@ -398,7 +398,7 @@ export class Session extends SessionCommands {
     });
   }
 
-  /** Closes the session after a moment, unless somebody needs it by then. */
+  /** Closes the session after a moment, unless it is needed by then. */
   #linger(): void {
     this.#cancelLinger();
     this.#lingers = true;
@@ -445,14 +445,14 @@ export class Session extends SessionCommands {
     this.#context.onUse(this, isUsed);
   }
 
-  /** Asks for what an event makes necessary to know and does not tell. */
+  /** Fetches what an event changes but does not carry. */
   #lookAfter(event: EventFrame, snapshot: SessionSnapshot): void {
     if (!snapshot.turn && changesContext(event)) this.#isUnmeasured = true;
     this.#measure();
     if (movesAway(event, snapshot)) this.loadOlder().catch(() => undefined);
   }
 
-  /** Asks for the size of the context if it has changed: one question at a time, and none amid a replay. */
+  /** Fetches the context size if it has changed: one request at a time, and none during a replay. */
   #measure(): void {
     if (!this.#isUnmeasured || this.#measuring || this.#subscription.isReplaying) return;
     this.#isUnmeasured = false;
@@ -462,12 +462,12 @@ export class Session extends SessionCommands {
       this.#measuring = false;
       this.#measure();
     };
-    // If it fails, whoever shows the size sees the old one until the next event that tells it.
+    // On failure, views keep the old size until the next event that reports it.
     this.getContextInfo().then(done, done);
   }
 }
 
-/** Returns why nothing more is heard of a session. */
+/** Returns why nothing more will arrive for a session. */
 function endOf(status: Extract<SessionStatus, { phase: "ended" | "closed" }>): Error {
   if (status.phase === "closed") return new SessionEnded("the session was closed");
   return status.error ?? new SessionEnded(status.reason);

@@ -1,11 +1,11 @@
-/** The alternatives at one place of the tree, found with as few questions as possible. */
+/** Finds the alternatives at one place of the tree with as few requests as possible. */
 
 import type { EntryId, Tree, TreeNode } from "../wire.js";
 
-/** Levels of the tree that one question asks for: an alternative is rarely below more than a label or two. */
+/** Tree levels per request: an alternative is rarely below more than a label or two. */
 const DEPTH = 4;
 
-/** Entries that say nothing of their own: what hangs from them stands at the place of what they hang from. */
+/** Entries without content of their own: their children count as being at the place of their parent. */
 const QUIET = new Set([
   "label",
   "session_info",
@@ -19,15 +19,15 @@ const QUIET = new Set([
   "compaction",
 ]);
 
-/** What is asked while looking. */
+/** The lookups that the search needs. */
 export interface Looking {
   /** Returns an entry's type and parent. */
   readonly entry: (entryId: EntryId) => Promise<{ readonly type: string; readonly parentId: EntryId | null }>;
-  /** Asks for a part of the tree. */
+  /** Fetches a part of the tree. */
   readonly tree: (part: { readonly rootId?: EntryId; readonly depth: number }) => Promise<Tree>;
 }
 
-/** Returns what was said at the place of an entry, itself included, in the order in which it was said. */
+/** Returns what was said at the place of an entry, including itself, in the order in which it was said. */
 export async function siblingsOf(entryId: EntryId, { entry, tree }: Looking): Promise<readonly TreeNode[]> {
   let { parentId } = await entry(entryId);
   while (parentId !== null) {

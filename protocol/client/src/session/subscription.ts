@@ -1,10 +1,10 @@
 /**
- * A subscription to one session that lasts: it is opened on each connection, exactly where it was.
+ * A lasting subscription to one session: it is reopened on each connection exactly where it was.
  *
- * What always holds:
+ * Invariants:
  * - events are applied between `session_opened` and the end of that connection's subscription, and nowhere else;
- * - a gap is mended by opening the session again with `resume`, never by guessing;
- * - one that the server has ended for good is not opened again.
+ * - a gap is repaired by reopening the session with `resume`, never by guessing;
+ * - a session that the server has ended for good is not reopened.
  */
 
 import type { Connection } from "../connection/connection.js";
@@ -27,29 +27,29 @@ import type {
 
 /** The status of a subscription. */
 export type SessionStatus =
-  /** It is not open on the server: `close` was called, or nobody has asked for it yet. */
+  /** Not open on the server: `close` was called, or nobody has needed it yet. */
   | { readonly phase: "closed" }
   /**
-   * It is being opened. A snapshot that is there already is what was known before; `error` is why the server has
-   * refused for now, and it is tried again.
+   * Being opened. An existing snapshot is the last known state. `error` is why the server refused temporarily; opening
+   * is retried.
    */
   | { readonly phase: "opening"; readonly error?: Error }
   /** Events arrive. */
   | { readonly phase: "open" }
-  /** The server has ended it, and opening it again will not help. */
+  /** Ended by the server; reopening will not help. */
   | { readonly phase: "ended"; readonly code: string; readonly reason: string; readonly error?: Error };
 
 /** The options of `open_session`. */
 export interface Opening {
-  /** Writer (the default) or observer. */
+  /** `writer` (the default) or `observer`. */
   readonly role?: SessionRole | undefined;
   /** The number of newest entries in the first snapshot; absent: 50. */
   readonly entries?: number | undefined;
-  /** `false` leaves out the deltas of answers. */
+  /** `false` omits the deltas of answers. */
   readonly deltas?: boolean | undefined;
 }
 
-/** An event that was applied; or that the session was opened, by a snapshot or with a replay of what was missed. */
+/** An applied event, or the opening of the session: by a snapshot or with a replay of the missed events. */
 export type Happened = EventFrame | "opened" | "replaying";
 
 /** The dependencies of a subscription. */
@@ -58,19 +58,19 @@ export interface SubscriptionOptions {
   readonly connection: Connection;
   readonly environment: Environment;
   readonly opening: Opening;
-  /** Returns the offer, each time that the session is opened. */
+  /** Returns the offer each time the session is opened. */
   readonly offers: () => { tools?: ToolOffer[]; hooks?: HookOffer[] };
-  /** Takes each change of the status or the snapshot; `event` is the one that was applied. */
+  /** Called on each change of the status or the snapshot; `event` is the one that was applied. */
   readonly onChange: (event: Happened | null) => void;
 }
 
-/** Milliseconds within which a second gap asks for everything anew: the resume has not mended it. */
+/** Milliseconds within which a second gap requests a fresh snapshot: the resume has not repaired the first one. */
 const RESYNC_MS = 2_000;
 
-/** Milliseconds after which a subscription has lasted: its end by a failure is the first one. */
+/** Milliseconds after which a subscription counts as stable: a failure then is a first failure. */
 const LASTED_MS = 10_000;
 
-/** Milliseconds to wait at least before a session is opened that failed again at once. */
+/** Minimum milliseconds before reopening a session that failed again at once. */
 const FAILED_AGAIN_MS = 3_000;
 
 /** A subscription to one session. */
@@ -79,26 +79,26 @@ export class Subscription {
   #status: SessionStatus = { phase: "closed" };
   #snapshot: SessionSnapshot | null = null;
   #wanted = false;
-  /** The session is damaged, and can only be read. */
+  /** True if the session is damaged and can only be read. */
   #readOnly = false;
-  /** Counts the attempts to open it, so that what comes of an earlier one is known as such. */
+  /** Counts the attempts to open it, so that results of an earlier one are recognised. */
   #attempt = 0;
   #failures = 0;
   #openedAt = Number.NEGATIVE_INFINITY;
   #resyncedAt = Number.NEGATIVE_INFINITY;
-  /** The next attempt asks for a snapshot, whatever is known. */
+  /** True if the next attempt requests a snapshot, whatever is known. */
   #anew = false;
   #cancelRetry: () => void = () => undefined;
-  /** The last event that the newest `session_opened` covers. */
+  /** The last event covered by the newest `session_opened`. */
   #asOfSeq = 0;
   #pending: readonly PendingCall[] = [];
 
-  /** Creates one that nobody wants yet. */
+  /** Creates an inactive subscription. */
   constructor(options: SubscriptionOptions) {
     this.#options = options;
   }
 
-  /** Its present status. */
+  /** The current status. */
   get status(): SessionStatus {
     return this.#status;
   }
@@ -108,17 +108,17 @@ export class Subscription {
     return this.#snapshot;
   }
 
-  /** True while events come that were missed: others follow at once. */
+  /** True while missed events are arriving: more follow at once. */
   get isReplaying(): boolean {
     return this.#snapshot !== null && this.#snapshot.seq < this.#asOfSeq;
   }
 
-  /** The last event that happened before the session was opened: up to here events were missed. */
+  /** The last event that happened before the session was opened: events up to it were missed. */
   get asOfSeq(): number {
     return this.#asOfSeq;
   }
 
-  /** The open calls that the newest `session_opened` has told of; a replay leaves the snapshot's as they were. */
+  /** The open calls according to the newest `session_opened`; a replay leaves the snapshot's calls as they were. */
   get pending(): readonly PendingCall[] {
     return this.#pending;
   }
@@ -131,13 +131,13 @@ export class Subscription {
     this.connected();
   }
 
-  /** Takes a session that was opened by the command that has created it. */
+  /** Takes over a session that was opened by the command that created it. */
   adopt(opened: SessionOpened): void {
     this.#wanted = true;
     this.#take(opened);
   }
 
-  /** Ends it on the server, where a turn continues. */
+  /** Ends the subscription on the server, where a turn continues. */
   async unwant(): Promise<void> {
     if (!this.#wanted) return;
     const { connection, session } = this.#options;
@@ -150,13 +150,13 @@ export class Subscription {
     if (wasOpen) await connection.requestNow("close_session", {}, { session }).catch(() => undefined);
   }
 
-  /** A connection is there: opens the session on it. */
+  /** Handles a new connection: opens the session on it. */
   connected(): void {
     if (!this.#wanted || this.#status.phase === "ended" || this.#options.connection.status.phase !== "open") return;
     void this.#open();
   }
 
-  /** The connection is lost. */
+  /** Handles a lost connection. */
   disconnected(): void {
     this.#forgive();
     this.#attempt += 1;
@@ -164,9 +164,9 @@ export class Subscription {
     if (this.#wanted && this.#status.phase === "open") this.#setStatus({ phase: "opening" });
   }
 
-  /** Takes an event of this session. */
+  /** Handles an event of this session. */
   event(event: EventFrame): void {
-    // Before `session_opened`, and after the end, events belong to a subscription that is over.
+    // Events before `session_opened` or after the end belong to an earlier subscription.
     if (this.#status.phase !== "open" || !this.#snapshot) return;
     if (event.type === "session_closed") return this.#closed(event.payload);
     const next = fold(this.#snapshot, event);
@@ -175,7 +175,7 @@ export class Subscription {
     this.#options.onChange(event);
   }
 
-  /** Changes the snapshot by something that is no event, such as a page of older entries. */
+  /** Changes the snapshot by something other than an event, such as a page of older entries. */
   change(next: (snapshot: SessionSnapshot) => SessionSnapshot): void {
     if (!this.#snapshot) return;
     const changed = next(this.#snapshot);
@@ -184,7 +184,7 @@ export class Subscription {
     this.#options.onChange(null);
   }
 
-  /** Something was missed: opens the session again on the same connection, where it was. */
+  /** Handles missed events: reopens the session on the same connection where it was. */
   resync(): void {
     if (this.#status.phase !== "open") return;
     const { connection, session, environment } = this.#options;
@@ -197,7 +197,7 @@ export class Subscription {
     void this.#open();
   }
 
-  /** This client has deleted the session. */
+  /** Handles the deletion of the session by this client. */
   deleted(): void {
     if (this.#status.phase !== "ended") this.#end("deleted", "the session was deleted");
   }
@@ -224,7 +224,7 @@ export class Subscription {
       ...(entries === undefined ? {} : { entries }),
       ...(deltas === undefined ? {} : { deltas }),
       ...(this.#snapshot && !this.#anew ? { resume: resumePoint(this.#snapshot) } : {}),
-      // An observer may offer nothing.
+      // An observer must not offer anything.
       ...(asked === "observer" ? {} : this.#options.offers()),
     };
   }
@@ -254,8 +254,8 @@ export class Subscription {
     const { connection, session } = this.#options;
     if (code === "deleted") return this.#end(code, message, error ? new CommandError(error) : undefined);
     this.#forgive();
-    // One that fails again at once may fail for what a resume replays. Stored events that cannot be read are passed
-    // over by a new snapshot too.
+    // A session that fails again at once may fail because of what a resume replays. A new snapshot also skips stored
+    // events that cannot be read.
     const failsAgain = this.#failures > 0;
     if (failsAgain || !retriable) this.#anew = true;
     connection.held(session);
@@ -263,7 +263,7 @@ export class Subscription {
     this.#retry(failsAgain ? FAILED_AGAIN_MS : 0);
   }
 
-  /** The subscription is over: failures from before it count only if it has not lasted. */
+  /** Handles the end of the subscription: earlier failures count only if it was not stable. */
   #forgive(): void {
     const isOpen = this.#status.phase === "open";
     if (isOpen && this.#options.environment.now() - this.#openedAt >= LASTED_MS) this.#failures = 0;

@@ -1,6 +1,6 @@
 /**
- * A server in memory, for tests of programs that use this client. It answers every command as the protocol's examples
- * do, remembers sessions over reconnects, and does what the test tells it.
+ * An in-memory server for tests of programs that use this client. It answers every command as the protocol's examples
+ * do, remembers sessions across reconnects, and can be controlled by the test.
  */
 
 import type { CommandName, ReplyPayload } from "../connection/commands.js";
@@ -23,13 +23,13 @@ import { type FakeSocket, socketsTo } from "./socket.js";
 /** The result of a handler: the payload of the reply, an error, or nothing if it replies by itself or not at all. */
 export type Handled<T extends CommandName> = ReplyPayload<T> | { readonly error: ErrorBody } | undefined;
 
-/** Handles a command in place of the built-in script. */
+/** Handles a command instead of the built-in script. */
 export type Handler<T extends CommandName> = (
   command: CommandOf<T> & { readonly id: string; readonly sessionId?: SessionId },
   socket: FakeSocket,
 ) => Handled<T>;
 
-/** The type of the reply to a command, if the example of that reply has another name. */
+/** The example to reply with for each command. */
 const REPLIES: { readonly [T in CommandName]: ExampleName } = {
   hello: "replies/welcome",
   authenticate: "replies/ok",
@@ -76,13 +76,13 @@ const REPLIES: { readonly [T in CommandName]: ExampleName } = {
   take_over_host: "replies/ok",
 };
 
-/** A server in memory. */
+/** An in-memory server. */
 export class FakeServer {
-  /** The address to connect to; it exists nowhere. */
+  /** The address to connect to; nothing real listens there. */
   readonly url = "ws://fake.invalid/ws";
   /** Pass this to `connect` as `WebSocket`. */
   readonly WebSocket: SocketConstructor;
-  /** The commands that have arrived, oldest first. */
+  /** The commands received, oldest first. */
   readonly commands: CommandFrame[] = [];
   /** The sessions, by id. */
   readonly sessions = new Map<SessionId, FakeSession>();
@@ -91,7 +91,7 @@ export class FakeServer {
 
   readonly #handlers = new Map<CommandName, Handler<never>>();
   readonly #sockets: FakeSocket[] = [];
-  /** Replies by the id of a writing command: the same id again is not done twice. */
+  /** Replies by the id of a writing command: a repeated id is not executed twice. */
   readonly #done = new Map<string, ReplyFrame>();
   #waiting: { readonly type: CommandName; readonly resolve: (command: CommandFrame) => void }[] = [];
   #refuses = 0;
@@ -111,17 +111,17 @@ export class FakeServer {
     return session;
   }
 
-  /** The connections that are open, oldest first. */
+  /** The open connections, oldest first. */
   get sockets(): readonly FakeSocket[] {
     return this.#sockets;
   }
 
-  /** Handles a command in place of the built-in script, from now on. */
+  /** Handles a command instead of the built-in script from now on. */
   on<T extends CommandName>(type: T, handler: Handler<T>): void {
     this.#handlers.set(type, handler as unknown as Handler<never>);
   }
 
-  /** Resolves with the next command of this type that arrives. */
+  /** Resolves with the next command of this type. */
   next<T extends CommandName>(
     type: T,
   ): Promise<CommandOf<T> & { readonly id: string; readonly sessionId?: SessionId }> {
@@ -140,7 +140,7 @@ export class FakeServer {
     for (const socket of [...this.#sockets]) socket.drop(code, reason);
   }
 
-  /** Refuses so many of the next attempts to connect. */
+  /** Refuses this many of the next connection attempts. */
   refuse(attempts: number): void {
     this.#refuses = attempts;
   }
@@ -188,7 +188,7 @@ export class FakeServer {
         const ids = { entryId: newId().slice(0, 12), turnId: newId().slice(0, 12) };
         const reply = replyTo(command, { ...ids, queued: false, asOfSeq });
         this.#done.set(command.id, reply);
-        // A reply comes before the events that its command causes.
+        // A reply precedes the events that its command causes.
         socket.deliver(reply);
         session.ask(text, command.id, ids);
         return session.answer(ids.turnId, this.reply(text));
@@ -225,7 +225,7 @@ const SESSION_NOT_FOUND: ErrorBody = {
   retriable: false,
 };
 
-/** Returns the payload of the example that answers a command. */
+/** Returns the payload of the example reply to a command. */
 function payloadOf(type: CommandName): ReplyPayload<CommandName> {
   const { payload: body } = example(REPLIES[type]);
   if (type !== "hello") return body as ReplyPayload<CommandName>;

@@ -54,7 +54,7 @@ export class FakeSession {
     return this.#followers.size;
   }
 
-  /** Adds a follower. Returns what `session_opened` says, and the events that come behind it. */
+  /** Adds a follower. Returns the content of `session_opened` and the events that follow it. */
   open(socket: FakeSocket, resume: Resume | undefined): { opened: SessionOpened; missed: readonly ServerFrame[] } {
     this.#followers.add(socket);
     const canReplay = resume?.epoch === this.#opened.epoch && resume.seq <= this.log.length;
@@ -70,7 +70,7 @@ export class FakeSession {
     this.#followers.delete(socket);
   }
 
-  /** Stores an event and tells all followers. */
+  /** Stores an event and sends it to all followers. */
   append(event: Event): DurableFrame {
     const frame: DurableFrame = { sessionId: this.id, seq: this.log.length + 1, ...event };
     this.log.push(frame);
@@ -79,12 +79,12 @@ export class FakeSession {
     return frame;
   }
 
-  /** Tells all followers something that is not stored. */
+  /** Sends all followers an event that is not stored. */
   show(event: EphemeralEvent): void {
     this.#tell({ sessionId: this.id, ...event });
   }
 
-  /** Appends what a user says and begins its turn. */
+  /** Appends a user message and starts its turn. */
   ask(text: string, commandId: CommandId, { entryId, turnId }: { entryId: EntryId; turnId: TurnId }): void {
     const content: Part[] = [{ type: "text", text }];
     const entry: Entry = { ...this.#place(entryId), type: "message", role: "user", content };

@@ -1,4 +1,4 @@
-/** The example frames of the protocol, for tests that need a frame that is right. */
+/** The example frames of the protocol, for tests that need a valid frame. */
 
 import type { ServerFrame } from "../wire.js";
 import { EXAMPLES } from "./examples.js";
@@ -6,12 +6,12 @@ import { EXAMPLES } from "./examples.js";
 /** The name of an example: `events/turn_finished.failed`, `replies/session_opened`. */
 export type ExampleName = keyof typeof EXAMPLES;
 
-/** Returns a copy of an example frame, which may be changed. */
+/** Returns a modifiable copy of an example frame. */
 export function example(name: ExampleName): ServerFrame {
   return structuredClone(EXAMPLES[name]) as unknown as ServerFrame;
 }
 
-/** Returns a copy of the payload of an example that has this type. */
+/** Returns a copy of the payload of an example with this type. */
 export function payload<T extends ServerFrame["type"]>(name: ExampleName, type: T): PayloadOfFrame<T> {
   const frame = example(name);
   if (frame.type !== type) throw new Error(`the example ${name} is a ${frame.type}, not a ${type}`);

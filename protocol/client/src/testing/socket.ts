@@ -1,9 +1,9 @@
-/** One end of a socket pair in memory: the client sees a `WebSocket`, the test what it sends. */
+/** One end of an in-memory socket pair: the client sees a `WebSocket`, the test sees what it sends. */
 
 import type { Socket, SocketConstructor } from "../connection/environment.js";
 import type { CommandFrame, ServerFrame } from "../wire.js";
 
-/** Microtasks between a piece of an answer and the next frame: enough for a reader to take it as a piece of its own. */
+/** Microtasks between a piece of an answer and the next frame: enough for a reader to receive it separately. */
 const PIECE_TURNS = 32;
 
 /** The server's side of one connection. */
@@ -24,7 +24,7 @@ export class FakeSocket implements Socket {
   onmessage: Socket["onmessage"] = null;
   onclose: Socket["onclose"] = null;
   onerror: Socket["onerror"] = null;
-  /** Frames that wait until a piece before them was read; `null` while none has to be. */
+  /** Frames that wait until the preceding piece was read; `null` if none must wait. */
   #held: Arriving[] | null = null;
   readonly #peer: Peer;
 
@@ -35,12 +35,14 @@ export class FakeSocket implements Socket {
       if (this.readyState !== 0) return;
       this.readyState = 1;
       this.#peer.connected(this);
-      // A peer that refuses has dropped it: then it never was open.
+      // If the peer refused, it has already dropped the socket, which then never opens.
       if (this.#isOpen()) this.onopen?.({} as never);
     });
   }
 
-  /** Takes a frame of the client. Like a browser's it throws before it is open, and loses what comes too late. */
+  /**
+   * Takes a frame from the client. Like a browser's socket, it throws before it is open and drops what comes too late.
+   */
   send(text: string): void {
     if (this.readyState === 0) throw new Error("the socket is not open yet");
     if (this.readyState !== 1) return;
@@ -50,7 +52,7 @@ export class FakeSocket implements Socket {
     });
   }
 
-  /** Closes it from the client's side. */
+  /** Closes the socket from the client's side. */
   close(code = 1000, reason = ""): void {
     this.drop(code, reason);
   }
@@ -78,7 +80,7 @@ export class FakeSocket implements Socket {
     });
   }
 
-  /** Closes it from the server's side, or loses it. */
+  /** Closes the socket from the server's side, or loses it. */
   drop(code = 1006, reason = ""): void {
     if (this.readyState === 3) return;
     this.readyState = 3;
@@ -87,14 +89,14 @@ export class FakeSocket implements Socket {
   }
 }
 
-/** A frame on its way to the client. */
+/** A frame in transit to the client. */
 interface Arriving {
   readonly data: string;
   /** True for a piece of an answer. */
   readonly isPiece: boolean;
 }
 
-/** Calls a function after so many microtasks. */
+/** Calls a function after this many microtasks. */
 function afterTurns(turns: number, then: () => void): void {
   queueMicrotask(() => (turns > 1 ? afterTurns(turns - 1, then) : then()));
 }
