@@ -521,7 +521,7 @@ export interface StrategySettings {
   summaryKind?: SummaryKind;
   /**
    * The fraction of a compaction's target in which the user's own messages are kept word for word, newest
-   * first; 0 to 0.8.
+   * first; 0 to 1.
    */
   userShare?: number;
   /** What a compaction does with earlier summaries. */

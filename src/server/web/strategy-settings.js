@@ -94,10 +94,10 @@ export const SETTINGS = {
     "min": 0.0
   },
   "userShare": {
-    "about": "The fraction of a compaction's target in which the user's own messages are kept word for word, newest first; 0 to 0.8.",
+    "about": "The fraction of a compaction's target in which the user's own messages are kept word for word, newest first; 0 to 1.",
     "kind": "share",
     "label": "Keep what the user said, share of the target",
-    "max": 0.8,
+    "max": 1.0,
     "min": 0.0
   }
 };
