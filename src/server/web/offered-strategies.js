@@ -138,6 +138,6 @@ export const DEFAULTS = {
     "truncate"
   ],
   "summaryKind": "auto",
-  "userShare": 0.8,
+  "userShare": 1.0,
   "summaryMode": "segments"
 };
