@@ -86,7 +86,7 @@ settings! {
         /// The share of a request that a compaction must save.
         context_min_gain: f64 = "0.05", rules::share_upto(0.9);
         /// The share of a compaction's target in which the user's own messages are kept word for word, newest first.
-        context_user_share: f64 = "1", rules::share();
+        context_user_share: f64 = "1", rules::share_upto(1.0);
         /// Turns that `sliding_window` keeps verbatim.
         context_keep_turns: u64 = "8", rules::whole("turns", 1..=WINDOW_TOKENS_MAX);
         /// The number of newest tool results that are never cleared.

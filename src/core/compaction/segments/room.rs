@@ -8,6 +8,8 @@ use reseed_protocol::command::SummaryMode;
 
 /// The model's text in all segments together may take one part in this many of a compaction's target: a fifth.
 const TEXT_PART: u64 = 5;
+/// Words and text together may exceed the target by one part in this many, and so stay well below the trigger.
+const OVER_PART: u64 = 8;
 /// Minimum tokens that the model may write about one stretch.
 const NEW_TOKENS_MIN: u64 = 256;
 
@@ -33,16 +35,17 @@ impl Room {
     /// `user_share` the share of the target for the user's words.
     #[must_use]
     pub fn of(target_tokens: u64, most: u64, user_share: f64, mode: SummaryMode) -> Self {
-        let said_tokens = share(target_tokens, user_share);
         let text_tokens = target_tokens / TEXT_PART;
         let new_tokens = match mode {
             SummaryMode::Segments => most.min((text_tokens / 3).max(NEW_TOKENS_MIN)),
             SummaryMode::Rewrite => most,
         };
-        let text_tokens = text_tokens.max(2 * new_tokens);
         // The words may take the room of older text, but not that of the next.
-        let all_tokens = target_tokens.max(said_tokens + 2 * new_tokens);
-        Self { said_tokens, text_tokens, all_tokens, new_tokens, mode, shows_ids: false }
+        let next_tokens = 2 * new_tokens;
+        let all_tokens = target_tokens + target_tokens / OVER_PART;
+        let said_tokens = share(target_tokens, user_share).min(all_tokens.saturating_sub(next_tokens));
+        let all_tokens = target_tokens.max(said_tokens + next_tokens);
+        Self { said_tokens, text_tokens: text_tokens.max(next_tokens), all_tokens, new_tokens, mode, shows_ids: false }
     }
 
     /// Returns the same room with or without the user's words. Without them the summary is one text.
