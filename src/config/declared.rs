@@ -8,7 +8,7 @@ use super::{
     jwt::JwtAlgorithm,
     rules,
     scopes::Scope,
-    values::{ApiChoice, LogFormat, NamedToken, Origin, ProviderChoice, ServiceToken, Switch, Variables},
+    values::{ApiChoice, LogFormat, NamedToken, Origin, ServiceToken, Switch, Variables},
 };
 use crate::core::{
     agent_loop::OfferHistory,
@@ -34,18 +34,16 @@ settings! {
 
     /// The model.
     model: ModelSettings {
-        /// The kind of model server. `offline` is a built-in model that needs no key and no network; `auto` uses it if
-        /// neither OPENAI_API_KEY nor OPENAI_BASE_URL is set.
-        model_provider: ProviderChoice = "auto", rules::choice();
         /// The API key of the model server. Leave it unset for servers that need none.
         openai_api_key: Option<SecretString> = "", rules::secret().reloaded().optional();
         /// The address of an OpenAI-compatible server, including `/v1`; unset for OpenAI itself.
         openai_base_url: Option<String> = "", rules::base_url().optional();
         /// The API to use. `auto` uses Responses with OpenAI and Chat Completions with other servers.
         openai_api: ApiChoice = "auto", rules::choice();
-        /// The model's name; unset for `gpt-4.1-mini`, or `offline` with the built-in model. With OPENAI_BASE_URL,
-        /// unset means the only model that the server lists. The server does not start with a name that is not listed,
-        /// unless its window is set. A session can choose another.
+        /// The model's name; unset for `gpt-4.1-mini`. With OPENAI_BASE_URL, unset means the only model that the server
+        /// lists. The server does not start with a name that is not listed, unless its window is set. A session can
+        /// choose another. `offline` is a built-in model that needs no key and no network; it is always used if neither
+        /// OPENAI_API_KEY nor OPENAI_BASE_URL is set.
         model: Option<String> = "", rules::text(256).optional();
         /// Model prices, as `model=input/cached/output` in US dollars per million tokens, such as
         /// `gpt-4.1-mini=0.4/0.1/1.6`; if unset, no cost is reported. A fourth price, as in
@@ -59,6 +57,10 @@ settings! {
         output_tokens_max: Option<u64> = "", rules::whole("tokens", 1..=WINDOW_TOKENS_MAX).optional();
         /// The system prompt. A session can choose another.
         instructions: String = "You are a helpful assistant.", rules::text(65_536);
+        fixed {
+            /// The delay between two words of the built-in model's answers, at reading speed; 0 for none.
+            offline_word_millis: u64 = 25;
+        }
     }
 
     /// Context management.
@@ -95,8 +97,9 @@ settings! {
         context_importance_summarise: bool = "true", rules::flag();
         /// The steps of `pipeline`, from gentle to drastic.
         context_pipeline: Vec<&'static str> = "tool_results,threshold,truncate", rules::pipeline(strategies);
-        /// The window of MODEL. If unset, it comes from the model server's list or from a table of known models. It
-        /// also applies, with a warning, to other models that are in none of these and not in MODEL_WINDOWS.
+        /// The window of MODEL. If unset, it comes from the model server's list or from a table of known models; that
+        /// of the built-in model is 8,000. It also applies, with a warning, to other models that are in none of these
+        /// and not in MODEL_WINDOWS.
         context_window: Option<u64> = "", rules::whole("tokens", WINDOW_TOKENS_MIN..=WINDOW_TOKENS_MAX).optional();
         /// Windows by model name, in tokens, such as `gpt-4o=128000,my-model=32768`, for MODEL, SUMMARY_MODEL and the
         /// models that sessions choose. They override CONTEXT_WINDOW, the model server's list and the table of known
@@ -134,16 +137,6 @@ settings! {
         /// Time until the first event of an answer. The silence between two later events may last a minute, or a fifth
         /// of this limit if that is longer.
         upstream_first_event_timeout_secs: u64 = "300", rules::whole("seconds", 1..=DAY_SECS);
-    }
-
-    /// The built-in model.
-    offline: OfflineSettings {
-        /// Its window; small, so that a compaction comes soon.
-        offline_window: u64 = "8000", rules::whole("tokens", WINDOW_TOKENS_MIN..=WINDOW_TOKENS_MAX);
-        fixed {
-            /// The delay between two words of its answers, at reading speed; 0 for none.
-            offline_word_millis: u64 = 25;
-        }
     }
 
     /// Turns.

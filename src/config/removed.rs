@@ -51,8 +51,13 @@ const REMOVED: &[Removed] = &[
     gone("HOOK_TIMEOUT_SECS", "a hook has 30 s; set its own `timeoutMs` in HOOKS_FILE"),
     gone("HOST_AWAY_SECS", "a connection on standby becomes the host after 30 s"),
     gone("LIMITS", "limits always refuse what exceeds them; raise the limit that is reached"),
+    refused(
+        "MODEL_PROVIDER",
+        "MODEL=offline is the built-in model, and OPENAI_API_KEY or OPENAI_BASE_URL names a model server",
+    ),
     refused("MODEL_REQUESTS_PER_USER_MAX", "set USER_SHARE, the share of MODEL_REQUESTS_MAX that one user may take"),
     refused("OFFERED_BYTES_PER_USER_MAX", "a user may offer 64 MiB of tools"),
+    gone("OFFLINE_WINDOW", "set CONTEXT_WINDOW, which is also the window of the built-in model"),
     gone("OFFLINE_WORD_MILLIS", "the built-in model says a word every 25 ms"),
     refused("PARTIAL_BYTES_MAX", "128 MiB may be partly received, at least four times MESSAGE_BYTES_MAX"),
     gone("QUEUE_ITEMS_MAX", "32 inputs of a session may wait"),

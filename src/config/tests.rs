@@ -28,13 +28,13 @@ fn nothing_set_is_the_offline_model_on_loopback() {
 }
 
 #[test]
-fn the_provider_follows_from_key_and_address_unless_it_is_named() {
+fn the_provider_follows_from_key_and_address_unless_the_model_is_the_built_in_one() {
     let (key, url) = (("OPENAI_API_KEY", "sk-1"), ("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/"));
-    let (openai, offline) = (("MODEL_PROVIDER", "OpenAI"), ("MODEL_PROVIDER", "offline"));
+    let offline = ("MODEL", "offline");
     for (variables, provider, model) in [
         (vec![key], ProviderKind::OpenAi, "gpt-4.1-mini"),
         (vec![url], ProviderKind::OpenAi, "gpt-4.1-mini"),
-        (vec![url, openai, ("MODEL", "llama")], ProviderKind::OpenAi, "llama"),
+        (vec![url, ("MODEL", "llama")], ProviderKind::OpenAi, "llama"),
         (vec![key, url, offline], ProviderKind::Offline, "offline"),
     ] {
         let settings = read(&variables).unwrap().model;
@@ -279,10 +279,10 @@ fn constants_are_lowered_for_tests_alone_and_told() {
 
 #[test]
 fn every_fault_is_told_at_once_in_one_message() {
-    let error = Settings::from_iter([("WS_PORT", "x"), ("LOG_FORMAT", "y"), ("OFFLINE_WINDOW", "1")]).unwrap_err();
+    let error = Settings::from_iter([("WS_PORT", "x"), ("LOG_FORMAT", "y"), ("CONTEXT_WINDOW", "1")]).unwrap_err();
     let text = error.to_string();
     assert_eq!(text.lines().count(), 4, "{text}");
-    for part in ["WS_PORT is `x`", "LOG_FORMAT is `y`", "OFFLINE_WINDOW is `1`"] {
+    for part in ["WS_PORT is `x`", "LOG_FORMAT is `y`", "CONTEXT_WINDOW is `1`"] {
         assert!(text.contains(part), "{text}");
     }
 }
@@ -306,12 +306,7 @@ fn an_address_that_others_can_reach_needs_tokens_and_origins() {
 }
 
 #[test]
-fn openai_needs_a_key_or_an_address_and_each_token_stands_once() {
-    refused(
-        &[("MODEL_PROVIDER", "openai")],
-        &["MODEL_PROVIDER is `openai`, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set; set one of them, or \
-           set MODEL_PROVIDER to auto or offline"],
-    );
+fn each_token_stands_once() {
     refused(
         &[("AUTH_TOKENS", "ann:same-token-twice-1"), ("OPERATOR_TOKENS", "bob:same-token-twice-1")],
         &["AUTH_TOKENS, OPERATOR_TOKENS and SERVICE_TOKENS repeat a token for `bob`; allowed: each token once"],
@@ -387,11 +382,11 @@ fn merged(dotenv: &str, environment: &[(&str, &[u8])]) -> Result<Settings, Strin
 #[test]
 fn the_environment_wins_over_the_file_and_can_unset_what_it_sets() {
     let file =
-        "# a comment\nMODEL=one\nexport INSTRUCTIONS='say \"no\" # often'\nWS_PORT=1\nWS_PORT=2\nOFFLINE_WINDOW=600\n";
-    let settings = merged(file, &[("MODEL", b"two"), ("OFFLINE_WINDOW", b""), ("LESSCHARSET", b"\xff")]).unwrap();
+        "# a comment\nMODEL=one\nexport INSTRUCTIONS='say \"no\" # often'\nWS_PORT=1\nWS_PORT=2\nTOOL_ROUNDS_MAX=600\n";
+    let settings = merged(file, &[("MODEL", b"two"), ("TOOL_ROUNDS_MAX", b""), ("LESSCHARSET", b"\xff")]).unwrap();
     assert_eq!(settings.model.model.as_deref(), Some("two"));
     assert_eq!(settings.model.instructions, "say \"no\" # often");
-    assert_eq!((settings.listen.ws_port, settings.offline.offline_window), (2, 8000));
+    assert_eq!((settings.listen.ws_port, settings.tools.tool_rounds_max), (2, 50));
 }
 
 #[test]

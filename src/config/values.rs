@@ -32,7 +32,6 @@ macro_rules! choices {
 }
 
 choices! {
-    ProviderChoice { Auto = "auto", OpenAi = "openai", Offline = "offline", }
     ApiChoice { Auto = "auto", Responses = "responses", Chat = "chat", }
     SummaryRequest { Auto = "auto", Quoted = "quoted", CachedPrefix = "cached_prefix", }
     SummaryKind {
@@ -46,17 +45,6 @@ choices! {
     LogFormat { Text = "text", Json = "json", }
     Switch { Off = "off", On = "on", }
     OfferHistory { Off = "off", Auto = "auto", On = "on", }
-}
-
-/// `MODEL_PROVIDER`, before it is resolved by [`super::ModelSettings::provider`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProviderChoice {
-    /// `openai` if a key or a base URL is set, `offline` otherwise.
-    Auto,
-    /// An OpenAI-compatible server.
-    OpenAi,
-    /// The built-in model.
-    Offline,
 }
 
 /// `OPENAI_API`: the API to use.

@@ -38,6 +38,9 @@ use std::{
 /// Maximum bytes of the file with the approval policy, which is many times what its rules need.
 const APPROVALS_BYTES_MAX: u64 = 1024 * 1024;
 
+/// Tokens of the built-in model's window if none is set. It is small, so that a compaction comes soon.
+const OFFLINE_WINDOW: u64 = 8_000;
+
 /// Creates the provider that the settings name.
 ///
 /// # Errors
@@ -46,9 +49,10 @@ pub fn provider(settings: &Settings) -> anyhow::Result<Arc<dyn Provider>> {
     let (model, upstream) = (&settings.model, &settings.upstream);
     Ok(match model.provider() {
         ProviderKind::Offline => {
-            let pause = settings.offline.offline_word_millis;
+            let (pause, context) = (model.offline_word_millis, &settings.context);
+            let named = context.model_windows.get(model.model_name());
             Arc::new(Offline::new(OfflineOptions {
-                window_tokens: settings.offline.offline_window,
+                window_tokens: named.copied().or(context.context_window).unwrap_or(OFFLINE_WINDOW),
                 pace: (pause > 0).then(|| Duration::from_millis(pause)),
             }))
         }

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use tempfile::TempDir;
 
 /// The offline model without pauses, in a window that a few answers fill.
-const QUICK: [(&str, &str); 3] = [("OFFLINE_WORD_MILLIS", "0"), ("OFFLINE_WINDOW", "2000"), ("CONTEXT_WINDOW", "2000")];
+const QUICK: [(&str, &str); 2] = [("OFFLINE_WORD_MILLIS", "0"), ("CONTEXT_WINDOW", "2000")];
 
 /// Creates a folder for one server.
 fn folder() -> TempDir {
@@ -255,7 +255,7 @@ async fn health_is_told_by_the_exit_code() {
 #[tokio::test]
 async fn check_tries_the_model_and_prints_what_it_found() {
     let folder = folder();
-    let ended = binary::run(folder.path(), &["check"], &[("OFFLINE_WINDOW", "3000")]).await;
+    let ended = binary::run(folder.path(), &["check"], &[("CONTEXT_WINDOW", "3000")]).await;
     assert_eq!((ended.code, ended.faults.as_str()), (Some(0), ""), "{}", ended.printed);
     let expected = [
         "provider    offline (built in)",
@@ -386,11 +386,6 @@ async fn wrong_settings_stop_the_start_with_what_is_allowed() {
         ("CONTEXT_COMPACTION_THRESHOLD", "1.5", "CONTEXT_COMPACTION_THRESHOLD is `1.5`; allowed: a number from 0 to 1"),
         ("CONTEXT_COMPACTION_THRESHOLD", "NaN", "CONTEXT_COMPACTION_THRESHOLD is `NaN`; allowed: a number from 0 to 1"),
         ("CONTEXT_WINDOW", "100", "CONTEXT_WINDOW is `100`; allowed: a whole number from 512 to 100000000"),
-        (
-            "MODEL_PROVIDER",
-            "openai",
-            "MODEL_PROVIDER is `openai`, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set",
-        ),
         ("OPENAI_API", "soap", "OPENAI_API is `soap`; allowed: auto, responses, chat"),
         ("WS_PORT", "65536", "WS_PORT is `65536`; allowed: a whole number from 0 to 65535"),
         ("HOST", "example.org", "HOST is `example.org`; allowed: an IP address"),

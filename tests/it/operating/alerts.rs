@@ -164,7 +164,7 @@ async fn a_store_that_cannot_write() {
         return;
     }
     let folder = folder();
-    let settings = [("OFFLINE_WORD_MILLIS", "0"), ("OFFLINE_WINDOW", "1000000")];
+    let settings = [("OFFLINE_WORD_MILLIS", "0"), ("CONTEXT_WINDOW", "1000000")];
     let server = Binary::start_with_file_limit(folder.path(), &settings, 600).await;
     let before = samples(&server.address).await;
     let (mut client, _) = Client::v2_session(&server.ws()).await;
