@@ -5,7 +5,6 @@ use super::{
     database::Database,
     declare::{Declared, sentences, settings, variable},
     fingerprints::Fingerprints,
-    jwt::JwtAlgorithm,
     rules,
     scopes::Scope,
     values::{ApiChoice, LogFormat, NamedToken, Origin, ServiceToken, Switch, Variables},
@@ -300,9 +299,6 @@ settings! {
         auth_jwt_issuer: Option<String> = "", rules::issuer().reloaded().optional();
         /// The accepted audiences: `aud` must contain one of these, separated by commas. Required with keys.
         auth_jwt_audience: Vec<String> = "", rules::words().reloaded();
-        /// The algorithms that may sign tokens, separated by commas. Algorithms with a shared secret are not supported,
-        /// because a public key could be used as the secret.
-        auth_jwt_algorithms: Vec<JwtAlgorithm> = "RS256,ES256,EdDSA", rules::jwt_algorithms().reloaded();
         /// The claim that names the user, a text of 1 to 256 bytes. One that begins with `/` is a path, such as
         /// `/user/id`.
         auth_jwt_principal_claim: String = "sub", rules::claim().reloaded();
@@ -327,12 +323,10 @@ settings! {
         /// The directory against which relative paths in other settings are resolved.
         working_directory: PathBuf = ".", rules::path();
         /// The database. A SQLite file is created on the first start, with its directories. For PostgreSQL, only host
-        /// and name are ever shown, because the address may contain a password.
+        /// and name are ever shown, because the address may contain a password. There, `?schema=NAME` names the schema
+        /// that holds the tables (`reseed` if not given), which is created on the first start, and `sslrootcert=PATH` a
+        /// file with the certificates (PEM) that sign the server's, instead of the system's.
         database_url: Database = "sqlite://./data/reseed.db", rules::database();
-        /// On PostgreSQL, the schema that holds the tables; created on the first start.
-        database_schema: String = "reseed", rules::schema();
-        /// On PostgreSQL, a file with the certificates (PEM) that sign the server's, instead of the system's.
-        database_ca_file: Option<PathBuf> = "", rules::path().optional();
         /// On PostgreSQL, how long a read or a write waits while the database is away, as during its restart. After
         /// that, the sessions that were writing are closed, and opened again when their clients return.
         store_patience_secs: u64 = "10", rules::whole("seconds", 1..=300);

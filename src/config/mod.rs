@@ -31,7 +31,6 @@ pub use declared::{
     ModelSettings, NodeSettings, Settings, StoreSettings, SummarySettings, ToolSettings, TurnSettings,
     UpstreamSettings,
 };
-pub use jwt::JwtAlgorithm;
 pub use postgres_url::{Postgres, PostgresUrl};
 pub(crate) use printed::help;
 pub use scopes::{Scope, Scopes};
@@ -375,12 +374,10 @@ impl StoreSettings {
         let mut database = address.below(&self.working_directory);
         if let Database::Postgres(postgres) = &mut database {
             **postgres = Postgres {
-                url: postgres.url.clone(),
-                schema: self.database_schema.clone(),
-                ca_file: self.database_ca_file.as_ref().map(|file| self.working_directory.join(file)),
                 readers: self.database_readers,
                 patience: Duration::from_secs(self.store_patience_secs),
                 allows_unsafe: self.unsafe_store,
+                ..(**postgres).clone()
             };
         }
         database

@@ -24,6 +24,7 @@ const fn refused(name: &'static str, instead: &'static str) -> Removed {
 const REMOVED: &[Removed] = &[
     refused("APPROVAL_EXPIRY_SECS", "an approval must be answered within a day"),
     refused("AUTH_JWKS_REFRESH_SECS", "keys are fetched again every ten minutes"),
+    refused("AUTH_JWT_ALGORITHMS", "a key takes the algorithms of its kind, or the `alg` that it names"),
     refused("AUTH_JWT_LEEWAY_SECS", "clocks may differ by 30 s"),
     refused(
         "CONNECTIONS_PER_ADDRESS_MAX",
@@ -32,7 +33,9 @@ const REMOVED: &[Removed] = &[
     refused("CONNECTIONS_PER_USER_MAX", "set USER_SHARE, the share of CONNECTIONS_MAX that one user may take"),
     gone("CONTEXT_CUT_RULE", "compactions cut by the server's own rule; `reseed replay --policy pi` plays pi's"),
     gone("CONTEXT_ESTIMATOR", "tokens are counted by the model's tokenizer, or by script"),
+    refused("DATABASE_CA_FILE", "add `?sslrootcert=` and the path to DATABASE_URL"),
     gone("DATABASE_READERS", "eight connections read"),
+    refused("DATABASE_SCHEMA", "add `?schema=` and the name to DATABASE_URL"),
     refused("EMPTY_SESSIONS_PER_USER_MAX", "a user may have 1,000 empty sessions"),
     gone(
         "FILE_READ_TOOLS",

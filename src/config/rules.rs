@@ -3,7 +3,6 @@
 use super::{
     database::{Database, InvalidDatabase, may_be_shown},
     declare::variable,
-    jwt::JwtAlgorithm,
     listed::is_this_machine,
     scopes::Scope,
     values::{Choice, NamedToken, Origin, ServiceToken},
@@ -273,15 +272,6 @@ pub(super) fn database() -> Rule<Database> {
     .shown_if(may_be_shown)
 }
 
-/// Accepts the name of a schema that needs no quotes in SQL.
-pub(super) fn schema() -> Rule<String> {
-    Rule::new("a name of 1 to 63 of a-z 0-9 _, not beginning with a digit or pg_", |text| {
-        let is_name = text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-        let begins_well = !text.starts_with(|c: char| c.is_ascii_digit()) && !text.starts_with("pg_");
-        if is_name && begins_well && (1..=63).contains(&text.len()) { Ok(text.to_owned()) } else { Err("") }
-    })
-}
-
 /// Accepts a log filter: a level, or a list of `target=level`.
 pub(super) fn log_filter() -> Rule<String> {
     Rule::new("off, error, warn, info, debug, trace, or a list such as info,reseed::server=debug", |text| {
@@ -359,20 +349,6 @@ pub(super) fn words() -> Rule<Vec<String>> {
 pub(super) fn claim() -> Rule<String> {
     Rule::new("1 to 256 printable ASCII characters", |text| {
         if is_token(text) && text.len() <= 256 { Ok(text.to_owned()) } else { Err("") }
-    })
-}
-
-/// Accepts a list of algorithms, separated by commas.
-pub(super) fn jwt_algorithms() -> Rule<Vec<JwtAlgorithm>> {
-    let names: Vec<&str> = JwtAlgorithm::CHOICES.iter().map(|(name, _)| *name).collect();
-    Rule::new(format!("a list of {}, separated by commas", names.join(", ")), |text| {
-        let algorithm = |item: &str| match JwtAlgorithm::CHOICES.iter().find(|(name, _)| *name == item) {
-            Some((_, algorithm)) => Ok(*algorithm),
-            None if item.starts_with("HS") => Err("a shared secret signs no tokens here"),
-            None => Err("an item is not an algorithm"),
-        };
-        let all: Vec<_> = items(text).map(algorithm).collect::<Result<_, _>>()?;
-        if all.is_empty() { Err("it is empty") } else { Ok(all) }
     })
 }
 

@@ -79,7 +79,6 @@ impl Issuer {
             ("AUTH_JWKS_URL", self.url.as_str()),
             ("AUTH_JWT_ISSUER", ISSUER),
             ("AUTH_JWT_AUDIENCE", AUDIENCE),
-            ("AUTH_JWT_ALGORITHMS", "EdDSA,RS256"),
         ];
         [&own, more].concat()
     }
