@@ -7,7 +7,7 @@ use super::{
     fingerprints::Fingerprints,
     rules,
     scopes::Scope,
-    values::{ApiChoice, LogFormat, NamedToken, Origin, ServiceToken, Switch, Variables},
+    values::{ApiChoice, ChosenStrategy, LogFormat, NamedToken, Origin, ServiceToken, Switch, Variables},
 };
 use crate::core::{
     agent_loop::OfferHistory,
@@ -15,7 +15,6 @@ use crate::core::{
     prices::Prices,
 };
 use ipnet::IpNet;
-use reseed_protocol::command::{SummaryKind, SummaryMode};
 use secrecy::SecretString;
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
@@ -67,35 +66,13 @@ settings! {
         /// The strategy that keeps a context small: `threshold` summarises when the window is nearly full, `manual`
         /// (also `dummy`, `none`) only compacts on request, `sliding_window` keeps the newest turns, `tool_results`
         /// clears old tool results, `truncate` drops the oldest turns, `importance` removes the least important
-        /// entries, `pipeline` tries several in order.
-        context_strategy: &'static str = "threshold", rules::strategy(strategies);
+        /// entries, `pipeline` tries several in order. Settings may follow, as in
+        /// `threshold:userShare=0.5,background=1`; src/core/compaction/README.md lists them. They
+        /// are the defaults of every session, whatever its strategy.
+        context_strategy: ChosenStrategy = "threshold", rules::strategy(strategies);
         /// The share of the window above which a compaction is due. It is due earlier if less room is left for an
-        /// answer than CONTEXT_RESERVE_TOKENS.
+        /// answer than `reserveTokens` of CONTEXT_STRATEGY.
         context_compaction_threshold: f64 = "0.8", rules::share_upto(1.0);
-        /// Tokens kept free for an answer: with fewer, a compaction is due. At most half of the window is kept free. If
-        /// unset, it is the session's `maxOutputTokens`, at most three quarters of the window; without that, it is 2 %
-        /// of the window, at least 512 tokens and at most a fifth of the window.
-        context_reserve_tokens: Option<u64> = "", rules::whole("tokens", 0..=WINDOW_TOKENS_MAX).optional();
-        /// Tokens of recent entries that a compaction keeps verbatim, at most a quarter of the window and what
-        /// the target has room for.
-        context_keep_recent_tokens: u64 = "20000", rules::whole("tokens", 0..=WINDOW_TOKENS_MAX);
-        /// The share of the window that a compaction aims for, at most three quarters of the count at which it is due.
-        context_target: f64 = "0.6", rules::share();
-        /// A compaction is prepared in the background once the context reaches this share of the count at which the
-        /// compaction is due; 1 for never.
-        context_background: f64 = "0.85", rules::share();
-        /// The share of a request that a compaction must save.
-        context_min_gain: f64 = "0.05", rules::share_upto(0.9);
-        /// The share of a compaction's target in which the user's own messages are kept word for word, newest first.
-        context_user_share: f64 = "0.8", rules::share_upto(0.8);
-        /// Turns that `sliding_window` keeps verbatim.
-        context_keep_turns: u64 = "8", rules::whole("turns", 1..=WINDOW_TOKENS_MAX);
-        /// The number of newest tool results that are never cleared.
-        context_keep_tool_results: u64 = "4", rules::whole("results", 0..=WINDOW_TOKENS_MAX);
-        /// If true, `importance` summarises what it removes; otherwise it drops it.
-        context_importance_summarise: bool = "true", rules::flag();
-        /// The steps of `pipeline`, from gentle to drastic.
-        context_pipeline: Vec<&'static str> = "tool_results,threshold,truncate", rules::pipeline(strategies);
         /// The window of MODEL. If unset, it comes from the model server's list or from a table of known models; that
         /// of the built-in model is 8,000. It also applies, with a warning, to other models that are in none of these
         /// and not in MODEL_WINDOWS.
@@ -114,15 +91,6 @@ settings! {
         /// appends the instruction to the request that the conversation would send, so that the provider's cache is
         /// used; `auto` uses the latter if the session's own model summarises and its provider has been seen to cache.
         summary_request: SummaryRequest = "auto", rules::choice();
-        /// What a compaction does with earlier summaries. `segments` leaves them unchanged and adds one for the entries
-        /// that newly leave the context, which preserves the provider's cache. It merges the oldest summaries when all
-        /// together exceed a fifth of the target. `rewrite` updates a single summary.
-        summary_mode: SummaryMode = "segments", rules::choice();
-        /// The kind of conversation, which decides what a summary must keep: `code` keeps files, symbols, signatures
-        /// and decisions; `debugging` keeps symptoms, rejected hypotheses, reproduction steps and exact errors;
-        /// `research` keeps sources, claims and open questions; `chat` keeps people and what they say. `auto` goes by
-        /// plain signs: tools and blocks of code.
-        summary_kind: SummaryKind = "auto", rules::choice();
         /// A text file that replaces the server's own prompt for summaries, including the form that it asks for; a
         /// client's instructions for a summary are appended to it. At most 16 KiB, and at most a quarter of the window
         /// of the model that summarises.

@@ -34,7 +34,7 @@ pub use declared::{
 pub use postgres_url::{Postgres, PostgresUrl};
 pub(crate) use printed::help;
 pub use scopes::{Scope, Scopes};
-pub use values::{ApiChoice, LogFormat, NamedToken, Origin, ServiceToken, Switch, Variables};
+pub use values::{ApiChoice, ChosenStrategy, LogFormat, NamedToken, Origin, ServiceToken, Switch, Variables};
 
 pub use fingerprints::Fingerprints;
 

@@ -1,6 +1,8 @@
 //! Tests settings read from lists: which are accepted, and which are refused with which message.
 
 use super::{Error, ProviderKind, Settings, declared, dotenv, printed::env_example};
+use crate::core::compaction::strategy::Options;
+use reseed_protocol::command::SummaryMode;
 use secrecy::ExposeSecret;
 use std::{collections::BTreeSet, ffi::OsString, fs, os::unix::ffi::OsStringExt, path::Path};
 
@@ -20,7 +22,7 @@ fn nothing_set_is_the_offline_model_on_loopback() {
     assert_eq!(settings.model.provider(), ProviderKind::Offline);
     assert_eq!(settings.model.model_name(), "offline");
     assert_eq!((settings.listen.host.to_string().as_str(), settings.listen.ws_port), ("127.0.0.1", 8080));
-    assert_eq!(settings.context.context_strategy, "threshold");
+    assert_eq!(settings.context.context_strategy.name, "threshold");
     assert_eq!(settings.context.context_compaction_threshold, 0.8);
     assert_eq!(settings.store.database().to_string(), "./data/reseed.db");
     assert_eq!(settings.limits.message_bytes_max, 1024 * 1024);
@@ -87,7 +89,7 @@ fn names_and_aliases_are_taken() {
         ("none", "manual"),
         ("Manual", "manual"),
     ] {
-        assert_eq!(read(&[("CONTEXT_STRATEGY", name)]).unwrap().context.context_strategy, strategy, "{name}");
+        assert_eq!(read(&[("CONTEXT_STRATEGY", name)]).unwrap().context.context_strategy.name, strategy, "{name}");
     }
 }
 
@@ -96,10 +98,35 @@ fn every_threshold_from_0_to_1_is_taken_also_below_the_target() {
     for threshold in ["0", "0.0", "0.05", "0.6", "0.8", "1", "1.0"] {
         let context = read(&[("CONTEXT_COMPACTION_THRESHOLD", threshold)]).unwrap().context;
         assert_eq!(context.context_compaction_threshold, threshold.parse::<f64>().unwrap());
-        assert_eq!(context.context_reserve_tokens, None);
+        assert_eq!(context.context_strategy.options.reserve_tokens, None);
     }
-    let context = read(&[("CONTEXT_RESERVE_TOKENS", "0")]).unwrap().context;
-    assert_eq!(context.context_reserve_tokens, Some(0), "0 is a number, and not unset");
+}
+
+#[test]
+fn settings_follow_the_strategy() {
+    let strategy = |text: &str| read(&[("CONTEXT_STRATEGY", text)]).map(|settings| settings.context.context_strategy);
+    let chosen = strategy("Pipeline:steps=[tool_results,truncate],reserveTokens=0,summaryMode=rewrite").unwrap();
+    assert_eq!((chosen.name, &*chosen.options.steps), ("pipeline", &["tool_results", "truncate"][..]));
+    assert_eq!(chosen.options.reserve_tokens, Some(0), "0 is a number, and not unset");
+    assert_eq!(chosen.options.summary_mode, SummaryMode::Rewrite);
+    assert_eq!(chosen.options.target, Options::default().target);
+    let allowed = "allowed: threshold, manual, dummy, none, sliding_window, tool_results, truncate, importance, \
+                   pipeline; alone or with settings, as in threshold:userShare=0.5,background=1";
+    for (text, why) in [
+        ("threshold:userShare=0.9", "userShare must be 0 to 0.8, not 0.9"),
+        ("threshold:target=0", "target must be above 0 and at most 1, not 0"),
+        ("threshold:keepTurns=0", "keepTurns must be 1 to 100000000, not 0"),
+        ("threshold:background=soon", "background: invalid type: string \"soon\", expected f64"),
+        (
+            "pipeline:steps=[manual]",
+            "a pipeline may have each strategy once, but neither manual nor pipeline: `manual`",
+        ),
+        ("threshold:threshold=0.5", "CONTEXT_COMPACTION_THRESHOLD sets threshold"),
+    ] {
+        assert_eq!(strategy(text).unwrap_err(), [format!("CONTEXT_STRATEGY is `{text}` ({why}); {allowed}")]);
+    }
+    let unknown = strategy("threshold:userShar=1").unwrap_err().join("\n");
+    assert!(unknown.contains("(userShar: unknown field `userShar`, expected one of `threshold`, "), "{unknown}");
 }
 
 #[test]
@@ -176,7 +203,8 @@ fn a_value_that_is_not_allowed_is_told_with_what_is() {
             "CONTEXT_STRATEGY",
             "sliding\nwindow",
             "CONTEXT_STRATEGY is `sliding\\nwindow`; allowed: threshold, manual, dummy, none, sliding_window, \
-                   tool_results, truncate, importance, pipeline"
+                   tool_results, truncate, importance, pipeline; alone or with settings, as in \
+                   threshold:userShare=0.5,background=1"
                 .to_owned(),
         ),
         ("LOG_FORMAT", "xml", "LOG_FORMAT is `xml`; allowed: text, json".to_owned()),
@@ -187,8 +215,8 @@ fn a_value_that_is_not_allowed_is_told_with_what_is() {
     for share in ["1.01", "-0.5", "NaN", "inf", "80%"] {
         let fault = format!("CONTEXT_COMPACTION_THRESHOLD is `{share}`; allowed: a number from 0 to 1");
         refused(&[("CONTEXT_COMPACTION_THRESHOLD", share)], &[&fault]);
-        let fault = format!("CONTEXT_TARGET is `{share}`; allowed: a number above 0 and at most 1");
-        refused(&[("CONTEXT_TARGET", share)], &[&fault]);
+        let fault = format!("USER_SHARE is `{share}`; allowed: a number above 0 and at most 1");
+        refused(&[("USER_SHARE", share)], &[&fault]);
     }
 }
 

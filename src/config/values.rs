@@ -4,8 +4,10 @@ use super::{
     rules::is_token,
     scopes::{Scope, Scopes},
 };
-use crate::core::{agent_loop::OfferHistory, compaction::SummaryRequest};
-use reseed_protocol::command::{SummaryKind, SummaryMode};
+use crate::core::{
+    agent_loop::OfferHistory,
+    compaction::{SummaryRequest, strategy::Options},
+};
 use secrecy::SecretString;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -34,17 +36,18 @@ macro_rules! choices {
 choices! {
     ApiChoice { Auto = "auto", Responses = "responses", Chat = "chat", }
     SummaryRequest { Auto = "auto", Quoted = "quoted", CachedPrefix = "cached_prefix", }
-    SummaryKind {
-        Auto = "auto",
-        Chat = "chat",
-        Code = "code",
-        Debugging = "debugging",
-        Research = "research",
-    }
-    SummaryMode { Segments = "segments", Rewrite = "rewrite", }
     LogFormat { Text = "text", Json = "json", }
     Switch { Off = "off", On = "on", }
     OfferHistory { Off = "off", Auto = "auto", On = "on", }
+}
+
+/// `CONTEXT_STRATEGY`: the strategy of new sessions, with settings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChosenStrategy {
+    /// Its short name.
+    pub name: &'static str,
+    /// The settings of strategies that hold if a session sets none. Those that other variables set have their defaults.
+    pub options: Options,
 }
 
 /// `OPENAI_API`: the API to use.

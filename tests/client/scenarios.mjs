@@ -98,10 +98,7 @@ export const SCENARIOS = {
     about: "A compaction that is held is made again with what was said since: nothing but the later one tells of its end.",
     settings: {
       CONTEXT_WINDOW: "2000",
-      CONTEXT_RESERVE_TOKENS: "64",
-      CONTEXT_TARGET: "0.2",
-      CONTEXT_KEEP_RECENT_TOKENS: "200",
-      CONTEXT_BACKGROUND: "0.7",
+      CONTEXT_STRATEGY: "threshold:reserveTokens=64,target=0.2,keepRecentTokens=200,background=0.7",
     },
     async run(session) {
       while (!session.snapshot.held) await say(session, `Say exactly ${"tea and rain and boats ".repeat(25)}`);

@@ -286,11 +286,12 @@ async fn the_start_and_check_say_from_which_count_on_it_compacts_and_what_decide
         (
             &[threshold("1")],
             "above 7488 tokens, 93.6 % of the window; set by the room for an answer, 512 tokens; \
-             change it with CONTEXT_RESERVE_TOKENS",
+             change it with `reserveTokens` of CONTEXT_STRATEGY",
         ),
         (
-            &[("CONTEXT_RESERVE_TOKENS", "2000")],
-            "above 6000 tokens, 75 % of the window; set by CONTEXT_RESERVE_TOKENS: 2000 are kept for an answer",
+            &[("CONTEXT_STRATEGY", "threshold:reserveTokens=2000")],
+            "above 6000 tokens, 75 % of the window; set by `reserveTokens` of CONTEXT_STRATEGY: 2000 are kept for an \
+             answer",
         ),
         (
             &[("CONTEXT_STRATEGY", "pipeline"), threshold("0.9")],
