@@ -1,6 +1,6 @@
 //! Strategies as people write them, in settings and on the command line: `NAME`, `NAME:SETTING=VALUE,…` or `NAME:{…}`
-//! with the settings as JSON. The settings are those of `set_context_strategy` and are parsed by the wire type, so a new
-//! setting needs no change here.
+//! with the settings as JSON. The settings are those of `set_context_strategy` and are parsed by the wire type, so a
+//! new setting needs no change here.
 
 use reseed_protocol::command::StrategySettings;
 use serde_json::{Map, Value};

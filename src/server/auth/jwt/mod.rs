@@ -145,8 +145,7 @@ impl Jwt {
         let (message, signature) = token.rsplit_once('.').ok_or(Refusal::Wrong("the signed token is not one"))?;
         let (header, payload) = message.split_once('.').ok_or(Refusal::Wrong("the signed token is not one"))?;
         let header: Header = part(header).ok_or(Refusal::Wrong("the token's algorithm is unknown, or it has none"))?;
-        // A public key could be used as the shared secret. No key fits such an algorithm, and this token starts no search
-        // for one.
+        // A public key could be used as the shared secret. No key fits such an algorithm, and none is searched for.
         if header.alg.family() == AlgorithmFamily::Hmac {
             return Err(Refusal::Wrong("the token is signed with a shared secret"));
         }
