@@ -112,7 +112,7 @@ pub(super) async fn run(settings: &Settings, command: ImportCommand) -> anyhow::
         owner: command.owner,
         new_id: command.new_id,
         model: settings.model.model_name().to_owned(),
-        strategy: settings.context.context_strategy.to_owned(),
+        strategy: settings.context.context_strategy.name.to_owned(),
         deployment: Some(Arc::new(service::deployment_of(settings, service::windows_of(settings, Vec::new())))),
         seed: u64::from_le_bytes(seed),
         now: crate::clock::Clock::now(&crate::clock::SystemClock),

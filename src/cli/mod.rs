@@ -61,8 +61,8 @@ enum Command {
     /// their sessions anew once.
     ///
     /// Addresses are those of DATABASE_URL, such as sqlite://data/reseed.db or postgres://user:password@host/reseed.
-    /// `@FILE` reads one from a file, so that its password is not in the list of processes. DATABASE_SCHEMA,
-    /// DATABASE_CA_FILE and STORE_PATIENCE_SECS hold for both.
+    /// `@FILE` reads one from a file, so that its password is not in the list of processes. STORE_PATIENCE_SECS
+    /// holds for both.
     Migrate(migrate::MigrateCommand),
     /// Say that the database was restored from a backup, so that clients load their sessions anew. The servers must not
     /// be running.

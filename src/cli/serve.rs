@@ -129,9 +129,11 @@ pub(super) fn compacts_line(deployment: &Deployment) -> String {
         Some(CompactAtRule::Threshold) => {
             format!("set by CONTEXT_COMPACTION_THRESHOLD {}", deployment.options.threshold)
         }
-        Some(CompactAtRule::ReserveTokens) => format!("set by CONTEXT_RESERVE_TOKENS: {room} are kept for an answer"),
+        Some(CompactAtRule::ReserveTokens) => {
+            format!("set by `reserveTokens` of CONTEXT_STRATEGY: {room} are kept for an answer")
+        }
         Some(CompactAtRule::MaxOutputTokens | CompactAtRule::AnswerRoom) => {
-            format!("set by the room for an answer, {room} tokens; change it with CONTEXT_RESERVE_TOKENS")
+            format!("set by the room for an answer, {room} tokens; change it with `reserveTokens` of CONTEXT_STRATEGY")
         }
         None => format!("set by the strategy `{}`", deployment.strategy),
     };

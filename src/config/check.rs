@@ -1,8 +1,6 @@
 //! Validates settings that depend on each other.
 
-use super::{
-    AuthSettings, ModelSettings, ProviderChoice, Settings, listed::is_this_machine, secret_files, values::NamedToken,
-};
+use super::{AuthSettings, ModelSettings, Settings, listed::is_this_machine, secret_files, values::NamedToken};
 use secrecy::ExposeSecret;
 
 /// A token with fewer characters might be guessed over the network.
@@ -10,7 +8,7 @@ const TOKEN_CHARS_GOOD: usize = 16;
 
 /// Adds the errors that involve more than one setting.
 pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
-    let (listen, auth, model) = (&settings.listen, &settings.auth, &settings.model);
+    let (listen, auth) = (&settings.listen, &settings.auth);
     if !listen.host.is_loopback() {
         let is_open = auth.auth_tokens.is_empty() && auth.service_tokens.is_empty() && !settings.jwt.is_used();
         for (variable, missing) in [("AUTH_TOKENS", is_open), ("ALLOWED_ORIGINS", auth.allowed_origins.is_empty())] {
@@ -22,16 +20,6 @@ pub(super) fn together(settings: &Settings, faults: &mut Vec<String>) {
                 ));
             }
         }
-    }
-    if model.model_provider == ProviderChoice::OpenAi
-        && model.openai_api_key.is_none()
-        && model.openai_base_url.is_none()
-    {
-        faults.push(
-            "MODEL_PROVIDER is `openai`, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set; set one of them, or \
-             set MODEL_PROVIDER to auto or offline"
-                .to_owned(),
-        );
     }
     settings.jwt.check(faults);
     let node = &settings.node;

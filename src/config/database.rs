@@ -89,7 +89,10 @@ impl Database {
     pub(crate) fn below(&self, directory: &Path) -> Self {
         match self {
             Self::Sqlite(path) => Self::Sqlite(directory.join(path).components().collect()),
-            Self::Postgres(postgres) => Self::Postgres(postgres.clone()),
+            Self::Postgres(postgres) => {
+                let ca_file = postgres.ca_file.as_ref().map(|file| directory.join(file));
+                Self::Postgres(Box::new(Postgres { ca_file, ..(**postgres).clone() }))
+            }
             Self::Memory => Self::Memory,
         }
     }
@@ -103,8 +106,8 @@ impl FromStr for Database {
             return Ok(Self::Memory);
         }
         if PostgresUrl::is_meant(text) {
-            let url = PostgresUrl::parse(text).map_err(|reason| InvalidDatabase::Postgres { reason })?;
-            return Ok(Self::Postgres(Box::new(Postgres::at(url))));
+            let postgres = Postgres::parse(text).map_err(|reason| InvalidDatabase::Postgres { reason })?;
+            return Ok(Self::Postgres(Box::new(postgres)));
         }
         let Some(path) = text.strip_prefix(SQLITE) else {
             return Err(InvalidDatabase::Scheme { shown: shown(text) });

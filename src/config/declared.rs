@@ -5,10 +5,9 @@ use super::{
     database::Database,
     declare::{Declared, sentences, settings, variable},
     fingerprints::Fingerprints,
-    jwt::JwtAlgorithm,
     rules,
     scopes::Scope,
-    values::{ApiChoice, LogFormat, NamedToken, Origin, ProviderChoice, ServiceToken, Switch, Variables},
+    values::{ApiChoice, ChosenStrategy, LogFormat, NamedToken, Origin, ServiceToken, Switch, Variables},
 };
 use crate::core::{
     agent_loop::OfferHistory,
@@ -16,7 +15,6 @@ use crate::core::{
     prices::Prices,
 };
 use ipnet::IpNet;
-use reseed_protocol::command::{SummaryKind, SummaryMode};
 use secrecy::SecretString;
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
@@ -34,18 +32,16 @@ settings! {
 
     /// The model.
     model: ModelSettings {
-        /// The kind of model server. `offline` is a built-in model that needs no key and no network; `auto` uses it if
-        /// neither OPENAI_API_KEY nor OPENAI_BASE_URL is set.
-        model_provider: ProviderChoice = "auto", rules::choice();
         /// The API key of the model server. Leave it unset for servers that need none.
         openai_api_key: Option<SecretString> = "", rules::secret().reloaded().optional();
         /// The address of an OpenAI-compatible server, including `/v1`; unset for OpenAI itself.
         openai_base_url: Option<String> = "", rules::base_url().optional();
         /// The API to use. `auto` uses Responses with OpenAI and Chat Completions with other servers.
         openai_api: ApiChoice = "auto", rules::choice();
-        /// The model's name; unset for `gpt-4.1-mini`, or `offline` with the built-in model. With OPENAI_BASE_URL,
-        /// unset means the only model that the server lists. The server does not start with a name that is not listed,
-        /// unless its window is set. A session can choose another.
+        /// The model's name; unset for `gpt-4.1-mini`. With OPENAI_BASE_URL, unset means the only model that the server
+        /// lists. The server does not start with a name that is not listed, unless its window is set. A session can
+        /// choose another. `offline` is a built-in model that needs no key and no network; it is always used if neither
+        /// OPENAI_API_KEY nor OPENAI_BASE_URL is set.
         model: Option<String> = "", rules::text(256).optional();
         /// Model prices, as `model=input/cached/output` in US dollars per million tokens, such as
         /// `gpt-4.1-mini=0.4/0.1/1.6`; if unset, no cost is reported. A fourth price, as in
@@ -59,6 +55,10 @@ settings! {
         output_tokens_max: Option<u64> = "", rules::whole("tokens", 1..=WINDOW_TOKENS_MAX).optional();
         /// The system prompt. A session can choose another.
         instructions: String = "You are a helpful assistant.", rules::text(65_536);
+        fixed {
+            /// The delay between two words of the built-in model's answers, at reading speed; 0 for none.
+            offline_word_millis: u64 = 25;
+        }
     }
 
     /// Context management.
@@ -66,37 +66,16 @@ settings! {
         /// The strategy that keeps a context small: `threshold` summarises when the window is nearly full, `manual`
         /// (also `dummy`, `none`) only compacts on request, `sliding_window` keeps the newest turns, `tool_results`
         /// clears old tool results, `truncate` drops the oldest turns, `importance` removes the least important
-        /// entries, `pipeline` tries several in order.
-        context_strategy: &'static str = "threshold", rules::strategy(strategies);
+        /// entries, `pipeline` tries several in order. Settings may follow, as in
+        /// `threshold:userShare=0.5,background=1`; src/core/compaction/README.md lists them. They
+        /// are the defaults of every session, whatever its strategy.
+        context_strategy: ChosenStrategy = "threshold", rules::strategy(strategies);
         /// The share of the window above which a compaction is due. It is due earlier if less room is left for an
-        /// answer than CONTEXT_RESERVE_TOKENS.
+        /// answer than `reserveTokens` of CONTEXT_STRATEGY.
         context_compaction_threshold: f64 = "0.8", rules::share_upto(1.0);
-        /// Tokens kept free for an answer: with fewer, a compaction is due. At most half of the window is kept free. If
-        /// unset, it is the session's `maxOutputTokens`, at most three quarters of the window; without that, it is 2 %
-        /// of the window, at least 512 tokens and at most a fifth of the window.
-        context_reserve_tokens: Option<u64> = "", rules::whole("tokens", 0..=WINDOW_TOKENS_MAX).optional();
-        /// Tokens of recent entries that a compaction keeps verbatim, at most a quarter of the window and what
-        /// the target has room for.
-        context_keep_recent_tokens: u64 = "20000", rules::whole("tokens", 0..=WINDOW_TOKENS_MAX);
-        /// The share of the window that a compaction aims for, at most three quarters of the count at which it is due.
-        context_target: f64 = "0.6", rules::share();
-        /// A compaction is prepared in the background once the context reaches this share of the count at which the
-        /// compaction is due; 1 for never.
-        context_background: f64 = "0.85", rules::share();
-        /// The share of a request that a compaction must save.
-        context_min_gain: f64 = "0.05", rules::share_upto(0.9);
-        /// The share of a compaction's target in which the user's own messages are kept word for word, newest first.
-        context_user_share: f64 = "1", rules::share_upto(1.0);
-        /// Turns that `sliding_window` keeps verbatim.
-        context_keep_turns: u64 = "8", rules::whole("turns", 1..=WINDOW_TOKENS_MAX);
-        /// The number of newest tool results that are never cleared.
-        context_keep_tool_results: u64 = "4", rules::whole("results", 0..=WINDOW_TOKENS_MAX);
-        /// If true, `importance` summarises what it removes; otherwise it drops it.
-        context_importance_summarise: bool = "true", rules::flag();
-        /// The steps of `pipeline`, from gentle to drastic.
-        context_pipeline: Vec<&'static str> = "tool_results,threshold,truncate", rules::pipeline(strategies);
-        /// The window of MODEL. If unset, it comes from the model server's list or from a table of known models. It
-        /// also applies, with a warning, to other models that are in none of these and not in MODEL_WINDOWS.
+        /// The window of MODEL. If unset, it comes from the model server's list or from a table of known models; that
+        /// of the built-in model is 8,000. It also applies, with a warning, to other models that are in none of these
+        /// and not in MODEL_WINDOWS.
         context_window: Option<u64> = "", rules::whole("tokens", WINDOW_TOKENS_MIN..=WINDOW_TOKENS_MAX).optional();
         /// Windows by model name, in tokens, such as `gpt-4o=128000,my-model=32768`, for MODEL, SUMMARY_MODEL and the
         /// models that sessions choose. They override CONTEXT_WINDOW, the model server's list and the table of known
@@ -112,15 +91,6 @@ settings! {
         /// appends the instruction to the request that the conversation would send, so that the provider's cache is
         /// used; `auto` uses the latter if the session's own model summarises and its provider has been seen to cache.
         summary_request: SummaryRequest = "auto", rules::choice();
-        /// What a compaction does with earlier summaries. `segments` leaves them unchanged and adds one for the entries
-        /// that newly leave the context, which preserves the provider's cache. It merges the oldest summaries when all
-        /// together exceed a fifth of the target. `rewrite` updates a single summary.
-        summary_mode: SummaryMode = "segments", rules::choice();
-        /// The kind of conversation, which decides what a summary must keep: `code` keeps files, symbols, signatures
-        /// and decisions; `debugging` keeps symptoms, rejected hypotheses, reproduction steps and exact errors;
-        /// `research` keeps sources, claims and open questions; `chat` keeps people and what they say. `auto` goes by
-        /// plain signs: tools and blocks of code.
-        summary_kind: SummaryKind = "auto", rules::choice();
         /// A text file that replaces the server's own prompt for summaries, including the form that it asks for; a
         /// client's instructions for a summary are appended to it. At most 16 KiB, and at most a quarter of the window
         /// of the model that summarises.
@@ -134,16 +104,6 @@ settings! {
         /// Time until the first event of an answer. The silence between two later events may last a minute, or a fifth
         /// of this limit if that is longer.
         upstream_first_event_timeout_secs: u64 = "300", rules::whole("seconds", 1..=DAY_SECS);
-    }
-
-    /// The built-in model.
-    offline: OfflineSettings {
-        /// Its window; small, so that a compaction comes soon.
-        offline_window: u64 = "8000", rules::whole("tokens", WINDOW_TOKENS_MIN..=WINDOW_TOKENS_MAX);
-        fixed {
-            /// The delay between two words of its answers, at reading speed; 0 for none.
-            offline_word_millis: u64 = 25;
-        }
     }
 
     /// Turns.
@@ -307,9 +267,6 @@ settings! {
         auth_jwt_issuer: Option<String> = "", rules::issuer().reloaded().optional();
         /// The accepted audiences: `aud` must contain one of these, separated by commas. Required with keys.
         auth_jwt_audience: Vec<String> = "", rules::words().reloaded();
-        /// The algorithms that may sign tokens, separated by commas. Algorithms with a shared secret are not supported,
-        /// because a public key could be used as the secret.
-        auth_jwt_algorithms: Vec<JwtAlgorithm> = "RS256,ES256,EdDSA", rules::jwt_algorithms().reloaded();
         /// The claim that names the user, a text of 1 to 256 bytes. One that begins with `/` is a path, such as
         /// `/user/id`.
         auth_jwt_principal_claim: String = "sub", rules::claim().reloaded();
@@ -334,12 +291,10 @@ settings! {
         /// The directory against which relative paths in other settings are resolved.
         working_directory: PathBuf = ".", rules::path();
         /// The database. A SQLite file is created on the first start, with its directories. For PostgreSQL, only host
-        /// and name are ever shown, because the address may contain a password.
+        /// and name are ever shown, because the address may contain a password. There, `?schema=NAME` names the schema
+        /// that holds the tables (`reseed` if not given), which is created on the first start, and `sslrootcert=PATH` a
+        /// file with the certificates (PEM) that sign the server's, instead of the system's.
         database_url: Database = "sqlite://./data/reseed.db", rules::database();
-        /// On PostgreSQL, the schema that holds the tables; created on the first start.
-        database_schema: String = "reseed", rules::schema();
-        /// On PostgreSQL, a file with the certificates (PEM) that sign the server's, instead of the system's.
-        database_ca_file: Option<PathBuf> = "", rules::path().optional();
         /// On PostgreSQL, how long a read or a write waits while the database is away, as during its restart. After
         /// that, the sessions that were writing are closed, and opened again when their clients return.
         store_patience_secs: u64 = "10", rules::whole("seconds", 1..=300);

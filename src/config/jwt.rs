@@ -1,51 +1,6 @@
-//! Settings for JSON Web Tokens: their algorithms, and which settings belong together.
+//! Settings for JSON Web Tokens: which of them belong together.
 
-use super::{JwtSettings, values::Choice};
-
-/// A signature algorithm for tokens. All of them use public keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JwtAlgorithm {
-    /// RSA (PKCS #1 v1.5) with SHA-256.
-    Rs256,
-    /// RSA (PKCS #1 v1.5) with SHA-384.
-    Rs384,
-    /// RSA (PKCS #1 v1.5) with SHA-512.
-    Rs512,
-    /// RSA (PSS) with SHA-256.
-    Ps256,
-    /// RSA (PSS) with SHA-384.
-    Ps384,
-    /// RSA (PSS) with SHA-512.
-    Ps512,
-    /// ECDSA on P-256 with SHA-256.
-    Es256,
-    /// ECDSA on P-384 with SHA-384.
-    Es384,
-    /// Ed25519.
-    EdDsa,
-}
-
-impl Choice for JwtAlgorithm {
-    const CHOICES: &'static [(&'static str, Self)] = &[
-        ("RS256", Self::Rs256),
-        ("RS384", Self::Rs384),
-        ("RS512", Self::Rs512),
-        ("PS256", Self::Ps256),
-        ("PS384", Self::Ps384),
-        ("PS512", Self::Ps512),
-        ("ES256", Self::Es256),
-        ("ES384", Self::Es384),
-        ("EdDSA", Self::EdDsa),
-    ];
-}
-
-impl JwtAlgorithm {
-    /// Returns its name in tokens.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        Self::CHOICES.iter().find(|(_, algorithm)| *algorithm == self).map_or("", |(name, _)| name)
-    }
-}
+use super::JwtSettings;
 
 impl JwtSettings {
     /// Returns true if tokens of an identity provider are accepted.
@@ -122,9 +77,6 @@ mod tests {
     #[test]
     fn a_value_that_is_not_allowed_is_named() {
         let table = [
-            ("AUTH_JWT_ALGORITHMS", "RS256,HS256", "a shared secret signs no tokens here"),
-            ("AUTH_JWT_ALGORITHMS", "none", "an item is not an algorithm"),
-            ("AUTH_JWT_ALGORITHMS", ",", "it is empty"),
             ("AUTH_JWT_ISSUER", "https://id.example|ada", "it contains `|`"),
             ("AUTH_JWT_ISSUER", "service:shop", "it begins with `service:`"),
             ("AUTH_JWT_ISSUER", "a b", "it contains other characters"),

@@ -28,14 +28,13 @@ mod values;
 pub use database::{Database, InvalidDatabase};
 pub use declared::{
     AuthSettings, ContextSettings, HookSettings, JwtSettings, LimitSettings, ListenSettings, LogSettings, McpSettings,
-    ModelSettings, NodeSettings, OfflineSettings, Settings, StoreSettings, SummarySettings, ToolSettings, TurnSettings,
+    ModelSettings, NodeSettings, Settings, StoreSettings, SummarySettings, ToolSettings, TurnSettings,
     UpstreamSettings,
 };
-pub use jwt::JwtAlgorithm;
 pub use postgres_url::{Postgres, PostgresUrl};
 pub(crate) use printed::help;
 pub use scopes::{Scope, Scopes};
-pub use values::{ApiChoice, LogFormat, NamedToken, Origin, ProviderChoice, ServiceToken, Switch, Variables};
+pub use values::{ApiChoice, ChosenStrategy, LogFormat, NamedToken, Origin, ServiceToken, Switch, Variables};
 
 pub use fingerprints::Fingerprints;
 
@@ -68,7 +67,7 @@ const FIXED_VARIABLE: &str = "RESEED_FIXED";
 #[error("invalid settings:\n  {}", .0.join("\n  "))]
 pub struct Error(pub Vec<String>);
 
-/// The model server in use, with `auto` resolved.
+/// The model server in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProviderKind {
     /// An OpenAI-compatible server.
@@ -173,13 +172,11 @@ impl ModelSettings {
     /// Returns the model server in use.
     #[must_use]
     pub fn provider(&self) -> ProviderKind {
-        match self.model_provider {
-            ProviderChoice::OpenAi => ProviderKind::OpenAi,
-            ProviderChoice::Offline => ProviderKind::Offline,
-            ProviderChoice::Auto if self.openai_api_key.is_some() || self.openai_base_url.is_some() => {
-                ProviderKind::OpenAi
-            }
-            ProviderChoice::Auto => ProviderKind::Offline,
+        let has_server = self.openai_api_key.is_some() || self.openai_base_url.is_some();
+        if has_server && self.model.as_deref() != Some(OFFLINE_MODEL) {
+            ProviderKind::OpenAi
+        } else {
+            ProviderKind::Offline
         }
     }
 
@@ -377,12 +374,10 @@ impl StoreSettings {
         let mut database = address.below(&self.working_directory);
         if let Database::Postgres(postgres) = &mut database {
             **postgres = Postgres {
-                url: postgres.url.clone(),
-                schema: self.database_schema.clone(),
-                ca_file: self.database_ca_file.as_ref().map(|file| self.working_directory.join(file)),
                 readers: self.database_readers,
                 patience: Duration::from_secs(self.store_patience_secs),
                 allows_unsafe: self.unsafe_store,
+                ..(**postgres).clone()
             };
         }
         database

@@ -32,6 +32,28 @@ impl Postgres {
         let patience = Duration::from_secs(10);
         Self { url, schema: "reseed".to_owned(), ca_file: None, readers: 8, patience, allows_unsafe: false }
     }
+
+    /// Parses an address. Its options `schema` and `sslrootcert` are ours, and the URL has the others. The error says
+    /// what is wrong and repeats nothing of the address.
+    pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
+        let (base, query) = text.split_once('?').unwrap_or((text, ""));
+        let (mut others, mut schema, mut ca_file) = (Vec::new(), None, None);
+        for option in query.split('&').filter(|option| !option.is_empty()) {
+            match option.split_once('=') {
+                Some(("schema", name)) if !is_schema(name) => {
+                    return Err("schema must be 1 to 63 of a-z 0-9 _, not beginning with a digit or pg_");
+                }
+                Some(("schema", name)) => schema = Some(name.to_owned()),
+                Some(("sslrootcert", "")) => return Err("sslrootcert must be the path of a file"),
+                Some(("sslrootcert", path)) => ca_file = Some(PathBuf::from(path.replace("%2F", "/"))),
+                _ => others.push(option),
+            }
+        }
+        let url = if others.is_empty() { base.to_owned() } else { format!("{base}?{}", others.join("&")) };
+        let mut postgres = Self::at(PostgresUrl::parse(&url)?);
+        postgres.schema = schema.unwrap_or(postgres.schema);
+        Ok(Self { ca_file, ..postgres })
+    }
 }
 
 /// An address like `postgres://user:password@host:5432/database?sslmode=verify-full`.
@@ -47,8 +69,8 @@ impl PostgresUrl {
         SCHEMES.iter().any(|scheme| text.starts_with(scheme))
     }
 
-    /// Parses an address. The error says what is wrong and repeats nothing of the address.
-    pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
+    /// Parses an address without options of ours. The error says what is wrong and repeats nothing of the address.
+    fn parse(text: &str) -> Result<Self, &'static str> {
         let rest = SCHEMES.iter().find_map(|scheme| text.strip_prefix(scheme)).ok_or("it has another scheme")?;
         let (base, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = base.split_once('/').unwrap_or((base, ""));
@@ -74,7 +96,6 @@ impl PostgresUrl {
                 "sslmode" if !SSL_MODES.contains(&value) => {
                     return Err("sslmode must be disable, prefer, require or verify-full");
                 }
-                "sslrootcert" => return Err("sslrootcert is not supported; set DATABASE_CA_FILE"),
                 "host" => host = value.to_owned(),
                 "dbname" => name = value.to_owned(),
                 _ if !key.chars().all(|c| c.is_ascii_lowercase() || c == '_') => return Err(encode),
@@ -109,9 +130,17 @@ impl fmt::Debug for PostgresUrl {
     }
 }
 
+/// Returns true for the name of a schema that needs no quotes in SQL.
+fn is_schema(name: &str) -> bool {
+    let is_plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    let begins_well = !name.starts_with(|c: char| c.is_ascii_digit()) && !name.starts_with("pg_");
+    is_plain && begins_well && (1..=63).contains(&name.len())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::PostgresUrl;
+    use super::{Postgres, PostgresUrl};
+    use std::path::Path;
 
     #[test]
     fn an_address_shows_host_and_database_only() {
@@ -141,10 +170,29 @@ mod tests {
             ("postgres://reseed:12?34@db/reseed", "not name=value"),
             ("postgres://db/reseed?sslmode=verify-ca", "use verify-full"),
             ("postgres://db/reseed?sslmode=allow", "sslmode must be"),
-            ("postgres://db/reseed?sslrootcert=x", "DATABASE_CA_FILE"),
+            ("postgres://db/reseed?sslrootcert=", "path of a file"),
+            ("postgres://db/reseed?schema=", "schema must be"),
+            ("postgres://db/reseed?schema=Chat", "schema must be"),
+            ("postgres://db/reseed?schema=pg_chat", "schema must be"),
+            ("postgres://db/reseed?schema=7chat", "schema must be"),
+            ("postgres://reseed:hunt?schema=er@db/reseed", "schema must be"),
         ] {
-            let reason = PostgresUrl::parse(text).expect_err(text);
+            let reason = Postgres::parse(text).expect_err(text);
             assert!(reason.contains(expected), "{text}: {reason}");
+        }
+    }
+
+    #[test]
+    fn the_schema_and_the_certificates_are_options_of_the_address() {
+        let plain = Postgres::parse("postgres://db/reseed?sslmode=require").unwrap();
+        assert_eq!((plain.schema.as_str(), plain.ca_file), ("reseed", None));
+        for (query, url) in [
+            ("?schema=chat_2&sslrootcert=certs/ca.pem", "postgres://db/reseed"),
+            ("?sslrootcert=certs%2Fca.pem&sslmode=require&schema=chat_2", "postgres://db/reseed?sslmode=require"),
+        ] {
+            let postgres = Postgres::parse(&format!("postgres://db/reseed{query}")).unwrap();
+            assert_eq!((postgres.schema.as_str(), postgres.url.expose()), ("chat_2", url));
+            assert_eq!(postgres.ca_file.as_deref(), Some(Path::new("certs/ca.pem")));
         }
     }
 }

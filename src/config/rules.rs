@@ -3,13 +3,12 @@
 use super::{
     database::{Database, InvalidDatabase, may_be_shown},
     declare::variable,
-    jwt::JwtAlgorithm,
     listed::is_this_machine,
     scopes::Scope,
-    values::{Choice, NamedToken, Origin, ServiceToken},
+    values::{Choice, ChosenStrategy, NamedToken, Origin, ServiceToken},
 };
 use crate::core::{
-    compaction::factory::Strategies,
+    compaction::{factory::Strategies, strategy::Options, written::written},
     prices::{Price, Prices},
 };
 use ipnet::IpNet;
@@ -27,7 +26,7 @@ const MODEL_CHARS_MAX: usize = 256;
 type Refusal = &'static str;
 
 /// Parses a text, which is empty only if a setting has no default.
-type Parse<T> = Box<dyn Fn(&str) -> Result<T, Refusal>>;
+type Parse<T> = Box<dyn Fn(&str) -> Result<T, String>>;
 
 /// The rule of a setting.
 pub(super) struct Rule<T> {
@@ -46,6 +45,11 @@ pub(super) struct Rule<T> {
 
 impl<T: 'static> Rule<T> {
     fn new(allowed: impl Into<String>, parse: impl Fn(&str) -> Result<T, Refusal> + 'static) -> Self {
+        Self::telling(allowed, move |text| parse(text).map_err(str::to_owned))
+    }
+
+    /// Like [`Self::new`], with a parser that names what it refuses.
+    fn telling(allowed: impl Into<String>, parse: impl Fn(&str) -> Result<T, String> + 'static) -> Self {
         let allowed = allowed.into();
         Self { unit: "", allowed, secret: false, reloaded: false, may_be_shown: |_| true, parse: Box::new(parse) }
     }
@@ -155,19 +159,19 @@ pub(super) fn share_upto(most: f64) -> Rule<f64> {
     })
 }
 
-/// Accepts a strategy under any of its names, and returns its short name.
-pub(super) fn strategy(strategies: &Strategies) -> Rule<&'static str> {
+/// Accepts a strategy under any of its names, alone or with settings.
+pub(super) fn strategy(strategies: &Strategies) -> Rule<ChosenStrategy> {
     let strategies = strategies.clone();
-    Rule::new(strategies.all_names().join(", "), move |text| {
-        strategies.resolve(&text.to_ascii_lowercase(), "").map_err(|_| "")
-    })
-}
-
-/// Accepts the strategies of a pipeline, separated by commas.
-pub(super) fn pipeline(strategies: &Strategies) -> Rule<Vec<&'static str>> {
-    let strategies = strategies.clone();
-    Rule::new("a list of strategies, each once, without manual or pipeline, separated by commas", move |text| {
-        strategies.check_steps(items(text)).map_err(|_| "")
+    let names = strategies.all_names().join(", ");
+    let allowed = format!("{names}; alone or with settings, as in threshold:userShare=0.5,background=1");
+    Rule::telling(allowed, move |text| {
+        let (name, settings) = written(text)?;
+        if settings.as_ref().is_some_and(|settings| settings.threshold.is_some()) {
+            return Err("CONTEXT_COMPACTION_THRESHOLD sets threshold".to_owned());
+        }
+        let name = strategies.resolve(&name.to_ascii_lowercase(), "").map_err(|_| String::new())?;
+        let options = strategies.options(settings.as_ref(), &Options::default()).map_err(|error| error.message)?;
+        Ok(ChosenStrategy { name, options })
     })
 }
 
@@ -273,15 +277,6 @@ pub(super) fn database() -> Rule<Database> {
     .shown_if(may_be_shown)
 }
 
-/// Accepts the name of a schema that needs no quotes in SQL.
-pub(super) fn schema() -> Rule<String> {
-    Rule::new("a name of 1 to 63 of a-z 0-9 _, not beginning with a digit or pg_", |text| {
-        let is_name = text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-        let begins_well = !text.starts_with(|c: char| c.is_ascii_digit()) && !text.starts_with("pg_");
-        if is_name && begins_well && (1..=63).contains(&text.len()) { Ok(text.to_owned()) } else { Err("") }
-    })
-}
-
 /// Accepts a log filter: a level, or a list of `target=level`.
 pub(super) fn log_filter() -> Rule<String> {
     Rule::new("off, error, warn, info, debug, trace, or a list such as info,reseed::server=debug", |text| {
@@ -359,20 +354,6 @@ pub(super) fn words() -> Rule<Vec<String>> {
 pub(super) fn claim() -> Rule<String> {
     Rule::new("1 to 256 printable ASCII characters", |text| {
         if is_token(text) && text.len() <= 256 { Ok(text.to_owned()) } else { Err("") }
-    })
-}
-
-/// Accepts a list of algorithms, separated by commas.
-pub(super) fn jwt_algorithms() -> Rule<Vec<JwtAlgorithm>> {
-    let names: Vec<&str> = JwtAlgorithm::CHOICES.iter().map(|(name, _)| *name).collect();
-    Rule::new(format!("a list of {}, separated by commas", names.join(", ")), |text| {
-        let algorithm = |item: &str| match JwtAlgorithm::CHOICES.iter().find(|(name, _)| *name == item) {
-            Some((_, algorithm)) => Ok(*algorithm),
-            None if item.starts_with("HS") => Err("a shared secret signs no tokens here"),
-            None => Err("an item is not an algorithm"),
-        };
-        let all: Vec<_> = items(text).map(algorithm).collect::<Result<_, _>>()?;
-        if all.is_empty() { Err("it is empty") } else { Ok(all) }
     })
 }
 

@@ -1,6 +1,8 @@
 //! Tests settings read from lists: which are accepted, and which are refused with which message.
 
 use super::{Error, ProviderKind, Settings, declared, dotenv, printed::env_example};
+use crate::core::compaction::strategy::Options;
+use reseed_protocol::command::SummaryMode;
 use secrecy::ExposeSecret;
 use std::{collections::BTreeSet, ffi::OsString, fs, os::unix::ffi::OsStringExt, path::Path};
 
@@ -20,7 +22,7 @@ fn nothing_set_is_the_offline_model_on_loopback() {
     assert_eq!(settings.model.provider(), ProviderKind::Offline);
     assert_eq!(settings.model.model_name(), "offline");
     assert_eq!((settings.listen.host.to_string().as_str(), settings.listen.ws_port), ("127.0.0.1", 8080));
-    assert_eq!(settings.context.context_strategy, "threshold");
+    assert_eq!(settings.context.context_strategy.name, "threshold");
     assert_eq!(settings.context.context_compaction_threshold, 0.8);
     assert_eq!(settings.store.database().to_string(), "./data/reseed.db");
     assert_eq!(settings.limits.message_bytes_max, 1024 * 1024);
@@ -28,13 +30,13 @@ fn nothing_set_is_the_offline_model_on_loopback() {
 }
 
 #[test]
-fn the_provider_follows_from_key_and_address_unless_it_is_named() {
+fn the_provider_follows_from_key_and_address_unless_the_model_is_the_built_in_one() {
     let (key, url) = (("OPENAI_API_KEY", "sk-1"), ("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/"));
-    let (openai, offline) = (("MODEL_PROVIDER", "OpenAI"), ("MODEL_PROVIDER", "offline"));
+    let offline = ("MODEL", "offline");
     for (variables, provider, model) in [
         (vec![key], ProviderKind::OpenAi, "gpt-4.1-mini"),
         (vec![url], ProviderKind::OpenAi, "gpt-4.1-mini"),
-        (vec![url, openai, ("MODEL", "llama")], ProviderKind::OpenAi, "llama"),
+        (vec![url, ("MODEL", "llama")], ProviderKind::OpenAi, "llama"),
         (vec![key, url, offline], ProviderKind::Offline, "offline"),
     ] {
         let settings = read(&variables).unwrap().model;
@@ -87,7 +89,7 @@ fn names_and_aliases_are_taken() {
         ("none", "manual"),
         ("Manual", "manual"),
     ] {
-        assert_eq!(read(&[("CONTEXT_STRATEGY", name)]).unwrap().context.context_strategy, strategy, "{name}");
+        assert_eq!(read(&[("CONTEXT_STRATEGY", name)]).unwrap().context.context_strategy.name, strategy, "{name}");
     }
 }
 
@@ -96,10 +98,35 @@ fn every_threshold_from_0_to_1_is_taken_also_below_the_target() {
     for threshold in ["0", "0.0", "0.05", "0.6", "0.8", "1", "1.0"] {
         let context = read(&[("CONTEXT_COMPACTION_THRESHOLD", threshold)]).unwrap().context;
         assert_eq!(context.context_compaction_threshold, threshold.parse::<f64>().unwrap());
-        assert_eq!(context.context_reserve_tokens, None);
+        assert_eq!(context.context_strategy.options.reserve_tokens, None);
     }
-    let context = read(&[("CONTEXT_RESERVE_TOKENS", "0")]).unwrap().context;
-    assert_eq!(context.context_reserve_tokens, Some(0), "0 is a number, and not unset");
+}
+
+#[test]
+fn settings_follow_the_strategy() {
+    let strategy = |text: &str| read(&[("CONTEXT_STRATEGY", text)]).map(|settings| settings.context.context_strategy);
+    let chosen = strategy("Pipeline:steps=[tool_results,truncate],reserveTokens=0,summaryMode=rewrite").unwrap();
+    assert_eq!((chosen.name, &*chosen.options.steps), ("pipeline", &["tool_results", "truncate"][..]));
+    assert_eq!(chosen.options.reserve_tokens, Some(0), "0 is a number, and not unset");
+    assert_eq!(chosen.options.summary_mode, SummaryMode::Rewrite);
+    assert_eq!(chosen.options.target, Options::default().target);
+    let allowed = "allowed: threshold, manual, dummy, none, sliding_window, tool_results, truncate, importance, \
+                   pipeline; alone or with settings, as in threshold:userShare=0.5,background=1";
+    for (text, why) in [
+        ("threshold:userShare=0.9", "userShare must be 0 to 0.8, not 0.9"),
+        ("threshold:target=0", "target must be above 0 and at most 1, not 0"),
+        ("threshold:keepTurns=0", "keepTurns must be 1 to 100000000, not 0"),
+        ("threshold:background=soon", "background: invalid type: string \"soon\", expected f64"),
+        (
+            "pipeline:steps=[manual]",
+            "a pipeline may have each strategy once, but neither manual nor pipeline: `manual`",
+        ),
+        ("threshold:threshold=0.5", "CONTEXT_COMPACTION_THRESHOLD sets threshold"),
+    ] {
+        assert_eq!(strategy(text).unwrap_err(), [format!("CONTEXT_STRATEGY is `{text}` ({why}); {allowed}")]);
+    }
+    let unknown = strategy("threshold:userShar=1").unwrap_err().join("\n");
+    assert!(unknown.contains("(userShar: unknown field `userShar`, expected one of `threshold`, "), "{unknown}");
 }
 
 #[test]
@@ -176,7 +203,8 @@ fn a_value_that_is_not_allowed_is_told_with_what_is() {
             "CONTEXT_STRATEGY",
             "sliding\nwindow",
             "CONTEXT_STRATEGY is `sliding\\nwindow`; allowed: threshold, manual, dummy, none, sliding_window, \
-                   tool_results, truncate, importance, pipeline"
+                   tool_results, truncate, importance, pipeline; alone or with settings, as in \
+                   threshold:userShare=0.5,background=1"
                 .to_owned(),
         ),
         ("LOG_FORMAT", "xml", "LOG_FORMAT is `xml`; allowed: text, json".to_owned()),
@@ -187,8 +215,8 @@ fn a_value_that_is_not_allowed_is_told_with_what_is() {
     for share in ["1.01", "-0.5", "NaN", "inf", "80%"] {
         let fault = format!("CONTEXT_COMPACTION_THRESHOLD is `{share}`; allowed: a number from 0 to 1");
         refused(&[("CONTEXT_COMPACTION_THRESHOLD", share)], &[&fault]);
-        let fault = format!("CONTEXT_TARGET is `{share}`; allowed: a number above 0 and at most 1");
-        refused(&[("CONTEXT_TARGET", share)], &[&fault]);
+        let fault = format!("USER_SHARE is `{share}`; allowed: a number above 0 and at most 1");
+        refused(&[("USER_SHARE", share)], &[&fault]);
     }
 }
 
@@ -279,10 +307,10 @@ fn constants_are_lowered_for_tests_alone_and_told() {
 
 #[test]
 fn every_fault_is_told_at_once_in_one_message() {
-    let error = Settings::from_iter([("WS_PORT", "x"), ("LOG_FORMAT", "y"), ("OFFLINE_WINDOW", "1")]).unwrap_err();
+    let error = Settings::from_iter([("WS_PORT", "x"), ("LOG_FORMAT", "y"), ("CONTEXT_WINDOW", "1")]).unwrap_err();
     let text = error.to_string();
     assert_eq!(text.lines().count(), 4, "{text}");
-    for part in ["WS_PORT is `x`", "LOG_FORMAT is `y`", "OFFLINE_WINDOW is `1`"] {
+    for part in ["WS_PORT is `x`", "LOG_FORMAT is `y`", "CONTEXT_WINDOW is `1`"] {
         assert!(text.contains(part), "{text}");
     }
 }
@@ -306,12 +334,7 @@ fn an_address_that_others_can_reach_needs_tokens_and_origins() {
 }
 
 #[test]
-fn openai_needs_a_key_or_an_address_and_each_token_stands_once() {
-    refused(
-        &[("MODEL_PROVIDER", "openai")],
-        &["MODEL_PROVIDER is `openai`, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set; set one of them, or \
-           set MODEL_PROVIDER to auto or offline"],
-    );
+fn each_token_stands_once() {
     refused(
         &[("AUTH_TOKENS", "ann:same-token-twice-1"), ("OPERATOR_TOKENS", "bob:same-token-twice-1")],
         &["AUTH_TOKENS, OPERATOR_TOKENS and SERVICE_TOKENS repeat a token for `bob`; allowed: each token once"],
@@ -387,11 +410,11 @@ fn merged(dotenv: &str, environment: &[(&str, &[u8])]) -> Result<Settings, Strin
 #[test]
 fn the_environment_wins_over_the_file_and_can_unset_what_it_sets() {
     let file =
-        "# a comment\nMODEL=one\nexport INSTRUCTIONS='say \"no\" # often'\nWS_PORT=1\nWS_PORT=2\nOFFLINE_WINDOW=600\n";
-    let settings = merged(file, &[("MODEL", b"two"), ("OFFLINE_WINDOW", b""), ("LESSCHARSET", b"\xff")]).unwrap();
+        "# a comment\nMODEL=one\nexport INSTRUCTIONS='say \"no\" # often'\nWS_PORT=1\nWS_PORT=2\nTOOL_ROUNDS_MAX=600\n";
+    let settings = merged(file, &[("MODEL", b"two"), ("TOOL_ROUNDS_MAX", b""), ("LESSCHARSET", b"\xff")]).unwrap();
     assert_eq!(settings.model.model.as_deref(), Some("two"));
     assert_eq!(settings.model.instructions, "say \"no\" # often");
-    assert_eq!((settings.listen.ws_port, settings.offline.offline_window), (2, 8000));
+    assert_eq!((settings.listen.ws_port, settings.tools.tool_rounds_max), (2, 50));
 }
 
 #[test]

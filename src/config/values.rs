@@ -4,8 +4,10 @@ use super::{
     rules::is_token,
     scopes::{Scope, Scopes},
 };
-use crate::core::{agent_loop::OfferHistory, compaction::SummaryRequest};
-use reseed_protocol::command::{SummaryKind, SummaryMode};
+use crate::core::{
+    agent_loop::OfferHistory,
+    compaction::{SummaryRequest, strategy::Options},
+};
 use secrecy::SecretString;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -32,31 +34,20 @@ macro_rules! choices {
 }
 
 choices! {
-    ProviderChoice { Auto = "auto", OpenAi = "openai", Offline = "offline", }
     ApiChoice { Auto = "auto", Responses = "responses", Chat = "chat", }
     SummaryRequest { Auto = "auto", Quoted = "quoted", CachedPrefix = "cached_prefix", }
-    SummaryKind {
-        Auto = "auto",
-        Chat = "chat",
-        Code = "code",
-        Debugging = "debugging",
-        Research = "research",
-    }
-    SummaryMode { Segments = "segments", Rewrite = "rewrite", }
     LogFormat { Text = "text", Json = "json", }
     Switch { Off = "off", On = "on", }
     OfferHistory { Off = "off", Auto = "auto", On = "on", }
 }
 
-/// `MODEL_PROVIDER`, before it is resolved by [`super::ModelSettings::provider`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProviderChoice {
-    /// `openai` if a key or a base URL is set, `offline` otherwise.
-    Auto,
-    /// An OpenAI-compatible server.
-    OpenAi,
-    /// The built-in model.
-    Offline,
+/// `CONTEXT_STRATEGY`: the strategy of new sessions, with settings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChosenStrategy {
+    /// Its short name.
+    pub name: &'static str,
+    /// The settings of strategies that hold if a session sets none. Those that other variables set have their defaults.
+    pub options: Options,
 }
 
 /// `OPENAI_API`: the API to use.

@@ -1,15 +1,13 @@
 //! Policies: the strategies of reseed with their settings, and the published rules of other systems as data.
 //!
-//! A policy is written as `NAME`, `NAME:SETTING=VALUE,…` or `NAME:{…}` with the settings as JSON. The settings are
-//! those of `set_context_strategy` and are parsed by the wire type, so a new setting needs no change here.
+//! A policy is written as CONTEXT_STRATEGY is, such as `threshold:userShare=0.5,background=1`.
 
 use crate::core::{
     agent_loop::Deployment,
-    compaction::{factory::Strategies, strategy::share},
+    compaction::{factory::Strategies, strategy::share, written::written},
 };
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use reseed_protocol::command::StrategySettings;
-use serde_json::{Map, Value};
 
 /// A policy that manages a conversation's context.
 #[derive(Debug, Clone)]
@@ -156,8 +154,7 @@ impl Policy {
     /// # Errors
     /// The name or a setting is unknown.
     pub(crate) fn parse(text: &str, deployment: &Deployment) -> anyhow::Result<Self> {
-        let (name, settings) = text.split_once(':').map_or((text, None), |(name, settings)| (name, Some(settings)));
-        let settings = settings.map(str::trim).filter(|settings| !settings.is_empty());
+        let (name, settings) = written(text).map_err(|why| anyhow!("the policy `{text}`: {why}"))?;
         let label = text.to_owned();
         if let Some(rules) = OTHERS.iter().find(|rules| rules.name == name) {
             anyhow::ensure!(settings.is_none(), "the policy `{name}` has no settings");
@@ -168,7 +165,6 @@ impl Policy {
             let others: Vec<&str> = OTHERS.iter().map(|rules| rules.name).collect();
             anyhow!("{}; other systems are {}", error.message, others.join(", "))
         })?;
-        let settings = settings.map(read_settings).transpose().with_context(|| format!("read the policy `{text}`"))?;
         // This refuses values that are out of bounds.
         strategies
             .make(strategy, settings.as_ref(), &deployment.options)
@@ -186,32 +182,4 @@ impl Policy {
             }
         }
     }
-}
-
-fn read_settings(text: &str) -> anyhow::Result<StrategySettings> {
-    let value = if text.starts_with('{') {
-        serde_json::from_str(text)?
-    } else {
-        let mut fields = Map::new();
-        for pair in pairs(text) {
-            let (name, value) = pair.split_once('=').with_context(|| format!("`{pair}` is not SETTING=VALUE"))?;
-            let value = serde_json::from_str(value.trim()).unwrap_or_else(|_| Value::from(value.trim()));
-            fields.insert(name.trim().to_owned(), value);
-        }
-        Value::Object(fields)
-    };
-    Ok(serde_json::from_value(value)?)
-}
-
-/// Splits at commas outside brackets.
-fn pairs(text: &str) -> impl Iterator<Item = &str> {
-    let mut depth = 0_usize;
-    text.split(move |c: char| {
-        match c {
-            '[' => depth += 1,
-            ']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    })
 }

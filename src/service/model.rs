@@ -267,7 +267,7 @@ mod tests {
             (&[window], true),
             (&[("MODEL", "smol"), window], false),
             (&[("MODEL", "smol"), ("MODEL_WINDOWS", "smol=4096")], false),
-            (&[("MODEL_PROVIDER", "offline")], false),
+            (&[("MODEL", "offline")], false),
             (&[("OPENAI_BASE_URL", "https://api.openai.com/v1/"), ("OPENAI_API_KEY", "k")], false),
         ] {
             assert_eq!(must_be_asked(&settings(set)), expected, "{set:?}");

@@ -38,6 +38,9 @@ use std::{
 /// Maximum bytes of the file with the approval policy, which is many times what its rules need.
 const APPROVALS_BYTES_MAX: u64 = 1024 * 1024;
 
+/// Tokens of the built-in model's window if none is set. It is small, so that a compaction comes soon.
+const OFFLINE_WINDOW: u64 = 8_000;
+
 /// Creates the provider that the settings name.
 ///
 /// # Errors
@@ -46,9 +49,10 @@ pub fn provider(settings: &Settings) -> anyhow::Result<Arc<dyn Provider>> {
     let (model, upstream) = (&settings.model, &settings.upstream);
     Ok(match model.provider() {
         ProviderKind::Offline => {
-            let pause = settings.offline.offline_word_millis;
+            let (pause, context) = (model.offline_word_millis, &settings.context);
+            let named = context.model_windows.get(model.model_name());
             Arc::new(Offline::new(OfflineOptions {
-                window_tokens: settings.offline.offline_window,
+                window_tokens: named.copied().or(context.context_window).unwrap_or(OFFLINE_WINDOW),
                 pace: (pause > 0).then(|| Duration::from_millis(pause)),
             }))
         }
@@ -214,24 +218,13 @@ pub(crate) fn deployment_of(settings: &Settings, windows: Windows) -> Deployment
         model: settings.model.model_name().to_owned(),
         models_allowed: settings.model.models_allowed.clone(),
         output_tokens_max: settings.model.output_tokens_max,
-        strategy: context.context_strategy.to_owned(),
+        strategy: context.context_strategy.name.to_owned(),
         strategies: settings.strategies.clone(),
         instructions: settings.model.instructions.clone(),
         options: Options {
             threshold: context.context_compaction_threshold,
-            reserve_tokens: context.context_reserve_tokens,
             max_output_tokens: settings.model.output_tokens_max,
-            keep_recent_tokens: context.context_keep_recent_tokens,
-            target: context.context_target,
-            background: context.context_background,
-            min_gain: context.context_min_gain,
-            user_share: context.context_user_share,
-            keep_turns: context.context_keep_turns,
-            keep_tool_results: context.context_keep_tool_results,
-            summarise: context.context_importance_summarise,
-            steps: context.context_pipeline.clone(),
-            summary_kind: summaries.summary_kind,
-            summary_mode: summaries.summary_mode,
+            ..context.context_strategy.options.clone()
         },
         summaries: Summaries {
             model: summaries.summary_model.clone(),

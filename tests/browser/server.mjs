@@ -36,7 +36,7 @@ export class Server {
     const { OFFLINE_WORD_MILLIS: pace = "0", ...settings } = this.settings;
     const env = {
       PATH: process.env.PATH, HOME: this.folder, HOST: "127.0.0.1", WS_PORT: this.port,
-      DATABASE_URL: `sqlite://${join(this.folder, "reseed.db")}`, MODEL_PROVIDER: "offline", RESEED_FIXED: `offline_word_millis=${pace}`, ...settings,
+      DATABASE_URL: `sqlite://${join(this.folder, "reseed.db")}`, MODEL: "offline", RESEED_FIXED: `offline_word_millis=${pace}`, ...settings,
     };
     this.child = spawn(this.binary, [], { cwd: this.folder, env, stdio: ["ignore", "pipe", "pipe"] });
     let said = "";

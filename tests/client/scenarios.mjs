@@ -79,7 +79,7 @@ export const SCENARIOS = {
   },
   compaction: {
     about: "Compactions: ordered, undone, by a preview, and by themselves; pins.",
-    settings: { OFFLINE_WINDOW: "4000" },
+    settings: { CONTEXT_WINDOW: "4000" },
     async run(session) {
       for (let turn = 0; turn < 3; turn += 1)
         await say(session, `Write 150 words about ${["tea", "rain", "boats"][turn]}.`);
@@ -97,11 +97,8 @@ export const SCENARIOS = {
   merged: {
     about: "A compaction that is held is made again with what was said since: nothing but the later one tells of its end.",
     settings: {
-      OFFLINE_WINDOW: "2000",
-      CONTEXT_RESERVE_TOKENS: "64",
-      CONTEXT_TARGET: "0.2",
-      CONTEXT_KEEP_RECENT_TOKENS: "200",
-      CONTEXT_BACKGROUND: "0.7",
+      CONTEXT_WINDOW: "2000",
+      CONTEXT_STRATEGY: "threshold:reserveTokens=64,target=0.2,keepRecentTokens=200,background=0.7",
     },
     async run(session) {
       while (!session.snapshot.held) await say(session, `Say exactly ${"tea and rain and boats ".repeat(25)}`);

@@ -169,7 +169,7 @@ async fn the_server_is_found_by_the_settings_that_started_it_and_by_its_page() {
     let port = address.rsplit_once(':').unwrap().1;
     let folder = tempfile::tempdir().unwrap();
     // Other errors in it concern only the server.
-    std::fs::write(folder.path().join(".env"), format!("WS_PORT={port}\nMODEL_PROVIDER=nonsense\n")).unwrap();
+    std::fs::write(folder.path().join(".env"), format!("WS_PORT={port}\nOPENAI_API=nonsense\n")).unwrap();
     let (page, empty) = (format!("http://{address}"), tempfile::tempdir().unwrap());
     /// A directory, the arguments and the environment.
     type Case<'a> = (&'a tempfile::TempDir, &'a [&'a str], &'a [(&'a str, &'a str)]);

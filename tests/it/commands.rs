@@ -330,7 +330,7 @@ async fn a_writing_command_is_remembered_by_its_id_and_no_other_is() {
     let gate = Arc::new(Mutex::new(Gate::new()));
     let model = Scripted::answering(script(gate.clone()));
     let store = Arc::new(MemoryStore::new());
-    let settings = [("CONTEXT_WINDOW", "8000"), ("CONTEXT_STRATEGY", "manual"), ("CONTEXT_USER_SHARE", "0")];
+    let settings = [("CONTEXT_WINDOW", "8000"), ("CONTEXT_STRATEGY", "manual"), ("strategy.userShare", "0")];
     let server = Server::over(model, store.clone(), &settings).await;
     for spec in Command::TABLE {
         let name = spec.name;
@@ -364,7 +364,7 @@ async fn a_writing_command_is_remembered_by_its_id_and_no_other_is() {
 async fn what_only_previews_is_made_once_while_its_copies_wait() {
     let gate = Arc::new(Mutex::new(Gate::new()));
     let model = Scripted::answering(script(gate.clone()));
-    let settings = [("CONTEXT_WINDOW", "8000"), ("CONTEXT_STRATEGY", "manual"), ("CONTEXT_USER_SHARE", "0")];
+    let settings = [("CONTEXT_WINDOW", "8000"), ("CONTEXT_STRATEGY", "manual"), ("strategy.userShare", "0")];
     let server = Server::start(model, &settings).await;
     for spec in Command::TABLE.iter().filter(|spec| spec.does == Does::Previews) {
         let mut scene = Scene::new(&server, &gate).await;

@@ -35,7 +35,7 @@ use serde_json::{Value, json};
 const TRIGGER_TOKENS: u64 = 1_600;
 
 /// Disables preparation in the background: compactions are waited for.
-const WAITED_FOR: (&str, &str) = ("CONTEXT_BACKGROUND", "1");
+const WAITED_FOR: (&str, &str) = ("strategy.background", "1");
 
 /// Opens a session on this model, in which compactions are waited for.
 async fn session(model: &Scripted, settings: &[(&str, &str)]) -> (Server, Client) {
@@ -221,7 +221,8 @@ async fn instructions_reach_the_summary() {
 #[tokio::test]
 async fn the_second_summary_takes_up_the_first() {
     let model = talker(150);
-    let (_server, mut client) = session(&model, &[("SUMMARY_MODE", "rewrite"), ("CONTEXT_USER_SHARE", "0")]).await;
+    let (_server, mut client) =
+        session(&model, &[("strategy.summaryMode", "rewrite"), ("strategy.userShare", "0")]).await;
     for fact in ["FACT 1: the ship is called Aurora", "FACT 2: the captain is Odile"] {
         client.turn(fact).await;
         fill(&mut client, 700).await;

@@ -49,7 +49,7 @@ async fn check(api: &str, dialect: Dialect, rounds: u64) {
     let upstream = Upstream::start_with(setup, model(rounds)).await;
     let server = Server::facing(
         &upstream.base_url(),
-        &[("OPENAI_API", api), ("CONTEXT_WINDOW", "2000"), ("CONTEXT_USER_SHARE", "0")],
+        &[("OPENAI_API", api), ("CONTEXT_WINDOW", "2000"), ("strategy.userShare", "0")],
     )
     .await;
     let mut conversation = Conversation::begin(&server.ws(), dialect).await;

@@ -45,7 +45,7 @@ async fn the_summary_names_them_where_they_are_offered() {
         (&[("CONTEXT_WINDOW", "16000"), ("TOOLS", "off")][..], false),
     ] {
         let model = talker(100);
-        let settings = [settings, &[("CONTEXT_BACKGROUND", "1")]].concat();
+        let settings = [settings, &[("strategy.background", "1")]].concat();
         let server = Server::start(model.clone(), &settings).await;
         let (mut client, _) = Client::v2_session(&server.ws()).await;
         let (summary, tools) = begins(&past_a_compaction(&mut client, &model).await);
@@ -60,7 +60,7 @@ async fn a_model_that_writes_calls_as_text_is_offered_them_no_more() {
     let written = "```json\n{\"name\": \"history_search\", \"arguments\": {\"query\": \"boat\"}}\n```";
     for (answer, stay) in [(written, false), (r#"{"name": "Ada", "arguments": {"query": "boat"}}"#, true)] {
         let model = talker(100);
-        let settings = [("CONTEXT_WINDOW", "16000"), ("CONTEXT_BACKGROUND", "1")];
+        let settings = [("CONTEXT_WINDOW", "16000"), ("strategy.background", "1")];
         let server = Server::start(model.clone(), &settings).await;
         let (mut client, _) = Client::v2_session(&server.ws()).await;
         past_a_compaction(&mut client, &model).await;
@@ -82,7 +82,7 @@ async fn the_summary_stays_as_it_is_until_the_next_one() {
     let folder = tempfile::tempdir().unwrap();
     let store = || Arc::new(SqliteStore::open(&folder.path().join("reseed.db")).unwrap());
     let model = talker(100);
-    let settings = [("CONTEXT_WINDOW", "16000"), ("CONTEXT_BACKGROUND", "1")];
+    let settings = [("CONTEXT_WINDOW", "16000"), ("strategy.background", "1")];
     let server = Server::over(model.clone(), store(), &settings).await;
     let (mut client, opened) = Client::v2_session(&server.ws()).await;
     let (named, _) = begins(&past_a_compaction(&mut client, &model).await);

@@ -26,7 +26,7 @@ struct Talk {
 
 /// Without the user's own words a compaction of this short conversation saves most of what it replaces.
 const SETTINGS: &[(&str, &str)] =
-    &[("CONTEXT_STRATEGY", "manual"), ("CONTEXT_WINDOW", "8000"), ("CONTEXT_USER_SHARE", "0")];
+    &[("CONTEXT_STRATEGY", "manual"), ("CONTEXT_WINDOW", "8000"), ("strategy.userShare", "0")];
 
 async fn serve(model: &Scripted, folder: &tempfile::TempDir) -> Server {
     let store = SqliteStore::open(&folder.path().join("reseed.db")).unwrap();

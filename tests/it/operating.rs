@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use tempfile::TempDir;
 
 /// The offline model without pauses, in a window that a few answers fill.
-const QUICK: [(&str, &str); 3] = [("OFFLINE_WORD_MILLIS", "0"), ("OFFLINE_WINDOW", "2000"), ("CONTEXT_WINDOW", "2000")];
+const QUICK: [(&str, &str); 2] = [("OFFLINE_WORD_MILLIS", "0"), ("CONTEXT_WINDOW", "2000")];
 
 /// Creates a folder for one server.
 fn folder() -> TempDir {
@@ -255,7 +255,7 @@ async fn health_is_told_by_the_exit_code() {
 #[tokio::test]
 async fn check_tries_the_model_and_prints_what_it_found() {
     let folder = folder();
-    let ended = binary::run(folder.path(), &["check"], &[("OFFLINE_WINDOW", "3000")]).await;
+    let ended = binary::run(folder.path(), &["check"], &[("CONTEXT_WINDOW", "3000")]).await;
     assert_eq!((ended.code, ended.faults.as_str()), (Some(0), ""), "{}", ended.printed);
     let expected = [
         "provider    offline (built in)",
@@ -286,11 +286,12 @@ async fn the_start_and_check_say_from_which_count_on_it_compacts_and_what_decide
         (
             &[threshold("1")],
             "above 7488 tokens, 93.6 % of the window; set by the room for an answer, 512 tokens; \
-             change it with CONTEXT_RESERVE_TOKENS",
+             change it with `reserveTokens` of CONTEXT_STRATEGY",
         ),
         (
-            &[("CONTEXT_RESERVE_TOKENS", "2000")],
-            "above 6000 tokens, 75 % of the window; set by CONTEXT_RESERVE_TOKENS: 2000 are kept for an answer",
+            &[("CONTEXT_STRATEGY", "threshold:reserveTokens=2000")],
+            "above 6000 tokens, 75 % of the window; set by `reserveTokens` of CONTEXT_STRATEGY: 2000 are kept for an \
+             answer",
         ),
         (
             &[("CONTEXT_STRATEGY", "pipeline"), threshold("0.9")],
@@ -386,11 +387,6 @@ async fn wrong_settings_stop_the_start_with_what_is_allowed() {
         ("CONTEXT_COMPACTION_THRESHOLD", "1.5", "CONTEXT_COMPACTION_THRESHOLD is `1.5`; allowed: a number from 0 to 1"),
         ("CONTEXT_COMPACTION_THRESHOLD", "NaN", "CONTEXT_COMPACTION_THRESHOLD is `NaN`; allowed: a number from 0 to 1"),
         ("CONTEXT_WINDOW", "100", "CONTEXT_WINDOW is `100`; allowed: a whole number from 512 to 100000000"),
-        (
-            "MODEL_PROVIDER",
-            "openai",
-            "MODEL_PROVIDER is `openai`, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set",
-        ),
         ("OPENAI_API", "soap", "OPENAI_API is `soap`; allowed: auto, responses, chat"),
         ("WS_PORT", "65536", "WS_PORT is `65536`; allowed: a whole number from 0 to 65535"),
         ("HOST", "example.org", "HOST is `example.org`; allowed: an IP address"),

@@ -20,7 +20,7 @@ const BOTH: [(&str, Dialect); 2] = [("chat", Dialect::V1), ("responses", Dialect
 async fn asking(api: &str, script: impl FnMut(&Asked) -> Reply + Send + 'static) -> (Upstream, Server) {
     let upstream = Upstream::start(script).await;
     // Without the user's own words a compaction in this small window saves most of what it replaces.
-    let settings = [("OPENAI_API", api), ("CONTEXT_USER_SHARE", "0")];
+    let settings = [("OPENAI_API", api), ("strategy.userShare", "0")];
     let server = Server::facing(&upstream.base_url(), &settings).await;
     (upstream, server)
 }

@@ -20,11 +20,11 @@ use std::{path::Path, sync::Arc};
 const SETTINGS: [(&str, &str); 6] = [
     ("MODEL", "first"),
     // Without the user's own words a compaction of this short conversation saves most of what it replaces.
-    ("CONTEXT_USER_SHARE", "0"),
+    ("strategy.userShare", "0"),
     ("OPENAI_API", "chat"),
     // Far above what the servers take, so that they must refuse.
     ("CONTEXT_WINDOW", "32000"),
-    ("CONTEXT_KEEP_RECENT_TOKENS", "600"),
+    ("strategy.keepRecentTokens", "600"),
     ("SUMMARY_REQUEST", "quoted"),
 ];
 

@@ -67,8 +67,7 @@ async fn only_sockets_whose_credentials_are_gone_are_closed() {
     let tokens = |text: String| fs::write(folder.path().join("tokens"), text).unwrap();
     write(folder.path(), &["AUTH_TOKENS_FILE=tokens", "SERVICE_TOKENS=shop:token-of-shop-c2ab5e01f7"]);
     tokens(format!("ada:{ADA},bob:{BOB}\n"));
-    let server =
-        Binary::start(folder.path(), &[("MODEL_PROVIDER", "offline"), ("DATABASE_URL", "sqlite://./r.db")]).await;
+    let server = Binary::start(folder.path(), &[("MODEL", "offline"), ("DATABASE_URL", "sqlite://./r.db")]).await;
     let mint = async |principal: &str| {
         let bearer = [("Authorization", "Bearer token-of-shop-c2ab5e01f7")];
         let body = json!({ "principal": principal }).to_string();
@@ -120,7 +119,7 @@ async fn what_cannot_be_used_changes_nothing() {
     let good: [&str; 2] = [&tokens, hooks];
     write(folder.path(), &good);
     file(r#"{ "hooks": [] }"#);
-    let server = Binary::start(folder.path(), &[("MODEL_PROVIDER", "offline")]).await;
+    let server = Binary::start(folder.path(), &[("MODEL", "offline")]).await;
     let (mut ada, _) = hello(&server, ADA).await;
     ada.ask("open_session", json!({})).await;
     let wrong = format!("AUTH_TOKENS=bob:{BOB}");
@@ -209,7 +208,7 @@ async fn a_server_ends_with_the_terminal_that_it_was_started_in() {
     unlockpt(&master).unwrap();
     let slave = ioctl_tiocgptpeer(&master, flags).unwrap();
     let mut server = Command::new(env!("CARGO_BIN_EXE_reseed"));
-    server.current_dir(folder.path()).env_clear().envs([("WS_PORT", "0"), ("MODEL_PROVIDER", "offline")]);
+    server.current_dir(folder.path()).env_clear().envs([("WS_PORT", "0"), ("MODEL", "offline")]);
     server.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::from(slave)).kill_on_drop(true);
     let mut child = server.spawn().unwrap();
     drop(server);

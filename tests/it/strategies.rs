@@ -140,23 +140,21 @@ async fn a_program_adds_a_strategy_of_its_own() {
     assert_eq!(client.ask("set_context_strategy", steps).await["type"], "ok");
 }
 
-/// A setting: its name on the wire, its variable, and a value to try.
-type Row = (&'static str, &'static str, &'static str);
-
-const ROWS: [Row; 13] = [
-    ("threshold", "CONTEXT_COMPACTION_THRESHOLD", "0.7"),
-    ("reserveTokens", "CONTEXT_RESERVE_TOKENS", "300"),
-    ("keepRecentTokens", "CONTEXT_KEEP_RECENT_TOKENS", "700"),
-    ("target", "CONTEXT_TARGET", "0.3"),
-    ("background", "CONTEXT_BACKGROUND", "0.5"),
-    ("minGain", "CONTEXT_MIN_GAIN", "0.2"),
-    ("keepTurns", "CONTEXT_KEEP_TURNS", "3"),
-    ("keepToolResults", "CONTEXT_KEEP_TOOL_RESULTS", "7"),
-    ("summarise", "CONTEXT_IMPORTANCE_SUMMARISE", "false"),
-    ("steps", "CONTEXT_PIPELINE", "importance,truncate"),
-    ("userShare", "CONTEXT_USER_SHARE", "0.2"),
-    ("summaryMode", "SUMMARY_MODE", "rewrite"),
-    ("summaryKind", "SUMMARY_KIND", "code"),
+/// Every setting by its name on the wire, with a value to try, as it is written in CONTEXT_STRATEGY.
+const ROWS: [(&str, &str); 13] = [
+    ("threshold", "0.7"),
+    ("reserveTokens", "300"),
+    ("keepRecentTokens", "700"),
+    ("target", "0.3"),
+    ("background", "0.5"),
+    ("minGain", "0.2"),
+    ("keepTurns", "3"),
+    ("keepToolResults", "7"),
+    ("summarise", "false"),
+    ("steps", "[importance,truncate]"),
+    ("userShare", "0.2"),
+    ("summaryMode", "rewrite"),
+    ("summaryKind", "code"),
 ];
 
 /// Returns the strategies, as Markdown.
@@ -186,15 +184,17 @@ fn read_by(setting: &Value) -> String {
 
 /// Returns the settings of strategies, as Markdown.
 pub(crate) fn settings_table() -> String {
-    let mut table =
-        "| setting | variable | default | what it is | read by |\n| --- | --- | --- | --- | --- |\n".to_owned();
-    let declared = internals::declared();
-    for (wire, variable, _) in ROWS {
-        let declared = declared.iter().find(|declared| declared.variable == variable).unwrap();
-        let unit = if declared.unit.is_empty() { String::new() } else { format!(" {}", declared.unit) };
-        let default = if declared.default.is_empty() { String::new() } else { format!("`{}`{unit}", declared.default) };
-        let read_by = read_by(&json!(wire));
-        let _ = writeln!(table, "| `{wire}` | `{variable}` | {default} | {} | {read_by} |", declared.about);
+    let mut table = "| setting | default | what it is | read by |\n| --- | --- | --- | --- |\n".to_owned();
+    let (fields, _) = schema();
+    let defaults = serde_json::to_value(Options::default().on_the_wire()).unwrap();
+    for (wire, _) in ROWS {
+        let default = match &defaults[wire] {
+            Value::Null => String::new(),
+            Value::String(word) => format!("`{word}`"),
+            value => format!("`{value}`"),
+        };
+        let about = fields[wire]["description"].as_str().unwrap().replace('\n', " ");
+        let _ = writeln!(table, "| `{wire}` | {default} | {about} | {} |", read_by(&json!(wire)));
     }
     table
 }
@@ -311,17 +311,22 @@ fn a_variable_and_its_name_on_the_wire_set_the_same() {
     };
     let defaults = deployed(Vec::new());
     let mut all = serde_json::Map::new();
-    for (wire, variable, value) in ROWS {
-        let on_the_wire = match (wire, serde_json::from_str(value)) {
-            ("steps", _) => json!(value.split(',').collect::<Vec<_>>()),
-            (_, Ok(parsed)) => parsed,
-            (_, Err(_)) => json!(value),
+    for (wire, value) in ROWS {
+        let written = if wire == "threshold" {
+            ("CONTEXT_COMPACTION_THRESHOLD", value.to_owned())
+        } else {
+            ("CONTEXT_STRATEGY", format!("threshold:{wire}={value}"))
+        };
+        let on_the_wire = match serde_json::from_str(value) {
+            _ if wire == "steps" => json!(["importance", "truncate"]),
+            Ok(parsed) => parsed,
+            Err(_) => json!(value),
         };
         all.insert(wire.to_owned(), on_the_wire.clone());
         let settings: StrategySettings = serde_json::from_value(json!({ wire: on_the_wire })).unwrap();
         let set = Strategies::default().options(Some(&settings), &defaults).unwrap();
-        assert_eq!(set, deployed(vec![(variable, value)]), "{variable} and {wire}");
-        assert_ne!(set, defaults, "{variable} sets nothing");
+        assert_eq!(set, deployed(vec![(written.0, &written.1)]), "{written:?} and {wire}");
+        assert_ne!(set, defaults, "{written:?} sets nothing");
     }
     let settings: StrategySettings = serde_json::from_value(Value::Object(all.clone())).unwrap();
     let told = serde_json::to_value(&settings).unwrap();

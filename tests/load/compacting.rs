@@ -45,8 +45,7 @@ pub(crate) async fn measure(bench: &Bench, sizes: &[u64], rounds: usize, figures
     let settings = [
         ("OPENAI_BASE_URL", &*base_url),
         ("MODEL_WINDOWS", "test=1000000,gpt-4o=1000000"),
-        ("CONTEXT_KEEP_RECENT_TOKENS", "1000"),
-        ("CONTEXT_BACKGROUND", "1"),
+        ("CONTEXT_STRATEGY", "threshold:keepRecentTokens=1000,background=1"),
     ];
     let server = bench.reseed_with(&database, &settings).await?;
     bench.upstream.answer_with(&summary());

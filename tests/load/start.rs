@@ -11,7 +11,7 @@ const STARTS: usize = 5;
 pub(crate) async fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let base_url = bench.upstream.base_url();
     let cases: [(&str, &[(&str, &str)]); 2] = [
-        ("offline", &[("MODEL_PROVIDER", "offline")]),
+        ("offline", &[("MODEL", "offline")]),
         ("upstream", &[("OPENAI_BASE_URL", &base_url), ("CONTEXT_WINDOW", "1000000")]),
     ];
     for (name, settings) in cases {

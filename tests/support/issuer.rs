@@ -75,12 +75,7 @@ impl Issuer {
 
     /// Returns the settings of a server that accepts its tokens, and these.
     pub(crate) fn settings<'a>(&'a self, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
-        let own = [
-            ("AUTH_JWKS_URL", self.url.as_str()),
-            ("AUTH_JWT_ISSUER", ISSUER),
-            ("AUTH_JWT_AUDIENCE", AUDIENCE),
-            ("AUTH_JWT_ALGORITHMS", "EdDSA,RS256"),
-        ];
+        let own = [("AUTH_JWKS_URL", self.url.as_str()), ("AUTH_JWT_ISSUER", ISSUER), ("AUTH_JWT_AUDIENCE", AUDIENCE)];
         [&own, more].concat()
     }
 

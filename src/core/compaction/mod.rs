@@ -26,6 +26,7 @@ pub mod strategies;
 pub mod strategy;
 pub mod structure;
 pub mod summary;
+pub mod written;
 
 pub use ask::{Asking, summary_tokens_max};
 pub use given::{HookRequests, HookSupply};

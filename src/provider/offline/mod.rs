@@ -171,7 +171,7 @@ fn call_part(at: usize, call: Call) -> Part {
 fn overflow(prompt_tokens: u64, window_tokens: u64) -> ModelFault {
     let message = format!(
         "the request has {prompt_tokens} tokens, which leaves none for an answer in the offline model's window of \
-         {window_tokens} tokens; send less, or set OFFLINE_WINDOW higher"
+         {window_tokens} tokens; send less, or set CONTEXT_WINDOW higher"
     );
     ModelFault {
         overflow: OverflowHint { prompt_tokens: Some(prompt_tokens), window_tokens: Some(window_tokens) },

@@ -122,7 +122,7 @@ pub(super) fn may_pass(error: &tokio_postgres::Error) -> bool {
 pub(super) fn describe(error: &tokio_postgres::Error) -> String {
     if let Some(certificate) = refused_certificate(error) {
         let unknown = matches!(certificate, rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer));
-        let hint = if unknown { "; DATABASE_CA_FILE names the authority that has signed it" } else { "" };
+        let hint = if unknown { "; `sslrootcert` in DATABASE_URL names the authority that has signed it" } else { "" };
         return format!("the database's certificate is refused: {certificate}{hint}");
     }
     let Some(found) = error.as_db_error() else {

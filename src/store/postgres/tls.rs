@@ -13,8 +13,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 /// The reason certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file of DATABASE_CA_FILE cannot be read or holds no certificate.
-    #[error("DATABASE_CA_FILE names {path}, which {reason}")]
+    /// The file of `sslrootcert` cannot be read or holds no certificate.
+    #[error("`sslrootcert` in DATABASE_URL names {path}, which {reason}")]
     File {
         /// The file.
         path: PathBuf,

@@ -38,9 +38,9 @@ process.on("exit", () => server?.kill());
 
 const environment = {
   PATH: process.env.PATH,
-  MODEL_PROVIDER: "offline",
+  MODEL: "offline",
   RESEED_FIXED: "offline_word_millis=0",
-  OFFLINE_WINDOW: "200000",
+  CONTEXT_WINDOW: "200000",
   WS_PORT: "0",
   LOG_LEVEL: "warn",
   DATABASE_URL: `sqlite://${join(temp, "reseed.db")}`,

@@ -193,7 +193,7 @@ async fn after_a_restart_the_part_is_named_all_the_same() {
         ("CONTEXT_WINDOW", "100000"),
         // They come with the first compaction, and would be the reason of its break.
         ("HISTORY_TOOLS", "off"),
-        ("CONTEXT_KEEP_RECENT_TOKENS", "300"),
+        ("strategy.keepRecentTokens", "300"),
     ];
     // What the first server is sent, what it does last; what the next one is sent, how many tools it is offered, and
     // where its first request differs from the last one here.

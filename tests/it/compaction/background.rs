@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 /// In the window of 2,000 tokens a compaction is prepared from 1,200 on and waited for from 1,600 on.
 /// Without the user's own words a compaction in this small window saves most of what it replaces.
-const SOON: &[(&str, &str)] = &[("CONTEXT_BACKGROUND", "0.7"), ("CONTEXT_USER_SHARE", "0")];
+const SOON: &[(&str, &str)] = &[("strategy.background", "0.7"), ("strategy.userShare", "0")];
 
 /// Returns a model whose summaries arrive when the gate is opened.
 fn held_at(gate: &Gate) -> Scripted {
@@ -86,7 +86,7 @@ async fn it_is_committed_in_the_middle_of_a_turn_with_tools() {
         Purpose::Turn => Reply::text("That is all."),
     });
     // Nothing is cleared: a summary must be made.
-    let (_server, mut client) = session(&model, &[SOON[0], SOON[1], ("CONTEXT_KEEP_TOOL_RESULTS", "100")]).await;
+    let (_server, mut client) = session(&model, &[SOON[0], SOON[1], ("strategy.keepToolResults", "100")]).await;
     let tool = json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" } });
     client.ask("register_tools", json!({ "tools": [tool] })).await;
     client.ask("user_input", json!({ "input": "Look twelve times." })).await;

@@ -33,7 +33,7 @@ fn failing() -> (Scripted, Arc<AtomicBool>) {
 async fn three_failures_in_the_foreground_open_it_and_nobody_waits_any_more() {
     let (model, healed) = failing();
     // Half of what is said here is the user's: kept word for word, it would leave an order nothing to gain.
-    let (_server, mut client) = session(&model, &[WAITED_FOR, ("CONTEXT_USER_SHARE", "0.5")]).await;
+    let (_server, mut client) = session(&model, &[WAITED_FOR, ("strategy.userShare", "0.5")]).await;
     let mut compactions = Vec::new();
     for number in 0..120 {
         let finished = client.turn(&words(number, 60)).await;
@@ -68,7 +68,7 @@ async fn three_failures_in_the_foreground_open_it_and_nobody_waits_any_more() {
 #[tokio::test]
 async fn failures_count_wherever_they_happened() {
     let (model, _) = failing();
-    let (_server, mut client) = session(&model, &[WAITED_FOR, ("CONTEXT_USER_SHARE", "0")]).await;
+    let (_server, mut client) = session(&model, &[WAITED_FOR, ("strategy.userShare", "0")]).await;
     fill(&mut client, 1_000).await;
     let shown = client.ask("preview_compaction", json!({})).await;
     assert_eq!(shown["type"], "compaction_preview", "{shown}");

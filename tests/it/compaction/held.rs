@@ -110,7 +110,7 @@ async fn what_is_held_outlives_the_server_and_the_next_request_is_the_same() {
         let upstream = talker().await;
         let folder = tempfile::tempdir().unwrap();
         let open = || Arc::new(SqliteStore::open(&folder.path().join("reseed.db")).unwrap());
-        let settings = [("CONTEXT_WINDOW", "8000"), ("CONTEXT_USER_SHARE", "0")];
+        let settings = [("CONTEXT_WINDOW", "8000"), ("strategy.userShare", "0")];
         let mut server = Server::facing_over(&upstream.base_url(), open(), &settings).await;
         let (mut client, opened) = Client::v2_session(&server.ws()).await;
         let prepared = until_held(&mut client).await;

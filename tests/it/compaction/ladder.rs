@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ENDS_SOON: (&str, &str) = ("COMPACTION_TIMEOUT_SECS", "5");
 
 /// Compactions are prepared from 85 % of the threshold on.
-const IN_THE_BACKGROUND: (&str, &str) = ("CONTEXT_BACKGROUND", "0.85");
+const IN_THE_BACKGROUND: (&str, &str) = ("strategy.background", "0.85");
 
 /// The trigger of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,9 +45,9 @@ impl Trigger {
     async fn start(self, planned: &Planned, more: &[(&str, &str)]) -> (Server, Client) {
         let mut settings = more.to_vec();
         match self {
-            Self::Manual | Self::Threshold => settings.push(("CONTEXT_BACKGROUND", "1")),
+            Self::Manual | Self::Threshold => settings.push(("strategy.background", "1")),
             // Three times what the model will be said to take.
-            Self::Overflow => settings.extend([("CONTEXT_BACKGROUND", "1"), ("CONTEXT_WINDOW", "6000")]),
+            Self::Overflow => settings.extend([("strategy.background", "1"), ("CONTEXT_WINDOW", "6000")]),
             Self::Background => settings.push(IN_THE_BACKGROUND),
         }
         let (server, mut client) = session(&planned.model, &settings).await;
@@ -389,7 +389,7 @@ async fn no_model_makes_it_compact_in_a_loop() {
     for fault in [Fault::Longer, Fault::Empty, Fault::Copied, Fault::Overflow, Fault::RateLimited] {
         for background in ["0.85", "1"] {
             let planned = Planned::new(&[Said::Bad(fault)], false);
-            let (_server, mut client) = session(&planned.model, &[("CONTEXT_BACKGROUND", background)]).await;
+            let (_server, mut client) = session(&planned.model, &[("strategy.background", background)]).await;
             for number in 0..30 {
                 let length = if number % 5 == 4 { 300 } else { 80 };
                 let finished = client.turn(&words(number, length)).await;

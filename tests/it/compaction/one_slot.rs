@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 const SETTINGS: [(&str, &str); 5] = [
     ("MODEL", "smol.gguf"),
     ("CONTEXT_WINDOW", "2000"),
-    ("CONTEXT_BACKGROUND", "0.7"),
+    ("strategy.background", "0.7"),
     ("SUMMARY_REQUEST", "quoted"),
-    ("CONTEXT_USER_SHARE", "0"),
+    ("strategy.userShare", "0"),
 ];
 
 /// llama.cpp's server with so many slots. Summaries end when `summaries` is open, and an answer to `Wait.` when `turns`

@@ -25,7 +25,7 @@ fn common_prefix(a: &str, b: &str) -> usize {
 
 /// Builds a conversation of half a window with tools and instructions and compacts it; returns the outcome.
 async fn compacted(upstream: &Upstream, api: &str, more: &[(&str, &str)]) -> Value {
-    let usual = [("OPENAI_API", api), ("CONTEXT_WINDOW", "16000"), ("CONTEXT_BACKGROUND", "1")];
+    let usual = [("OPENAI_API", api), ("CONTEXT_WINDOW", "16000"), ("strategy.background", "1")];
     let server = Server::facing(&upstream.base_url(), &[&usual, more].concat()).await;
     let (mut client, _) = Client::v2_session(&server.ws()).await;
     let tool = json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" } });

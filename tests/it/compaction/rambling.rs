@@ -15,7 +15,7 @@ const LIMIT: u64 = 512;
 
 /// Compacts once, with these answers to requests for summaries; returns the outcome and those requests.
 async fn compacted(upstream: &Upstream) -> (Value, Vec<Asked>) {
-    let settings = [WAITED_FOR, ("SUMMARY_REQUEST", "quoted"), ("OPENAI_API", "chat"), ("CONTEXT_USER_SHARE", "0")];
+    let settings = [WAITED_FOR, ("SUMMARY_REQUEST", "quoted"), ("OPENAI_API", "chat"), ("strategy.userShare", "0")];
     let server = Server::facing(&upstream.base_url(), &settings).await;
     let (mut client, _) = Client::v2_session(&server.ws()).await;
     fill(&mut client, 1_000).await;

@@ -64,7 +64,7 @@ async fn where_nothing_can_be_gained_a_threshold_of_0_rests() {
         Purpose::Turn => Reply::text("Yes."),
         Purpose::Summary => Reply::text(summary(&[words(7, 600)])),
     });
-    let settings = [("CONTEXT_COMPACTION_THRESHOLD", "0"), ("CONTEXT_WINDOW", "8000"), ("CONTEXT_MIN_GAIN", "0.9")];
+    let settings = [("CONTEXT_COMPACTION_THRESHOLD", "0"), ("CONTEXT_WINDOW", "8000"), ("strategy.minGain", "0.9")];
     let (_server, mut client) = session(&model, &settings).await;
     for turn in 0..30 {
         assert_eq!(client.turn(&words(turn, 4)).await["status"], "completed");

@@ -107,7 +107,7 @@ async fn what_the_user_asks_for_stays_whatever_the_summariser_forgets() {
             Purpose::Turn => Reply::text(words(number, 250)),
         }
     });
-    let (_server, mut client) = session(&model, &[WINDOW, QUOTED, ("CONTEXT_KEEP_RECENT_TOKENS", "1000")]).await;
+    let (_server, mut client) = session(&model, &[WINDOW, QUOTED, ("strategy.keepRecentTokens", "1000")]).await;
     let mut compactions = 0;
     for (at, asked) in ASKED.iter().enumerate() {
         client.turn(asked).await;
@@ -139,7 +139,7 @@ async fn what_tools_return_changes_nothing_of_what_the_user_said() {
             }
             Purpose::Turn => Reply::text(words(7, 400)),
         });
-        let (_server, mut client) = session(&model, &[WINDOW, QUOTED, ("CONTEXT_KEEP_RECENT_TOKENS", "300")]).await;
+        let (_server, mut client) = session(&model, &[WINDOW, QUOTED, ("strategy.keepRecentTokens", "300")]).await;
         let tool = json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" } });
         client.ask("register_tools", json!({ "tools": [tool] })).await;
         let said = [ASKED[8], ASKED[5], ASKED[7]];
@@ -175,7 +175,7 @@ async fn a_new_value_stands_behind_the_old_one_and_earlier_segments_stay_byte_fo
             Purpose::Turn => Reply::text(words(number, 400)),
         }
     });
-    let settings = [WINDOW, QUOTED, ("CONTEXT_KEEP_RECENT_TOKENS", "300"), ("HISTORY_TOOLS", "off")];
+    let settings = [WINDOW, QUOTED, ("strategy.keepRecentTokens", "300"), ("HISTORY_TOOLS", "off")];
     let (_server, mut client) = session(&model, &settings).await;
     let mut before = String::new();
     for port in [8_080, 9_090, 7_070] {
@@ -205,7 +205,7 @@ async fn a_long_message_reaches_the_summariser_whole_and_stays_with_its_middle_c
         Purpose::Summary => Reply::text("The user pasted a long list, and it was looked through from end to end."),
         Purpose::Turn => Reply::text(words(7, 300)),
     });
-    let settings = [WINDOW, QUOTED, ("CONTEXT_KEEP_RECENT_TOKENS", "300"), ("HISTORY_TOOLS", "on")];
+    let settings = [WINDOW, QUOTED, ("strategy.keepRecentTokens", "300"), ("HISTORY_TOOLS", "on")];
     let (_server, mut client) = session(&model, &settings).await;
     let long = format!("Here is the list.\n{}\nNEEDLE 4711\n{}\nThat was it.", words(1, 1_500), words(2, 1_500));
     assert!(long.len() > 16_000);
@@ -253,7 +253,7 @@ async fn a_summary_made_for_a_larger_window_shrinks_to_a_smaller_one() {
         Purpose::Summary => Reply::text("A number of things were told, and each of them was confirmed."),
         Purpose::Turn => Reply::text(words(7, 100)),
     });
-    let settings = [WINDOW, QUOTED, ("MODEL_WINDOWS", "small=4000"), ("CONTEXT_KEEP_RECENT_TOKENS", "1")];
+    let settings = [WINDOW, QUOTED, ("MODEL_WINDOWS", "small=4000"), ("strategy.keepRecentTokens", "1")];
     let (_server, mut client) = session(&model, &settings).await;
     for number in 0..40 {
         client.turn(&words(number, 200)).await;

@@ -66,7 +66,7 @@ async fn a_conversation_survives_the_kill_of_its_server_every_ten_turns() {
         ("OPENAI_API", "chat"),
         ("MODEL", "test"),
         ("CONTEXT_WINDOW", window.as_str()),
-        ("CONTEXT_USER_SHARE", "0"),
+        ("strategy.userShare", "0"),
         SHORT_LEASE,
     ];
     let mut nodes = join_all(["a", "b", "c"].map(|name| Node::start(&address, name, &settings))).await;

@@ -77,15 +77,13 @@ pub(super) struct World {
     tools: Vec<Value>,
 }
 
-const SETTINGS: [(&str, &str); 8] = [
+const SETTINGS: [(&str, &str); 6] = [
     // `inspect` reads a file, and does not know what a server offers.
     ("HISTORY_TOOLS", "off"),
     ("WS_PORT", "0"),
     ("CONTEXT_WINDOW", "20000"),
-    ("CONTEXT_STRATEGY", "manual"),
     // What is checked is whether a removed message is gone.
-    ("CONTEXT_USER_SHARE", "0"),
-    ("CONTEXT_KEEP_RECENT_TOKENS", "60"),
+    ("CONTEXT_STRATEGY", "manual:userShare=0,keepRecentTokens=60"),
     ("MODEL", "test"),
     ("OPERATORS_READ_CONTENT", "true"),
 ];

@@ -20,7 +20,7 @@ async fn servers_are_listed_with_their_states_and_nothing_secret() {
     let path = std::env::var("PATH").unwrap();
     let settings = [
         servers(folder.path(), listed),
-        ("MODEL_PROVIDER", "offline"),
+        ("MODEL", "offline"),
         ("DATABASE_URL", "sqlite://./r.db"),
         ("OPERATOR_TOKENS", &*format!("ops:{OPERATOR}")),
         ("PATH", &*path),

@@ -74,7 +74,7 @@ async fn servers_join_leave_restart_and_run_on() {
     let stays = server("stays", "stayed", "go");
     list(json!({ "goes": server("goes", "gone", "never"), "stays": stays, "turns": server("turns", "one", "") }));
     let path = std::env::var("PATH").unwrap();
-    let settings = [("MODEL_PROVIDER", "offline"), ("DATABASE_URL", "sqlite://./r.db"), ("PATH", &*path)];
+    let settings = [("MODEL", "offline"), ("DATABASE_URL", "sqlite://./r.db"), ("PATH", &*path)];
     let binary = Binary::start(folder.path(), &settings).await;
     let (mut client, _) = Client::v2_session(&binary.ws()).await;
     let (mut other, _) = Client::v2_session(&binary.ws()).await;

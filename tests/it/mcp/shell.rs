@@ -168,7 +168,7 @@ async fn check_tries_the_sandbox() {
         ),
     ] {
         let file = servers(folder.path(), entry(&program, flags));
-        let ended = binary::run(folder.path(), &["check"], &[file, ("MODEL_PROVIDER", "offline")]).await;
+        let ended = binary::run(folder.path(), &["check"], &[file, ("MODEL", "offline")]).await;
         assert_eq!(ended.code, Some(0), "{}{}", ended.printed, ended.faults);
         for part in expected {
             assert!(ended.printed.contains(part), "{part}: {}", ended.printed);

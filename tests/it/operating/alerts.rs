@@ -164,7 +164,7 @@ async fn a_store_that_cannot_write() {
         return;
     }
     let folder = folder();
-    let settings = [("OFFLINE_WORD_MILLIS", "0"), ("OFFLINE_WINDOW", "1000000")];
+    let settings = [("OFFLINE_WORD_MILLIS", "0"), ("CONTEXT_WINDOW", "1000000")];
     let server = Binary::start_with_file_limit(folder.path(), &settings, 600).await;
     let before = samples(&server.address).await;
     let (mut client, _) = Client::v2_session(&server.ws()).await;
@@ -221,7 +221,7 @@ async fn summaries_that_cannot_be_made_and_the_rest_that_follows() {
     })
     .await;
     let folder = folder();
-    let server = server(&folder, &upstream, "8000", &[("CONTEXT_BACKGROUND", "0.7")]).await;
+    let server = server(&folder, &upstream, "8000", &[("strategy.background", "0.7")]).await;
     let before = samples(&server.address).await;
     let (mut client, _) = Client::v2_session(&server.ws()).await;
     let mut failed = 0;
@@ -283,7 +283,7 @@ async fn summaries_that_are_not_the_models() {
     }
     let upstream = summarising(|| Reply::text("")).await;
     let folder = folder();
-    let settings = [("CONTEXT_STRATEGY", "manual"), ("CONTEXT_USER_SHARE", "0")];
+    let settings = [("CONTEXT_STRATEGY", "manual"), ("strategy.userShare", "0")];
     let server = server(&folder, &upstream, "8000", &settings).await;
     let before = samples(&server.address).await;
     let (mut client, _) = Client::v2_session(&server.ws()).await;

@@ -56,8 +56,8 @@ async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
         ("OPENAI_BASE_URL", base_url.as_str()),
         ("MODEL", "test"),
         ("CONTEXT_WINDOW", "2000"),
-        ("CONTEXT_BACKGROUND", "1"),
-        ("CONTEXT_USER_SHARE", "0"),
+        ("strategy.background", "1"),
+        ("strategy.userShare", "0"),
         ("LOG_FORMAT", "json"),
     ];
     let server = Binary::start(folder.path(), &settings).await;
@@ -162,7 +162,7 @@ async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
 async fn small(folder: &std::path::Path, base_url: &str, more: &[(&str, &str)]) -> Binary {
     // Without the user's own words a compaction in this small window saves most of what it replaces.
     let settings =
-        [("OPENAI_BASE_URL", base_url), ("MODEL", "test"), ("CONTEXT_WINDOW", "2000"), ("CONTEXT_USER_SHARE", "0")];
+        [("OPENAI_BASE_URL", base_url), ("MODEL", "test"), ("CONTEXT_WINDOW", "2000"), ("strategy.userShare", "0")];
     Binary::start(folder, &[&settings[..], more].concat()).await
 }
 

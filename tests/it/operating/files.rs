@@ -9,8 +9,7 @@ use serde_json::json;
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 
 /// The offline model without pauses, in a window for long texts.
-const LARGE: [(&str, &str); 3] =
-    [("OFFLINE_WORD_MILLIS", "0"), ("OFFLINE_WINDOW", "1000000"), ("CONTEXT_WINDOW", "1000000")];
+const LARGE: [(&str, &str); 2] = [("OFFLINE_WORD_MILLIS", "0"), ("CONTEXT_WINDOW", "1000000")];
 
 /// The time within which no byte of a deleted session may be left.
 const ERASED_WITHIN: Duration = Duration::from_secs(60);
@@ -104,7 +103,7 @@ async fn a_small_append_behind_a_long_queue_writes_little() {
     const INPUTS: usize = 30;
     let folder = folder();
     // The first word of the answer takes a minute, longer than this.
-    let settings = [("OFFLINE_WORD_MILLIS", "60000"), ("OFFLINE_WINDOW", "9000000"), ("CONTEXT_WINDOW", "9000000")];
+    let settings = [("OFFLINE_WORD_MILLIS", "60000"), ("CONTEXT_WINDOW", "9000000")];
     let server = Binary::start(folder.path(), &settings).await;
     let (mut client, _) = Client::v2_session(&server.ws()).await;
     client.ask("user_input", json!({ "input": "Is the sea warm?" })).await;

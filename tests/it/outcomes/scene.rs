@@ -83,7 +83,7 @@ impl Stage {
         let common = [("QUEUE_ITEMS_MAX", queue.as_str()), ("MODEL_WINDOWS", "other=8000")];
         let by_order = [&common[..], &[("CONTEXT_STRATEGY", "manual"), ("CONTEXT_WINDOW", "8000")]].concat();
         let in_background =
-            [&common[..], &[("CONTEXT_BACKGROUND", "0.7"), ("CONTEXT_TARGET", "0.4"), ("CONTEXT_WINDOW", "2000")]]
+            [&common[..], &[("strategy.background", "0.7"), ("strategy.target", "0.4"), ("CONTEXT_WINDOW", "2000")]]
                 .concat();
         let by_order = Server::start(model.clone(), &by_order).await;
         let in_background = Server::start(model, &in_background).await;

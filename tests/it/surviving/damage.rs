@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 use std::{fs, path::Path};
 
 /// The offline model without pauses, in a window that holds the whole conversation.
-const SETTINGS: [(&str, &str); 3] =
-    [("OFFLINE_WORD_MILLIS", "0"), ("OFFLINE_WINDOW", "100000"), ("CONTEXT_WINDOW", "100000")];
+const SETTINGS: [(&str, &str); 2] = [("OFFLINE_WORD_MILLIS", "0"), ("CONTEXT_WINDOW", "100000")];
 
 /// So many turns that opening a compacted session does not read its first entries.
 const MANY: usize = 80;

@@ -7,8 +7,7 @@ use serde_json::json;
 use std::{fs, time::Duration};
 
 /// The offline model without pauses, in a window that holds the whole conversation.
-const SETTINGS: [(&str, &str); 3] =
-    [("OFFLINE_WORD_MILLIS", "0"), ("OFFLINE_WINDOW", "1000000"), ("CONTEXT_WINDOW", "1000000")];
+const SETTINGS: [(&str, &str); 2] = [("OFFLINE_WORD_MILLIS", "0"), ("CONTEXT_WINDOW", "1000000")];
 
 /// KiB that no file of the server may exceed.
 const FILE_KIB: u64 = 2_000;

@@ -31,8 +31,7 @@ const FRAMES_MAX: u64 = 400;
 const WAITING_MAX: usize = 2;
 
 /// The offline model at a pace that leaves time to be killed in, in a window that a few answers fill.
-const SETTINGS: [(&str, &str); 3] =
-    [("OFFLINE_WORD_MILLIS", "1"), ("OFFLINE_WINDOW", "2000"), ("CONTEXT_WINDOW", "2000")];
+const SETTINGS: [(&str, &str); 2] = [("OFFLINE_WORD_MILLIS", "1"), ("CONTEXT_WINDOW", "2000")];
 
 /// Prints how to repeat a run that fails.
 pub(super) struct Told(pub(super) u64, pub(super) u64);

@@ -48,9 +48,8 @@ const FRAMES_MAX: u64 = 400;
 const AWAY: Duration = Duration::from_secs(4);
 
 /// The offline model at a pace that leaves time to be killed in, in a window that a few answers fill.
-const SETTINGS: [(&str, &str); 5] = [
+const SETTINGS: [(&str, &str); 4] = [
     ("OFFLINE_WORD_MILLIS", "1"),
-    ("OFFLINE_WINDOW", "2000"),
     ("CONTEXT_WINDOW", "2000"),
     SHORT_LEASE,
     // The server of these tests syncs the disk.

@@ -1,10 +1,9 @@
 //! Checks the claims of a token, and derives the user, the scopes and the expiry from them.
 
 use crate::{
-    config::{JwtAlgorithm, JwtSettings, Scope, Scopes},
+    config::{JwtSettings, Scope, Scopes},
     server::auth::{ISSUER_END, Name, Refusal, is_name},
 };
-use jsonwebtoken::Algorithm;
 use serde_json::{Map, Value};
 use std::time::Duration;
 
@@ -15,7 +14,6 @@ pub(super) type Claims = Map<String, Value>;
 #[derive(Debug)]
 pub(super) struct Rules {
     pub(super) issuer: String,
-    pub(super) algorithms: Vec<Algorithm>,
     audience: Vec<String>,
     leeway_secs: f64,
     principal: String,
@@ -38,7 +36,6 @@ impl Rules {
     pub(super) fn of(settings: &JwtSettings) -> Option<Self> {
         settings.is_used().then(|| Self {
             issuer: settings.auth_jwt_issuer.clone().unwrap_or_default(),
-            algorithms: settings.auth_jwt_algorithms.iter().copied().map(algorithm).collect(),
             audience: settings.auth_jwt_audience.clone(),
             leeway_secs: settings.auth_jwt_leeway_secs as f64,
             principal: settings.auth_jwt_principal_claim.clone(),
@@ -100,20 +97,6 @@ fn texts(value: Option<&Value>) -> impl Iterator<Item = &str> {
         None => &[],
     };
     list.iter().filter_map(Value::as_str)
-}
-
-fn algorithm(ours: JwtAlgorithm) -> Algorithm {
-    match ours {
-        JwtAlgorithm::Rs256 => Algorithm::RS256,
-        JwtAlgorithm::Rs384 => Algorithm::RS384,
-        JwtAlgorithm::Rs512 => Algorithm::RS512,
-        JwtAlgorithm::Ps256 => Algorithm::PS256,
-        JwtAlgorithm::Ps384 => Algorithm::PS384,
-        JwtAlgorithm::Ps512 => Algorithm::PS512,
-        JwtAlgorithm::Es256 => Algorithm::ES256,
-        JwtAlgorithm::Es384 => Algorithm::ES384,
-        JwtAlgorithm::EdDsa => Algorithm::EdDSA,
-    }
 }
 
 #[cfg(test)]

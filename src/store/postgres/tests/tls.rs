@@ -59,7 +59,7 @@ async fn an_untrusted_server_is_refused_immediately_with_the_reason() {
     let (right, wrong) = (server.address_at("localhost", &name), server.address_at("127.0.0.1", &name));
     let cases = [
         // Neither the system's authorities nor this one signed the certificate.
-        (&right, "require", None, "UnknownIssuer; DATABASE_CA_FILE names the authority"),
+        (&right, "require", None, "UnknownIssuer; `sslrootcert` in DATABASE_URL names the authority"),
         (&right, "verify-full", Some("server.pem"), "certificate is refused"),
         // This fails even if TLS is only preferred, because anyone in between could claim anything.
         (&right, "prefer", None, "UnknownIssuer"),
