@@ -177,8 +177,11 @@ fn deciding(path: &str, text: &str) -> Vec<String> {
     waiting.map(|word| format!("{path}: what decides says `{word}`")).chain(clock).collect()
 }
 
-/// Checks that a pure crate waits for nothing and uses nothing of the machine.
+/// Checks that a pure crate waits for nothing and uses nothing of the machine. Its build script runs before it exists.
 fn purity(path: &str, text: &str) -> Vec<String> {
+    if path == "src/core/build.rs" {
+        return Vec::new();
+    }
     let code = without_tests(&code(text));
     let words = words(&code);
     let waiting = ["async", "await"].into_iter().filter(|word| words.iter().any(|(found, _)| found == word));

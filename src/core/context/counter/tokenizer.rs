@@ -1,8 +1,12 @@
 //! Exact token counts of plain text with the published byte-pair vocabularies of OpenAI's models.
 //!
-//! The tables are part of the binary, loaded on the first count and shared by the whole process.
+//! The tables are part of the binary, packed by `build.rs`. Those of a vocabulary are unpacked on its first count and
+//! shared by the whole process.
 
-use std::cell::RefCell;
+use bpe::byte_pair_encoding::BytePairEncoding;
+use flate2::read::ZlibDecoder;
+use regex_automata::{Anchored, Input, meta::Regex};
+use std::{cell::RefCell, io::Read, sync::LazyLock};
 
 /// Maximum bytes passed to the tokenizer at once. Its time and memory grow with the length of the text, so a long one
 /// is split; this size makes splits rare and keeps each piece down to milliseconds.
@@ -69,14 +73,73 @@ impl Vocabulary {
     /// as such.
     pub(super) fn count(self, text: &str) -> u64 {
         let tokenizer = match self {
-            Self::O200k => bpe_openai::o200k_base(),
-            Self::Cl100k => bpe_openai::cl100k_base(),
+            Self::O200k => &*O200K,
+            Self::Cl100k => &*CL100K,
         };
         COUNTED.with_borrow_mut(|counted| {
             let words = pieces(text).flat_map(|piece| tokenizer.split(piece));
             words
-                .map(|word| counted.tokens(self, word, |word| count_long(word, |part| tokenizer.bpe.count(part))))
+                .map(|word| counted.tokens(self, word, |word| count_long(word, |part| tokenizer.tables.count(part))))
                 .sum()
+        })
+    }
+}
+
+static O200K: LazyLock<Tokenizer> = LazyLock::new(|| {
+    let words = [
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+        r"\s*[\r\n]+",
+    ];
+    Tokenizer::new(include_bytes!(concat!(env!("OUT_DIR"), "/o200k")), &words)
+});
+
+static CL100K: LazyLock<Tokenizer> = LazyLock::new(|| {
+    let words = [
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)",
+        r"[^\r\n\p{L}\p{N}]?\p{L}+",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n]*",
+        r"\s*[\r\n]+",
+    ];
+    Tokenizer::new(include_bytes!(concat!(env!("OUT_DIR"), "/cl100k")), &words)
+});
+
+/// The pattern among those of [`Tokenizer::new`] whose last character belongs to the next word: white space before a
+/// word ends one character earlier, which the published patterns say by looking ahead.
+const SPACE_BEFORE: usize = 2;
+
+/// A vocabulary in use.
+struct Tokenizer {
+    tables: BytePairEncoding,
+    words: Regex,
+}
+
+impl Tokenizer {
+    /// Unpacks the tables. The patterns of words are those published with the vocabulary.
+    fn new(packed: &[u8], words: &[&str]) -> Self {
+        let mut unpacked = Vec::new();
+        ZlibDecoder::new(packed).read_to_end(&mut unpacked).expect("build.rs packed it");
+        let words = [&words.join("|"), r"\s+$", r"\s+\s", r"\s+"];
+        Self {
+            tables: rmp_serde::from_slice(&unpacked).expect("build.rs wrote tables of this version"),
+            words: Regex::new_many(&words).expect("the patterns are valid"),
+        }
+    }
+
+    /// Splits a text into the words that are counted each for itself.
+    fn split<'a>(&self, mut rest: &'a str) -> impl Iterator<Item = &'a str> {
+        std::iter::from_fn(move || {
+            let found = self.words.find(Input::new(rest).anchored(Anchored::Yes))?;
+            let mut end = found.end();
+            if found.pattern().as_usize() == SPACE_BEFORE {
+                end -= rest[..end].chars().next_back().map_or(0, char::len_utf8);
+            }
+            let (word, tail) = rest.split_at(end);
+            rest = tail;
+            Some(word)
         })
     }
 }
@@ -238,6 +301,51 @@ mod tests {
             // No piece is needlessly small, so the number of cuts is bounded as well.
             let least = if text.contains(char::is_whitespace) { 1 } else { PIECE_BYTES_MAX - 3 };
             assert!(pieces.iter().rev().skip(1).all(|piece| piece.len() >= least));
+        }
+    }
+
+    #[test]
+    fn every_text_is_counted_as_with_the_whole_tables() {
+        let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/counting");
+        let mut texts: Vec<String> = [samples.to_owned(), format!("{samples}/unseen")]
+            .iter()
+            .flat_map(|folder| std::fs::read_dir(folder).unwrap())
+            .filter_map(|file| std::fs::read_to_string(file.unwrap().path()).ok())
+            .flat_map(|text| text.lines().map(str::to_owned).chain([text.clone()]).collect::<Vec<_>>())
+            .collect();
+        let parts = [
+            "don't",
+            "WE'LL",
+            "Ünï",
+            "東京",
+            "ひらがな",
+            "한국어",
+            "नमस्ते",
+            "שלום",
+            "🙂👩‍👧",
+            "1234567",
+            "٣٤٥",
+            "fn a(b: &[u8]) {",
+        ];
+        let gaps = ["", " ", "  ", "\t", "\n", "\r\n\r\n", "   \n  ", "\u{3000}", "\u{a0} ", "/", "==", "\u{301}"];
+        for (left, right) in parts.iter().flat_map(|left| parts.iter().map(move |right| (left, right))) {
+            texts.extend(gaps.iter().map(|gap| format!("{gap}{left}{gap}{right}{gap}")));
+        }
+        // Some tokens of the whole range, each with the next one.
+        let tokens = &bpe_openai::o200k_base().bpe;
+        let ids = 0..u32::try_from(tokens.num_tokens()).unwrap();
+        texts.extend(
+            ids.step_by(97).map(|id| String::from_utf8_lossy(&tokens.decode_tokens(&[id, id + 1])).into_owned()),
+        );
+        assert!(texts.len() > 3_000, "{}", texts.len());
+        for text in texts {
+            let whole =
+                [bpe_openai::o200k_base(), bpe_openai::cl100k_base()].map(|whole| whole.count(text.as_str()) as u64);
+            assert_eq!(
+                [Vocabulary::O200k, Vocabulary::Cl100k].map(|vocabulary| vocabulary.count(&text)),
+                whole,
+                "{text:?}"
+            );
         }
     }
 
