@@ -113,7 +113,7 @@ fn settings_follow_the_strategy() {
     let allowed = "allowed: threshold, manual, dummy, none, sliding_window, tool_results, truncate, importance, \
                    pipeline; alone or with settings, as in threshold:userShare=0.5,background=1";
     for (text, why) in [
-        ("threshold:userShare=0.9", "userShare must be 0 to 0.8, not 0.9"),
+        ("threshold:userShare=1.5", "userShare must be 0 to 1, not 1.5"),
         ("threshold:target=0", "target must be above 0 and at most 1, not 0"),
         ("threshold:keepTurns=0", "keepTurns must be 1 to 100000000, not 0"),
         ("threshold:background=soon", "background: invalid type: string \"soon\", expected f64"),
