@@ -27,6 +27,10 @@ use std::{
 /// Where patches are put together: on the same file system as the folders, and out of the commands' sight.
 const STAGING: &str = ".staging";
 
+/// Name of the directory with an empty directory for each session whose folder was made here. Nothing else is ever
+/// listed, and so nothing else is removed as the folder of a deleted session.
+const MADE: &str = ".made";
+
 /// The beginning of the name of a folder that is being removed.
 const REMOVED: &str = ".removed-";
 
@@ -82,6 +86,7 @@ pub(crate) struct Folders {
     path: PathBuf,
     root: OwnedFd,
     staging: OwnedFd,
+    made: OwnedFd,
     user: Option<UserAndGroup>,
 }
 
@@ -121,6 +126,8 @@ impl Folders {
         let root = openat(CWD, &path, directory(), Mode::empty())?;
         make(&root, STAGING)?;
         let staging = openat(&root, STAGING, directory(), Mode::empty())?;
+        make(&root, MADE)?;
+        let made = openat(&root, MADE, directory(), Mode::empty())?;
         let mut left = Left::default();
         if flock(&staging, FlockOperation::NonBlockingLockExclusive).is_ok() {
             left.staged = names(&staging, usize::MAX)?;
@@ -128,7 +135,7 @@ impl Folders {
             left.removed.retain(|name| name.starts_with(REMOVED.as_bytes()));
         }
         flock(&staging, FlockOperation::LockShared)?;
-        Ok((Self { path, root, staging, user }, left))
+        Ok((Self { path, root, staging, made, user }, left))
     }
 
     /// Returns the path.
@@ -154,19 +161,24 @@ impl Folders {
         let name = session.name();
         let is_new = make(&self.root, name)?;
         let root = openat(&self.root, name, directory(), Mode::empty())?;
-        if is_new && let Some(user) = self.user {
-            own(&root, user)?;
+        if is_new {
+            if !name.starts_with('.') {
+                make(&self.made, name)?;
+            }
+            if let Some(user) = self.user {
+                own(&root, user)?;
+            }
         }
         Ok(Folder { path: self.path.join(name), root })
     }
 
-    /// Returns the ids of sessions that have a folder. If there are very many, they are chosen at random, so that each
-    /// is listed some time.
+    /// Returns the ids of sessions whose folder this program made. If there are very many, they are chosen at random, so
+    /// that each is listed sooner or later.
     ///
     /// # Errors
     /// They cannot be listed.
     pub(crate) fn sessions(&self) -> io::Result<Vec<String>> {
-        let names = names(&self.root, usize::MAX)?;
+        let names = names(&self.made, usize::MAX)?;
         let ids = names.into_iter().filter_map(|name| Session::parse(str::from_utf8(&name).ok()?));
         Ok(fastrand::choose_multiple(ids.map(|session| session.0), LISTED_MAX))
     }
@@ -176,6 +188,7 @@ impl Folders {
     /// # Errors
     /// It stays.
     pub(crate) fn set_aside(&self, session: &Session) -> io::Result<Option<String>> {
+        let _ = unlinkat(&self.made, session.name(), AtFlags::REMOVEDIR);
         let removed = removed_name();
         match renameat_with(&self.root, session.name(), &self.root, removed.as_str(), RenameFlags::NOREPLACE) {
             Err(Errno::NOENT) => Ok(None),

@@ -455,7 +455,7 @@ impl Dialogue {
         if std::mem::replace(&mut self.interrupted, true) || !self.connected {
             self.out.push(Step::Quit);
         } else if self.turn.is_some() && self.turn != self.started {
-            self.line(&self.screen.note("the turn goes on: another client started it"));
+            self.line(&self.screen.note("the turn goes on: this chat did not start it"));
             self.out.push(Step::Quit);
         } else if let Some(turn_id) = self.turn.clone() {
             self.send(Command::CancelTurn(CancelTurn { turn_id: Some(turn_id) }));

@@ -84,15 +84,11 @@ impl CutRules for ByStrategy {
         let keep = Keep { tokens, tokens_max: room };
         let planning = Planning { context, structure: &structure, keep, target_tokens, summary_tokens };
         let mut steps = manager.steps(&planning);
-        // A summary made for a larger window has to shrink, even if no message can leave. After a refusal as too large,
-        // even the room that it has may be too much.
-        let room = match ordered.trigger {
-            CompactionTrigger::Overflow => target_tokens,
-            _ => summary_tokens + GAIN_TOKENS_MIN,
-        };
+        // A summary made for a larger window has to shrink, even if no message can leave.
         let has_summary_step = steps.iter().any(|step| matches!(step, FallbackStep::Summarise(_)));
-        if !has_summary_step && manager.summarises() && structure.summary_tokens > room {
-            steps.splice(0..0, summary_cut(context, &structure).map(FallbackStep::Summarise));
+        if !has_summary_step && manager.summarises() && structure.summary_tokens > summary_tokens + GAIN_TOKENS_MIN {
+            let gentle = steps.iter().take_while(|step| matches!(step, FallbackStep::Clear { .. })).count();
+            steps.splice(gentle..gentle, summary_cut(context, &structure).map(FallbackStep::Summarise));
         }
         // With a low threshold, a compaction may be due although there is room. Then nothing is truncated.
         let has_room = ordered.trigger == CompactionTrigger::Threshold

@@ -111,7 +111,7 @@ impl Registry {
         if within > DELETED_KEPT || is_cut && was_away {
             self.watches.lose();
         }
-        if seen.begins_to_cut(is_cut) {
+        if seen.begins_to_cut(is_cut && !was_away) {
             tracing::warn!(
                 "too many sessions change at once: watched lists may miss the oldest changes of other servers"
             );

@@ -120,7 +120,7 @@ impl Mcp {
         Self { kept: Mutex::default(), store: None, changed: Arc::new(watch::Sender::new(0)) }
     }
 
-    /// Has servers that come up learn which of the sessions that they keep are not in this store any more.
+    /// Lets servers that come up learn which of their sessions are no longer in this store.
     #[must_use]
     pub fn with_store(self, store: Arc<dyn SessionStore>) -> Self {
         Self { store: Some(store), ..self }

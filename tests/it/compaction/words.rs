@@ -249,9 +249,13 @@ async fn a_compaction_lasts_for_some_turns_although_tools_and_the_users_words_fi
 
 #[tokio::test]
 async fn a_summary_made_for_a_larger_window_shrinks_to_a_smaller_one() {
+    let mut turns = 0;
     let model = Scripted::answering(move |request| match request.purpose {
         Purpose::Summary => Reply::text("A number of things were told, and each of them was confirmed."),
-        Purpose::Turn => Reply::text(words(7, 100)),
+        Purpose::Turn => {
+            turns += 1;
+            Reply::text(if turns > 40 { "Yes.".to_owned() } else { words(7, 100) })
+        }
     });
     let settings = [WINDOW, QUOTED, ("MODEL_WINDOWS", "small=4000"), ("strategy.keepRecentTokens", "1")];
     let (_server, mut client) = session(&model, &settings).await;

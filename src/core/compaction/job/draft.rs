@@ -46,6 +46,9 @@ impl Draft {
     pub(super) fn take(&mut self, asking: Asking) {
         self.left_out += asking.left_out();
         if self.is_merging {
+            if self.text.as_ref().is_some_and(String::is_empty) {
+                (self.step, self.form) = (asking.step(), asking.form);
+            }
             self.merged = asking.summary;
         } else {
             (self.step, self.form) = (asking.step(), asking.form);
@@ -121,6 +124,8 @@ impl Job {
         // The limit is a quarter of what is removed, not counting the user's words that stay.
         let said: u64 = draft.arranged.said.iter().map(|said| self.task.counter.text(&said.text)).sum();
         let removed = if self.is_rebuild() { u64::MAX } else { self.newly_removed(&draft.cut) };
+        // Where nothing leaves but earlier text, that text is what may be as long as before.
+        let removed = if draft.cut.summarised.is_empty() { u64::MAX } else { removed };
         let tokens_max = (removed.saturating_sub(said) / 4).max(EXTRACT_TOKENS_MIN);
         let chars_max = extract_chars(self.room.new_tokens.min(tokens_max));
         if draft.text.is_none() {

@@ -161,6 +161,7 @@ impl Planner<'_> {
         let other = self.ordered_strategy(order)?;
         let manager: &dyn ContextManager = other.as_deref().unwrap_or(self.prompt.manager());
         let tokens = self.prompt.count(self.ledger, context).tokens;
+        let planned_window = self.planning_window(order.trigger, || tokens);
         Ok(self.ledger.deployment.cut_rules.steps(&Ordered {
             manager,
             names_strategy: order.strategy.is_some(),
@@ -170,9 +171,9 @@ impl Planner<'_> {
             context,
             tokens,
             window_tokens: self.ledger.window_tokens(),
-            planned_window_tokens: self.planning_window(order.trigger, || tokens),
+            planned_window_tokens: planned_window,
             fixed_tokens: self.prompt.fixed().total(),
-            summary_tokens: self.summary_room().expected(context),
+            summary_tokens: self.summary_room(planned_window).expected(context),
             calibration: self.prompt.calibration(),
         }))
     }
@@ -214,7 +215,9 @@ impl Planner<'_> {
         let said = |node: &Arc<Node>| node.entry.shared_message().cloned();
         let originals =
             |id: &EntryId| -> Option<Arc<Message>> { path.iter().find(|node| node.id() == id).and_then(said) };
+        let window = self.planning_window(order.trigger, || self.prompt.count(self.ledger, context).tokens);
         let around = Surroundings {
+            room: self.summary_room(window),
             earlier: compaction_in(path).map(|(_, compaction)| compaction),
             details: Some(noted_in(path)),
             asks_model,
@@ -242,7 +245,7 @@ impl Planner<'_> {
             deadline: self.ledger.now.plus_millis(summaries.timeout_ms),
             delimiter,
             asks_model: true,
-            room: self.summary_room(),
+            room: self.summary_room(self.ledger.window_tokens()),
             conversation: None,
             prices: self.ledger.deployment.prices.clone(),
             writing: self.writing(),
@@ -261,10 +264,9 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns the room of each part of a summary, in estimated tokens.
-    fn summary_room(&self) -> Room {
+    /// Returns the room of each part of a summary in this window, in estimated tokens.
+    fn summary_room(&self, window: u64) -> Room {
         let (_, summariser_window, _) = self.summariser();
-        let window = self.ledger.window_tokens();
         let options = self.prompt.manager().options();
         let target = self.prompt.in_estimates(self.prompt.manager().target_tokens(window));
         // Tools and the system prompt need room too, but the user's words keep some of it in any case.

@@ -40,12 +40,25 @@ impl Room {
             SummaryMode::Segments => most.min((text_tokens / 3).max(NEW_TOKENS_MIN)),
             SummaryMode::Rewrite => most,
         };
+        // In a small target the words need room too.
+        let new_tokens = new_tokens.min((target_tokens / 3).max(NEW_TOKENS_MIN / 2));
         // The words may take the room of older text, but not that of the next.
-        let next_tokens = 2 * new_tokens;
+        let next_tokens = match mode {
+            SummaryMode::Segments => 2 * new_tokens,
+            SummaryMode::Rewrite => new_tokens,
+        };
         let all_tokens = target_tokens + target_tokens / OVER_PART;
-        let said_tokens = share(target_tokens, user_share).min(all_tokens.saturating_sub(next_tokens));
+        let wanted = share(target_tokens, user_share);
+        let said_tokens = wanted.min(all_tokens.saturating_sub(next_tokens).max(wanted / 4));
         let all_tokens = target_tokens.max(said_tokens + next_tokens);
-        Self { said_tokens, text_tokens: text_tokens.max(next_tokens), all_tokens, new_tokens, mode, shows_ids: false }
+        Self {
+            said_tokens,
+            text_tokens: text_tokens.max(2 * new_tokens),
+            all_tokens,
+            new_tokens,
+            mode,
+            shows_ids: false,
+        }
     }
 
     /// Returns the same room with or without the user's words. Without them the summary is one text.
