@@ -172,8 +172,8 @@ impl Folders {
         Ok(Folder { path: self.path.join(name), root })
     }
 
-    /// Returns the ids of sessions whose folder this program made. If there are very many, they are chosen at random, so
-    /// that each is listed sooner or later.
+    /// Returns the ids of sessions whose folder this program made. If there are very many, they are chosen at random,
+    /// so that each is listed sooner or later.
     ///
     /// # Errors
     /// They cannot be listed.
@@ -343,6 +343,18 @@ mod tests {
     }
 
     #[test]
+    fn only_folders_that_were_made_here_are_listed() {
+        let (_directory, folders) = folders();
+        fs::create_dir(folders.path().join("photos")).expect("made");
+        fs::write(folders.path().join("reseed.db"), "1").expect("written");
+        folders.of(&session("photos")).expect("a folder");
+        folders.of(&session("session-1")).expect("a folder");
+        assert_eq!(folders.sessions().expect("listed"), ["session-1"]);
+        remove(&folders, &session("session-1"));
+        assert_eq!(folders.sessions().expect("listed"), Vec::<String>::new());
+    }
+
+    #[test]
     fn a_folder_is_for_its_owner_alone_and_kept_until_it_is_removed() {
         let (directory, folders) = folders();
         let session = session("session-1");
@@ -362,9 +374,10 @@ mod tests {
         fs::set_permissions(folder.path.join("closed"), fs::Permissions::from_mode(0o000)).expect("closed");
         remove(&folders, &session);
         assert_eq!(folders.set_aside(&session).expect("no fault"), None);
-        let left: Vec<_> =
+        let mut left: Vec<_> =
             fs::read_dir(folders.path()).expect("listed").map(|entry| entry.expect("one").file_name()).collect();
-        assert_eq!(left, [".staging"]);
+        left.sort();
+        assert_eq!(left, [".made", ".staging"]);
         assert_eq!(fs::read_to_string(outside.join("file")).expect("kept"), "2");
     }
 
@@ -387,7 +400,7 @@ mod tests {
         let mut names: Vec<_> =
             fs::read_dir(&path).expect("listed").map(|entry| entry.expect("one").file_name()).collect();
         names.sort();
-        assert_eq!(names, [".shared", ".staging", "kept"]);
+        assert_eq!(names, [".made", ".shared", ".staging", "kept"]);
         assert_eq!([".staging/1", ".staging/2"].map(|name| path.join(name).exists()), [false, true]);
     }
 

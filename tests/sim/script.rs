@@ -197,13 +197,13 @@ fn command(world: &mut World, number: usize) -> Option<Command> {
                 make("edit_queue", json!({ "remove": remove }))
             }
         }
-        126..131 => make("set_label", json!({ "entryId": entry?, "label": format!("name {told}") })),
+        126..129 => make("set_label", json!({ "entryId": entry?, "label": format!("name {told}") })),
         144..149 => make("pin_entry", json!({ "entryId": entry? })),
         149..152 => {
             let pinned = rng.choice(&view.pins).map(|pin| pin.entry_id.clone());
             make("unpin_entry", json!({ "entryId": pinned.or(entry)? }))
         }
-        152..156 => {
+        129..131 | 152..156 => {
             let named = entry.filter(|_| rng.u8(..6) == 0);
             make("undo_compaction", named.map_or(json!({}), |entry| json!({ "entryId": entry })))
         }

@@ -124,11 +124,16 @@ async fn a_folder_of_a_session_that_was_deleted_while_the_program_was_down_goes_
     let of = |session: &str| folder.path().join("data/workspaces").join(session);
     for session in ["here", "gone"] {
         fs::create_dir_all(of(session)).unwrap();
+        // What an earlier run of the program made is listed there.
+        fs::create_dir_all(of(".made").join(session)).unwrap();
     }
+    // Nothing else is a session's folder, whatever its name.
+    fs::create_dir_all(of("photos")).unwrap();
     // An old one would be swept, since it is empty.
     store.create(&"here".parse().unwrap(), "ann", SystemClock.now()).await.unwrap();
     let server = started_over(store, folder.path(), &program, &Scripted::new()).await;
     vanished(&of("gone")).await;
+    assert!(of("photos").exists());
     assert!(of("here").exists());
     server.service.stop().await;
 }
