@@ -122,7 +122,7 @@ async fn a_session_that_was_deleted_leaves_nothing() {
     let folders = world.folder("");
     let mut left: Vec<_> = fs::read_dir(&folders).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
-    assert_eq!(left, [".staging", "session-2"]);
+    assert_eq!(left, [".made", ".staging", "session-2"]);
     assert!(gone(&other).await);
 }
 
