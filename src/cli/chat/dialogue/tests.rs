@@ -228,7 +228,7 @@ fn ctrl_c_cancels_what_runs_and_leaves_the_second_time() {
     let queued = r##"< {"sessionId":"ses","seq":1,"type":"turn_started","payload":{"turnId":"t1","commandIds":["#9"],"generation":1}}"##;
     check(&[queued, "\n^C"], "→ cancel_turn {\"turnId\":\"t1\"}\n", false);
     let foreign = queued.replace("#9", "x");
-    check(&[&foreign, "\n^C"], "the turn goes on: another client started it\n[Quit]\n", false);
+    check(&[&foreign, "\n^C"], "the turn goes on: this chat did not start it\n[Quit]\n", false);
     check(&["^C"], "Ctrl-C again leaves\n", true);
     check(&["^C\n> \n^C"], "Ctrl-C again leaves\nCtrl-C again leaves\n", true);
     let job = r##"< {"sessionId":"ses","type":"compaction_started","payload":{"jobId":"j","trigger":"manual","background":false}}"##;
