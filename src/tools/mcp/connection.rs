@@ -24,12 +24,12 @@ use rmcp::{
     Peer, RoleClient,
     model::{
         CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification, CancelledNotificationParam,
-        ClientRequest, JsonObject, PaginatedRequestParams, ProtocolVersion, RequestId, ServerResult,
+        ClientRequest, ErrorCode, JsonObject, PaginatedRequestParams, ProtocolVersion, RequestId, ServerResult,
         SubscriptionFilter, Tool,
     },
     service::{
         ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, PeerRequestOptions, RunningService,
-        Subscription,
+        ServiceError, Subscription,
     },
     transport::{
         StreamableHttpClientTransport, async_rw::AsyncRwTransport, common::client_side_sse::ExponentialBackoff,
@@ -278,12 +278,18 @@ impl Connection {
         info.is_some_and(|info| sessions::are_wanted(info.capabilities.experimental.as_ref()))
     }
 
-    /// Returns the sessions that the server keeps something for. There are none if it does not say.
-    pub(super) async fn kept_sessions(&self) -> Vec<SessionId> {
+    /// Returns the sessions that the server keeps something for. There are none if it has no such method.
+    ///
+    /// # Errors
+    /// It answered with an error, or not in time.
+    pub(super) async fn kept_sessions(&self) -> Result<Vec<SessionId>, String> {
         let asked = self.peer.send_request(ClientRequest::CustomRequest(sessions::list()));
         match timeout(CANCEL_TIMEOUT, asked).await {
-            Ok(Ok(ServerResult::CustomResult(answer))) => sessions::listed(&answer.0),
-            _ => Vec::new(),
+            Ok(Ok(ServerResult::CustomResult(answer))) => Ok(sessions::listed(&answer.0)),
+            Ok(Err(ServiceError::McpError(error))) if error.code == ErrorCode::METHOD_NOT_FOUND => Ok(Vec::new()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Ok(Ok(_)) => Err("it answered with something else".to_owned()),
+            Err(_) => Err(format!("it did not answer within {} s", CANCEL_TIMEOUT.as_secs_f32())),
         }
     }
 

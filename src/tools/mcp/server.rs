@@ -47,7 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A server of the file.
 pub(super) struct Server {
     pub(super) spec: Spec,
-    /// Where sessions are; `None` if nobody deletes any, as in `reseed check`.
+    /// The store of the sessions; `None` where none is deleted, as in `reseed check`.
     store: Option<Arc<dyn SessionStore>>,
     stage: watch::Sender<Stage>,
     known: Mutex<Known>,
@@ -227,8 +227,15 @@ impl Server {
     async fn reconcile(&self, connection: &Connection) {
         let Some(store) = self.store.as_ref().filter(|_| connection.keeps_sessions()) else { return };
         let server = &self.spec.name;
+        let kept = match connection.kept_sessions().await {
+            Ok(kept) => kept,
+            Err(error) => {
+                tracing::warn!(%server, error, "ask the MCP server which sessions it keeps; those deleted stay there");
+                return;
+            }
+        };
         let (mut gone, mut is_known) = (Vec::new(), false);
-        for session in connection.kept_sessions().await {
+        for session in kept {
             match store.head(&session).await {
                 Err(StoreError::NotFound(_)) => gone.push(session),
                 Ok(_) | Err(StoreError::Damaged { .. }) => is_known = true,
