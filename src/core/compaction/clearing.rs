@@ -21,7 +21,7 @@ pub fn old_results(planning: &Planning<'_>, keep: u64) -> Vec<usize> {
     let mut found = Vec::new();
     for (age, unit) in planning.structure.units.iter().rev().enumerate() {
         tail_tokens += unit.tokens;
-        let in_tail = age == 0 || tail_tokens <= planning.keep.tokens.min(planning.keep.tokens_max);
+        let in_tail = age == 0 || tail_tokens <= planning.keep.tokens;
         for at in unit.messages.clone().rev().filter(|at| is_result(&messages[*at])) {
             seen += 1;
             let counted = &messages[at];
