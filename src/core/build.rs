@@ -21,7 +21,7 @@ mod packed {
 
     pub(super) fn write() -> Result<(), Box<dyn Error>> {
         let folder = std::env::var("OUT_DIR")?;
-        // Where a field is left out, that of a vocabulary of single bytes keeps the form.
+        // A field that is left out is replaced by that of a vocabulary of single bytes, so that the form stays.
         let smallest = BytePairEncoding::from_dictionary((0..=u8::MAX).map(|byte| vec![byte]), None);
         let smallest = rmp_serde::to_vec(&smallest)?;
         for (name, vocabulary) in [("o200k", bpe_openai::o200k_base()), ("cl100k", bpe_openai::cl100k_base())] {

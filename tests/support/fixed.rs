@@ -1,5 +1,5 @@
-//! What tests give like a variable of its own: constants of the server, by their names in upper case, and settings of
-//! strategies, as `strategy.userShare`. So helpers can add one to those of their callers.
+//! Values that tests set like variables: constants of the server, by their names in upper case, and settings of
+//! strategies, such as `strategy.userShare`. So helpers can add one to those of their callers.
 
 use reseed::config::Settings;
 

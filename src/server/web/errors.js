@@ -129,7 +129,7 @@ export function explain({ code, message, retriable, retryAfterMs }) {
  * @param {string} reason an error code
  */
 export function explainDelay(reason) {
-  // To a reader, an answer that broke off before its first word has failed.
+  // A reader sees an answer that broke off before its first word as a failure.
   const [what] = WORDS[reason === "upstream_truncated" ? "upstream_error" : reason] ?? WORDS.upstream_error;
   return what;
 }

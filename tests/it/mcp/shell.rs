@@ -124,7 +124,7 @@ async fn a_folder_of_a_session_that_was_deleted_while_the_program_was_down_goes_
     let of = |session: &str| folder.path().join("data/workspaces").join(session);
     for session in ["here", "gone"] {
         fs::create_dir_all(of(session)).unwrap();
-        // What an earlier run of the program made is listed there.
+        // The program lists there what it made.
         fs::create_dir_all(of(".made").join(session)).unwrap();
     }
     // Nothing else is a session's folder, whatever its name.

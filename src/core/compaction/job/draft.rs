@@ -124,7 +124,7 @@ impl Job {
         // The limit is a quarter of what is removed, not counting the user's words that stay.
         let said: u64 = draft.arranged.said.iter().map(|said| self.task.counter.text(&said.text)).sum();
         let removed = if self.is_rebuild() { u64::MAX } else { self.newly_removed(&draft.cut) };
-        // Where nothing leaves but earlier text, that text is what may be as long as before.
+        // If only the summary itself is rewritten, it may use its whole room.
         let removed = if draft.cut.summarised.is_empty() { u64::MAX } else { removed };
         let tokens_max = (removed.saturating_sub(said) / 4).max(EXTRACT_TOKENS_MIN);
         let chars_max = extract_chars(self.room.new_tokens.min(tokens_max));
