@@ -148,7 +148,8 @@ pub struct OpenTurn {
     pub answers: u64,
     /// Summed usage of its requests.
     pub usage: Option<Usage>,
-    /// True if the context was compacted since the last answer, so that one crossing of the threshold compacts once.
+    /// True if the context was compacted since the last answer, so that one crossing of the threshold compacts once. A
+    /// compaction that was prepared in the background does not count: it may have been planned before the input.
     pub compacted: bool,
     /// True if that compaction was made because the provider refused a request as too large.
     pub overflowed: bool,
@@ -374,7 +375,7 @@ impl SessionState {
                     self.cost.add(Some(usage));
                 }
                 if let Some(turn) = &mut self.turn {
-                    turn.compacted = true;
+                    turn.compacted |= !compacted.background;
                     turn.overflowed |= compacted.trigger == CompactionTrigger::Overflow;
                 }
             }

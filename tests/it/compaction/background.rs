@@ -135,6 +135,33 @@ async fn only_the_hard_limit_waits_for_it() {
 }
 
 #[tokio::test]
+async fn one_that_was_planned_before_the_input_and_frees_too_little_is_followed_by_another() {
+    let gate = Gate::new();
+    let model = held_at(&gate);
+    let settings = [("CONTEXT_WINDOW", "32000"), ("MODEL_WINDOWS", "small=4000"), ("strategy.background", "0.85")];
+    let (_server, mut client) = session(&model, &settings).await;
+    for number in 0..8 {
+        assert_eq!(client.turn(&words(number, 1_500)).await["status"], "completed");
+    }
+    // The compaction that is prepared now must keep the last message, and a request waits above 3,488 tokens.
+    client.ask("set_model", json!({ "model": "small" })).await;
+    let job = client.event("compaction_started").await["payload"]["jobId"].clone();
+    client.ask("user_input", json!({ "input": "And now?" })).await;
+    gate.open();
+    assert_eq!(client.event("turn_finished").await["payload"]["status"], "completed");
+    let compacted: Vec<&Value> = client
+        .seen
+        .iter()
+        .filter(|frame| frame["type"] == "context_compacted")
+        .map(|frame| &frame["payload"])
+        .collect();
+    let [first, second] = compacted[..] else { panic!("{compacted:?}") };
+    assert_eq!((&first["jobId"], &first["background"]), (&job, &json!(true)));
+    assert_ne!(second["background"], true, "the turn waits for it");
+    assert!(whole(&first["tokensAfter"]) > 3_488 && whole(&second["tokensAfter"]) < 3_200, "{compacted:?}");
+}
+
+#[tokio::test]
 async fn what_changes_its_ground_makes_it_void() {
     let table = [
         ("set_context_strategy", json!({ "strategy": "truncate", "settings": { "background": 1 } })),
