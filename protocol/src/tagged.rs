@@ -26,10 +26,12 @@ pub(crate) enum Key {
     Other,
 }
 
-/// Reads a payload that came before its type.
+/// Reads a payload that came before its type. It goes through text, although that is slower: with another deserializer
+/// each type would be compiled once more.
 pub(crate) fn early<T: DeserializeOwned, E: serde::de::Error>(payload: Option<Value>) -> Result<T, E> {
-    let payload = payload.ok_or_else(|| E::missing_field("payload"))?;
-    T::deserialize(payload).map_err(E::custom)
+    let payload = payload.ok_or_else(|| E::missing_field("payload"))?.to_string();
+    serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(&payload))
+        .map_err(|error| E::custom(error.into_inner()))
 }
 
 /// Declares an enum of messages: the payload of each and its type on the wire.

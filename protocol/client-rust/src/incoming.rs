@@ -85,7 +85,9 @@ impl Incoming {
 
 /// Parses a message, and drops what cannot be read.
 fn read<T: DeserializeOwned>(text: &str, unknown: fn(Unknown) -> T) -> Option<T> {
-    if let Ok(message) = serde_json::from_str(text) {
+    // With the path of an error from the start: another deserializer would compile each type once more.
+    let parse = |text: &str| serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text));
+    if let Ok(message) = parse(text) {
         return Some(message);
     }
     #[derive(Deserialize)]
@@ -99,7 +101,7 @@ fn read<T: DeserializeOwned>(text: &str, unknown: fn(Unknown) -> T) -> Option<T>
     for _ in 0..LEFT_OUT_MAX {
         // The type comes first, so that an error is reported at the right position.
         let text = format!(r#"{{"type":{},"payload":{payload}}}"#, json!(name));
-        match serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(&text)) {
+        match parse(&text) {
             Ok(message) => return Some(message),
             Err(error) => {
                 let path: Vec<&Segment> = error.path().iter().skip(1).collect();
