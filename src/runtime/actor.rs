@@ -244,7 +244,7 @@ impl Actor {
     async fn on_message(&mut self, message: Message) -> Result<(), End> {
         self.visited |= !matches!(message, Message::Input(_));
         self.look_again().await?;
-        let deployment = self.shared.deployment();
+        let deployment = self.shared.parts.deployment();
         if !Arc::ptr_eq(&deployment, &self.deployment) {
             self.deployment = deployment.clone();
             self.tell(Input::Reconfigured(deployment), None).await?;
@@ -379,7 +379,7 @@ impl Actor {
                         waiting.extend(handled(agent, now, Input::Cancelled { request, shown }));
                     }
                 }
-                Effect::ToolsRefused(model) => self.shared.takes_no_tools(&model),
+                Effect::ToolsRefused(model) => self.shared.parts.takes_no_tools(&model),
                 Effect::ContextCut { model, read_tokens, sent_tokens } => tracing::warn!(
                     code = "context_truncated_upstream",
                     model,
@@ -387,7 +387,7 @@ impl Actor {
                     sent_tokens,
                     "the model server seems to leave out the beginning of conversations; give it a larger window"
                 ),
-                Effect::CallWritten(model) => self.shared.writes_calls(&model),
+                Effect::CallWritten(model) => self.shared.parts.writes_calls(&model),
                 Effect::Calibrate { model, report, own } => {
                     self.shared.calibrate(&model, &report);
                     own.into_iter().for_each(|own| self.effects.calibrate(own));

@@ -323,7 +323,7 @@ impl Effects {
                 self.head.window_tokens = finished.context_info.max_tokens;
             }
             Event::SessionUpdated(updated) => {
-                let deployment = self.shared.deployment();
+                let deployment = self.shared.parts.deployment();
                 if let Some(warning) = updated.model.as_deref().and_then(|model| deployment.windows.warning(model)) {
                     tracing::warn!(session = %self.lease.session, "{warning}");
                 }
@@ -346,7 +346,7 @@ impl Effects {
             self.feed.begin_item(item, turn);
         }
         let item = shown_as.map(|(item, _)| item);
-        let (shared, parts, mailbox) = (self.shared.clone(), self.shared.parts(), self.mailbox.clone());
+        let (shared, parts, mailbox) = (self.shared.clone(), self.shared.parts.in_use(), self.mailbox.clone());
         let mut shown = item.clone().map(|item| {
             let first = self.measure.first_delta();
             StreamedAnswer { feed: self.feed.clone(), item, first }
@@ -407,7 +407,7 @@ impl Effects {
                 }
             };
             if outcome.as_ref().is_ok_and(|answer| answer.learnt.has(Need::NoImages)) {
-                shared.takes_no_images(&body.model);
+                shared.parts.takes_no_images(&body.model);
             }
             let outcome = outcome.and_then(readable);
             super::measure::model_answered(&body, &parts.deployment.prices, &outcome);

@@ -75,7 +75,7 @@ impl HookCalls {
 
     /// Calls the hook. An awaited answer arrives in the mailbox.
     pub(super) fn ask(&mut self, call: HookCall, awaited: bool) {
-        let hooks = self.shared.parts().hooks.clone();
+        let hooks = self.shared.parts.in_use().hooks.clone();
         let found = hooks.find(&call).and_then(|at| hooks.get(at).map(|(spec, kind)| (at, spec.clone(), kind)));
         let Some((at, spec, kind)) = found else {
             // The settings have just removed it.
@@ -141,7 +141,7 @@ impl HookCalls {
             tracing::warn!(session = %self.session, hook = spec.name, "skipped: the hook is too slow for its events");
             return;
         };
-        let limit = Duration::from_millis(spec.timeout_ms.unwrap_or(self.shared.deployment().hook_timeout_ms));
+        let limit = Duration::from_millis(spec.timeout_ms.unwrap_or(self.shared.parts.deployment().hook_timeout_ms));
         let (session, handle) = (self.session.clone(), self.handle(call.call_id.clone()));
         tokio::spawn(async move {
             let _told: OwnedSemaphorePermit = permit;

@@ -4,7 +4,7 @@
 //! - [`registry`]: the open sessions; opens, creates and deletes sessions
 //! - [`handle`]: what other parts of the server may do with an open session
 //! - `actor`: a session's mailbox; everything that can wake it becomes one input of the agent loop
-//! - [`shared`]: the state that all actors share
+//! - [`shared`]: the state that all actors share; [`parts`]: the replaceable part of it
 //! - `effects`: calls the provider, appends to the store; each answer returns as an input
 //! - `hooks`: calls the server's hooks; `hook_session`: a hook's access to its session
 //! - `tools`: runs the server's tools
@@ -56,6 +56,7 @@ mod look;
 mod lookups;
 mod measure;
 pub(crate) mod outbox;
+pub(crate) mod parts;
 mod readable;
 pub(crate) mod registry;
 pub(crate) mod shared;

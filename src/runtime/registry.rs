@@ -2,18 +2,19 @@
 
 mod creating;
 pub(crate) mod holding;
+mod open_sessions;
 mod removal;
-mod replacing;
 mod watching;
 
-use self::holding::NotOpened;
+use self::{holding::NotOpened, open_sessions::OpenSessions};
 use super::{
     actor,
     cluster::Keeper,
-    fork::FORKS_MAX,
+    fork::ForkLocks,
     handle::{SessionHandle, stopping},
     load::{leaf, load, stored_copy},
-    shared::{Parts, Shared, store_error},
+    parts::Parts,
+    shared::{Shared, store_error},
     slots::Slots,
     stored_shares::StoredBounds,
     watch::{Compactions, Row, Watches},
@@ -23,7 +24,7 @@ use crate::{
     config::LimitSettings,
     core::{
         agent_loop::{AgentLoop, Deployment, Seed},
-        session::{IdSource, Session, fingerprint::fingerprint},
+        session::{IdSource, Session},
     },
     hooks::Hooks,
     metrics::limits::Limit,
@@ -36,12 +37,11 @@ use dashmap::DashMap;
 use reseed_protocol::{EntryId, ErrorBody, ErrorCode, SessionId, Timestamp, context::ContextInfo, reply::SessionState};
 use std::{
     sync::{
-        Arc, RwLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc,
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
-use tokio::sync::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// The time limit for sessions to record that their turn was interrupted. This takes a few commits.
@@ -79,23 +79,13 @@ pub(crate) type RandomBits = Box<dyn Fn() -> Result<u64, String> + Send + Sync>;
 /// The open sessions.
 pub struct Registry {
     shared: Arc<Shared>,
-    slots: Arc<DashMap<SessionId, Arc<SessionSlot>>>,
-    open: Arc<AtomicUsize>,
+    open: OpenSessions,
     limits: LimitSettings,
     stopping: AtomicBool,
     actors: TaskTracker,
     random_bits: RandomBits,
-    /// Locks for forks. Each session maps to one of them.
-    forks: [Mutex<()>; FORKS_MAX],
+    forks: ForkLocks,
     watches: Arc<Watches>,
-    /// The states of open sessions.
-    rows: Arc<DashMap<SessionId, Arc<Row>>>,
-}
-
-/// Locked while a session is being opened, so that concurrent requests open it once.
-#[derive(Default)]
-struct SessionSlot {
-    handle: Mutex<Option<SessionHandle>>,
 }
 
 impl Registry {
@@ -125,7 +115,7 @@ impl Registry {
         let shared = Shared {
             slots: Slots::new(provider.slots()),
             store,
-            parts: RwLock::new(Arc::new(Parts::new(provider, hooks, tools, deployment))),
+            parts: Parts::new(provider, hooks, tools, deployment),
             clock,
             detached_turn,
             host_away,
@@ -139,15 +129,13 @@ impl Registry {
         };
         Arc::new(Self {
             shared: Arc::new(shared),
-            slots: Arc::default(),
-            open: Arc::new(AtomicUsize::new(0)),
+            open: OpenSessions::default(),
             limits,
             stopping: AtomicBool::new(false),
             actors: TaskTracker::new(),
             random_bits,
-            forks: std::array::from_fn(|_| Mutex::new(())),
+            forks: ForkLocks::default(),
             watches: Arc::default(),
-            rows: Arc::default(),
         })
     }
 
@@ -163,6 +151,17 @@ impl Registry {
         self.shared.fault(error)
     }
 
+    /// Returns the provider, hooks, tools and settings that sessions use.
+    #[must_use]
+    pub fn parts(&self) -> &Parts {
+        &self.shared.parts
+    }
+
+    /// Returns the token that is cancelled when the server is about to stop.
+    pub(crate) fn stopping(&self) -> CancellationToken {
+        self.shared.drain.clone()
+    }
+
     /// Returns the users' shares.
     pub(crate) fn shares(&self) -> &Arc<Shares> {
         &self.shared.shares
@@ -171,7 +170,7 @@ impl Registry {
     /// Returns the number of open sessions.
     #[must_use]
     pub fn open_count(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
+        self.open.count()
     }
 
     /// Returns the session with this id if it belongs to `owner`, opening it if necessary.
@@ -190,29 +189,16 @@ impl Registry {
     /// Opens the session with this head if necessary.
     async fn open_at(&self, head: &SessionHead) -> Result<SessionHandle, NotOpened> {
         let id = &head.session;
-        let slot = self.slots.entry(id.clone()).or_default().clone();
-        let mut place = slot.handle.lock().await;
-        self.end_if_stale(place.as_ref(), head).await;
-        if let Some(handle) = place.as_ref().filter(|handle| !handle.is_gone()) {
+        let mut slot = self.open.lock(id).await;
+        self.end_if_stale(slot.open(), head).await;
+        if let Some(handle) = slot.open() {
             return Ok(handle.clone());
         }
-        let opened = match self.room(&head.owner) {
-            Ok(room) => self.read(id, head.holder).await.map(|started| (started, room)),
-            Err(error) => Err(NotOpened::Refused(error)),
-        };
-        match opened {
-            Ok((started, room)) => {
-                let handle = self.spawn(started, room);
-                *place = Some(handle.clone());
-                Ok(handle)
-            }
-            Err(error) => {
-                drop(place);
-                drop(slot);
-                forget(&self.slots, id);
-                Err(error)
-            }
-        }
+        let room = self.room(&head.owner).map_err(NotOpened::Refused)?;
+        let started = self.read(id, head.holder).await?;
+        let handle = self.spawn(started, room);
+        slot.put(handle.clone());
+        Ok(handle)
     }
 
     /// Becomes the writer of a session and loads it. `before` is the node that held it until now.
@@ -287,14 +273,14 @@ impl Registry {
         let id = "none".parse().expect("a word is an id");
         let session = self.unwritten(id, self.shared.clock.now());
         let calibration = self.shared.calibration(&session.state.model);
-        let seed = Seed::new(session, self.shared.deployment(), calibration, IdSource::seeded(0));
+        let seed = Seed::new(session, self.shared.parts.deployment(), calibration, IdSource::seeded(0));
         AgentLoop::seeded(1, seed).context_info()
     }
 
     /// Returns a new session, before its first event.
     fn unwritten(&self, id: SessionId, now: Timestamp) -> Session {
         let mut session = Session::new(id, now);
-        let deployment = self.shared.deployment();
+        let deployment = self.shared.parts.deployment();
         let state = session.state_mut();
         state.model.clone_from(&deployment.model);
         state.strategy.clone_from(&deployment.strategy);
@@ -310,7 +296,7 @@ impl Registry {
     /// with its process.
     #[must_use]
     pub fn doing(&self, id: &SessionId) -> SessionState {
-        self.rows.get(id).map_or(SessionState::Idle, |row| row.doing())
+        self.open.doing(id)
     }
 
     /// Returns what a session is doing, wherever it is open. If another node holds it, only a running turn is known.
@@ -323,7 +309,7 @@ impl Registry {
     /// Returns the compactions of a session; `None` if it is not open.
     #[must_use]
     pub fn compactions(&self, id: &SessionId) -> Option<Compactions> {
-        self.rows.get(id).map(|row| row.compactions())
+        self.open.compactions(id)
     }
 
     /// Returns the watchers of each owner's sessions.
@@ -335,9 +321,7 @@ impl Registry {
     /// Returns the session's handle, if it is open.
     #[must_use]
     pub fn opened(&self, id: &SessionId) -> Option<SessionHandle> {
-        let slot = self.slots.get(id)?.clone();
-        let place = slot.handle.try_lock().ok()?;
-        place.as_ref().filter(|handle| !handle.is_gone()).cloned()
+        self.open.get(id)
     }
 
     /// Stops accepting sessions and turns. Waits `grace` for running turns, then interrupts them.
@@ -355,10 +339,9 @@ impl Registry {
         }
     }
 
-    /// Returns the lock for forks of this session, which it shares with some others.
-    pub(super) fn fork_place(&self, source: &SessionId) -> &Mutex<()> {
-        let place = fingerprint(source.as_str().as_bytes()) % FORKS_MAX as u64;
-        &self.forks[usize::try_from(place).unwrap_or(0)]
+    /// Returns the locks of forks in progress.
+    pub(super) fn fork_locks(&self) -> &ForkLocks {
+        &self.forks
     }
 
     /// Runs a task that the server waits for when it stops.
@@ -393,7 +376,7 @@ impl Registry {
     pub(super) fn seed(&self, session: Session) -> Result<Seed, ErrorBody> {
         let calibration = self.shared.calibration_of(&session);
         let ids = IdSource::seeded(self.random_bits()?);
-        Ok(Seed::new(session, self.shared.deployment(), calibration, ids))
+        Ok(Seed::new(session, self.shared.parts.deployment(), calibration, ids))
     }
 
     fn random_bits(&self) -> Result<u64, ErrorBody> {
@@ -402,53 +385,15 @@ impl Registry {
     }
 
     fn spawn(&self, started: actor::Started, room: Permit) -> SessionHandle {
-        self.open.fetch_add(1, Ordering::Relaxed);
-        let counted = OpenCount(self.open.clone());
         let row = started.row.clone();
         let (handle, run) = actor::actor(self.shared.clone(), started);
-        self.rows.insert(handle.id.clone(), row.clone());
-        let (slots, rows, id) = (self.slots.clone(), self.rows.clone(), handle.id.clone());
+        let entered = self.open.enter(handle.id.clone(), row);
         self.actors.spawn(async move {
-            let forgotten = Forgotten { slots, rows, row, id };
             run.await;
-            drop((counted, forgotten, room));
+            drop((entered, room));
         });
         handle
     }
-}
-
-/// Counts an open session until dropped, also if its actor panics.
-struct OpenCount(Arc<AtomicUsize>);
-
-impl Drop for OpenCount {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Removes a session's slot when its actor ends.
-struct Forgotten {
-    slots: Arc<DashMap<SessionId, Arc<SessionSlot>>>,
-    rows: Arc<DashMap<SessionId, Arc<Row>>>,
-    row: Arc<Row>,
-    id: SessionId,
-}
-
-impl Drop for Forgotten {
-    fn drop(&mut self) {
-        // The session may have been opened again in the meantime.
-        self.rows.remove_if(&self.id, |_, row| Arc::ptr_eq(row, &self.row));
-        forget(&self.slots, &self.id);
-    }
-}
-
-/// Removes the slot of a session that has left memory, unless it is about to be opened again. So there are as many
-/// slots as open sessions, not as many as ever existed.
-fn forget(slots: &DashMap<SessionId, Arc<SessionSlot>>, id: &SessionId) {
-    slots.remove_if(id, |_, slot| match slot.handle.try_lock() {
-        Ok(place) => Arc::strong_count(slot) == 1 && place.as_ref().is_none_or(SessionHandle::is_gone),
-        Err(_) => false,
-    });
 }
 
 fn system_bits() -> Result<u64, String> {

@@ -1,39 +1,32 @@
 //! State shared by all session actors, and the conversion of store errors.
 
-use super::{cluster::Keeper, slots::Slots, stored_shares::StoredBounds};
+use super::{
+    cluster::Keeper,
+    parts::{MODELS_MAX, Parts},
+    slots::Slots,
+    stored_shares::StoredBounds,
+};
 use crate::{
     clock::Clock,
     core::{
-        agent_loop::{Deployment, HistoryTools},
         context::{
             count::relearnt,
             counter::{Calibration, Counter, Report},
         },
         session::Session,
     },
-    hooks::Hooks,
-    provider::Provider,
     shares::Shares,
     store::{Error as StoreError, Part, SessionStore},
-    tools::Toolset,
 };
 use dashmap::DashMap;
 use reseed_protocol::{ErrorBody, ErrorCode, SessionId};
-use std::{
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
-
-/// Maximum number of models with a calibration, which is more than any deployment has. If CONTEXT_WINDOW is set, every
-/// name is accepted as a model, so clients could otherwise fill memory with names.
-const CALIBRATIONS_MAX: usize = 1_000;
 
 /// State shared by all actors.
 pub(super) struct Shared {
     pub(super) store: Arc<dyn SessionStore>,
-    /// Replaced as a whole when the settings are read again.
-    pub(super) parts: RwLock<Arc<Parts>>,
+    pub(super) parts: Parts,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) detached_turn: Duration,
     pub(super) host_away: Duration,
@@ -41,7 +34,7 @@ pub(super) struct Shared {
     pub(super) drain: CancellationToken,
     /// The server is stopping. Actors end the running turn now.
     pub(super) stop: CancellationToken,
-    /// The calibration of each model's estimates; at most [`CALIBRATIONS_MAX`] models.
+    /// The calibration of each model's estimates; at most [`MODELS_MAX`] models.
     pub(super) calibrations: DashMap<String, Calibration>,
     /// Sessions that are read-only because a record cannot be read back; at most [`DAMAGED_MAX`].
     pub(super) damaged: DashMap<SessionId, ErrorBody>,
@@ -55,39 +48,11 @@ pub(super) struct Shared {
     pub(super) cluster: Option<Arc<Keeper>>,
 }
 
-/// The parts that depend on the settings and can be replaced while the server runs.
-pub(super) struct Parts {
-    pub(super) provider: Arc<dyn Provider>,
-    pub(super) hooks: Hooks,
-    pub(super) tools: Toolset,
-    pub(super) deployment: Arc<Deployment>,
-}
-
-impl Parts {
-    pub(super) fn new(provider: Arc<dyn Provider>, hooks: Hooks, tools: Toolset, deployment: Deployment) -> Self {
-        // The core names hooks and tools that the shell must find, so both use the same lists.
-        let history_tools = HistoryTools { tools: tools.history().clone(), ..deployment.history_tools };
-        let server_tools = tools.checked().clone();
-        let deployment = Deployment { hooks: hooks.specs(), server_tools, history_tools, ..deployment };
-        Self { provider, hooks, tools, deployment: Arc::new(deployment) }
-    }
-}
-
 /// Maximum number of damaged sessions that are remembered. With more, the whole disk is damaged. Damage in other
 /// sessions is found again wherever it is read.
 const DAMAGED_MAX: usize = 10_000;
 
 impl Shared {
-    /// Returns the parts in use. A caller that does several things with them keeps them meanwhile.
-    pub(super) fn parts(&self) -> Arc<Parts> {
-        self.parts.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Returns the settings that sessions start from.
-    pub(super) fn deployment(&self) -> Arc<Deployment> {
-        self.parts().deployment.clone()
-    }
-
     /// Converts a store error to a wire error. A session found to be damaged becomes read-only.
     pub(super) fn fault(&self, error: &StoreError) -> ErrorBody {
         let body = store_error(error);
@@ -103,49 +68,6 @@ impl Shared {
     /// Returns the reason why nothing may be written to this session, if there is one.
     pub(super) fn damage(&self, session: &SessionId) -> Option<ErrorBody> {
         self.damaged.get(session).map(|body| body.clone())
-    }
-
-    /// Remembers that a model takes no tools, for all sessions until the server stops.
-    pub(super) fn takes_no_tools(&self, model: &str) {
-        let mut parts = self.parts.write().unwrap_or_else(PoisonError::into_inner);
-        let known = &parts.deployment.models_without_tools;
-        if known.contains(model) || known.len() >= CALIBRATIONS_MAX {
-            return;
-        }
-        tracing::warn!(model, "the model refused a request because it offered tools; it will not be offered any");
-        let mut deployment = (*parts.deployment).clone();
-        deployment.models_without_tools.insert(model.to_owned());
-        *parts = Arc::new(with_deployment(&parts, deployment));
-    }
-
-    /// Remembers that a model takes no images. Model lists show this until the server stops.
-    pub(super) fn takes_no_images(&self, model: &str) {
-        let mut parts = self.parts.write().unwrap_or_else(PoisonError::into_inner);
-        let known = &parts.deployment.models_take;
-        let is_known = known.get(model).is_some_and(|takes| takes.images == Some(false));
-        if is_known || (known.len() >= CALIBRATIONS_MAX && !known.contains_key(model)) {
-            return;
-        }
-        let mut deployment = (*parts.deployment).clone();
-        deployment.models_take.entry(model.to_owned()).or_default().images = Some(false);
-        *parts = Arc::new(with_deployment(&parts, deployment));
-    }
-
-    /// Remembers that a model writes calls as text, for all sessions until the server stops.
-    pub(super) fn writes_calls(&self, model: &str) {
-        let mut parts = self.parts.write().unwrap_or_else(PoisonError::into_inner);
-        let known = &parts.deployment.models_writing_calls;
-        if known.contains(model) || known.len() >= CALIBRATIONS_MAX {
-            return;
-        }
-        tracing::warn!(
-            model,
-            "the model wrote a tool call as text instead of making it; it is no longer offered the tools that search \
-             the history"
-        );
-        let mut deployment = (*parts.deployment).clone();
-        deployment.models_writing_calls.insert(model.to_owned());
-        *parts = Arc::new(with_deployment(&parts, deployment));
     }
 
     pub(super) fn calibrate(&self, model: &str, report: &Report) {
@@ -172,7 +94,7 @@ impl Shared {
     /// learned.
     pub(super) fn calibration_of(&self, session: &Session) -> Calibration {
         let model = &session.state.model;
-        let method = self.deployment().counter(model).method();
+        let method = self.parts.deployment().counter(model).method();
         let stored = session.calibration.clone().filter(|stored| stored.method() == method);
         let own = stored.unwrap_or_else(|| self.relearnt(session));
         if own.reports() == 0 {
@@ -187,11 +109,11 @@ impl Shared {
     /// Returns what a session's path teaches about its model.
     pub(super) fn relearnt(&self, session: &Session) -> Calibration {
         let model = &session.state.model;
-        relearnt(&session.tree.context(), model, &self.deployment().counter(model))
+        relearnt(&session.tree.context(), model, &self.parts.deployment().counter(model))
     }
 
     fn remember(&self, model: &str, calibration: Calibration) {
-        if self.calibrations.len() < CALIBRATIONS_MAX {
+        if self.calibrations.len() < MODELS_MAX {
             self.calibrations.insert(model.to_owned(), calibration);
         }
     }
@@ -228,10 +150,4 @@ pub fn store_error(error: &StoreError) -> ErrorBody {
             ErrorBody::new(ErrorCode::StoreFailed, "the store failed; nothing was acknowledged, try again")
         }
     }
-}
-
-/// Returns these parts with another deployment.
-fn with_deployment(parts: &Parts, deployment: Deployment) -> Parts {
-    let (provider, hooks, tools) = (parts.provider.clone(), parts.hooks.clone(), parts.tools.clone());
-    Parts { provider, hooks, tools, deployment: Arc::new(deployment) }
 }

@@ -36,7 +36,7 @@ impl ToolCalls {
     pub(super) fn start(&mut self, call: CallTool) {
         self.running.retain(|_, running| !running.0.is_finished());
         let CallTool { call_id, name, arguments, leaf, .. } = call;
-        let tools = self.shared.parts().tools.clone();
+        let tools = self.shared.parts.in_use().tools.clone();
         let (id, mailbox) = (call_id.clone(), self.mailbox.clone());
         let progress = self.progress(call_id.clone());
         let session = self.session.clone();

@@ -212,7 +212,7 @@ async fn carry_out(
             listed.map(Some)
         }
         (Routed::Server(ServerCommand::ListModels(_)), _) => {
-            Ok(Some(Reply::Models(app.registry.deployment().models())))
+            Ok(Some(Reply::Models(app.registry.parts().deployment().models())))
         }
         (Routed::Server(ServerCommand::DeleteSession(_)), Some(session)) => {
             // A session whose holder has no address is deleted here. The holder's next append then fails.

@@ -86,7 +86,7 @@ async fn site(app: &Arc<App>) -> &Site {
     if app.page.get().is_none() {
         let app = app.clone();
         let build = move || {
-            let deployment = app.registry.deployment();
+            let deployment = app.registry.parts().deployment();
             app.page.get_or_init(|| Site::new(&offered::module(&deployment.strategies, &deployment.options)));
         };
         tokio::task::spawn_blocking(build).await.expect("the embedded files are joined as in the tests");

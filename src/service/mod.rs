@@ -64,12 +64,12 @@ impl Service {
 
     /// Returns the settings that every session starts from.
     pub(crate) fn deployment(&self) -> Arc<Deployment> {
-        self.registry.deployment()
+        self.registry.parts().deployment()
     }
 
     /// Returns the hooks: first the program's own, then those in the settings.
     pub(crate) fn hooks(&self) -> Hooks {
-        self.registry.hooks()
+        self.registry.parts().hooks()
     }
 
     /// Describes the identity provider whose users are accepted. `None` if none is configured.

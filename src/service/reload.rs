@@ -36,7 +36,7 @@ impl Service {
             "AUTH_TOKENS, SERVICE_TOKENS and AUTH_JWKS_URL are all unset now, so everyone would be let in; restart the \
              server if that is meant"
         );
-        let hooks = self.registry.hooks().with_other_webhooks(webhooks(settings)?)?;
+        let hooks = self.registry.parts().hooks().with_other_webhooks(webhooks(settings)?)?;
         let mcp = self.server_tools.mcp_file(settings)?;
         let known = self.app.auth.jwt();
         let jwt = Jwt::open(settings, known.as_deref()).await?;
@@ -47,7 +47,7 @@ impl Service {
             jwt.as_ref().is_none_or(|jwt| jwt.has_keys() || was_away(jwt)),
             "AUTH_JWKS_URL gave no keys; is it the address of the identity provider's keys, and does it answer?"
         );
-        self.registry.reconfigure(settings.model.model_prices.clone(), hooks);
+        self.registry.parts().reconfigure(settings.model.model_prices.clone(), hooks);
         self.server_tools.take_up(mcp);
         let closed = self.app.auth.reload(settings, jwt);
         let mut wants_restart = first.wants_restart(settings);
@@ -60,7 +60,7 @@ impl Service {
 
     /// Sends all further requests to this provider. The old one answers requests in progress.
     pub fn replace_provider(&self, provider: Arc<dyn Provider>) {
-        self.registry.replace_provider(provider);
+        self.registry.parts().replace_provider(provider);
     }
 }
 

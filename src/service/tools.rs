@@ -98,7 +98,7 @@ impl ServerTools {
                 // This compiles schemas.
                 let toolset = tokio::task::spawn_blocking(move || tools.toolset()).await;
                 match toolset {
-                    Ok(Ok(toolset)) => registry.replace_tools(toolset),
+                    Ok(Ok(toolset)) => registry.parts().replace_tools(toolset),
                     Ok(Err(error)) => tracing::error!(%error, "offer the tools of MCP servers"),
                     Err(error) => tracing::error!(%error, "offer the tools of MCP servers"),
                 }

@@ -346,7 +346,7 @@ impl World {
             10 => {
                 let all = self.wire.rng.bool();
                 self.wire.trace.line(format_args!("world: the server has {} tools", if all { "all" } else { "fewer" }));
-                self.server().registry.replace_tools(self.workshop.tools(all));
+                self.server().registry.parts().replace_tools(self.workshop.tools(all));
             }
             8.. if self.profile.alone => {
                 let secs = self.wire.rng.u64(5..200);

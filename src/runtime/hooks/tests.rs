@@ -6,17 +6,14 @@ use crate::{
     core::agent_loop::Deployment,
     hooks::{Hook, on},
     provider::scripted::Scripted,
-    runtime::{shared::Parts, slots::Slots, stored_shares::StoredBounds},
+    runtime::{parts::Parts, slots::Slots, stored_shares::StoredBounds},
     store::memory::MemoryStore,
     tools::Toolset,
 };
 use dashmap::DashMap;
 use reseed_protocol::hook::{HookEvent, HookPoint};
 use serde_json::json;
-use std::sync::{
-    RwLock,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +27,7 @@ fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, mpsc::Sender<Box<Message>>, m
         shares: Arc::default(),
         stored: StoredBounds::default(),
         store: Arc::new(MemoryStore::new()),
-        parts: RwLock::new(Arc::new(parts)),
+        parts,
         clock: Arc::new(ManualClock::default()),
         detached_turn: Duration::ZERO,
         host_away: Duration::ZERO,

@@ -1,6 +1,6 @@
 //! Creates sessions for users, only once per command.
 
-use super::{Registry, forget};
+use super::Registry;
 use crate::{
     core::session::IdSource,
     runtime::{actor, handle::SessionHandle, watch::Row},
@@ -40,8 +40,7 @@ impl Registry {
         let id = self.random_id()?;
         let now = self.shared.clock.now();
         // The slot is taken first, so that a repeat of the command that finds the session waits for this actor.
-        let slot = self.slots.entry(id.clone()).or_default().clone();
-        let mut place = slot.handle.lock().await;
+        let mut slot = self.open.lock(&id).await;
         let store = &self.shared.store;
         let create = || async {
             match command {
@@ -56,7 +55,7 @@ impl Registry {
                     let row = Row::new(self.watches.clone(), id, owner.to_owned());
                     let head = Head { created_at: now, updated_at: now, ..Head::default() };
                     let handle = self.spawn(actor::Started { lease, since, seed, head, stored_seq: 0, row }, room);
-                    *place = Some(handle.clone());
+                    slot.put(handle.clone());
                     return Ok(handle);
                 }
                 Err(error) => Err(error),
@@ -64,11 +63,9 @@ impl Registry {
             Ok(Created::Before(earlier)) => Ok(earlier),
             Err(error) => Err(self.fault(&error)),
         };
-        drop(place);
         drop(slot);
         // Opening takes its own permit.
         drop(room);
-        forget(&self.slots, &id);
         self.open(&refused?, owner).await
     }
 

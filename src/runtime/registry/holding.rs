@@ -1,6 +1,6 @@
 //! The sessions that this server holds as a node of a cluster: where a session is, and which ones are lost.
 
-use super::{Registry, forget};
+use super::Registry;
 use crate::{
     runtime::{
         cluster::{Keeper, Place, Since},
@@ -189,25 +189,18 @@ impl Registry {
     /// # Errors
     /// The store's.
     pub(in crate::runtime) async fn fence(&self, id: &SessionId) -> Result<(), StoreError> {
-        let slot = self.slots.entry(id.clone()).or_default().clone();
-        let place = slot.handle.lock().await;
-        let lives = match place.as_ref() {
-            Some(handle) => handle.snapshot().await.is_ok(),
-            None => false,
-        };
-        let fenced = match lives {
-            true => Ok(()),
-            false => match self.take(id).await {
-                Ok((_, lease, _)) => self.shared.store.release(&lease).await,
-                // Another node has opened it, which has the same effect.
-                Err(StoreError::Held { .. } | StoreError::NotFound(_)) => Ok(()),
-                Err(error) => Err(error),
-            },
-        };
-        drop(place);
-        drop(slot);
-        forget(&self.slots, id);
-        fenced
+        let slot = self.open.lock(id).await;
+        if let Some(handle) = slot.open()
+            && handle.snapshot().await.is_ok()
+        {
+            return Ok(());
+        }
+        match self.take(id).await {
+            Ok((_, lease, _)) => self.shared.store.release(&lease).await,
+            // Another node has opened it, which has the same effect.
+            Err(StoreError::Held { .. } | StoreError::NotFound(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns true if another living node is working on a session. The store is queried if this node does not know.
@@ -265,27 +258,21 @@ impl Registry {
     /// Returns the open sessions and how far their logs reach, except those opened at the standing `now`. A session
     /// that is just being opened is waited for, because others may take it over meanwhile.
     async fn held_sessions(&self, now: Option<Since>) -> Vec<Held> {
-        let slots: Vec<_> = self.slots.iter().map(|slot| slot.value().clone()).collect();
-        let mut held = Vec::new();
-        for slot in slots {
-            let place = slot.handle.lock().await;
-            let is_held = |handle: &&SessionHandle| !handle.is_gone() && (now.is_none() || handle.since != now);
-            held.extend(place.as_ref().filter(is_held).map(|handle| Held {
-                session: handle.id.clone(),
-                epoch: handle.epoch.to_string(),
-                term: handle.term,
-                last_seq: handle.feed.seq(),
-            }));
-        }
-        held
+        let open = self.open.all().await.into_iter();
+        let held = open.filter(|handle| now.is_none() || handle.since != now).map(|handle| Held {
+            session: handle.id.clone(),
+            epoch: handle.epoch.to_string(),
+            term: handle.term,
+            last_seq: handle.feed.seq(),
+        });
+        held.collect()
     }
 
     /// Closes sessions. Their clients reconnect and find them wherever they are now.
     async fn evict(&self, sessions: &[Held], why: &'static str) {
         let close = async |id: &SessionId, term: u64| {
-            let Some(slot) = self.slots.get(id).map(|slot| slot.value().clone()) else { return };
-            let handle = slot.handle.lock().await.clone();
-            if let Some(handle) = handle.filter(|handle| handle.term == term && !handle.is_gone()) {
+            let handle = self.open.lock(id).await.open().cloned();
+            if let Some(handle) = handle.filter(|handle| handle.term == term) {
                 // A session that is gone has closed its feed itself.
                 let _ = handle.send(Message::Close(SubscriptionEnd::Moved)).await;
             }

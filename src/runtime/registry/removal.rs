@@ -1,11 +1,8 @@
 //! Removes sessions: those that a user deletes, and those that nobody ever wrote to.
 
-use super::{Registry, forget};
+use super::Registry;
 use crate::{
-    runtime::{
-        handle::{Message, SessionHandle},
-        watch::list_item,
-    },
+    runtime::{handle::Message, watch::list_item},
     store::{EMPTY_SEQ_MAX, Error as StoreError, SessionHead, UNFINISHED},
 };
 use reseed_protocol::{
@@ -31,18 +28,13 @@ impl Registry {
     /// `session_not_found`, `store_failed`.
     pub async fn delete(&self, id: &SessionId, owner: &str) -> Result<(), ErrorBody> {
         let head = self.head(id, owner).await?;
-        let slot = self.slots.entry(id.clone()).or_default().clone();
-        let place = slot.handle.lock().await;
-        if let Some(handle) = place.as_ref()
+        let slot = self.open.lock(id).await;
+        if let Some(handle) = slot.open()
             && handle.send(Message::Close(SubscriptionEnd::Deleted)).await.is_ok()
         {
             handle.mailbox.closed().await;
         }
-        let deleted = self.erase(&head).await;
-        drop(place);
-        drop(slot);
-        forget(&self.slots, id);
-        deleted.map_err(|error| self.fault(&error))
+        self.erase(&head).await.map_err(|error| self.fault(&error))
     }
 
     /// Deletes empty sessions that are older than an hour and not open. Returns their number.
@@ -95,14 +87,8 @@ impl Registry {
 
     /// Deletes a session if it is empty and not open. Its slot is locked meanwhile, so that nobody opens it.
     async fn delete_if_empty(&self, id: &SessionId) -> Result<bool, StoreError> {
-        let slot = self.slots.entry(id.clone()).or_default().clone();
-        let place = slot.handle.lock().await;
-        let is_open = place.as_ref().is_some_and(|handle: &SessionHandle| !handle.is_gone());
-        let deleted = if is_open { Ok(false) } else { self.erase_if_empty(id).await };
-        drop(place);
-        drop(slot);
-        forget(&self.slots, id);
-        deleted
+        let slot = self.open.lock(id).await;
+        if slot.open().is_some() { Ok(false) } else { self.erase_if_empty(id).await }
     }
 
     async fn erase_if_empty(&self, id: &SessionId) -> Result<bool, StoreError> {
@@ -137,7 +123,7 @@ impl Registry {
         }
         self.shared.damaged.remove(id);
         if deleted.is_ok() {
-            let (tools, id) = (self.tools(), id.clone());
+            let (tools, id) = (self.parts().tools(), id.clone());
             // There may be many files, and the session is already gone.
             self.track(async move { tools.forget(&id).await });
         }

@@ -77,7 +77,7 @@ fn servers(app: &App) -> Servers {
 
 /// Returns the tokens of each tool by name.
 fn tokens(app: &App, mcp: &Mcp) -> BTreeMap<String, u64> {
-    let deployment = app.registry.deployment();
+    let deployment = app.registry.parts().deployment();
     let counter = deployment.counter(&deployment.model);
     let definitions = mcp.tools().into_iter().map(|tool| tool.offer().definition());
     definitions.map(|definition| (definition.name.clone(), counter.tool(&definition))).collect()

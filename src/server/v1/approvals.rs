@@ -77,7 +77,7 @@ pub(super) async fn answered(
         Review::NoContinue => Decision::RejectOnce,
         Review::NoExit => Decision::RejectAndStop,
         Review::Explain => {
-            let tools = connection.app.registry.tools();
+            let tools = connection.app.registry.parts().tools();
             return Ok(connection.v1.explained(&tools));
         }
     };
