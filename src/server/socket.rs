@@ -16,7 +16,7 @@ mod subscription;
 
 pub(super) use self::{
     refusals::BAD_FRAMES_MAX,
-    replies::{Unanswered, count_reply, push_rare},
+    replies::{Unanswered, count_reply},
 };
 
 use self::{credentials::ended, subscription::Subscription};
@@ -28,7 +28,7 @@ use super::{
     closing::{CLOSE_TIME, End, Flow, close, protocol_fault, written},
     door::Guest,
     limits::Place,
-    relay::{Relays, Via, arrived},
+    relay::{Links, Via, arrived},
     v1, v2,
 };
 use crate::{
@@ -82,7 +82,7 @@ pub(super) struct Connection {
     /// Commands sent to sessions and not yet answered.
     pub(super) unanswered: Vec<Unanswered>,
     /// The connections to nodes that hold sessions of this client.
-    pub(super) relays: Option<Box<Relays>>,
+    pub(super) links: Option<Box<Links>>,
     /// Set if another node relays this client.
     pub(super) via: Option<Via>,
     socket: WebSocket,
@@ -156,7 +156,7 @@ impl Connection {
             watching: None,
             incoming,
             unanswered: Vec::new(),
-            relays: None,
+            links: None,
             via: None,
             socket,
             negotiated,
@@ -236,8 +236,8 @@ impl Connection {
             },
             // Polled after the client's commands, so that a holder that always has more frames cannot keep the client
             // from cancelling.
-            from = arrived(&mut self.relays) => match from {
-                Some((link, from)) => Box::pin(self.hear(link, from)).await,
+            told = arrived(&mut self.links) => match told {
+                Some(told) => Box::pin(self.hear(told)).await,
                 None => Ok(()),
             },
             ring = self.alarm.ring(due) => match ring {
@@ -260,8 +260,8 @@ impl Connection {
             _ => guest.message_read(),
         });
         match message {
-            // Another server executes the client's command. A relayed connection may still concern what runs here.
-            Message::Text(_) if self.via.is_none() && self.may_leave() => {
+            // Another server executes the client's command.
+            Message::Text(_) if self.may_leave() => {
                 self.pump().await?;
                 Err(self.left())
             }

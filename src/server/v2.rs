@@ -4,7 +4,6 @@ use super::{
     closing::{End, Flow},
     history,
     opening::open_session,
-    relay::Resend,
     scope, sessions,
     socket::{BAD_FRAMES_MAX, Connection, Speaks, count_reply},
     tree,
@@ -76,32 +75,8 @@ fn not_greeted(name: &str) -> ErrorBody {
     ErrorBody::new(ErrorCode::NotGreeted, format!("send hello first; this is `{shown}`"))
 }
 
-/// A frame whose command another node may have to execute.
-pub(super) struct Frame<'a> {
-    text: &'a FrameText,
-    /// How often the frame went to a node that did not hold its session.
-    attempts: u8,
-}
-
-impl Frame<'_> {
-    /// Returns the frame, to be sent again if it does not reach the holder of its session.
-    pub(super) fn resend(&self) -> Resend {
-        Resend { text: self.text.clone(), attempts: self.attempts }
-    }
-}
-
 /// Handles a text frame.
 pub(super) async fn received(connection: &mut Connection, text: &FrameText, greeted: bool) -> Flow {
-    handle(connection, &Frame { text, attempts: 0 }, greeted).await
-}
-
-/// Handles a frame that came back from a node which no longer holds its session.
-pub(super) async fn again(connection: &mut Connection, text: &FrameText, attempts: u8) -> Flow {
-    handle(connection, &Frame { text, attempts }, true).await
-}
-
-async fn handle(connection: &mut Connection, frame: &Frame<'_>, greeted: bool) -> Flow {
-    let text = frame.text.as_str();
     let Received { id, session, command } = match frame::parse_v2(text) {
         Ok(received) => received,
         Err(Refused { id, session, error }) => {
@@ -121,9 +96,6 @@ async fn handle(connection: &mut Connection, frame: &Frame<'_>, greeted: bool) -
     if let Command::Hello(hello) = command {
         return greet(connection, &id, hello, greeted).await;
     }
-    if connection.sends_back(&id, session.as_ref(), &command).await? {
-        return Ok(());
-    }
     let command = scope::as_observer(connection, command);
     let refused = scope::refuse(connection, session.as_ref(), &command)
         .or_else(|| refuse_observer(connection, session.as_ref(), &command));
@@ -133,7 +105,7 @@ async fn handle(connection: &mut Connection, frame: &Frame<'_>, greeted: bool) -
     };
     let answered = match &reading {
         Err(error) => Err(error.clone()),
-        Ok(_) => carry_out(connection, &id, session.as_ref(), command, frame).await,
+        Ok(_) => carry_out(connection, &id, session.as_ref(), command, text).await,
     };
     let (reply, session) = match answered {
         // The session answers through the connection's channel.
@@ -179,19 +151,19 @@ async fn carry_out(
     id: &CommandId,
     session: Option<&SessionId>,
     command: Command,
-    frame: &Frame<'_>,
+    text: &FrameText,
 ) -> Result<Option<Reply>, ErrorBody> {
     if let Some(session) = session
         && goes_to_holder(connection, session, &command)
     {
-        connection.pass_to_holder(id, session, command.name(), frame.text);
+        connection.pass_to_holder(id, session, command.name(), text);
         return Ok(None);
     }
     let (app, owner) = (connection.app.clone(), owner(connection));
     let asker = sessions::Asker { app: &app, owner: &owner };
     match (command.route(), session) {
         (Routed::Connection(ConnectionCommand::OpenSession(open)), session) => {
-            let opened = open_session(connection, id, session, open, frame).await?;
+            let opened = open_session(connection, id, session, open, text).await?;
             Ok(opened.map(Reply::SessionOpened))
         }
         (Routed::Connection(ConnectionCommand::Authenticate(given)), _) => {
@@ -217,7 +189,7 @@ async fn carry_out(
         (Routed::Server(ServerCommand::DeleteSession(_)), Some(session)) => {
             // A session whose holder has no address is deleted here. The holder's next append then fails.
             if let Some(row) = elsewhere(connection, session, &owner).await? {
-                return connection.send_to_node(&row, id, session, "delete_session", frame.resend()).map(|()| None);
+                return connection.send_to_node(&row, id, session, "delete_session", text).map(|()| None);
             }
             app.registry.delete(session, &owner).await?;
             // The session's own feed has ended too, but the reply already says so.
@@ -238,7 +210,7 @@ async fn carry_out(
             if connection.subscription(session).is_none() =>
         {
             if let Some(row) = elsewhere(connection, session, &owner).await? {
-                return connection.send_to_node(&row, id, session, "rename_session", frame.resend()).map(|()| None);
+                return connection.send_to_node(&row, id, session, "rename_session", text).map(|()| None);
             }
             hand_to(connection, session, id, Command::RenameSession(rename)).await.map(|()| None)
         }

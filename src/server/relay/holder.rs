@@ -6,7 +6,7 @@
 
 use super::{
     SUBPROTOCOL, WRONG_NODE,
-    wire::{self, Greeting, Rights, ToHolder, WrongNode},
+    wire::{Greeting, Rights, ToHolder},
 };
 use crate::{
     metrics::{Dialect, RelayedConnection, Side},
@@ -14,7 +14,7 @@ use crate::{
     server::{
         app::App,
         auth::{Draft, Grant, Refusal, Source, Valid, bearer},
-        closing::{CLOSE_TIME, End},
+        closing::CLOSE_TIME,
         door::Guest,
         handshake,
         operator::problem,
@@ -30,34 +30,19 @@ use axum::{
     http::{StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
-use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, command::Command};
+use reseed_protocol::{ErrorBody, ErrorCode};
 use secrecy::ExposeSecret as _;
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
 };
 use subtle::ConstantTimeEq as _;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 /// Marks a connection whose client is connected to another node.
 #[derive(Debug)]
 pub(in crate::server) struct Via {
-    /// The node that relays it.
-    pub(in crate::server) node: NodeId,
-    /// While this server stops, the connection is kept until then even if nothing runs here.
-    stays_until: Option<Instant>,
     _counted: RelayedConnection,
-}
-
-impl Via {
-    /// Keeps the connection until then, even if nothing runs here.
-    pub(in crate::server) fn stay_until(&mut self, until: Instant) {
-        self.stays_until = Some(until);
-    }
-
-    pub(in crate::server) fn stays(&self) -> bool {
-        self.stays_until.is_some_and(|until| Instant::now() < until)
-    }
 }
 
 /// Admits another node, which authenticates with NODE_TOKEN. A server outside a cluster does not have these paths.
@@ -146,7 +131,7 @@ async fn greeted(
         }
     };
     if greeting.node != me.0 {
-        let frame = CloseFrame { code: WRONG_NODE, reason: wire::WRONG_NODE.into() };
+        let frame = CloseFrame { code: WRONG_NODE, reason: "another node".into() };
         let closing = async {
             let _ = socket.send(Message::Close(Some(frame))).await;
             while let Some(Ok(_)) = socket.recv().await {}
@@ -154,15 +139,14 @@ async fn greeted(
         let _ = timeout(CLOSE_TIME, closing).await;
         return None;
     }
-    let Greeting { from, connection_id, client_id, client, name, rights, .. } = greeting;
+    let Greeting { connection_id, client_id, client, name, rights, .. } = greeting;
     let grant = granted(&app, name, &rights);
     // The edge has already taken the place and the permit.
     let mut connection = Connection::new(app, socket, Some(grant), true, address, (None, None), guest);
     connection.speaks = Speaks::V2 { greeted: true };
     connection.counted.speaks(Dialect::Relay);
     connection.shared = ConnectionShare::new(Identity { connection_id, client_id, software: client });
-    let _counted = RelayedConnection::new(Side::Holder);
-    connection.via = Some(Via { node: NodeId(from), stays_until: None, _counted });
+    connection.via = Some(Via { _counted: RelayedConnection::new(Side::Holder) });
     Some(Box::new(connection))
 }
 
@@ -193,21 +177,5 @@ impl Connection {
             Ok(ToHolder::Greeting(_)) | Err(_) => {}
         }
         true
-    }
-
-    /// Answers `wrong_node` to a command whose session this node does not hold. Returns false if this node holds it, or
-    /// if the command needs no holder.
-    pub(in crate::server) async fn sends_back(
-        &mut self,
-        id: &CommandId,
-        session: Option<&SessionId>,
-        command: &Command,
-    ) -> Result<bool, End> {
-        let (Some(via), Some(session)) = (&self.via, session) else { return Ok(false) };
-        if self.subscription(session).is_some() || self.app.registry.holds(session).await {
-            return Ok(false);
-        }
-        tracing::debug!(node = %via.node, %session, command = command.name(), "this session is not held here");
-        self.send(wire::encoded(&WrongNode { re: id, session_id: session })).await.map(|()| true)
     }
 }

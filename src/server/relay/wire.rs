@@ -7,9 +7,9 @@ use crate::{
     config::{Scope, Scopes},
     server::auth::Grant,
 };
-use reseed_protocol::{CommandId, ConnectionId, SessionId, command::Software};
+use reseed_protocol::{ConnectionId, SessionId, command::Software};
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 /// A frame from the edge to the holder.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -76,15 +76,24 @@ impl Rights {
     }
 }
 
-/// The type of [`WrongNode`].
-pub(super) const WRONG_NODE: &str = "wrong_node";
+/// The envelope of a holder's frame, which is all that the edge reads of it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Peek<'a> {
+    /// The command that it answers.
+    #[serde(borrow, default)]
+    pub(super) re: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    pub(super) session_id: Option<Cow<'a, str>>,
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Cow<'a, str>,
+}
 
-/// The holder's answer to a command about a session that it does not hold. The edge looks the session up again.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase", tag = "type", rename = "wrong_node")]
-pub(super) struct WrongNode<'a> {
-    pub(super) re: &'a CommandId,
-    pub(super) session_id: &'a SessionId,
+impl<'a> Peek<'a> {
+    /// Reads a frame's envelope; `None` if it is not a frame.
+    pub(super) fn of(frame: &'a str) -> Option<Self> {
+        serde_json::from_str(frame).ok()
+    }
 }
 
 /// Serializes a frame.
@@ -111,8 +120,21 @@ mod tests {
         let renewal = encoded(&ToHolder::Renewal(rights));
         assert!(renewal.starts_with(r#"{"type":"relay_renewal""#), "{renewal}");
         assert!(reseed_protocol::frame::parse_v2(&renewal).is_err());
-        let (re, session) = ("a".parse().expect("an id"), "s".parse().expect("an id"));
-        let astray = encoded(&WrongNode { re: &re, session_id: &session });
-        assert_eq!(astray, r#"{"type":"wrong_node","re":"a","sessionId":"s"}"#);
+    }
+
+    #[test]
+    fn an_envelope_is_read_and_its_payload_is_not() {
+        let table = [
+            (r#"{"re":"1","sessionId":"s","type":"ok","payload":{"type":"y"}}"#, Some((Some("1"), Some("s"), "ok"))),
+            (r#"{"sessionId":"s","seq":7,"type":"x","payload":{"re":"no"}}"#, Some((None, Some("s"), "x"))),
+            (r#"{ "type":"\u0078", "extra":[1,{"re":"no"}] }"#, Some((None, None, "x"))),
+            (r#"{"re":"1"}"#, None),
+            (r#"{"type":"x"} x"#, None),
+        ];
+        for (frame, expected) in table {
+            let peek = Peek::of(frame);
+            let read = peek.as_ref().map(|peek| (peek.re.as_deref(), peek.session_id.as_deref(), peek.kind.as_ref()));
+            assert_eq!(read, expected, "{frame}");
+        }
     }
 }

@@ -69,7 +69,7 @@ impl Connection {
         match (self.speaks, end) {
             // The next connection may reach another server. The connection is kept if it has other sessions open.
             (_, SubscriptionEnd::Moved)
-                if self.subscriptions.is_empty() && !self.has_routes() && self.via.is_none() =>
+                if self.subscriptions.is_empty() && self.links.is_none() && self.via.is_none() =>
             {
                 Err(End::Close(
                     CloseCode::Restarting,

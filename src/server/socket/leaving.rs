@@ -23,18 +23,15 @@ impl Connection {
     /// Starts leaving, at this connection's moment.
     pub(super) fn leave_soon(&mut self) {
         let moment = u32::try_from(self.origin.0 % u64::from(MOMENTS)).unwrap_or(0);
-        let now = Instant::now();
-        self.leaves_at = Some(now + LEAVING_TIME / MOMENTS * moment);
-        // A relayed connection that has just begun is about to open a session whose turn still runs here.
-        self.via.iter_mut().for_each(|via| via.stay_until(now + LEAVING_TIME));
+        self.leaves_at = Some(Instant::now() + LEAVING_TIME / MOMENTS * moment);
         // The next signal is the last.
         self.stopped = Box::pin(self.app.stop.clone().cancelled_owned());
     }
 
-    /// Returns true if the connection may be closed.
+    /// Returns true if the connection may be closed. The edge closes a relayed one, once it carries no session.
     pub(super) fn may_leave(&self) -> bool {
         self.leaves_at.is_some()
-            && self.via.as_ref().is_none_or(|via| !via.stays())
+            && self.via.is_none()
             && self.subscriptions.iter().all(|subscription| subscription.handle.is_gone())
     }
 

@@ -4,7 +4,7 @@ use super::{Connection, Speaks};
 use crate::{
     metrics::{self, Outcome},
     runtime::{Outgoing, Replied, handle::REPLIES_MAX},
-    server::{closing::Flow, relay::Resend},
+    server::closing::Flow,
     tools::mcp::ServerStatus,
 };
 use reseed_protocol::{
@@ -22,21 +22,17 @@ pub(in crate::server) struct Unanswered {
     pub(in crate::server) name: &'static str,
     /// True if the session answers it without waiting for anything.
     pub(in crate::server) quick: bool,
-    /// The link that carried it, if another node holds the session.
-    pub(in crate::server) link: Option<u64>,
-    /// Set if it can be sent to another node.
-    pub(in crate::server) resend: Option<Box<Resend>>,
 }
 
 impl Unanswered {
     pub(in crate::server) fn new(id: CommandId, session: &SessionId, name: &'static str) -> Self {
         let quick = Command::spec_of(name).is_some_and(|spec| spec.does == Does::Transient);
-        Self { id, session: session.clone(), name, quick, link: None, resend: None }
+        Self { id, session: session.clone(), name, quick }
     }
 }
 
 /// Adds to a connection's list that usually has one item. By default, a list starts with room for four.
-pub(in crate::server) fn push_rare<T>(list: &mut Vec<T>, item: T) {
+fn push_rare<T>(list: &mut Vec<T>, item: T) {
     if list.is_empty() {
         list.reserve_exact(1);
     }
@@ -55,12 +51,11 @@ impl Connection {
     }
 
     /// Returns true if another command may be read. Fewer than half of [`REPLIES_MAX`] may be unanswered: of the quick
-    /// commands, of those that can be sent again, and of each session. The rest is for answers to this client's hooks,
-    /// because commands may wait for these.
+    /// commands, and of each session. The rest is for answers to this client's hooks, because commands may wait for
+    /// these.
     pub(super) fn may_read(&self) -> bool {
         let most = REPLIES_MAX / 2;
-        let routed = || self.relays.iter().flat_map(|relays| relays.sessions());
-        if self.relays.as_ref().is_some_and(|relays| !relays.has_room()) || !self.may_keep() {
+        if self.links.as_ref().is_some_and(|links| !links.may_read()) {
             return false;
         }
         if self.unanswered.len() < most {
@@ -68,13 +63,7 @@ impl Connection {
         }
         let of = |session: &SessionId| self.unanswered.iter().filter(|waiting| waiting.session == *session).count();
         self.unanswered.iter().filter(|waiting| waiting.quick).count() < most
-            && self.unanswered.iter().filter(|waiting| waiting.resend.is_some()).count() < most
-            && self
-                .subscriptions
-                .iter()
-                .map(|subscription| &subscription.handle.id)
-                .chain(routed())
-                .all(|id| of(id) < most)
+            && self.subscriptions.iter().all(|subscription| of(&subscription.handle.id) < most)
     }
 
     /// Answers the commands that a session can no longer answer because it has ended.

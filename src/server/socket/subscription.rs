@@ -82,7 +82,7 @@ impl Connection {
             handle.left(self.origin);
         }
         // The holders of its other sessions must learn that it is gone.
-        self.relays = None;
+        self.links = None;
         self.incoming.close();
     }
 }
