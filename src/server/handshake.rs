@@ -1,11 +1,12 @@
 //! The WebSocket handshake: turns an HTTP request into a connection with a protocol version and credentials.
 
 use super::{
-    app::{App, clip},
+    answers::clip,
+    app::App,
     auth::{Grant, Refusal, bearer},
     closing::{CLOSE_TIME, close},
+    connection::Connection,
     door::Guest,
-    socket::Connection,
 };
 use crate::shares::Share;
 use axum::{
@@ -33,15 +34,6 @@ const WEBSOCKET_VERSION: &str = "13";
 
 const KEY_BYTES: usize = 16;
 
-/// Handles a request for `/`: a socket for v1 clients, the page for a browser.
-pub(super) async fn root(state: State<Arc<App>>, request: Request<axum::body::Body>) -> Response {
-    if asks_for_socket(request.headers()) {
-        upgrade(state, request).await
-    } else {
-        super::web::index(&state, request.headers()).await
-    }
-}
-
 /// Handles a request for `/ws`.
 pub(super) async fn upgrade(state: State<Arc<App>>, request: Request<axum::body::Body>) -> Response {
     if state.leave.is_cancelled() {
@@ -60,7 +52,7 @@ pub(super) async fn upgrade(state: State<Arc<App>>, request: Request<axum::body:
 }
 
 /// Returns true if the request asks for a WebSocket, even in an invalid way.
-fn asks_for_socket(headers: &HeaderMap) -> bool {
+pub(super) fn asks_for_socket(headers: &HeaderMap) -> bool {
     let protocols = headers.get_all(header::UPGRADE).into_iter().filter_map(|value| value.to_str().ok());
     protocols.flat_map(|value| value.split(',')).any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
 }

@@ -1,6 +1,6 @@
 //! `open_session`: checks the command, opens or creates the session, and answers with its state.
 
-use super::{sessions, socket::Connection, v2::owner};
+use super::{connection::Connection, sessions};
 use crate::{
     core::{
         agent_loop::{Snapshot, Tools, check_offers},
@@ -32,7 +32,7 @@ pub(super) async fn open_session(
 ) -> Result<Option<Box<SessionOpened>>, ErrorBody> {
     let role = open.role.unwrap_or(SessionRole::Writer);
     let Offered { tools, hooks } = check_opening(&open, role)?;
-    let (app, owner) = (connection.app.clone(), owner(connection));
+    let (app, owner) = (connection.app.clone(), connection.credentials.owner());
     let resume = open.resume.as_ref();
     let created = match session {
         // A new session has nothing to observe or resume, but an earlier attempt of this command may have created one.
@@ -66,7 +66,7 @@ pub(super) async fn open_session(
                 return Ok(None);
             }
         };
-        if connection.subscription(&handle.id).is_some() {
+        if connection.subscriptions.of(&handle.id).is_some() {
             return Err(already_open(&handle.id));
         }
         let attach = Attach {
@@ -74,8 +74,8 @@ pub(super) async fn open_session(
             role,
             tools: tools.clone(),
             hooks: hooks.clone(),
-            outgoing: connection.outgoing.clone(),
-            shared: connection.shared.clone(),
+            outgoing: connection.subscriptions.outgoing.clone(),
+            shared: connection.subscriptions.shared.clone(),
             resume: resume.map(left_off),
         };
         let Ok(attached) = handle.attach(attach).await else { continue };

@@ -6,19 +6,18 @@
 
 use super::{
     SUBPROTOCOL, WRONG_NODE,
-    wire::{Greeting, Rights, ToHolder},
+    wire::{Greeting, ToHolder},
 };
 use crate::{
-    metrics::{Dialect, RelayedConnection, Side},
-    runtime::{ConnectionShare, Identity, Keeper},
+    runtime::{Identity, Keeper},
     server::{
+        answers::problem,
         app::App,
-        auth::{Draft, Grant, Refusal, Source, Valid, bearer},
+        auth::{Refusal, bearer},
         closing::CLOSE_TIME,
+        connection::Connection,
         door::Guest,
         handshake,
-        operator::problem,
-        socket::{Connection, Speaks},
     },
     store::NodeId,
 };
@@ -38,12 +37,6 @@ use std::{
 };
 use subtle::ConstantTimeEq as _;
 use tokio::time::timeout;
-
-/// Marks a connection whose client is connected to another node.
-#[derive(Debug)]
-pub(in crate::server) struct Via {
-    _counted: RelayedConnection,
-}
 
 /// Admits another node, which authenticates with NODE_TOKEN. A server outside a cluster does not have these paths.
 ///
@@ -140,42 +133,9 @@ async fn greeted(
         return None;
     }
     let Greeting { connection_id, client_id, client, name, rights, .. } = greeting;
-    let grant = granted(&app, name, &rights);
+    let grant = rights.grant(&app.auth, name);
     // The edge has already taken the place and the permit.
     let mut connection = Connection::new(app, socket, Some(grant), true, address, (None, None), guest);
-    connection.speaks = Speaks::V2 { greeted: true };
-    connection.counted.speaks(Dialect::Relay);
-    connection.shared = ConnectionShare::new(Identity { connection_id, client_id, software: client });
-    connection.via = Some(Via { _counted: RelayedConnection::new(Side::Holder) });
+    connection.is_relayed(Identity { connection_id, client_id, software: client });
     Some(Box::new(connection))
-}
-
-/// Makes a grant from the rights that the edge sends.
-fn granted(app: &App, name: String, rights: &Rights) -> Arc<Grant> {
-    app.auth.of_node(Draft {
-        name,
-        scopes: rights.scopes(),
-        session: rights.session_id.clone(),
-        valid: rights.left().map_or(Valid::Indefinitely, Valid::For),
-        source: Source::Node,
-        id: None,
-    })
-}
-
-impl Connection {
-    /// Handles a frame that comes from the other node itself. Returns false if the frame is the client's.
-    pub(in crate::server) fn renewed(&mut self, text: &str) -> bool {
-        if self.via.is_none() || !text.starts_with(r#"{"type":"relay_"#) {
-            return false;
-        }
-        match serde_json::from_str(text) {
-            Ok(ToHolder::Renewal(rights)) => {
-                let name = self.name.clone().unwrap_or_default();
-                self.grant = Some(granted(&self.app, name, &rights));
-            }
-            // An unknown frame of another version is ignored.
-            Ok(ToHolder::Greeting(_)) | Err(_) => {}
-        }
-        true
-    }
 }

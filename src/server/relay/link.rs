@@ -8,7 +8,7 @@ use super::{PATH, SUBPROTOCOL, WRONG_NODE};
 use crate::{
     metrics::{RelayedConnection, Side},
     runtime::{Keeper, encoded::FrameText},
-    server::listen,
+    server::tcp,
     store::NodeId,
 };
 use bytes::Bytes;
@@ -61,10 +61,10 @@ pub(in crate::server) enum LinkEnd {
 
 /// A link of a connection. When dropped, it writes the frame that is already queued, and then closes.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(in crate::server) struct Link {
     /// Identifies the link within its connection.
-    pub(super) number: u64,
-    pub(super) holder: NodeId,
+    pub(in crate::server) number: u64,
+    pub(in crate::server) holder: NodeId,
     /// Boxed for the same reason as [`Told`].
     to_holder: mpsc::Sender<Box<FrameText>>,
     _counted: RelayedConnection,
@@ -72,19 +72,19 @@ pub(super) struct Link {
 
 /// What is needed to reach a holder.
 pub(in crate::server) struct Dial {
-    pub(super) holder: NodeId,
+    pub(in crate::server) holder: NodeId,
     /// NODE_ADDRESS.
-    pub(super) address: String,
-    pub(super) token: SecretString,
+    pub(in crate::server) address: String,
+    pub(in crate::server) token: SecretString,
     /// The first frame.
-    pub(super) greeting: String,
-    pub(super) heartbeat: Duration,
-    pub(super) keeper: Arc<Keeper>,
+    pub(in crate::server) greeting: String,
+    pub(in crate::server) heartbeat: Duration,
+    pub(in crate::server) keeper: Arc<Keeper>,
 }
 
 impl Link {
     /// Dials a holder. A frame that is sent meanwhile waits. It still goes to the holder if the client leaves.
-    pub(super) fn dial(dial: Dial, number: u64, to_connection: mpsc::Sender<Told>) -> Self {
+    pub(in crate::server) fn dial(dial: Dial, number: u64, to_connection: mpsc::Sender<Told>) -> Self {
         let (to_holder, from_connection) = mpsc::channel(1);
         let holder = dial.holder;
         tokio::spawn(async move {
@@ -101,16 +101,16 @@ impl Link {
 
     /// Queues a frame. The client is read only while every link has room, so a frame is left out only if the link has
     /// ended, which it reports.
-    pub(super) fn push(&self, frame: FrameText) {
+    pub(in crate::server) fn push(&self, frame: FrameText) {
         let _ = self.to_holder.try_send(Box::new(frame));
     }
 
-    pub(super) fn has_room(&self) -> bool {
+    pub(in crate::server) fn has_room(&self) -> bool {
         self.to_holder.capacity() > 0
     }
 
     /// Waits until the queued frame was taken, or the link has ended.
-    pub(super) async fn room(&self) {
+    pub(in crate::server) async fn room(&self) {
         let _ = self.to_holder.reserve().await;
     }
 }
@@ -150,7 +150,7 @@ async fn connect(dial: &Dial) -> Result<Socket, Error> {
     // Idempotent: the first caller installs it, and all choose ring.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let stream = TcpStream::connect((host.as_str(), port)).await?;
-    listen::tune(&stream);
+    tcp::tune(&stream);
     let config = WebSocketConfig::default()
         .read_buffer_size(BUFFER_BYTES)
         .write_buffer_size(BUFFER_BYTES)

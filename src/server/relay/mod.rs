@@ -4,8 +4,9 @@
 //! - `wire`: the frames that two nodes exchange in addition to the client's
 //! - `link`: one WebSocket to a holder, in a task of its own
 //! - `links`: the links of a client connection, with the sessions and commands that they carry
-//! - `edge`: a client connection with its links; forwards commands to holders and frames back
-//! - `ask`: requests between nodes over HTTP
+//! - `ask`: requests between nodes over HTTP; `asking`: the clients for them
+//!
+//! The edge's part that concerns the client is [`connection`](super::connection)`/relayed.rs`.
 //!
 //! Invariants:
 //! - A link belongs to one client connection. Its holder sees a single user, and a slow client stalls nobody else.
@@ -15,21 +16,12 @@
 //! - A broken link ends its sessions only for its client, with a retriable `session_closed`. The client opens them
 //!   again and resumes, as after losing its own connection.
 
-mod ask;
-mod edge;
-mod holder;
-mod link;
-mod links;
-mod wire;
-
-pub(super) use self::{
-    ask::{
-        Asking, COMPACTIONS_PATH, REVOKE_PATH, compactions_elsewhere, compactions_here, revoke_elsewhere,
-        revoked_elsewhere,
-    },
-    holder::{Via, enter},
-    links::{Links, arrived},
-};
+pub(super) mod ask;
+pub(super) mod asking;
+pub(super) mod holder;
+pub(super) mod link;
+pub(super) mod links;
+pub(super) mod wire;
 
 /// The WebSocket subprotocol between nodes.
 pub(super) const SUBPROTOCOL: &str = "reseed.node.v1";

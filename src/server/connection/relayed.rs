@@ -1,19 +1,19 @@
-//! A client connection with its links to holders: which commands it forwards, and what the client is told when a link
+//! Relays of a connection, at its edge and at a holder: which commands it forwards, and what the client is told when a link
 //! ends.
 //!
 //! The sessions of a broken link end for the client with `session_closed`. It opens them again and resumes exactly, as
 //! after losing its own connection. Its unanswered commands get a retriable error.
 
-use super::{
-    link::{Dial, LinkEnd, Told},
-    links::{Ended, Forwarded},
-    wire::{self, Greeting, Rights, ToHolder},
-};
+use super::{Connection, count_reply};
 use crate::{
     runtime::{SUBSCRIPTIONS_MAX, encoded::FrameText},
     server::{
         closing::Flow,
-        socket::{Connection, count_reply},
+        relay::{
+            link::{Dial, LinkEnd, Told},
+            links::{Ended, Forwarded},
+            wire::{self, Greeting, Rights, ToHolder},
+        },
     },
     store::NodeRow,
 };
@@ -74,15 +74,15 @@ impl Connection {
     /// Returns what is needed to reach a node; `None` if no nodes can be reached, or if this one has no address.
     fn dial(&self, row: &NodeRow) -> Option<Dial> {
         let keeper = self.app.registry.keeper()?.clone();
-        let identity = &self.shared.identity;
+        let identity = &self.subscriptions.shared.identity;
         let greeting = Greeting {
             node: row.id.0,
             from: keeper.me().0,
             connection_id: identity.connection_id.clone(),
             client_id: identity.client_id.clone(),
             client: identity.software.clone(),
-            name: self.name.clone().unwrap_or_default(),
-            rights: Rights::of(self.grant.as_ref()?),
+            name: self.credentials.owner(),
+            rights: Rights::of(self.credentials.grant.as_ref()?),
         };
         Some(Dial {
             holder: row.id,
@@ -96,15 +96,27 @@ impl Connection {
 
     /// Informs the holders that the client has renewed its credentials.
     pub(in crate::server) fn renew_links(&self) {
-        if let (Some(links), Some(grant)) = (&self.links, &self.grant) {
+        if let (Some(links), Some(grant)) = (&self.links, &self.credentials.grant) {
             links.tell_all(&wire::encoded(&ToHolder::Renewal(Rights::of(grant))).into());
         }
+    }
+
+    /// Takes the client's new credentials from the edge. Returns false if the frame is the client's.
+    pub(in crate::server) fn renewed(&mut self, text: &str) -> bool {
+        if self.via.is_none() || !text.starts_with(r#"{"type":"relay_"#) {
+            return false;
+        }
+        // An unknown frame of another version is ignored.
+        if let Ok(ToHolder::Renewal(rights)) = serde_json::from_str(text) {
+            self.renewed_by_edge(rights.grant(&self.app.auth, self.credentials.owner()));
+        }
+        true
     }
 
     /// Handles a message from a link.
     pub(in crate::server) async fn hear(&mut self, told: Told) -> Flow {
         let (link, told) = *told;
-        self.still_granted()?;
+        self.credentials.still_granted()?;
         let Some(links) = &mut self.links else { return Ok(()) };
         match told {
             Ok(frame) => {

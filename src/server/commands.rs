@@ -1,18 +1,16 @@
-//! Protocol v2: one reply per command, events as they are stored.
+//! Carries out the commands of a client, as v2 has them: one reply per command.
 
 use super::{
     closing::{End, Flow},
+    connection::{BAD_FRAMES_MAX, Connection, count_reply},
     history,
     opening::open_session,
-    scope, sessions,
-    socket::{BAD_FRAMES_MAX, Connection, Speaks, count_reply},
-    tree,
+    scope, sessions, tree,
 };
 use crate::{
     core::session::fingerprint::fingerprint,
     runtime::{
-        ConnectionShare, Identity, PRESENCE_MAX, Place, REPLAY_EVENTS_MAX, SUBSCRIPTIONS_MAX, blocking,
-        encoded::FrameText, fork,
+        Identity, PRESENCE_MAX, Place, REPLAY_EVENTS_MAX, SUBSCRIPTIONS_MAX, blocking, encoded::FrameText, fork,
     },
     shares::{Reading, Shares},
     store::NodeRow,
@@ -91,7 +89,7 @@ pub(super) async fn received(connection: &mut Connection, text: &FrameText, gree
         if !greeted {
             return connection.refuse(Some(&id), not_greeted(name)).await;
         }
-        connection.good_frame();
+        connection.wire.good_frame();
     }
     if let Command::Hello(hello) = command {
         return greet(connection, &id, hello, greeted).await;
@@ -101,7 +99,9 @@ pub(super) async fn received(connection: &mut Connection, text: &FrameText, gree
         .or_else(|| refuse_observer(connection, session.as_ref(), &command));
     let reading = match refused {
         Some(error) => Err(error),
-        None => turn_to_read(connection.app.registry.shares().clone(), connection.name.clone(), &command).await,
+        None => {
+            turn_to_read(connection.app.registry.shares().clone(), connection.credentials.name.clone(), &command).await
+        }
     };
     let answered = match &reading {
         Err(error) => Err(error.clone()),
@@ -159,7 +159,7 @@ async fn carry_out(
         connection.pass_to_holder(id, session, command.name(), text);
         return Ok(None);
     }
-    let (app, owner) = (connection.app.clone(), owner(connection));
+    let (app, owner) = (connection.app.clone(), connection.credentials.owner());
     let asker = sessions::Asker { app: &app, owner: &owner };
     match (command.route(), session) {
         (Routed::Connection(ConnectionCommand::OpenSession(open)), session) => {
@@ -170,7 +170,11 @@ async fn carry_out(
             scope::authenticate(connection, given).await.map(|()| Some(done()))
         }
         (Routed::Connection(ConnectionCommand::CloseSession(_)), Some(session)) => {
-            if connection.unsubscribe(session).await { Ok(Some(done())) } else { Err(no_session(session)) }
+            if connection.subscriptions.end(session, connection.origin).await {
+                Ok(Some(done()))
+            } else {
+                Err(no_session(session))
+            }
         }
         (Routed::Connection(ConnectionCommand::Ping(ping)), session) => pong(connection, session, &ping).map(Some),
         (Routed::Server(ServerCommand::ListSessions(list)), _) => {
@@ -179,7 +183,7 @@ async fn carry_out(
             let watcher = (watch == Some(true)).then(|| Box::new(app.registry.watches().watch(&owner)));
             let listed = sessions::list(&asker, list).await;
             if listed.is_ok() && watch.is_some() {
-                connection.watching = watcher;
+                connection.subscriptions.watching = watcher;
             }
             listed.map(Some)
         }
@@ -193,7 +197,7 @@ async fn carry_out(
             }
             app.registry.delete(session, &owner).await?;
             // The session's own feed has ended too, but the reply already says so.
-            connection.unsubscribe(session).await;
+            connection.subscriptions.end(session, connection.origin).await;
             Ok(Some(done()))
         }
         (Routed::Server(ServerCommand::SearchHistory(search)), session) => {
@@ -207,7 +211,7 @@ async fn carry_out(
             fork_session(connection, id, session, fork).map(|()| None)
         }
         (Routed::Session(SessionCommand::RenameSession(rename)), Some(session))
-            if connection.subscription(session).is_none() =>
+            if connection.subscriptions.of(session).is_none() =>
         {
             if let Some(row) = elsewhere(connection, session, &owner).await? {
                 return connection.send_to_node(&row, id, session, "rename_session", text).map(|()| None);
@@ -242,7 +246,7 @@ async fn elsewhere(
     session: &SessionId,
     owner: &str,
 ) -> Result<Option<Box<NodeRow>>, ErrorBody> {
-    if connection.via.is_some() || connection.subscription(session).is_some() {
+    if connection.via.is_some() || connection.subscriptions.of(session).is_some() {
         return Ok(None);
     }
     match connection.app.registry.locate(session, owner).await? {
@@ -260,7 +264,7 @@ fn pong(connection: &Connection, session: Option<&SessionId>, ping: &Ping) -> Re
         }
         return Ok(Reply::Pong(Pong { seq: None, in_sync: None, server_time }));
     };
-    let subscription = connection.subscription(session).ok_or_else(|| no_session(session))?;
+    let subscription = connection.subscriptions.of(session).ok_or_else(|| no_session(session))?;
     let seq = subscription.feed.seq();
     Ok(Reply::Pong(Pong { seq: Some(seq), in_sync: Some(ping.seq.is_none_or(|seen| seen == seq)), server_time }))
 }
@@ -272,11 +276,6 @@ fn done() -> Reply {
 fn no_session(session: &SessionId) -> ErrorBody {
     let message = format!("this connection is not subscribed to session `{session}`; send open_session first");
     ErrorBody::new(ErrorCode::NoSession, message).with_field("sessionId")
-}
-
-/// Returns the user whose sessions the connection sees.
-pub(super) fn owner(connection: &Connection) -> String {
-    connection.name.clone().unwrap_or_default()
 }
 
 async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greeted: bool) -> Flow {
@@ -296,7 +295,7 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
             .await;
     }
     let auth = &connection.app.auth;
-    let granted = match (&hello.token, &hello.ticket, &connection.grant) {
+    let granted = match (&hello.token, &hello.ticket, &connection.credentials.grant) {
         (None, None, Some(grant)) => Ok(grant.clone()),
         (token, ticket, _) => auth.check(token.as_deref(), ticket.as_deref()).await,
     };
@@ -304,7 +303,8 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
         Ok(grant) => grant,
         Err(refusal) => {
             let (error, why) = refusal.error();
-            let refused = connection.app.refuse_credentials(Some(connection.address), "hello", refusal).await;
+            let refused =
+                connection.app.refuse_credentials(Some(connection.credentials.address), "hello", refusal).await;
             let error = refused.err().unwrap_or(error);
             connection.send(frame::encode_reply(Some(id), None, &Reply::Error(error))).await?;
             connection.flush().await?;
@@ -318,13 +318,11 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
         return Err(End::Close(CloseCode::Overloaded, "too many connections of this user"));
     }
     let connection_id = connection.app.connection_id(connection.origin);
-    connection.shared = ConnectionShare::new(Identity {
+    connection.greeted(Identity {
         connection_id: connection_id.clone(),
         client_id: hello.client_id,
         software: hello.client,
     });
-    connection.speaks = Speaks::V2 { greeted: true };
-    connection.good_frame();
     let app = &connection.app;
     let welcome = Welcome {
         protocol_version: PROTOCOL_VERSION,
@@ -359,7 +357,7 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
 
 /// Refuses a command that the command table does not allow an observer of its session.
 fn refuse_observer(connection: &Connection, session: Option<&SessionId>, command: &Command) -> Option<ErrorBody> {
-    let subscription = connection.subscription(session?)?;
+    let subscription = connection.subscriptions.of(session?)?;
     let observes = subscription.role == SessionRole::Observer;
     (observes && command.spec().sender != Sender::Anyone).then(|| {
         let message = format!("only writers may send `{}`; this connection is an observer", command.name());
@@ -374,11 +372,12 @@ async fn hand_over(
     id: &CommandId,
     command: Command,
 ) -> Result<(), ErrorBody> {
-    let subscription = connection.subscription(session).ok_or_else(|| no_session(session))?;
+    let subscription = connection.subscriptions.of(session).ok_or_else(|| no_session(session))?;
     let (handle, name) = (subscription.handle.clone(), command.name());
-    let handed = handle.command(connection.origin, id.clone(), command, connection.outgoing.clone()).await;
+    let handed =
+        handle.command(connection.origin, id.clone(), command, connection.subscriptions.outgoing.clone()).await;
     handed.map_err(|_| connection.app.session_gone())?;
-    connection.expect_reply(id.clone(), session, name);
+    connection.subscriptions.expect_reply(id.clone(), session, name);
     Ok(())
 }
 
@@ -390,18 +389,18 @@ fn fork_session(
     session: &SessionId,
     fork: ForkSession,
 ) -> Result<(), ErrorBody> {
-    connection.subscription(session).ok_or_else(|| no_session(session))?;
+    connection.subscriptions.of(session).ok_or_else(|| no_session(session))?;
     let content = serde_json::to_vec(&Command::ForkSession(fork.clone())).unwrap_or_default();
     let order = fork::ForkOrder {
         source: session.clone(),
-        owner: owner(connection),
+        owner: connection.credentials.owner(),
         id: id.clone(),
         fingerprint: fingerprint(&content),
         fork,
-        outgoing: connection.outgoing.clone(),
+        outgoing: connection.subscriptions.outgoing.clone(),
     };
     connection.app.registry.fork(order)?;
-    connection.expect_reply(id.clone(), session, "fork_session");
+    connection.subscriptions.expect_reply(id.clone(), session, "fork_session");
     Ok(())
 }
 
@@ -412,13 +411,15 @@ async fn hand_to(
     id: &CommandId,
     command: Command,
 ) -> Result<(), ErrorBody> {
-    let owner = owner(connection);
+    let owner = connection.credentials.owner();
     // If the session leaves memory between lookup and request, it is opened once more.
     for _ in 0..2 {
         let handle = connection.app.registry.open(session, &owner).await?;
-        let handed = handle.command(connection.origin, id.clone(), command.clone(), connection.outgoing.clone()).await;
+        let handed = handle
+            .command(connection.origin, id.clone(), command.clone(), connection.subscriptions.outgoing.clone())
+            .await;
         if handed.is_ok() {
-            connection.expect_reply(id.clone(), session, command.name());
+            connection.subscriptions.expect_reply(id.clone(), session, command.name());
             return Ok(());
         }
     }
