@@ -6,11 +6,13 @@ use super::{
     auth::{Auth, Refusal},
     door::Door,
     guesses::Guesses,
-    limits::Limits,
     relay::asking::Asking,
     web,
 };
-use crate::{core::agent_loop::Origin, metrics::lines::Spaced, runtime::Registry, tools::mcp::Mcp};
+use crate::{
+    config::LimitSettings, core::agent_loop::Origin, metrics::lines::Spaced, runtime::Registry, shares::quota::Quota,
+    tools::mcp::Mcp,
+};
 use reseed_protocol::{ConnectionId, ErrorBody, ErrorCode};
 use secrecy::SecretString;
 use std::{
@@ -40,7 +42,7 @@ pub(crate) struct AppOptions {
     /// The MCP servers, if the server has tools.
     pub mcp: Option<Arc<Mcp>>,
     pub auth: Auth,
-    pub limits: Arc<Limits>,
+    pub limits: LimitSettings,
     /// The trusted proxies in front of the server.
     pub addresses: Arc<Addresses>,
     pub patience: Patience,
@@ -63,7 +65,9 @@ pub(crate) struct App {
     pub(super) registry: Arc<Registry>,
     pub(super) mcp: Option<Arc<Mcp>>,
     pub(crate) auth: Auth,
-    pub(super) limits: Arc<Limits>,
+    pub(super) limits: LimitSettings,
+    /// All connections.
+    pub(super) sockets: Arc<Quota>,
     pub(super) audit: Audit,
     pub(super) door: Arc<Door>,
     pub(super) guesses: Guesses,
@@ -101,9 +105,10 @@ impl App {
             mcp: options.mcp,
             auth: options.auth,
             audit: Audit::default(),
-            door: Door::new(options.limits.settings(), options.addresses.clone()),
-            guesses: Guesses::new(options.limits.settings(), options.addresses.clone()),
+            door: Door::new(&options.limits, options.addresses.clone()),
+            guesses: Guesses::new(&options.limits, options.addresses.clone()),
             addresses: options.addresses,
+            sockets: Quota::new(options.limits.connections_max.into(), 0),
             limits: options.limits,
             patience: options.patience,
             port: options.port,
@@ -132,6 +137,11 @@ impl App {
     /// Describes the identity provider whose users are accepted. `None` if none is configured.
     pub(crate) fn signed_line(&self) -> Option<String> {
         self.auth.signed_line()
+    }
+
+    /// Returns the bytes of the largest message that a client may send.
+    pub(super) fn message_bytes_max(&self) -> usize {
+        usize::try_from(self.limits.message_bytes_max).unwrap_or(usize::MAX)
     }
 
     pub(super) fn is_draining(&self) -> bool {

@@ -12,7 +12,7 @@ use crate::{
     runtime::{
         Identity, PRESENCE_MAX, Place, REPLAY_EVENTS_MAX, SUBSCRIPTIONS_MAX, blocking, encoded::FrameText, fork,
     },
-    shares::{Reading, Shares},
+    shares::turns::{Turn, Turns},
     store::NodeRow,
 };
 use reseed_protocol::{
@@ -100,7 +100,12 @@ pub(super) async fn received(connection: &mut Connection, text: &FrameText, gree
     let reading = match refused {
         Some(error) => Err(error),
         None => {
-            turn_to_read(connection.app.registry.shares().clone(), connection.credentials.name.clone(), &command).await
+            turn_to_read(
+                connection.app.registry.shares().reading().clone(),
+                connection.credentials.name.clone(),
+                &command,
+            )
+            .await
         }
     };
     let answered = match &reading {
@@ -132,15 +137,11 @@ pub(super) async fn received(connection: &mut Connection, text: &FrameText, gree
 ///
 /// # Errors
 /// `rate_limited`: other connections of the user have been reading for too long.
-async fn turn_to_read(
-    shares: Arc<Shares>,
-    user: Option<String>,
-    command: &Command,
-) -> Result<Option<Reading>, ErrorBody> {
+async fn turn_to_read(reading: Arc<Turns>, user: Option<String>, command: &Command) -> Result<Option<Turn>, ErrorBody> {
     let (Command::GetEntries(_) | Command::GetTree(_) | Command::SearchHistory(_), Some(user)) = (command, user) else {
         return Ok(None);
     };
-    let turn = timeout(READ_TURN_TIME, shares.reading(&user)).await;
+    let turn = timeout(READ_TURN_TIME, reading.take(&user)).await;
     let error = || ErrorBody::new(ErrorCode::RateLimited, READS_AT_ONCE).with_retry_after_ms(1_000);
     turn.map(Some).map_err(|_| error())
 }
@@ -338,7 +339,7 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
         connection_id,
         heartbeat_ms: u64::try_from(app.patience.heartbeat.as_millis()).unwrap_or(u64::MAX),
         limits: Limits {
-            message_bytes_max: app.limits.message_bytes_max() as u64,
+            message_bytes_max: app.message_bytes_max() as u64,
             depth_max: frame::DEPTH_MAX as u64,
             queue_items_max: app.queue_items_max as u64,
             tools_max: crate::core::agent_loop::TOOLS_MAX as u64,

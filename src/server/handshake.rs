@@ -8,7 +8,7 @@ use super::{
     connection::Connection,
     door::Guest,
 };
-use crate::shares::Share;
+use crate::{metrics::limits::Limit, shares::Share};
 use axum::{
     extract::{ConnectInfo, FromRequestParts, Query, State, ws::WebSocketUpgrade},
     http::{HeaderMap, HeaderValue, Request, StatusCode, header, request::Parts},
@@ -106,7 +106,7 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
         (token, ticket) => app.auth.check(token, ticket.as_deref()).await.map_or_else(Given::Wrong, Given::Known),
     };
     let guest = parts.extensions.get::<Arc<Guest>>().cloned();
-    let bytes_max = app.limits.message_bytes_max();
+    let bytes_max = app.message_bytes_max();
     let socket = if negotiated { socket.protocols([SUBPROTOCOL_V2]) } else { socket };
     let address = peer.map_or_else(|| Ipv4Addr::UNSPECIFIED.into(), |peer| peer.ip());
     sized(socket, bytes_max).on_upgrade(move |socket| {
@@ -114,7 +114,8 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
         let tracker = app.connections.clone();
         // Boxed, because deeply nested futures would make every idle connection as large as the busiest one.
         tracker.track_future(Box::pin(async move {
-            let Some(place) = app.limits.enter() else {
+            let Ok(place) = app.sockets.take("", 1) else {
+                Limit::Connections.refused();
                 close(socket, CloseCode::Overloaded, "too many open connections", CLOSE_TIME).await;
                 return;
             };
@@ -133,7 +134,7 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
                 close(socket, CloseCode::Overloaded, "too many connections of this user", CLOSE_TIME).await;
                 return;
             };
-            let permits = (Some(place), permit);
+            let permits = (place, permit);
             let connection = Connection::new(app, socket, grant, negotiated, address, permits, guest);
             Box::pin(Box::new(connection).run()).await;
         }))

@@ -10,7 +10,7 @@
 //! - `socket`: the task of one WebSocket connection; `connection`: its state
 //! - `dialects`: the protocol versions
 //! - `relay`: connects clients to sessions that other nodes hold
-//! - `limits`: the number of connections; `costs`: the cost of commands
+//! - `costs`: the cost of commands
 //!
 //! Credentials:
 //! - [`auth`]: tokens and origins; `tickets`: one-time tickets for browsers; `granting`: tickets over HTTP
@@ -47,7 +47,6 @@ mod granting;
 mod guesses;
 mod handshake;
 mod history;
-mod limits;
 mod linger;
 mod listen;
 mod offered;
@@ -66,6 +65,5 @@ mod web;
 
 pub(crate) use app::{App, AppOptions, Patience};
 pub(crate) use closed::Closed;
-pub(crate) use limits::Limits;
 pub(crate) use listen::{Running, serve};
 pub(crate) use operator::nodes::item as node_item;

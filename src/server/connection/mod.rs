@@ -25,7 +25,6 @@ mod wire;
 
 pub(super) use self::{
     credentials::{Credentials, ended},
-    replies::count_reply,
     subscriptions::{Subscriptions, listed},
     timers::{Timer, Timers},
     wire::{BAD_FRAMES_MAX, Wire},
@@ -37,12 +36,11 @@ use super::{
     closing::Flow,
     dialects::{Dialect, Speaks},
     door::Guest,
-    limits::Place,
     relay::links::Links,
 };
 use crate::{
     core::agent_loop::Origin,
-    metrics::{self, OpenConnection, RelayedConnection, Side},
+    metrics::{self, OpenConnection, Outcome, RelayedConnection, Side},
     runtime::{ConnectionShare, Identity, encoded::FrameText},
     shares::Permit,
 };
@@ -51,6 +49,7 @@ use reseed_protocol::{
     ErrorBody,
     event::{EphemeralEvent, TokenExpiring},
     frame::encode_event,
+    reply::Reply,
 };
 use std::{net::IpAddr, pin::Pin, sync::Arc};
 use tokio::time::Instant;
@@ -81,7 +80,7 @@ impl Connection {
         grant: Option<Arc<Grant>>,
         negotiated: bool,
         address: IpAddr,
-        (place, permit): (Option<Place>, Option<Permit>),
+        (place, permit): (Permit, Option<Permit>),
         guest: Option<Arc<Guest>>,
     ) -> Self {
         let origin = app.next_origin();
@@ -189,4 +188,13 @@ impl Connection {
     pub(super) async fn flush(&mut self) -> Flow {
         self.wire.flush().await
     }
+}
+
+/// Counts the reply to a command.
+pub(super) fn count_reply(name: &'static str, reply: &Reply) {
+    let outcome = match reply {
+        Reply::Error(error) => Outcome::Error(error.code),
+        _ => Outcome::Ok,
+    };
+    metrics::command_answered(name, outcome);
 }

@@ -1,8 +1,7 @@
 //! Replies from sessions, and the answers to commands whose session has ended.
 
-use super::{Connection, subscriptions::Unanswered};
+use super::{Connection, count_reply, subscriptions::Unanswered};
 use crate::{
-    metrics::{self, Outcome},
     runtime::{Outgoing, Private, Replied},
     server::closing::Flow,
     tools::mcp::ServerStatus,
@@ -77,12 +76,4 @@ impl Connection {
         }
         Ok(())
     }
-}
-
-pub(in crate::server) fn count_reply(name: &'static str, reply: &Reply) {
-    let outcome = match reply {
-        Reply::Error(error) => Outcome::Error(error.code),
-        _ => Outcome::Ok,
-    };
-    metrics::command_answered(name, outcome);
 }

@@ -6,8 +6,8 @@ use crate::{
     server::{
         closing::{CLOSE_TIME, End, Flow, close, protocol_fault, written},
         door::Guest,
-        limits::Place,
     },
+    shares::Permit,
 };
 use axum::extract::ws::{Message, WebSocket};
 use futures_util::SinkExt as _;
@@ -30,7 +30,8 @@ pub(in crate::server) struct Wire {
     pub(in crate::server) counted: OpenConnection,
     /// Its place among the connections that the door admitted.
     pub(super) guest: Option<Arc<Guest>>,
-    _place: Option<Place>,
+    /// Its part of all connections.
+    _place: Permit,
 }
 
 impl Wire {
@@ -39,7 +40,7 @@ impl Wire {
         patience: Duration,
         counted: OpenConnection,
         guest: Option<Arc<Guest>>,
-        place: Option<Place>,
+        place: Permit,
     ) -> Self {
         Self { socket, patience, bad_frames: 0, pings_unanswered: 0, counted, guest, _place: place }
     }

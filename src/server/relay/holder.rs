@@ -19,6 +19,7 @@ use crate::{
         door::Guest,
         handshake,
     },
+    shares::Permit,
     store::NodeId,
 };
 use axum::{
@@ -90,7 +91,7 @@ pub(in crate::server) async fn enter(State(app): State<Arc<App>>, request: Reque
         return (StatusCode::BAD_REQUEST, message).into_response();
     }
     let address = peer(&parts).unwrap_or_else(|| Ipv4Addr::UNSPECIFIED.into());
-    handshake::sized(socket.protocols([SUBPROTOCOL]), app.limits.message_bytes_max()).on_upgrade(move |socket| {
+    handshake::sized(socket.protocols([SUBPROTOCOL]), app.message_bytes_max()).on_upgrade(move |socket| {
         guest.iter().for_each(|guest| guest.upgraded());
         let tracker = app.connections.clone();
         tracker.track_future(Box::pin(async move {
@@ -135,7 +136,7 @@ async fn greeted(
     let Greeting { connection_id, client_id, client, name, rights, .. } = greeting;
     let grant = rights.grant(&app.auth, name);
     // The edge has already taken the place and the permit.
-    let mut connection = Connection::new(app, socket, Some(grant), true, address, (None, None), guest);
+    let mut connection = Connection::new(app, socket, Some(grant), true, address, (Permit::default(), None), guest);
     connection.is_relayed(Identity { connection_id, client_id, software: client });
     Some(Box::new(connection))
 }
