@@ -27,6 +27,7 @@ use crate::{
         need::Need,
         session::{self, fingerprint::fingerprint},
     },
+    metrics::limits::WaitingRequest,
     provider::DeltaSink,
     store::{self, CommandMark, EntryColumns, Head, Held, Lease, NewRecord},
 };
@@ -374,8 +375,11 @@ impl Effects {
                 report.send(Err(ModelFault::new(refused.code, refused.message))).await;
                 return;
             }
-            let _place = match &turns {
-                Some((turns, owner)) => Some(turns.take(owner).await),
+            let _turn = match &turns {
+                Some((turns, owner)) => {
+                    let _waiting = WaitingRequest::new();
+                    Some(turns.take(owner).await)
+                }
                 None => None,
             };
             // If another node may have taken over the session, no request is sent, even after waiting for the user's

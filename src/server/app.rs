@@ -1,29 +1,22 @@
-//! The routes, and the state shared by all connections.
+//! The state shared by all connections.
 
 use super::{
     address::Addresses,
-    audit::{self, Audit},
-    auth::{Auth, Refusal, bearer},
+    audit::Audit,
+    auth::{Auth, Refusal},
     door::Door,
-    granting,
     guesses::Guesses,
-    handshake,
-    limits::Limits,
-    operator, relay, web,
+    relay::asking::Asking,
+    web,
 };
-use crate::{metrics::lines::Spaced, runtime::Registry, tools::mcp::Mcp};
-use axum::{
-    Router,
-    extract::{ConnectInfo, DefaultBodyLimit, Request, State},
-    http::{HeaderValue, StatusCode, header},
-    middleware::{self, Next},
-    response::{IntoResponse, Response},
-    routing::{get, post},
+use crate::{
+    config::LimitSettings, core::agent_loop::Origin, metrics::lines::Spaced, runtime::Registry, shares::quota::Quota,
+    tools::mcp::Mcp,
 };
-use reseed_protocol::{ConnectionId, ErrorBody, ErrorCode, context::ContextInfo};
+use reseed_protocol::{ConnectionId, ErrorBody, ErrorCode};
 use secrecy::SecretString;
 use std::{
-    net::SocketAddr,
+    net::IpAddr,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -31,9 +24,6 @@ use std::{
     time::Duration,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-
-/// Maximum bytes of an HTTP request's body. Only requests for tickets have one, and it is short.
-const BODY_BYTES_MAX: usize = 16 * 1024;
 
 /// Time limits for clients.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +42,7 @@ pub(crate) struct AppOptions {
     /// The MCP servers, if the server has tools.
     pub mcp: Option<Arc<Mcp>>,
     pub auth: Auth,
-    pub limits: Arc<Limits>,
+    pub limits: LimitSettings,
     /// The trusted proxies in front of the server.
     pub addresses: Arc<Addresses>,
     pub patience: Patience,
@@ -75,7 +65,9 @@ pub(crate) struct App {
     pub(super) registry: Arc<Registry>,
     pub(super) mcp: Option<Arc<Mcp>>,
     pub(crate) auth: Auth,
-    pub(super) limits: Arc<Limits>,
+    pub(super) limits: LimitSettings,
+    /// All connections.
+    pub(super) sockets: Arc<Quota>,
     pub(super) audit: Audit,
     pub(super) door: Arc<Door>,
     pub(super) guesses: Guesses,
@@ -89,7 +81,7 @@ pub(crate) struct App {
     pub(super) instance: String,
     pub(super) node_token: Option<SecretString>,
     /// The HTTP clients for requests to other nodes.
-    pub(super) asking: super::relay::Asking,
+    pub(super) asking: Asking,
     /// Asks every connection to close as soon as nothing runs here for its client. Other servers take over.
     pub(super) leave: CancellationToken,
     /// Ends the accept loop and asks every connection to close.
@@ -113,9 +105,10 @@ impl App {
             mcp: options.mcp,
             auth: options.auth,
             audit: Audit::default(),
-            door: Door::new(options.limits.settings(), options.addresses.clone()),
-            guesses: Guesses::new(options.limits.settings(), options.addresses.clone()),
+            door: Door::new(&options.limits, options.addresses.clone()),
+            guesses: Guesses::new(&options.limits, options.addresses.clone()),
             addresses: options.addresses,
+            sockets: Quota::new(options.limits.connections_max.into(), 0),
             limits: options.limits,
             patience: options.patience,
             port: options.port,
@@ -125,7 +118,7 @@ impl App {
             metrics: options.metrics,
             instance: options.instance,
             node_token: options.node_token,
-            asking: super::relay::Asking::default(),
+            asking: Asking::default(),
             leave: CancellationToken::new(),
             stop: CancellationToken::new(),
             connections: TaskTracker::new(),
@@ -144,6 +137,11 @@ impl App {
     /// Describes the identity provider whose users are accepted. `None` if none is configured.
     pub(crate) fn signed_line(&self) -> Option<String> {
         self.auth.signed_line()
+    }
+
+    /// Returns the bytes of the largest message that a client may send.
+    pub(super) fn message_bytes_max(&self) -> usize {
+        usize::try_from(self.limits.message_bytes_max).unwrap_or(usize::MAX)
     }
 
     pub(super) fn is_draining(&self) -> bool {
@@ -167,104 +165,37 @@ impl App {
         self.connections.len().saturating_sub(1)
     }
 
-    pub(super) fn next_origin(&self) -> crate::core::agent_loop::Origin {
-        crate::core::agent_loop::Origin(self.next_origin.fetch_add(1, Ordering::Relaxed))
+    pub(super) fn next_origin(&self) -> Origin {
+        Origin(self.next_origin.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Returns the public name of a connection, unique among all processes of this server.
-    pub(super) fn connection_id(&self, origin: crate::core::agent_loop::Origin) -> ConnectionId {
+    pub(super) fn connection_id(&self, origin: Origin) -> ConnectionId {
         format!("{}-{}", self.instance, origin.0).parse().expect("an instance is an id, and short")
     }
 
     /// Logs that a page was refused, at most once per interval, because a page repeats its attempts.
-    fn log_refused(&self, origin: &str) {
+    pub(super) fn log_refused(&self, origin: &str) {
         let admitted = self.refused_pages.lock().unwrap_or_else(PoisonError::into_inner).admit();
         if let Some(left_out) = admitted {
             tracing::warn!(?origin, left_out, "refuse a page; if it is yours, add its origin to ALLOWED_ORIGINS");
         }
     }
 
-    /// Returns the context info of an empty session.
-    pub(super) fn empty_context_info(&self) -> ContextInfo {
-        self.registry.empty_context_info()
-    }
-}
-
-pub(super) fn router(app: Arc<App>) -> Router {
-    Router::new()
-        .route("/", get(handshake::root))
-        .route("/ws", get(handshake::upgrade))
-        .route("/assets/{*name}", get(web::asset))
-        .route("/healthz", get(operator::healthz))
-        .route("/readyz", get(operator::readyz))
-        .route("/metrics", get(operator::metrics))
-        .route("/api/tickets", post(granting::ticket).options(operator::preflight))
-        .route("/api/tickets/{id}", axum::routing::delete(granting::revoke_ticket))
-        .route("/api/principals/{name}", axum::routing::delete(granting::revoke_user))
-        .route("/api/sessions", get(operator::sessions))
-        .route("/api/sessions/{id}/context", get(operator::session_context))
-        .route("/api/sessions/{id}/tree", get(operator::session_tree))
-        .route("/api/nodes", get(operator::nodes))
-        .route("/api/mcp", get(operator::mcp))
-        .route(relay::PATH, get(relay::enter))
-        .route(relay::REVOKE_PATH, post(relay::revoked_elsewhere))
-        .route(relay::COMPACTIONS_PATH, post(relay::compactions_here))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(middleware::from_fn_with_state(app.clone(), guard))
-        .with_state(app)
-}
-
-/// Rejects requests for a foreign host name and from foreign origins before anything else handles them.
-async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
-    let headers = request.headers();
-    let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?").to_owned());
-    if request.uri().path().starts_with(relay::INTERNAL) {
-        // NODE_ADDRESS may be a proxy's address. These paths reject every page, whatever its origin.
-        return next.run(request).await;
-    }
-    let (host, origin) = (text(header::HOST), text(header::ORIGIN));
-    if let Some(host) = host.filter(|host| !app.auth.allows_host(host)) {
-        let message = format!("this server is not `{}`; it listens on this machine only\n", clip(&host));
-        return (StatusCode::MISDIRECTED_REQUEST, message).into_response();
-    }
-    if let Some(origin) = origin.as_deref().filter(|origin| !app.auth.allows_origin(origin, app.port)) {
-        let origin = clip(origin);
-        let message = format!("pages from `{origin}` may not connect; add the origin to ALLOWED_ORIGINS\n");
-        // The browser shows the page neither this status nor this message.
-        app.log_refused(&origin);
-        return (StatusCode::FORBIDDEN, message).into_response();
-    }
-    let read = audit::read(request.uri().path()).map(|read| {
-        let address = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
-        (read, address)
-    });
-    let operator = match &read {
-        Some(_) => app.auth.operator(bearer(headers)).await,
-        None => None,
-    };
-    if let (Some(((what, _), address)), None) = (&read, &operator) {
-        let refusal = bearer(headers).map_or(Refusal::Missing, |_| Refusal::Wrong("not an operator's"));
-        if let Err(error) = app.refuse_credentials(*address, what, refusal).await {
-            return operator::problem(StatusCode::TOO_MANY_REQUESTS, error);
+    /// Logs and counts refused credentials. `what` is what they were for. Returns when the refusal may be sent.
+    ///
+    /// # Errors
+    /// `limit_reached`: the address has sent too many wrong ones.
+    pub(super) async fn refuse_credentials(
+        &self,
+        address: Option<IpAddr>,
+        what: &'static str,
+        refusal: Refusal,
+    ) -> Result<(), ErrorBody> {
+        self.audit.refused(address, what, refusal.reason());
+        match (address, refusal) {
+            (Some(address), Refusal::Wrong(_)) => self.guesses.refuse(address, self.registry.shares()).await,
+            _ => Ok(()),
         }
     }
-    let reader = operator.as_ref().map(|operator| operator.name.clone());
-    operator.and_then(|operator| request.extensions_mut().insert(operator));
-    let mut response = next.run(request).await;
-    if let (Some((read, _)), Some(reader)) = (read, reader) {
-        app.audit.read(&reader, read, response.status().as_u16());
-    }
-    let headers = response.headers_mut();
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    if let Some(origin) = origin.and_then(|origin| HeaderValue::from_str(&origin).ok()) {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.append(header::VARY, HeaderValue::from_static("origin"));
-    }
-    response
-}
-
-/// Returns the beginning of a client's text, for use in a message.
-pub(super) fn clip(text: &str) -> String {
-    text.chars().take(100).collect()
 }

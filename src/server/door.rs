@@ -10,7 +10,11 @@
 //! users hold beyond that comes from a budget of the server, and each user may take a share of it.
 
 use super::address::{Addresses, network};
-use crate::{config::LimitSettings, metrics::limits::Limit};
+use crate::{
+    config::LimitSettings,
+    metrics::limits::Limit,
+    shares::{Permit, quota::Quota},
+};
 use futures_util::task::AtomicWaker;
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,7 +31,7 @@ use std::{
 pub(super) const GUEST_MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
 /// The fraction of the server's budget for partial messages that one user may take.
-const SHARE_OF_PARTIAL: usize = 4;
+const SHARE_OF_PARTIAL: u64 = 4;
 
 /// The fraction of the guests that one address may have. After a restart, many users of one network connect at once. A
 /// few networks must not fill all the room.
@@ -46,10 +50,10 @@ const ASKED_TO_LEAVE: u8 = 2;
 pub(super) struct Door {
     guests_max: usize,
     guests_per_address_max: usize,
-    partial_bytes_max: usize,
     addresses: Arc<Addresses>,
     guests: Mutex<Guests>,
-    partial: Mutex<Partial>,
+    /// The bytes of partial messages that known users hold beyond the guests' allowance.
+    partial: Arc<Quota>,
 }
 
 #[derive(Debug, Default)]
@@ -57,15 +61,6 @@ struct Guests {
     next: u64,
     /// Ordered by age. At most `guests_max`.
     all: BTreeMap<u64, Arc<Presence>>,
-    /// The number of guests per address.
-    counts: HashMap<IpAddr, usize>,
-}
-
-/// The bytes of partial messages that known users hold beyond the guests' allowance.
-#[derive(Debug, Default)]
-struct Partial {
-    bytes: usize,
-    by_user: HashMap<String, usize>,
 }
 
 /// The state of a connection. Its task reads it, and the door writes it.
@@ -88,7 +83,7 @@ pub(super) struct Guest {
     /// Bytes read since the last complete message.
     held: AtomicUsize,
     /// The user, and the bytes taken from the budget for partial messages.
-    taken: Mutex<(Option<String>, usize)>,
+    taken: Mutex<(Option<String>, Permit)>,
 }
 
 /// The reason why a connection may not be read any further.
@@ -118,17 +113,14 @@ impl Door {
     }
 
     fn with(settings: &LimitSettings, guests_per_address_max: usize, addresses: Arc<Addresses>) -> Arc<Self> {
+        // A user's share has room for one message of the maximum size.
+        let partial_max = settings.partial_bytes_max.max(settings.message_bytes_max.saturating_mul(SHARE_OF_PARTIAL));
         Arc::new(Self {
             addresses,
             guests_max: settings.guests_max as usize,
             guests_per_address_max,
-            // A user's share has room for one message of the maximum size.
-            partial_bytes_max: usize::try_from(
-                settings.partial_bytes_max.max(settings.message_bytes_max.saturating_mul(SHARE_OF_PARTIAL as u64)),
-            )
-            .unwrap_or(usize::MAX),
             guests: Mutex::default(),
-            partial: Mutex::default(),
+            partial: Quota::new(partial_max, partial_max / SHARE_OF_PARTIAL),
         })
     }
 
@@ -138,19 +130,16 @@ impl Door {
         let address = network(address);
         let presence = Arc::new(Presence { address, state: AtomicU8::new(GUEST), waker: AtomicWaker::new() });
         let mut guests = lock(&self.guests);
-        let of_address = guests.counts.get(&address).copied().unwrap_or(0);
-        if !is_shared && self.guests_per_address_max > 0 && of_address >= self.guests_per_address_max {
+        let most = self.guests_per_address_max;
+        if !is_shared && most > 0 && guests.of(address).count() >= most {
             guests.ask_to_leave(address, Limit::GuestsPerAddress);
         } else if guests.all.len() >= self.guests_max {
-            let most = guests.counts.values().copied().max().unwrap_or(0);
-            let is_crowded = |presence: &&Arc<Presence>| guests.counts.get(&presence.address) == Some(&most);
-            let crowded = guests.all.values().find(is_crowded).map_or(address, |presence| presence.address);
+            let crowded = guests.most_crowded().unwrap_or(address);
             guests.ask_to_leave(crowded, Limit::Guests);
         }
         let number = guests.next;
         guests.next += 1;
         guests.all.insert(number, presence.clone());
-        *guests.counts.entry(address).or_insert(0) += 1;
         drop(guests);
         Arc::new(Guest {
             door: self.clone(),
@@ -161,59 +150,32 @@ impl Door {
             taken: Mutex::default(),
         })
     }
-
-    fn forget(&self, number: u64) {
-        lock(&self.guests).remove(number);
-    }
-
-    /// Takes bytes of a partial message from the budget.
-    fn take(&self, user: &str, bytes: usize) -> Result<(), Refusal> {
-        let mut partial = lock(&self.partial);
-        let of_user = partial.by_user.get(user).copied().unwrap_or(0);
-        let share = self.partial_bytes_max / SHARE_OF_PARTIAL;
-        if partial.bytes + bytes > self.partial_bytes_max || of_user + bytes > share {
-            Limit::PartialBytes.refused();
-            return Err(Refusal::Partial);
-        }
-        partial.bytes += bytes;
-        partial.by_user.insert(user.to_owned(), of_user + bytes);
-        Ok(())
-    }
-
-    fn give_back(&self, user: &str, bytes: usize) {
-        let mut partial = lock(&self.partial);
-        partial.bytes -= bytes;
-        if let Some(of_user) = partial.by_user.get_mut(user) {
-            *of_user -= bytes;
-            if *of_user == 0 {
-                partial.by_user.remove(user);
-            }
-        }
-    }
 }
 
 impl Guests {
+    /// Returns the numbers of an address's guests, the oldest first.
+    fn of(&self, address: IpAddr) -> impl Iterator<Item = u64> {
+        self.all.iter().filter(move |(_, presence)| presence.address == address).map(|(number, _)| *number)
+    }
+
+    /// Returns the address with the most guests. If several tie, it is that of the oldest guest.
+    fn most_crowded(&self) -> Option<IpAddr> {
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        self.all.values().for_each(|presence| *counts.entry(presence.address).or_default() += 1);
+        let most = counts.values().copied().max()?;
+        self.all.values().map(|presence| presence.address).find(|address| counts.get(address) == Some(&most))
+    }
+
     /// Asks the oldest guest of this address to leave.
     fn ask_to_leave(&mut self, address: IpAddr, limit: Limit) {
-        let oldest = self.all.iter().find(|(_, presence)| presence.address == address).map(|(number, _)| *number);
-        let Some(presence) = oldest.and_then(|number| self.remove(number)) else { return };
+        let Some(oldest) = self.of(address).next() else { return };
+        let Some(presence) = self.all.remove(&oldest) else { return };
         // It may have authenticated in the meantime.
         let state = &presence.state;
         if state.compare_exchange(GUEST, ASKED_TO_LEAVE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             limit.refused();
             presence.waker.wake();
         }
-    }
-
-    fn remove(&mut self, number: u64) -> Option<Arc<Presence>> {
-        let presence = self.all.remove(&number)?;
-        if let Some(count) = self.counts.get_mut(&presence.address) {
-            *count -= 1;
-            if *count == 0 {
-                self.counts.remove(&presence.address);
-            }
-        }
-        Some(presence)
     }
 }
 
@@ -222,7 +184,7 @@ impl Guest {
     pub(super) fn known_as(&self, user: &str) {
         let was_guest = self.presence.state.compare_exchange(GUEST, KNOWN, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if was_guest {
-            self.door.forget(self.number);
+            lock(&self.door.guests).all.remove(&self.number);
             // The door wakes only guests. The waker may belong to the handshake's task, and would keep its memory
             // alive.
             drop(self.presence.waker.take());
@@ -268,9 +230,11 @@ impl Guest {
             Limit::GuestMessage.refused();
             return Err(Refusal::GuestMessage);
         };
-        if beyond > *taken {
-            self.door.take(user, beyond - *taken)?;
-            *taken = beyond;
+        if beyond as u64 > taken.count() {
+            *taken = self.door.partial.exchange(user, beyond as u64, taken).map_err(|_| {
+                Limit::PartialBytes.refused();
+                Refusal::Partial
+            })?;
         }
         Ok(())
     }
@@ -278,7 +242,7 @@ impl Guest {
     /// Records that a complete message was received.
     pub(super) fn message_read(&self) {
         self.held.store(0, Ordering::Relaxed);
-        self.give_back();
+        lock(&self.taken).1 = Permit::default();
     }
 
     /// Records that a ping or pong of this size was received. It may come between the fragments of a message.
@@ -290,20 +254,11 @@ impl Guest {
     pub(super) fn must_leave(&self) -> bool {
         self.presence.state.load(Ordering::Acquire) == ASKED_TO_LEAVE
     }
-
-    fn give_back(&self) {
-        let mut taken = lock(&self.taken);
-        let (user, bytes) = &mut *taken;
-        if let Some(user) = user {
-            self.door.give_back(user, std::mem::take(bytes));
-        }
-    }
 }
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        self.door.forget(self.number);
-        self.give_back();
+        lock(&self.door.guests).all.remove(&self.number);
     }
 }
 

@@ -1,10 +1,10 @@
 //! Tickets over HTTP. A user requests one for themselves. A service mints them for its users, and revokes its grants.
 
 use super::{
+    answers::{NoParameters, Parameters, problem},
     app::App,
     auth::{Draft, IssueError, Minter, Refusal, Revoked, Valid, bearer, is_name},
-    operator::{NoParameters, Parameters, problem},
-    relay::revoke_elsewhere,
+    relay::ask::revoke_elsewhere,
     tickets::Refused,
 };
 use crate::{

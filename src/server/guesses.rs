@@ -5,16 +5,12 @@
 //! as much as a refusal. Valid credentials are checked first, and are never refused because of other attempts from
 //! their address.
 
-use super::{
-    address::{Addresses, network},
-    app::App,
-    auth::Refusal,
-};
+use super::address::{Addresses, network};
 use crate::{
     config::LimitSettings,
     metrics::limits::Limit,
     shares::{
-        limit_reached,
+        Shares, limit_reached,
         rates::{Rate, UsedUp},
     },
 };
@@ -65,25 +61,18 @@ impl Guesses {
     }
 }
 
-impl App {
-    /// Logs and counts refused credentials. `what` is what they were for. Returns when the refusal may be sent.
+impl Guesses {
+    /// Counts a wrong attempt. Returns when the refusal may be sent.
     ///
     /// # Errors
     /// `limit_reached`: the address has sent too many wrong ones.
-    pub(super) async fn refuse_credentials(
-        &self,
-        address: Option<IpAddr>,
-        what: &'static str,
-        refusal: Refusal,
-    ) -> Result<(), ErrorBody> {
-        self.audit.refused(address, what, refusal.reason());
-        let Some(address) = address.filter(|_| matches!(refusal, Refusal::Wrong(_))) else { return Ok(()) };
-        match self.guesses.count(address) {
+    pub(super) async fn refuse(&self, address: IpAddr, shares: &Shares) -> Result<(), ErrorBody> {
+        match self.count(address) {
             Answer::AtOnce => {}
             Answer::Later => tokio::time::sleep(PAUSE).await,
             Answer::Refused(UsedUp { per_minute, wait }) => {
                 tokio::time::sleep(PAUSE).await;
-                self.registry.shares().refused(Limit::WrongCredentials, &network(address).to_string());
+                shares.refused(Limit::WrongCredentials, &network(address).to_string());
                 let message = format!(
                     "your address has sent {per_minute} wrong tokens or tickets within a minute, the limit; \
                      check the credentials"

@@ -1,13 +1,14 @@
 //! The WebSocket handshake: turns an HTTP request into a connection with a protocol version and credentials.
 
 use super::{
-    app::{App, clip},
+    answers::clip,
+    app::App,
     auth::{Grant, Refusal, bearer},
     closing::{CLOSE_TIME, close},
+    connection::Connection,
     door::Guest,
-    socket::Connection,
 };
-use crate::shares::Share;
+use crate::{metrics::limits::Limit, shares::Share};
 use axum::{
     extract::{ConnectInfo, FromRequestParts, Query, State, ws::WebSocketUpgrade},
     http::{HeaderMap, HeaderValue, Request, StatusCode, header, request::Parts},
@@ -33,15 +34,6 @@ const WEBSOCKET_VERSION: &str = "13";
 
 const KEY_BYTES: usize = 16;
 
-/// Handles a request for `/`: a socket for v1 clients, the page for a browser.
-pub(super) async fn root(state: State<Arc<App>>, request: Request<axum::body::Body>) -> Response {
-    if asks_for_socket(request.headers()) {
-        upgrade(state, request).await
-    } else {
-        super::web::index(&state, request.headers()).await
-    }
-}
-
 /// Handles a request for `/ws`.
 pub(super) async fn upgrade(state: State<Arc<App>>, request: Request<axum::body::Body>) -> Response {
     if state.leave.is_cancelled() {
@@ -60,7 +52,7 @@ pub(super) async fn upgrade(state: State<Arc<App>>, request: Request<axum::body:
 }
 
 /// Returns true if the request asks for a WebSocket, even in an invalid way.
-fn asks_for_socket(headers: &HeaderMap) -> bool {
+pub(super) fn asks_for_socket(headers: &HeaderMap) -> bool {
     let protocols = headers.get_all(header::UPGRADE).into_iter().filter_map(|value| value.to_str().ok());
     protocols.flat_map(|value| value.split(',')).any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
 }
@@ -114,7 +106,7 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
         (token, ticket) => app.auth.check(token, ticket.as_deref()).await.map_or_else(Given::Wrong, Given::Known),
     };
     let guest = parts.extensions.get::<Arc<Guest>>().cloned();
-    let bytes_max = app.limits.message_bytes_max();
+    let bytes_max = app.message_bytes_max();
     let socket = if negotiated { socket.protocols([SUBPROTOCOL_V2]) } else { socket };
     let address = peer.map_or_else(|| Ipv4Addr::UNSPECIFIED.into(), |peer| peer.ip());
     sized(socket, bytes_max).on_upgrade(move |socket| {
@@ -122,7 +114,8 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
         let tracker = app.connections.clone();
         // Boxed, because deeply nested futures would make every idle connection as large as the busiest one.
         tracker.track_future(Box::pin(async move {
-            let Some(place) = app.limits.enter() else {
+            let Ok(place) = app.sockets.take("", 1) else {
+                Limit::Connections.refused();
                 close(socket, CloseCode::Overloaded, "too many open connections", CLOSE_TIME).await;
                 return;
             };
@@ -141,7 +134,7 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
                 close(socket, CloseCode::Overloaded, "too many connections of this user", CLOSE_TIME).await;
                 return;
             };
-            let permits = (Some(place), permit);
+            let permits = (place, permit);
             let connection = Connection::new(app, socket, grant, negotiated, address, permits, guest);
             Box::pin(Box::new(connection).run()).await;
         }))

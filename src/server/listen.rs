@@ -3,9 +3,9 @@
 use super::{
     app::App,
     closing::CLOSE_TIME,
+    connection::leaving::{LEAVING_TIME, LOOK_EVERY},
     door::turns::Turns,
     linger::Lingering,
-    socket::leaving::{LEAVING_TIME, LOOK_EVERY},
 };
 use axum::{
     Router,
@@ -38,11 +38,6 @@ const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// The interval between log lines about failed accepts.
 const ACCEPT_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Bytes that the kernel buffers for one connection beyond what it can send. The default is megabytes, which a slow
-/// reader would have to read before it reaches current events.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const UNSENT_BYTES_MAX: u32 = 4 * 1024;
-
 /// A running server.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -60,7 +55,7 @@ pub(crate) fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<Running>
     let address = listener.local_addr()?;
     let (leave, stop) = (app.leave.clone(), app.stop.clone());
     let running = Running { address, leave, stop, connections: app.connections.clone() };
-    let router = super::app::router(app.clone());
+    let router = super::routes::router(app.clone());
     let connections = app.connections.clone();
     connections.spawn(accept(listener, app, router));
     Ok(running)
@@ -117,16 +112,8 @@ impl Failures {
     }
 }
 
-/// Sets the options of a streaming connection. None of them is essential.
-pub(super) fn tune(stream: &TcpStream) {
-    // Deltas are small, and each should be sent at once.
-    let _ = stream.set_nodelay(true);
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
-}
-
 async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Arc<App>) {
-    tune(&stream);
+    super::tcp::tune(&stream);
     let guest = app.door.admit(peer.ip());
     let stream = Lingering::new(stream, app.clone(), guest.clone());
     let app_of = app.clone();

@@ -2,13 +2,15 @@
 //!
 //! Connections:
 //! - `listen`: accepts connections, and closes them when the server stops; `linger`: makes sure that last bytes arrive
+//! - `tcp`: the options of connections
 //! - `closed`: answers connections before sessions can be taken
 //! - `door`: admits connections, and bounds what clients hold before they have authenticated
 //! - [`address`]: finds the address of a request's client
 //! - `handshake`: turns a request into a connection; `closing`: ends connections
-//! - `socket`: one WebSocket connection of either version; `alarm`: its timer; `v2` and `v1`: the versions
+//! - `socket`: the task of one WebSocket connection; `connection`: its state
+//! - `dialects`: the protocol versions
 //! - `relay`: connects clients to sessions that other nodes hold
-//! - `limits`: the number of connections; `costs`: the cost of commands
+//! - `costs`: the cost of commands
 //!
 //! Credentials:
 //! - [`auth`]: tokens and origins; `tickets`: one-time tickets for browsers; `granting`: tickets over HTTP
@@ -17,47 +19,51 @@
 //! - `audit`: logs refused credentials and what operators read
 //!
 //! Commands:
+//! - `commands`: the commands of v2; `single`: those of a connection with one session, as v1 has it
 //! - `opening`: `open_session`
 //! - `sessions`, `tree`: commands answered from the store: lists, entries, the shape of a session
 //! - `history`: searches the text of sessions
 //!
 //! HTTP:
-//! - `app`: the routes, and the state shared by all connections
+//! - `routes`: the routes; `answers`: what their handlers share
+//! - `app`: the state shared by all connections
 //! - `operator`: health, metrics, statistics, the context of a session, MCP servers
 //! - `web`: the page; `bundle`: joins its modules and style sheets; `offered`: the strategies that it lists
 
 pub(crate) mod address;
-mod alarm;
+mod answers;
 mod app;
 mod audit;
 pub(crate) mod auth;
 mod bundle;
 mod closed;
 mod closing;
+mod commands;
+mod connection;
 mod costs;
+mod dialects;
 mod door;
 mod granting;
 mod guesses;
 mod handshake;
 mod history;
-mod limits;
 mod linger;
 mod listen;
 mod offered;
 mod opening;
 mod operator;
 mod relay;
+mod routes;
 mod scope;
 mod sessions;
+mod single;
 mod socket;
+mod tcp;
 mod tickets;
 mod tree;
-mod v1;
-mod v2;
 mod web;
 
 pub(crate) use app::{App, AppOptions, Patience};
 pub(crate) use closed::Closed;
-pub(crate) use limits::Limits;
 pub(crate) use listen::{Running, serve};
-pub(crate) use operator::node_item;
+pub(crate) use operator::nodes::item as node_item;

@@ -1,16 +1,12 @@
 //! `open_session`: checks the command, opens or creates the session, and answers with its state.
 
-use super::{
-    sessions,
-    socket::Connection,
-    v2::{Frame, owner},
-};
+use super::{connection::Connection, sessions};
 use crate::{
     core::{
         agent_loop::{Snapshot, Tools, check_offers},
         hook::{HookSpec, check_hooks},
     },
-    runtime::{Attach, Attached, Found, LeftOff, SUBSCRIPTIONS_MAX, Seen, blocking},
+    runtime::{Attach, Attached, Found, LeftOff, SUBSCRIPTIONS_MAX, Seen, blocking, encoded::FrameText},
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, SessionId,
@@ -32,11 +28,11 @@ pub(super) async fn open_session(
     id: &CommandId,
     session: Option<&SessionId>,
     open: OpenSession,
-    frame: &Frame<'_>,
+    text: &FrameText,
 ) -> Result<Option<Box<SessionOpened>>, ErrorBody> {
     let role = open.role.unwrap_or(SessionRole::Writer);
     let Offered { tools, hooks } = check_opening(&open, role)?;
-    let (app, owner) = (connection.app.clone(), owner(connection));
+    let (app, owner) = (connection.app.clone(), connection.credentials.owner());
     let resume = open.resume.as_ref();
     let created = match session {
         // A new session has nothing to observe or resume, but an earlier attempt of this command may have created one.
@@ -47,10 +43,8 @@ pub(super) async fn open_session(
     };
     let session = session.or(created.as_ref());
     if let Some(session) = session.filter(|session| connection.is_routed(session)) {
-        if connection.reopen(id, session, frame.resend()) {
-            return Ok(None);
-        }
-        return Err(already_open(session));
+        connection.pass_to_holder(id, session, "open_session", text);
+        return Ok(None);
     }
     if !connection.may_subscribe() {
         let message = format!("this connection is subscribed to {SUBSCRIPTIONS_MAX} sessions; close one of them first");
@@ -63,18 +57,16 @@ pub(super) async fn open_session(
         };
         let handle = match found {
             Found::Here(handle) => handle,
-            // A relayed client goes back to its edge. The session may be open here by then, and the next attempt finds
-            // out.
+            // The edge finds its holder at the next attempt.
             Found::Elsewhere(session, row) if connection.via.is_some() => {
                 return Err(app.registry.held(&session, row.id));
             }
-            Found::Elsewhere(session, _) if connection.is_routed(&session) => return Err(already_open(&session)),
             Found::Elsewhere(session, row) => {
-                connection.send_to_node(&row, id, &session, "open_session", frame.resend())?;
+                connection.send_to_node(&row, id, &session, "open_session", text)?;
                 return Ok(None);
             }
         };
-        if connection.subscription(&handle.id).is_some() {
+        if connection.subscriptions.of(&handle.id).is_some() {
             return Err(already_open(&handle.id));
         }
         let attach = Attach {
@@ -82,8 +74,8 @@ pub(super) async fn open_session(
             role,
             tools: tools.clone(),
             hooks: hooks.clone(),
-            outgoing: connection.outgoing.clone(),
-            shared: connection.shared.clone(),
+            outgoing: connection.subscriptions.outgoing.clone(),
+            shared: connection.subscriptions.shared.clone(),
             resume: resume.map(left_off),
         };
         let Ok(attached) = handle.attach(attach).await else { continue };

@@ -1,19 +1,15 @@
 //! HTTP endpoints for operators and browsers: health, metrics, session statistics, the context of a session, MCP
 //! servers, and tickets.
 
-mod context;
-mod mcp;
-mod nodes;
-
-pub(super) use context::session_context;
-pub(super) use mcp::mcp;
-pub(crate) use nodes::item as node_item;
-pub(super) use nodes::nodes;
+pub(super) mod context;
+pub(super) mod mcp;
+pub(super) mod nodes;
 
 use super::{
-    app::{App, clip},
+    answers::{Parameters, problem},
+    app::App,
     auth::Operator,
-    relay::compactions_elsewhere,
+    relay::ask::compactions_elsewhere,
     sessions::item,
     tree,
 };
@@ -23,63 +19,16 @@ use crate::{
 };
 use axum::{
     Json,
-    extract::{FromRequestParts, Path, Query, State},
-    http::{StatusCode, header, request::Parts},
+    extract::{Path, State},
+    http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
 use reseed_protocol::{ErrorBody, ErrorCode, SessionId, reply::Tree};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::{error::Error as _, sync::Arc, time::Duration};
+use serde::{Deserialize, Serialize};
+use std::{sync::Arc, time::Duration};
 
 /// Sessions per page: default and maximum.
 const LIST_LIMIT: (u32, u32) = (100, 1_000);
-
-pub(super) fn problem(status: StatusCode, error: ErrorBody) -> Response {
-    let wait = error.retry_after_ms.map(|millis| millis.div_ceil(1_000));
-    let mut response = (status, Json(error)).into_response();
-    if let Some(seconds) = wait {
-        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
-    }
-    response
-}
-
-/// Authenticates the operator before the request is handled. Everyone else gets an error response.
-impl<S: Sync> FromRequestParts<S> for Operator {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
-        parts.extensions.remove::<Self>().ok_or_else(|| {
-            let error = ErrorBody::new(
-                ErrorCode::Unauthenticated,
-                "send a token from OPERATOR_TOKENS as `Authorization: Bearer`",
-            );
-            let mut response = problem(StatusCode::UNAUTHORIZED, error);
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
-            response
-        })
-    }
-}
-
-/// The query parameters of a request under `/api`. An unknown name is refused, because it was meant to change the
-/// answer.
-pub(super) struct Parameters<T>(pub(super) T);
-
-/// The parameters of an endpoint that takes none.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NoParameters {}
-
-impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for Parameters<T> {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
-        Query::<T>::try_from_uri(&parts.uri).map(|Query(asked)| Self(asked)).map_err(|error| {
-            let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-            let message = format!("the query parameters of this address are wrong: {}", clip(&why));
-            problem(StatusCode::BAD_REQUEST, ErrorBody::new(ErrorCode::InvalidField, message))
-        })
-    }
-}
 
 /// Reports that the process is running.
 pub(super) async fn healthz() -> &'static str {

@@ -1,6 +1,6 @@
 //! Refuses commands that a connection's credentials do not cover, and renews the credentials.
 
-use super::socket::Connection;
+use super::connection::Connection;
 use crate::config::Scope;
 use reseed_protocol::{
     ErrorBody, ErrorCode, SessionId,
@@ -9,7 +9,7 @@ use reseed_protocol::{
 
 /// Returns the reason why this connection's credentials do not allow a command.
 pub(super) fn refuse(connection: &Connection, session: Option<&SessionId>, command: &Command) -> Option<ErrorBody> {
-    let grant = connection.grant.as_ref()?;
+    let grant = connection.credentials.grant.as_ref()?;
     if let Some(bound) = grant.session() {
         let is_about_connection = session.is_none()
             && matches!(command, Command::Ping(_) | Command::Authenticate(_) | Command::ListModels(_));
@@ -31,7 +31,7 @@ pub(super) fn refuse(connection: &Connection, session: Option<&SessionId>, comma
 
 /// Makes the client an observer if it opens a session without naming a role and may only read.
 pub(super) fn as_observer(connection: &Connection, command: Command) -> Command {
-    let reads = connection.grant.as_ref().is_some_and(|grant| !grant.scopes().allow(Scope::Sessions));
+    let reads = connection.credentials.grant.as_ref().is_some_and(|grant| !grant.scopes().allow(Scope::Sessions));
     match command {
         Command::OpenSession(mut open) if reads => {
             open.role.get_or_insert(SessionRole::Observer);
@@ -54,11 +54,11 @@ pub(super) async fn authenticate(connection: &mut Connection, given: Authenticat
     let grant = match connection.app.auth.check(token, ticket).await {
         Ok(grant) => grant,
         Err(refusal) => {
-            connection.app.refuse_credentials(Some(connection.address), "authenticate", refusal).await?;
+            connection.app.refuse_credentials(Some(connection.credentials.address), "authenticate", refusal).await?;
             return Err(refusal.error().0);
         }
     };
-    if connection.grant.as_ref().is_some_and(|old| !grant.renews(old)) {
+    if connection.credentials.grant.as_ref().is_some_and(|old| !grant.renews(old)) {
         let message = "these credentials are another user's, or allow less; open another connection with them";
         return Err(ErrorBody::new(ErrorCode::Forbidden, message));
     }

@@ -1,9 +1,14 @@
 //! One-time tickets. A browser cannot send a token with a WebSocket handshake, so it exchanges the token for a ticket.
 
-use super::auth::{Draft, Name, Source};
-use crate::{config::AuthSettings, metrics::limits::Limit};
+use super::auth::{Draft, Source};
+use crate::{
+    config::AuthSettings,
+    metrics::limits::Limit,
+    shares::{Permit, quota::Quota},
+};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -37,34 +42,24 @@ impl TicketShares {
 /// The unused tickets.
 #[derive(Debug)]
 pub(super) struct Tickets {
-    shares: TicketShares,
-    next: u64,
     all: HashMap<String, Ticket>,
-    /// In order of expiry.
-    by_expiry: BTreeMap<(Instant, u64), String>,
-    /// The number of unused tickets per user.
-    counts: HashMap<Name, usize>,
-    /// The number of unused tickets per service, summed over its users.
-    of_services: HashMap<String, usize>,
+    users: Arc<Quota>,
+    /// The tickets that a service has issued to all its users.
+    services: Arc<Quota>,
 }
 
 #[derive(Debug)]
 struct Ticket {
     draft: Draft,
-    number: u64,
     expires: Instant,
+    _permits: [Permit; 2],
 }
 
 impl Tickets {
     pub(super) fn new(shares: TicketShares) -> Self {
-        Self {
-            shares,
-            next: 0,
-            all: HashMap::new(),
-            by_expiry: BTreeMap::new(),
-            counts: HashMap::new(),
-            of_services: HashMap::new(),
-        }
+        let TicketShares { user_max, service_max } = shares;
+        let [users, services] = [user_max, service_max].map(|most| Quota::new(0, most as u64));
+        Self { all: HashMap::new(), users, services }
     }
 
     /// Adds a ticket that can be redeemed for this long.
@@ -72,86 +67,46 @@ impl Tickets {
     /// # Errors
     /// The user, its service, or all together have too many unused tickets.
     pub(super) fn add(&mut self, ticket: String, draft: Draft, life: Duration, now: Instant) -> Result<(), Refused> {
-        self.expire(now);
+        self.all.retain(|_, ticket| ticket.expires > now);
         if self.all.len() >= TICKETS_MAX {
             Limit::Tickets.refused();
             return Err(Refused::All);
         }
-        let service = service(&draft);
-        let has = |counts: &HashMap<String, usize>, of: &str| counts.get(of).copied().unwrap_or_default();
-        let held = [
-            (Limit::TicketsPerUser, has(&self.counts, &draft.name), self.shares.user_max),
-            (Limit::TicketsPerService, service.map_or(0, |name| has(&self.of_services, name)), self.shares.service_max),
-        ];
-        if let Some((limit, _, most)) = held.into_iter().find(|(_, count, most)| *most > 0 && count >= most) {
-            limit.refused();
-            return Err(Refused::Share(limit, most));
-        }
-        *self.counts.entry(draft.name.clone()).or_default() += 1;
-        if let Some(service) = service {
-            *self.of_services.entry(service.to_owned()).or_default() += 1;
-        }
-        let (number, expires) = (self.next, now + life);
-        self.next += 1;
-        self.by_expiry.insert((expires, number), ticket.clone());
-        self.all.insert(ticket, Ticket { draft, number, expires });
+        let take = |quota: &Arc<Quota>, of: &str, limit: Limit| {
+            quota.take(of, 1).map_err(|full| {
+                limit.refused();
+                Refused::Share(limit, usize::try_from(full.most).unwrap_or(usize::MAX))
+            })
+        };
+        let of_user = take(&self.users, &draft.name, Limit::TicketsPerUser)?;
+        let of_service = match &draft.source {
+            Source::Service(name, _) => take(&self.services, name, Limit::TicketsPerService)?,
+            _ => Permit::default(),
+        };
+        self.all.insert(ticket, Ticket { draft, expires: now + life, _permits: [of_user, of_service] });
         Ok(())
     }
 
     /// Redeems a ticket and returns the rights it stands for.
     pub(super) fn redeem(&mut self, ticket: &str, now: Instant) -> Option<Draft> {
         // A ticket is 192 random bits, looked up by hash. The lookup time reveals nothing about other tickets.
-        let Ticket { draft, expires, .. } = self.remove(ticket)?;
+        let Ticket { draft, expires, .. } = self.all.remove(ticket)?;
         (expires > now).then_some(draft)
     }
 
     /// Removes every ticket that satisfies `is_meant`, and returns how many.
     pub(super) fn withdraw(&mut self, is_meant: impl Fn(&Draft) -> bool) -> usize {
-        let meant = self.all.iter().filter(|(_, ticket)| is_meant(&ticket.draft));
-        let meant: Vec<String> = meant.map(|(ticket, _)| ticket.clone()).collect();
-        meant.iter().filter_map(|ticket| self.remove(ticket)).count()
-    }
-
-    /// Drops expired tickets.
-    fn expire(&mut self, now: Instant) {
-        while let Some(((expires, _), oldest)) = self.by_expiry.first_key_value()
-            && *expires <= now
-        {
-            let oldest = oldest.clone();
-            self.remove(&oldest);
-        }
-    }
-
-    fn remove(&mut self, ticket: &str) -> Option<Ticket> {
-        let removed = self.all.remove(ticket)?;
-        self.by_expiry.remove(&(removed.expires, removed.number));
-        give_back(&mut self.counts, &removed.draft.name);
-        if let Some(service) = service(&removed.draft) {
-            give_back(&mut self.of_services, service);
-        }
-        Some(removed)
-    }
-}
-
-/// Returns the service that issued a ticket.
-fn service(draft: &Draft) -> Option<&str> {
-    if let Source::Service(name, _) = &draft.source { Some(name) } else { None }
-}
-
-/// Decrements a count, and removes it at zero.
-fn give_back(counts: &mut HashMap<String, usize>, of: &str) {
-    if let Some(count) = counts.get_mut(of) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(of);
-        }
+        self.all.extract_if(|_, ticket| is_meant(&ticket.draft)).count()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{config::Scope, server::auth::Valid};
+    use crate::{
+        config::Scope,
+        server::auth::{Name, Valid},
+    };
 
     const LIFE: Duration = Duration::from_secs(60);
 
@@ -180,13 +135,13 @@ mod tests {
 
     #[test]
     fn a_ticket_is_good_once_and_for_a_time() {
-        let (mut tickets, now) = (tickets(0), Instant::now());
+        let (mut tickets, now) = (tickets(9), Instant::now());
         add(&mut tickets, 1, "ann", now).unwrap();
         add(&mut tickets, 2, "ann", now).unwrap();
         assert_eq!(redeem(&mut tickets, "ann-1", now).as_deref(), Some("ann"));
         assert_eq!(redeem(&mut tickets, "ann-1", now), None, "it was used");
         assert_eq!(redeem(&mut tickets, "ann-2", now + LIFE), None, "it has expired");
-        assert!(tickets.all.is_empty() && tickets.by_expiry.is_empty() && tickets.counts.is_empty());
+        assert_eq!((tickets.all.len(), tickets.users.total()), (0, 0));
     }
 
     #[test]
@@ -222,8 +177,9 @@ mod tests {
             assert_eq!(add(ticket, service, name), expected, "{ticket}");
         }
         redeem(&mut tickets, "1", now);
-        tickets.expire(now + LIFE);
-        assert!(tickets.counts.is_empty() && tickets.of_services.is_empty(), "{tickets:?}");
+        assert_eq!((tickets.users.total(), tickets.services.total()), (3, 3));
+        assert_eq!(tickets.withdraw(|_| true), 3);
+        assert_eq!((tickets.users.total(), tickets.services.total()), (0, 0));
     }
 
     #[test]

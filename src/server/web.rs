@@ -7,17 +7,16 @@
 //! - An asset's name contains the hash of its content, so a browser caches it without ever revalidating it.
 //! - `index.html` names the assets of this build, and is sent again only when its ETag has changed.
 
-use super::{App, bundle, offered};
+use super::{bundle, offered};
 use axum::{
     body::Body,
-    extract::{Path, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use base64::Engine as _;
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
-use std::{io::Write as _, sync::Arc};
+use std::io::Write as _;
 
 /// The page's permissions: it may load its own files and connect to its own server. Scripts in a model's text cannot
 /// run.
@@ -81,22 +80,9 @@ pub(super) struct Site {
     assets: Vec<Asset>,
 }
 
-/// Returns the page. Building it takes some milliseconds of CPU time, so it does not run on a worker thread.
-async fn site(app: &Arc<App>) -> &Site {
-    if app.page.get().is_none() {
-        let app = app.clone();
-        let build = move || {
-            let deployment = app.registry.parts().deployment();
-            app.page.get_or_init(|| Site::new(&offered::module(&deployment.strategies, &deployment.options)));
-        };
-        tokio::task::spawn_blocking(build).await.expect("the embedded files are joined as in the tests");
-    }
-    app.page.get().expect("it was built just now")
-}
-
 impl Site {
     /// Builds the page with this list of strategies.
-    fn new(offered: &str) -> Self {
+    pub(super) fn new(offered: &str) -> Self {
         let modules: Vec<(&str, &str)> =
             FILES.iter().map(|&(name, text)| (name, if name == offered::FILE { offered } else { text })).collect();
         let script = bundle::script(&modules, "main.js").expect("a test joins the same modules");
@@ -123,6 +109,19 @@ impl Site {
             page = page.replace(&format!("\"assets/{plain}\""), &format!("\"assets/{}\"", hashed.name));
         }
         Self { index: Asset::new("index.html".to_owned(), CACHE_PAGE, page.into_bytes()), assets }
+    }
+
+    /// Answers a request for the page.
+    pub(super) fn page(&self, request: &HeaderMap) -> Response {
+        self.index.answer(request)
+    }
+
+    /// Answers a request for one of the page's assets.
+    pub(super) fn asset(&self, name: &str, request: &HeaderMap) -> Response {
+        match self.assets.iter().find(|asset| asset.name == name) {
+            Some(asset) => asset.answer(request),
+            None => (StatusCode::NOT_FOUND, "no such file\n").into_response(),
+        }
     }
 }
 
@@ -171,19 +170,6 @@ impl Asset {
             }
         }
         response
-    }
-}
-
-/// Serves the page.
-pub(super) async fn index(app: &Arc<App>, request: &HeaderMap) -> Response {
-    site(app).await.index.answer(request)
-}
-
-/// Serves one of the page's assets.
-pub(super) async fn asset(State(app): State<Arc<App>>, Path(name): Path<String>, request: HeaderMap) -> Response {
-    match site(&app).await.assets.iter().find(|asset| asset.name == name) {
-        Some(asset) => asset.answer(&request),
-        None => (StatusCode::NOT_FOUND, "no such file\n").into_response(),
     }
 }
 

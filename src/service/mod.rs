@@ -23,7 +23,7 @@ use crate::{
     provider::Provider,
     runtime::{Keeper, Registry, RegistryOptions, fork},
     server::{
-        App, AppOptions, Limits, Patience, Running,
+        App, AppOptions, Patience, Running,
         address::Addresses,
         auth::{Auth, Jwt},
         serve,
@@ -211,7 +211,7 @@ pub async fn start_with_extensions(
         registry: registry.clone(),
         mcp: server_tools.mcp(),
         auth: Auth::new(settings, jwt, Some(store.clone())),
-        limits: Limits::new(limits.clone()),
+        limits: limits.clone(),
         addresses,
         patience: Patience {
             hello: Duration::from_secs(listen.hello_timeout_secs),

@@ -1,25 +1,24 @@
-//! Lets users take turns at the model when places are scarce.
+//! Lets users take turns at something scarce, such as the model.
 //!
-//! A turn's request to the model needs a place. If there is none, the request waits. A free place goes to the users in
-//! turn, and within a user to the oldest request. So a user with a hundred running turns delays another user's turn by
-//! only one request. A turn holds no place while it waits for a tool or a hook, so turns that wait for each other
-//! cannot deadlock.
+//! A request to the model needs a turn. If there is none, the request waits. The next turn goes to the users one after
+//! another, and within a user to the oldest request. So a user with a hundred running conversations delays another
+//! user's by only one request. A conversation holds no turn while it waits for a tool or a hook, so those that wait for
+//! each other cannot deadlock.
 
-use crate::metrics::limits::WaitingRequest;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::sync::oneshot;
 
-/// The number of places, in total and per user; 0 means no limit.
+/// The number of turns at a time, in total and per user; 0 means no limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) most: usize,
     pub(crate) most_per_user: usize,
 }
 
-/// The places at the model, and the requests that wait for one.
+/// The turns in progress, and the requests that wait for one.
 #[derive(Debug)]
 pub(crate) struct Turns {
     bounds: Bounds,
@@ -30,10 +29,10 @@ pub(crate) struct Turns {
 struct Queue {
     taken: usize,
     next: u64,
-    /// The users who have places or wait. There are at most as many as requests in progress, and each open session has
+    /// The users who have turns or wait. There are at most as many as requests in progress, and each open session has
     /// one.
     users: HashMap<Arc<str>, User>,
-    /// The users who wait and may have another place, in the order of their turns.
+    /// The users who wait and may have another turn, in order.
     order: VecDeque<Arc<str>>,
 }
 
@@ -41,16 +40,16 @@ struct Queue {
 struct User {
     taken: usize,
     /// Ordered by age.
-    waiting: BTreeMap<u64, oneshot::Sender<Place>>,
+    waiting: BTreeMap<u64, oneshot::Sender<Turn>>,
     /// True if the user is in `order`.
     is_in_order: bool,
 }
 
-/// A place at the model, released on drop.
+/// A user's turn, which ends on drop.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Turn {
     turns: Arc<Turns>,
-    /// The user; `None` once the place was released, or if there are no limits.
+    /// The user; `None` once the turn has ended, or if there are no limits.
     user: Option<Arc<str>>,
 }
 
@@ -59,7 +58,6 @@ struct Waiting<'a> {
     turns: &'a Turns,
     user: Arc<str>,
     number: u64,
-    _counted: WaitingRequest,
 }
 
 impl Turns {
@@ -67,10 +65,10 @@ impl Turns {
         Arc::new(Self { bounds, queue: Mutex::default() })
     }
 
-    /// Takes a place for a request of this user, and waits for it if necessary. Dropping the future leaves the queue.
-    pub(crate) async fn take(self: &Arc<Self>, user: &str) -> Place {
+    /// Waits for a turn of this user, if necessary. Dropping the future leaves the queue.
+    pub(crate) async fn take(self: &Arc<Self>, user: &str) -> Turn {
         if self.bounds.most == 0 && self.bounds.most_per_user == 0 {
-            return Place { turns: self.clone(), user: None };
+            return Turn { turns: self.clone(), user: None };
         }
         let user: Arc<str> = user.into();
         let (grant, mut granted) = oneshot::channel();
@@ -83,14 +81,14 @@ impl Turns {
             number
         };
         self.grant();
-        if let Ok(place) = granted.try_recv() {
-            return place;
+        if let Ok(turn) = granted.try_recv() {
+            return turn;
         }
-        let _waiting = Waiting { turns: self, user: user.clone(), number, _counted: WaitingRequest::new() };
+        let _waiting = Waiting { turns: self, user: user.clone(), number };
         match granted.await {
-            Ok(place) => place,
+            Ok(turn) => turn,
             // The queue never drops a sender without sending. But if it did, the request must not wait forever.
-            Err(_) => Place { turns: self.clone(), user: None },
+            Err(_) => Turn { turns: self.clone(), user: None },
         }
     }
 
@@ -100,13 +98,13 @@ impl Turns {
         self.lock().users.values().map(|user| user.waiting.len()).sum()
     }
 
-    /// Grants free places in the order of turns.
+    /// Grants free turns in order.
     fn grant(self: &Arc<Self>) {
         loop {
             let next = self.lock().next(self.bounds);
             let Some((user, grant)) = next else { return };
-            // If the request no longer waits, it drops its place, which calls this function again.
-            let _ = grant.send(Place { turns: self.clone(), user: Some(user) });
+            // If the request no longer waits, it drops its turn, which calls this function again.
+            let _ = grant.send(Turn { turns: self.clone(), user: Some(user) });
         }
     }
 
@@ -116,7 +114,7 @@ impl Turns {
 }
 
 impl Queue {
-    /// Adds a user to the order of turns, if one of its requests waits and it may have another place.
+    /// Adds a user to the order of turns, if one of its requests waits and it may have another turn.
     fn line_up(&mut self, name: &Arc<str>, bounds: Bounds) {
         let Some(user) = self.users.get_mut(name) else { return };
         let has_room = bounds.most_per_user == 0 || user.taken < bounds.most_per_user;
@@ -126,8 +124,8 @@ impl Queue {
         }
     }
 
-    /// Takes a place for the request whose turn it is; `None` if there is no place or nobody waits.
-    fn next(&mut self, bounds: Bounds) -> Option<(Arc<str>, oneshot::Sender<Place>)> {
+    /// Takes the next turn; `None` if there is none or nobody waits.
+    fn next(&mut self, bounds: Bounds) -> Option<(Arc<str>, oneshot::Sender<Turn>)> {
         while bounds.most == 0 || self.taken < bounds.most {
             let name = self.order.pop_front()?;
             let Some(user) = self.users.get_mut(&name) else { continue };
@@ -144,7 +142,7 @@ impl Queue {
         None
     }
 
-    /// Forgets a user who neither has a place nor waits.
+    /// Forgets a user who neither has a turn nor waits.
     fn forget(&mut self, name: &Arc<str>) {
         if self.users.get(name).is_some_and(|user| user.taken == 0 && user.waiting.is_empty() && !user.is_in_order) {
             self.users.remove(name);
@@ -152,7 +150,7 @@ impl Queue {
     }
 }
 
-impl Drop for Place {
+impl Drop for Turn {
     fn drop(&mut self) {
         let Some(user) = self.user.take() else { return };
         {
@@ -184,7 +182,7 @@ mod tests {
     use futures_util::FutureExt as _;
     use std::{future::Future, pin::Pin};
 
-    type Taking<'a> = Pin<Box<dyn Future<Output = Place> + 'a>>;
+    type Taking<'a> = Pin<Box<dyn Future<Output = Turn> + 'a>>;
 
     /// Requests a place for each of these users, in this order.
     fn ask<'a>(turns: &'a Arc<Turns>, users: &[&'a str]) -> Vec<(&'a str, Taking<'a>)> {
@@ -202,7 +200,7 @@ mod tests {
     }
 
     /// Returns the users who have a place now, and removes their requests.
-    fn granted<'a>(asked: &mut Vec<(&'a str, Taking<'a>)>) -> Vec<(&'a str, Place)> {
+    fn granted<'a>(asked: &mut Vec<(&'a str, Taking<'a>)>) -> Vec<(&'a str, Turn)> {
         let mut places = Vec::new();
         asked.retain_mut(|(user, taking)| match taking.now_or_never() {
             Some(place) => {
@@ -236,7 +234,7 @@ mod tests {
     #[test]
     fn a_users_share_leaves_places_to_others() {
         let turns = Turns::new(Bounds { most: 3, most_per_user: 2 });
-        let first: Vec<Place> = (0..2).map(|_| turns.take("ann").now_or_never().unwrap()).collect();
+        let first: Vec<Turn> = (0..2).map(|_| turns.take("ann").now_or_never().unwrap()).collect();
         let mut asked = ask(&turns, &["ann"]);
         let other = turns.take("bob").now_or_never().unwrap();
         assert_eq!(turns.waiting(), 1);

@@ -213,7 +213,7 @@ async fn the_output_of_a_tool_is_a_json_text_with_metadata() {
     let output: Value = serde_json::from_str(item["output"].as_str().expect("a text")).expect("that is JSON");
     assert!(output["output"].as_str().unwrap().contains("no tool `look`"), "{output}");
     assert_eq!(output["metadata"]["exit_code"], 1);
-    // No tool ran: the reported duration is no longer than the turn. Longer ones are tested in `server/v1.rs`.
+    // No tool ran: the reported duration is no longer than the turn. Longer ones are tested in `server/dialects/v1.rs`.
     let told = number(&output["metadata"]["duration_seconds"]);
     assert!((0.0..=began.elapsed().as_secs_f64()).contains(&told), "{told}");
     assert_eq!(model.requests()[1].messages().count(), 3, "the model is told: question, call, result");

@@ -111,15 +111,6 @@ impl Registry {
         }
     }
 
-    /// Returns true if this node holds a session, or has it open.
-    pub(crate) async fn holds(&self, id: &SessionId) -> bool {
-        if self.opened(id).is_some() {
-            return true;
-        }
-        let me = self.keeper().map(|keeper| keeper.me());
-        self.find(id).await.is_ok_and(|head| head.holder.is_some() && head.holder == me)
-    }
-
     /// Waits until this node may open sessions.
     pub(super) async fn wait_for_trust(&self) -> Result<(), ErrorBody> {
         let Some(keeper) = self.keeper() else { return Ok(()) };

@@ -98,8 +98,7 @@ fn a_guest_may_hold_a_little_and_a_user_what_the_budget_has() {
     one.message_read();
     assert_eq!(socket(Some("ann")).read(100_000), Ok(()), "a whole message gives it back");
     drop((one, two));
-    assert_eq!(lock(&door.partial).bytes, 0, "and so does the end of a connection");
-    assert!(lock(&door.partial).by_user.is_empty());
+    assert_eq!(door.partial.total(), 0, "and so does the end of a connection");
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! A session's context: how full it is, and its next request. Content is shown only to operators who may read it. All
 //! operators see roles, the names of parts and tools, and token counts.
 
-use super::{Parameters, answer_of, session_id};
+use super::{answer_of, session_id};
 use crate::{
     core::context::envelope::markdown,
-    server::{app::App, auth::Operator},
+    server::{answers::Parameters, app::App, auth::Operator},
 };
 use axum::{
     extract::{Path, State},

@@ -1,9 +1,12 @@
 //! The MCP servers: their states, and the tokens that their tools add to every request. Their standard error is not
 //! shown, nor are the arguments, variables, headers and addresses in `MCP_FILE`.
 
-use super::{NoParameters, Parameters};
 use crate::{
-    server::{app::App, auth::Operator},
+    server::{
+        answers::{NoParameters, Parameters, problem},
+        app::App,
+        auth::Operator,
+    },
     tools::mcp::{Mcp, ServerStatus},
 };
 use axum::{
@@ -62,7 +65,7 @@ pub(in crate::server) async fn mcp(_: Operator, _: Parameters<NoParameters>, Sta
         Err(error) => {
             tracing::error!(%error, "count the tools of MCP servers");
             let error = ErrorBody::new(ErrorCode::Internal, "the tools could not be counted; see the log");
-            super::problem(StatusCode::INTERNAL_SERVER_ERROR, error)
+            problem(StatusCode::INTERNAL_SERVER_ERROR, error)
         }
     }
 }

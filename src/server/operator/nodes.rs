@@ -1,8 +1,11 @@
 //! The servers that share the database.
 
-use super::{NoParameters, Parameters, problem};
 use crate::{
-    server::{app::App, auth::Operator},
+    server::{
+        answers::{NoParameters, Parameters, problem},
+        app::App,
+        auth::Operator,
+    },
     store::NodeRow,
 };
 use axum::{

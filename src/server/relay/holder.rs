@@ -6,20 +6,20 @@
 
 use super::{
     SUBPROTOCOL, WRONG_NODE,
-    wire::{self, Greeting, Rights, ToHolder, WrongNode},
+    wire::{Greeting, ToHolder},
 };
 use crate::{
-    metrics::{Dialect, RelayedConnection, Side},
-    runtime::{ConnectionShare, Identity, Keeper},
+    runtime::{Identity, Keeper},
     server::{
+        answers::problem,
         app::App,
-        auth::{Draft, Grant, Refusal, Source, Valid, bearer},
-        closing::{CLOSE_TIME, End},
+        auth::{Refusal, bearer},
+        closing::CLOSE_TIME,
+        connection::Connection,
         door::Guest,
         handshake,
-        operator::problem,
-        socket::{Connection, Speaks},
     },
+    shares::Permit,
     store::NodeId,
 };
 use axum::{
@@ -30,35 +30,14 @@ use axum::{
     http::{StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
-use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, command::Command};
+use reseed_protocol::{ErrorBody, ErrorCode};
 use secrecy::ExposeSecret as _;
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
 };
 use subtle::ConstantTimeEq as _;
-use tokio::time::{Instant, timeout};
-
-/// Marks a connection whose client is connected to another node.
-#[derive(Debug)]
-pub(in crate::server) struct Via {
-    /// The node that relays it.
-    pub(in crate::server) node: NodeId,
-    /// While this server stops, the connection is kept until then even if nothing runs here.
-    stays_until: Option<Instant>,
-    _counted: RelayedConnection,
-}
-
-impl Via {
-    /// Keeps the connection until then, even if nothing runs here.
-    pub(in crate::server) fn stay_until(&mut self, until: Instant) {
-        self.stays_until = Some(until);
-    }
-
-    pub(in crate::server) fn stays(&self) -> bool {
-        self.stays_until.is_some_and(|until| Instant::now() < until)
-    }
-}
+use tokio::time::timeout;
 
 /// Admits another node, which authenticates with NODE_TOKEN. A server outside a cluster does not have these paths.
 ///
@@ -112,7 +91,7 @@ pub(in crate::server) async fn enter(State(app): State<Arc<App>>, request: Reque
         return (StatusCode::BAD_REQUEST, message).into_response();
     }
     let address = peer(&parts).unwrap_or_else(|| Ipv4Addr::UNSPECIFIED.into());
-    handshake::sized(socket.protocols([SUBPROTOCOL]), app.limits.message_bytes_max()).on_upgrade(move |socket| {
+    handshake::sized(socket.protocols([SUBPROTOCOL]), app.message_bytes_max()).on_upgrade(move |socket| {
         guest.iter().for_each(|guest| guest.upgraded());
         let tracker = app.connections.clone();
         tracker.track_future(Box::pin(async move {
@@ -146,7 +125,7 @@ async fn greeted(
         }
     };
     if greeting.node != me.0 {
-        let frame = CloseFrame { code: WRONG_NODE, reason: wire::WRONG_NODE.into() };
+        let frame = CloseFrame { code: WRONG_NODE, reason: "another node".into() };
         let closing = async {
             let _ = socket.send(Message::Close(Some(frame))).await;
             while let Some(Ok(_)) = socket.recv().await {}
@@ -154,60 +133,10 @@ async fn greeted(
         let _ = timeout(CLOSE_TIME, closing).await;
         return None;
     }
-    let Greeting { from, connection_id, client_id, client, name, rights, .. } = greeting;
-    let grant = granted(&app, name, &rights);
+    let Greeting { connection_id, client_id, client, name, rights, .. } = greeting;
+    let grant = rights.grant(&app.auth, name);
     // The edge has already taken the place and the permit.
-    let mut connection = Connection::new(app, socket, Some(grant), true, address, (None, None), guest);
-    connection.speaks = Speaks::V2 { greeted: true };
-    connection.counted.speaks(Dialect::Relay);
-    connection.shared = ConnectionShare::new(Identity { connection_id, client_id, software: client });
-    let _counted = RelayedConnection::new(Side::Holder);
-    connection.via = Some(Via { node: NodeId(from), stays_until: None, _counted });
+    let mut connection = Connection::new(app, socket, Some(grant), true, address, (Permit::default(), None), guest);
+    connection.is_relayed(Identity { connection_id, client_id, software: client });
     Some(Box::new(connection))
-}
-
-/// Makes a grant from the rights that the edge sends.
-fn granted(app: &App, name: String, rights: &Rights) -> Arc<Grant> {
-    app.auth.of_node(Draft {
-        name,
-        scopes: rights.scopes(),
-        session: rights.session_id.clone(),
-        valid: rights.left().map_or(Valid::Indefinitely, Valid::For),
-        source: Source::Node,
-        id: None,
-    })
-}
-
-impl Connection {
-    /// Handles a frame that comes from the other node itself. Returns false if the frame is the client's.
-    pub(in crate::server) fn renewed(&mut self, text: &str) -> bool {
-        if self.via.is_none() || !text.starts_with(r#"{"type":"relay_"#) {
-            return false;
-        }
-        match serde_json::from_str(text) {
-            Ok(ToHolder::Renewal(rights)) => {
-                let name = self.name.clone().unwrap_or_default();
-                self.grant = Some(granted(&self.app, name, &rights));
-            }
-            // An unknown frame of another version is ignored.
-            Ok(ToHolder::Greeting(_)) | Err(_) => {}
-        }
-        true
-    }
-
-    /// Answers `wrong_node` to a command whose session this node does not hold. Returns false if this node holds it, or
-    /// if the command needs no holder.
-    pub(in crate::server) async fn sends_back(
-        &mut self,
-        id: &CommandId,
-        session: Option<&SessionId>,
-        command: &Command,
-    ) -> Result<bool, End> {
-        let (Some(via), Some(session)) = (&self.via, session) else { return Ok(false) };
-        if self.subscription(session).is_some() || self.app.registry.holds(session).await {
-            return Ok(false);
-        }
-        tracing::debug!(node = %via.node, %session, command = command.name(), "this session is not held here");
-        self.send(wire::encoded(&WrongNode { re: id, session_id: session })).await.map(|()| true)
-    }
 }

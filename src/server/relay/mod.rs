@@ -2,39 +2,26 @@
 //!
 //! - `holder`: `/internal/relay`, where other nodes connect their clients; each becomes an ordinary connection
 //! - `wire`: the frames that two nodes exchange in addition to the client's
-//! - `peek`: reads the envelope of a frame that the edge passes on
 //! - `link`: one WebSocket to a holder, in a task of its own
-//! - `ask`: requests between nodes over HTTP
-//! - `routes`: the links of a client connection, and the link of each of its sessions
-//! - `edge`: a client connection with its links; forwards commands to holders and frames back
-//! - `ends`: the end of a link: which commands are sent again, and which sessions end
+//! - `links`: the links of a client connection, with the sessions and commands that they carry
+//! - `ask`: requests between nodes over HTTP; `asking`: the clients for them
+//!
+//! The edge's part that concerns the client is [`connection`](super::connection)`/relayed.rs`.
 //!
 //! Invariants:
 //! - A link belongs to one client connection. Its holder sees a single user, and a slow client stalls nobody else.
-//! - A holder never relays. It answers `wrong_node` for a session that it does not hold, and the edge looks it up
-//!   again.
-//! - Each queue between client and holder has room for one message, or for one batch of frames. Backpressure reaches
-//!   the sender, however many nodes are in between.
+//! - A holder never relays. It opens a session that nobody holds, and refuses one that another node holds, retriably.
+//! - Each queue between client and holder has room for one message. Backpressure reaches the sender, however many nodes
+//!   are in between.
 //! - A broken link ends its sessions only for its client, with a retriable `session_closed`. The client opens them
 //!   again and resumes, as after losing its own connection.
 
-mod ask;
-mod edge;
-mod ends;
-mod holder;
-mod link;
-mod peek;
-mod routes;
-mod wire;
-
-pub(super) use self::{
-    ask::{
-        Asking, COMPACTIONS_PATH, REVOKE_PATH, compactions_elsewhere, compactions_here, revoke_elsewhere,
-        revoked_elsewhere,
-    },
-    holder::{Via, enter},
-    routes::{Relays, Resend, arrived},
-};
+pub(super) mod ask;
+pub(super) mod asking;
+pub(super) mod holder;
+pub(super) mod link;
+pub(super) mod links;
+pub(super) mod wire;
 
 /// The WebSocket subprotocol between nodes.
 pub(super) const SUBPROTOCOL: &str = "reseed.node.v1";

@@ -5,16 +5,16 @@
 
 use crate::{
     config::{Scope, Scopes},
-    server::auth::Grant,
+    server::auth::{Auth, Draft, Grant, Source, Valid},
 };
-use reseed_protocol::{CommandId, ConnectionId, SessionId, command::Software};
+use reseed_protocol::{ConnectionId, SessionId, command::Software};
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 /// A frame from the edge to the holder.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type")]
-pub(super) enum ToHolder {
+pub(in crate::server) enum ToHolder {
     /// The first frame, which identifies the client.
     #[serde(rename = "relay_greeting")]
     Greeting(Box<Greeting>),
@@ -26,38 +26,38 @@ pub(super) enum ToHolder {
 /// The client of a relayed connection.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Greeting {
+pub(in crate::server) struct Greeting {
     /// The intended node. If the receiver is a different one, it has taken over the address.
-    pub(super) node: i64,
+    pub(in crate::server) node: i64,
     /// The node that relays.
-    pub(super) from: i64,
+    pub(in crate::server) from: i64,
     /// The public name of the client's connection.
-    pub(super) connection_id: ConnectionId,
+    pub(in crate::server) connection_id: ConnectionId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) client_id: Option<String>,
+    pub(in crate::server) client_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) client: Option<Software>,
-    pub(super) name: String,
-    pub(super) rights: Rights,
+    pub(in crate::server) client: Option<Software>,
+    pub(in crate::server) name: String,
+    pub(in crate::server) rights: Rights,
 }
 
 /// What the client's credentials allow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Rights {
+pub(in crate::server) struct Rights {
     /// The names of scopes. A node of another version may know more of them.
-    pub(super) scopes: Vec<String>,
+    pub(in crate::server) scopes: Vec<String>,
     /// The only session that the client may use, if it is bound to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) session_id: Option<SessionId>,
+    pub(in crate::server) session_id: Option<SessionId>,
     /// The remaining time; absent if the credentials do not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) expires_in_ms: Option<u64>,
+    pub(in crate::server) expires_in_ms: Option<u64>,
 }
 
 impl Rights {
     /// Returns the rights of a grant at this moment.
-    pub(super) fn of(grant: &Grant) -> Self {
+    pub(in crate::server) fn of(grant: &Grant) -> Self {
         Self {
             scopes: grant.scopes().names().map(str::to_owned).collect(),
             session_id: grant.session().cloned(),
@@ -66,29 +66,45 @@ impl Rights {
     }
 
     /// Returns the scopes that this version knows.
-    pub(super) fn scopes(&self) -> Scopes {
+    fn scopes(&self) -> Scopes {
         self.scopes.iter().filter_map(|name| Scope::named(name)).collect()
     }
 
-    /// Returns the remaining time.
-    pub(super) fn left(&self) -> Option<Duration> {
-        self.expires_in_ms.map(Duration::from_millis)
+    /// Makes a grant with these rights, for this user.
+    pub(in crate::server) fn grant(&self, auth: &Auth, name: String) -> Arc<Grant> {
+        auth.of_node(Draft {
+            name,
+            scopes: self.scopes(),
+            session: self.session_id.clone(),
+            valid: self.expires_in_ms.map_or(Valid::Indefinitely, |left| Valid::For(Duration::from_millis(left))),
+            source: Source::Node,
+            id: None,
+        })
     }
 }
 
-/// The type of [`WrongNode`].
-pub(super) const WRONG_NODE: &str = "wrong_node";
+/// The envelope of a holder's frame, which is all that the edge reads of it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::server) struct Peek<'a> {
+    /// The command that it answers.
+    #[serde(borrow, default)]
+    pub(in crate::server) re: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    pub(in crate::server) session_id: Option<Cow<'a, str>>,
+    #[serde(rename = "type", borrow)]
+    pub(in crate::server) kind: Cow<'a, str>,
+}
 
-/// The holder's answer to a command about a session that it does not hold. The edge looks the session up again.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase", tag = "type", rename = "wrong_node")]
-pub(super) struct WrongNode<'a> {
-    pub(super) re: &'a CommandId,
-    pub(super) session_id: &'a SessionId,
+impl<'a> Peek<'a> {
+    /// Reads a frame's envelope; `None` if it is not a frame.
+    pub(in crate::server) fn of(frame: &'a str) -> Option<Self> {
+        serde_json::from_str(frame).ok()
+    }
 }
 
 /// Serializes a frame.
-pub(super) fn encoded(frame: &impl Serialize) -> String {
+pub(in crate::server) fn encoded(frame: &impl Serialize) -> String {
     serde_json::to_string(frame).expect("frames between nodes have text keys")
 }
 
@@ -111,8 +127,21 @@ mod tests {
         let renewal = encoded(&ToHolder::Renewal(rights));
         assert!(renewal.starts_with(r#"{"type":"relay_renewal""#), "{renewal}");
         assert!(reseed_protocol::frame::parse_v2(&renewal).is_err());
-        let (re, session) = ("a".parse().expect("an id"), "s".parse().expect("an id"));
-        let astray = encoded(&WrongNode { re: &re, session_id: &session });
-        assert_eq!(astray, r#"{"type":"wrong_node","re":"a","sessionId":"s"}"#);
+    }
+
+    #[test]
+    fn an_envelope_is_read_and_its_payload_is_not() {
+        let table = [
+            (r#"{"re":"1","sessionId":"s","type":"ok","payload":{"type":"y"}}"#, Some((Some("1"), Some("s"), "ok"))),
+            (r#"{"sessionId":"s","seq":7,"type":"x","payload":{"re":"no"}}"#, Some((None, Some("s"), "x"))),
+            (r#"{ "type":"\u0078", "extra":[1,{"re":"no"}] }"#, Some((None, None, "x"))),
+            (r#"{"re":"1"}"#, None),
+            (r#"{"type":"x"} x"#, None),
+        ];
+        for (frame, expected) in table {
+            let peek = Peek::of(frame);
+            let read = peek.as_ref().map(|peek| (peek.re.as_deref(), peek.session_id.as_deref(), peek.kind.as_ref()));
+            assert_eq!(read, expected, "{frame}");
+        }
     }
 }

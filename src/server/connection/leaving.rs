@@ -5,8 +5,9 @@
 //! receives the remaining events of its sessions. A relayed connection is told in the same way which of its sessions
 //! are gone.
 
-use super::{Connection, End, Flow};
-use reseed_protocol::{CloseCode, event::SubscriptionEnd};
+use super::{Connection, Timer};
+use crate::server::closing::{End, Flow};
+use reseed_protocol::{CloseCode, event::SubscriptionEnd, frame::peek_type};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -21,26 +22,24 @@ const MOMENTS: u32 = 64;
 
 impl Connection {
     /// Starts leaving, at this connection's moment.
-    pub(super) fn leave_soon(&mut self) {
+    pub(in crate::server) fn leave_soon(&mut self) {
         let moment = u32::try_from(self.origin.0 % u64::from(MOMENTS)).unwrap_or(0);
-        let now = Instant::now();
-        self.leaves_at = Some(now + LEAVING_TIME / MOMENTS * moment);
-        // A relayed connection that has just begun is about to open a session whose turn still runs here.
-        self.via.iter_mut().for_each(|via| via.stay_until(now + LEAVING_TIME));
+        self.is_leaving = true;
+        self.timers.set(Timer::Leave, Some(Instant::now() + LEAVING_TIME / MOMENTS * moment));
         // The next signal is the last.
         self.stopped = Box::pin(self.app.stop.clone().cancelled_owned());
     }
 
-    /// Returns true if the connection may be closed.
-    pub(super) fn may_leave(&self) -> bool {
-        self.leaves_at.is_some()
-            && self.via.as_ref().is_none_or(|via| !via.stays())
-            && self.subscriptions.iter().all(|subscription| subscription.handle.is_gone())
+    /// Returns true if the connection may be closed. The edge closes a relayed one, once it carries no session.
+    pub(in crate::server) fn may_leave(&self) -> bool {
+        self.is_leaving
+            && self.via.is_none()
+            && self.subscriptions.all.iter().all(|subscription| subscription.handle.is_gone())
     }
 
     /// Closes the connection if nothing runs here any more. A relayed connection is only told about each session,
     /// because its client stays connected to the edge.
-    pub(super) async fn leave(&mut self) -> Flow {
+    pub(in crate::server) async fn leave(&mut self) -> Flow {
         // Checked before the remaining events are written, so that events published during the write are not lost.
         let may_leave = self.may_leave();
         if may_leave {
@@ -49,19 +48,28 @@ impl Connection {
         }
         self.tell_gone().await?;
         self.flush().await?;
-        self.leaves_at = Some(Instant::now() + LOOK_EVERY);
+        self.timers.set(Timer::Leave, Some(Instant::now() + LOOK_EVERY));
+        Ok(())
+    }
+
+    /// Tells a relayed client that sends a command which of its sessions are gone, even before its time to leave. They
+    /// may already be open elsewhere. A client that closes a session need not be told.
+    pub(in crate::server) async fn tell_gone_early(&mut self, text: &str) -> Flow {
+        if self.is_leaving && self.via.is_some() && peek_type(text).as_deref() != Some("close_session") {
+            return self.tell_gone().await;
+        }
         Ok(())
     }
 
     /// Sends the remaining events. Then reports the sessions that are gone, if the connection is relayed.
-    pub(super) async fn tell_gone(&mut self) -> Flow {
-        let gone = self.subscriptions.iter().filter(|subscription| subscription.handle.is_gone());
+    async fn tell_gone(&mut self) -> Flow {
+        let gone = self.subscriptions.all.iter().filter(|subscription| subscription.handle.is_gone());
         let gone: Vec<_> = gone.map(|subscription| subscription.handle.id.clone()).collect();
         self.pump().await?;
         if self.via.is_some() {
             for session in gone {
                 // Writing the remaining events may already have ended it.
-                if self.subscription(&session).is_some() {
+                if self.subscriptions.of(&session).is_some() {
                     self.closed(&session, SubscriptionEnd::Moved).await?;
                 }
             }
@@ -69,7 +77,7 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn left(&self) -> End {
+    pub(in crate::server) fn left(&self) -> End {
         End::Close(CloseCode::Restarting, "the server is stopping; reconnect and resume")
     }
 }

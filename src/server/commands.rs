@@ -1,21 +1,18 @@
-//! Protocol v2: one reply per command, events as they are stored.
+//! Carries out the commands of a client, as v2 has them: one reply per command.
 
 use super::{
     closing::{End, Flow},
+    connection::{BAD_FRAMES_MAX, Connection, count_reply},
     history,
     opening::open_session,
-    relay::Resend,
-    scope, sessions,
-    socket::{BAD_FRAMES_MAX, Connection, Speaks, count_reply},
-    tree,
+    scope, sessions, tree,
 };
 use crate::{
     core::session::fingerprint::fingerprint,
     runtime::{
-        ConnectionShare, Identity, PRESENCE_MAX, Place, REPLAY_EVENTS_MAX, SUBSCRIPTIONS_MAX, blocking,
-        encoded::FrameText, fork,
+        Identity, PRESENCE_MAX, Place, REPLAY_EVENTS_MAX, SUBSCRIPTIONS_MAX, blocking, encoded::FrameText, fork,
     },
-    shares::{Reading, Shares},
+    shares::turns::{Turn, Turns},
     store::NodeRow,
 };
 use reseed_protocol::{
@@ -76,32 +73,8 @@ fn not_greeted(name: &str) -> ErrorBody {
     ErrorBody::new(ErrorCode::NotGreeted, format!("send hello first; this is `{shown}`"))
 }
 
-/// A frame whose command another node may have to execute.
-pub(super) struct Frame<'a> {
-    text: &'a FrameText,
-    /// How often the frame went to a node that did not hold its session.
-    attempts: u8,
-}
-
-impl Frame<'_> {
-    /// Returns the frame, to be sent again if it does not reach the holder of its session.
-    pub(super) fn resend(&self) -> Resend {
-        Resend { text: self.text.clone(), attempts: self.attempts }
-    }
-}
-
 /// Handles a text frame.
 pub(super) async fn received(connection: &mut Connection, text: &FrameText, greeted: bool) -> Flow {
-    handle(connection, &Frame { text, attempts: 0 }, greeted).await
-}
-
-/// Handles a frame that came back from a node which no longer holds its session.
-pub(super) async fn again(connection: &mut Connection, text: &FrameText, attempts: u8) -> Flow {
-    handle(connection, &Frame { text, attempts }, true).await
-}
-
-async fn handle(connection: &mut Connection, frame: &Frame<'_>, greeted: bool) -> Flow {
-    let text = frame.text.as_str();
     let Received { id, session, command } = match frame::parse_v2(text) {
         Ok(received) => received,
         Err(Refused { id, session, error }) => {
@@ -116,24 +89,28 @@ async fn handle(connection: &mut Connection, frame: &Frame<'_>, greeted: bool) -
         if !greeted {
             return connection.refuse(Some(&id), not_greeted(name)).await;
         }
-        connection.good_frame();
+        connection.wire.good_frame();
     }
     if let Command::Hello(hello) = command {
         return greet(connection, &id, hello, greeted).await;
-    }
-    if connection.sends_back(&id, session.as_ref(), &command).await? {
-        return Ok(());
     }
     let command = scope::as_observer(connection, command);
     let refused = scope::refuse(connection, session.as_ref(), &command)
         .or_else(|| refuse_observer(connection, session.as_ref(), &command));
     let reading = match refused {
         Some(error) => Err(error),
-        None => turn_to_read(connection.app.registry.shares().clone(), connection.name.clone(), &command).await,
+        None => {
+            turn_to_read(
+                connection.app.registry.shares().reading().clone(),
+                connection.credentials.name.clone(),
+                &command,
+            )
+            .await
+        }
     };
     let answered = match &reading {
         Err(error) => Err(error.clone()),
-        Ok(_) => carry_out(connection, &id, session.as_ref(), command, frame).await,
+        Ok(_) => carry_out(connection, &id, session.as_ref(), command, text).await,
     };
     let (reply, session) = match answered {
         // The session answers through the connection's channel.
@@ -160,15 +137,11 @@ async fn handle(connection: &mut Connection, frame: &Frame<'_>, greeted: bool) -
 ///
 /// # Errors
 /// `rate_limited`: other connections of the user have been reading for too long.
-async fn turn_to_read(
-    shares: Arc<Shares>,
-    user: Option<String>,
-    command: &Command,
-) -> Result<Option<Reading>, ErrorBody> {
+async fn turn_to_read(reading: Arc<Turns>, user: Option<String>, command: &Command) -> Result<Option<Turn>, ErrorBody> {
     let (Command::GetEntries(_) | Command::GetTree(_) | Command::SearchHistory(_), Some(user)) = (command, user) else {
         return Ok(None);
     };
-    let turn = timeout(READ_TURN_TIME, shares.reading(&user)).await;
+    let turn = timeout(READ_TURN_TIME, reading.take(&user)).await;
     let error = || ErrorBody::new(ErrorCode::RateLimited, READS_AT_ONCE).with_retry_after_ms(1_000);
     turn.map(Some).map_err(|_| error())
 }
@@ -179,26 +152,30 @@ async fn carry_out(
     id: &CommandId,
     session: Option<&SessionId>,
     command: Command,
-    frame: &Frame<'_>,
+    text: &FrameText,
 ) -> Result<Option<Reply>, ErrorBody> {
     if let Some(session) = session
         && goes_to_holder(connection, session, &command)
     {
-        connection.pass_to_holder(id, session, command.name(), frame.text);
+        connection.pass_to_holder(id, session, command.name(), text);
         return Ok(None);
     }
-    let (app, owner) = (connection.app.clone(), owner(connection));
+    let (app, owner) = (connection.app.clone(), connection.credentials.owner());
     let asker = sessions::Asker { app: &app, owner: &owner };
     match (command.route(), session) {
         (Routed::Connection(ConnectionCommand::OpenSession(open)), session) => {
-            let opened = open_session(connection, id, session, open, frame).await?;
+            let opened = open_session(connection, id, session, open, text).await?;
             Ok(opened.map(Reply::SessionOpened))
         }
         (Routed::Connection(ConnectionCommand::Authenticate(given)), _) => {
             scope::authenticate(connection, given).await.map(|()| Some(done()))
         }
         (Routed::Connection(ConnectionCommand::CloseSession(_)), Some(session)) => {
-            if connection.unsubscribe(session).await { Ok(Some(done())) } else { Err(no_session(session)) }
+            if connection.subscriptions.end(session, connection.origin).await {
+                Ok(Some(done()))
+            } else {
+                Err(no_session(session))
+            }
         }
         (Routed::Connection(ConnectionCommand::Ping(ping)), session) => pong(connection, session, &ping).map(Some),
         (Routed::Server(ServerCommand::ListSessions(list)), _) => {
@@ -207,7 +184,7 @@ async fn carry_out(
             let watcher = (watch == Some(true)).then(|| Box::new(app.registry.watches().watch(&owner)));
             let listed = sessions::list(&asker, list).await;
             if listed.is_ok() && watch.is_some() {
-                connection.watching = watcher;
+                connection.subscriptions.watching = watcher;
             }
             listed.map(Some)
         }
@@ -217,11 +194,11 @@ async fn carry_out(
         (Routed::Server(ServerCommand::DeleteSession(_)), Some(session)) => {
             // A session whose holder has no address is deleted here. The holder's next append then fails.
             if let Some(row) = elsewhere(connection, session, &owner).await? {
-                return connection.send_to_node(&row, id, session, "delete_session", frame.resend()).map(|()| None);
+                return connection.send_to_node(&row, id, session, "delete_session", text).map(|()| None);
             }
             app.registry.delete(session, &owner).await?;
             // The session's own feed has ended too, but the reply already says so.
-            connection.unsubscribe(session).await;
+            connection.subscriptions.end(session, connection.origin).await;
             Ok(Some(done()))
         }
         (Routed::Server(ServerCommand::SearchHistory(search)), session) => {
@@ -235,10 +212,10 @@ async fn carry_out(
             fork_session(connection, id, session, fork).map(|()| None)
         }
         (Routed::Session(SessionCommand::RenameSession(rename)), Some(session))
-            if connection.subscription(session).is_none() =>
+            if connection.subscriptions.of(session).is_none() =>
         {
             if let Some(row) = elsewhere(connection, session, &owner).await? {
-                return connection.send_to_node(&row, id, session, "rename_session", frame.resend()).map(|()| None);
+                return connection.send_to_node(&row, id, session, "rename_session", text).map(|()| None);
             }
             hand_to(connection, session, id, Command::RenameSession(rename)).await.map(|()| None)
         }
@@ -270,7 +247,7 @@ async fn elsewhere(
     session: &SessionId,
     owner: &str,
 ) -> Result<Option<Box<NodeRow>>, ErrorBody> {
-    if connection.via.is_some() || connection.subscription(session).is_some() {
+    if connection.via.is_some() || connection.subscriptions.of(session).is_some() {
         return Ok(None);
     }
     match connection.app.registry.locate(session, owner).await? {
@@ -288,7 +265,7 @@ fn pong(connection: &Connection, session: Option<&SessionId>, ping: &Ping) -> Re
         }
         return Ok(Reply::Pong(Pong { seq: None, in_sync: None, server_time }));
     };
-    let subscription = connection.subscription(session).ok_or_else(|| no_session(session))?;
+    let subscription = connection.subscriptions.of(session).ok_or_else(|| no_session(session))?;
     let seq = subscription.feed.seq();
     Ok(Reply::Pong(Pong { seq: Some(seq), in_sync: Some(ping.seq.is_none_or(|seen| seen == seq)), server_time }))
 }
@@ -300,11 +277,6 @@ fn done() -> Reply {
 fn no_session(session: &SessionId) -> ErrorBody {
     let message = format!("this connection is not subscribed to session `{session}`; send open_session first");
     ErrorBody::new(ErrorCode::NoSession, message).with_field("sessionId")
-}
-
-/// Returns the user whose sessions the connection sees.
-pub(super) fn owner(connection: &Connection) -> String {
-    connection.name.clone().unwrap_or_default()
 }
 
 async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greeted: bool) -> Flow {
@@ -324,7 +296,7 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
             .await;
     }
     let auth = &connection.app.auth;
-    let granted = match (&hello.token, &hello.ticket, &connection.grant) {
+    let granted = match (&hello.token, &hello.ticket, &connection.credentials.grant) {
         (None, None, Some(grant)) => Ok(grant.clone()),
         (token, ticket, _) => auth.check(token.as_deref(), ticket.as_deref()).await,
     };
@@ -332,7 +304,8 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
         Ok(grant) => grant,
         Err(refusal) => {
             let (error, why) = refusal.error();
-            let refused = connection.app.refuse_credentials(Some(connection.address), "hello", refusal).await;
+            let refused =
+                connection.app.refuse_credentials(Some(connection.credentials.address), "hello", refusal).await;
             let error = refused.err().unwrap_or(error);
             connection.send(frame::encode_reply(Some(id), None, &Reply::Error(error))).await?;
             connection.flush().await?;
@@ -346,13 +319,11 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
         return Err(End::Close(CloseCode::Overloaded, "too many connections of this user"));
     }
     let connection_id = connection.app.connection_id(connection.origin);
-    connection.shared = ConnectionShare::new(Identity {
+    connection.greeted(Identity {
         connection_id: connection_id.clone(),
         client_id: hello.client_id,
         software: hello.client,
     });
-    connection.speaks = Speaks::V2 { greeted: true };
-    connection.good_frame();
     let app = &connection.app;
     let welcome = Welcome {
         protocol_version: PROTOCOL_VERSION,
@@ -368,7 +339,7 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
         connection_id,
         heartbeat_ms: u64::try_from(app.patience.heartbeat.as_millis()).unwrap_or(u64::MAX),
         limits: Limits {
-            message_bytes_max: app.limits.message_bytes_max() as u64,
+            message_bytes_max: app.message_bytes_max() as u64,
             depth_max: frame::DEPTH_MAX as u64,
             queue_items_max: app.queue_items_max as u64,
             tools_max: crate::core::agent_loop::TOOLS_MAX as u64,
@@ -387,7 +358,7 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
 
 /// Refuses a command that the command table does not allow an observer of its session.
 fn refuse_observer(connection: &Connection, session: Option<&SessionId>, command: &Command) -> Option<ErrorBody> {
-    let subscription = connection.subscription(session?)?;
+    let subscription = connection.subscriptions.of(session?)?;
     let observes = subscription.role == SessionRole::Observer;
     (observes && command.spec().sender != Sender::Anyone).then(|| {
         let message = format!("only writers may send `{}`; this connection is an observer", command.name());
@@ -402,11 +373,12 @@ async fn hand_over(
     id: &CommandId,
     command: Command,
 ) -> Result<(), ErrorBody> {
-    let subscription = connection.subscription(session).ok_or_else(|| no_session(session))?;
+    let subscription = connection.subscriptions.of(session).ok_or_else(|| no_session(session))?;
     let (handle, name) = (subscription.handle.clone(), command.name());
-    let handed = handle.command(connection.origin, id.clone(), command, connection.outgoing.clone()).await;
+    let handed =
+        handle.command(connection.origin, id.clone(), command, connection.subscriptions.outgoing.clone()).await;
     handed.map_err(|_| connection.app.session_gone())?;
-    connection.expect_reply(id.clone(), session, name);
+    connection.subscriptions.expect_reply(id.clone(), session, name);
     Ok(())
 }
 
@@ -418,18 +390,18 @@ fn fork_session(
     session: &SessionId,
     fork: ForkSession,
 ) -> Result<(), ErrorBody> {
-    connection.subscription(session).ok_or_else(|| no_session(session))?;
+    connection.subscriptions.of(session).ok_or_else(|| no_session(session))?;
     let content = serde_json::to_vec(&Command::ForkSession(fork.clone())).unwrap_or_default();
     let order = fork::ForkOrder {
         source: session.clone(),
-        owner: owner(connection),
+        owner: connection.credentials.owner(),
         id: id.clone(),
         fingerprint: fingerprint(&content),
         fork,
-        outgoing: connection.outgoing.clone(),
+        outgoing: connection.subscriptions.outgoing.clone(),
     };
     connection.app.registry.fork(order)?;
-    connection.expect_reply(id.clone(), session, "fork_session");
+    connection.subscriptions.expect_reply(id.clone(), session, "fork_session");
     Ok(())
 }
 
@@ -440,13 +412,15 @@ async fn hand_to(
     id: &CommandId,
     command: Command,
 ) -> Result<(), ErrorBody> {
-    let owner = owner(connection);
+    let owner = connection.credentials.owner();
     // If the session leaves memory between lookup and request, it is opened once more.
     for _ in 0..2 {
         let handle = connection.app.registry.open(session, &owner).await?;
-        let handed = handle.command(connection.origin, id.clone(), command.clone(), connection.outgoing.clone()).await;
+        let handed = handle
+            .command(connection.origin, id.clone(), command.clone(), connection.subscriptions.outgoing.clone())
+            .await;
         if handed.is_ok() {
-            connection.expect_reply(id.clone(), session, command.name());
+            connection.subscriptions.expect_reply(id.clone(), session, command.name());
             return Ok(());
         }
     }

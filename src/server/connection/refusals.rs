@@ -1,38 +1,34 @@
 //! Refuses frames, and ends a connection that sends only bad ones.
 
-use super::{Connection, Speaks};
+use super::Connection;
 use crate::{
     metrics::{self, limits::Limit},
     server::{
         closing::{End, Flow},
-        costs, v1,
+        costs,
     },
     shares::rates::UsedUp,
 };
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, SessionId,
-    frame::{encode_reply, peek_id, peek_session, peek_type},
-    reply::Reply,
+    frame::{peek_id, peek_session, peek_type},
 };
-
-/// Bad frames in a row that close the connection. So many come from a program with another protocol, not from a typo.
-pub(in crate::server) const BAD_FRAMES_MAX: u32 = 50;
 
 impl Connection {
     /// Deducts a command's cost from the sender's allowance.
-    pub(super) fn take_points(&self, text: &str) -> Result<(), UsedUp> {
+    pub(in crate::server) fn take_points(&self, text: &str) -> Result<(), UsedUp> {
         let rates = self.app.registry.shares().rates();
         // A relayed command was already charged at the edge.
         if !rates.limits_commands() || self.via.is_some() {
             return Ok(());
         }
         let name = peek_type(text).unwrap_or_default();
-        let taken = rates.command(&self.sender, costs::points(&name));
-        taken.inspect_err(|_| self.app.registry.shares().refused(Limit::Commands, &self.sender))
+        let taken = rates.command(&self.credentials.sender, costs::points(&name));
+        taken.inspect_err(|_| self.app.registry.shares().refused(Limit::Commands, &self.credentials.sender))
     }
 
     /// Refuses a command that exceeds the sender's allowance.
-    pub(super) async fn rate_limited(&mut self, text: &str, used_up: UsedUp) -> Flow {
+    pub(in crate::server) async fn rate_limited(&mut self, text: &str, used_up: UsedUp) -> Flow {
         let UsedUp { per_minute, wait } = used_up;
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
         let message = format!(
@@ -65,19 +61,10 @@ impl Connection {
         error: ErrorBody,
     ) -> Flow {
         metrics::frame_refused(error.code);
-        let frame = match self.speaks {
-            Speaks::V2 { .. } => encode_reply(id, session, &Reply::Error(error)),
-            _ => v1::error_frame(error),
-        };
-        self.send(frame).await?;
-        self.bad_frames += 1;
-        if self.bad_frames >= BAD_FRAMES_MAX && self.via.is_none() {
+        self.send(self.dialect.refusal(session, id, error)).await?;
+        if self.wire.bad_frame() && self.via.is_none() {
             return Err(End::Close(CloseCode::BadFrames, "too many bad frames in a row"));
         }
         Ok(())
-    }
-
-    pub(in crate::server) fn good_frame(&mut self) {
-        self.bad_frames = 0;
     }
 }

@@ -1,7 +1,7 @@
 //! Approvals in v1: one is outstanding at a time, and an answer applies to the newest request that was sent.
 
-use super::{Translator, fresh_id, hand_over};
-use crate::{server::socket::Connection, tools::Toolset};
+use super::Translator;
+use crate::tools::Toolset;
 use reseed_protocol::{
     ErrorBody,
     approval::Approval,
@@ -48,8 +48,30 @@ impl Translator {
         vec![self.frame(&request)]
     }
 
+    /// Returns the command that answers the outstanding approval; `None` if its call is to be explained first.
+    ///
+    /// # Errors
+    /// `no_pending_approval`.
+    pub(super) fn answer(&mut self, response: v1::ApprovalResponse) -> Result<Option<Command>, ErrorBody> {
+        let Some(approval) = self.approvals.open.front() else { return Err(ErrorBody::no_pending_approval()) };
+        let review = match response.review {
+            Review::Yes => Decision::AllowOnce,
+            Review::Always => Decision::AllowAlways,
+            Review::NoContinue => Decision::RejectOnce,
+            Review::NoExit => Decision::RejectAndStop,
+            Review::Explain => return Ok(None),
+        };
+        Ok(Some(Command::ApprovalResponse(ApprovalResponse {
+            approval_id: approval.approval_id.clone(),
+            review,
+            // The server's own copy of the call counts, not the patch that the client echoes.
+            arguments_hash: Some(approval.arguments_hash.clone()),
+            custom_deny_message: response.custom_deny_message,
+        })))
+    }
+
     /// Returns the frames that explain the outstanding approval and request it again.
-    fn explained(&mut self, tools: &Toolset) -> Vec<String> {
+    pub(in crate::server) fn explained(&mut self, tools: &Toolset) -> Vec<String> {
         let Some(approval) = self.approvals.open.front() else { return Vec::new() };
         let text = explanation(approval, tools);
         self.approvals.explained += 1;
@@ -60,36 +82,6 @@ impl Translator {
         frames.extend(self.outstanding());
         frames
     }
-}
-
-/// Handles `approval_response`.
-///
-/// # Errors
-/// `no_pending_approval`, and every error that the command itself can cause.
-pub(super) async fn answered(
-    connection: &mut Connection,
-    response: v1::ApprovalResponse,
-) -> Result<Vec<String>, ErrorBody> {
-    let Some(approval) = connection.v1.approvals.open.front() else { return Err(ErrorBody::no_pending_approval()) };
-    let review = match response.review {
-        Review::Yes => Decision::AllowOnce,
-        Review::Always => Decision::AllowAlways,
-        Review::NoContinue => Decision::RejectOnce,
-        Review::NoExit => Decision::RejectAndStop,
-        Review::Explain => {
-            let tools = connection.app.registry.parts().tools();
-            return Ok(connection.v1.explained(&tools));
-        }
-    };
-    let command = Command::ApprovalResponse(ApprovalResponse {
-        approval_id: approval.approval_id.clone(),
-        review,
-        // The server's own copy of the call counts, not the patch that the client echoes.
-        arguments_hash: Some(approval.arguments_hash.clone()),
-        custom_deny_message: response.custom_deny_message,
-    });
-    let id = fresh_id(connection);
-    hand_over(connection, id, command).await.map(|()| Vec::new())
 }
 
 /// Explains a call in words, from what is known about its tool.

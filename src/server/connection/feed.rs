@@ -1,16 +1,18 @@
 //! Writes pending events from the feeds of a connection's sessions, and changes of the session list.
 
-use super::{Connection, Speaks, Subscription};
+use super::{Connection, Timer, subscriptions::Subscription};
 use crate::{
-    runtime::{Frame, encoded::FrameText, feed::TEXT_MAY_WAIT},
+    runtime::{Attached, Frame, SessionHandle, encoded::FrameText, feed::TEXT_MAY_WAIT},
     server::closing::{End, Flow},
     store::{Error, Part},
 };
 use reseed_protocol::{
     CloseCode, SessionId,
+    command::SessionRole,
     event::{EphemeralEvent, SessionClosed, SubscriptionEnd},
     frame::{encode_event, encode_stored},
 };
+use tokio::time::Instant;
 
 /// Bytes of events taken from the feed or the store at once, or one event if that is larger. A stalled reader holds
 /// this much besides its write buffer. Commands are handled between batches.
@@ -20,16 +22,39 @@ const BATCH_BYTES: usize = 16 * 1024;
 const BEHIND_PAGE: u32 = 64;
 
 impl Connection {
+    /// Subscribes to a session, so that its feed is read.
+    pub(in crate::server) fn subscribe(
+        &mut self,
+        handle: SessionHandle,
+        role: SessionRole,
+        deltas: bool,
+        attached: Attached,
+    ) {
+        self.look_soon();
+        self.subscriptions.add(handle, role, deltas, attached);
+    }
+
+    fn look_soon(&mut self) {
+        self.timers.set(Timer::Look, Some(Instant::now() + TEXT_MAY_WAIT));
+    }
+
+    /// Ends all subscriptions without waiting, because the connection is over.
+    pub(in crate::server) fn let_go(&mut self) {
+        self.subscriptions.end_all(self.origin);
+        // The holders of its other sessions must learn that it is gone.
+        self.links = None;
+    }
+
     /// Writes the pending events of all feeds. Takes a batch from each session in turn until there are no more.
-    pub(super) async fn pump(&mut self) -> Flow {
+    pub(in crate::server) async fn pump(&mut self) -> Flow {
         loop {
             let (mut at, mut had_more) = (0, false);
-            while let Some(Subscription { handle, feed, cursor, deltas, .. }) = self.subscriptions.get_mut(at) {
+            while let Some(Subscription { handle, feed, cursor, deltas, .. }) = self.subscriptions.all.get_mut(at) {
                 let session = handle.id.clone();
                 let frames = feed.next(cursor, *deltas, BATCH_BYTES);
                 had_more |= !frames.is_empty();
                 // A reply enters the channel before its events are published, so pending replies are sent first.
-                while let Ok(outgoing) = self.incoming.try_recv() {
+                while let Some(outgoing) = self.subscriptions.next_outgoing() {
                     self.outgoing(outgoing).await?;
                 }
                 for frame in frames {
@@ -37,7 +62,7 @@ impl Connection {
                 }
                 self.send_private(&session).await?;
                 // If the subscription has ended, another one has taken its position.
-                at += usize::from(self.subscriptions.get(at).is_some_and(|next| next.handle.id == session));
+                at += usize::from(self.subscriptions.all.get(at).is_some_and(|next| next.handle.id == session));
             }
             if !had_more {
                 return self.flush().await;
@@ -46,15 +71,15 @@ impl Connection {
     }
 
     async fn write_frame(&mut self, session: &SessionId, frame: Frame) -> Flow {
-        self.still_granted()?;
-        let is_v2 = matches!(self.speaks, Speaks::V2 { .. });
+        self.credentials.still_granted()?;
+        let is_v2 = self.dialect.is_v2();
         match frame {
             Frame::Durable(seq, frame) => self.durable(session, seq, frame).await,
             // v1 has no such events.
             Frame::Ephemeral(frame) if is_v2 => self.send(frame).await,
             Frame::Ephemeral(_) => Ok(()),
             Frame::Streamed(frame) => {
-                self.alarm.look_in(TEXT_MAY_WAIT);
+                self.look_soon();
                 self.send(frame).await
             }
             Frame::Behind { after, up_to } => Box::pin(self.catch_up(session, after, up_to)).await,
@@ -65,18 +90,18 @@ impl Connection {
 
     /// Ends a subscription whose session was closed.
     pub(super) async fn closed(&mut self, session: &SessionId, end: SubscriptionEnd) -> Flow {
-        self.unsubscribe(session).await;
-        match (self.speaks, end) {
+        self.subscriptions.end(session, self.origin).await;
+        match (self.dialect.is_v2(), end) {
             // The next connection may reach another server. The connection is kept if it has other sessions open.
             (_, SubscriptionEnd::Moved)
-                if self.subscriptions.is_empty() && !self.has_routes() && self.via.is_none() =>
+                if self.subscriptions.is_empty() && self.links.is_none() && self.via.is_none() =>
             {
                 Err(End::Close(
                     CloseCode::Restarting,
                     "the session may be open on another server now; reconnect and resume",
                 ))
             }
-            (Speaks::V2 { .. }, end) => {
+            (true, end) => {
                 self.answer_for(session, end).await?;
                 self.send(encode_event(Some(session), &end.event())).await
             }
@@ -88,11 +113,11 @@ impl Connection {
     }
 
     /// Reports changes of the session list.
-    pub(super) async fn tell_list(&mut self) -> Flow {
-        let Some(watcher) = &mut self.watching else { return Ok(()) };
+    pub(in crate::server) async fn tell_list(&mut self) -> Flow {
+        let Some(watcher) = &mut self.subscriptions.watching else { return Ok(()) };
         let items = watcher.take().map_err(|missed| End::Close(CloseCode::SlowReader, missed.told()))?;
         for item in items {
-            self.still_granted()?;
+            self.credentials.still_granted()?;
             let event = EphemeralEvent::SessionChanged(item);
             self.send(encode_event(None, &event)).await?;
         }
@@ -103,7 +128,7 @@ impl Connection {
     /// yet, because their replies must be sent first.
     async fn catch_up(&mut self, id: &SessionId, after: u64, up_to: u64) -> Flow {
         let limit = BEHIND_PAGE.min(u32::try_from(up_to.saturating_sub(after)).unwrap_or(BEHIND_PAGE));
-        let Some(handle) = self.subscription(id).map(|subscription| subscription.handle.clone()) else {
+        let Some(handle) = self.subscriptions.of(id).map(|subscription| subscription.handle.clone()) else {
             return Ok(());
         };
         let read = handle.missed(&**self.app.registry.store(), after, limit, BATCH_BYTES).await;
@@ -121,13 +146,12 @@ impl Connection {
             Err(error) => return self.unreadable(id, &error).await,
         };
         for record in page {
-            let here = self.subscriptions.iter_mut().find(|subscription| subscription.handle.id == *id);
-            let Some(Subscription { cursor, .. }) = here else { break };
+            let Some(Subscription { cursor, .. }) = self.subscriptions.of_mut(id) else { break };
             if record.seq != cursor.seq + 1 || record.seq > up_to {
                 break;
             }
             cursor.seq = record.seq;
-            self.still_granted()?;
+            self.credentials.still_granted()?;
             self.durable(id, record.seq, encode_stored(id, record.seq, &record.body).into()).await?;
         }
         Ok(())
@@ -140,23 +164,23 @@ impl Connection {
             return self.write_frame(session, Frame::Closed(SubscriptionEnd::Deleted)).await;
         }
         let body = self.app.registry.fault(error);
-        let Speaks::V2 { .. } = self.speaks else {
+        if !self.dialect.is_v2() {
             return Err(End::Close(CloseCode::Internal, "the store cannot be read; reconnect"));
-        };
-        self.unsubscribe(session).await;
+        }
+        self.subscriptions.end(session, self.origin).await;
         let (code, message, retriable) = (SubscriptionEnd::Failed, body.message.clone(), body.retriable);
         let closed = SessionClosed { code, message, retriable, error: Some(body) };
         self.send(encode_event(Some(session), &EphemeralEvent::SessionClosed(closed))).await
     }
 
     async fn durable(&mut self, session: &SessionId, seq: u64, frame: FrameText) -> Flow {
-        if let Some(subscription) = self.subscriptions.iter_mut().find(|here| here.handle.id == *session) {
+        if let Some(subscription) = self.subscriptions.of_mut(session) {
             subscription.written = seq;
         }
-        if let Speaks::V2 { .. } = self.speaks {
+        if self.dialect.is_v2() {
             return self.send(frame).await;
         }
-        for frame in self.v1.durable(self.origin, &frame) {
+        for frame in self.dialect.v1.durable(self.origin, &frame) {
             self.send(frame).await?;
         }
         Ok(())

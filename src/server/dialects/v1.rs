@@ -1,4 +1,4 @@
-//! Protocol v1: a translator at the edge. Everything inside uses v2's vocabulary.
+//! Protocol v1.
 //!
 //! The original client relies on the following. A turn consists of `loading_state true`, items, `loading_state false`,
 //! `context_info`, and `agent_finished`, which comes once at the end even after a failure. Each item is sent once,
@@ -6,21 +6,13 @@
 
 mod approvals;
 
-use super::{
-    closing::{End, Flow},
-    socket::Connection,
-};
-use crate::{
-    core::agent_loop::Origin,
-    metrics::{self, Outcome},
-    runtime::Attach,
-};
+use crate::core::agent_loop::Origin;
 use reseed_protocol::{
-    CloseCode, CommandId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp,
-    command::{Command, Empty, Input, SessionRole, StartCompaction, UserInput},
+    CommandId, ErrorBody, Message, Part, Role, Timestamp,
+    command::{Command, Empty, Input, StartCompaction, UserInput},
     context::ContextInfo,
     event::{Event, TurnStatus},
-    frame::{self, encode_v1},
+    frame::encode_v1,
     reply::Reply,
     v1::{self, AgentFinished, ItemContent, LoadingState, ResponseItem, strategy_name},
 };
@@ -34,17 +26,18 @@ const ERROR_ID: &str = "s_error";
 
 /// State needed to translate a turn's events.
 #[derive(Default)]
-pub(super) struct Translator {
+pub(in crate::server) struct Translator {
     /// The start time of each open call, because v1 reports how long tools take. Bounded by a turn's open calls.
     calls: HashMap<String, Timestamp>,
     approvals: approvals::OpenApprovals,
     /// Calls of tools that are hidden from v1 clients. Bounded by a turn's open calls.
     hidden: HashSet<String>,
     frames: u64,
+    commands: u64,
 }
 
 /// Returns a v1 error frame.
-pub(super) fn error_frame(error: ErrorBody) -> String {
+pub(in crate::server) fn error_frame(error: ErrorBody) -> String {
     let field = error.details.as_ref().and_then(|details| details["field"].as_str()).map(str::to_owned);
     let details = reseed_protocol::error::ErrorDetails {
         code: error.code,
@@ -55,62 +48,9 @@ pub(super) fn error_frame(error: ErrorBody) -> String {
     encode_v1(ERROR_ID, &v1::Event::Error(v1::Error { message: error.message, details }))
 }
 
-/// Handles a text frame.
-pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
-    if connection.name.is_none() {
-        let message = "send your token as `Authorization: Bearer` or a ticket as `?ticket=` when connecting";
-        connection.send(error_frame(ErrorBody::new(ErrorCode::Unauthenticated, message))).await?;
-        connection.flush().await?;
-        return Err(End::Close(CloseCode::Credentials, "credentials must be sent when connecting"));
-    }
-    let (id, command) = match frame::parse_v1(text) {
-        Ok(parsed) => parsed,
-        Err(_) if frame::peek_type(text).as_deref() == Some("hello") => {
-            let message = "this connection already uses v1; hello must be the first frame";
-            return connection.refuse(None, ErrorBody::new(ErrorCode::AlreadyGreeted, message)).await;
-        }
-        Err(refused) => return connection.refuse(None, refused.error).await,
-    };
-    connection.good_frame();
-    connection.speaks_v1();
-    let (name, handed) = match command {
-        v1::Command::UserInput(input) => {
-            let command = Command::UserInput(UserInput::plain(Input::Items(input.input)));
-            ("user_input", talk(connection, command).await)
-        }
-        v1::Command::GetContextInfo if connection.subscriptions.is_empty() => {
-            let info = translated(connection.app.empty_context_info());
-            metrics::command_answered("get_context_info", Outcome::Ok);
-            return connection
-                .send(encode_v1(id.as_str(), &v1::Event::ContextInfo(Box::new(v1::ContextInfo::of(info)))))
-                .await;
-        }
-        v1::Command::GetContextInfo => {
-            ("get_context_info", hand_over(connection, id, Command::GetContextInfo(Empty {})).await)
-        }
-        v1::Command::ManualCompact if connection.subscriptions.is_empty() => {
-            let error = ErrorBody::new(ErrorCode::NothingToCompact, "this connection has not sent any input yet");
-            ("start_compaction", Err(error))
-        }
-        v1::Command::ManualCompact => {
-            let id = fresh_id(connection);
-            ("start_compaction", hand_over(connection, id, Command::StartCompaction(StartCompaction::default())).await)
-        }
-        v1::Command::ApprovalResponse(response) => match approvals::answered(connection, response).await {
-            Ok(frames) => {
-                for frame in frames {
-                    connection.send(frame).await?;
-                }
-                ("approval_response", Ok(()))
-            }
-            Err(error) => ("approval_response", Err(error)),
-        },
-    };
-    if let Err(error) = handed {
-        metrics::command_answered(name, Outcome::Error(error.code));
-        return connection.send(error_frame(error)).await;
-    }
-    Ok(())
+/// Returns true if this connection sent the command. A client is not told about failures of other clients' commands.
+fn is_own(origin: Origin, command: &CommandId) -> bool {
+    command.as_str().starts_with(&own_prefix(origin))
 }
 
 /// Returns the prefix of the ids of a connection's commands.
@@ -118,60 +58,18 @@ fn own_prefix(origin: Origin) -> String {
     format!("v1-{}-", origin.0)
 }
 
-/// Returns true if this connection sent the command. A client is not told about failures of other clients' commands.
-fn is_own(origin: Origin, command: &CommandId) -> bool {
-    command.as_str().starts_with(&own_prefix(origin))
+/// Returns the frame of context info that answers a command.
+pub(in crate::server) fn context_info(id: &CommandId, info: ContextInfo) -> String {
+    encode_v1(id.as_str(), &v1::Event::ContextInfo(Box::new(v1::ContextInfo::of(translated(info)))))
 }
 
-/// Returns a new command id. v1 ids are not idempotency keys.
-fn fresh_id(connection: &mut Connection) -> CommandId {
-    connection.v1.frames += 1;
-    let text = format!("{}{}-command", own_prefix(connection.origin), connection.v1.frames);
-    text.parse().expect("digits, letters and dashes are an id")
-}
-
-/// Sends input to the session, which the first input creates.
-async fn talk(connection: &mut Connection, command: Command) -> Result<(), ErrorBody> {
-    let may_create = |grant: &std::sync::Arc<super::auth::Grant>| {
-        grant.session().is_none() && grant.scopes().allow(crate::config::Scope::Sessions)
-    };
-    if !connection.grant.as_ref().is_some_and(may_create) {
-        let message = "v1 creates a session of its own, which these credentials do not allow; use v2";
-        return Err(ErrorBody::new(ErrorCode::Forbidden, message));
+/// Translates a reply to v1, which has only requested context info and errors.
+pub(super) fn reply(id: &CommandId, reply: &Reply) -> Option<String> {
+    match reply {
+        Reply::ContextInfo(info) => Some(context_info(id, (**info).clone())),
+        Reply::Error(error) => Some(error_frame(error.clone())),
+        _ => None,
     }
-    if connection.subscriptions.is_empty() {
-        if let Command::UserInput(input) = &command {
-            crate::core::session::input::parts(input.input.clone())?;
-        }
-        let name = connection.name.clone().unwrap_or_default();
-        let handle = connection.app.registry.create(&name).await?;
-        let attach = Attach {
-            origin: connection.origin,
-            role: SessionRole::Writer,
-            tools: None,
-            hooks: None,
-            outgoing: connection.outgoing.clone(),
-            shared: connection.shared.clone(),
-            resume: None,
-        };
-        let attached = handle.attach(attach).await;
-        let attached =
-            attached.map_err(|_| ErrorBody::new(ErrorCode::StoreFailed, "the session could not be opened"))??;
-        connection.subscribe(handle, SessionRole::Writer, false, attached);
-    }
-    let id = fresh_id(connection);
-    hand_over(connection, id, command).await
-}
-
-async fn hand_over(connection: &mut Connection, id: CommandId, command: Command) -> Result<(), ErrorBody> {
-    let Some(subscription) = connection.subscriptions.first() else {
-        return Err(ErrorBody::new(ErrorCode::NoSession, "this connection has not sent any input yet"));
-    };
-    let (handle, name) = (subscription.handle.clone(), command.name());
-    let handed = handle.command(connection.origin, id.clone(), command, connection.outgoing.clone()).await;
-    handed.map_err(|_| connection.app.session_gone())?;
-    connection.expect_reply(id, &handle.id, name);
-    Ok(())
 }
 
 fn translated(mut info: ContextInfo) -> ContextInfo {
@@ -186,20 +84,35 @@ impl Translator {
         encode_v1(&format!("s_{}", self.frames), event)
     }
 
-    /// Translates a reply to v1, which has only requested context info and errors.
-    pub(super) fn reply(&mut self, id: &CommandId, reply: &Reply) -> Option<String> {
-        match reply {
-            Reply::ContextInfo(info) => Some(encode_v1(
-                id.as_str(),
-                &v1::Event::ContextInfo(Box::new(v1::ContextInfo::of(translated((**info).clone())))),
-            )),
-            Reply::Error(error) => Some(error_frame(error.clone())),
-            _ => None,
-        }
+    /// Returns the command that a frame stands for; `None` if the client wants the outstanding approval explained, which
+    /// [`Translator::explained`] does.
+    ///
+    /// # Errors
+    /// The name of a well-formed command that cannot be given now, and why.
+    pub(in crate::server) fn asked(
+        &mut self,
+        origin: Origin,
+        (id, command): (CommandId, v1::Command),
+    ) -> Result<Option<(CommandId, Command)>, (&'static str, ErrorBody)> {
+        let command = match command {
+            v1::Command::UserInput(input) => Command::UserInput(UserInput::plain(Input::Items(input.input))),
+            v1::Command::GetContextInfo => return Ok(Some((id, Command::GetContextInfo(Empty {})))),
+            v1::Command::ManualCompact => Command::StartCompaction(StartCompaction::default()),
+            v1::Command::ApprovalResponse(response) => {
+                match self.answer(response).map_err(|error| ("approval_response", error))? {
+                    Some(command) => command,
+                    None => return Ok(None),
+                }
+            }
+        };
+        // v1 ids are not idempotency keys.
+        self.commands += 1;
+        let id = format!("{}{}-command", own_prefix(origin), self.commands);
+        Ok(Some((id.parse().expect("digits, letters and dashes are an id"), command)))
     }
 
     /// Translates the frame of a durable event to v1, for the connection with this number.
-    pub(super) fn durable(&mut self, origin: Origin, frame: &str) -> Vec<String> {
+    pub(in crate::server) fn durable(&mut self, origin: Origin, frame: &str) -> Vec<String> {
         let Ok(event) = serde_json::from_str::<Event>(frame) else { return Vec::new() };
         match event {
             Event::TurnStarted(_) => vec![self.frame(&v1::Event::LoadingState(LoadingState { loading: true }))],

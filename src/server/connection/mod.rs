@@ -1,0 +1,200 @@
+//! A client's connection: its state, and how replies, events and refusals are written to it.
+//!
+//! Each part belongs to one file:
+//! - `wire`: the WebSocket
+//! - `credentials`: the user and the grant
+//! - `subscriptions`: the sessions that the client reads, and the commands that they have not answered
+//! - `timers`: what the connection waits for
+//!
+//! The others work on all of them:
+//! - `feed`: writes the events of the subscribed sessions
+//! - `replies`: writes the replies of sessions
+//! - `refusals`: refuses frames
+//! - `leaving`: leaves a server that is stopping
+//! - `relayed`: forwards commands to other nodes
+
+mod credentials;
+mod feed;
+pub(super) mod leaving;
+mod refusals;
+mod relayed;
+mod replies;
+mod subscriptions;
+mod timers;
+mod wire;
+
+pub(super) use self::{
+    credentials::{Credentials, ended},
+    subscriptions::{Subscriptions, listed},
+    timers::{Timer, Timers},
+    wire::{BAD_FRAMES_MAX, Wire},
+};
+
+use super::{
+    app::App,
+    auth::Grant,
+    closing::Flow,
+    dialects::{Dialect, Speaks},
+    door::Guest,
+    relay::links::Links,
+};
+use crate::{
+    core::agent_loop::Origin,
+    metrics::{self, OpenConnection, Outcome, RelayedConnection, Side},
+    runtime::{ConnectionShare, Identity, encoded::FrameText},
+    shares::Permit,
+};
+use axum::extract::ws::WebSocket;
+use reseed_protocol::{
+    ErrorBody,
+    event::{EphemeralEvent, TokenExpiring},
+    frame::encode_event,
+    reply::Reply,
+};
+use std::{net::IpAddr, pin::Pin, sync::Arc};
+use tokio::time::Instant;
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+pub(super) struct Connection {
+    pub(super) app: Arc<App>,
+    pub(super) origin: Origin,
+    pub(super) dialect: Dialect,
+    pub(super) wire: Wire,
+    pub(super) credentials: Credentials,
+    pub(super) subscriptions: Subscriptions,
+    /// The connections to nodes that hold sessions of this client.
+    pub(super) links: Option<Box<Links>>,
+    /// Set if another node relays this client. The edge limits its rate, and warns it when its credentials expire.
+    pub(super) via: Option<RelayedConnection>,
+    pub(super) timers: Timers,
+    /// Signals that the server is stopping: first that clients should leave, then that they must.
+    pub(super) stopped: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// True while the connection is leaving a server that is stopping.
+    is_leaving: bool,
+}
+
+impl Connection {
+    pub(super) fn new(
+        app: Arc<App>,
+        socket: WebSocket,
+        grant: Option<Arc<Grant>>,
+        negotiated: bool,
+        address: IpAddr,
+        (place, permit): (Permit, Option<Permit>),
+        guest: Option<Arc<Guest>>,
+    ) -> Self {
+        let origin = app.next_origin();
+        let shared = ConnectionShare::new(Identity {
+            connection_id: app.connection_id(origin),
+            client_id: None,
+            software: None,
+        });
+        let now = Instant::now();
+        let patience = app.patience;
+        let mut timers = Timers::new(now + patience.hello.min(patience.heartbeat));
+        timers.set(Timer::Beat, Some(now + patience.heartbeat));
+        if negotiated || grant.is_none() {
+            timers.set(Timer::Hello, Some(now + patience.hello));
+        }
+        let credentials = Credentials::new(grant, address, permit, guest.as_deref());
+        timers.set(Timer::Expiry, credentials.expiry(false));
+        let mut connection = Self {
+            origin,
+            dialect: Dialect::default(),
+            wire: Wire::new(socket, patience.slow_reader, OpenConnection::new(), guest, place),
+            credentials,
+            subscriptions: Subscriptions::new(shared),
+            links: None,
+            via: None,
+            timers,
+            // Kept for the life of the connection, because all connections share one list of waiters.
+            stopped: Box::pin(app.leave.clone().cancelled_owned()),
+            is_leaving: false,
+            app,
+        };
+        if negotiated {
+            connection.speaks(Speaks::V2 { greeted: false });
+        }
+        connection
+    }
+
+    /// Makes this the connection of a client that another node relays. It starts out greeted.
+    pub(super) fn is_relayed(&mut self, identity: Identity) {
+        self.via = Some(RelayedConnection::new(Side::Holder));
+        self.wire.is_of_node();
+        self.credentials.are_checked_by_edge(None);
+        self.greeted(identity);
+        self.wire.counted.speaks(metrics::Dialect::Relay);
+    }
+
+    /// Sets the client's grant after `hello` or `authenticate`.
+    ///
+    /// # Errors
+    /// `limit_reached`: the user has too many connections.
+    pub(super) fn known_by(&mut self, grant: Arc<Grant>) -> Result<(), ErrorBody> {
+        self.credentials.known_by(grant, self.app.registry.shares(), self.wire.guest.as_deref())?;
+        self.timers.set(Timer::Expiry, self.credentials.expiry(self.dialect.is_greeted()));
+        Ok(())
+    }
+
+    /// Sets the client's grant that its edge has renewed.
+    pub(super) fn renewed_by_edge(&mut self, grant: Arc<Grant>) {
+        self.credentials.are_checked_by_edge(Some(grant));
+        self.timers.set(Timer::Expiry, self.credentials.expiry(false));
+    }
+
+    /// Records that `hello` was answered.
+    pub(super) fn greeted(&mut self, identity: Identity) {
+        self.subscriptions.shared = ConnectionShare::new(identity);
+        self.speaks(Speaks::V2 { greeted: true });
+        self.wire.good_frame();
+        self.timers.set(Timer::Expiry, self.credentials.expiry(true));
+    }
+
+    /// Records which protocol the client speaks.
+    pub(super) fn speaks(&mut self, speaks: Speaks) {
+        if self.dialect.speaks == speaks {
+            return;
+        }
+        self.dialect.speaks = speaks;
+        match speaks {
+            Speaks::Undecided => {}
+            Speaks::V1 => self.wire.counted.speaks(metrics::Dialect::V1),
+            Speaks::V2 { .. } => self.wire.counted.speaks(metrics::Dialect::V2),
+        }
+        if matches!(speaks, Speaks::V1 | Speaks::V2 { greeted: true }) {
+            self.timers.set(Timer::Hello, None);
+        }
+    }
+
+    /// Warns the client that its credentials expire soon. Ends the connection if they have expired.
+    pub(super) async fn expiry(&mut self) -> Flow {
+        self.credentials.still_granted()?;
+        let can_warn = self.dialect.is_greeted();
+        let left = if can_warn { self.credentials.warning() } else { None };
+        self.timers.set(Timer::Expiry, self.credentials.expiry(can_warn));
+        let Some(left) = left else { return Ok(()) };
+        let expires_in_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        let event = EphemeralEvent::TokenExpiring(TokenExpiring { expires_in_ms });
+        self.send(encode_event(None, &event)).await?;
+        self.flush().await
+    }
+
+    /// Adds a frame to the write buffer. Disconnects a client that does not read for too long.
+    pub(super) async fn send(&mut self, frame: impl Into<FrameText>) -> Flow {
+        self.wire.send(frame).await
+    }
+
+    pub(super) async fn flush(&mut self) -> Flow {
+        self.wire.flush().await
+    }
+}
+
+/// Counts the reply to a command.
+pub(super) fn count_reply(name: &'static str, reply: &Reply) {
+    let outcome = match reply {
+        Reply::Error(error) => Outcome::Error(error.code),
+        _ => Outcome::Ok,
+    };
+    metrics::command_answered(name, outcome);
+}

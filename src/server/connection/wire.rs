@@ -1,0 +1,111 @@
+//! A client's WebSocket: writes frames within the time that a client may stop reading, pings, and counts bad frames.
+
+use crate::{
+    metrics::OpenConnection,
+    runtime::encoded::FrameText,
+    server::{
+        closing::{CLOSE_TIME, End, Flow, close, protocol_fault, written},
+        door::Guest,
+    },
+    shares::Permit,
+};
+use axum::extract::ws::{Message, WebSocket};
+use futures_util::SinkExt as _;
+use reseed_protocol::CloseCode;
+use std::{sync::Arc, time::Duration};
+use tokio::time::timeout;
+
+/// Maximum number of unanswered pings.
+const PINGS_UNANSWERED_MAX: u32 = 2;
+
+/// Bad frames in a row that close the connection. So many come from a program with another protocol, not from a typo.
+pub(in crate::server) const BAD_FRAMES_MAX: u32 = 50;
+
+pub(in crate::server) struct Wire {
+    socket: WebSocket,
+    /// How long the client may stop reading.
+    patience: Duration,
+    bad_frames: u32,
+    pings_unanswered: u32,
+    pub(in crate::server) counted: OpenConnection,
+    /// Its place among the connections that the door admitted.
+    pub(super) guest: Option<Arc<Guest>>,
+    /// Its part of all connections.
+    _place: Permit,
+}
+
+impl Wire {
+    pub(super) fn new(
+        socket: WebSocket,
+        patience: Duration,
+        counted: OpenConnection,
+        guest: Option<Arc<Guest>>,
+        place: Permit,
+    ) -> Self {
+        Self { socket, patience, bad_frames: 0, pings_unanswered: 0, counted, guest, _place: place }
+    }
+
+    /// Waits longer for the reader, which is another node. An edge waits for its client, and should give up first,
+    /// because it can tell the client why.
+    pub(super) fn is_of_node(&mut self) {
+        self.patience *= 2;
+    }
+
+    /// Adds a frame to the write buffer. Disconnects a client that does not read for too long.
+    pub(in crate::server) async fn send(&mut self, frame: impl Into<FrameText>) -> Flow {
+        written(timeout(self.patience, self.socket.feed(Message::Text(frame.into()))).await)
+    }
+
+    pub(in crate::server) async fn flush(&mut self) -> Flow {
+        written(timeout(self.patience, self.socket.flush()).await)
+    }
+
+    /// Waits for a message. Cancel safe.
+    pub(in crate::server) async fn receive(&mut self) -> Result<Message, End> {
+        match self.socket.recv().await {
+            None => Err(End::Gone),
+            Some(Err(error)) => Err(protocol_fault(&error)),
+            Some(Ok(message)) => {
+                self.pings_unanswered = 0;
+                self.guest.iter().for_each(|guest| match &message {
+                    Message::Ping(payload) | Message::Pong(payload) => guest.control_read(payload.len()),
+                    _ => guest.message_read(),
+                });
+                Ok(message)
+            }
+        }
+    }
+
+    /// Pings. Disconnects a client that has left too many pings unanswered, if it `reconnects`.
+    pub(in crate::server) async fn beat(&mut self, reconnects: bool) -> Flow {
+        if reconnects && self.pings_unanswered >= PINGS_UNANSWERED_MAX {
+            return Err(End::Close(CloseCode::NoPong, "two pings were not answered; reconnect and resume"));
+        }
+        self.pings_unanswered += 1;
+        let pinging = async {
+            self.socket.feed(Message::Ping(Default::default())).await?;
+            self.socket.flush().await
+        };
+        written(timeout(self.patience, pinging).await)
+    }
+
+    /// Counts a frame that was refused. Returns true if there were too many in a row.
+    pub(super) fn bad_frame(&mut self) -> bool {
+        self.bad_frames += 1;
+        self.bad_frames >= BAD_FRAMES_MAX
+    }
+
+    pub(in crate::server) fn good_frame(&mut self) {
+        self.bad_frames = 0;
+    }
+
+    /// Closes the socket. A client that was too slow may resume reading later. Then it should find the close code
+    /// behind the frames that are already on their way. Until then it costs no more than its write buffer.
+    pub(in crate::server) async fn close(self, code: CloseCode, reason: &str, stopped: impl Future<Output = ()>) {
+        let patience = if code == CloseCode::SlowReader { self.patience } else { CLOSE_TIME };
+        tokio::select! {
+            () = Box::pin(close(self.socket, code, reason, patience)) => {}
+            () = stopped, if code == CloseCode::SlowReader => {}
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The routes, and the checks that every HTTP request passes first.
+
+use super::{
+    answers::{clip, problem},
+    app::App,
+    audit,
+    auth::{Refusal, bearer},
+    granting, handshake, offered, operator, relay,
+    web::Site,
+};
+use axum::{
+    Router,
+    extract::{ConnectInfo, DefaultBodyLimit, Path, Request, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use std::{net::SocketAddr, sync::Arc};
+
+/// Maximum bytes of an HTTP request's body. Only requests for tickets have one, and it is short.
+const BODY_BYTES_MAX: usize = 16 * 1024;
+
+pub(super) fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/", get(root))
+        .route("/ws", get(handshake::upgrade))
+        .route("/assets/{*name}", get(asset))
+        .route("/healthz", get(operator::healthz))
+        .route("/readyz", get(operator::readyz))
+        .route("/metrics", get(operator::metrics))
+        .route("/api/tickets", post(granting::ticket).options(operator::preflight))
+        .route("/api/tickets/{id}", axum::routing::delete(granting::revoke_ticket))
+        .route("/api/principals/{name}", axum::routing::delete(granting::revoke_user))
+        .route("/api/sessions", get(operator::sessions))
+        .route("/api/sessions/{id}/context", get(operator::context::session_context))
+        .route("/api/sessions/{id}/tree", get(operator::session_tree))
+        .route("/api/nodes", get(operator::nodes::nodes))
+        .route("/api/mcp", get(operator::mcp::mcp))
+        .route(relay::PATH, get(relay::holder::enter))
+        .route(relay::ask::REVOKE_PATH, post(relay::ask::revoked_elsewhere))
+        .route(relay::ask::COMPACTIONS_PATH, post(relay::ask::compactions_here))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(app.clone(), guard))
+        .with_state(app)
+}
+
+/// Rejects requests for a foreign host name and from foreign origins before anything else handles them.
+async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?").to_owned());
+    if request.uri().path().starts_with(relay::INTERNAL) {
+        // NODE_ADDRESS may be a proxy's address. These paths reject every page, whatever its origin.
+        return next.run(request).await;
+    }
+    let (host, origin) = (text(header::HOST), text(header::ORIGIN));
+    if let Some(host) = host.filter(|host| !app.auth.allows_host(host)) {
+        let message = format!("this server is not `{}`; it listens on this machine only\n", clip(&host));
+        return (StatusCode::MISDIRECTED_REQUEST, message).into_response();
+    }
+    if let Some(origin) = origin.as_deref().filter(|origin| !app.auth.allows_origin(origin, app.port)) {
+        let origin = clip(origin);
+        let message = format!("pages from `{origin}` may not connect; add the origin to ALLOWED_ORIGINS\n");
+        // The browser shows the page neither this status nor this message.
+        app.log_refused(&origin);
+        return (StatusCode::FORBIDDEN, message).into_response();
+    }
+    let read = audit::read(request.uri().path()).map(|read| {
+        let address = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+        (read, address)
+    });
+    let operator = match &read {
+        Some(_) => app.auth.operator(bearer(headers)).await,
+        None => None,
+    };
+    if let (Some(((what, _), address)), None) = (&read, &operator) {
+        let refusal = bearer(headers).map_or(Refusal::Missing, |_| Refusal::Wrong("not an operator's"));
+        if let Err(error) = app.refuse_credentials(*address, what, refusal).await {
+            return problem(StatusCode::TOO_MANY_REQUESTS, error);
+        }
+    }
+    let reader = operator.as_ref().map(|operator| operator.name.clone());
+    operator.and_then(|operator| request.extensions_mut().insert(operator));
+    let mut response = next.run(request).await;
+    if let (Some((read, _)), Some(reader)) = (read, reader) {
+        app.audit.read(&reader, read, response.status().as_u16());
+    }
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    if let Some(origin) = origin.and_then(|origin| HeaderValue::from_str(&origin).ok()) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.append(header::VARY, HeaderValue::from_static("origin"));
+    }
+    response
+}
+
+/// Handles a request for `/`: a socket for v1 clients, the page for a browser.
+async fn root(state: State<Arc<App>>, request: Request) -> Response {
+    if handshake::asks_for_socket(request.headers()) {
+        return handshake::upgrade(state, request).await;
+    }
+    site(&state).await.page(request.headers())
+}
+
+async fn asset(State(app): State<Arc<App>>, Path(name): Path<String>, request: HeaderMap) -> Response {
+    site(&app).await.asset(&name, &request)
+}
+
+/// Returns the page. Building it takes some milliseconds of CPU time, so it does not run on a worker thread.
+async fn site(app: &Arc<App>) -> &Site {
+    if app.page.get().is_none() {
+        let app = app.clone();
+        let build = move || {
+            let deployment = app.registry.parts().deployment();
+            app.page.get_or_init(|| Site::new(&offered::module(&deployment.strategies, &deployment.options)));
+        };
+        tokio::task::spawn_blocking(build).await.expect("the embedded files are joined as in the tests");
+    }
+    app.page.get().expect("it was built just now")
+}
