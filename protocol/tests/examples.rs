@@ -11,11 +11,10 @@ use reseed_protocol::{
     CommandId, SessionId,
     codegen::{self, Kind},
     command::Command,
-    context::{Breakdown, ContextInfo, EnvelopeMeta},
+    context::{Breakdown, ContextInfo, EnvelopeMeta, PatchOp},
     event::{EphemeralEvent, Event},
     frame,
-    hook::HookPoint,
-    patch::PatchOp,
+    hooks::HookPoint,
     reply::Reply,
     v1,
 };

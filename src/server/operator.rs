@@ -27,7 +27,7 @@ use axum::{
     http::{StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
-use reseed_protocol::{ErrorBody, ErrorCode, SessionId, reply::Tree};
+use reseed_protocol::{ErrorBody, ErrorCode, SessionId, tree::Tree};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{error::Error as _, sync::Arc, time::Duration};
 

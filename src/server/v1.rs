@@ -17,11 +17,15 @@ use crate::{
 };
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, Message, Part, Role, Timestamp,
-    command::{Command, Empty, Input, SessionRole, StartCompaction, UserInput},
+    command::{Command, Empty},
+    compaction::StartCompaction,
+    content::Input,
     context::ContextInfo,
-    event::{Event, TurnStatus},
+    event::Event,
     frame::{self, encode_v1},
     reply::Reply,
+    session::SessionRole,
+    turn::{TurnStatus, UserInput},
     v1::{self, AgentFinished, ItemContent, LoadingState, ResponseItem, strategy_name},
 };
 use std::collections::{HashMap, HashSet};

@@ -6,7 +6,7 @@
 use super::{NOTICE, layout, schema};
 use crate::{
     Entry, command, event,
-    hook::{self, HookPoint},
+    hooks::{HookAnswer, HookPoint},
     reply, v1,
 };
 use std::{
@@ -21,13 +21,15 @@ const FILES: &[(&str, &str)] = &[
     ("command", "commands"),
     ("reply", "replies"),
     ("event", "events"),
-    ("approval", "approvals"),
-    ("entry", "entries"),
-    ("content", "content"),
+    ("session", "session"),
+    ("turn", "turn"),
+    ("hooks", "hooks"),
+    ("tools", "tools"),
+    ("tree", "tree"),
+    ("compaction", "compaction"),
     ("context", "context"),
-    ("patch", "patch"),
+    ("content", "content"),
     ("receipt", "receipt"),
-    ("hook", "hooks"),
     ("error", "errors"),
     ("ids", "basics"),
     ("leaf", "basics"),
@@ -41,7 +43,7 @@ const ROOTS: &[(&str, &str)] = &[
     ("Reply", "replies"),
     ("Event", "events"),
     ("EphemeralEvent", "events"),
-    ("Entry", "entries"),
+    ("Entry", "tree"),
     ("HookAnswer", "hooks"),
     ("Command", "v1"),
     ("Event", "v1"),
@@ -56,7 +58,7 @@ pub(super) fn files() -> Vec<(String, String)> {
     types.visit::<event::EphemeralEvent>();
     types.visit::<Entry>();
     // A webhook's answer; over the socket it is `hook_result`.
-    types.visit::<hook::HookAnswer>();
+    types.visit::<HookAnswer>();
     types.visit::<v1::Command>();
     types.visit::<v1::Event>();
 

@@ -19,9 +19,9 @@ use crate::{
 };
 use reseed_protocol::{
     CloseCode,
-    event::SubscriptionEnd,
     frame::{encode_event, encode_reply},
     reply::{Done, Reply},
+    session::SubscriptionEnd,
 };
 
 /// Maximum number of times that a command is sent again after its session has moved.

@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn what_the_server_writes_is_never_read_as_a_whole() {
-        use reseed_protocol::{event::SubscriptionEnd, frame, reply};
+        use reseed_protocol::{frame, reply, session::SubscriptionEnd};
         let (id, session) = ("a".parse().expect("an id"), "s".parse().expect("an id"));
         let done = reply::Reply::Ok(reply::Done::default());
         let frames = [

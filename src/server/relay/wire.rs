@@ -7,7 +7,7 @@ use crate::{
     config::{Scope, Scopes},
     server::auth::Grant,
 };
-use reseed_protocol::{CommandId, ConnectionId, SessionId, command::Software};
+use reseed_protocol::{CommandId, ConnectionId, SessionId, session::Software};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -8,11 +8,7 @@ use crate::{
     },
     shares::Share,
 };
-use reseed_protocol::{
-    CloseCode, ErrorBody,
-    event::{EphemeralEvent, TokenExpiring},
-    frame::encode_event,
-};
+use reseed_protocol::{CloseCode, ErrorBody, event::EphemeralEvent, frame::encode_event, session::TokenExpiring};
 use std::{sync::Arc, time::Duration};
 
 impl Connection {

@@ -8,8 +8,9 @@ use crate::{
 };
 use reseed_protocol::{
     CloseCode, SessionId,
-    event::{EphemeralEvent, SessionClosed, SubscriptionEnd},
+    event::EphemeralEvent,
     frame::{encode_event, encode_stored},
+    session::{SessionClosed, SubscriptionEnd},
 };
 
 /// Bytes of events taken from the feed or the store at once, or one event if that is larger. A stalled reader holds

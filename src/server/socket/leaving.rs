@@ -6,7 +6,7 @@
 //! are gone.
 
 use super::{Connection, End, Flow};
-use reseed_protocol::{CloseCode, event::SubscriptionEnd};
+use reseed_protocol::{CloseCode, session::SubscriptionEnd};
 use std::time::Duration;
 use tokio::time::Instant;
 

@@ -10,9 +10,9 @@ use crate::{
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, SessionId,
     command::{Command, Does},
-    event::SubscriptionEnd,
     frame::encode_reply,
     reply::Reply,
+    session::SubscriptionEnd,
 };
 
 /// A command that a session will answer.

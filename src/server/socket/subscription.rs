@@ -5,7 +5,7 @@ use crate::{
     runtime::{Attached, Cursor, Private, Reader, SessionHandle, feed::TEXT_MAY_WAIT},
     server::closing::Flow,
 };
-use reseed_protocol::{SessionId, command::SessionRole};
+use reseed_protocol::{SessionId, session::SessionRole};
 use std::collections::VecDeque;
 
 /// A session that the connection is subscribed to.
