@@ -9,7 +9,6 @@
 use jsonschema::Validator;
 use reseed_protocol::{
     CommandId, SessionId,
-    codegen::{self, Kind},
     command::Command,
     context::{Breakdown, ContextInfo, EnvelopeMeta, PatchOp},
     event::{EphemeralEvent, Event},
@@ -18,6 +17,7 @@ use reseed_protocol::{
     reply::Reply,
     v1,
 };
+use reseed_protocol_codegen::{self as codegen, Kind};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::{

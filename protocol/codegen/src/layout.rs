@@ -8,7 +8,7 @@
 const COLUMNS_MAX: usize = 110;
 
 /// Formats `type Name = …;`, with its doc comment, as an exported declaration.
-pub(super) fn declaration(docs: Option<&str>, text: &str) -> String {
+pub(crate) fn declaration(docs: Option<&str>, text: &str) -> String {
     let tokens = tokens(text);
     let mut reader = Reader { tokens: &tokens, at: 0 };
     reader.expect("type");
@@ -48,7 +48,7 @@ pub(super) fn declaration(docs: Option<&str>, text: &str) -> String {
 }
 
 /// Formats a doc comment, indented by `indent` columns.
-pub(super) fn comment(text: &str, indent: usize) -> String {
+pub(crate) fn comment(text: &str, indent: usize) -> String {
     let pad = " ".repeat(indent);
     if text.contains('\n') {
         let body: String = text.lines().map(|line| format!("{pad} * {line}\n")).collect();

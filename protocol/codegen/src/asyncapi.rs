@@ -4,14 +4,14 @@
 //! it; their examples are those of `examples/v2`.
 
 use super::{Dialect, Kind, Message, NOTICE};
-use crate::{PROTOCOL_VERSION, SUBPROTOCOL_V2, command::Command};
+use reseed_protocol::{PROTOCOL_VERSION, SUBPROTOCOL_V2, command::Command};
 use serde_json::{Map, Value, json};
 use std::{fs, path::Path};
 
 const SCHEMA: &str = "./reseed.v2.schema.json";
 
 /// Returns the document.
-pub(super) fn document(v2: &Dialect) -> Value {
+pub(crate) fn document(v2: &Dialect) -> Value {
     let mut messages = Map::new();
     let mut listed = Map::new();
     let mut operations = Map::new();
@@ -155,7 +155,7 @@ fn described(message: &Message) -> Value {
 
 /// Returns the example of a message, or its first special one if it has no plain one.
 fn example(folder: &str, name: &str) -> Option<Value> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/v2").join(folder);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/v2").join(folder);
     let files = fs::read_dir(&folder).ok()?.filter_map(|file| file.ok()?.file_name().into_string().ok());
     let mut files: Vec<String> = files.filter(|file| file.split('.').next() == Some(name)).collect();
     files.sort_by_key(|file| (*file != format!("{name}.json"), file.clone()));

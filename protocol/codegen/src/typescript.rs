@@ -4,7 +4,7 @@
 //! can export all of them.
 
 use super::{NOTICE, layout, schema};
-use crate::{
+use reseed_protocol::{
     Entry, command, event,
     hooks::{HookAnswer, HookPoint},
     reply, v1,
@@ -50,7 +50,7 @@ const ROOTS: &[(&str, &str)] = &[
 ];
 
 /// Returns every file below `typescript/`, by name.
-pub(super) fn files() -> Vec<(String, String)> {
+pub(crate) fn files() -> Vec<(String, String)> {
     let mut types = Types { config: Config::new().with_large_int("number"), declared: Vec::new() };
     types.visit::<command::Command>();
     types.visit::<reply::Reply>();

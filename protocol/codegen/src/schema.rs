@@ -5,7 +5,7 @@
 //! sends is never null; every definition is reachable from the root.
 
 use super::{Dialect, Kind, Message, NOTICE};
-use crate::{
+use reseed_protocol::{
     command::{self, Address},
     event::{EphemeralEvent, Event},
     reply::Reply,
@@ -18,14 +18,14 @@ use std::collections::BTreeMap;
 const ID_PATTERN: &str = "^[A-Za-z0-9._:-]{1,64}$";
 const WRITING_ID_PATTERN: &str = "^[A-Za-z0-9._:-]{16,64}$";
 
-pub(super) fn v1() -> Dialect {
+pub(crate) fn v1() -> Dialect {
     let mut document = Document::new("reseed, the older dialect (v1)");
     document.add(Side::Client, |schemas| vec![(Kind::Command, variants::<v1::Command>(schemas))]);
     document.add(Side::Server, |schemas| vec![(Kind::Event, variants::<v1::Event>(schemas))]);
     document.finish()
 }
 
-pub(super) fn v2() -> Dialect {
+pub(crate) fn v2() -> Dialect {
     let mut document = Document::new("reseed, v2");
     document.closed = true;
     document.add(Side::Client, |schemas| vec![(Kind::Command, variants::<command::Command>(schemas))]);

@@ -1,11 +1,11 @@
 //! Generates the page of error codes and close codes.
 
 use super::NOTICE;
-use crate::{CloseCode, ErrorCode};
+use reseed_protocol::{CloseCode, ErrorCode};
 use std::fmt::Write as _;
 
 /// Returns the text of ERRORS.md.
-pub(super) fn page() -> String {
+pub(crate) fn page() -> String {
     let mut page = format!(
         "<!-- {NOTICE} -->\n\n# Error codes\n\n\
          `error {{ code, message, retriable, retryAfterMs?, details? }}` is the reply to a refused command; nothing was changed,\n\

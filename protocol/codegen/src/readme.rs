@@ -1,6 +1,6 @@
 //! Generates the tables of README.md: the commands, and the limits of a server.
 
-use crate::{
+use reseed_protocol::{
     ErrorCode,
     command::{
         Command, Does, OTHER_NAMES, Sender, Spec,
@@ -47,7 +47,7 @@ const fn limit(field: &'static str, default: u64, setting: Option<&'static str>,
 }
 
 /// Returns the table of limits.
-pub(super) fn limits(schema: &Value) -> String {
+pub(crate) fn limits(schema: &Value) -> String {
     let mut text = "| field | limits | default | setting | beyond it |\n| --- | --- | --- | --- | --- |\n".to_owned();
     for Limit { field, default, setting, beyond } in LIMITS {
         let says = schema["$defs"]["Limits"]["properties"][field]["description"].as_str().unwrap_or_default();
@@ -59,7 +59,7 @@ pub(super) fn limits(schema: &Value) -> String {
 }
 
 /// Returns the table of commands, with what its short forms stand for.
-pub(super) fn commands(schema: &Value) -> String {
+pub(crate) fn commands(schema: &Value) -> String {
     let mut text = "| command | who may | payload | reply | events | errors |\n\
                     | --- | --- | --- | --- | --- | --- |\n"
         .to_owned();

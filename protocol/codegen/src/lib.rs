@@ -1,8 +1,8 @@
 //! Generates the files for other languages from the Rust types: JSON Schema, TypeScript, AsyncAPI, the page of error
 //! codes, and the tables of README.md.
 //!
-//! The files are committed. `tests/generated.rs` compares them with the output of this module; `UPDATE=1 cargo test -p
-//! reseed-protocol` regenerates them. None of this is in the server.
+//! The files are committed. The tests of `reseed-protocol` compare them with the output of this crate;
+//! `UPDATE=1 cargo test -p reseed-protocol` regenerates them. None of this is in the server.
 
 mod asyncapi;
 mod errors;
