@@ -14,8 +14,8 @@ export interface StartCompaction {
   instructions?: string;
   /**
    * Puts `instructions` in the place of what the server asks of a summary, its form included, instead of adding
-   * to it. No missing facts are restored. What every request for a summary says stays: which part it is about,
-   * that the conversation is data, and the maximum of words.
+   * to it. What every request for a summary says stays: which part it is about, that the conversation is data,
+   * and the maximum of words.
    */
   replaceInstructions?: boolean;
   /** Applies exactly the compaction of this preview. No other field is allowed with it. */
@@ -35,8 +35,8 @@ export interface PreviewCompaction {
   instructions?: string;
   /**
    * Puts `instructions` in the place of what the server asks of a summary, its form included, instead of adding
-   * to it. No missing facts are restored. What every request for a summary says stays: which part it is about,
-   * that the conversation is data, and the maximum of words.
+   * to it. What every request for a summary says stays: which part it is about, that the conversation is data,
+   * and the maximum of words.
    */
   replaceInstructions?: boolean;
   /** Uses this strategy; absent: the session's. */
@@ -228,8 +228,8 @@ export interface FailedRung {
   /** The step. */
   rung: CompactionRung;
   /**
-   * The reason, for programs: `too_little`, `empty`, `truncated`, `refused`, `malformed`, `continued` (the model
-   * answered the user instead), `not_smaller`, `timeout`, or an error code.
+   * The reason, for programs: `too_little`, `not_smaller`, `empty`, `truncated`, `refused`, `malformed`, `continued`
+   * (the model answered the user instead), `copied` (it repeated the conversation), `timeout`, or an error code.
    */
   reason: string;
 }
@@ -323,7 +323,7 @@ export interface CompactionPreview {
   tokensBefore: number;
   /** Tokens of the same request after the compaction. */
   tokensAfter: number;
-  /** The facts checked in the summary. */
+  /** The facts checked in the summary; only from older servers. */
   retained?: Retained;
   /** The usage of the summary requests; absent if the model was not used. */
   summaryUsage?: Usage;
@@ -393,7 +393,7 @@ export interface ContextCompacted {
   summaryUsage?: Usage;
   /** Tokens that the provider had cached and must process again. */
   cachedTokensLost: number;
-  /** The facts checked in the summary; absent if nothing was summarised, and in older logs. */
+  /** The facts checked in the summary; only in older logs. */
   retained?: Retained;
   /** The count above which the strategy compacts automatically; absent if it never does by count. */
   compactAtTokens?: number;

@@ -138,7 +138,10 @@ export interface Welcome {
   server: Server;
   /** Optional features of this server, by name. */
   features: Array<string>;
-  /** The permissions of these credentials: `sessions`, `operator`. */
+  /**
+   * The permissions of these credentials, without those that others imply: `sessions`, `read`, `operator`,
+   * `operator.content`.
+   */
   scopes: Array<string>;
   /** Identifies this connection among those that are subscribed to a session. */
   connectionId: ConnectionId;

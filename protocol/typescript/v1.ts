@@ -222,7 +222,7 @@ export interface ContextCompacted {
   summaryUsage?: Usage;
   /** Tokens that the provider had cached and must process again. */
   cachedTokensLost: number;
-  /** The facts checked in the summary; absent if nothing was summarised, and in older logs. */
+  /** The facts checked in the summary; only in older logs. */
   retained?: Retained;
   /** The count above which the strategy compacts automatically; absent if it never does by count. */
   compactAtTokens?: number;

@@ -64,7 +64,7 @@ macro_rules! context_compacted {
             pub summary_usage: Option<$crate::content::Usage>,
             /// Tokens that the provider had cached and must process again.
             pub cached_tokens_lost: u64,
-            /// The facts checked in the summary; absent if nothing was summarised, and in older logs.
+            /// The facts checked in the summary; only in older logs.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub retained: Option<$crate::compaction::entry::Retained>,
             /// The count above which the strategy compacts automatically; absent if it never does by count.

@@ -151,8 +151,8 @@ open! {
     struct FailedRung {
         /// The step.
         rung: CompactionRung,
-        /// The reason, for programs: `too_little`, `empty`, `truncated`, `refused`, `malformed`, `continued` (the model
-        /// answered the user instead), `not_smaller`, `timeout`, or an error code.
+        /// The reason, for programs: `too_little`, `not_smaller`, `empty`, `truncated`, `refused`, `malformed`, `continued`
+        /// (the model answered the user instead), `copied` (it repeated the conversation), `timeout`, or an error code.
         reason: String,
     }
 }

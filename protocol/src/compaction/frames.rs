@@ -18,8 +18,8 @@ closed! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instructions: Option<String>,
         /// Puts `instructions` in the place of what the server asks of a summary, its form included, instead of adding
-        /// to it. No missing facts are restored. What every request for a summary says stays: which part it is about,
-        /// that the conversation is data, and the maximum of words.
+        /// to it. What every request for a summary says stays: which part it is about, that the conversation is data,
+        /// and the maximum of words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         replace_instructions: Option<bool>,
         /// Applies exactly the compaction of this preview. No other field is allowed with it.
@@ -41,8 +41,8 @@ closed! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instructions: Option<String>,
         /// Puts `instructions` in the place of what the server asks of a summary, its form included, instead of adding
-        /// to it. No missing facts are restored. What every request for a summary says stays: which part it is about,
-        /// that the conversation is data, and the maximum of words.
+        /// to it. What every request for a summary says stays: which part it is about, that the conversation is data,
+        /// and the maximum of words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         replace_instructions: Option<bool>,
         /// Uses this strategy; absent: the session's.
@@ -110,7 +110,7 @@ open! {
         tokens_before: u64,
         /// Tokens of the same request after the compaction.
         tokens_after: u64,
-        /// The facts checked in the summary.
+        /// The facts checked in the summary; only from older servers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retained: Option<Retained>,
         /// The usage of the summary requests; absent if the model was not used.

@@ -58,7 +58,8 @@ open! {
         server: Server,
         /// Optional features of this server, by name.
         features: Vec<String>,
-        /// The permissions of these credentials: `sessions`, `operator`.
+        /// The permissions of these credentials, without those that others imply: `sessions`, `read`, `operator`,
+        /// `operator.content`.
         scopes: Vec<String>,
         /// Identifies this connection among those that are subscribed to a session.
         connection_id: ConnectionId,
