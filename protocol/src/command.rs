@@ -4,9 +4,16 @@
 //! Unknown commands and unknown fields are refused by name: silently ignoring a field can corrupt a history.
 
 use crate::{
-    ApprovalId, CallId, CommandId, EntryId, TurnId,
-    approval::ApprovalPolicy,
-    hook::{HookOffer, HookResult},
+    compaction::{CancelCompaction, PinEntry, PreviewCompaction, SetContextStrategy, StartCompaction, UndoCompaction},
+    context::GetContext,
+    hooks::{HookResult, RegisterHooks},
+    ids::SessionId,
+    session::{
+        Authenticate, Hello, ListSessions, OpenSession, Ping, RenameSession, SetInstructions, SetModel, SetOptions,
+    },
+    tools::{ApprovalResponse, CallProgress, RegisterTools, SetTools, ToolResult, WithdrawApproval},
+    tree::{AppendCustom, AppendCustomMessage, ForkSession, GetEntries, GetTree, Navigate, SearchHistory, SetLabel},
+    turn::{CancelTurn, EditQueue, RetryTurn, UserInput},
 };
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +23,7 @@ pub mod outcomes;
 
 pub use table::{Address, Does, OTHER_NAMES, Scope, Sender, Spec};
 
-// The table of commands. To add one, add a row; its payload is declared below or in a file of `command/`. `table.rs`
+// The table of commands. To add one, add a row; its payload is declared in the file of its subject. `command/table.rs`
 // has the values of each column. The tests ask for what the compiler does not: "Answered by …" in the doc comment, a
 // row in `outcomes.rs`, an example in `protocol/examples/v2`, the generated files, and the list of writing commands in
 // protocol/README.md.
@@ -135,302 +142,35 @@ commands! {
 #[serde(deny_unknown_fields)]
 pub struct Empty {}
 
-macro_rules! payloads {
-    ($($(#[$doc:meta])* struct $name:ident { $($(#[$attr:meta])* $field:ident: $ty:ty,)* })*) => {
-        $(
-            $(#[$doc])*
-            #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-            #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-            #[cfg_attr(feature = "codegen", ts(optional_fields))]
-            #[serde(rename_all = "camelCase", deny_unknown_fields)]
-            pub struct $name { $($(#[$attr])* pub $field: $ty,)* }
-        )*
-    };
-}
-
-mod context;
-mod input;
-mod tool;
-mod tree;
-
-pub use context::{
-    CancelCompaction, ContextFormat, GetContext, PinEntry, PreviewCompaction, SetContextStrategy, StartCompaction,
-    StrategySettings, SummaryKind, SummaryMode, UndoCompaction,
-};
-pub use input::{Input, InputContent, InputItem, InputPart, UserInput, WhenBusy};
-pub use tool::{Decision, ToolAnnotations, ToolOffer};
-pub use tree::{
-    AppendCustom, AppendCustomMessage, ForkPosition, ForkSession, GetTree, Navigate, NavigatePosition, SetLabel,
-};
-
-payloads! {
-    /// Payload of `hello`.
-    struct Hello {
-        /// 2.
-        protocol_version: u32,
-        /// Stable per tab, and different in every tab: a newer connection of the same client hosts the tools and hooks
-        /// that the older one hosted.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        client_id: Option<String>,
-        /// The client program, for the operator.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        client: Option<Software>,
-        /// A one-time ticket from `POST /api/tickets`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        ticket: Option<String>,
-        /// A token from `AUTH_TOKENS`, or a signed one (JWT).
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        token: Option<String>,
+impl Command {
+    /// Returns the row of the command named `name`, or `None` if there is no such command.
+    #[must_use]
+    pub fn spec_of(name: &str) -> Option<&'static Spec> {
+        let name = Self::name_in_table(name);
+        Self::TABLE.iter().find(|spec| spec.name == name)
     }
 
-    /// Payload of `authenticate`: one of its fields.
-    struct Authenticate {
-        /// A one-time ticket from `POST /api/tickets`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        ticket: Option<String>,
-        /// A token from `AUTH_TOKENS`, or a signed one (JWT).
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        token: Option<String>,
+    /// Returns the name that a command has in the table, for any of its names.
+    #[must_use]
+    pub fn name_in_table(name: &str) -> &str {
+        OTHER_NAMES.into_iter().find(|(other, _)| *other == name).map_or(name, |(_, name)| name)
     }
 
-    /// A program and its version.
-    #[derive(Eq, Hash)]
-    struct Software {
-        /// Its name.
-        name: String,
-        /// Its version.
-        version: String,
+    /// Returns the command's `type`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.spec().name
     }
 
-    /// Payload of `open_session`.
-    struct OpenSession {
-        /// Writer (the default) or observer.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        role: Option<SessionRole>,
-        /// The position at which this client left off.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        resume: Option<Resume>,
-        /// The number of newest entries in the reply; absent: 50.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        entries: Option<u32>,
-        /// Sends deltas (the default), or only whole entries.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        deltas: Option<bool>,
-        /// Tools to offer, as with `register_tools`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        tools: Option<Vec<ToolOffer>>,
-        /// Hooks to offer, as with `register_hooks`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        hooks: Option<Vec<HookOffer>>,
+    /// Returns true if the command, with this session in its envelope, creates one.
+    #[must_use]
+    pub fn creates(&self, session: Option<&SessionId>) -> bool {
+        self.spec().does == Does::Creates && session.is_none()
     }
 
-    /// A position in a session's log and in the items that were running.
-    struct Resume {
-        /// Identifies the log.
-        epoch: String,
-        /// The last durable event received.
-        seq: u64,
-        /// The position in each item without an entry. An item of which only `item_started` came has part 0 and offset
-        /// 0.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        items: Option<Vec<ResumeItem>>,
+    /// Returns true if the command changes a session, and so is idempotent by its `id`.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.spec().does.writes()
     }
-
-    /// A position in a running item.
-    struct ResumeItem {
-        /// The item.
-        item_id: EntryId,
-        /// Its part.
-        part: u32,
-        /// The UTF-16 code units received of that part.
-        offset: u64,
-    }
-
-    /// Payload of `list_sessions`.
-    struct ListSessions {
-        /// `nextCursor` of the previous page.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        cursor: Option<String>,
-        /// The maximum number of sessions, 1 to 200; absent: 50.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        limit: Option<u32>,
-        /// Text that the name must contain.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        search: Option<String>,
-        /// Sends `session_changed` events from now on; `false` stops them; absent: unchanged.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        watch: Option<bool>,
-    }
-
-    /// Payload of `rename_session`.
-    struct RenameSession {
-        /// Its new name, 1 to 200 characters.
-        name: String,
-    }
-
-    /// Payload of `get_entries`.
-    struct GetEntries {
-        /// Only entries older than this one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        before: Option<EntryId>,
-        /// Only entries newer than this one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        after: Option<EntryId>,
-        /// The maximum number of entries, 1 to 500; absent: 100.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        limit: Option<u32>,
-        /// Only entries on the path to the leaf.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        path: Option<bool>,
-        /// Only this entry. If its tool result was cut, `cut.whole` has all of it. One entry a command: a result is
-        /// at most as long as the frame that brought it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        entry_id: Option<EntryId>,
-    }
-
-    /// Payload of `search_history`.
-    struct SearchHistory {
-        /// Words, phrases in quotes, and beginnings of words with a star, all of which an entry must have: 1 to 1,000
-        /// characters. A word with punctuation in it, such as a path, is a phrase.
-        query: String,
-        /// The maximum number of hits, 1 to 100; absent: 20.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        limit: Option<u32>,
-    }
-
-    /// Payload of `ping`.
-    struct Ping {
-        /// The last durable event that this client received.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        seq: Option<u64>,
-    }
-
-    /// Payload of `edit_queue`.
-    struct EditQueue {
-        /// Queued inputs to remove, by the ids of their commands.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        remove: Option<Vec<CommandId>>,
-        /// All remaining queued inputs, in the new order.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        order: Option<Vec<CommandId>>,
-    }
-
-    /// Payload of `cancel_turn`.
-    struct CancelTurn {
-        /// The turn; absent for the running one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        turn_id: Option<TurnId>,
-    }
-
-    /// Payload of `retry_turn`.
-    struct RetryTurn {
-        /// The turn; absent for the last one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        turn_id: Option<TurnId>,
-    }
-
-    /// Payload of `tool_result`.
-    struct ToolResult {
-        /// The call.
-        #[serde(rename = "toolCallId")]
-        call_id: CallId,
-        /// The tool's result, as text for the model.
-        output: String,
-        /// True if the tool failed.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        is_error: Option<bool>,
-    }
-
-    /// Payload of `call_progress`.
-    struct CallProgress {
-        /// The tool call; absent if a hook is at work.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        tool_call_id: Option<CallId>,
-        /// The hook call; absent if a tool is at work.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        hook_call_id: Option<CallId>,
-        /// Its current activity, for the user.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        message: Option<String>,
-    }
-
-    /// Payload of `approval_response`.
-    struct ApprovalResponse {
-        /// The approval.
-        approval_id: ApprovalId,
-        /// The decision.
-        review: Decision,
-        /// The hash of the call that was shown. The answer is refused if the approval is about another one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        arguments_hash: Option<String>,
-        /// The message to the model if it is denied.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        custom_deny_message: Option<String>,
-    }
-
-    /// Payload of `set_tools`. Absent fields do not change.
-    struct SetTools {
-        /// The names of the tools that are switched off: at most 256.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        off: Option<Vec<String>>,
-        /// The session's own approval policy; without rules to remove it. It can only be stricter than the
-        /// deployment's.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        approvals: Option<ApprovalPolicy>,
-    }
-
-    /// Payload of `withdraw_approval`.
-    struct WithdrawApproval {
-        /// The approval that got the lasting answer.
-        approval_id: ApprovalId,
-    }
-
-    /// Payload of `set_model`.
-    struct SetModel {
-        /// The model's name, as used by the provider.
-        model: String,
-        /// The reasoning effort, in the provider's terms.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reasoning_effort: Option<String>,
-    }
-
-    /// Payload of `set_instructions`.
-    struct SetInstructions {
-        /// The system prompt; empty for none, absent for the deployment's own.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        instructions: Option<String>,
-    }
-
-    /// Payload of `set_options`. Absent fields return to the provider's default.
-    struct SetOptions {
-        /// 0 to 2.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        temperature: Option<f64>,
-        /// The maximum number of tokens of an answer, at least 1.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        max_output_tokens: Option<u64>,
-    }
-
-    /// Payload of `register_tools`.
-    struct RegisterTools {
-        /// The tools; empty for none.
-        tools: Vec<ToolOffer>,
-    }
-
-    /// Payload of `register_hooks`.
-    struct RegisterHooks {
-        /// The hooks, called in this order; empty for none.
-        hooks: Vec<HookOffer>,
-    }
-}
-
-/// The role of a connection in a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(rename_all = "snake_case")]
-pub enum SessionRole {
-    /// May write. Any number of connections may.
-    Writer,
-    /// Receives the same events and may only read.
-    Observer,
 }

@@ -1,6 +1,10 @@
 //! The content model of the wire, the tree and the store.
 
-use crate::{CallId, receipt::Receipt};
+mod input;
+
+pub use self::input::*;
+
+use crate::{ids::CallId, receipt::Receipt};
 use serde::{Deserialize, Serialize};
 
 /// The author of a message.

@@ -1,6 +1,6 @@
 //! Error codes and close codes, each declared once with cause and remedy.
 
-use crate::CommandId;
+use crate::ids::CommandId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
 use serde_json::Value;
 

@@ -14,10 +14,11 @@
 
 mod check;
 mod depth;
+pub(crate) mod payload;
 
 pub use self::{
     check::check,
-    depth::{is_too_deep, nests_too_deep},
+    depth::{DEPTH_MAX, is_too_deep, nests_too_deep},
 };
 
 use crate::{
@@ -27,13 +28,10 @@ use crate::{
     reply::Reply,
     v1,
 };
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use payload::{clip, payload, strict};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::{borrow::Cow, fmt::Write as _};
-
-/// Maximum nesting of arrays and objects in a frame, and in all other JSON that a server takes: hooks' answers, what a
-/// model wants back, imported sessions. A tool's schema needs about ten; serde's own limit is 128.
-pub const DEPTH_MAX: usize = 32;
 
 /// The id that an error shows as an example.
 const ID_EXAMPLE: &str = "6f1c0b1e-5a1c-4d7e-9b30-2f6c8e41d7aa";
@@ -294,83 +292,6 @@ pub fn peek_session(text: &str) -> Option<SessionId> {
         session_id: Cow<'a, str>,
     }
     serde_json::from_str::<Peek>(text).ok()?.session_id.parse().ok()
-}
-
-/// Characters of a client's name for something that an error repeats.
-const SHOWN_CHARS_MAX: usize = 64;
-
-/// An error in a payload.
-#[derive(Debug)]
-pub(crate) struct PayloadError {
-    code: ErrorCode,
-    field: String,
-    message: String,
-}
-
-impl PayloadError {
-    fn into_error(self, what: &str) -> ErrorBody {
-        let at = if self.field.is_empty() { String::new() } else { format!(" at `{}`", self.field) };
-        let error = ErrorBody::new(self.code, format!("{what}{at}: {}", self.message));
-        if self.field.is_empty() { error } else { error.with_field(self.field) }
-    }
-}
-
-/// Parses a payload, naming the invalid field.
-///
-/// Accepts only objects: serde would accept an array for a struct, field by field.
-pub(crate) fn payload<T: DeserializeOwned>(text: &str) -> Result<T, PayloadError> {
-    if !text.starts_with('{') {
-        let message = "a payload is an object".to_owned();
-        return Err(PayloadError { code: ErrorCode::InvalidField, field: "payload".to_owned(), message });
-    }
-    strict(text)
-}
-
-fn strict<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, PayloadError> {
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        let path = error.path().to_string();
-        let path = if path == "." { String::new() } else { path };
-        classify(&path, &error.into_inner().to_string())
-    })
-}
-
-/// Classifies a serde error: serde reports its kind only in its text, whose beginnings are stable.
-fn classify(path: &str, message: &str) -> PayloadError {
-    let message = message.rsplit_once(" at line ").map_or(message, |(head, _)| head);
-    let quoted = message.split('`').nth(1).unwrap_or_default();
-    let join = |name: &str| {
-        let path = path.trim_end_matches('?').trim_end_matches('.');
-        if path.is_empty() || path == name || path.ends_with(&format!(".{name}")) {
-            if path.is_empty() { name.to_owned() } else { path.to_owned() }
-        } else {
-            format!("{path}.{name}")
-        }
-    };
-    let (code, field) = if message.starts_with("unknown field") {
-        (ErrorCode::UnknownField, join(quoted))
-    } else if message.starts_with("missing field") {
-        (ErrorCode::MissingField, join(quoted))
-    } else if message.starts_with("duplicate field") {
-        (ErrorCode::DuplicateKey, join(quoted))
-    } else {
-        (ErrorCode::InvalidField, path.to_owned())
-    };
-    // What a client has named it may be of any length; its beginning is enough to find it.
-    let (clipped, field) = (clip(quoted), clip(&field).to_owned());
-    let message =
-        &*if clipped.len() < quoted.len() { message.replacen(quoted, clipped, 1) } else { message.to_owned() };
-    // The value itself may be long or secret: its type is enough to correct it.
-    let message = match message.strip_prefix("invalid type: string ") {
-        Some(rest) => format!("invalid type: string,{}", rest.rsplit_once(',').map_or("", |(_, tail)| tail)),
-        None => message.chars().take(300).collect(),
-    };
-    PayloadError { code, field, message }
-}
-
-/// Returns the beginning of a name that a client made up.
-fn clip(name: &str) -> &str {
-    name.char_indices().nth(SHOWN_CHARS_MAX).map_or(name, |(end, _)| &name[..end])
 }
 
 #[cfg(test)]

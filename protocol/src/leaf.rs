@@ -4,7 +4,7 @@
 //! In Rust the root is `None`. On the wire it is [`ROOT`], so that `null` never means anything but absent. Older
 //! versions stored it as `null`, which reads back as the root.
 
-use crate::EntryId;
+use crate::ids::EntryId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The root's name.
@@ -90,9 +90,10 @@ pub struct LeafId(#[allow(dead_code, reason = "it only names the type in the gen
 #[cfg(test)]
 mod tests {
     use crate::{
-        command::{Input, Navigate, UserInput},
-        event::SessionUpdated,
-        reply::UnansweredTurn,
+        content::Input,
+        session::SessionUpdated,
+        tree::Navigate,
+        turn::{UnansweredTurn, UserInput},
     };
     use serde_json::json;
 

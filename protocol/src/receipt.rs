@@ -100,7 +100,7 @@ pub struct HookRun {
     pub duration_ms: u64,
     /// An error code, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<crate::ErrorCode>,
+    pub code: Option<crate::error::ErrorCode>,
 }
 
 /// The outcome of a hook call.

@@ -1,7 +1,7 @@
 //! Protocol v1: used until a client opts into v2. Parsed leniently, because its existing clients cannot be changed:
 //! unknown fields and `null` for absent are accepted.
 
-use crate::command::{InputContent, InputItem, InputPart};
+use crate::content::{InputContent, InputItem, InputPart};
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// A v1 command.
@@ -220,9 +220,9 @@ impl ContextInfo {
     }
 }
 
-crate::event::compacted::context_compacted! {
+crate::compaction::compacted::context_compacted! {
     /// Payload of `context_compacted`.
-    ContextCompacted, old_token_count, new_token_count, from crate::event::ContextCompacted
+    ContextCompacted, old_token_count, new_token_count, from crate::compaction::ContextCompacted
 }
 
 /// Payload of `loading_state`.

@@ -5,7 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
 
-use reseed_protocol::codegen;
+use reseed_protocol_codegen as codegen;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

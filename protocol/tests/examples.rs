@@ -9,16 +9,15 @@
 use jsonschema::Validator;
 use reseed_protocol::{
     CommandId, SessionId,
-    codegen::{self, Kind},
     command::Command,
-    context::{Breakdown, ContextInfo, EnvelopeMeta},
+    context::{Breakdown, ContextInfo, EnvelopeMeta, PatchOp},
     event::{EphemeralEvent, Event},
     frame,
-    hook::HookPoint,
-    patch::PatchOp,
+    hooks::HookPoint,
     reply::Reply,
     v1,
 };
+use reseed_protocol_codegen::{self as codegen, Kind};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::{

@@ -1,9 +1,7 @@
 //! The committed schemas, TypeScript, error page and tables of README.md match the types. `UPDATE=1` regenerates them.
 
-use reseed_protocol::{
-    codegen::{self, Kind},
-    command::{Command, Spec},
-};
+use reseed_protocol::command::{Command, Spec};
+use reseed_protocol_codegen::{self as codegen, Kind};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,

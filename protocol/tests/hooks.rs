@@ -4,10 +4,10 @@
 use reseed_protocol::{
     Entry, EntryData, ErrorCode, Message,
     command::Command,
-    entry::Kept,
+    context::PatchOp,
     frame,
-    hook::{HookAnswer, HookPoint},
-    patch::PatchOp,
+    hooks::{HookAnswer, HookPoint},
+    tree::Kept,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

@@ -2,12 +2,12 @@
 
 use reseed_protocol::{
     ErrorCode,
-    codegen::{self, Kind, LIMITS},
     command::{
         Address, Command,
         outcomes::{NEVER_REPLIED, OF_A_FRAME, OF_ANY, OUTCOMES, Work},
     },
 };
+use reseed_protocol_codegen::{self as codegen, Kind, LIMITS};
 use serde_json::Value;
 use std::{collections::BTreeSet, fs, path::PathBuf};
 

@@ -3,6 +3,56 @@
 import type { CallId } from "./basics.js";
 import type { Receipt } from "./receipt.js";
 
+/** The user's input: a text, or OpenAI Responses input items. */
+export type Input = string | Array<InputItem>;
+
+/** One input item of OpenAI's Responses API. */
+export interface InputItem {
+  /** `message`; absent means the same. */
+  type?: string;
+  /** The item's id elsewhere; ignored. */
+  id?: string;
+  /** The item's state elsewhere; ignored. */
+  status?: string;
+  /** `user`. */
+  role: string;
+  /** A text, or parts. */
+  content: InputContent;
+}
+
+/** The content of an input item. */
+export type InputContent = string | Array<InputPart>;
+
+/**
+ * A part of an input item: in the form that entries have, `text` and `image`, or in that of OpenAI's Responses API,
+ * `input_text` and `input_image`.
+ */
+export type InputPart =
+  | {
+      type: "text";
+      /** The text. */
+      text: string;
+    }
+  | {
+      type: "image";
+      /** `https:` or `data:` URL. */
+      url: string;
+      /** `low`, `high` or `auto`. */
+      detail?: string;
+    }
+  | {
+      type: "input_text";
+      /** The text. */
+      text: string;
+    }
+  | {
+      type: "input_image";
+      /** `https:` or `data:` URL. */
+      image_url: string;
+      /** `low`, `high` or `auto`. */
+      detail?: string;
+    };
+
 /** A message. */
 export interface Message {
   /** Its author. */

@@ -1,12 +1,12 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
 import type { CallId, EntryId, JobId, SessionId, Timestamp, TurnId } from "./basics.js";
-import type { InputContent, NavigatePosition } from "./commands.js";
-import type { Message, Part } from "./content.js";
-import type { ContextEnvelope, ContextMessage } from "./context.js";
-import type { CompactionDetails, Entry } from "./entries.js";
-import type { CompactionTrigger } from "./events.js";
-import type { SubmittedOp, TransformDisplay } from "./patch.js";
+import type { CompactionDetails, CompactionTrigger } from "./compaction.js";
+import type { InputContent, Message, Part } from "./content.js";
+import type { ContextEnvelope, ContextMessage, SubmittedOp, TransformDisplay } from "./context.js";
+import type { ErrorBody } from "./errors.js";
+import type { CallOutcome } from "./tools.js";
+import type { Entry, NavigatePosition } from "./tree.js";
 
 /** A hook offered by a client. */
 export interface HookOffer {
@@ -39,6 +39,12 @@ export type HookPoint =
 
 /** The occasions on which a `context` hook is called. */
 export type ContextReason = "before_request" | "ephemeral" | "turn_end";
+
+/** Payload of `register_hooks`. */
+export interface RegisterHooks {
+  /** The hooks, called in this order; empty for none. */
+  hooks: Array<HookOffer>;
+}
 
 /**
  * Payload of `hook_result`: the answer to a `hook_call`. Each point allows some of the fields, and what is
@@ -256,6 +262,26 @@ export interface NavigationPreparation {
   label?: string;
   /** The summary that an earlier hook provided. */
   summary?: string;
+}
+
+/** Payload of `hook_cancelled`: the answer is no longer awaited. */
+export interface HookCancelled {
+  /** The call. */
+  hookCallId: CallId;
+  /** `timed_out`, or `dropped` if what the hook was called for is over. */
+  outcome: CallOutcome;
+}
+
+/** Payload of `hook_failed`. */
+export interface HookFailed {
+  /** The hook. */
+  hook: string;
+  /** Its extension point. */
+  point: HookPoint;
+  /** The running turn. */
+  turnId?: TurnId;
+  /** The error. */
+  error: ErrorBody;
 }
 
 /**

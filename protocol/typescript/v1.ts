@@ -1,12 +1,10 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
 import type { CommandId, EntryId, JobId, SessionId } from "./basics.js";
-import type { InputItem } from "./commands.js";
-import type { Usage } from "./content.js";
+import type { BreakdownChange, CompactionRung, CompactionTrigger, FailedRung, Retained, SummaryForm } from "./compaction.js";
+import type { InputItem, Usage } from "./content.js";
 import type { Breakdown, Breaker, CompactAtRule, CountSource } from "./context.js";
-import type { SummaryForm } from "./entries.js";
 import type { ErrorDetails } from "./errors.js";
-import type { BreakdownChange, CompactionRung, CompactionTrigger, FailedRung, Retained } from "./events.js";
 
 /** A v1 command. */
 export type Command =
@@ -224,7 +222,7 @@ export interface ContextCompacted {
   summaryUsage?: Usage;
   /** Tokens that the provider had cached and must process again. */
   cachedTokensLost: number;
-  /** The facts checked in the summary; absent if nothing was summarised, and in older logs. */
+  /** The facts checked in the summary; only in older logs. */
   retained?: Retained;
   /** The count above which the strategy compacts automatically; absent if it never does by count. */
   compactAtTokens?: number;

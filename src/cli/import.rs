@@ -22,8 +22,11 @@ use anyhow::Context as _;
 use clap::Args;
 use reseed_protocol::{
     Entry, EntryData, EntryId, Role, SessionId, Timestamp,
+    compaction::CompactionUndone,
     context::{Breakdown, ContextInfo, CountSource},
-    event::{CompactionUndone, EntryAppended, Event, SessionUpdated},
+    event::Event,
+    session::SessionUpdated,
+    tree::EntryAppended,
 };
 use std::{
     fs::File,

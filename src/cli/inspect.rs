@@ -24,10 +24,9 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use reseed_protocol::{
     Entry, EntryData, EntryId, SessionId, Timestamp, Usage,
-    command::{ContextFormat, GetContext},
+    context::{Context, ContextFormat, GetContext},
     event::Event,
     receipt::PrefixBreak,
-    reply::Context,
 };
 use serde::Serialize;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use super::{Error, ProviderKind, Settings, declared, dotenv, printed::env_example};
 use crate::core::compaction::strategy::Options;
-use reseed_protocol::command::SummaryMode;
+use reseed_protocol::compaction::SummaryMode;
 use secrecy::ExposeSecret;
 use std::{collections::BTreeSet, ffi::OsString, fs, os::unix::ffi::OsStringExt, path::Path};
 

@@ -2,7 +2,7 @@
 
 use reseed_protocol::{
     ErrorBody, ErrorCode,
-    hook::{ContextReason, HookOffer, HookPoint},
+    hooks::{ContextReason, HookOffer, HookPoint},
 };
 
 /// Maximum hooks of one client or one server, because they are called one after another.

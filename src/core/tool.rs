@@ -1,8 +1,8 @@
 //! Tools in the core: where they run, and their results. Reaching them is handled elsewhere.
 
-use reseed_protocol::command::{ToolAnnotations, ToolOffer};
+use reseed_protocol::tools::{ToolAnnotations, ToolOffer};
 
-pub use reseed_protocol::event::ToolPlace;
+pub use reseed_protocol::tools::ToolPlace;
 
 /// The result of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

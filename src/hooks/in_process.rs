@@ -2,7 +2,7 @@
 
 use super::{Hook, HookFuture, Session};
 use crate::core::hook::{HookFault, HookSpec};
-use reseed_protocol::hook::{HookAnswer, HookCall};
+use reseed_protocol::hooks::{HookAnswer, HookCall};
 use std::{
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},

@@ -23,7 +23,7 @@ use crate::{
 use reseed_protocol::{
     ErrorCode,
     frame::{DEPTH_MAX, nests_too_deep},
-    hook::{HookAnswer, HookCall, HookEvent},
+    hooks::{HookAnswer, HookCall, HookEvent},
 };
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 use webhook::Webhook;

@@ -7,8 +7,11 @@
 use crate::core::agent_loop::Snapshot;
 use reseed_protocol::{
     Entry, EntryId, ErrorBody, ErrorCode, JobId,
-    command::{AppendCustom, AppendCustomMessage, Command, GetContext, StartCompaction},
-    reply::{Context, Done, Reply},
+    command::Command,
+    compaction::StartCompaction,
+    context::{Context, GetContext},
+    reply::{Done, Reply},
+    tree::{AppendCustom, AppendCustomMessage},
 };
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 

@@ -10,9 +10,10 @@ use crate::{
 };
 use reseed_protocol::{
     Entry, EntryId, ErrorBody, ErrorCode,
-    command::{Command, GetContext},
-    hook::{ContextReason, HookAnswer, HookCall, HookEvent, HookPoint},
-    reply::{Context, Reply},
+    command::Command,
+    context::{Context, GetContext},
+    hooks::{ContextReason, HookAnswer, HookCall, HookEvent, HookPoint},
+    reply::Reply,
 };
 use serde_json::json;
 use std::sync::Arc;

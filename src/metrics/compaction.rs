@@ -3,8 +3,8 @@
 use super::declared::*;
 use reseed_protocol::{
     ErrorCode,
+    compaction::{CompactionFailed, CompactionRung, CompactionTrigger, ContextCompacted, FailedRung},
     context::BreakerReason,
-    event::{CompactionFailed, CompactionRung, CompactionTrigger, ContextCompacted, FailedRung},
 };
 use std::time::Duration;
 

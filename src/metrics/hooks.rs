@@ -1,7 +1,7 @@
 //! Hook metrics.
 
 use super::{Outcome, declared::*};
-use reseed_protocol::hook::HookPoint;
+use reseed_protocol::hooks::HookPoint;
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     time::Instant,

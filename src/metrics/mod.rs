@@ -26,8 +26,9 @@ use crate::core::model::{Purpose, ReportedUsage};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use reseed_protocol::{
     CloseCode, ErrorCode,
-    event::{ContextWarningCode, TurnStatus},
+    context::ContextWarningCode,
     receipt::{BreakReason, Receipt},
+    turn::TurnStatus,
 };
 use std::{sync::OnceLock, thread, time::Duration};
 

@@ -2,9 +2,9 @@
 
 use super::*;
 use reseed_protocol::{
+    compaction::{CompactionRung, FailedRung},
     context::BreakerReason,
-    event::{CompactionRung, FailedRung},
-    hook::HookPoint,
+    hooks::HookPoint,
     receipt::PrefixBreak,
 };
 use std::collections::BTreeSet;

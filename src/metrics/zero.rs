@@ -17,7 +17,7 @@ use reseed_protocol::{
         Command,
         outcomes::{OF_ANY, OUTCOMES},
     },
-    hook::HookPoint,
+    hooks::HookPoint,
 };
 
 /// Returns the predictable values of a metric's label.

@@ -7,10 +7,8 @@ use super::json::{Json, Object};
 use reseed_core::{context::seed, session::fingerprint::fingerprint};
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp, Usage, UsageSource,
-    entry::{
-        BranchSummary, Compaction, CompactionDetails, Custom, CustomMessage, Foreign, Label, ModelChange, SessionInfo,
-        ThinkingLevelChange,
-    },
+    compaction::{Compaction, CompactionDetails},
+    tree::{BranchSummary, Custom, CustomMessage, Foreign, Label, ModelChange, SessionInfo, ThinkingLevelChange},
 };
 use serde_json::Value;
 

@@ -9,7 +9,7 @@ use super::{
     json::{Json, Object},
     read::VERSION,
 };
-use reseed_protocol::{CallId, Entry, EntryData, EntryId, Part, Role, SessionId, Timestamp, reply::Pin};
+use reseed_protocol::{CallId, Entry, EntryData, EntryId, Part, Role, SessionId, Timestamp, compaction::Pin};
 use std::collections::{HashMap, HashSet};
 
 /// The field of a line that holds the data for which pi has no field.

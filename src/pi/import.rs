@@ -16,8 +16,8 @@ use super::{
 use reseed_core::{agent_loop::PINS_MAX, session::IdSource};
 use reseed_protocol::{
     Entry, EntryData, EntryId, Timestamp,
-    entry::{Compaction, Custom, Kept},
-    reply::Pin,
+    compaction::{Compaction, Pin},
+    tree::{Custom, Kept},
 };
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};

@@ -2,7 +2,7 @@
 //!
 //! Only the data that shifts positions is remembered per entry, since a file is read line by line and may be large.
 
-use reseed_protocol::{Entry, EntryData, EntryId, entry::Kept, patch::PatchOp};
+use reseed_protocol::{Entry, EntryData, EntryId, context::PatchOp, tree::Kept};
 use std::collections::HashMap;
 
 /// The entries added so far.

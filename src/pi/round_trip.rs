@@ -11,7 +11,7 @@ use super::{
 use generate::{contents, line};
 use proptest::prelude::*;
 use reseed_core::session::IdSource;
-use reseed_protocol::{Entry, EntryData, EntryId, Timestamp, reply::Pin};
+use reseed_protocol::{Entry, EntryData, EntryId, Timestamp, compaction::Pin};
 
 const HEADER_LINE: &str =
     r#"{"type":"session","version":3,"id":"s-1","timestamp":"2026-01-05T09:00:00.000Z","cwd":"/home","odd":[1]}"#;

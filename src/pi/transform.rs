@@ -12,8 +12,8 @@ use super::{
 use reseed_core::context::patch;
 use reseed_protocol::{
     EntryData, EntryId, Message, Timestamp,
-    entry::{Kept, Opaque},
-    patch::{ContextTransform, EphemeralChange, MessageEdit, PATCH_VERSION, PatchMessage, PatchOp},
+    context::{ContextTransform, EphemeralChange, MessageEdit, PATCH_VERSION, PatchMessage, PatchOp},
+    tree::{Kept, Opaque},
 };
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

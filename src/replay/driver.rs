@@ -31,9 +31,12 @@ use crate::core::{
 use anyhow::{Context as _, bail};
 use reseed_protocol::{
     CallId, EntryData, Message, Part, Role, StopReason, Timestamp,
-    command::{self, CancelTurn, Command, InputContent, InputItem, InputPart, ToolOffer, ToolResult, UserInput},
-    event::{Event, TurnStatus},
+    command::Command,
+    content::{Input as UserContent, InputContent, InputItem, InputPart},
+    event::Event,
     reply::Reply,
+    tools::{ToolOffer, ToolResult},
+    turn::{CancelTurn, TurnStatus, UserInput},
 };
 use serde_json::json;
 use std::{collections::VecDeque, sync::Arc};
@@ -125,7 +128,7 @@ impl<'a> Player<'a> {
         self.now = self.now.plus_millis(TURN_MILLIS);
         self.steps = turn.steps.iter().collect();
         self.texts = turn.texts;
-        let input = command::Input::Items(vec![InputItem {
+        let input = UserContent::Items(vec![InputItem {
             kind: None,
             id: None,
             status: None,

@@ -7,7 +7,7 @@ use crate::core::{
     compaction::{factory::Strategies, strategy::share, written::written},
 };
 use anyhow::anyhow;
-use reseed_protocol::command::StrategySettings;
+use reseed_protocol::compaction::StrategySettings;
 
 /// A policy that manages a conversation's context.
 #[derive(Debug, Clone)]

@@ -39,8 +39,9 @@ use crate::{
 };
 use reseed_protocol::{
     CallId, ErrorBody, ErrorCode, SessionId, Timestamp,
-    event::{self, Event, SubscriptionEnd},
-    reply::{Reply, SessionState},
+    event::Event,
+    reply::Reply,
+    session::{self, SessionState, SubscriptionEnd},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -76,7 +77,7 @@ struct Actor {
     /// The client whose tools and hooks the loop knows, if any.
     host: Option<Box<Host>>,
     /// The host that was last announced to clients.
-    told_host: Option<event::Host>,
+    told_host: Option<session::Host>,
     /// The client that was asked to run each open tool call. Bounded by the calls of one answer.
     runs: BTreeMap<CallId, Run>,
     stopping: bool,

@@ -34,9 +34,10 @@ use crate::{
 use reseed_protocol::{
     CallId, CommandId, EntryId, ErrorBody, ErrorCode, Part, Timestamp,
     context::BreakerReason,
-    event::{EphemeralEvent, Event, SubscriptionEnd},
-    hook::HookCall,
+    event::{EphemeralEvent, Event},
+    hooks::HookCall,
     reply::Reply,
+    session::SubscriptionEnd,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::mpsc, task::AbortHandle};

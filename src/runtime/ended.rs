@@ -5,10 +5,7 @@ use crate::{
     core::session::ended::{EndedCall, ended_calls, mark_id},
     store::{CommandMark, Error, SessionStore},
 };
-use reseed_protocol::{
-    CallId, SessionId,
-    event::{CallOutcome, Event},
-};
+use reseed_protocol::{CallId, SessionId, event::Event, tools::CallOutcome};
 use serde::{Deserialize, Serialize};
 
 /// What a call's mark stores in place of a command's reply.

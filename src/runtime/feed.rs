@@ -20,9 +20,10 @@ use super::{
 use crate::core::model::Delta;
 use reseed_protocol::{
     ConnectionId, EntryId, ErrorCode, Part, SessionId, TurnId,
-    event::{EphemeralEvent, ItemAborted, SubscriptionEnd},
+    event::EphemeralEvent,
     frame::{encode_event, encode_stored},
-    reply::RunningItem,
+    session::SubscriptionEnd,
+    turn::{ItemAborted, RunningItem},
 };
 use std::{
     collections::VecDeque,

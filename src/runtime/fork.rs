@@ -27,8 +27,9 @@ use crate::{
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, Part, SessionId,
-    command::{ForkPosition, ForkSession, NavigatePosition},
-    reply::{Forked, Reply, SessionState as Doing},
+    reply::Reply,
+    session::SessionState as Doing,
+    tree::{ForkPosition, ForkSession, Forked, NavigatePosition},
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -13,9 +13,11 @@ use crate::core::{
 use crate::store::{Error as StoreError, SessionStore, StoredRecord};
 use reseed_protocol::{
     CommandId, ConnectionId, ErrorBody, ErrorCode, SessionId,
-    command::{Command, GetContext, SessionRole, Software},
-    event::{Host, Participant, SubscriptionEnd},
-    reply::{Context, Reply, RunningItem},
+    command::Command,
+    context::{Context, GetContext},
+    reply::Reply,
+    session::{Host, Participant, SessionRole, Software, SubscriptionEnd},
+    turn::RunningItem,
 };
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};

@@ -14,9 +14,10 @@ use crate::{
 };
 use reseed_protocol::{
     CallId, Entry, EntryId, ErrorBody, ErrorCode, SessionId,
-    command::{Command, GetContext},
+    command::Command,
+    context::{Context, GetContext},
     frame::{DEPTH_MAX, nests_too_deep},
-    reply::{Context, Reply},
+    reply::Reply,
 };
 use std::sync::{
     Arc,

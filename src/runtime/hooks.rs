@@ -14,7 +14,7 @@ use crate::{
 };
 use reseed_protocol::{
     CallId, ErrorCode, SessionId, Timestamp,
-    hook::{HookAnswer, HookCall},
+    hooks::{HookAnswer, HookCall},
 };
 use std::{
     collections::BTreeMap,

@@ -11,9 +11,9 @@ use crate::core::model::Delta;
 use reseed_protocol::{
     EntryId, Part, SessionId, TurnId,
     content::utf16_len,
-    event::{EphemeralEvent, ItemFinished, ItemKind, ItemStarted},
+    event::EphemeralEvent,
     frame::encode_event,
-    reply::{RunningItem, RunningPart},
+    turn::{ItemFinished, ItemKind, ItemStarted, RunningItem, RunningPart},
 };
 use std::{fmt::Write as _, ops::Range};
 
@@ -341,7 +341,7 @@ fn byte_place(text: &str, utf16: u64) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reseed_protocol::event::DeltaKind;
+    use reseed_protocol::turn::DeltaKind;
 
     #[test]
     fn a_delta_frame_is_small_and_true() {

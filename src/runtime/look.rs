@@ -6,7 +6,10 @@ use crate::{
     core::agent_loop::{AgentLoop, Snapshot},
     store::SessionHead,
 };
-use reseed_protocol::{ErrorBody, SessionId, command::GetContext, reply::Context};
+use reseed_protocol::{
+    ErrorBody, SessionId,
+    context::{Context, GetContext},
+};
 
 impl Registry {
     /// Returns the state of a session.

@@ -17,8 +17,10 @@ use crate::{
 };
 use reseed_protocol::{
     ApprovalId, CallId, Entry, EntryId, ErrorBody, ErrorCode, Part, SessionId,
-    command::{CallProgress, Command, Navigate, NavigatePosition},
-    reply::Pin,
+    command::Command,
+    compaction::Pin,
+    tools::CallProgress,
+    tree::{Navigate, NavigatePosition},
 };
 use std::collections::VecDeque;
 

@@ -18,12 +18,13 @@ use crate::{
 };
 use reseed_protocol::{
     CallId, ErrorCode, JobId, Role, SessionId, Timestamp, UsageSource,
-    context::BreakerReason,
-    event::{
-        CallOutcome, CompactionFailed, CompactionPrepared, CompactionRung, CompactionTrigger, ContextCompacted,
-        ContextWarning, EphemeralEvent, Event, FailedRung,
+    compaction::{
+        CompactionFailed, CompactionPrepared, CompactionRung, CompactionTrigger, ContextCompacted, FailedRung,
     },
+    context::{BreakerReason, ContextWarning},
+    event::{EphemeralEvent, Event},
     reply::Reply,
+    tools::CallOutcome,
 };
 use serde::Serialize;
 use std::{

@@ -89,7 +89,7 @@ impl io::Write for Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reseed_protocol::reply::{Context, Done};
+    use reseed_protocol::{context::Context, reply::Done};
 
     #[test]
     fn large_replies_wait_within_a_budget_and_small_ones_always_fit() {

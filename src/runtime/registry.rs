@@ -34,7 +34,9 @@ use crate::{
     tools::Toolset,
 };
 use dashmap::DashMap;
-use reseed_protocol::{EntryId, ErrorBody, ErrorCode, SessionId, Timestamp, context::ContextInfo, reply::SessionState};
+use reseed_protocol::{
+    EntryId, ErrorBody, ErrorCode, SessionId, Timestamp, context::ContextInfo, session::SessionState,
+};
 use std::{
     sync::{
         Arc,

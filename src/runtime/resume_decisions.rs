@@ -8,9 +8,9 @@ use fastrand::Rng;
 use reseed_protocol::{
     EntryId,
     content::utf16_len,
-    event::{EphemeralEvent, ItemAborted},
+    event::EphemeralEvent,
     frame::encode_stored,
-    reply::RunningPart,
+    turn::{ItemAborted, RunningPart},
 };
 use serde_json::Value;
 use std::{

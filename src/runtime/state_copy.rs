@@ -84,7 +84,7 @@ impl StateCopy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reseed_protocol::event::{SessionUpdated, TurnFinished};
+    use reseed_protocol::{session::SessionUpdated, turn::TurnFinished};
 
     fn renamed(name: &str) -> Event {
         Event::SessionUpdated(Box::new(SessionUpdated { name: Some(name.into()), ..SessionUpdated::default() }))

@@ -9,7 +9,10 @@ use crate::{
     },
     store::{Error, SessionHead, SessionStore, UNFINISHED},
 };
-use reseed_protocol::{ErrorBody, SessionId, command::GetContext, context::ContextInfo, reply::Context};
+use reseed_protocol::{
+    ErrorBody, SessionId,
+    context::{Context, ContextInfo, GetContext},
+};
 use std::sync::Arc;
 
 /// Returns what is known of a session, and its state. An unfinished session counts as missing.

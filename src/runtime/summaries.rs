@@ -16,10 +16,7 @@ use crate::{
     },
     provider::{Delay, DeltaSink, Provider, fault::fault},
 };
-use reseed_protocol::{
-    ErrorCode, Part, SessionId, StopReason, TurnId,
-    event::{EphemeralEvent, RequestDelayed},
-};
+use reseed_protocol::{ErrorCode, Part, SessionId, StopReason, TurnId, event::EphemeralEvent, turn::RequestDelayed};
 use std::{future::pending, sync::Arc, time::Duration};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;

@@ -10,7 +10,7 @@ use dashmap::DashMap;
 use reseed_protocol::{
     SessionId,
     context::BreakerReason,
-    reply::{SessionItem, SessionState},
+    session::{SessionItem, SessionState},
 };
 use serde::Serialize;
 use std::{

@@ -17,12 +17,11 @@ use crate::{
 };
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode, PROTOCOL_VERSION, SessionId,
-    command::{
-        Command, ConnectionCommand, ForkSession, Hello, Ping, Routed, Sender, ServerCommand, SessionCommand,
-        SessionRole,
-    },
+    command::{Command, ConnectionCommand, Routed, Sender, ServerCommand, SessionCommand},
     frame::{self, Received, Refused},
-    reply::{Done, Limits, Pong, Reply, Server, Welcome},
+    reply::{Done, Reply},
+    session::{Hello, Limits, Ping, Pong, Server, SessionRole, Welcome},
+    tree::ForkSession,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;

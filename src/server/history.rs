@@ -4,8 +4,8 @@ use super::sessions::{Asker, invalid, limit};
 use crate::store::{Error, Query, SearchQuery};
 use reseed_protocol::{
     ErrorBody, SessionId,
-    command::SearchHistory,
-    reply::{HistoryHit, HistoryHits, Reply},
+    reply::Reply,
+    tree::{HistoryHit, HistoryHits, SearchHistory},
 };
 use std::collections::BTreeMap;
 

@@ -10,8 +10,9 @@ use crate::{
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, SessionId,
-    command::{OpenSession, Resume, SessionRole},
-    reply::{Resumed, RunningTurn, SessionOpened, UncheckedPattern},
+    session::{OpenSession, Resume, Resumed, SessionOpened, SessionRole},
+    tools::UncheckedPattern,
+    turn::RunningTurn,
 };
 use std::sync::Arc;
 

@@ -23,7 +23,7 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use reseed_protocol::{ErrorBody, ErrorCode, SessionId, reply::Tree};
+use reseed_protocol::{ErrorBody, ErrorCode, SessionId, tree::Tree};
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 

@@ -4,7 +4,8 @@ use super::connection::Connection;
 use crate::config::Scope;
 use reseed_protocol::{
     ErrorBody, ErrorCode, SessionId,
-    command::{Authenticate, Command, Sender, SessionRole},
+    command::{Command, Sender},
+    session::{Authenticate, SessionRole},
 };
 
 /// Returns the reason why this connection's credentials do not allow a command.

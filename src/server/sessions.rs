@@ -9,9 +9,10 @@ use crate::{
 };
 use reseed_protocol::{
     Entry, EntryId, ErrorBody, ErrorCode, SessionId, Timestamp,
-    command::{GetEntries, ListSessions},
     event::Event,
-    reply::{Entries, Reply, SessionItem, Sessions},
+    reply::Reply,
+    session::{ListSessions, SessionItem, Sessions},
+    tree::{Entries, GetEntries},
 };
 
 /// Sessions per page: default and maximum.

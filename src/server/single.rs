@@ -11,9 +11,10 @@ use super::{
 use crate::{config::Scope, runtime::Attach};
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode,
-    command::{Command, SessionRole},
+    command::Command,
     frame,
     reply::{Done, Reply},
+    session::SessionRole,
 };
 
 /// Handles a text frame.

@@ -8,8 +8,8 @@ use crate::{
 };
 use reseed_protocol::{
     EntryId, ErrorBody, ErrorCode, SessionId,
-    command::GetTree,
-    reply::{Reply, Tree, TreeNode},
+    reply::Reply,
+    tree::{GetTree, Tree, TreeNode},
 };
 use std::collections::{BTreeMap, HashSet};
 

@@ -28,7 +28,7 @@ use crate::{
     tools::mcp::McpFile,
 };
 use anyhow::Context as _;
-use reseed_protocol::approval::ApprovalPolicy;
+use reseed_protocol::tools::ApprovalPolicy;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

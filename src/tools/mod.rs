@@ -16,7 +16,7 @@ mod toolset;
 pub use crate::core::tool::Output;
 pub use toolset::Toolset;
 
-use reseed_protocol::{CallId, EntryId, SessionId, command::ToolOffer};
+use reseed_protocol::{CallId, EntryId, SessionId, tools::ToolOffer};
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
 /// The future that [`Tool::call`] returns.

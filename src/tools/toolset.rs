@@ -2,7 +2,7 @@
 
 use super::{Call, Output, Tool, mcp::Mcp};
 use crate::core::agent_loop::{Tools, check_server_tools};
-use reseed_protocol::{ErrorBody, SessionId, command::ToolOffer};
+use reseed_protocol::{ErrorBody, SessionId, tools::ToolOffer};
 use std::{
     collections::BTreeMap,
     fmt,

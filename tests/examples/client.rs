@@ -9,8 +9,9 @@ use anyhow::bail;
 use reseed_client::{Client, Opening, Options, Update, fold::Snapshot};
 use reseed_protocol::{
     EntryId, Message, Role,
-    command::{Command, Input, UserInput},
-    reply::RunningPart,
+    command::Command,
+    content::Input,
+    turn::{RunningPart, UserInput},
 };
 use std::io::Write as _;
 

@@ -16,9 +16,8 @@ use reseed::{
 };
 use reseed_protocol::{
     Message, Part, Role,
-    context::ContextEnvelope,
-    hook::{CompactionPreparation, ContextReason, HookAnswer, HookCall, HookEvent, HookPoint},
-    patch::PatchOp,
+    context::{ContextEnvelope, PatchOp},
+    hooks::{CompactionPreparation, ContextReason, HookAnswer, HookCall, HookEvent, HookPoint},
 };
 use std::{fmt::Write as _, io::Write as _, sync::Arc, time::Duration};
 

@@ -14,7 +14,7 @@ use reseed::{
     store::memory::MemoryStore,
     tools::{Call, CallFuture, Output, Tool},
 };
-use reseed_protocol::command::{ToolAnnotations, ToolOffer};
+use reseed_protocol::tools::{ToolAnnotations, ToolOffer};
 use std::{
     io::Write as _,
     sync::{Arc, Mutex, PoisonError},

@@ -13,8 +13,7 @@ use reseed::{
     tools::Toolset,
 };
 use reseed_protocol::{
-    CommandId, Part, Timestamp,
-    command::{Command, Input, SessionRole, UserInput},
+    CommandId, Part, Timestamp, command::Command, content::Input, session::SessionRole, turn::UserInput,
 };
 use serde_json::json;
 use std::{

@@ -24,9 +24,10 @@ use reseed::{
 };
 use reseed_protocol::{
     ErrorCode, Part,
-    command::{Address, Command, Does, Scope, Sender, SessionRole, Spec},
+    command::{Address, Command, Does, Scope, Sender, Spec},
     frame::parse_v2,
     reply,
+    session::SessionRole,
 };
 use serde_json::{Value, json};
 use std::{

@@ -16,7 +16,7 @@ use reseed::{
     store::{memory::MemoryStore, sqlite::SqliteStore},
     tools::Toolset,
 };
-use reseed_protocol::command::{Command, SessionRole};
+use reseed_protocol::{command::Command, session::SessionRole};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 

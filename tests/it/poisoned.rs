@@ -10,7 +10,7 @@ use reseed::core::compaction::{
     summary::{self, InPlaceParts, PromptParts},
 };
 use reseed::core::context::seed;
-use reseed_protocol::{CallId, Message, Part, Role, command::SummaryKind};
+use reseed_protocol::{CallId, Message, Part, Role, compaction::SummaryKind};
 use serde::Deserialize;
 
 const MARK: &str = "q8r2k1x7";

@@ -20,7 +20,7 @@ use reseed::{
     store::memory::MemoryStore,
     tools::{Call, CallFuture, Output, Tool},
 };
-use reseed_protocol::command::{ToolAnnotations, ToolOffer};
+use reseed_protocol::tools::{ToolAnnotations, ToolOffer};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 

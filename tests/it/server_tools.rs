@@ -18,7 +18,7 @@ use reseed::{
 };
 use reseed_protocol::{
     Part, Role,
-    command::{ToolAnnotations, ToolOffer},
+    tools::{ToolAnnotations, ToolOffer},
 };
 use serde_json::json;
 use std::sync::{

@@ -21,7 +21,7 @@ use reseed::{
     provider::scripted::{Reply, Scripted},
     store::memory::MemoryStore,
 };
-use reseed_protocol::{Part, Role, command::StrategySettings};
+use reseed_protocol::{Part, Role, compaction::StrategySettings};
 use serde_json::{Value, json};
 use std::{fmt::Write as _, fs, sync::Arc};
 

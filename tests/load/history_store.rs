@@ -10,8 +10,11 @@ use reseed::{
 };
 use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role, SessionId, StopReason, Timestamp, TurnId,
-    entry::Compaction,
-    event::{CompactionTrigger, EntryAppended, Event, SessionUpdated, TurnStarted},
+    compaction::{Compaction, CompactionTrigger},
+    event::Event,
+    session::SessionUpdated,
+    tree::EntryAppended,
+    turn::TurnStarted,
 };
 use serde_json::json;
 use std::{path::Path, sync::Arc};

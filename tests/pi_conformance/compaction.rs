@@ -20,11 +20,12 @@ use reseed::{
 };
 use reseed_protocol::{
     Entry, EntryData, ErrorCode, Role,
-    command::{CancelCompaction, Command, Input as Said, StartCompaction, UserInput},
-    entry::Compaction,
-    event::{CompactionRung, FailedRung},
-    hook::HookAnswer,
+    command::Command,
+    compaction::{CancelCompaction, Compaction, CompactionRung, FailedRung, StartCompaction},
+    content::Input as Said,
+    hooks::HookAnswer,
     reply::Reply,
+    turn::UserInput,
 };
 use serde_json::{Value, json as value};
 use std::{

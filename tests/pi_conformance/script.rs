@@ -17,10 +17,12 @@ use reseed::{
 };
 use reseed_protocol::{
     Entry, EntryId, Part, StopReason, Timestamp,
-    command::{Command, NavigatePosition},
-    event::{CompactionFailed, Event},
-    hook::{HookAnswer, HookPoint},
+    command::Command,
+    compaction::CompactionFailed,
+    event::Event,
+    hooks::{HookAnswer, HookPoint},
     reply::Reply,
+    tree::NavigatePosition,
 };
 use std::{
     collections::{HashMap, VecDeque},

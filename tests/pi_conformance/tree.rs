@@ -21,9 +21,10 @@ use reseed::{
 };
 use reseed_protocol::{
     Entry, EntryData, EntryId, ErrorCode, Part, Role, SessionId, Timestamp,
-    command::{Command, ForkPosition, ForkSession, Navigate, NavigatePosition},
+    command::Command,
     event::Event,
     reply::Reply,
+    tree::{ForkPosition, ForkSession, Navigate, NavigatePosition},
 };
 use serde_json::{Map, Value, json as value};
 use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};

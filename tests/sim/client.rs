@@ -20,11 +20,13 @@ use reseed::{
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, JobId, SessionId,
-    command::{Command, SessionRole, ToolOffer},
-    event::{EphemeralEvent, Event, SubscriptionEnd},
+    command::Command,
+    event::{EphemeralEvent, Event},
     frame::encode_stored,
-    hook::{HookCall, HookOffer},
+    hooks::{HookCall, HookOffer},
     reply::Reply,
+    session::{SessionRole, SubscriptionEnd},
+    tools::ToolOffer,
 };
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -12,8 +12,10 @@ use reseed::{
 use reseed_protocol::{
     CallId, CommandId, SessionId,
     command::Command,
-    event::{EphemeralEvent, Event, RunTool, SubscriptionEnd},
+    event::{EphemeralEvent, Event},
     reply::Reply,
+    session::SubscriptionEnd,
+    tools::RunTool,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

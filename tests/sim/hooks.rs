@@ -13,7 +13,7 @@ use reseed::{
 use reseed_protocol::{
     Message, Part, Role,
     context::{ContextEnvelope, ContextMessage},
-    hook::{ContextReason, HookAnswer, HookCall, HookEvent, HookOffer, HookPoint},
+    hooks::{ContextReason, HookAnswer, HookCall, HookEvent, HookOffer, HookPoint},
 };
 use serde_json::{Value, json};
 use std::{

@@ -37,8 +37,9 @@ use broken::Broken;
 use history::{History, What};
 use reseed_protocol::{
     ErrorCode,
-    event::{CallOutcome, EphemeralEvent, Event},
+    event::{EphemeralEvent, Event},
     reply::Reply,
+    tools::CallOutcome,
 };
 use std::{
     env, fmt,

@@ -12,7 +12,9 @@ use crate::{
 };
 use reseed_protocol::{
     EntryData, EntryId, ErrorCode,
-    event::{CompactionTrigger, EphemeralEvent, Event, TurnStatus},
+    compaction::CompactionTrigger,
+    event::{EphemeralEvent, Event},
+    turn::TurnStatus,
 };
 use serde_json::json;
 use std::time::Duration;

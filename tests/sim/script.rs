@@ -7,10 +7,9 @@ use crate::{
 use fastrand::Rng;
 use reseed_protocol::{
     CommandId, EntryId,
-    approval::Approval,
-    command::{Command, SessionRole, ToolOffer},
-    event::ToolPlace,
-    reply::PendingCall,
+    command::Command,
+    session::SessionRole,
+    tools::{Approval, PendingCall, ToolOffer, ToolPlace},
 };
 use serde_json::{Value, json};
 use std::collections::VecDeque;

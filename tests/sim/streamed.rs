@@ -3,8 +3,7 @@
 use reseed_protocol::{
     EntryId, Message, Part,
     content::utf16_len,
-    event::{DeltaKind, ItemDelta, ItemFinished, ItemStarted},
-    reply::{RunningItem, RunningPart},
+    turn::{DeltaKind, ItemDelta, ItemFinished, ItemStarted, RunningItem, RunningPart},
 };
 use std::collections::BTreeMap;
 

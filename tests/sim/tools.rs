@@ -6,7 +6,7 @@ use fastrand::Rng;
 use reseed::tools::{Call, CallFuture, Output, Tool, Toolset};
 use reseed_protocol::{
     CallId,
-    command::{ToolAnnotations, ToolOffer},
+    tools::{ToolAnnotations, ToolOffer},
 };
 use serde_json::json;
 use std::{

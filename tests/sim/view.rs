@@ -5,10 +5,12 @@ use crate::streamed::Streamed;
 use reseed::internals::{LeftOff, Seen};
 use reseed_protocol::{
     Entry, EntryData, EntryId, TurnId,
-    approval::{Approval, StandingApproval},
+    compaction::{FailedCompaction, Pin},
     content::utf16_len,
-    event::{EphemeralEvent, Event, TurnStatus},
-    reply::{EndedTurn, FailedCompaction, PendingCall, Pin, QueueItem, SessionSettings, UnansweredTurn},
+    event::{EphemeralEvent, Event},
+    session::SessionSettings,
+    tools::{Approval, PendingCall, StandingApproval},
+    turn::{EndedTurn, QueueItem, TurnStatus, UnansweredTurn},
 };
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -8,11 +8,7 @@ use crate::{
     subscription::Opening,
     update::{NotTaken, Session, SessionEnd, Stop, To, Unanswered, Update},
 };
-use reseed_protocol::{
-    CommandId, ErrorBody, SessionId,
-    command::{Command, Software},
-    reply::Reply,
-};
+use reseed_protocol::{CommandId, ErrorBody, SessionId, command::Command, reply::Reply, session::Software};
 use std::collections::VecDeque;
 
 /// Maximum number of updates that are kept while a reply is awaited. Beyond this, the oldest events that are already in

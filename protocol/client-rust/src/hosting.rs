@@ -13,10 +13,11 @@ use crate::{
 };
 use reseed_protocol::{
     CallId, CommandId, ErrorCode,
-    command::{Command, ToolResult},
+    command::Command,
     event::{EphemeralEvent, Event},
-    hook::{HookAnswer, HookCall, HookResult},
-    reply::{PendingCall, Resumed},
+    hooks::{HookAnswer, HookCall, HookResult},
+    session::Resumed,
+    tools::{PendingCall, ToolResult},
 };
 use std::collections::{BTreeMap, VecDeque};
 

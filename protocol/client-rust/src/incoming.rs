@@ -242,7 +242,7 @@ fn make_foreign(value: &mut Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reseed_protocol::{EntryData, event::TurnStatus};
+    use reseed_protocol::{EntryData, turn::TurnStatus};
     use std::path::Path;
 
     /// Returns a short description of a frame.

@@ -6,10 +6,11 @@ use crate::{
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, SessionId,
-    command::{Command, OpenSession, SessionRole, ToolOffer},
+    command::Command,
     event::{EphemeralEvent, Event},
-    hook::HookOffer,
-    reply::SessionOpened,
+    hooks::HookOffer,
+    session::{OpenSession, SessionOpened, SessionRole},
+    tools::ToolOffer,
 };
 use std::time::{Duration, Instant};
 

@@ -4,7 +4,8 @@ use crate::ending::Lost;
 use reseed_protocol::{
     CommandId, ErrorBody, SessionId,
     event::{EphemeralEvent, Event},
-    reply::{Reply, SessionItem, SessionOpened, Welcome},
+    reply::Reply,
+    session::{SessionItem, SessionOpened, Welcome},
 };
 use std::time::Duration;
 

@@ -5,8 +5,9 @@ mod support;
 use reseed_client::{Client, Credentials, Error, Lost, Opening, Options, Session, SessionEvent, Stop, To, Update};
 use reseed_protocol::{
     CommandId,
-    command::{Command, Empty, RenameSession},
+    command::{Command, Empty},
     reply::Reply,
+    session::RenameSession,
 };
 use serde_json::{Value, json};
 use std::{

@@ -2,12 +2,7 @@
 
 use proptest::prelude::*;
 use reseed_client::fold::Snapshot;
-use reseed_protocol::{
-    EntryId,
-    content::utf16_len,
-    event::{EphemeralEvent, ItemDelta},
-    reply::SessionOpened,
-};
+use reseed_protocol::{EntryId, content::utf16_len, event::EphemeralEvent, session::SessionOpened, turn::ItemDelta};
 use serde_json::Value;
 
 /// A cut: how many characters of what was sent come again, how many new ones follow, and what is not as it should be.

@@ -6,7 +6,7 @@ use reseed_client::{
     fold::{Applied, Snapshot},
     incoming::{Body, Incoming},
 };
-use reseed_protocol::reply::SessionOpened;
+use reseed_protocol::session::SessionOpened;
 use serde::Deserialize;
 use serde_json::Value;
 use std::{collections::HashMap, fs, path::PathBuf};

@@ -1,8 +1,5 @@
 //! The table of commands: the meaning of its columns, and what is derived from a row.
 
-use super::Command;
-use crate::SessionId;
-
 /// One row of the table of commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spec {
@@ -88,39 +85,6 @@ impl Does {
 /// Other names of commands, each with the name in the table. A command under either name is the same command.
 pub const OTHER_NAMES: [(&str, &str); 1] = [("manual_compact", "start_compaction")];
 
-impl Command {
-    /// Returns the row of the command named `name`, or `None` if there is no such command.
-    #[must_use]
-    pub fn spec_of(name: &str) -> Option<&'static Spec> {
-        let name = Self::name_in_table(name);
-        Self::TABLE.iter().find(|spec| spec.name == name)
-    }
-
-    /// Returns the name that a command has in the table, for any of its names.
-    #[must_use]
-    pub fn name_in_table(name: &str) -> &str {
-        OTHER_NAMES.into_iter().find(|(other, _)| *other == name).map_or(name, |(_, name)| name)
-    }
-
-    /// Returns the command's `type`.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        self.spec().name
-    }
-
-    /// Returns true if the command, with this session in its envelope, creates one.
-    #[must_use]
-    pub fn creates(&self, session: Option<&SessionId>) -> bool {
-        self.spec().does == Does::Creates && session.is_none()
-    }
-
-    /// Returns true if the command changes a session, and so is idempotent by its `id`.
-    #[must_use]
-    pub fn writes(&self) -> bool {
-        self.spec().does.writes()
-    }
-}
-
 /// Declares the commands, from rows `Variant(Payload) = "name" => "reply", Scope, Address, Sender, Does;`.
 macro_rules! commands {
     ($(
@@ -165,9 +129,9 @@ macro_rules! commands {
             }
 
             /// Parses the payload of the command named `name`; returns `None` if there is no such command.
-            pub(crate) fn parse(name: &str, payload: &str) -> Option<Result<Self, crate::frame::PayloadError>> {
+            pub(crate) fn parse(name: &str, payload: &str) -> Option<Result<Self, crate::frame::payload::PayloadError>> {
                 match Self::name_in_table(name) {
-                    $($name => Some(crate::frame::payload::<$payload>(payload).map(Self::$variant)),)*
+                    $($name => Some(crate::frame::payload::payload::<$payload>(payload).map(Self::$variant)),)*
                     _ => None,
                 }
             }

@@ -1,6 +1,6 @@
 //! The scan of a whole frame, whatever it contains, before it is parsed.
 
-use super::DEPTH_MAX;
+use super::depth::DEPTH_MAX;
 use crate::error::{ErrorBody, ErrorCode};
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use std::{collections::HashSet, fmt};

@@ -1,7 +1,10 @@
 //! The one rule of nesting, for every place at which JSON of others enters.
 
-use super::DEPTH_MAX;
 use serde::Serialize;
+
+/// Maximum nesting of arrays and objects in a frame, and in all other JSON that a server takes: hooks' answers, what a
+/// model wants back, imported sessions. A tool's schema needs about ten; serde's own limit is 128.
+pub const DEPTH_MAX: usize = 32;
 
 /// Returns true if a text of valid JSON nests arrays and objects more than [`DEPTH_MAX`] deep.
 ///

@@ -13,12 +13,13 @@ use reseed_client::{
 };
 use reseed_protocol::{
     ApprovalId, CommandId, Entry, EntryData, EntryId, ErrorBody, JobId, Role, SessionId, TurnId,
-    command::{
-        CancelCompaction, CancelTurn, Command, Empty, Input, RetryTurn, Software, StartCompaction, UndoCompaction,
-        UserInput,
-    },
-    event::{EphemeralEvent, Event, TurnFinished, TurnStatus},
-    reply::{Reply, Resumed, RunningPart, SessionOpened},
+    command::{Command, Empty},
+    compaction::{CancelCompaction, StartCompaction, UndoCompaction},
+    content::Input,
+    event::{EphemeralEvent, Event},
+    reply::Reply,
+    session::{Resumed, SessionOpened, Software},
+    turn::{CancelTurn, RetryTurn, RunningPart, TurnFinished, TurnStatus, UserInput},
 };
 use std::collections::BTreeMap;
 

@@ -9,10 +9,11 @@ use crate::{
 };
 use reseed_protocol::{
     Entry, EntryData, ErrorBody, ErrorCode, Part, Role, StopReason,
-    approval::Approval,
+    compaction::{CompactionRung, CompactionTrigger, ContextCompacted},
     context::{ContextInfo, CountSource},
-    event::{CompactionRung, CompactionTrigger, ContextCompacted, RequestDelayed, TurnFinished, TurnStatus},
-    reply::SessionOpened,
+    session::SessionOpened,
+    tools::Approval,
+    turn::{RequestDelayed, TurnFinished, TurnStatus},
 };
 use serde_json::Value;
 use std::fmt::Write as _;

@@ -6,10 +6,11 @@ use crate::agent_loop::checks::{check_custom_type, check_name, check_word};
 use crate::agent_loop::{io::Caller, ledger::Ledger, prompt::Prompt, prompt::info::usage_ratio, records::appended};
 use reseed_protocol::{
     EntryData, ErrorBody,
-    command::{AppendCustom, SetLabel, SetModel},
-    entry::{Custom, Label, ModelChange, SessionInfo, ThinkingLevelChange},
-    event::{ContextWarning, ContextWarningCode, EphemeralEvent, Event},
+    context::{ContextWarning, ContextWarningCode},
+    event::{EphemeralEvent, Event},
     reply::{Done, Reply},
+    session::SetModel,
+    tree::{AppendCustom, Custom, Label, ModelChange, SessionInfo, SetLabel, ThinkingLevelChange},
 };
 
 /// The reasoning level recorded when the choice is left to the provider.

@@ -8,7 +8,7 @@ use crate::core::{
         state::{Unseen, UnseenChange},
     },
 };
-use reseed_protocol::{EntryData, entry::Kept, event::Event, patch::PatchOp, receipt::BreakReason};
+use reseed_protocol::{EntryData, context::PatchOp, event::Event, receipt::BreakReason, tree::Kept};
 use std::sync::Arc;
 
 /// Maximum causes remembered between two requests: more than are ever needed. The bound keeps a client that makes many

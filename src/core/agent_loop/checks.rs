@@ -3,7 +3,7 @@
 use crate::{compaction::summary::INSTRUCTIONS_BYTES_MAX, hook::HookFault, session::input};
 use reseed_protocol::{
     ErrorBody, ErrorCode, Part,
-    command::{Input, InputContent, InputItem},
+    content::{Input, InputContent, InputItem},
 };
 
 /// Maximum length of a session's name or an entry's label, in characters.

@@ -21,7 +21,7 @@ use crate::{
 };
 use reseed_protocol::{
     ErrorBody, ErrorCode,
-    reply::{ModelItem, ModelPrice, Models},
+    session::{ModelItem, ModelPrice, Models},
 };
 use std::collections::{BTreeMap, BTreeSet};
 

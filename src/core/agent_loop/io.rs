@@ -13,7 +13,7 @@ use reseed_protocol::{
     CallId, CommandId, EntryId, ErrorBody, Part, TurnId,
     command::Command,
     event::{EphemeralEvent, Event},
-    hook::{HookAnswer, HookCall},
+    hooks::{HookAnswer, HookCall},
     reply::Reply,
 };
 use std::{fmt, sync::Arc};

@@ -3,7 +3,7 @@
 //! The store records how every tool call ended (`session/ended.rs`). Nothing is stored about hook calls, so a bounded
 //! memory serves. It is passed from loop to loop, and ends when the session leaves memory.
 
-use reseed_protocol::{CallId, ErrorBody, ErrorCode, event::CallOutcome};
+use reseed_protocol::{CallId, ErrorBody, ErrorCode, tools::CallOutcome};
 use serde_json::json;
 use std::collections::VecDeque;
 

@@ -28,9 +28,11 @@ use crate::{
 use reseed_protocol::{
     CommandId, Entry, EntryData, EntryId, ErrorBody, Timestamp, TurnId,
     context::RequestOptions,
-    event::{EphemeralEvent, Event, QueueReleased, SessionUpdated, TurnStarted},
+    event::{EphemeralEvent, Event},
     ids::InvalidId,
     reply::{Done, Reply},
+    session::SessionUpdated,
+    turn::{QueueReleased, TurnStarted},
 };
 use std::{str::FromStr, sync::Arc};
 

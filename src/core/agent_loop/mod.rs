@@ -75,7 +75,7 @@ use step::Step;
 use turn::{Turn, calls, queue};
 
 use crate::session::{Session, SessionState};
-use reseed_protocol::{CallId, Timestamp, event::TurnStatus};
+use reseed_protocol::{CallId, Timestamp, turn::TurnStatus};
 
 /// The loop. See the module documentation.
 #[derive(Debug)]

@@ -19,10 +19,11 @@ use crate::{
 use fastrand::Rng;
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Timestamp,
-    command::{Command, PreviewCompaction, StartCompaction},
-    entry::Compaction,
-    event::{CompactionRung, ContextCompacted, EntryAppended, Event},
-    reply::{CompactionPreview, Reply},
+    command::Command,
+    compaction::{Compaction, CompactionPreview, CompactionRung, ContextCompacted, PreviewCompaction, StartCompaction},
+    event::Event,
+    reply::Reply,
+    tree::EntryAppended,
 };
 use std::{
     collections::{BTreeMap, HashSet},

@@ -2,8 +2,10 @@
 
 use reseed_protocol::{
     CommandId, Entry, TurnId,
-    event::{EntryAppended, Event, SessionUpdated},
+    event::Event,
     reply::{Done, Reply},
+    session::SessionUpdated,
+    tree::EntryAppended,
 };
 
 /// Returns the event for an appended entry.

@@ -18,7 +18,7 @@ use crate::{
 use reseed_protocol::{
     CommandId, TurnId,
     event::Event,
-    hook::{ContextReason, HookCall, HookEvent, HookOffer, HookPoint},
+    hooks::{ContextReason, HookCall, HookEvent, HookOffer, HookPoint},
 };
 use std::{collections::BTreeSet, sync::Arc};
 

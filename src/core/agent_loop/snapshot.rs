@@ -2,13 +2,11 @@
 
 use reseed_protocol::{
     EntryId, TurnId,
-    approval::{Approval, StandingApproval},
+    compaction::{CompactionPrepared, FailedCompaction, Pin, RunningCompaction},
     context::ContextInfo,
-    event::CompactionPrepared,
-    reply::{
-        EndedTurn, FailedCompaction, PendingCall, Pin, QueueItem, RunningCompaction, SessionSettings, SessionState,
-        UnansweredTurn,
-    },
+    session::{SessionSettings, SessionState},
+    tools::{Approval, PendingCall, StandingApproval},
+    turn::{EndedTurn, QueueItem, UnansweredTurn},
 };
 
 /// The state of a session, for a client that joins it.

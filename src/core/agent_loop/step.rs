@@ -10,9 +10,7 @@ use crate::{
     model::ModelFault,
 };
 use reseed_protocol::{
-    CallId, ErrorBody, ErrorCode, StopReason,
-    command::Command,
-    event::{CompactionTrigger, TurnStatus},
+    CallId, ErrorBody, ErrorCode, StopReason, command::Command, compaction::CompactionTrigger, turn::TurnStatus,
 };
 use std::sync::Arc;
 

@@ -3,7 +3,11 @@
 use crate::context::arguments::is_tool_name;
 use crate::schema::{Arguments, Budget};
 use crate::tool::{Terms, ToolPlace};
-use reseed_protocol::{ErrorBody, ErrorCode, command::ToolOffer, context::ToolDefinition, reply::UncheckedPattern};
+use reseed_protocol::{
+    ErrorBody, ErrorCode,
+    context::ToolDefinition,
+    tools::{ToolOffer, UncheckedPattern},
+};
 use std::sync::Arc;
 
 /// Maximum number of tools that one client may offer, because each is sent with every request.

@@ -10,7 +10,7 @@ pub use policy::{Policy, RULES_MAX};
 pub use visible::visible;
 
 use crate::tool::{Terms, ToolPlace};
-use reseed_protocol::approval::ApprovalDecision;
+use reseed_protocol::tools::ApprovalDecision;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 
@@ -42,7 +42,7 @@ pub fn default_decision(terms: &Terms) -> ApprovalDecision {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reseed_protocol::command::ToolAnnotations;
+    use reseed_protocol::tools::ToolAnnotations;
 
     #[test]
     fn calls_that_look_alike_when_joined_have_different_hashes() {

@@ -1,7 +1,7 @@
 //! The approval policy: rules over tools and their arguments.
 
 use regex::{Regex, RegexBuilder};
-use reseed_protocol::approval::{ApprovalDecision, ApprovalPolicy, ApprovalRule};
+use reseed_protocol::tools::{ApprovalDecision, ApprovalPolicy, ApprovalRule};
 use serde_json::Value;
 
 /// Maximum rules of a policy. Each call tries them one after another.

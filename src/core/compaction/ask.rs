@@ -13,12 +13,10 @@ use crate::core::{
 };
 use reseed_protocol::{
     Message,
-    command::SummaryKind,
+    compaction::{CompactionRung, SummaryForm, SummaryKind},
     context::{
         ContextEnvelope, ContextMessage, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPart, SystemPrompt,
     },
-    entry::SummaryForm,
-    event::CompactionRung,
 };
 use std::{collections::VecDeque, sync::Arc};
 

@@ -8,7 +8,7 @@ use crate::core::context::{
     replay::raw_context,
 };
 use crate::core::text::files::FileTools;
-use reseed_protocol::{Entry, EntryData, Part, entry::CompactionDetails};
+use reseed_protocol::{Entry, EntryData, Part, compaction::CompactionDetails};
 use std::{collections::HashSet, sync::Arc};
 
 /// Bytes of text examined per token of the budget. It is more than a token has in any script, and keeps a long branch

@@ -8,7 +8,7 @@ use crate::core::{
     },
     context::{Context, counter::Calibration, node::Node},
 };
-use reseed_protocol::event::CompactionTrigger;
+use reseed_protocol::compaction::CompactionTrigger;
 use std::sync::Arc;
 
 /// A compaction to be planned.

@@ -12,7 +12,7 @@ use crate::core::{
     },
     context::window::TOKENS_MAX,
 };
-use reseed_protocol::{ErrorBody, ErrorCode, command::StrategySettings};
+use reseed_protocol::{ErrorBody, ErrorCode, compaction::StrategySettings};
 use serde::Serialize;
 use std::{fmt, sync::Arc};
 

@@ -10,7 +10,7 @@ use crate::core::{
 };
 use reseed_protocol::{
     EntryId, JobId, Timestamp,
-    event::{CompactionRung, CompactionTrigger, FailedRung, HeldCompaction},
+    compaction::{CompactionRung, CompactionTrigger, FailedRung, HeldCompaction},
 };
 use serde::{Deserialize, Serialize};
 

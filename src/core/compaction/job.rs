@@ -24,8 +24,7 @@ use crate::core::{
 };
 use reseed_protocol::{
     EntryId, Message, Timestamp, Usage, UsageSource,
-    entry::{Compaction, CompactionDetails},
-    event::{CompactionRung, FailedRung},
+    compaction::{Compaction, CompactionDetails, CompactionRung, FailedRung},
 };
 use std::{
     borrow::Cow,

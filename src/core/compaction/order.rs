@@ -4,9 +4,9 @@ use super::raw::Raw;
 use crate::core::context::node::Shown;
 use reseed_protocol::{
     CommandId, EntryId, JobId, Usage,
-    command::SummaryKind,
-    entry::{CompactionDetails, SummaryForm, SummarySegment},
-    event::{CompactionRung, CompactionTrigger, FailedRung},
+    compaction::{
+        CompactionDetails, CompactionRung, CompactionTrigger, FailedRung, SummaryForm, SummaryKind, SummarySegment,
+    },
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -16,7 +16,7 @@ pub use room::Room;
 use crate::core::text::{clean::clean, clip::head_and_tail, files::strip_files};
 use reseed_protocol::{
     EntryId, Message, Part,
-    entry::{Compaction, SaidByUser, SummarySegment},
+    compaction::{Compaction, SaidByUser, SummarySegment},
 };
 use std::fmt::Write as _;
 
@@ -226,7 +226,7 @@ pub fn hold(segments: &mut Vec<Segment>, constraints: &[String]) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use reseed_protocol::command::SummaryMode;
+    use reseed_protocol::compaction::SummaryMode;
 
     fn id(name: &str) -> EntryId {
         name.parse().unwrap()

@@ -8,9 +8,8 @@ use crate::core::{
     context::{count::RequestCount, messages::Context},
 };
 use reseed_protocol::{
-    command::{StrategySettings, SummaryKind, SummaryMode},
+    compaction::{CompactionTrigger, StrategySettings, SummaryKind, SummaryMode},
     context::CompactAtRule,
-    event::CompactionTrigger,
 };
 use serde::Serialize;
 

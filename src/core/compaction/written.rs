@@ -2,7 +2,7 @@
 //! with the settings as JSON. The settings are those of `set_context_strategy` and are parsed by the wire type, so a
 //! new setting needs no change here.
 
-use reseed_protocol::command::StrategySettings;
+use reseed_protocol::compaction::StrategySettings;
 use serde_json::{Map, Value};
 
 /// Splits a strategy into its name and its settings, which are `None` if there are none.

@@ -1,7 +1,7 @@
 //! The parts of a request that a patch can change.
 
 use crate::core::context::prefix::Divergence;
-use reseed_protocol::patch::PatchOp;
+use reseed_protocol::context::PatchOp;
 
 /// A part of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,9 +11,7 @@ use crate::core::{
     text::clip::prefix,
 };
 use reseed_protocol::{
-    Entry, EntryData, EntryId, Message, Part, Role,
-    entry::{Compaction, Kept},
-    patch::PATCH_VERSION,
+    Entry, EntryData, EntryId, Message, Part, Role, compaction::Compaction, context::PATCH_VERSION, tree::Kept,
 };
 use std::sync::{Arc, OnceLock};
 

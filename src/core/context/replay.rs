@@ -17,7 +17,7 @@ use crate::core::context::{
         list::{Fate, List, StandFor},
     },
 };
-use reseed_protocol::{EntryData, EntryId, Role, entry::Compaction};
+use reseed_protocol::{EntryData, EntryId, Role, compaction::Compaction};
 use std::{
     collections::HashSet,
     sync::{Arc, OnceLock},

@@ -8,8 +8,9 @@ use super::{
 use crate::context::seed;
 use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role, Timestamp,
-    entry::{Compaction, CustomMessage, Kept},
-    patch::{ContextTransform, MessageEdit, PATCH_VERSION, PatchMessage, PatchOp},
+    compaction::Compaction,
+    context::{ContextTransform, MessageEdit, PATCH_VERSION, PatchMessage, PatchOp},
+    tree::{CustomMessage, Kept},
 };
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ mod repair;
 
 use cost::Cost;
 use jsonschema::{PatternOptions, Validator};
-use reseed_protocol::reply::UncheckedReason;
+use reseed_protocol::tools::UncheckedReason;
 use serde_json::Value;
 
 /// Maximum values in a schema with every reference expanded. The largest published tool schemas have a few thousand.

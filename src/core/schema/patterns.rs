@@ -6,7 +6,7 @@
 
 use super::Unchecked;
 use regex_automata::nfa::thompson::{self, NFA};
-use reseed_protocol::reply::UncheckedReason;
+use reseed_protocol::tools::UncheckedReason;
 use serde_json::{Map, Value};
 
 /// Maximum bytes of one compiled pattern: some hundred states, each of which may cost a step per byte read.

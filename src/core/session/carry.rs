@@ -12,8 +12,8 @@ use crate::core::{
 };
 use reseed_protocol::{
     EntryId, Message,
-    entry::Compaction,
-    patch::{MessageEdit, PatchMessage, PatchOp},
+    compaction::Compaction,
+    context::{MessageEdit, PatchMessage, PatchOp},
 };
 use std::{collections::HashSet, sync::Arc};
 

@@ -4,10 +4,7 @@
 //! as late even after a restart, a compaction or a move to another branch, when the path no longer shows the call.
 
 use crate::core::fingerprint::fingerprint_of;
-use reseed_protocol::{
-    CallId, Message, Part,
-    event::{CallOutcome, Event},
-};
+use reseed_protocol::{CallId, Message, Part, event::Event, tools::CallOutcome};
 
 /// A tool call that is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

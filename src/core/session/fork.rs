@@ -4,7 +4,7 @@
 //! entry references one outside the copy, except as a record of where a branch started (`fromId`).
 
 use super::state::SessionState;
-use reseed_protocol::{Entry, EntryData, EntryId, reply::Pin};
+use reseed_protocol::{Entry, EntryData, EntryId, compaction::Pin};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The suffix of a fork's name.

@@ -3,7 +3,7 @@
 use crate::core::model::is_picture_address;
 use reseed_protocol::{
     Entry, EntryData, ErrorBody, ErrorCode, Part,
-    command::{Input, InputContent, InputItem, InputPart},
+    content::{Input, InputContent, InputItem, InputPart},
 };
 
 /// Parses user input: plain text, or Responses input items with role `user`.

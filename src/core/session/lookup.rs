@@ -1,7 +1,7 @@
 //! The data that a command needs from the store. The runtime reads it before the loop handles the command.
 
 use super::{ended::EndedCall, tree::SessionTree};
-use reseed_protocol::{Entry, EntryData, EntryId, Part, Role, command::NavigatePosition};
+use reseed_protocol::{Entry, EntryData, EntryId, Part, Role, tree::NavigatePosition};
 
 /// The data that was read for a command.
 #[derive(Debug, Clone, PartialEq)]

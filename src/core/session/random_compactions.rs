@@ -32,10 +32,11 @@ use crate::core::{
 use fastrand::Rng;
 use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role, SessionId, StopReason, Timestamp,
+    compaction::{Compaction, CompactionRung, CompactionTrigger, Pin},
     context::{EnvelopeMeta, RequestOptions},
-    entry::{BranchSummary, Compaction, CustomMessage},
-    event::{CompactionRung, CompactionTrigger, EntryAppended, Event, SessionUpdated},
-    reply::Pin,
+    event::Event,
+    session::SessionUpdated,
+    tree::{BranchSummary, CustomMessage, EntryAppended},
 };
 use std::{
     collections::{BTreeMap, HashSet},

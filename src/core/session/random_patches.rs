@@ -20,11 +20,11 @@ use crate::core::{
 use fastrand::Rng;
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, Message, Part, Role, SessionId, Timestamp,
-    context::{SystemPart, ToolDefinition},
-    entry::{Compaction, Kept},
-    event::{EntryAppended, Event, SessionUpdated},
-    patch::{ContextTransform, PATCH_VERSION, PatchOp},
-    reply::Pin,
+    compaction::{Compaction, Pin},
+    context::{ContextTransform, PATCH_VERSION, PatchOp, SystemPart, ToolDefinition},
+    event::Event,
+    session::SessionUpdated,
+    tree::{EntryAppended, Kept},
 };
 use std::{
     collections::{HashMap, HashSet},

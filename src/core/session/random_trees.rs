@@ -8,9 +8,10 @@ use crate::core::context::{build_context, counter::Counter, node::Node};
 use fastrand::Rng;
 use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role, SessionId, Timestamp,
-    command::NavigatePosition,
-    entry::{BranchSummary, Compaction, Custom, CustomMessage, Label, SessionInfo},
-    event::{EntryAppended, Event, SessionUpdated},
+    compaction::Compaction,
+    event::Event,
+    session::SessionUpdated,
+    tree::{BranchSummary, Custom, CustomMessage, EntryAppended, Label, NavigatePosition, SessionInfo},
 };
 use std::{collections::HashMap, sync::Arc};
 

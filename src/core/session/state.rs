@@ -19,12 +19,13 @@ use super::input::is_message;
 use crate::core::usage::add_usage;
 use reseed_protocol::{
     CommandId, EntryData, EntryId, ErrorCode, JobId, Role, TurnId, Usage,
-    approval::{Approval, StandingApproval},
-    command::StrategySettings,
+    compaction::{CompactionFailed, CompactionTrigger, FailedCompaction, Pin, StrategySettings},
     context::ContextInfo,
-    event::{CompactionFailed, CompactionTrigger, Event, TurnFinished, TurnStatus},
-    hook::HookOffer,
-    reply::{EndedTurn, FailedCompaction, PendingCall, Pin, SessionSettings, UnansweredTurn},
+    event::Event,
+    hooks::HookOffer,
+    session::SessionSettings,
+    tools::{Approval, PendingCall, StandingApproval},
+    turn::{EndedTurn, TurnFinished, TurnStatus, UnansweredTurn},
 };
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,7 @@
 //! not changed. The lists follow the summary in tags, once: [`strip_files`] removes them before the summary is merged
 //! again.
 
-use reseed_protocol::{Message, entry::CompactionDetails};
+use reseed_protocol::{Message, compaction::CompactionDetails};
 use std::collections::BTreeSet;
 
 /// Maximum files in each list: as many as a person would still look through. The alphabetically first are kept, so that

@@ -7,7 +7,7 @@ use reqwest::{
     Response,
     header::{CONTENT_TYPE, HeaderMap},
 };
-use reseed_protocol::hook::HookAnswer;
+use reseed_protocol::hooks::HookAnswer;
 use serde::Deserialize;
 use serde_path_to_error::Segment;
 
@@ -139,7 +139,7 @@ fn name(text: &str) -> String {
 mod tests {
     use super::{is_json, parsed};
     use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
-    use reseed_protocol::hook::HookAnswer;
+    use reseed_protocol::hooks::HookAnswer;
 
     #[test]
     fn an_answer_is_read_as_it_is() {

@@ -16,7 +16,7 @@ use crate::{
     core::hook::HookSpec,
     hooks::InvalidHooks,
 };
-use reseed_protocol::hook::{ContextReason, HookPoint};
+use reseed_protocol::hooks::{ContextReason, HookPoint};
 use secrecy::ExposeSecret;
 use serde::{
     Deserialize, Deserializer,
@@ -155,7 +155,7 @@ mod tests {
         core::hook::HookSpec,
         hooks::Hooks,
     };
-    use reseed_protocol::hook::{ContextReason, HookPoint};
+    use reseed_protocol::hooks::{ContextReason, HookPoint};
     use secrecy::SecretString;
     use serde_json::{Value, json};
     use std::{fs, path::Path, sync::Arc};

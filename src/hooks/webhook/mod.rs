@@ -26,7 +26,7 @@ use reqwest::{
     dns::Resolve,
     header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
 };
-use reseed_protocol::hook::{HookAnswer, HookCall};
+use reseed_protocol::hooks::{HookAnswer, HookCall};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// The time limit for a connection. A reachable server accepts one much faster, even around the world.

@@ -10,7 +10,7 @@ use crate::{
 use reqwest::dns::{Name, Resolve, Resolving};
 use reseed_protocol::{
     ErrorCode, Timestamp,
-    hook::{HookAnswer, HookCall, HookPoint},
+    hooks::{HookAnswer, HookCall, HookPoint},
 };
 use std::{
     collections::BTreeMap,

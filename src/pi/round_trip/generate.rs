@@ -4,13 +4,12 @@ use super::Contents;
 use proptest::prelude::*;
 use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp, Usage, UsageSource,
-    entry::{
-        BranchSummary, Compaction, CompactionDetails, Custom, CustomMessage, Foreign, Kept, Label, ModelChange, Opaque,
-        SessionInfo, SummaryForm, ThinkingLevelChange,
+    compaction::{Compaction, CompactionDetails, CompactionTrigger, Pin, SummaryForm},
+    context::{ContextTransform, EphemeralChange, MessageEdit, PATCH_VERSION, PatchMessage, PatchOp, TransformDisplay},
+    tree::{
+        BranchSummary, Custom, CustomMessage, Foreign, Kept, Label, ModelChange, Opaque, SessionInfo,
+        ThinkingLevelChange,
     },
-    event::CompactionTrigger,
-    patch::{ContextTransform, EphemeralChange, MessageEdit, PATCH_VERSION, PatchMessage, PatchOp, TransformDisplay},
-    reply::Pin,
 };
 use serde_json::{Map, Value, json};
 

@@ -10,7 +10,7 @@ use crate::core::context::seed;
 use futures_util::FutureExt;
 use reseed_protocol::{
     Message, Role,
-    command::SummaryKind,
+    compaction::SummaryKind,
     context::{
         ContextEnvelope, ContextMessage, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPart, SystemPrompt,
         ToolDefinition,

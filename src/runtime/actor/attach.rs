@@ -12,7 +12,10 @@ use crate::{
         store_error,
     },
 };
-use reseed_protocol::{EntryId, ErrorBody, ErrorCode, command::SessionRole, event::SubscriptionEnd};
+use reseed_protocol::{
+    EntryId, ErrorBody, ErrorCode,
+    session::{SessionRole, SubscriptionEnd},
+};
 
 /// Maximum number of missed events that are replayed one by one. A client that missed more gets the whole state.
 pub(crate) const REPLAY_EVENTS_MAX: u64 = 5_000;

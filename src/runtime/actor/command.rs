@@ -11,9 +11,9 @@ use crate::{
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode,
-    command::{Command, Does, Routed, Sender, SessionRole},
-    event::SubscriptionEnd,
+    command::{Command, Does, Routed, Sender},
     reply::Reply,
+    session::{SessionRole, SubscriptionEnd},
 };
 
 /// What is known of earlier copies of a command.

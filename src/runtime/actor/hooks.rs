@@ -16,8 +16,9 @@ use crate::{
 use reseed_protocol::{
     CallId, ErrorCode, Timestamp,
     command::Command,
-    event::{CallOutcome, EphemeralEvent, HookCancelled},
-    hook::{HookCall, HookPoint},
+    event::EphemeralEvent,
+    hooks::{HookCall, HookCancelled, HookPoint},
+    tools::CallOutcome,
 };
 use std::time::Duration;
 use tokio::time::Instant;

@@ -25,8 +25,11 @@ use crate::{
 use reseed_protocol::{
     CallId, ErrorBody, ErrorCode, Timestamp,
     command::HostingCommand,
-    event::{self, CallOutcome, EphemeralEvent, HookCancelled, HostChanged, Participant, PresenceChanged, RunTool},
+    event::EphemeralEvent,
+    hooks::HookCancelled,
     reply::{Done, Reply},
+    session::{self, HostChanged, Participant, PresenceChanged},
+    tools::{CallOutcome, RunTool},
 };
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::time::Instant;
@@ -353,8 +356,8 @@ impl Actor {
     }
 
     /// Returns the host in the form that clients see.
-    pub(super) fn host_for_clients(&self) -> Option<event::Host> {
-        self.host.as_ref().map(|host| event::Host {
+    pub(super) fn host_for_clients(&self) -> Option<session::Host> {
+        self.host.as_ref().map(|host| session::Host {
             connection_id: host.client.identity.connection_id.clone(),
             client_id: host.client.identity.client_id.clone(),
             away: host.away.is_some(),

@@ -10,9 +10,9 @@ use crate::{
 };
 use reseed_protocol::{
     SessionId,
-    command::SessionRole,
-    event::{EphemeralEvent, Participant},
+    event::EphemeralEvent,
     frame::encode_event,
+    session::{Participant, SessionRole},
 };
 use std::sync::{Arc, LazyLock};
 use tokio::sync::Semaphore;
@@ -243,7 +243,7 @@ impl Members {
 mod tests {
     use super::*;
     use crate::runtime::handle::ConnectionShare;
-    use reseed_protocol::hook::{HookCall, HookEvent};
+    use reseed_protocol::hooks::{HookCall, HookEvent};
 
     fn call(bytes: usize) -> EphemeralEvent {
         let event = HookEvent::BeforeAgentStart { system_prompt: "a".repeat(bytes), input: Vec::new() };

@@ -4,8 +4,8 @@ use super::*;
 use crate::runtime::tail::{BYTES_MAX as TAIL_BYTES_MAX, EVENTS_MAX as TAIL_EVENTS_MAX};
 use futures_util::FutureExt as _;
 use reseed_protocol::{
-    command::SessionRole,
-    event::{ContextWarning, Host, HostChanged, Participant, PresenceChanged},
+    context::ContextWarning,
+    session::{Host, HostChanged, Participant, PresenceChanged, SessionRole},
 };
 
 fn text(frame: &Frame) -> String {

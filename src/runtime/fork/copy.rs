@@ -16,8 +16,8 @@ use crate::{
     store::{Append, CommandMark, EntryColumns, EntryQuery, Head, Lease, NewRecord, UNFINISHED},
 };
 use reseed_protocol::{
-    Entry, EntryData, EntryId, ErrorBody,
-    event::{CompactionUndone, EntryAppended, Event, SessionUpdated},
+    Entry, EntryData, EntryId, ErrorBody, compaction::CompactionUndone, event::Event, session::SessionUpdated,
+    tree::EntryAppended,
 };
 use serde::Serialize;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use crate::{
     tools::Toolset,
 };
 use dashmap::DashMap;
-use reseed_protocol::hook::{HookEvent, HookPoint};
+use reseed_protocol::hooks::{HookEvent, HookPoint};
 use serde_json::json;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;

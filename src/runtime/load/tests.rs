@@ -9,8 +9,7 @@ use crate::{
     store::{Append, EntryColumns, Head, Lease, NewRecord, SessionHead, SessionStore, memory::MemoryStore},
 };
 use reseed_protocol::{
-    Entry, EntryData, EntryId, Message, Part, Role, SessionId, Timestamp,
-    event::{EntryAppended, Event},
+    Entry, EntryData, EntryId, Message, Part, Role, SessionId, Timestamp, event::Event, tree::EntryAppended,
 };
 use serde_json::json;
 use std::sync::Arc;

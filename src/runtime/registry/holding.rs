@@ -9,7 +9,7 @@ use crate::{
     store::{Error as StoreError, Held, Lease, NodeId, NodeRow, SessionHead},
 };
 use futures_util::future::join_all;
-use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, event::SubscriptionEnd};
+use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, session::SubscriptionEnd};
 use std::{collections::HashSet, sync::Arc};
 use tokio::time::{Instant, timeout};
 

@@ -6,7 +6,7 @@ use crate::runtime::{
     watch::{Compactions, Row},
 };
 use dashmap::DashMap;
-use reseed_protocol::{SessionId, reply::SessionState};
+use reseed_protocol::{SessionId, session::SessionState};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},

@@ -7,8 +7,7 @@ use crate::{
 };
 use reseed_protocol::{
     ErrorBody, SessionId, Timestamp,
-    event::SubscriptionEnd,
-    reply::{SessionItem, SessionState},
+    session::{SessionItem, SessionState, SubscriptionEnd},
 };
 use std::{sync::Arc, time::Duration};
 

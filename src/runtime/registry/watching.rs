@@ -16,7 +16,7 @@ use crate::{
 };
 use reseed_protocol::{
     SessionId, Timestamp,
-    reply::{SessionItem, SessionState},
+    session::{SessionItem, SessionState},
 };
 use std::{
     collections::{HashMap, HashSet},

@@ -8,9 +8,9 @@ use crate::{
 };
 use reseed_protocol::{
     CloseCode, SessionId,
-    command::SessionRole,
-    event::{EphemeralEvent, SessionClosed, SubscriptionEnd},
+    event::EphemeralEvent,
     frame::{encode_event, encode_stored},
+    session::{SessionClosed, SessionRole, SubscriptionEnd},
 };
 use tokio::time::Instant;
 

@@ -7,7 +7,7 @@
 
 use super::{Connection, Timer};
 use crate::server::closing::{End, Flow};
-use reseed_protocol::{CloseCode, event::SubscriptionEnd, frame::peek_type};
+use reseed_protocol::{CloseCode, frame::peek_type, session::SubscriptionEnd};
 use std::time::Duration;
 use tokio::time::Instant;
 

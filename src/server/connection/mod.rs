@@ -45,12 +45,7 @@ use crate::{
     shares::Permit,
 };
 use axum::extract::ws::WebSocket;
-use reseed_protocol::{
-    ErrorBody,
-    event::{EphemeralEvent, TokenExpiring},
-    frame::encode_event,
-    reply::Reply,
-};
+use reseed_protocol::{ErrorBody, event::EphemeralEvent, frame::encode_event, reply::Reply, session::TokenExpiring};
 use std::{net::IpAddr, pin::Pin, sync::Arc};
 use tokio::time::Instant;
 use tokio_util::sync::WaitForCancellationFutureOwned;

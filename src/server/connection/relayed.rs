@@ -19,9 +19,9 @@ use crate::{
 };
 use reseed_protocol::{
     CommandId, ErrorBody, SessionId,
-    event::SubscriptionEnd,
     frame::{encode_event, encode_reply},
     reply::{Done, Reply},
+    session::SubscriptionEnd,
 };
 
 impl Connection {

@@ -6,7 +6,7 @@ use crate::{
     server::closing::Flow,
     tools::mcp::ServerStatus,
 };
-use reseed_protocol::{ErrorBody, ErrorCode, SessionId, event::SubscriptionEnd, frame::encode_reply, reply::Reply};
+use reseed_protocol::{ErrorBody, ErrorCode, SessionId, frame::encode_reply, reply::Reply, session::SubscriptionEnd};
 
 impl Connection {
     /// Returns true if another command may be read.

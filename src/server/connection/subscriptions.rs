@@ -11,7 +11,8 @@ use crate::{
 };
 use reseed_protocol::{
     CommandId, SessionId,
-    command::{Command, Does, SessionRole},
+    command::{Command, Does},
+    session::SessionRole,
 };
 use std::collections::VecDeque;
 use tokio::sync::mpsc;

@@ -9,11 +9,14 @@ mod approvals;
 use crate::core::agent_loop::Origin;
 use reseed_protocol::{
     CommandId, ErrorBody, Message, Part, Role, Timestamp,
-    command::{Command, Empty, Input, StartCompaction, UserInput},
+    command::{Command, Empty},
+    compaction::StartCompaction,
+    content::Input,
     context::ContextInfo,
-    event::{Event, TurnStatus},
+    event::Event,
     frame::encode_v1,
     reply::Reply,
+    turn::{TurnStatus, UserInput},
     v1::{self, AgentFinished, ItemContent, LoadingState, ResponseItem, strategy_name},
 };
 use std::collections::{HashMap, HashSet};

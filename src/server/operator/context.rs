@@ -13,10 +13,8 @@ use axum::{
 };
 use reseed_protocol::{
     ErrorBody, Message,
-    command::{ContextFormat, GetContext},
-    context::{ContextEnvelope, ToolDefinition},
+    context::{Context, ContextEnvelope, ContextFormat, GetContext, ToolDefinition},
     receipt::{BreakReason, PrefixBreak},
-    reply::Context,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

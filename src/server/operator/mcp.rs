@@ -15,7 +15,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
-use reseed_protocol::{ErrorBody, ErrorCode, reply::ToolServer};
+use reseed_protocol::{ErrorBody, ErrorCode, tools::ToolServer};
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc};
 

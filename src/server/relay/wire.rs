@@ -7,7 +7,7 @@ use crate::{
     config::{Scope, Scopes},
     server::auth::{Auth, Draft, Grant, Source, Valid},
 };
-use reseed_protocol::{ConnectionId, SessionId, command::Software};
+use reseed_protocol::{ConnectionId, SessionId, session::Software};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, sync::Arc, time::Duration};
 

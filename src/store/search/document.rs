@@ -1,7 +1,7 @@
 //! The searched text of an entry. It covers messages, tool calls, tool results and summaries, but not reasoning, images
 //! or data that clients store for themselves.
 
-use reseed_protocol::{EntryId, Timestamp, reply::HitRole};
+use reseed_protocol::{EntryId, Timestamp, tree::HitRole};
 use serde::Deserialize;
 use std::borrow::Cow;
 

@@ -17,7 +17,7 @@ pub(super) use scan::{CALL_STEPS_MAX, scan};
 pub(super) use words::spaced;
 
 use crate::core::session::preview::{SummaryLine, summary_line};
-use reseed_protocol::{EntryId, SessionId, Timestamp, reply::HitRole};
+use reseed_protocol::{EntryId, SessionId, Timestamp, tree::HitRole};
 use std::{borrow::Cow, ops::Range};
 
 /// The most hits that a search returns.

@@ -13,7 +13,7 @@ mod tests;
 
 use super::{Call, Output, Tool};
 use crate::store::{Error, SessionStore};
-use reseed_protocol::command::{ToolAnnotations, ToolOffer};
+use reseed_protocol::tools::{ToolAnnotations, ToolOffer};
 use serde_json::Value;
 use std::sync::Arc;
 

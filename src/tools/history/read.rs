@@ -5,7 +5,7 @@ use crate::{
     store::{EntryQuery, Error, SessionStore, StoredRecord, whole_mark},
     tools::{Call, CallFuture, Output, Tool},
 };
-use reseed_protocol::{Entry, EntryData, EntryId, Part, Role, command::ToolOffer, content::utf16_len, event::Event};
+use reseed_protocol::{Entry, EntryData, EntryId, Part, Role, content::utf16_len, event::Event, tools::ToolOffer};
 use serde_json::json;
 use std::{fmt::Write as _, sync::Arc};
 

@@ -5,7 +5,7 @@ use crate::{
     store::{Error, Hit, Query, SearchQuery, SessionStore},
     tools::{Call, CallFuture, Output, Tool},
 };
-use reseed_protocol::{command::ToolOffer, reply::HitRole};
+use reseed_protocol::{tools::ToolOffer, tree::HitRole};
 use serde_json::json;
 use std::{fmt::Write as _, sync::Arc};
 

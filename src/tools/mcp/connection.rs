@@ -19,7 +19,7 @@ use super::{
 };
 use crate::tools::{Output, Progress};
 use futures_util::{FutureExt as _, future::BoxFuture};
-use reseed_protocol::{SessionId, reply::ToolServerFailure as Failure};
+use reseed_protocol::{SessionId, tools::ToolServerFailure as Failure};
 use rmcp::{
     Peer, RoleClient,
     model::{

@@ -1,7 +1,7 @@
 //! Describes what went wrong with a server, without repeating secrets.
 
 use super::variables::Secrets;
-use reseed_protocol::reply::ToolServerFailure as Class;
+use reseed_protocol::tools::ToolServerFailure as Class;
 use rmcp::{
     ServiceError,
     service::ClientInitializeError,

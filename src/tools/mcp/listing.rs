@@ -2,7 +2,7 @@
 
 use super::{file::Spec, names::names, sessions};
 use crate::core::agent_loop::check_offers;
-use reseed_protocol::command::{ToolAnnotations, ToolOffer};
+use reseed_protocol::tools::{ToolAnnotations, ToolOffer};
 use rmcp::model::Tool;
 
 /// Maximum tools of one server. A client may offer as many, and OpenAI accepts as many in one request.
@@ -89,7 +89,7 @@ fn offer(name: String, tool: Tool, timeout_ms: Option<u64>) -> ToolOffer {
 mod tests {
     use super::{super::file::Link, DESCRIPTION_CHARS_MAX, listing};
     use crate::tools::mcp::file::Spec;
-    use reseed_protocol::command::ToolAnnotations;
+    use reseed_protocol::tools::ToolAnnotations;
     use rmcp::model::Tool;
     use serde_json::{Value, json};
     use std::{collections::BTreeSet, sync::Arc, time::Duration};

@@ -20,7 +20,10 @@ use crate::{
     store::{Error as StoreError, SessionStore},
     tools::{Call, CallFuture, Output, Tool},
 };
-use reseed_protocol::{SessionId, command::ToolOffer, reply::ToolServerFailure};
+use reseed_protocol::{
+    SessionId,
+    tools::{ToolOffer, ToolServerFailure},
+};
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,

@@ -1,6 +1,6 @@
 //! The state of each MCP server, for operators. It contains no secrets and no conversation text.
 
-use reseed_protocol::reply::{ToolServer, ToolServerFailure, ToolServerState};
+use reseed_protocol::tools::{ToolServer, ToolServerFailure, ToolServerState};
 
 /// The state of one server.
 #[derive(Debug, Clone, PartialEq, Eq)]

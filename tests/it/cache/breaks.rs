@@ -14,8 +14,8 @@ use reseed::{
 };
 use reseed_protocol::{
     Message,
-    hook::{ContextReason, HookAnswer, HookCall, HookPoint},
-    patch::PatchOp,
+    context::PatchOp,
+    hooks::{ContextReason, HookAnswer, HookCall, HookPoint},
 };
 use serde_json::{Value, json};
 use std::sync::{

@@ -7,7 +7,7 @@ use reseed::{
     store::memory::MemoryStore,
     tools::{Call, CallFuture, Output, Tool},
 };
-use reseed_protocol::{Part, command::ToolOffer};
+use reseed_protocol::{Part, tools::ToolOffer};
 use rustix::{
     pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt},
     termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize},

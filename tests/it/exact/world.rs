@@ -29,9 +29,8 @@ use reseed::{
 };
 use reseed_protocol::{
     Message,
-    context::ContextEnvelope,
-    hook::{ContextReason, HookAnswer, HookEvent, HookPoint},
-    patch::{MessageEdit, PatchMessage, PatchOp},
+    context::{ContextEnvelope, MessageEdit, PatchMessage, PatchOp},
+    hooks::{ContextReason, HookAnswer, HookEvent, HookPoint},
 };
 use serde_json::{Value, json};
 use std::{

@@ -15,7 +15,7 @@ use reseed::{
 };
 use reseed_protocol::{
     Part, Role,
-    hook::{ContextReason, HookAnswer, HookCall, HookEvent, HookPoint},
+    hooks::{ContextReason, HookAnswer, HookCall, HookEvent, HookPoint},
 };
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, path::Path, sync::Arc};

@@ -8,8 +8,11 @@ use reseed::{
 };
 use reseed_protocol::{
     ErrorBody,
-    command::{AppendCustom, AppendCustomMessage, GetContext, InputContent, StartCompaction},
-    hook::{HookAnswer, HookCall, HookEvent, HookPoint},
+    compaction::StartCompaction,
+    content::InputContent,
+    context::GetContext,
+    hooks::{HookAnswer, HookCall, HookEvent, HookPoint},
+    tree::{AppendCustom, AppendCustomMessage},
 };
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};

@@ -15,10 +15,7 @@ use reseed::{
     store::memory::MemoryStore,
     tools::Toolset,
 };
-use reseed_protocol::{
-    command::{Command, Input, SessionRole, UserInput},
-    hook::HookOffer,
-};
+use reseed_protocol::{command::Command, content::Input, hooks::HookOffer, session::SessionRole, turn::UserInput};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;

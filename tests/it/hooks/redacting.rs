@@ -20,7 +20,7 @@ use reseed::{
 };
 use reseed_protocol::{
     Message, Part, Role,
-    hook::{HookAnswer, HookCall, HookEvent, HookPoint},
+    hooks::{HookAnswer, HookCall, HookEvent, HookPoint},
 };
 use serde_json::{Value, json};
 use std::{fs, path::Path, sync::Arc};

@@ -11,7 +11,7 @@ use reseed::{
     hooks,
     provider::scripted::{Reply, Scripted},
 };
-use reseed_protocol::hook::{HookAnswer, HookPoint};
+use reseed_protocol::hooks::{HookAnswer, HookPoint};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
@@ -200,7 +200,7 @@ async fn hooks_of_the_program_are_asked_before_those_of_the_file() {
     let file = webhook::file(folder.path(), &[webhook::hook("third", &webhook.url, events)]);
     let point = HookPoint::BeforeAgentStart;
     let second = hooks::on([reseed::core::hook::HookSpec::new("second", point)], |call| async move {
-        let reseed_protocol::hook::HookEvent::BeforeAgentStart { system_prompt, .. } = call.event else {
+        let reseed_protocol::hooks::HookEvent::BeforeAgentStart { system_prompt, .. } = call.event else {
             return Ok(HookAnswer::default());
         };
         Ok(HookAnswer { system_prompt: Some(format!("{system_prompt} Second.")), ..HookAnswer::default() })

@@ -9,8 +9,8 @@ use reseed::{
 };
 use reseed_protocol::{
     Part,
-    command::AppendCustom,
-    hook::{HookAnswer, HookPoint},
+    hooks::{HookAnswer, HookPoint},
+    tree::AppendCustom,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -13,8 +13,8 @@ use reseed::{
     store::sqlite::SqliteStore,
 };
 use reseed_protocol::{
-    hook::{ContextReason, HookAnswer, HookCall, HookPoint},
-    patch::PatchOp,
+    context::PatchOp,
+    hooks::{ContextReason, HookAnswer, HookCall, HookPoint},
 };
 use serde_json::{Value, json};
 use std::sync::{

@@ -24,10 +24,8 @@ use reseed::core::{
 };
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, Message, Part, Role, StopReason, Timestamp,
-    command::SummaryMode,
+    compaction::{Compaction, CompactionTrigger, SummaryMode},
     context::{EnvelopeMeta, RequestOptions},
-    entry::Compaction,
-    event::CompactionTrigger,
 };
 use std::sync::Arc;
 

@@ -21,7 +21,7 @@ use reseed_protocol::{
     CallId, CommandId, EntryId, ErrorCode, Message, Role, SessionId,
     command::Command,
     event::{EphemeralEvent, Event},
-    reply::{Resumed, SessionState},
+    session::{Resumed, SessionState},
 };
 use serde_json::{Value, json};
 use std::{

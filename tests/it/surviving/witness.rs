@@ -6,7 +6,7 @@ mod view;
 
 use crate::support::json::present;
 use reseed_client::{Socket, fold::Snapshot};
-use reseed_protocol::reply::{SessionOpened, SessionState};
+use reseed_protocol::session::{SessionOpened, SessionState};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;

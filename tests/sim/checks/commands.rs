@@ -7,11 +7,14 @@ use crate::{
 use reseed_protocol::{
     CommandId, EntryData, ErrorCode, Part,
     command::{
-        AppendCustomMessage, Command, Input, InputContent, UserInput,
+        Command,
         outcomes::{OF_ANY, OUTCOMES},
     },
+    content::{Input, InputContent},
     event::Event,
-    reply::{QueueItem, Reply},
+    reply::Reply,
+    tree::AppendCustomMessage,
+    turn::{QueueItem, UserInput},
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

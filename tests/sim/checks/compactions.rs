@@ -2,10 +2,7 @@
 
 use super::context::Log;
 use crate::history::History;
-use reseed_protocol::{
-    CommandId, Entry, EntryData, EntryId, JobId, Role,
-    event::{CompactionTrigger, Event},
-};
+use reseed_protocol::{CommandId, Entry, EntryData, EntryId, JobId, Role, compaction::CompactionTrigger, event::Event};
 use std::collections::BTreeSet;
 
 /// A compaction is one entry and one event, once for its job and its command; and between two automatic ones something

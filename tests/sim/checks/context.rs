@@ -7,11 +7,12 @@ use crate::history::{History, What};
 use reseed::core::{context::arguments::sent_arguments, session::tree::CLEARED};
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, Message, Part, Role, SessionId,
-    command::{Command, ForkPosition},
-    context::ContextMessage,
+    command::Command,
+    compaction::Pin,
+    context::{ContextMessage, PatchOp},
     event::Event,
-    patch::PatchOp,
-    reply::{Pin, Reply},
+    reply::Reply,
+    tree::ForkPosition,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -3,9 +3,10 @@
 use crate::history::History;
 use reseed_protocol::{
     ApprovalId, CallId, CommandId, EntryId, TurnId,
-    command::{Command, EditQueue},
-    event::{CallOutcome, CallResolved, Event, QueueItemRemoved, QueueRemovalReason, ToolPlace},
-    reply::QueueItem,
+    command::Command,
+    event::Event,
+    tools::{CallOutcome, CallResolved, ToolPlace},
+    turn::{EditQueue, QueueItem, QueueItemRemoved, QueueRemovalReason},
 };
 use std::collections::HashSet;
 

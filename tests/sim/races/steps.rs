@@ -6,10 +6,7 @@ use crate::{
     script::{make, say, send},
     world::{World, run_scenario},
 };
-use reseed_protocol::{
-    ErrorCode, JobId,
-    event::{ContextCompacted, Event},
-};
+use reseed_protocol::{ErrorCode, JobId, compaction::ContextCompacted, event::Event};
 use serde_json::Value;
 use std::{ops::RangeInclusive, time::Duration};
 

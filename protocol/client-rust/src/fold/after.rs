@@ -1,10 +1,7 @@
 //! Determines what to request from the server after an event that does not carry everything it changed.
 
 use super::Snapshot;
-use reseed_protocol::{
-    EntryData, EntryId,
-    event::{Event, SessionUpdated},
-};
+use reseed_protocol::{EntryData, EntryId, event::Event, session::SessionUpdated};
 
 /// Returns true if an event changes the size of the context without reporting it. [`Snapshot::context_info`] is then
 /// outdated: send `get_context_info`, and pass the reply to [`Snapshot::measured`]. Do so when no turn is running,

@@ -3,11 +3,11 @@
 use super::{Call, Snapshot, Turn, context::remember};
 use reseed_protocol::{
     EntryData, Role,
-    event::{
-        CallProgressed, CallResolved, EntryAppended, EphemeralEvent, Event, PresenceChanged, RequestDelayed,
-        SessionUpdated, ToolCall, TurnFinished, TurnStarted, TurnStatus,
-    },
-    reply::{EndedTurn, UnansweredTurn},
+    event::{EphemeralEvent, Event},
+    session::{PresenceChanged, SessionUpdated},
+    tools::{CallProgressed, CallResolved, ToolCall},
+    tree::EntryAppended,
+    turn::{EndedTurn, RequestDelayed, TurnFinished, TurnStarted, TurnStatus, UnansweredTurn},
 };
 use std::sync::Arc;
 

@@ -3,10 +3,10 @@
 use super::{CompactionJob, Snapshot};
 use reseed_protocol::{
     ErrorCode, JobId,
-    event::{
-        CompactionFailed, CompactionPrepared, CompactionProgress, CompactionStarted, CompactionUndone, ContextCompacted,
+    compaction::{
+        CompactionFailed, CompactionPrepared, CompactionProgress, CompactionStarted, CompactionUndone,
+        ContextCompacted, FailedCompaction, RunningCompaction,
     },
-    reply::{FailedCompaction, RunningCompaction},
 };
 
 /// The phase of a job that summarises an abandoned branch.
@@ -138,7 +138,7 @@ pub(super) fn remember<T>(failures: &mut Vec<T>, failure: T) {
 mod tests {
     use super::super::fixture::{Told, id, opened, snapshot};
     use super::*;
-    use reseed_protocol::{context::ContextInfo, reply::SessionState};
+    use reseed_protocol::{context::ContextInfo, session::SessionState};
     use serde_json::{Value, json};
 
     fn failed(job: &str, code: &str) -> Value {

@@ -1,7 +1,7 @@
 //! Shared by the tests of the fold: an empty session, and events as the server sends them.
 
 use super::{Applied, Snapshot};
-use reseed_protocol::{Entry, EntryId, reply::SessionOpened};
+use reseed_protocol::{Entry, EntryId, session::SessionOpened};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

@@ -7,8 +7,7 @@ use super::Snapshot;
 use reseed_protocol::{
     EntryId, TurnId,
     content::utf16_len,
-    event::{DeltaKind, ItemAborted, ItemDelta, ItemFinished, ItemStarted},
-    reply::{RunningItem, RunningPart},
+    turn::{DeltaKind, ItemAborted, ItemDelta, ItemFinished, ItemStarted, RunningItem, RunningPart},
 };
 
 /// Maximum number of an item's parts that are shown. This is four times as many as the server lets a model write, and

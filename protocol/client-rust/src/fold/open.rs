@@ -2,8 +2,10 @@
 
 use super::{Call, Item, Path, Snapshot, Turn, items::lose};
 use reseed_protocol::{
-    command::{Resume, ResumeItem},
-    reply::{Entries, PendingCall, Resumed, RunningTurn, SessionOpened},
+    session::{Resume, ResumeItem, Resumed, SessionOpened},
+    tools::PendingCall,
+    tree::Entries,
+    turn::RunningTurn,
 };
 use std::sync::Arc;
 
@@ -164,7 +166,7 @@ mod tests {
     use super::super::fixture::{Told, entry, id, opened, read, snapshot};
     use super::super::path::tests::STEPS;
     use super::*;
-    use reseed_protocol::reply::SessionState;
+    use reseed_protocol::session::SessionState;
     use serde_json::{Value, json};
 
     /// Returns the payload of `entries` with these entries, each with its parent.

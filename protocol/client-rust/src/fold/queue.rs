@@ -1,7 +1,7 @@
 //! The part of the fold about queued inputs. Each input is added once and removed once.
 
 use super::Snapshot;
-use reseed_protocol::event::{QueueItemAdded, QueueItemRemoved, QueueReordered};
+use reseed_protocol::turn::{QueueItemAdded, QueueItemRemoved, QueueReordered};
 
 impl Snapshot {
     /// Applies `queue_item_added`.

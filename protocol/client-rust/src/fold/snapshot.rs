@@ -3,14 +3,11 @@
 use super::{Item, KnownEntries, Path};
 use reseed_protocol::{
     CallId, ConnectionId, EntryId, JobId, SessionId, Timestamp, TurnId,
-    approval::{Approval, StandingApproval},
-    command::SessionRole,
+    compaction::{CompactionPrepared, CompactionTrigger, FailedCompaction, Pin, RunningCompaction},
     context::ContextInfo,
-    event::{CompactionPrepared, CompactionTrigger, Host, Participant, RequestDelayed, ToolCall, ToolPlace},
-    reply::{
-        EndedTurn, FailedCompaction, PendingCall, Pin, QueueItem, RunningCompaction, SessionSettings, SessionState,
-        UnansweredTurn,
-    },
+    session::{Host, Participant, SessionRole, SessionSettings, SessionState},
+    tools::{Approval, PendingCall, StandingApproval, ToolCall, ToolPlace},
+    turn::{EndedTurn, QueueItem, RequestDelayed, UnansweredTurn},
 };
 
 /// A session at one moment: the fold of its events. A position in the tree is `None` for the root, which precedes the

@@ -8,8 +8,9 @@ use crate::{
 };
 use reseed_protocol::{
     CommandId, ErrorCode, PROTOCOL_VERSION, SessionId,
-    command::{Authenticate, Command, Hello, Ping},
-    reply::{Pong, Reply, Welcome},
+    command::Command,
+    reply::Reply,
+    session::{Authenticate, Hello, Ping, Pong, Welcome},
 };
 use std::time::{Duration, Instant};
 

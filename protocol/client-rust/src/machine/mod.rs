@@ -26,9 +26,10 @@ use crate::{
 };
 use reseed_protocol::{
     CommandId, SessionId,
-    command::{Command, Empty, Software},
+    command::{Command, Empty},
     event::EphemeralEvent,
     ids::check_id,
+    session::Software,
 };
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},

@@ -9,8 +9,8 @@ use crate::{
 use reseed_protocol::{
     ErrorBody, ErrorCode, SessionId,
     command::{Command, Empty},
-    event::{SessionClosed, SubscriptionEnd},
-    reply::{Reply, SessionOpened},
+    reply::Reply,
+    session::{SessionClosed, SessionOpened, SubscriptionEnd},
 };
 use std::time::{Duration, Instant};
 

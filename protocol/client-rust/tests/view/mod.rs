@@ -1,7 +1,7 @@
 //! What two snapshots of a session must have in common, as `protocol/client/vectors/README.md` compares them.
 
 use reseed_client::fold::Snapshot;
-use reseed_protocol::{Entry, event::CompactionPrepared};
+use reseed_protocol::{Entry, compaction::CompactionPrepared};
 use std::{collections::BTreeMap, fmt::Debug};
 
 /// The part of two snapshots that is compared.

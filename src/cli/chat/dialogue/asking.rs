@@ -5,9 +5,8 @@
 use super::{Dialogue, Step};
 use reseed_protocol::{
     ApprovalId,
-    approval::{Approval, ApprovalOption},
-    command::{ApprovalResponse, Command, Decision},
-    event::{CallOutcome, CallResolved},
+    command::Command,
+    tools::{Approval, ApprovalOption, ApprovalResponse, CallOutcome, CallResolved, Decision},
 };
 
 /// What a refusal tells the model if the input has ended, so that nobody can be asked.

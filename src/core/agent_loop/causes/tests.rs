@@ -2,11 +2,7 @@
 
 use super::*;
 use crate::core::context::{counter::Counter, testing::path};
-use reseed_protocol::{
-    EntryId,
-    event::{EntryAppended, SessionUpdated},
-    patch::EphemeralChange,
-};
+use reseed_protocol::{EntryId, context::EphemeralChange, session::SessionUpdated, tree::EntryAppended};
 use std::sync::Arc;
 
 fn patch(ops: &[PatchOp]) -> Cause {

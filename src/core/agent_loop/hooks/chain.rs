@@ -5,9 +5,10 @@ use crate::hook::{HookFault, HookPlace, HookSpec};
 use reseed_protocol::{
     CallId, CommandId, ErrorCode, Timestamp,
     command::Command,
-    event::{CallOutcome, EphemeralEvent, HookFailed},
-    hook::HookCall,
+    event::EphemeralEvent,
+    hooks::{HookCall, HookFailed},
     receipt::{HookOutcome, HookRun},
+    tools::CallOutcome,
 };
 use std::collections::VecDeque;
 

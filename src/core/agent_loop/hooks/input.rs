@@ -10,7 +10,7 @@ use crate::agent_loop::{
     ledger::Ledger, prompt::Prompt, roster::Roster, step::Step, subject::Subject, subject::input::ProposedInput,
 };
 use crate::{hook::HookFault, model::is_picture_address};
-use reseed_protocol::{CommandId, ErrorBody, ErrorCode, Part, Role, command::Command, hook::HookAnswer, reply::Reply};
+use reseed_protocol::{CommandId, ErrorBody, ErrorCode, Part, Role, command::Command, hooks::HookAnswer, reply::Reply};
 
 /// Maximum number of commands in line. A connection stops reading at 32 unanswered commands. A client whose own hook is
 /// called must still get its answer through.

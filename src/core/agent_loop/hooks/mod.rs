@@ -35,8 +35,8 @@ use crate::{
 };
 use reseed_protocol::{
     CallId, CommandId, ErrorBody, ErrorCode, Timestamp,
-    event::CallOutcome,
-    hook::{HookAnswer, HookCall, HookResult},
+    hooks::{HookAnswer, HookCall, HookResult},
+    tools::CallOutcome,
 };
 use std::{collections::VecDeque, sync::Arc};
 

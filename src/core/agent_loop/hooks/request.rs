@@ -12,10 +12,10 @@ use crate::{
 };
 use reseed_protocol::{
     EntryData, EntryId, ErrorBody, ErrorCode,
-    entry::{Custom, CustomMessage, Kept},
+    context::{ContextTransform, EphemeralChange, PATCH_VERSION},
     event::Event,
-    hook::HookAnswer,
-    patch::{ContextTransform, EphemeralChange, PATCH_VERSION},
+    hooks::HookAnswer,
+    tree::{Custom, CustomMessage, Kept},
 };
 use std::sync::Arc;
 

@@ -21,12 +21,14 @@ use crate::{
 };
 use reseed_protocol::{
     ErrorBody, ErrorCode, JobId, Message, Role, StopReason,
-    command::{
-        CallProgress, CancelCompaction, CancelTurn, Command, Navigate, NavigatePosition, RetryTurn, Routed,
-        SessionCommand, SetContextStrategy, SetOptions,
-    },
-    event::{CallProgressed, EphemeralEvent, TurnStatus},
-    reply::{Accepted, Reply},
+    command::{Command, Routed, SessionCommand},
+    compaction::{CancelCompaction, SetContextStrategy},
+    event::EphemeralEvent,
+    reply::Reply,
+    session::SetOptions,
+    tools::{CallProgress, CallProgressed},
+    tree::{Navigate, NavigatePosition},
+    turn::{Accepted, CancelTurn, RetryTurn, TurnStatus},
 };
 
 impl AgentLoop {

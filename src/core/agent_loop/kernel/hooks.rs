@@ -22,7 +22,7 @@ use crate::context::Context;
 use crate::hook::{HookFault, HookPlace, HookSpec};
 use reseed_protocol::{
     CallId, ErrorBody, ErrorCode,
-    hook::{ContextReason, HookAnswer, HookEvent, HookResult},
+    hooks::{ContextReason, HookAnswer, HookEvent, HookResult},
     receipt::HookOutcome,
     reply::Reply,
 };

@@ -10,9 +10,11 @@ use crate::agent_loop::{
 use crate::session::{Lookup, Queued, input};
 use reseed_protocol::{
     ErrorBody, ErrorCode, Part,
-    command::{AppendCustomMessage, Command, UserInput, WhenBusy},
+    command::Command,
     event::Event,
-    reply::{Accepted, Done, QueueItem, QueuedCustom, Reply},
+    reply::{Done, Reply},
+    tree::AppendCustomMessage,
+    turn::{Accepted, QueueItem, QueuedCustom, UserInput, WhenBusy},
 };
 
 impl AgentLoop {

@@ -7,9 +7,9 @@ use crate::agent_loop::{
 use crate::session::{Destination, Lookup};
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode,
-    command::{Navigate, NavigatePosition},
-    hook::HookPoint,
+    hooks::HookPoint,
     reply::Reply,
+    tree::{Navigate, NavigatePosition},
 };
 
 impl AgentLoop {

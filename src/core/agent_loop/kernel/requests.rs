@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::{agent_loop::AgentLoop, compaction::machine::work::Need};
 use reseed_protocol::{
     ErrorBody, ErrorCode,
-    hook::{ContextReason, HookPoint},
+    hooks::{ContextReason, HookPoint},
 };
 
 impl AgentLoop {

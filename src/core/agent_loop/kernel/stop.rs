@@ -5,8 +5,10 @@ use crate::agent_loop::{AgentLoop, io::Caller, late::Callee, stage::Stage, step:
 use crate::{session::OpenTurn, usage::add_usage};
 use reseed_protocol::{
     CallId, ErrorBody, Usage,
-    event::{CallOutcome, Event, TurnFinished, TurnStatus},
-    reply::{PendingCall, Reply},
+    event::Event,
+    reply::Reply,
+    tools::{CallOutcome, PendingCall},
+    turn::{TurnFinished, TurnStatus},
 };
 
 impl AgentLoop {

@@ -3,10 +3,10 @@
 use crate::agent_loop::{AgentLoop, navigation, snapshot::Snapshot, stage::Stage};
 use reseed_protocol::{
     CallId, CommandId, ErrorBody,
-    command::GetContext,
-    context::{BreakerReason, ContextInfo},
-    hook::HookCall,
-    reply::{Context, RunningCompaction, SessionState},
+    compaction::RunningCompaction,
+    context::{BreakerReason, Context, ContextInfo, GetContext},
+    hooks::HookCall,
+    session::SessionState,
 };
 
 impl AgentLoop {

@@ -76,8 +76,9 @@ mod tests {
     };
     use reseed_protocol::{
         Timestamp,
-        command::{PinEntry, StartCompaction},
-        event::{EntryAppended, Event},
+        compaction::{PinEntry, StartCompaction},
+        event::Event,
+        tree::EntryAppended,
     };
     use std::sync::Arc;
 

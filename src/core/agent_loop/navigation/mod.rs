@@ -24,9 +24,11 @@ use crate::{
 };
 use reseed_protocol::{
     CommandId, EntryData, EntryId, ErrorBody, ErrorCode, JobId, Message, Role, Usage,
-    entry::{BranchSummary, CompactionDetails, Label},
-    event::{CompactionFailed, CompactionTrigger, Event, TurnStarted},
-    reply::{Accepted, Navigated, Reply},
+    compaction::{CompactionDetails, CompactionFailed, CompactionTrigger},
+    event::Event,
+    reply::Reply,
+    tree::{BranchSummary, Label, Navigated},
+    turn::{Accepted, TurnStarted},
 };
 
 /// The phase of a job that summarises a branch.

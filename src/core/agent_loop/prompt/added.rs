@@ -6,7 +6,7 @@ use crate::context::{
 };
 use reseed_protocol::{
     EntryId,
-    patch::{EphemeralChange, PatchMessage, PatchOp},
+    context::{EphemeralChange, PatchMessage, PatchOp},
 };
 
 /// Maximum bytes kept, as JSON. They are kept for inspection only; larger changes are only in the log.

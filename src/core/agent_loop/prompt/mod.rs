@@ -42,7 +42,7 @@ use crate::{
 };
 use added::Added;
 use receipts::Receipts;
-use reseed_protocol::{context::SystemPart, patch::EphemeralChange};
+use reseed_protocol::context::{EphemeralChange, SystemPart};
 use std::borrow::Cow;
 
 /// The parts of the next request.

@@ -17,7 +17,7 @@ use crate::{
 use reseed_protocol::{
     EntryId,
     context::{ContextEnvelope, EnvelopeMeta},
-    reply::{self, SessionTool},
+    tools::{self, SessionTool},
 };
 
 /// The tools with which a model finds and reads what it no longer sees.
@@ -237,7 +237,7 @@ impl Prompt {
 
     /// Returns the session's current tools with the tokens of each, including those that are switched off. The shell
     /// adds the MCP servers.
-    pub(crate) fn listed_tools(&self, ledger: &Ledger) -> reply::Tools {
+    pub(crate) fn listed_tools(&self, ledger: &Ledger) -> tools::Tools {
         let off = &ledger.state().settings.tools_off;
         let tools = self.tools_without(ledger, &[], ledger.state().compactions);
         let items = tools.offers().map(|(offer, place)| SessionTool {
@@ -250,7 +250,7 @@ impl Prompt {
         });
         let items: Vec<SessionTool> = items.collect();
         let tokens = items.iter().filter(|tool| !tool.off).map(|tool| tool.tokens).sum();
-        reply::Tools { items, tokens, servers: Vec::new() }
+        tools::Tools { items, tokens, servers: Vec::new() }
     }
 }
 

@@ -5,8 +5,7 @@ use crate::agent_loop::ledger::Ledger;
 use crate::context::envelope::markdown;
 use reseed_protocol::{
     ErrorBody, ErrorCode,
-    command::{ContextFormat, GetContext},
-    reply::Context,
+    context::{Context, ContextFormat, GetContext},
 };
 use std::sync::Arc;
 

@@ -8,10 +8,11 @@ use crate::{
 use fastrand::Rng;
 use reseed_protocol::{
     CallId, EntryData, Message, Part, Role,
-    command::{CallProgress, Command},
+    command::Command,
     context::{ContextEnvelope, ContextMessage},
-    hook::{ContextReason, HookAnswer, HookCall, HookEvent, HookOffer, HookPoint},
+    hooks::{ContextReason, HookAnswer, HookCall, HookEvent, HookOffer, HookPoint},
     reply::Reply,
+    tools::CallProgress,
 };
 use serde_json::{Value, json};
 

@@ -21,9 +21,8 @@ use crate::{
 };
 use fastrand::Rng;
 use reseed_protocol::{
-    CallId, CommandId, Entry, EntryId, JobId, Part, StopReason, Timestamp,
-    command::{Command, EditQueue},
-    event::Event,
+    CallId, CommandId, Entry, EntryId, JobId, Part, StopReason, Timestamp, command::Command, event::Event,
+    turn::EditQueue,
 };
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},

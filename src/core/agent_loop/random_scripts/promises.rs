@@ -6,10 +6,8 @@ use crate::{
     model::Purpose,
 };
 use reseed_protocol::{
-    CallId, CommandId, EntryData, EntryId, Message, Part, Role,
-    context::ContextMessage,
-    event::{Event, QueueRemovalReason},
-    reply::Reply,
+    CallId, CommandId, EntryData, EntryId, Message, Part, Role, context::ContextMessage, event::Event, reply::Reply,
+    turn::QueueRemovalReason,
 };
 use std::collections::{BTreeMap, HashSet};
 

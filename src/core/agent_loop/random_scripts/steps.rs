@@ -10,13 +10,15 @@ use crate::{
 use fastrand::Rng;
 use reseed_protocol::{
     CommandId, EntryId, ErrorBody, ErrorCode, JobId, Part, StopReason,
-    command::{
-        AppendCustom, AppendCustomMessage, CancelCompaction, CancelTurn, Command, EditQueue, Empty, Input as Said,
-        InputContent, Navigate, NavigatePosition, PinEntry, PreviewCompaction, RenameSession, RetryTurn,
-        SetContextStrategy, SetInstructions, SetLabel, SetModel, StartCompaction, ToolOffer, ToolResult,
-        UndoCompaction, UserInput, WhenBusy,
+    command::{Command, Empty},
+    compaction::{
+        CancelCompaction, Pin, PinEntry, PreviewCompaction, SetContextStrategy, StartCompaction, UndoCompaction,
     },
-    reply::Pin,
+    content::{Input as Said, InputContent},
+    session::{RenameSession, SetInstructions, SetModel},
+    tools::{ToolOffer, ToolResult},
+    tree::{AppendCustom, AppendCustomMessage, Navigate, NavigatePosition, SetLabel},
+    turn::{CancelTurn, EditQueue, RetryTurn, UserInput, WhenBusy},
 };
 use std::collections::HashSet;
 

@@ -7,9 +7,9 @@ use crate::{
 };
 use reseed_protocol::{
     ApprovalId, CallId,
-    approval::ApprovalPolicy,
-    command::{ApprovalResponse, Command, Decision, SetTools, ToolAnnotations, ToolOffer, WithdrawApproval},
+    command::Command,
     event::Event,
+    tools::{ApprovalPolicy, ApprovalResponse, Decision, SetTools, ToolAnnotations, ToolOffer, WithdrawApproval},
 };
 
 /// Returns the server's tools: one that is read-only, one that needs approval, and one that is also sequential.

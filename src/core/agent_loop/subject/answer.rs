@@ -4,7 +4,7 @@ use crate::agent_loop::{checks::ANOTHER_ROLE, tools::SentTools, tools::Tools};
 use crate::{hook::HookFault, tool::Terms};
 use reseed_protocol::{
     CallId, EntryId, Message, Part, Role, StopReason,
-    hook::{HookAnswer, HookEvent},
+    hooks::{HookAnswer, HookEvent},
 };
 use std::collections::VecDeque;
 

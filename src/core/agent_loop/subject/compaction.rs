@@ -4,7 +4,7 @@ use crate::{
     compaction::{HookSupply, cut::Cut},
     hook::HookFault,
 };
-use reseed_protocol::hook::HookAnswer;
+use reseed_protocol::hooks::HookAnswer;
 
 /// The hooks' decision about a compaction so far.
 #[derive(Debug, Default)]

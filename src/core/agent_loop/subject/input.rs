@@ -4,9 +4,9 @@ use crate::agent_loop::io::Caller;
 use crate::session::Destination;
 use reseed_protocol::{
     EntryId, Message, Part, Role,
-    command::{Navigate, NavigatePosition, WhenBusy},
-    hook::HookEvent,
-    reply::QueuedCustom,
+    hooks::HookEvent,
+    tree::{Navigate, NavigatePosition},
+    turn::{QueuedCustom, WhenBusy},
 };
 
 /// A user's input or a custom message, as changed by hooks so far.

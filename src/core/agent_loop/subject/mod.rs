@@ -10,7 +10,7 @@ pub(crate) mod request;
 pub(crate) mod result;
 
 use crate::hook::HookFault;
-use reseed_protocol::hook::{ContextReason, HookAnswer, HookPoint};
+use reseed_protocol::hooks::{ContextReason, HookAnswer, HookPoint};
 
 /// Maximum characters of a hook's own error message that are passed on.
 const ERROR_CHARS_MAX: usize = 500;

@@ -5,8 +5,8 @@ use crate::agent_loop::{io::Caller, subject::input::Said};
 use crate::{hook::HookFault, session::Destination};
 use reseed_protocol::{
     EntryId, TurnId,
-    command::{Navigate, NavigatePosition},
-    hook::{HookAnswer, HookEvent, NavigationPreparation},
+    hooks::{HookAnswer, HookEvent, NavigationPreparation},
+    tree::{Navigate, NavigatePosition},
 };
 
 /// A move that a client requested, as changed by hooks so far.

@@ -1,7 +1,7 @@
 //! The subjects around a request: the start of its turn, the envelope before it is sent, and the end of its turn.
 
 use crate::context::Context;
-use reseed_protocol::{EntryData, Part, StopReason, hook::HookEvent, patch::EphemeralChange};
+use reseed_protocol::{EntryData, Part, StopReason, context::EphemeralChange, hooks::HookEvent};
 use std::sync::Arc;
 
 /// The start of a turn, as changed by hooks so far.

@@ -4,8 +4,8 @@ use crate::agent_loop::{checks::ANOTHER_ROLE, io::Caller, subject::answer::MESSA
 use crate::{hook::HookFault, tool::Output};
 use reseed_protocol::{
     EntryId, Message, Part, Role,
-    hook::{HookAnswer, HookEvent},
-    reply::PendingCall,
+    hooks::{HookAnswer, HookEvent},
+    tools::PendingCall,
 };
 
 /// A tool's answer, as changed by hooks so far.

@@ -13,9 +13,10 @@ use crate::{
 };
 use reseed_protocol::{
     CallId, EntryData, EntryId, ErrorCode, Message, Part, Role, StopReason, Usage, UsageSource,
-    event::{EphemeralEvent, HookFailed, ItemAborted},
-    hook::HookPoint,
+    event::EphemeralEvent,
+    hooks::{HookFailed, HookPoint},
     receipt::Receipt,
+    turn::ItemAborted,
 };
 use std::sync::Arc;
 

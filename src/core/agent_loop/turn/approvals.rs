@@ -15,9 +15,12 @@ use crate::{
 };
 use reseed_protocol::{
     ApprovalId, CallId, EntryId, ErrorBody, ErrorCode, TurnId,
-    approval::{Approval, ApprovalDecision, ApprovalOption, StandingApproval},
-    command::{ApprovalResponse, Decision, SetTools, WithdrawApproval},
-    event::{CallOutcome, CallResolved, Event, TurnStatus},
+    event::Event,
+    tools::{
+        Approval, ApprovalDecision, ApprovalOption, ApprovalResponse, CallOutcome, CallResolved, Decision, SetTools,
+        StandingApproval, WithdrawApproval,
+    },
+    turn::TurnStatus,
 };
 
 /// Maximum standing approvals of a session. They are sent to every client that opens it.

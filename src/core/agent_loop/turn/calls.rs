@@ -11,7 +11,7 @@ use crate::agent_loop::{
 use crate::context::node::Node;
 use reseed_protocol::{
     CallId, EntryData, ErrorBody, ErrorCode, Part, Role, StopReason,
-    hook::{ContextReason, HookPoint},
+    hooks::{ContextReason, HookPoint},
 };
 use std::{collections::VecDeque, sync::Arc};
 

@@ -4,10 +4,7 @@ use crate::{
     agent_loop::{ledger::Ledger, prompt::Prompt, turn::Turn},
     compaction::machine::{Compactor, plan::Planner},
 };
-use reseed_protocol::{
-    Timestamp,
-    event::{ContextUpdated, EphemeralEvent},
-};
+use reseed_protocol::{Timestamp, context::ContextUpdated, event::EphemeralEvent};
 
 /// Minimum interval between meter updates while tools answer: as often as a person can notice.
 const METER_PAUSE_MILLIS: u64 = 100;

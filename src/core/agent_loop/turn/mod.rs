@@ -38,11 +38,12 @@ use crate::{
 use open_calls::OpenCalls;
 use reseed_protocol::{
     EntryData, EntryId, Message, Role, Timestamp, TurnId, Usage,
-    context::ContextInfo,
-    event::{ContextWarning, ContextWarningCode, EphemeralEvent, TurnStatus},
-    hook::{ContextReason, HookPoint},
+    context::{ContextInfo, ContextWarning, ContextWarningCode},
+    event::EphemeralEvent,
+    hooks::{ContextReason, HookPoint},
     receipt::HookRun,
-    reply::{Accepted, Reply},
+    reply::Reply,
+    turn::{Accepted, TurnStatus},
 };
 use std::sync::Arc;
 

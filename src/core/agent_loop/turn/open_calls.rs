@@ -83,7 +83,7 @@ impl OpenCalls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reseed_protocol::command::ToolAnnotations;
+    use reseed_protocol::tools::ToolAnnotations;
 
     fn id(name: &str) -> CallId {
         name.parse().unwrap()

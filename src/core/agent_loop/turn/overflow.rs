@@ -11,7 +11,8 @@ use crate::{
 };
 use reseed_protocol::{
     ErrorCode, Part,
-    event::{ContextWarning, ContextWarningCode, EphemeralEvent},
+    context::{ContextWarning, ContextWarningCode},
+    event::EphemeralEvent,
 };
 
 /// Some servers refuse a request that is too large by ending the stream without output. An empty stream counts as such

@@ -10,12 +10,13 @@ use crate::agent_loop::{io::Caller, ledger::Ledger, records::done, roster::Roste
 use crate::session::{Queued, input::is_message};
 use reseed_protocol::{
     CommandId, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, TurnId,
-    command::EditQueue,
-    entry::CustomMessage,
-    event::{
-        EntryAppended, Event, QueueItemAdded, QueueItemRemoved, QueueReleased, QueueRemovalReason, QueueReordered,
+    event::Event,
+    reply::Reply,
+    tree::{CustomMessage, EntryAppended},
+    turn::{
+        EditQueue, QueueItem, QueueItemAdded, QueueItemRemoved, QueueReleased, QueueRemovalReason, QueueReordered,
+        QueuedCustom,
     },
-    reply::{QueueItem, QueuedCustom, Reply},
 };
 use std::collections::BTreeSet;
 

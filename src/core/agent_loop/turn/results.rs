@@ -11,10 +11,9 @@ use crate::session::{
 use crate::tool::{Output, ToolPlace};
 use reseed_protocol::{
     CallId, EntryData, ErrorBody, ErrorCode, Part,
-    command::ToolResult,
-    event::{CallOutcome, CallResolved, Event},
-    hook::HookPoint,
-    reply::PendingCall,
+    event::Event,
+    hooks::HookPoint,
+    tools::{CallOutcome, CallResolved, PendingCall, ToolResult},
 };
 use std::sync::Arc;
 

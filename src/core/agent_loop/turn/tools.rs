@@ -13,8 +13,8 @@ use crate::agent_loop::{
 use crate::tool::{Terms, ToolPlace};
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, Message, Part, Role, Timestamp, TurnId,
-    event::{CallOutcome, CallProgressed, CallResolved, EphemeralEvent, Event, ToolCall, ToolCancelled},
-    reply::PendingCall,
+    event::{EphemeralEvent, Event},
+    tools::{CallOutcome, CallProgressed, CallResolved, PendingCall, ToolCall, ToolCancelled},
 };
 
 /// The result of a call that was running, in the server or at its client, when the server stopped.

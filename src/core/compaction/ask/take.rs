@@ -5,7 +5,7 @@ use crate::core::{
     compaction::summary::{self, Unusable},
     model::Answer,
 };
-use reseed_protocol::{Part, StopReason, entry::SummaryForm};
+use reseed_protocol::{Part, StopReason, compaction::SummaryForm};
 
 impl Asking {
     /// Takes the model's summary of a piece, or of everything with a cached-prefix request. If an answer repeats

@@ -12,7 +12,10 @@ use crate::core::{
     },
     text::clean::clean,
 };
-use reseed_protocol::{Message, Role, entry::SummaryForm, event::CompactionRung};
+use reseed_protocol::{
+    Message, Role,
+    compaction::{CompactionRung, SummaryForm},
+};
 use std::{collections::HashSet, sync::Arc};
 
 /// The identifiers of a stretch may take one part in this many of the room for its text.

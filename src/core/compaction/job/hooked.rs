@@ -5,7 +5,7 @@ use crate::core::{
     compaction::{cut::Cut, serialize},
     context::counter::Counter,
 };
-use reseed_protocol::{context::ContextMessage, event::CompactionRung, hook::CompactionPreparation};
+use reseed_protocol::{compaction::CompactionRung, context::ContextMessage, hooks::CompactionPreparation};
 use serde_json::Value;
 
 impl Job {

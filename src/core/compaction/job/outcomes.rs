@@ -16,7 +16,10 @@ use crate::core::{
     },
     context::{node::Shown, seed},
 };
-use reseed_protocol::{EntryId, Message, Part, Role, Usage, entry::CompactionDetails, event::CompactionRung};
+use reseed_protocol::{
+    EntryId, Message, Part, Role, Usage,
+    compaction::{CompactionDetails, CompactionRung},
+};
 use std::{collections::HashSet, sync::Arc};
 
 /// Maximum characters of the file lists at the end of a summary: about a hundred paths. In a small window the limit is

@@ -20,8 +20,7 @@ use crate::core::{
 };
 use reseed_protocol::{
     EntryId, Message, Timestamp,
-    command::SummaryKind,
-    entry::{Compaction, CompactionDetails},
+    compaction::{Compaction, CompactionDetails, SummaryKind},
 };
 use std::sync::Arc;
 

@@ -12,8 +12,8 @@ use crate::{
 };
 use reseed_protocol::{
     Entry, EntryData, EntryId, ErrorBody, ErrorCode, Role,
-    entry::Compaction,
-    event::{BreakdownChange, ContextCompacted, Event},
+    compaction::{BreakdownChange, Compaction, ContextCompacted},
+    event::Event,
 };
 use std::sync::Arc;
 

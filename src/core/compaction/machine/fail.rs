@@ -37,7 +37,8 @@ use crate::{
 };
 use reseed_protocol::{
     ErrorBody, ErrorCode, JobId, Timestamp,
-    event::{CompactionFailed, CompactionRung, CompactionTrigger, Event, FailedRung},
+    compaction::{CompactionFailed, CompactionRung, CompactionTrigger, FailedRung},
+    event::Event,
     reply::Reply,
 };
 

@@ -25,7 +25,8 @@ use crate::{
 };
 use reseed_protocol::{
     EntryId, ErrorBody, ErrorCode,
-    event::{CompactionPrepared, CompactionRung, CompactionTrigger, EphemeralEvent},
+    compaction::{CompactionPrepared, CompactionRung, CompactionTrigger},
+    event::EphemeralEvent,
 };
 
 impl Compacting<'_> {

@@ -20,7 +20,7 @@ use crate::{
 };
 use reseed_protocol::{
     EntryId, ErrorBody, ErrorCode,
-    hook::{CompactionPreparation, CompactionSettings, HookAnswer, HookEvent, HookPoint},
+    hooks::{CompactionPreparation, CompactionSettings, HookAnswer, HookEvent, HookPoint},
 };
 
 impl Compacting<'_> {
@@ -94,7 +94,7 @@ impl Compactor {
         let wishes = &decision.given.wishes;
         let mut preparation = CompactionPreparation {
             job_id: "none".parse().expect("a word is an id"),
-            trigger: reseed_protocol::event::CompactionTrigger::Manual,
+            trigger: reseed_protocol::compaction::CompactionTrigger::Manual,
             background: false,
             preview: false,
             custom_instructions: None,
@@ -103,7 +103,7 @@ impl Compactor {
             conversation: String::new(),
             previous_summary: None,
             summary: decision.given.summary.as_ref().map(|(_, summary)| summary.clone()),
-            files: reseed_protocol::entry::CompactionDetails::default(),
+            files: reseed_protocol::compaction::CompactionDetails::default(),
             tokens_before: planner.prompt.count_now(planner.ledger).tokens,
             first_kept_entry_id: None,
             kept_entry_ids: Vec::new(),

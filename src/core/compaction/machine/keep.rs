@@ -15,10 +15,9 @@ use crate::{
 };
 use reseed_protocol::{
     EntryData, EntryId, ErrorBody, ErrorCode,
-    command::{PinEntry, UndoCompaction},
+    compaction::{CompactionUndone, Pin, PinEntry, UndoCompaction},
     context::ContextInfo,
-    event::{CompactionUndone, Event},
-    reply::Pin,
+    event::Event,
 };
 use std::sync::Arc;
 

@@ -21,8 +21,7 @@ use crate::{
 };
 use reseed_protocol::{
     EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, UsageSource,
-    entry::{Compaction, CompactionDetails},
-    event::CompactionTrigger,
+    compaction::{Compaction, CompactionDetails, CompactionTrigger},
 };
 use std::sync::Arc;
 

@@ -18,9 +18,8 @@ use crate::{
 };
 use reseed_protocol::{
     EntryId, ErrorBody, ErrorCode, JobId,
-    command::{PreviewCompaction, StartCompaction},
-    event::CompactionTrigger,
-    reply::{CompactionPreview, Reply, Stretch},
+    compaction::{CompactionPreview, CompactionTrigger, PreviewCompaction, StartCompaction, Stretch},
+    reply::Reply,
 };
 use std::{collections::HashSet, sync::Arc};
 
@@ -239,9 +238,7 @@ mod tests {
         session::{IdSource, Session},
     };
     use reseed_protocol::{
-        Timestamp,
-        command::{Command, Input as Said, UserInput},
-        event::{EntryAppended, Event},
+        Timestamp, command::Command, content::Input as Said, event::Event, tree::EntryAppended, turn::UserInput,
     };
 
     const NOW: Timestamp = Timestamp(1_000_000);

@@ -9,7 +9,7 @@ use crate::{
     compaction::{Order, breaker::Permit, cut::must_stay, structure::Structure},
     context::RequestCount,
 };
-use reseed_protocol::{ErrorBody, ErrorCode, event::CompactionTrigger};
+use reseed_protocol::{ErrorBody, ErrorCode, compaction::CompactionTrigger};
 
 impl Compacting<'_> {
     /// Makes the next request wait for room: for the running compaction, or for one that starts now. Returns false if

@@ -15,8 +15,8 @@ use crate::{
 };
 use reseed_protocol::{
     EntryId, Timestamp,
-    event::{CompactionProgress, CompactionRung, CompactionStarted, CompactionTrigger, EphemeralEvent},
-    reply::RunningCompaction,
+    compaction::{CompactionProgress, CompactionRung, CompactionStarted, CompactionTrigger, RunningCompaction},
+    event::EphemeralEvent,
 };
 
 impl Compacting<'_> {

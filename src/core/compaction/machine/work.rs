@@ -7,7 +7,7 @@ use crate::agent_loop::{io::Caller, io::RequestId};
 use crate::compaction::{Basis, Job, Order, Outcome};
 use reseed_protocol::{
     CommandId, ErrorBody, Timestamp, Usage,
-    event::{CompactionTrigger, FailedRung},
+    compaction::{CompactionTrigger, FailedRung},
 };
 
 /// The compaction in progress. An order that arrives during another one starts after it.

@@ -2,7 +2,7 @@
 
 use super::{Room, Said, Segment};
 use crate::core::compaction::identifiers;
-use reseed_protocol::command::SummaryMode;
+use reseed_protocol::compaction::SummaryMode;
 
 /// The plan for earlier segments, and for the user's new messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

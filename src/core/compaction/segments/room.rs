@@ -4,7 +4,7 @@ use crate::core::{
     compaction::strategy::share,
     context::messages::{Context, Counted, Kind},
 };
-use reseed_protocol::command::SummaryMode;
+use reseed_protocol::compaction::SummaryMode;
 
 /// The model's text in all segments together may take one part in this many of a compaction's target: a fifth.
 const TEXT_PART: u64 = 5;

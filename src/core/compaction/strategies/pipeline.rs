@@ -7,7 +7,7 @@ use crate::core::{
     },
     context::RequestCount,
 };
-use reseed_protocol::event::CompactionTrigger;
+use reseed_protocol::compaction::CompactionTrigger;
 
 /// Compacts as soon as one of its parts would, then takes their steps in the listed order, each once. All parts share
 /// the same settings.

@@ -8,7 +8,7 @@ use crate::core::{
     },
     context::RequestCount,
 };
-use reseed_protocol::event::CompactionTrigger;
+use reseed_protocol::compaction::CompactionTrigger;
 
 /// Turns that accumulate beyond those kept before they are folded into the summary: half as many as are kept, but at
 /// least this many. Folding every turn as it leaves would cost a summary and break the provider's cache each time.

@@ -16,7 +16,7 @@ use crate::core::{
         testing::path,
     },
 };
-use reseed_protocol::command::StrategySettings;
+use reseed_protocol::compaction::StrategySettings;
 
 /// Returns two hundred tokens of text for the test model.
 fn big() -> String {
@@ -240,8 +240,8 @@ fn changed(setting: Setting) -> Options {
         Setting::Summarise => options.summarise = false,
         Setting::Steps => options.steps = vec!["truncate"],
         Setting::UserShare => options.user_share = 0.1,
-        Setting::SummaryMode => options.summary_mode = reseed_protocol::command::SummaryMode::Rewrite,
-        Setting::SummaryKind => options.summary_kind = reseed_protocol::command::SummaryKind::Code,
+        Setting::SummaryMode => options.summary_mode = reseed_protocol::compaction::SummaryMode::Rewrite,
+        Setting::SummaryKind => options.summary_kind = reseed_protocol::compaction::SummaryKind::Code,
     }
     options
 }

@@ -1,6 +1,6 @@
 //! The kind of a conversation, and what its summary must therefore keep.
 
-use reseed_protocol::{Message, Part, command::SummaryKind};
+use reseed_protocol::{Message, Part, compaction::SummaryKind};
 
 /// Returns what a summary of this kind must keep, in the words of the request.
 pub(super) fn task(kind: SummaryKind) -> &'static str {

@@ -15,7 +15,7 @@ use crate::core::{
         presentable,
     },
 };
-use reseed_protocol::{Message, command::SummaryKind};
+use reseed_protocol::{Message, compaction::SummaryKind};
 
 /// Maximum bytes of instructions for summaries, whatever their source: a few pages. Longer ones are rejected, never
 /// cut.

@@ -14,8 +14,7 @@ use crate::core::context::{
 };
 use reseed_protocol::{
     Message,
-    context::{SystemPart, ToolDefinition},
-    patch::{PatchMessage, PatchOp},
+    context::{PatchMessage, PatchOp, SystemPart, ToolDefinition},
 };
 
 /// The surroundings in which a patch is applied.

@@ -4,10 +4,7 @@
 //! Invariant: applying [`CarriedOps::ops`] to any context has the same effect as applying every op pushed so far, in
 //! order.
 
-use reseed_protocol::{
-    context::{RequestOptions, SystemPart, SystemPrompt, ToolDefinition},
-    patch::PatchOp,
-};
+use reseed_protocol::context::{PatchOp, RequestOptions, SystemPart, SystemPrompt, ToolDefinition};
 use std::collections::BTreeSet;
 
 /// Ops on system prompt, tools and options, without those that later ones made redundant.

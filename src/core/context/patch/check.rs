@@ -17,8 +17,7 @@ use crate::core::{
 };
 use reseed_protocol::{
     CallId, EntryId, Message, Part, Role,
-    context::{SystemPart, ToolDefinition},
-    patch::PatchOp,
+    context::{PatchOp, SystemPart, ToolDefinition},
 };
 use std::collections::{BTreeSet, HashSet};
 

@@ -11,7 +11,7 @@ use crate::core::{
 };
 use reseed_protocol::{
     EntryId, Message, Role,
-    patch::{MessageEdit, PatchMessage, PatchOp},
+    context::{MessageEdit, PatchMessage, PatchOp},
 };
 use std::sync::Arc;
 

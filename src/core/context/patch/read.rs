@@ -3,7 +3,7 @@
 use super::rules::{OPS_MAX, PatchRefused};
 use reseed_protocol::{
     Message,
-    patch::{MessageEdit, PatchMessage, PatchOp},
+    context::{MessageEdit, PatchMessage, PatchOp},
 };
 use serde_json::Value;
 

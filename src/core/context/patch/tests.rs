@@ -9,10 +9,7 @@ use crate::core::context::{
     messages::Context,
     testing::{patch, path, printed},
 };
-use reseed_protocol::{
-    context::{RequestOptions, SystemPart, ToolDefinition},
-    patch::PatchOp,
-};
+use reseed_protocol::context::{PatchOp, RequestOptions, SystemPart, ToolDefinition};
 use serde_json::{Value, json};
 
 const OFFERED: &[&str] = &["read", "write"];

@@ -2,7 +2,7 @@
 
 use super::World;
 use crate::core::compaction::{Held, HookRequests, Outcome, read_key};
-use reseed_protocol::{Role, Timestamp, event::CompactionTrigger};
+use reseed_protocol::{Role, Timestamp, compaction::CompactionTrigger};
 
 impl World {
     /// Holds half of the outcomes: writes them, reads them back, and applies them after more was said. They depend only

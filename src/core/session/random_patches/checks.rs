@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::core::context::{build_context, pairing::Pairing};
-use reseed_protocol::patch::{MessageEdit, PatchMessage};
+use reseed_protocol::context::{MessageEdit, PatchMessage};
 
 impl World {
     pub(super) fn check(&self) {

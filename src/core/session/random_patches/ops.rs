@@ -1,7 +1,7 @@
 //! Random ops, most of them legal.
 
 use super::*;
-use reseed_protocol::patch::{MessageEdit, PatchMessage};
+use reseed_protocol::context::{MessageEdit, PatchMessage};
 
 impl World {
     pub(super) fn op(&mut self, context: &Context) -> PatchOp {

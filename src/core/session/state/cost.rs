@@ -1,6 +1,9 @@
 //! The cost of a session's requests.
 
-use reseed_protocol::{EntryData, Role, Usage, entry::BranchSummary, event::EntryAppended};
+use reseed_protocol::{
+    EntryData, Role, Usage,
+    tree::{BranchSummary, EntryAppended},
+};
 use serde::{Deserialize, Serialize};
 
 /// Cost of a session's requests as recorded in its log: the answers of its turns, and the summaries that were kept.

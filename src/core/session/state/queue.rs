@@ -3,8 +3,8 @@
 
 use reseed_protocol::{
     CommandId,
-    event::{Event, QueueReordered},
-    reply::QueueItem,
+    event::Event,
+    turn::{QueueItem, QueueReordered},
 };
 use serde::{Deserialize, Serialize, Serializer};
 use std::{ops::Deref, sync::Arc};

@@ -49,7 +49,7 @@ mod tests {
     use super::super::SessionState;
     use super::*;
     use crate::core::context::{counter::Counter, testing::path};
-    use reseed_protocol::event::{EntryAppended, Event, SessionUpdated, TurnStarted};
+    use reseed_protocol::{event::Event, session::SessionUpdated, tree::EntryAppended, turn::TurnStarted};
     use std::sync::Arc;
 
     #[test]

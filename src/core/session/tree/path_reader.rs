@@ -5,7 +5,7 @@ use crate::core::{
     context::{counter::Counter, node::Node},
     session::state::SessionState,
 };
-use reseed_protocol::{Entry, EntryData, EntryId, patch::PatchOp, reply::Pin};
+use reseed_protocol::{Entry, EntryData, EntryId, compaction::Pin, context::PatchOp};
 use std::{collections::HashSet, sync::Arc};
 
 /// Decides, while walking from the leaf to the root, how far back a session must be read to rebuild the model's view.

@@ -4,9 +4,8 @@ use super::Translator;
 use crate::tools::Toolset;
 use reseed_protocol::{
     ErrorBody,
-    approval::Approval,
-    command::{ApprovalResponse, Command, Decision},
-    event::CallResolved,
+    command::Command,
+    tools::{Approval, ApprovalResponse, CallResolved, Decision},
     v1::{self, ApprovalRequest, ItemContent, ResponseItem, Review},
 };
 use std::collections::VecDeque;

@@ -4,7 +4,7 @@ use super::{NOW, append, id};
 use crate::store::{Append, CommandMark, EntryColumns, Error, HITS_MAX, Head, NewRecord, SearchQuery, SessionStore};
 use crate::store::{Lease, search::SEARCHED_MAX, whole_mark};
 use futures_util::StreamExt as _;
-use reseed_protocol::{SessionId, event::Event, reply::HitRole};
+use reseed_protocol::{SessionId, event::Event, tree::HitRole};
 use serde_json::{Value, json};
 
 /// Returns the record that appends an entry. An empty `parent` means that it has none.

@@ -23,7 +23,7 @@ pub(super) use index::{IndexSlice, Indexed};
 
 use super::is_damage;
 use crate::store::search::range::Range;
-use reseed_protocol::{SessionId, reply::HitRole};
+use reseed_protocol::{SessionId, tree::HitRole};
 use rusqlite::{Connection, OptionalExtension as _};
 use std::{
     collections::BTreeSet,

@@ -9,7 +9,7 @@ use crate::tools::mcp::{
     process::Process,
 };
 use futures_util::{FutureExt as _, future::FusedFuture as _};
-use reseed_protocol::reply::ToolServerFailure as Failure;
+use reseed_protocol::tools::ToolServerFailure as Failure;
 use rmcp::service::Subscription;
 use std::{
     future::pending,

@@ -8,7 +8,7 @@ use crate::tools::{
         file::{Link, Program, Spec},
     },
 };
-use reseed_protocol::reply::ToolServerFailure;
+use reseed_protocol::tools::ToolServerFailure;
 use serde_json::json;
 use std::{
     collections::BTreeMap,

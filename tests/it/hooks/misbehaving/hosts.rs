@@ -14,7 +14,7 @@ use reseed::{
     hooks::{Hook, on},
     provider::scripted::Scripted,
 };
-use reseed_protocol::hook::{HookCall, HookOffer};
+use reseed_protocol::hooks::{HookCall, HookOffer};
 use serde_json::{Value, json};
 use std::sync::{
     Arc, Mutex,

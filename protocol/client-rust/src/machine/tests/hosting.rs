@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::hosting::{Calls, Task};
-use reseed_protocol::hook::HookAnswer;
+use reseed_protocol::hooks::HookAnswer;
 
 /// A client that hosts one session.
 struct Host {

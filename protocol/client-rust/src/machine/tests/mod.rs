@@ -14,7 +14,8 @@ use crate::{
 };
 use reseed_protocol::{
     CommandId,
-    command::{Command, Empty, ListSessions, RenameSession},
+    command::{Command, Empty},
+    session::{ListSessions, RenameSession},
 };
 use serde_json::{Value, json};
 use std::{

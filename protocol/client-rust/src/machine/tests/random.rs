@@ -255,7 +255,7 @@ impl Watched {
             }
             Update::Opened { session, opened } => {
                 assert!(!self.ended.contains(&session), "{session:?} has ended");
-                let replays = opened.resumed == Some(reseed_protocol::reply::Resumed::Replay);
+                let replays = opened.resumed == Some(reseed_protocol::session::Resumed::Replay);
                 let before = self.told.get(&session).copied().flatten().filter(|_| replays);
                 self.told.insert(session, before);
             }

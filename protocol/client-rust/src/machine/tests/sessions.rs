@@ -1,7 +1,7 @@
 //! Sessions: opened on each connection exactly where they were, until they end.
 
 use super::*;
-use reseed_protocol::command::SessionRole;
+use reseed_protocol::session::SessionRole;
 
 fn refusal(code: &str) -> (&str, bool) {
     (code, ["overloaded", "store_failed"].contains(&code))

@@ -2,11 +2,11 @@
 
 use super::*;
 use reseed_protocol::{
-    command::{CancelCompaction, PinEntry, PreviewCompaction, SetContextStrategy, StartCompaction, StrategySettings},
-    entry::Compaction,
-    event::{CompactionRung, ContextCompacted},
-    hook::ContextReason,
-    reply::CompactionPreview,
+    compaction::{
+        CancelCompaction, Compaction, CompactionPreview, CompactionRung, ContextCompacted, PinEntry, PreviewCompaction,
+        SetContextStrategy, StartCompaction, StrategySettings,
+    },
+    hooks::ContextReason,
 };
 
 mod meanwhile;
@@ -165,7 +165,7 @@ fn a_hooks_instructions_can_replace_the_prompt() {
     assert!(!text.contains("mind the boats") && !text.contains("## Constraints & Preferences"), "{text}");
     world.summary_says("The gulls were loud, and the ferry left at noon.");
     world.check(&["+ compaction", "compacted model_summary", "reseed"]);
-    assert_eq!(world.compacted().0.form, Some(reseed_protocol::entry::SummaryForm::Free));
+    assert_eq!(world.compacted().0.form, Some(reseed_protocol::compaction::SummaryForm::Free));
     // Without instructions, nothing can replace the server's own.
     let mut world = long(optional(&["one"]));
     world.compact().took();

@@ -1,7 +1,7 @@
 //! Hooks that change the request: what they see, what is kept, and what is refused.
 
 use super::*;
-use reseed_protocol::{context::ContextEnvelope, hook::ContextReason};
+use reseed_protocol::{context::ContextEnvelope, hooks::ContextReason};
 
 fn for_reason(names: &[&str], reason: ContextReason) -> Vec<HookSpec> {
     names.iter().map(|name| hook(name, HookPoint::Context).for_reasons(&[reason])).collect()

@@ -4,8 +4,8 @@ use super::*;
 use crate::text::files::FileTools;
 use reseed_protocol::{
     EntryId,
-    command::{Navigate, NavigatePosition, StartCompaction},
-    entry::CompactionDetails,
+    compaction::{CompactionDetails, StartCompaction},
+    tree::{Navigate, NavigatePosition},
 };
 
 /// Returns a session in which `look` reads the file `where`, and `edit` writes the file `path`.

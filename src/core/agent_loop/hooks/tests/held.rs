@@ -8,12 +8,13 @@ use crate::{
 };
 use reseed_protocol::{
     EntryId,
-    command::{
-        CancelCompaction, Navigate, NavigatePosition, PinEntry, PreviewCompaction, RenameSession, SetContextStrategy,
-        SetInstructions, SetModel, SetOptions, StartCompaction, StrategySettings, UndoCompaction,
+    compaction::{
+        CancelCompaction, CompactionRung, CompactionTrigger, ContextCompacted, PinEntry, PreviewCompaction,
+        SetContextStrategy, StartCompaction, StrategySettings, UndoCompaction,
     },
-    event::{CompactionRung, CompactionTrigger, ContextCompacted},
-    hook::ContextReason,
+    hooks::ContextReason,
+    session::{RenameSession, SetInstructions, SetModel, SetOptions},
+    tree::{Navigate, NavigatePosition},
 };
 
 mod remade;

@@ -4,7 +4,9 @@ use super::*;
 use crate::fingerprint::withheld;
 use reseed_protocol::{
     EntryId,
-    command::{AppendCustomMessage, InputContent, Navigate, WhenBusy},
+    content::InputContent,
+    tree::{AppendCustomMessage, Navigate},
+    turn::WhenBusy,
 };
 
 /// Returns a world whose input is being inspected.
@@ -137,7 +139,7 @@ fn the_next_loop_continues_the_inspection_of_an_input() {
     world.say("second").say("third").took();
     let call = world.open.pop_front().unwrap();
     world.model("yes").answer(json!({})).took();
-    let other = reseed_protocol::command::SetModel { model: "other".into(), reasoning_effort: None };
+    let other = reseed_protocol::session::SetModel { model: "other".into(), reasoning_effort: None };
     world.command(Command::SetModel(other)).check(&["+ model_change", "reseed"]);
     world.answer_to(call.0, call.1, instead("user", "2nd"));
     world.check(&["+ user", "turn", "model withheld", "ask one message:user"]);

@@ -1,7 +1,7 @@
 //! Time limits of hooks, and what happens when they do not answer.
 
 use super::*;
-use reseed_protocol::command::CallProgress;
+use reseed_protocol::tools::CallProgress;
 
 impl World {
     fn progress(&mut self) -> &mut Self {

@@ -31,10 +31,14 @@ use crate::{
 };
 use reseed_protocol::{
     CallId, CommandId, Entry, EntryData, ErrorBody, ErrorCode, Message, Part, StopReason, Timestamp,
-    command::{Command, Input as Said, ToolOffer, UserInput},
-    event::{EntryAppended, EphemeralEvent, Event, TurnFinished},
-    hook::{HookAnswer, HookCall, HookEvent, HookPoint},
+    command::Command,
+    content::Input as Said,
+    event::{EphemeralEvent, Event},
+    hooks::{HookAnswer, HookCall, HookEvent, HookPoint},
     reply::Reply,
+    tools::ToolOffer,
+    tree::EntryAppended,
+    turn::{TurnFinished, UserInput},
 };
 use serde_json::{Value, json};
 use std::{

@@ -3,8 +3,7 @@
 use super::*;
 use reseed_protocol::{
     EntryId,
-    command::{Navigate, NavigatePosition},
-    entry::BranchSummary,
+    tree::{BranchSummary, Navigate, NavigatePosition},
 };
 
 const LINES: &[&str] =
@@ -97,7 +96,7 @@ fn a_move_that_a_hook_cancels_is_not_made_and_no_other_hook_is_called() {
 
 #[test]
 fn a_move_that_waits_for_hooks_can_be_cancelled() {
-    use reseed_protocol::command::CancelCompaction;
+    use reseed_protocol::compaction::CancelCompaction;
     let mut world = world(&["one"]);
     world.go(|_| ()).took();
     world.command(Command::CancelCompaction(CancelCompaction { job_id: Some("another".parse().unwrap()) }));
@@ -311,7 +310,7 @@ fn a_retry_that_leaves_a_cancelled_answer_calls_the_hooks_before_it_moves() {
     world.shown = vec![Part::Text { text: "half a".into() }];
     world.cancel().took();
     let question = world.newest("user").entry_id.clone();
-    let retry = || Command::RetryTurn(reseed_protocol::command::RetryTurn { turn_id: None });
+    let retry = || Command::RetryTurn(reseed_protocol::turn::RetryTurn { turn_id: None });
     world.command(retry()).check(&["ask one before_navigate"]);
     let told = world.asked_for();
     assert_eq!(told["newLeafId"], question.as_str(), "{told}");

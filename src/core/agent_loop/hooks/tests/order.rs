@@ -1,10 +1,7 @@
 //! The order of hook calls, and which of them are not waited for.
 
 use super::*;
-use reseed_protocol::{
-    command::{SetModel, WhenBusy},
-    hook::ContextReason,
-};
+use reseed_protocol::{hooks::ContextReason, session::SetModel, turn::WhenBusy};
 
 /// Returns a hook at every point around a turn.
 fn all() -> Vec<HookSpec> {
@@ -242,7 +239,7 @@ fn a_retried_turn_calls_its_hooks_again() {
     let mut world = World::new(all());
     world.say("hello").pass().took();
     world.model_fails(ErrorCode::UpstreamError).check(&["end failed upstream_error"]);
-    world.command(Command::RetryTurn(reseed_protocol::command::RetryTurn { turn_id: None }));
+    world.command(Command::RetryTurn(reseed_protocol::turn::RetryTurn { turn_id: None }));
     world.pass().check(&[
         "turn",
         "ask start before_agent_start",

@@ -2,7 +2,7 @@
 //! read from the store. Also covers inputs that are withdrawn, or extended by hooks, during inspection.
 
 use super::*;
-use reseed_protocol::command::{AppendCustomMessage, InputContent, WhenBusy};
+use reseed_protocol::{content::InputContent, tree::AppendCustomMessage, turn::WhenBusy};
 
 fn required(names: &[(&str, &str)]) -> Value {
     names.iter().map(|(name, point)| json!({ "name": name, "point": point })).collect()

@@ -9,8 +9,11 @@ use crate::{
 };
 use reseed_protocol::{
     CallId, ErrorCode, Part, StopReason,
-    command::{CancelTurn, Command, Input as Said, ToolOffer, ToolResult, UserInput},
-    hook::{HookAnswer, HookCall, HookOffer},
+    command::Command,
+    content::Input as Said,
+    hooks::{HookAnswer, HookCall, HookOffer},
+    tools::{ToolOffer, ToolResult},
+    turn::{CancelTurn, UserInput},
 };
 use serde_json::{Value, json};
 

@@ -1,12 +1,7 @@
 //! The observations of a test: what happened, what was sent, and what is pending.
 
 use super::{World, all_of, kind_of, word};
-use reseed_protocol::{
-    CallId, Entry, Message, Part,
-    event::{Event, TurnFinished},
-    hook::HookCall,
-    reply::Reply,
-};
+use reseed_protocol::{CallId, Entry, Message, Part, event::Event, hooks::HookCall, reply::Reply, turn::TurnFinished};
 use serde_json::{Value, json};
 
 impl World {

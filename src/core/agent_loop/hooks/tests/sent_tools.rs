@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::agent_loop::check_offers;
-use reseed_protocol::{Role, hook::ContextReason};
+use reseed_protocol::{Role, hooks::ContextReason};
 
 /// Returns a patch that replaces the schema of `look`: it requires a `depth` instead of a `where`.
 fn deeper() -> Value {

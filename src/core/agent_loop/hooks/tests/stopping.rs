@@ -1,7 +1,7 @@
 //! Hooks and their subjects when their turn is cancelled or the server stops.
 
 use super::*;
-use reseed_protocol::{command::WhenBusy, event::TurnStatus};
+use reseed_protocol::turn::{TurnStatus, WhenBusy};
 
 /// Returns each point at which a turn waits, with the world once its hook is called.
 fn open() -> Vec<(&'static str, World)> {
@@ -125,7 +125,7 @@ fn a_turn_can_be_retried_after_the_process_died_during_a_hook() {
         world.tell(Input::Recovered);
         assert_eq!(world.took().last().unwrap(), "end interrupted interrupted", "{name}");
         world.check_at_rest();
-        world.offer_tool().command(Command::RetryTurn(reseed_protocol::command::RetryTurn { turn_id: None }));
+        world.offer_tool().command(Command::RetryTurn(reseed_protocol::turn::RetryTurn { turn_id: None }));
         for _ in 0..12 {
             if world.asked.is_some() {
                 world.model("done");
@@ -146,7 +146,7 @@ fn a_turn_whose_last_hook_failed_is_retried_without_asking_the_model_again() {
     let mut world = World::new(vec![hook("one", HookPoint::Context)]);
     world.say("hello").answer(json!({})).answer(json!({})).model("the answer").took();
     world.fails(HookFault::failed("it broke")).check(&["one failed hook_failed", "end failed hook_failed"]);
-    world.command(Command::RetryTurn(reseed_protocol::command::RetryTurn { turn_id: None }));
+    world.command(Command::RetryTurn(reseed_protocol::turn::RetryTurn { turn_id: None }));
     world.check(&["turn", "ask one context:turn_end"]);
     world.answer(json!({})).check(&["end completed"]);
     assert_eq!(world.sent.len(), 1);

@@ -5,7 +5,7 @@ use super::*;
 use fastrand::Rng;
 use reseed_protocol::{
     Part,
-    event::{QueueChanged, QueueItemAdded, QueueItemRemoved, QueueReleased, QueueRemovalReason},
+    turn::{QueueChanged, QueueItemAdded, QueueItemRemoved, QueueReleased, QueueRemovalReason},
 };
 
 const FULL: usize = 32;

@@ -1,0 +1,74 @@
+//! The commands, replies and events about the context.
+
+use super::{envelope::ContextEnvelope, info::ContextInfo};
+use crate::{ids::TurnId, receipt::Receipt};
+
+closed! {
+    /// Payload of `get_context`.
+    struct GetContext {
+        /// `envelope` (the default) or `markdown`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        format: Option<ContextFormat>,
+        /// Includes what hooks last added for one request only; no hook is called for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ephemeral: Option<bool>,
+    }
+}
+
+words! {
+    /// The format of `get_context`.
+    enum ContextFormat {
+        /// The envelope as JSON.
+        Envelope,
+        /// The envelope as readable text.
+        Markdown,
+    }
+}
+
+open! {
+    /// Payload of `context`.
+    struct Context {
+        /// The next request's envelope.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        envelope: Option<ContextEnvelope>,
+        /// The same as readable text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        markdown: Option<String>,
+        /// Its tokens.
+        tokens: u64,
+        /// The receipt it would have compared with the session's previous request.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        receipt: Option<Receipt>,
+    }
+
+    /// Payload of `context_warning`.
+    struct ContextWarning {
+        /// The request's share of the window, not clamped.
+        usage_ratio: f64,
+        /// A sentence for the user.
+        message: String,
+        /// The cause, for programs; older servers leave it out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        code: Option<ContextWarningCode>,
+    }
+
+    /// Payload of `context_updated`.
+    struct ContextUpdated {
+        /// The running turn.
+        turn_id: TurnId,
+        /// The size of the context. A slow reader only receives the newest.
+        context_info: ContextInfo,
+    }
+}
+
+words! {
+    /// The cause of a `context_warning`.
+    enum ContextWarningCode {
+        /// The window is nearly full, and the strategy does nothing about it.
+        NearlyFull,
+        /// Nothing tells the window of the chosen model: a default is assumed.
+        WindowUnknown,
+        /// The model's server seems to leave out the beginning of what it is sent.
+        ContextTruncatedUpstream,
+    }
+}

@@ -1,0 +1,195 @@
+//! Opening a session: its whole state, and the end of the subscription.
+
+use super::{
+    list::SessionState,
+    presence::{Host, Participant, SessionRole},
+    settings::SessionSettings,
+};
+use crate::{
+    compaction::{CompactionPrepared, FailedCompaction, Pin, RunningCompaction},
+    context::ContextInfo,
+    error::ErrorBody,
+    hooks::HookOffer,
+    ids::{EntryId, SessionId},
+    tools::{Approval, PendingCall, StandingApproval, ToolOffer, UncheckedPattern},
+    tree::Entry,
+    turn::{EndedTurn, QueueItem, RunningTurn, UnansweredTurn},
+};
+
+closed! {
+    /// Payload of `open_session`.
+    struct OpenSession {
+        /// Writer (the default) or observer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        role: Option<SessionRole>,
+        /// The position at which this client left off.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resume: Option<Resume>,
+        /// The number of newest entries in the reply; absent: 50.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        entries: Option<u32>,
+        /// Sends deltas (the default), or only whole entries.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deltas: Option<bool>,
+        /// Tools to offer, as with `register_tools`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tools: Option<Vec<ToolOffer>>,
+        /// Hooks to offer, as with `register_hooks`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hooks: Option<Vec<HookOffer>>,
+    }
+
+    /// A position in a session's log and in the items that were running.
+    struct Resume {
+        /// Identifies the log.
+        epoch: String,
+        /// The last durable event received.
+        seq: u64,
+        /// The position in each item without an entry. An item of which only `item_started` came has part 0 and offset
+        /// 0.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        items: Option<Vec<ResumeItem>>,
+    }
+
+    /// A position in a running item.
+    struct ResumeItem {
+        /// The item.
+        item_id: EntryId,
+        /// Its part.
+        part: u32,
+        /// The UTF-16 code units received of that part.
+        offset: u64,
+    }
+}
+
+open! {
+    /// Payload of `session_opened`: the whole state as of `asOfSeq`.
+    struct SessionOpened {
+        /// The session.
+        session_id: SessionId,
+        /// This connection's role.
+        role: SessionRole,
+        /// The connection that hosts the tools and hooks; absent if none does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host: Option<Host>,
+        /// Patterns of the tools that this command offered which the arguments of calls are not checked against: the
+        /// first 32.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<UncheckedPattern>>"))]
+        unchecked_patterns: Vec<UncheckedPattern>,
+        /// The connections that are subscribed to the session, this one included, in the order in which they came.
+        #[serde(default)]
+        presence: Vec<Participant>,
+        /// Identifies the log; with `seq`, a position to resume from.
+        epoch: String,
+        /// This reply covers everything up to this durable event; live events follow.
+        as_of_seq: u64,
+        /// The session's leaf, from which it continues.
+        #[serde(with = "crate::leaf")]
+        #[cfg_attr(feature = "codegen", schemars(with = "crate::leaf::LeafId"), ts(as = "crate::leaf::LeafId"))]
+        leaf_id: Option<EntryId>,
+        /// The session's state.
+        state: SessionState,
+        /// The number of times that the loop was seeded.
+        generation: u64,
+        /// The session's name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        /// The model.
+        model: String,
+        /// The strategy's short name.
+        strategy: String,
+        /// The other settings.
+        settings: SessionSettings,
+        /// The size of the context.
+        context_info: ContextInfo,
+        /// The result of a `resume`; absent if none was requested.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resumed: Option<Resumed>,
+        /// The newest entries on the path, oldest first; absent after a `replay`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        entries: Option<Vec<Entry>>,
+        /// True if there are older entries on the path than these.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        more: Option<bool>,
+        /// The running turn.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn: Option<RunningTurn>,
+        /// The last turn, if it ended without an answer and nothing was said since: what `retry_turn` would retry.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        last_turn: Option<EndedTurn>,
+        /// The newest turns that ended without an answer, oldest first, each with its position in the history,
+        /// including `lastTurn`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<UnansweredTurn>>"))]
+        unanswered_turns: Vec<UnansweredTurn>,
+        /// The newest failed compactions that somebody waited for, oldest first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedCompaction>>"))]
+        failed_compactions: Vec<FailedCompaction>,
+        /// The running compaction.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        compaction: Option<RunningCompaction>,
+        /// The prepared compaction that is held until due, with current counts.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        held: Option<CompactionPrepared>,
+        /// Queued inputs.
+        queue: Vec<QueueItem>,
+        /// Unanswered tool calls.
+        pending: Vec<PendingCall>,
+        /// Calls that a person must allow first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<Approval>>"))]
+        approvals: Vec<Approval>,
+        /// Lasting answers to approvals.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<StandingApproval>>"))]
+        standing_approvals: Vec<StandingApproval>,
+        /// The entries that every compaction keeps verbatim.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<Pin>>"))]
+        pins: Vec<Pin>,
+        /// The compactions that were undone.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<EntryId>>"))]
+        undone: Vec<EntryId>,
+    }
+}
+
+words! {
+    /// The result of a `resume`.
+    enum Resumed {
+        /// Every missed durable event follows, in order.
+        Replay,
+        /// Too much was missed or the position is unknown: this is the full state.
+        Snapshot,
+    }
+}
+
+open! {
+    /// Payload of `session_closed`.
+    struct SessionClosed {
+        /// Why it ended.
+        code: SubscriptionEnd,
+        /// The same for people.
+        message: String,
+        /// True if `open_session` with `resume` may succeed.
+        retriable: bool,
+        /// The error behind it, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<ErrorBody>,
+    }
+}
+
+words! {
+    /// Why a subscription ended.
+    enum SubscriptionEnd {
+        /// The session was deleted.
+        Deleted,
+        /// The session left memory after an internal error or a failure of the store. Nothing acknowledged is lost.
+        Failed,
+        /// The session is open on another server of the cluster, or may be soon: this one has lost touch with the database,
+        /// or with the server that had it. Nothing acknowledged is lost.
+        Moved,
+    }
+}

@@ -1,0 +1,68 @@
+//! The connections of a session, and the one that hosts its tools and hooks.
+
+use super::connection::Software;
+use crate::ids::ConnectionId;
+
+words! {
+    /// The role of a connection in a session.
+    enum SessionRole {
+        /// May write. Any number of connections may.
+        Writer,
+        /// Receives the same events and may only read.
+        Observer,
+    }
+}
+
+open! {
+    /// The connection that hosts a session's tools and hooks.
+    #[derive(Eq)]
+    struct Host {
+        /// The connection; the last one if it is away.
+        connection_id: ConnectionId,
+        /// Its `clientId`. A new connection of this client hosts in its place.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client_id: Option<String>,
+        /// True if it is not connected.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
+        away: bool,
+    }
+
+    /// A connection that is subscribed to a session.
+    #[derive(Eq, Hash)]
+    struct Participant {
+        /// The connection.
+        connection_id: ConnectionId,
+        /// Its `clientId`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client_id: Option<String>,
+        /// The client program.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client: Option<Software>,
+        /// Its role.
+        role: SessionRole,
+        /// True if it offers tools or hooks: it hosts the session, or is on standby.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
+        offers: bool,
+    }
+
+    /// Payload of `host_changed`.
+    #[derive(Eq)]
+    struct HostChanged {
+        /// The host; absent if there is none any more.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host: Option<Host>,
+    }
+
+    /// Payload of `presence_changed`.
+    #[derive(Eq)]
+    struct PresenceChanged {
+        /// The connection, as it is now.
+        connection: Participant,
+        /// True if it has left.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
+        left: bool,
+    }
+}

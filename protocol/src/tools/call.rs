@@ -1,0 +1,159 @@
+//! Calls of tools: made, running, answered.
+
+use super::{approval::ApprovalOption, offer::ToolPlace};
+use crate::{
+    ids::{ApprovalId, CallId, TurnId},
+    time::Timestamp,
+};
+
+closed! {
+    /// Payload of `tool_result`.
+    struct ToolResult {
+        /// The call.
+        #[serde(rename = "toolCallId")]
+        call_id: CallId,
+        /// The tool's result, as text for the model.
+        output: String,
+        /// True if the tool failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        is_error: Option<bool>,
+    }
+
+    /// Payload of `call_progress`.
+    struct CallProgress {
+        /// The tool call; absent if a hook is at work.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool_call_id: Option<CallId>,
+        /// The hook call; absent if a tool is at work.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hook_call_id: Option<CallId>,
+        /// Its current activity, for the user.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    }
+}
+
+open! {
+    /// An unanswered tool call.
+    struct PendingCall {
+        /// The call.
+        #[serde(rename = "toolCallId")]
+        call_id: CallId,
+        /// Its turn.
+        turn_id: TurnId,
+        /// The tool.
+        name: String,
+        /// The arguments, JSON text.
+        arguments: String,
+        /// The time at which it fails if it is not answered.
+        deadline: Timestamp,
+        /// Who runs it.
+        #[serde(default, skip_serializing_if = "ToolPlace::is_client")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<ToolPlace>"))]
+        place: ToolPlace,
+    }
+
+    /// Payload of `tool_call`.
+    struct ToolCall {
+        /// The call; delivered at least once.
+        #[serde(rename = "toolCallId")]
+        call_id: CallId,
+        /// Its turn.
+        turn_id: TurnId,
+        /// The tool.
+        name: String,
+        /// The arguments, JSON text that the tool's schema accepts.
+        arguments: String,
+        /// The time at which it fails if it is not answered.
+        deadline: Timestamp,
+        /// Who runs it.
+        #[serde(default, skip_serializing_if = "ToolPlace::is_client")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<ToolPlace>"))]
+        place: ToolPlace,
+    }
+
+    /// Payload of `run_tool`. The call itself is the durable event `tool_call`, which comes first.
+    #[derive(Eq)]
+    struct RunTool {
+        /// The call.
+        tool_call_id: CallId,
+        /// True if this client was asked before, on an earlier connection: it ignores this if the tool is still running.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
+        again: bool,
+    }
+
+    /// Payload of `call_progressed`.
+    struct CallProgressed {
+        /// The tool call, if a tool reported.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool_call_id: Option<CallId>,
+        /// The hook call, if a hook reported.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hook_call_id: Option<CallId>,
+        /// The current activity.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+        /// The new time at which it fails if it is not answered.
+        deadline: Timestamp,
+    }
+
+    /// Payload of `tool_cancelled`: the answer is no longer awaited. The durable event is `call_resolved`.
+    struct ToolCancelled {
+        /// The call.
+        #[serde(rename = "toolCallId")]
+        call_id: CallId,
+        /// The tool.
+        name: String,
+        /// The turn that made it.
+        turn_id: TurnId,
+        /// `timed_out`, or `dropped` if its turn ended.
+        outcome: CallOutcome,
+    }
+
+    /// Payload of `call_resolved`.
+    struct CallResolved {
+        /// The call.
+        #[serde(rename = "toolCallId")]
+        call_id: CallId,
+        /// Its outcome.
+        outcome: CallOutcome,
+        /// The approval that is decided; absent if the call itself is over.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        approval_id: Option<ApprovalId>,
+        /// The answer; absent if there was none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        option: Option<ApprovalOption>,
+        /// The client that answered.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    }
+}
+
+impl CallResolved {
+    /// Returns the end of a call.
+    #[must_use]
+    pub fn over(call_id: CallId, outcome: CallOutcome) -> Self {
+        Self { call_id, outcome, approval_id: None, option: None, by: None }
+    }
+}
+
+words! {
+    /// The outcome of a tool call.
+    enum CallOutcome {
+        /// The tool answered.
+        Answered,
+        /// The tool reported a failure.
+        Failed,
+        /// No answer arrived in time.
+        TimedOut,
+        /// Its turn ended first.
+        Dropped,
+        /// A person allowed it: it is made now.
+        Allowed,
+        /// A person rejected it: it is not made.
+        Rejected,
+        /// Nobody decided in time: it is not made.
+        Expired,
+    }
+}

@@ -1,0 +1,112 @@
+//! The course of a turn, from its start to its end.
+
+use crate::{
+    content::{StopReason, Usage},
+    context::ContextInfo,
+    error::{ErrorBody, ErrorCode},
+    ids::{CommandId, EntryId, TurnId},
+};
+
+closed! {
+    /// Payload of `cancel_turn`.
+    struct CancelTurn {
+        /// The turn; absent for the running one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn_id: Option<TurnId>,
+    }
+
+    /// Payload of `retry_turn`.
+    struct RetryTurn {
+        /// The turn; absent for the last one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn_id: Option<TurnId>,
+    }
+}
+
+open! {
+    /// A turn that ended without an answer; the fields are those of `turn_finished`.
+    struct EndedTurn {
+        /// The turn.
+        turn_id: TurnId,
+        /// Its status.
+        status: TurnStatus,
+        /// The error, on `failed`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<ErrorBody>,
+    }
+
+    /// A turn that ended without an answer, with its position in the history.
+    struct UnansweredTurn {
+        /// The turn.
+        turn_id: TurnId,
+        /// Its status.
+        status: TurnStatus,
+        /// The error, on `failed`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<ErrorBody>,
+        /// The newest entry when it ended.
+        #[serde(with = "crate::leaf")]
+        #[cfg_attr(feature = "codegen", schemars(with = "crate::leaf::LeafId"), ts(as = "crate::leaf::LeafId"))]
+        leaf_id: Option<EntryId>,
+    }
+
+    /// Payload of `turn_started`.
+    struct TurnStarted {
+        /// The turn.
+        turn_id: TurnId,
+        /// The commands whose input it answers.
+        command_ids: Vec<CommandId>,
+        /// The loop's generation.
+        generation: u64,
+    }
+
+    /// Payload of `request_delayed`. The wait is over when the answer starts, the turn ends, or another wait begins.
+    #[derive(Eq)]
+    struct RequestDelayed {
+        /// The running turn.
+        turn_id: TurnId,
+        /// The attempt that follows the wait: 2 after the first one has failed.
+        attempt: u32,
+        /// The milliseconds until then.
+        wait_ms: u64,
+        /// Why the last attempt failed: `upstream_rate_limited`, `upstream_overloaded`, `upstream_unreachable`,
+        /// `upstream_error` or `upstream_truncated`.
+        reason: ErrorCode,
+    }
+
+    /// Payload of `turn_finished`.
+    struct TurnFinished {
+        /// The turn.
+        turn_id: TurnId,
+        /// Its status.
+        status: TurnStatus,
+        /// The reason the last answer ended.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        finish_reason: Option<StopReason>,
+        /// The error, on `failed`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<ErrorBody>,
+        /// The usage of the turn's requests together.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+        /// The part of it for an answer that was not stored, because a hook that had to check it failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        withheld_usage: Option<Usage>,
+        /// The size of the context.
+        context_info: ContextInfo,
+    }
+}
+
+words! {
+    /// The end of a turn.
+    enum TurnStatus {
+        /// Completed with an answer.
+        Completed,
+        /// Failed with an error; `error.retriable` says whether it can be retried.
+        Failed,
+        /// Cancelled by the user.
+        Cancelled,
+        /// The server stopped during the turn.
+        Interrupted,
+    }
+}

@@ -1,0 +1,84 @@
+//! The user's input, and the reply to it.
+
+use crate::{
+    content::Input,
+    ids::{EntryId, TurnId},
+};
+
+closed! {
+    /// Payload of `user_input`.
+    struct UserInput {
+        /// The input.
+        input: Input,
+        /// The handling while a turn is running; absent: `queue`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        when_busy: Option<WhenBusy>,
+        /// The entry to continue from, in the same durable append; absent for the leaf.
+        #[serde(default, with = "crate::leaf::optional", skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "codegen", schemars(with = "Option<crate::leaf::LeafId>"))]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<crate::leaf::LeafId>"))]
+        parent_id: Option<Option<EntryId>>,
+        /// Refuses with `leaf_moved` if a message was appended after this entry.
+        #[serde(default, with = "crate::leaf::optional", skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "codegen", schemars(with = "Option<crate::leaf::LeafId>"))]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<crate::leaf::LeafId>"))]
+        if_leaf: Option<Option<EntryId>>,
+        /// With `parentId`: summarises the abandoned branch at the new position, before the input; `accepted` then
+        /// comes once the summary is ready.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summarize: Option<bool>,
+        /// The focus of that summary.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instructions: Option<String>,
+        /// Replaces the server's own instructions with `instructions` instead of adding to them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replace_instructions: Option<bool>,
+    }
+}
+
+impl UserInput {
+    /// Returns input without options: it is added at the leaf, and queued.
+    #[must_use]
+    pub fn plain(input: Input) -> Self {
+        Self {
+            input,
+            when_busy: None,
+            parent_id: None,
+            if_leaf: None,
+            summarize: None,
+            instructions: None,
+            replace_instructions: None,
+        }
+    }
+}
+
+words! {
+    /// The handling of input that arrives while a turn is running.
+    enum WhenBusy {
+        /// Queues it.
+        Queue,
+        /// Sends it with the next request of the running turn; if there is none, queues it.
+        Steer,
+        /// Refuses it with `turn_running`.
+        Reject,
+    }
+}
+
+open! {
+    /// Payload of `accepted`.
+    struct Accepted {
+        /// The entry that was written; absent while the input is queued.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        entry_id: Option<EntryId>,
+        /// The turn that was started; absent while the input is queued.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn_id: Option<TurnId>,
+        /// True if the input is queued.
+        queued: bool,
+        /// This reply covers everything up to this durable event; what the command caused follows.
+        as_of_seq: u64,
+        /// True if the command had been executed before; this is its first reply.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        duplicate: Option<bool>,
+    }
+}
