@@ -1,6 +1,9 @@
 //! The types that the agent loop and the providers exchange.
 
-use crate::need::{Needs, Refusal};
+use crate::{
+    context::pairing::Pairing,
+    need::{Needs, Refusal},
+};
 use reseed_protocol::{
     ErrorCode, Part, Payload, StopReason, Usage, UsageSource,
     context::{ContextEnvelope, ContextMessage},
@@ -21,6 +24,15 @@ impl ModelRequest {
     /// Iterates over the messages in the order in which they are sent.
     pub fn messages(&self) -> impl Iterator<Item = &ContextMessage> {
         self.envelope.messages.cached.iter().chain(&self.envelope.messages.uncached)
+    }
+
+    /// Returns true if every tool call is followed by its result. The core ensures it, and the
+    /// sender asserts it.
+    #[must_use]
+    pub fn is_paired(&self) -> bool {
+        let mut pairing = Pairing::default();
+        self.messages().for_each(|sent| pairing.take(&sent.message));
+        pairing.is_whole()
     }
 }
 

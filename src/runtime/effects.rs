@@ -252,7 +252,7 @@ impl Effects {
             self.answer(asker, mark.origin, mark.id, mark.reply);
         }
         if !bodies.is_empty() {
-            self.feed.publish(&bodies, ends.as_ref());
+            self.feed.publish(self.copy.state().seq, &bodies, ends.as_ref());
         }
         Ok(())
     }
@@ -339,6 +339,7 @@ impl Effects {
     /// Sends a request to the model in a task of its own.
     pub(super) fn call_model(&mut self, call: CallModel) {
         let CallModel { request, body, shown_as, withheld, makes_way } = call;
+        debug_assert!(body.is_paired(), "a call without its result, which no provider accepts");
         // A wait for the model server is reported even if the answer is withheld.
         let turn = shown_as.as_ref().map(|(_, turn)| turn.clone());
         let feed = self.feed.clone();

@@ -213,9 +213,9 @@ impl Feed {
         self.lock().seq
     }
 
-    /// Publishes durable events that the store has acknowledged, by their stored bodies. The entry of the streamed
-    /// answer ends its stream.
-    pub(super) fn publish(&self, bodies: &[Arc<str>], ends: Option<&EntryId>) {
+    /// Publishes durable events, by their stored bodies. `durable` is the last `seq` that the store has acknowledged. The
+    /// entry of the streamed answer ends its stream.
+    pub(super) fn publish(&self, durable: u64, bodies: &[Arc<str>], ends: Option<&EntryId>) {
         let mut inner = self.lock();
         let first_seq = inner.seq + 1;
         if let Some(live) = inner.live.as_mut().filter(|live| live.ended_at.is_none() && Some(&live.item) == ends) {
@@ -226,6 +226,7 @@ impl Feed {
             let (seq, readers) = (inner.seq, inner.bells.len());
             inner.tail.push(seq, encode_stored(&self.session, seq, body).into(), readers);
         }
+        debug_assert_eq!(inner.seq, durable, "events are announced once they are durable, all of them and in order");
         inner.tail.trim();
         inner.ring();
     }

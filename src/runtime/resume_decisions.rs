@@ -61,7 +61,7 @@ impl World {
         let fill = if self.rng.u8(..6) == 0 { 9_000 } else { 3 };
         let body = |n: usize| Arc::from(format!("{{\"n\":{},\"{}\":1}}", from + n, "x".repeat(fill)));
         self.log.extend((0..count).map(body));
-        self.feed.publish(&self.log[from..], ends);
+        self.feed.publish(self.log.len() as u64, &self.log[from..], ends);
     }
 
     fn step(&mut self) {

@@ -34,7 +34,7 @@ fn text(frame: &Frame) -> String {
 /// Publishes events of these types.
 fn publish(feed: &Feed, kinds: &[&str], ends: Option<&EntryId>) {
     let bodies: Vec<Arc<str>> = kinds.iter().map(|kind| format!("{{\"type\":\"{kind}\"}}").into()).collect();
-    feed.publish(&bodies, ends);
+    feed.publish(feed.seq() + bodies.len() as u64, &bodies, ends);
 }
 
 fn read(feed: &Feed, cursor: &mut Cursor) -> Vec<String> {
