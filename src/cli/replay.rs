@@ -27,7 +27,7 @@ const POLICIES: &[&str] = &["none", "threshold", "pi", "codex", "truncation", "s
 /// The interval between updates of the progress line.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
-/// Notes that are printed one by one; of more, their number.
+/// Maximum number of notes that are printed one by one. Of the others, only the number is printed.
 const NOTES_MAX: usize = 20;
 
 /// The options of `reseed replay`.

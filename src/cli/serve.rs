@@ -54,7 +54,7 @@ pub(super) async fn run(mut settings: Settings) -> anyhow::Result<()> {
     }
     tracing::info!("stopping: running turns may take {} s to finish", settings.listen.shutdown_grace_secs);
     let again = async {
-        // The first signal while it drains is from what stops it in the usual way.
+        // After an operator's request to drain, the first signal is the usual stop. Only the next one ends the wait.
         if !signalled {
             signals.stop.received().await;
             tracing::info!("already stopping; another signal stops it immediately");
