@@ -276,7 +276,7 @@ impl World {
         self.servers.push(Up { server: Server { node, registry, road, runtime }, alive });
     }
 
-    /// Returns what the ids of a server come from.
+    /// Returns the source of a server's ids.
     pub(crate) fn random_bits(&mut self) -> Box<dyn Fn() -> Result<u64, String> + Send + Sync> {
         let bits = Mutex::new(IdSource::seeded(self.wire.rng.u64(..)));
         Box::new(move || Ok(bits.lock().unwrap_or_else(PoisonError::into_inner).next_bits()))
