@@ -172,7 +172,7 @@ async fn pages_of_foreign_origins_and_foreign_names_are_refused_before_the_upgra
     ];
     for (header, value, status) in table {
         for path in ["/", "/ws", "/metrics", "/api/sessions"] {
-            // `/ws` takes upgrades only: without one it says so, with 400, to those who may ask.
+            // `/ws` accepts upgrades only. It answers other permitted requests with 400.
             let expected = if path == "/ws" && status == 200 { 400 } else { status };
             let answered = http::ask(&address, "GET", path, &[(header, value)]).await;
             assert_eq!(answered.status, expected, "{path} with {header}: {value}: {}", answered.body);
