@@ -1,4 +1,4 @@
-//! The output of a command, of which the beginning and the end are kept.
+//! A command's output: its beginning and its end are kept.
 
 use std::collections::VecDeque;
 

@@ -63,7 +63,7 @@ async fn a_session_carries_out_its_own_commands_and_no_others() {
     let server = Server::over(Scripted::answering(|_| Reply::text("Noted.")), store.clone(), &[]).await;
     for Spec { name, scope, does, .. } in Command::TABLE {
         let mut client = connect(&server, json!({})).await;
-        // The session is busy with the append of the input, so it takes no command until the store goes on.
+        // The session is busy with the append of the input, so it handles no command until the store continues.
         let held = store.hold_appends().await;
         client.send("user_input", json!({ "input": "hello" })).await;
         // A new session would have to be written, and this one stopped before it is deleted.

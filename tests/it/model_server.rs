@@ -1,5 +1,4 @@
-//! What the start learns from the model server: which model is meant, its window, and that the server must be waited
-//! for.
+//! What the start learns from the model server: which model to use, its window, and that it must wait for the server.
 
 use crate::support::{
     binary::{self, Binary, LOG},

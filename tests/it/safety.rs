@@ -301,7 +301,7 @@ async fn neither_what_was_said_nor_a_secret_is_in_the_log_or_the_metrics() {
         match asked {
             2 => Reply::error(400, r#"{"error":{"message":"heron-refused: zebra-said otter-key-8d20cc41"}}"#),
             3 => Reply::error(401, r#"{"error":{"message":"the key otter-key-8d20cc41 is wrong: heron-refused"}}"#),
-            // A compaction takes it for a summary, a turn for an answer.
+            // A compaction takes it as a summary, a turn as an answer.
             _ => Reply::text(summary(&["walrus-answered"])),
         }
     })

@@ -58,7 +58,7 @@ async fn one_socket_carries_several_sessions_each_in_its_order() {
             (0..4).map(|turn| format!("turn {turn} of {session}")).collect::<Vec<_>>()
         );
     }
-    // One subscription ends, and the others go on.
+    // One subscription ends, and the others continue.
     let (closed, open) = (&sessions[0], &sessions[1]);
     assert_eq!(client.ask("close_session", json!({ "sessionId": closed })).await["type"], "ok");
     let refused = client.ask("user_input", json!({ "sessionId": closed, "input": "hello?" })).await;

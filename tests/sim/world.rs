@@ -97,7 +97,7 @@ pub(crate) struct SimClock {
 }
 
 impl SimClock {
-    /// Returns a clock that is off by so many milliseconds.
+    /// Returns a clock that is off by this many milliseconds.
     pub(crate) fn new(off_by: i64) -> Arc<Self> {
         Arc::new(Self { began: Instant::now(), off_by: AtomicI64::new(off_by) })
     }

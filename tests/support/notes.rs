@@ -57,7 +57,7 @@ impl Notes {
     }
 }
 
-/// Notes that a server sent `kind`, of which `what` is the type or the code, because of `command`.
+/// Records that a server sent a frame of this `kind` because of `command`; `what` is its type or code.
 pub(crate) fn note(command: &str, kind: Kind, what: &str) {
     static NOTES: OnceLock<Mutex<Notes>> = OnceLock::new();
     let line = line(command, kind, what);

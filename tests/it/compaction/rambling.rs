@@ -46,7 +46,7 @@ fn limits(asked: &[Asked]) -> Vec<u64> {
 async fn a_model_that_repeats_itself_is_ended_and_what_it_said_before_is_kept() {
     let good = summary(&["The ship is called Aurora"]);
     let looped = format!("{good}\n{}", "- The captain likes the sea and the wind\n".repeat(40));
-    // The model would go on, and nothing more comes, so only the end of the request ends it.
+    // The model would continue, and nothing more comes, so only the end of the request ends it.
     let upstream = summarising(vec![Reply::text(looped).in_pieces(90).ending(Finish::Hang)]).await;
     let (outcome, asked) = compacted(&upstream).await;
     upstream.wait_for_hang_ups(1).await;

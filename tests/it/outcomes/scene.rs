@@ -164,7 +164,7 @@ impl Scene {
         Self { client, other, gate, opened, entries, call, queued }
     }
 
-    /// Lets the model go on, now and later.
+    /// Lets the model continue, now and later.
     pub(super) fn let_go(&self) {
         self.gate.lock().unwrap().open();
     }

@@ -1,4 +1,4 @@
-//! A session that no client has open is unloaded once its turn is over, whoever had it open and however they left.
+//! A session that no client has open is unloaded once its turn is over, no matter who had it open and how they left.
 
 use crate::support::{client::Client, http, server::Server};
 use reseed::provider::scripted::{Gate, Reply, Scripted};

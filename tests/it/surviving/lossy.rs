@@ -329,8 +329,8 @@ async fn alone(seed: u64, server: &Server) -> usize {
     window.cuts + window.line.broken()
 }
 
-/// Runs two clients of one session, each of which takes the tools over from the other; returns the number of times that
-/// they lost their connections.
+/// Runs two clients of one session, which take the tools over from each other. Returns the number of times that they
+/// lost their connections.
 async fn together(seed: u64, server: &Server) -> usize {
     let mut one = Window::new(seed, "one", server, None, TAKEOVERS_MAX).await;
     while one.seq.is_none() {

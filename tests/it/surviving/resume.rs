@@ -42,7 +42,7 @@ async fn followed(client: &mut Client) -> Vec<String> {
         .collect()
 }
 
-/// Prepares a session in the middle of an answer, of which this much is shown: returns the server, its client,
+/// Prepares a session in the middle of an answer, with this much of it shown. Returns the server, its client,
 /// `session_opened`, the item and the newest event.
 async fn in_an_answer(shown: &str, rest: &str, gate: &Gate) -> (Server, Client, Value, Value, u64) {
     let model = Scripted::new();
