@@ -1,13 +1,13 @@
 //! `reseed chat`: a terminal client of v2.
 //!
-//! The connection, its resume and the state of a session are [`reseed_client`]'s.
+//! [`reseed_client`] keeps the connection, resumes it, and holds the state of the session.
 //!
-//! - `dialogue`: what was typed and what came, turned into what to show and what to send; pure
+//! - `dialogue`: turns typed lines and received events into text to show and commands to send; pure
 //! - `screen`: the texts that are shown
-//! - `console`: the terminal, where a line is edited below what is shown
+//! - `console`: the terminal, where a line is edited below the output
 //!
-//! Without a terminal it reads lines from a pipe, one after the other, each when the one before has been answered, and
-//! ends when its input has ended and the last turn is over. A prompt on the command line is such an input of one line.
+//! Without a terminal, it reads lines from a pipe. Each line is sent when the previous one has been answered. The chat
+//! ends when the input has ended and the last turn is over. A prompt on the command line is an input of one line.
 //! Answers go to stdout as plain text, everything else to stderr.
 
 mod console;
@@ -30,13 +30,13 @@ use tokio::{
     sync::mpsc,
 };
 
-/// Bytes that a line may have: what a server takes in one message by default.
+/// Maximum bytes of a line: what a server accepts in one message by default.
 const LINE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Lines that may have been read and not been used: a person is not that fast, and a pipe waits.
+/// Maximum number of lines that were read and not used yet. A person does not type that fast, and a pipe waits.
 const LINES_WAITING_MAX: usize = 16;
 
-/// How long a tool's question is shown before a typed line answers it: one that comes sooner was typed before.
+/// How long a tool's question must be shown before a typed line answers it. A line that comes sooner was typed before.
 const READING_TIME: Duration = Duration::from_millis(700);
 
 /// The options of `reseed chat`.
@@ -95,7 +95,7 @@ pub(super) async fn run(mut options: ChatOptions) -> anyhow::Result<()> {
     chat.run(connected, lines_of(std::io::stdin()), std::io::stdout()).await
 }
 
-/// Returns true if a word on the command line is the address of a server, or was meant to be one, and no prompt.
+/// Returns true if a word on the command line is, or was meant to be, the address of a server rather than a prompt.
 fn names_server(word: &str) -> bool {
     let port = word.rsplit_once(':').map(|(_, port)| port.trim_end_matches('/'));
     let has_port = port.is_some_and(|port| !port.is_empty() && port.chars().all(|c| c.is_ascii_digit()));
@@ -132,30 +132,30 @@ type Lines = mpsc::Receiver<std::io::Result<Typed>>;
 
 /// The output of a chat, which may also be the source of its lines.
 trait Output: Write {
-    /// Asks for the next line.
+    /// Requests the next line.
     fn want_line(&mut self) {}
 
-    /// Writes what is no part of an answer.
+    /// Writes text that is not part of an answer.
     fn note(&mut self, text: &str) -> std::io::Result<()> {
         show(self, text)
     }
 }
 
-/// A pipe takes the answers alone: whoever reads it wants nothing else.
+/// A pipe receives only the answers, because its reader wants nothing else.
 impl Output for std::io::Stdout {
     fn note(&mut self, text: &str) -> std::io::Result<()> {
         show(&mut std::io::stderr(), text)
     }
 }
 
-/// The lines of a person or a pipe, and the process's signals, which are caught from its creation on.
+/// The lines of a person or a pipe, and the process's signals. It catches signals from its creation on.
 struct Input {
     lines: Lines,
     /// True while a line is being read.
     wanted: bool,
-    /// The question of a tool that stood there when that line was begun, and since when.
+    /// The question of a tool that was shown when that line was begun, and the time since which it was shown.
     question: Option<(ApprovalId, Instant)>,
-    /// True if a person types them.
+    /// True if a person types the lines.
     watched: bool,
     /// True once the lines have ended.
     has_ended: bool,
@@ -191,7 +191,7 @@ impl Input {
         output.want_line();
     }
 
-    /// Returns the question that the line which was read may answer.
+    /// Returns the question that the line just read may answer.
     fn question(&self) -> Option<&ApprovalId> {
         let (id, since) = self.question.as_ref()?;
         Some(id).filter(|_| !self.watched || since.elapsed() >= READING_TIME)

@@ -23,10 +23,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The prompt: short, and any model can answer it.
+/// A short prompt that any model can answer.
 const QUESTION: &str = "Reply with the single word: ready";
 
-/// Tokens of the answer; models that reason first need some.
+/// Maximum tokens of the answer. Models that reason first need some.
 const ANSWER_TOKENS_MAX: u64 = 512;
 
 /// Measures the time to the first piece of the answer.
@@ -86,7 +86,7 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<()> {
     }
     let webhooks = service::webhooks(settings)?;
     if settings.hooks.hooks_file.is_some() {
-        // Calling one would make it act.
+        // Calling a webhook would make it act.
         say(format!("webhooks    {}, not called", webhooks.len()));
     }
     servers::check(settings, deployment.counter(&deployment.model)).await?;

@@ -1,17 +1,17 @@
-//! Descriptors: each connection is one, and the store and the log need some when all others are taken.
+//! Descriptors: each connection takes one, and the store and the log need some even when all others are taken.
 
 use crate::config::LimitSettings;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors that no client can take: the database with its readers, log, listener, event loops, and files that are
-/// opened for a moment, with room for requests to webhooks.
+/// Descriptors that no client can take: for the database with its readers, the log, the listener, event loops, and
+/// files that are opened briefly, with room for requests to webhooks.
 const RESERVE: u64 = 192;
 
 /// Raises the process's limit on descriptors as far as it may, and lowers the limits on connections and on requests to
-/// the model until all fit. Returns what to tell the operator if something was lowered.
+/// the model until all fit. Returns a message for the operator if a limit was lowered.
 pub(super) fn fit(limits: &mut LimitSettings) -> Option<String> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // It may be forbidden; then the limit stays what it is.
+    // This may be forbidden; then the limit stays unchanged.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     let files = getrlimit(Resource::Nofile).current.or(current)?;
     let fitted = fitted(limits, files)?;
@@ -24,8 +24,8 @@ pub(super) fn fit(limits: &mut LimitSettings) -> Option<String> {
     ))
 }
 
-/// Returns the limits, lowered so that what they allow fits into this number of descriptors; `None` if it does as it
-/// is. A request to the model has a connection of its own.
+/// Returns the limits, lowered until they fit into this number of descriptors; `None` if they already fit. A request to
+/// the model has a connection of its own.
 fn fitted(limits: &LimitSettings, files: u64) -> Option<LimitSettings> {
     let LimitSettings { connections_max, guests_max, model_requests_max, .. } = *limits;
     let wanted = [connections_max, guests_max, model_requests_max].map(u64::from).iter().sum::<u64>();
@@ -33,8 +33,8 @@ fn fitted(limits: &LimitSettings, files: u64) -> Option<LimitSettings> {
     if wanted <= room {
         return None;
     }
-    // Half for clients, a quarter each for strangers and for the model: a connection that waits for the model is of use
-    // to nobody, and without places for strangers nobody gets in.
+    // Half is for clients, and a quarter each for strangers and for the model. A connection that waits for the model is
+    // of no use to anybody, and without places for strangers nobody could connect.
     let part = |wanted: u32, of: u64| wanted.min(u32::try_from((room / of).max(1)).unwrap_or(u32::MAX));
     let (guests_max, model_requests_max) = (part(guests_max, 4), part(model_requests_max, 4));
     let rest = room.saturating_sub(u64::from(guests_max) + u64::from(model_requests_max)).max(1);

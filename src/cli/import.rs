@@ -76,7 +76,8 @@ pub struct ImportOptions {
     pub model: String,
     /// The short name of their strategy.
     pub strategy: String,
-    /// What their next requests are counted with, for lists; `None` leaves that to their next turns.
+    /// The deployment by whose rules their next requests are counted, for lists. `None` leaves that to their next
+    /// turns.
     pub deployment: Option<Arc<Deployment>>,
     /// The seed for ids that replace unusable ones in the file.
     pub seed: u64,
@@ -106,7 +107,7 @@ pub(super) async fn run(settings: &Settings, command: ImportCommand) -> anyhow::
         // Servers may be using it.
         Database::Postgres(_) | Database::Memory => opened?,
     };
-    // Beside running servers: they must not take a session that is being made for one that was left unfinished.
+    // Servers may be running. They must not mistake a session that is being created for one that was left unfinished.
     let node = service::join(settings, store.clone(), None).await?;
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?;
@@ -231,7 +232,7 @@ type Bytes = Vec<u8>;
 fn read(reader: &mut Reader, line: Bytes) -> Result<Item, Fault> {
     match String::from_utf8(line) {
         Ok(text) => reader.line(&text),
-        // Counted as a line, and reported like one that is not JSON.
+        // It counts as a line, and is reported like one that is not JSON.
         Err(_) => match reader.line("\u{1}") {
             Err(Fault::Broken { line, .. }) => Err(Fault::Broken { line, why: "it is not UTF-8".to_owned() }),
             other => other,
@@ -326,7 +327,7 @@ impl<'a> Writer<'a> {
                     );
                     self.entry(entry).await?;
                 }
-                // Reported by the check before, or blank.
+                // The line is blank, or the earlier check has reported it.
                 _ => {}
             }
         }

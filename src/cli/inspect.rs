@@ -137,14 +137,13 @@ pub(super) async fn run(settings: &Settings, options: InspectOptions) -> anyhow:
     Ok(())
 }
 
-/// Ids that an ambiguous beginning is answered with.
+/// Maximum number of ids that an error about an ambiguous prefix names.
 const NAMED_MAX: usize = 20;
 
-/// Returns the id of the session that has this id, or else of the only one whose id begins so; `None` if there is
-/// none.
+/// Returns this id if a session has it, or else the only id that begins with it; `None` if there is none.
 ///
 /// # Errors
-/// Returns an error that names the sessions if there are several, or the store's.
+/// Several ids begin with it, and the error names them; the store's errors.
 async fn whole_id(store: &dyn SessionStore, given: SessionId) -> anyhow::Result<Option<SessionId>> {
     match store.head(&given).await {
         Err(Error::NotFound(_)) => {}

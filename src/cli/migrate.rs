@@ -1,4 +1,4 @@
-//! `reseed migrate`: carries all sessions from one database to another.
+//! `reseed migrate`: copies all sessions from one database to another.
 
 use super::say;
 use crate::{
@@ -29,7 +29,7 @@ pub(super) struct MigrateCommand {
     skip_damaged: bool,
 }
 
-/// Carries the sessions and prints what was verified. Progress goes to standard error.
+/// Copies the sessions and prints what was verified. Progress goes to standard error.
 pub(super) async fn run(settings: &Settings, command: MigrateCommand) -> anyhow::Result<()> {
     let from = database(settings, &command.from).context("FROM")?;
     let to = database(settings, &command.to).context("TO")?;
@@ -55,7 +55,7 @@ pub(super) async fn run(settings: &Settings, command: MigrateCommand) -> anyhow:
 fn database(settings: &Settings, address: &str) -> anyhow::Result<Database> {
     let text = match address.strip_prefix('@') {
         Some(file) => fs::read_to_string(file).with_context(|| match file.contains([':', '@', '=']) {
-            // An address with an `@` too many.
+            // This is an address with a superfluous `@`.
             true => "read the file whose name is behind `@`".to_owned(),
             false => format!("read the file {file}"),
         })?,
@@ -65,7 +65,7 @@ fn database(settings: &Settings, address: &str) -> anyhow::Result<Database> {
 }
 
 fn progress_line(of: Size, done: Size, elapsed: Duration) -> String {
-    // The share of a second since the start keeps the first rate finite.
+    // The minimum of a millisecond keeps the first rate finite.
     let rate = done.records as f64 / elapsed.as_secs_f64().max(0.001);
     format!(
         "{} of {} sessions, {} of {} records, {rate:.0} records/s",

@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The time between two looks at a server that drains.
+/// The interval between checks of a server that drains.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// The options of `reseed nodes`.
@@ -113,8 +113,8 @@ async fn drain(cluster: &dyn Cluster, rows: &[NodeRow], name: &str) -> anyhow::R
     }
 }
 
-/// Finds a server by its number or its name. A name means the one that is not silent: the rows of killed ones stay for
-/// an hour.
+/// Finds a server by its number or its name. A name means the server that is not silent, because the rows of killed
+/// ones stay for an hour.
 fn chosen<'a>(rows: &'a [NodeRow], name: &str) -> anyhow::Result<&'a NodeRow> {
     if let Some(row) = rows.iter().find(|row| row.id.to_string() == name) {
         return Ok(row);
@@ -146,7 +146,7 @@ mod tests {
     use crate::store::{NewNode, NodeId, NodeRow, Pulse};
     use std::time::Duration;
 
-    /// A server with a lease of 5 s, whose last beat was so many seconds ago.
+    /// Returns a server with a lease of 5 s, whose last beat was `age` seconds ago.
     fn server(id: i64, name: &str, age: u64) -> NodeRow {
         let lease = Duration::from_secs(5);
         let node = NewNode { name: name.to_owned(), address: None, version: "1".to_owned(), lease };

@@ -1,4 +1,4 @@
-//! `reseed replay`: plays recorded conversations under one or more policies and reports what became of them.
+//! `reseed replay`: plays recorded conversations under one or more policies and reports the results.
 
 use super::{say, say_json};
 use crate::{
@@ -24,10 +24,10 @@ use std::{
 /// The policies that are compared if none are named.
 const POLICIES: &[&str] = &["none", "threshold", "pi", "codex", "truncation", "sliding"];
 
-/// The time between two changes of the progress line.
+/// The interval between updates of the progress line.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
-/// Notes that are printed one by one; of more, their number.
+/// Maximum number of notes that are printed one by one. Of the others, only the number is printed.
 const NOTES_MAX: usize = 20;
 
 /// The options of `reseed replay`.
@@ -173,7 +173,7 @@ fn summariser(name: Named, settings: &Settings) -> anyhow::Result<Summariser> {
     })
 }
 
-/// A line on the terminal that says how far the replay is; nothing where standard error is no terminal.
+/// A line on the terminal with the replay's progress. Nothing is shown if standard error is not a terminal.
 struct Progress {
     is_shown: bool,
     changed_at: Option<Instant>,

@@ -32,7 +32,7 @@ pub(super) async fn run(mut settings: Settings) -> anyhow::Result<()> {
     }
     let provider = service::provider(&settings)?;
     let store = service::open_store(&settings).await?;
-    // Listen before announcing the server, which may have to wait: whoever knows of it may ask it to stop.
+    // Signals are caught before the server is announced, because from then on it may be asked to stop.
     let mut signals = Signals::listen().context("listen for signals")?;
     let service = tokio::select! {
         service = service::start(&settings, provider, store.clone()) => service?,
@@ -54,7 +54,7 @@ pub(super) async fn run(mut settings: Settings) -> anyhow::Result<()> {
     }
     tracing::info!("stopping: running turns may take {} s to finish", settings.listen.shutdown_grace_secs);
     let again = async {
-        // The first signal while it drains is from what stops it in the usual way.
+        // After an operator's request to drain, the first signal is the usual stop. Only the next one ends the wait.
         if !signalled {
             signals.stop.received().await;
             tracing::info!("already stopping; another signal stops it immediately");
@@ -63,7 +63,7 @@ pub(super) async fn run(mut settings: Settings) -> anyhow::Result<()> {
     };
     tokio::select! {
         () = service.stop() => {}
-        // A second signal means no waiting: what is running is recovered at the next start.
+        // A second signal ends the wait. What is running is recovered at the next start.
         () = again => tracing::warn!("stopped immediately by a second signal"),
     }
     Ok(())
@@ -98,7 +98,7 @@ fn start_line(settings: &Settings, service: &Service) -> String {
     text
 }
 
-/// Returns what each user may take at most; `None` if there is only one.
+/// Returns the maximum that each user may take; `None` if there is only one user.
 pub(super) fn limits_line(settings: &Settings) -> Option<String> {
     settings.has_several_users().then(|| {
         let limits = &settings.limits;
@@ -148,7 +148,7 @@ fn hooks_line(hooks: &Hooks) -> String {
     if lines.is_empty() { String::new() } else { format!("\n  hooks     {}", lines.join(", ")) }
 }
 
-/// The signals, listened to from creation on.
+/// The signals, caught from its creation on.
 struct Signals {
     stop: StopSignals,
     hangup: Signal,

@@ -82,7 +82,7 @@ pub(super) async fn run(settings: &Settings, options: SessionsOptions) -> anyhow
 
 fn line(session: &SessionHead) -> String {
     let head = &session.head;
-    // One that was imported by an older version is counted by its next turn.
+    // A session that an older version imported is counted by its next turn.
     let (tokens, percent) = match head.window_tokens {
         0 => ("-".to_owned(), "-".to_owned()),
         window => (head.token_count.to_string(), format!("{:.0} %", usage_percent(head.token_count, window))),

@@ -15,13 +15,14 @@ mod packed {
     use serde::{Deserialize, de::IgnoredAny};
     use std::{error::Error, fs::File, io::Write, path::Path};
 
-    /// The fields of [`BytePairEncoding`] that counting never reads, by their place: the tokens by their hash, and the
+    /// The indexes of the fields of [`BytePairEncoding`] that counting never reads: the tokens by their hash, and the
     /// automata that find all tokens from either end.
     const UNREAD: [usize; 3] = [2, 6, 7];
 
     pub(super) fn write() -> Result<(), Box<dyn Error>> {
         let folder = std::env::var("OUT_DIR")?;
-        // A field that is left out is replaced by that of a vocabulary of single bytes, so that the form stays.
+        // A field that is left out is replaced with that of a vocabulary of single bytes, so that the format stays
+        // valid.
         let smallest = BytePairEncoding::from_dictionary((0..=u8::MAX).map(|byte| vec![byte]), None);
         let smallest = rmp_serde::to_vec(&smallest)?;
         for (name, vocabulary) in [("o200k", bpe_openai::o200k_base()), ("cl100k", bpe_openai::cl100k_base())] {
@@ -37,7 +38,7 @@ mod packed {
         Ok(())
     }
 
-    /// Splits what was serialised into its fields, which follow one byte with their number.
+    /// Splits serialised data into its fields. The first byte holds their number.
     fn fields(serialised: &[u8]) -> Result<Vec<&[u8]>, rmp_serde::decode::Error> {
         let mut rest = &serialised[1..];
         let mut fields = Vec::new();

@@ -255,7 +255,7 @@ impl<'a> Meter<'a> {
         kept
     }
 
-    /// Counts the lines of a summary, as it stands in the context, that the summariser did not write.
+    /// Counts the lines of a summary, in its form in the context, that the summariser did not write.
     pub(crate) fn lines(&mut self, summary: &str) -> Lines {
         let mut lines = Lines::default();
         for line in summary.lines() {

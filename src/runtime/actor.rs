@@ -88,7 +88,7 @@ struct Actor {
     queue_waits: bool,
     /// True if a damaged record of the session was found.
     quarantined: bool,
-    /// True if a read has waited in vain for a database that several servers share.
+    /// True if a read has failed because the database, which several servers share, was away.
     database_is_away: bool,
     ended: bool,
     /// True once a connection has sent a message to this actor. Until then, it waits for the connection that opened the
@@ -100,8 +100,8 @@ struct Actor {
     deployment: Arc<Deployment>,
 }
 
-/// How long an actor waits for a message from the connection that opened the session, because that connection may die
-/// in between.
+/// How long an actor waits for the first message from the connection that opened the session. That connection may die
+/// before it sends one.
 const VISIT_TIME: Duration = Duration::from_secs(10);
 
 impl Drop for Actor {

@@ -12,7 +12,7 @@ pub(crate) fn apart<T>(work: impl FnOnce() -> T) -> T {
     if has_other_workers() { tokio::task::block_in_place(work) } else { work() }
 }
 
-/// Limits this work to one thread per processor. More would only take turns with the workers.
+/// Limits this work to one thread per processor. More threads would only compete with the workers.
 static BESIDE: LazyLock<Semaphore> =
     LazyLock::new(|| Semaphore::new(thread::available_parallelism().map_or(1, usize::from)));
 

@@ -329,8 +329,8 @@ impl Keeper {
         self.view().retry_after(node)
     }
 
-    /// Limits the log lines about an unreachable node, because each client that asks for a session there finds out
-    /// anew. Returns the number of lines left out before this one, or `None` if this one should be left out.
+    /// Limits the log lines about an unreachable node, because each client that asks for a session there would cause
+    /// one. Returns the number of lines left out before this one, or `None` if this one should be left out.
     pub(crate) fn admit_unreachable(&self, node: NodeId) -> Option<u64> {
         let view = self.view();
         let mut unreachable = self.unreachable.lock().unwrap_or_else(PoisonError::into_inner);

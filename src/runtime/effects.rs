@@ -167,7 +167,7 @@ impl Effects {
         self.copy.calibrate(own);
     }
 
-    /// Returns the calibration for the next loop: the stored one, or else what the path teaches. It is therefore the
+    /// Returns the calibration for the next loop: the stored one, or else the one learned from the path. So it is the
     /// same as after a restart.
     pub(super) fn calibration_of(&mut self, session: &session::Session) -> Calibration {
         if let Some(known) = self.copy.calibration() {

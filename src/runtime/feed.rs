@@ -33,8 +33,9 @@ use std::{
 };
 use tokio::{sync::Notify, time::Instant};
 
-/// Maximum number of ephemeral events kept. Most are decoration, and a slow reader may miss them. The host, and the end
-/// of an answer without an entry, are not. So the oldest of the other events is dropped first, starting with presence.
+/// Maximum number of ephemeral events kept. Most are for display only, and a slow reader may miss them. The host, and
+/// the end of an answer without an entry, must not be missed. So the oldest of the other events is dropped first,
+/// starting with presence.
 const EPHEMERAL_EVENTS_MAX: usize = 32;
 
 /// The minimum interval at which text wakes its readers. Text that arrives in between is sent together. Most models are
@@ -79,7 +80,7 @@ struct Ephemeral {
     number: u64,
     after_seq: u64,
     frame: FrameText,
-    /// True if it reports an aborted answer. A reader that saw a part of the answer must be told.
+    /// True if it reports an aborted answer. A reader that saw a part of the answer must receive it.
     ends_item: bool,
     /// The subject whose newest state it reports. It replaces earlier events about the same subject.
     about: Option<About>,
@@ -345,8 +346,8 @@ impl Feed {
         self.lock().live.as_ref().is_some_and(|live| live.item == *item)
     }
 
-    /// Returns what this subscriber has not seen, up to about `bytes_max`, and moves its cursor. `text` includes the
-    /// text of the streamed answer. The result is empty if the subscriber has seen everything.
+    /// Returns what this subscriber has not seen, up to about `bytes_max`, and moves its cursor. If `text` is true,
+    /// this includes the text of the streamed answer. The result is empty if the subscriber has seen everything.
     #[must_use]
     pub fn next(&self, cursor: &mut Cursor, text: bool, bytes_max: usize) -> Vec<Frame> {
         let mut inner = self.lock();
@@ -360,7 +361,7 @@ impl Feed {
 }
 
 impl Cursor {
-    /// Makes the reader first learn that these answers were aborted.
+    /// Reports these aborted answers to the reader before anything else.
     pub(super) fn tell_void(&mut self, items: Vec<EntryId>) {
         self.void = items;
     }

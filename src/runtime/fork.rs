@@ -4,7 +4,7 @@
 //! a time. Until the last append, the new session is [`UNFINISHED`] and invisible. Before that append, once the whole
 //! path is durable, the command's mark is written to the source's log. This mark is the commit point. After a crash
 //! before it, the next start deletes the copy, which nobody knows. After a crash behind it, the copy is finished by the
-//! next start ([`settle`]) or by the same command, sent again.
+//! next start ([`settle`]), or by the same command if it is sent again.
 
 mod copy;
 mod source;
@@ -45,7 +45,7 @@ const PIECE_ENTRIES_MAX: u32 = 256;
 /// The id of the mark that a copy carries. No client can use it.
 const ORIGIN_MARK: &str = "s_fork";
 
-/// The origin of no connection. Connection numbers start at 1.
+/// An origin that no connection has. Connection numbers start at 1.
 const NOBODY: Origin = Origin(0);
 
 /// Sessions settled per page.

@@ -30,8 +30,8 @@ pub(super) const MAILBOX_MAX: usize = 64;
 /// when half as many are unanswered. Events leave that half to the replies.
 pub const REPLIES_MAX: usize = 64;
 
-/// Maximum number of sessions to which one connection may subscribe. Nobody has as many windows. A connection checks
-/// each of them whenever one has more.
+/// Maximum number of sessions to which one connection may subscribe. Nobody has that many windows open. A connection
+/// checks each of them whenever one has more.
 pub(crate) const SUBSCRIPTIONS_MAX: usize = 64;
 
 /// Maximum number of messages that wait for a connection: for each session, the replies to the commands read before one

@@ -62,7 +62,7 @@ impl Late {
         Self { session, waiting: Vec::new(), seen: VecDeque::new() }
     }
 
-    /// Returns the reason why no more commands may be pending, in total or of this connection.
+    /// Returns the reason why no more commands may be pending, in total or for this connection.
     pub(super) fn is_full(&self, outgoing: &Outbox) -> Option<ErrorBody> {
         let of_one = |waiting: &PendingCommand| {
             let copies = std::iter::once(&waiting.first).chain(&waiting.again);

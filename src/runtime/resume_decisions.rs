@@ -31,9 +31,9 @@ struct Client {
     seq: u64,
     log: Vec<Arc<str>>,
     items: BTreeMap<String, Texts>,
-    /// The calls that it was told of, by item and part.
+    /// The calls that were reported to it, by item and part.
     calls: BTreeSet<(String, u64)>,
-    /// The answers that it was told are complete.
+    /// The answers that were reported to it as complete.
     finished: BTreeSet<String>,
     resumed: u32,
     refused: u32,
@@ -155,7 +155,7 @@ impl World {
         if honest {
             client.cursor = cursor.unwrap_or_else(|| panic!("seed {}: an honest client was refused", self.seed));
             client.resumed += 1;
-            // What it was told of the end before it left is repeated.
+            // Ends that were reported to it before it left are reported again.
             client.finished.clear();
             // The actor reports answers that were aborted while it was away.
             client.items.retain(|item, _| self.feed.holds(&item.parse().unwrap()));

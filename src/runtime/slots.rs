@@ -207,7 +207,7 @@ impl TurnAtWork {
         self.slots.change(|state| state.turn_speaks(self.id, Instant::now()));
     }
 
-    /// Records that the server has put the request off, so that it is sent again later.
+    /// Records that the server has deferred the request, so that it is sent again later.
     pub(super) fn delayed(&self) {
         self.slots.change(|state| {
             if let Some(turn) = state.turns.get_mut(&self.id) {

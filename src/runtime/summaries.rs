@@ -121,7 +121,8 @@ pub(super) async fn making_way(
     }
 }
 
-/// The shortest wait for a model server that clients are told of. A shorter one is over before anyone reads about it.
+/// The shortest wait for a model server that is reported to clients. A shorter one is over before anyone reads about
+/// it.
 const DELAY_TOLD_MIN: Duration = Duration::from_secs(1);
 
 /// Passes on the pieces of a turn's answer, and records that they come.

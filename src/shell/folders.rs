@@ -1,9 +1,9 @@
-//! The sessions' folders: one for each, made when it is needed and removed with its session.
+//! The sessions' folders: one per session, created when it is needed and removed with its session.
 //!
-//! Names that begin with a dot are the server's own: where patches are put together, and what is being removed.
+//! Names that begin with a dot are the server's own: where patches are assembled, and folders that are being removed.
 //!
-//! Several servers may use one directory, such as one that `reseed check` starts beside the running one. Each holds a
-//! shared lock on [`STAGING`]; only one that finds itself alone removes what an earlier one left.
+//! Several servers may use one directory, for example one that `reseed check` starts beside the running one. Each holds
+//! a shared lock on [`STAGING`]. Only a server that finds itself alone removes what an earlier one left.
 
 use crate::options::UserAndGroup;
 use rustix::{
@@ -24,26 +24,27 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where patches are put together: on the same file system as the folders, and out of the commands' sight.
+/// The directory in which patches are assembled. It is on the same file system as the folders, and commands cannot see
+/// it.
 const STAGING: &str = ".staging";
 
-/// Name of the directory with an empty directory for each session whose folder was made here. Nothing else is ever
-/// listed, and so nothing else is removed as the folder of a deleted session.
+/// Name of the directory with an empty directory for each session whose folder was made here. Nothing else is listed,
+/// so nothing else is removed as the folder of a deleted session.
 const MADE: &str = ".made";
 
-/// The beginning of the name of a folder that is being removed.
+/// The prefix of the name of a folder that is being removed.
 const REMOVED: &str = ".removed-";
 
-/// Entries of a directory that are listed at once.
+/// Maximum entries of a directory that are listed at once.
 const BATCH: usize = 512;
 
-/// The most sessions that are listed.
+/// Maximum number of sessions that are listed.
 const LISTED_MAX: usize = 10_000;
 
 /// The folder of all calls of a client that knows of no sessions.
 const SHARED: &str = ".shared";
 
-/// The most characters of a session's id.
+/// Maximum characters of a session's id.
 const ID_CHARS_MAX: usize = 64;
 
 /// A session, by the name of its folder.
@@ -58,12 +59,12 @@ impl Session {
         is_id.then(|| Self(id.to_owned()))
     }
 
-    /// Returns what stands for the session of a client that knows of none.
+    /// Returns the stand-in session for a client that knows of no sessions.
     pub(crate) fn shared() -> Self {
         Self(SHARED.to_owned())
     }
 
-    /// Returns a session for a trial. The next start removes its folder, should this process end before.
+    /// Returns a session for a trial. If this process ends before it removes the folder, the next start removes it.
     pub(crate) fn trial() -> Self {
         Self(removed_name())
     }
@@ -74,7 +75,7 @@ impl Session {
     }
 }
 
-/// Returns a new name of a folder that is to be removed.
+/// Returns a new name for a folder that is to be removed.
 fn removed_name() -> String {
     format!("{REMOVED}{:016x}", fastrand::u64(..))
 }
@@ -90,7 +91,7 @@ pub(crate) struct Folders {
     user: Option<UserAndGroup>,
 }
 
-/// Names of what an earlier server left.
+/// The names of what an earlier server left.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     staged: Vec<Vec<u8>>,
@@ -107,13 +108,13 @@ pub(crate) struct Folder {
 }
 
 impl Folders {
-    /// Opens the directory, and creates it if it does not exist. Returns also what an earlier server left there: parts
+    /// Opens the directory, and creates it if it does not exist. Also returns what an earlier server left there: parts
     /// of patches, and folders whose removal it did not finish.
     ///
     /// # Errors
     /// It cannot be created or used.
     pub(crate) fn open(path: &Path, user: Option<UserAndGroup>) -> io::Result<(Self, Left)> {
-        // Another user must be able to pass through it to its folders, but not to list them.
+        // Another user must be able to reach its folders through it, but not to list them.
         let mode = if user.is_some() { 0o711 } else { 0o700 };
         if let Some(parent) = path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
@@ -143,12 +144,12 @@ impl Folders {
         &self.path
     }
 
-    /// Returns the directory in which patches are put together.
+    /// Returns the directory in which patches are assembled.
     pub(crate) fn staging(&self) -> &OwnedFd {
         &self.staging
     }
 
-    /// Returns the user to whom the folders belong, if that is not the server's.
+    /// Returns the user who owns the folders, if it is not the server's.
     pub(crate) fn user(&self) -> Option<UserAndGroup> {
         self.user
     }
@@ -172,8 +173,8 @@ impl Folders {
         Ok(Folder { path: self.path.join(name), root })
     }
 
-    /// Returns the ids of sessions whose folder this program made. If there are very many, they are chosen at random,
-    /// so that each is listed sooner or later.
+    /// Returns the ids of sessions whose folders this program made. If there are very many, chooses among them at
+    /// random, so that each is listed sooner or later.
     ///
     /// # Errors
     /// They cannot be listed.
@@ -183,10 +184,11 @@ impl Folders {
         Ok(fastrand::choose_multiple(ids.map(|session| session.0), LISTED_MAX))
     }
 
-    /// Takes a session's folder away, and returns its new name for [`Self::remove`]; `None` if it has no folder.
+    /// Renames a session's folder for its removal, and returns the new name for [`Self::remove`]; `None` if it has no
+    /// folder.
     ///
     /// # Errors
-    /// It stays.
+    /// The folder stays.
     pub(crate) fn set_aside(&self, session: &Session) -> io::Result<Option<String>> {
         let _ = unlinkat(&self.made, session.name(), AtFlags::REMOVEDIR);
         let removed = removed_name();
@@ -196,7 +198,7 @@ impl Folders {
         }
     }
 
-    /// Removes a folder with all that is in it. Takes as long as the files are many.
+    /// Removes a folder with everything in it. This takes the longer, the more files there are.
     ///
     /// # Errors
     /// A part of it cannot be removed.
@@ -214,7 +216,7 @@ impl Folders {
     }
 }
 
-/// Flags for opening a directory, not what a link leads to.
+/// Returns the flags for opening a directory without following a link.
 fn directory() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
 }
@@ -240,7 +242,7 @@ fn names(directory: &OwnedFd, count: usize) -> rustix::io::Result<Vec<Vec<u8>>> 
     entries.filter(is_own).take(count).collect()
 }
 
-/// Opens a directory that is to be removed; its owner may have forbidden that.
+/// Opens a directory that is to be removed, even if its owner has forbidden that.
 fn open_any(parent: &OwnedFd, name: &[u8]) -> rustix::io::Result<OwnedFd> {
     match openat(parent, name, directory(), Mode::empty()) {
         Err(Errno::ACCESS) => {
@@ -251,15 +253,15 @@ fn open_any(parent: &OwnedFd, name: &[u8]) -> rustix::io::Result<OwnedFd> {
     }
 }
 
-/// Permits its owner everything in a directory. The way through `/proc` is to that directory, also if something has put
-/// a link into its place meanwhile.
+/// Gives a directory's owner all permissions in it. The path through `/proc` leads to that directory, even if something
+/// has replaced it with a link in the meantime.
 fn permit(parent: &OwnedFd, name: &[u8]) -> rustix::io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let at = openat(parent, name, flags, Mode::empty())?;
     chmodat(CWD, format!("/proc/self/fd/{}", at.as_raw_fd()), Mode::RWXU, AtFlags::empty())
 }
 
-/// Removes a file or an empty directory; returns false if it is a directory that is not empty.
+/// Removes a file or an empty directory. Returns false if the directory is not empty.
 fn remove_one(parent: &OwnedFd, name: &[u8]) -> rustix::io::Result<bool> {
     match unlinkat(parent, name, AtFlags::empty()) {
         Err(Errno::ISDIR | Errno::PERM) => match unlinkat(parent, name, AtFlags::REMOVEDIR) {
@@ -271,8 +273,8 @@ fn remove_one(parent: &OwnedFd, name: &[u8]) -> rustix::io::Result<bool> {
     }
 }
 
-/// Removes a directory and everything in it, without recursion: a command can nest directories deeper than any stack,
-/// and than paths can be long. Directories move up to the top, where they are emptied in turn.
+/// Removes a directory and everything in it, without recursion, because a command can nest directories deeper than any
+/// stack or path allows. Inner directories are moved to the top, and emptied there in turn.
 fn remove_all(parent: &OwnedFd, name: &[u8]) -> rustix::io::Result<()> {
     if remove_one(parent, name)? {
         return Ok(());
@@ -311,7 +313,7 @@ fn move_up(parent: &OwnedFd, name: &[u8], top: &OwnedFd, moved: &mut u64) -> rus
         let free = moved.to_string();
         match renameat_with(parent, name, top, free.as_str(), RenameFlags::NOREPLACE) {
             Err(Errno::EXIST) => {}
-            // Its owner may not write to it, which moving it needs.
+            // Its owner lacks the write permission that moving it needs.
             Err(Errno::ACCESS) => permit(parent, name)?,
             outcome => return outcome,
         }

@@ -1,12 +1,12 @@
-//! The process between the server and a command: it takes away its own rights, then starts the command and waits.
+//! The process between the server and a command: it gives up its own rights, then starts the command and waits.
 //!
 //! It is the server's own binary with another argument, so nothing but `exec` happens between `fork` and the command,
-//! and no code of ours is unsafe. The command inherits what the helper has lost.
+//! and none of our code is unsafe. The command inherits the reduced rights.
 //!
-//! - Standard input has the order. It stays open as long as the call is wanted: at its end, everything is killed. So a
-//!   command does not outlive a server that crashed.
-//! - Standard output is the command's, both its output and its errors, in the order in which they were written.
-//! - Standard error takes the report, one line. The command does not have it.
+//! - Standard input carries the order. It stays open as long as the call is wanted. When it ends, everything is killed,
+//!   so a command does not outlive a server that crashed.
+//! - Standard output is the command's: its output and its errors, in the order in which they were written.
+//! - Standard error carries the report, one line. The command does not have it.
 
 use super::{
     landlock, limits,
@@ -31,22 +31,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Where programs are looked for.
+/// The directories in which programs are searched.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
-/// The exit code by which shells say that a program could not be run.
+/// The exit code with which shells report that a program could not be run.
 const NO_PROGRAM: i32 = 127;
 
-/// The time for ending processes that left the group of an unconfined command; they could start new ones for ever.
+/// Time limit for ending processes that left the group of an unconfined command. They could start new ones
+/// indefinitely.
 const SWEEP_TIME: Duration = Duration::from_secs(1);
 
-/// Runs the helper. It reads its order from standard input and is of no use to people.
+/// Runs the helper. It reads its order from standard input and is not for people.
 pub(crate) fn run() -> ExitCode {
     let report = match carry_out() {
         Ok(report) | Err(report) => report,
     };
     tell(&report);
-    // This process is in the group too. It ends here in any case.
+    // This process is in the group too, and ends here in any case.
     let _ = kill_group();
     ExitCode::SUCCESS
 }
@@ -69,7 +70,7 @@ fn carry_out() -> Result<Report, Report> {
         landlock::confine(&order.folder).map_err(not_confined)?;
         syscalls::forbid().map_err(not_confined)?;
     } else {
-        // What leaves the group becomes a child of this process when its parent ends, so it can be found.
+        // A process that leaves the group becomes a child of this process when its parent ends, so it can be found.
         set_child_subreaper(Some(getpid())).map_err(|error| not_confined(format!("become a subreaper: {error}")))?;
     }
     match &order.command {
@@ -80,7 +81,7 @@ fn carry_out() -> Result<Report, Report> {
 
 fn read_order() -> Result<Order, String> {
     let mut line = String::new();
-    // Not buffered beyond the line: the thread below reads the same standard input, and there is nothing after it.
+    // The reader may buffer beyond the line. Nothing follows the order but the end, for which `wait_for` polls.
     io::stdin()
         .lock()
         .take(ORDER_BYTES_MAX)
@@ -89,15 +90,15 @@ fn read_order() -> Result<Order, String> {
     serde_json::from_str(&line).map_err(|error| format!("the order cannot be read: {error}"))
 }
 
-/// Closes what this process inherited beyond its three streams. The server opens nothing that programs inherit, but
-/// what started the server may have, and it would pass by Landlock.
+/// Closes what this process inherited beyond its three streams. The server opens nothing that programs inherit, but the
+/// program that started the server may have, and Landlock does not restrict open descriptors.
 fn close_inherited() -> Result<(), String> {
     let fault = |error: io::Error| format!("list the open files: {error}");
     let numbers: Vec<i32> = fs::read_dir("/proc/self/fd")
         .map_err(fault)?
         .map(|entry| Ok(entry.map_err(fault)?.file_name().to_string_lossy().parse().unwrap_or(0)))
         .collect::<Result<_, String>>()?;
-    // The listing itself had one that is closed by now, so an error is expected.
+    // The listing itself used a descriptor that is closed by now, so an error is expected.
     numbers.into_iter().filter(|number| *number > 2).for_each(|number| {
         let _ = nix::unistd::close(number);
     });
@@ -106,10 +107,10 @@ fn close_inherited() -> Result<(), String> {
 
 /// Starts the command and waits until it ends.
 fn start(order: &Order, command: &Command) -> Result<Report, String> {
-    // The command runs in the same confinement, so it could open this process's files otherwise, such as the report.
+    // The command runs in the same confinement, so it could otherwise open this process's files, such as the report.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let temporary = order.folder.join(".tmp");
-    // In the confinement: a link that a command has put there leads nowhere.
+    // This happens within the confinement, so a link that a command has put there leads nowhere.
     let _ = fs::create_dir(&temporary);
     let directory = directory(&order.folder, command.workdir.as_deref())?;
     let (program, arguments) = command.argv.split_first().ok_or("the command is empty")?;
@@ -137,7 +138,7 @@ fn start(order: &Order, command: &Command) -> Result<Report, String> {
         if !order.is_confined {
             sweep();
         }
-        // This process too.
+        // This kills this process too.
         let _ = kill_group();
     }
     let status = child.wait().map_err(|error| format!("wait for the command: {error}"))?;
@@ -147,15 +148,15 @@ fn start(order: &Order, command: &Command) -> Result<Report, String> {
     Ok(Report::Ended(code_of(status)))
 }
 
-/// Waits until the command has ended; returns false if nobody wants it any more. Without a thread, for which a command
-/// that uses up the user's processes might leave no room.
+/// Waits until the command has ended. Returns false if the call is no longer wanted. It uses no thread, because a
+/// command that uses up the user's processes might leave no room for one.
 fn wait_for(child: &Child) -> bool {
     let Some(number) = Pid::from_raw(child.id().cast_signed()) else { return true };
-    // Without it, the command is only waited for. The server kills what takes too long.
+    // Without a descriptor of the process, the command is only waited for. The server kills what takes too long.
     let Ok(ended) = pidfd_open(number, PidfdFlags::empty()) else { return true };
     let input = io::stdin();
     loop {
-        // Nothing is written after the order, so what can be read is the end.
+        // Nothing is written after the order, so readable input means its end.
         let mut events = [PollFd::new(&ended, PollFlags::IN), PollFd::new(&input, PollFlags::IN)];
         match poll(&mut events, None) {
             Err(Errno::INTR) => {}
@@ -177,7 +178,7 @@ fn directory(folder: &Path, workdir: Option<&str>) -> Result<PathBuf, String> {
     }
 }
 
-/// Returns the exit code as shells have it.
+/// Returns the exit code in the form that shells use.
 fn code_of(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
@@ -188,17 +189,17 @@ fn tell(report: &Report) {
     }
 }
 
-/// Kills the group by its number: the filters forbid the form without one.
+/// Kills the group by its number, because the filters forbid the form without one.
 fn kill_group() -> rustix::io::Result<()> {
     match rustix::process::getpgrp() {
-        // Started by hand and not by the server: the group is the terminal's.
+        // The helper was started by hand and not by the server, so the group is the terminal's.
         group if group != getpid() => Ok(()),
         group => kill_process_group(group, Signal::KILL),
     }
 }
 
-/// Kills all descendants of an unconfined command, also those that left the group. Those whose parents end become
-/// children of this process, so the loop finds them in the end.
+/// Kills all descendants of an unconfined command, including those that left the group. Processes whose parents end
+/// become children of this process, so the loop finds all of them in the end.
 fn sweep() {
     let start = Instant::now();
     while start.elapsed() < SWEEP_TIME {
@@ -222,7 +223,7 @@ fn children() -> Vec<Pid> {
     let pids = processes.flatten().filter_map(|entry| {
         let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        // The name before it, in brackets, can have any characters.
+        // The name before it, in brackets, may contain any characters.
         let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?;
         if parent == own { Pid::from_raw(pid) } else { None }
     });

@@ -1,4 +1,4 @@
-//! The output of a command, of which the beginning and the end are kept.
+//! A command's output: its beginning and its end are kept.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ impl Kept {
         self.total += bytes.len() as u64;
         let (head, rest) = bytes.split_at(bytes.len().min(self.half - self.head.len()));
         self.head.extend_from_slice(head);
-        // Bytes that the following ones would push out again are not stored first.
+        // Bytes that later ones would push out are not stored first.
         let rest = &rest[rest.len().saturating_sub(self.half)..];
         let excess = (self.tail.len() + rest.len()).saturating_sub(self.half);
         self.tail.drain(..excess);
@@ -34,8 +34,8 @@ impl Kept {
         self.total
     }
 
-    /// Returns the output as text. What was left out is replaced by a line that says how much it is. Bytes that are not
-    /// UTF-8 become replacement characters.
+    /// Returns the output as text. A line replaces the omitted part and states its size. Bytes that are not UTF-8
+    /// become replacement characters.
     pub(super) fn into_text(mut self) -> String {
         let tail = self.tail.make_contiguous();
         let kept = (self.head.len() + tail.len()) as u64;
@@ -43,7 +43,7 @@ impl Kept {
             self.head.extend_from_slice(tail);
             return String::from_utf8_lossy(&self.head).into_owned();
         }
-        // A character that the cut went through belongs to what is left out.
+        // A character that was cut belongs to the omitted part.
         let head = &self.head[..whole_chars(&self.head)];
         let tail = &tail[tail.iter().take(3).take_while(|byte| is_continuation(**byte)).count()..];
         let left_out = self.total - (head.len() + tail.len()) as u64;
@@ -52,7 +52,7 @@ impl Kept {
     }
 }
 
-/// Returns the length of these bytes without a character at their end that is not complete.
+/// Returns the length of these bytes without an incomplete character at their end.
 fn whole_chars(bytes: &[u8]) -> usize {
     let Some(back) = bytes.iter().rev().take(3).position(|byte| *byte >= 0xC0) else { return bytes.len() };
     let start = bytes.len() - 1 - back;
@@ -83,7 +83,7 @@ mod tests {
             ("😀😀😀😀", 10, "😀\n[8 bytes left out]\n😀"),
             ("abcdefgh", 2, "a\n[6 bytes left out]\nh"),
         ] {
-            // One piece, and byte by byte.
+            // All at once, byte by byte, and three at a time.
             for size in [written.len().max(1), 1, 3] {
                 let mut kept = Kept::new(bytes_max);
                 written.as_bytes().chunks(size).for_each(|piece| kept.push(piece));

@@ -6,13 +6,13 @@ use landlock::{
 };
 use std::path::Path;
 
-/// The version that is required. Older ones confine neither signals (6) nor truncation (3), and `kill` would reach the
-/// server.
+/// The required version. Truncation is confined since version 3, and signals since version 6. Without the latter,
+/// `kill` would reach the server.
 const REQUIRED: ABI = ABI::V6;
 
-/// What a command may read and run: programs, libraries, and what they need to start. The folders of
-/// sessions and the working directory must not be here, which [`super::shell::Shell::open`] checks; of other files of
-/// reseed it knows nothing.
+/// What a command may read and run: programs, libraries, and the files that they need to start. The folders of sessions
+/// and the working directory must not be in here, which [`super::shell::Shell::open`] checks. It does not know reseed's
+/// other files.
 pub(super) const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",
@@ -49,10 +49,10 @@ pub(super) const SYSTEM: &[&str] = &[
 /// Devices that a command may also write to.
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full"];
 
-/// Confines this process, and all that it starts, to a folder.
+/// Confines this process, and everything that it starts, to a folder.
 ///
 /// # Errors
-/// Why the kernel does not do all of it, as text for the log.
+/// The reason why the kernel does not do all of it, as text for the log.
 pub(super) fn confine(folder: &Path) -> Result<(), String> {
     let status = restrict(folder).map_err(|error| {
         format!(
@@ -67,7 +67,7 @@ fn restrict(folder: &Path) -> Result<RulesetStatus, RulesetError> {
     let all = AccessFs::from_all(REQUIRED);
     let system = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute;
     let devices: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::WriteFile;
-    // Device nodes would be the machine's, not the folder's.
+    // Device nodes would belong to the machine, not to the folder.
     let own = all & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)

@@ -7,13 +7,13 @@ use rustix::{
 };
 use std::fs;
 
-/// Open files of one process.
+/// Maximum open files of one process.
 const FILES_MAX: u64 = 1_024;
 
-/// Address space for each byte of memory. Runtimes reserve far more addresses than they use, above all JavaScript's.
+/// Address space per byte of memory. Runtimes, above all JavaScript's, reserve far more addresses than they use.
 const ADDRESSES_PER_BYTE: u64 = 16;
 
-/// How much later than the server a command gets the processor.
+/// The niceness of commands, so that the server gets the processor first.
 const NICENESS: i32 = 10;
 
 /// Sets the limits of this process and of all that it starts.
@@ -21,7 +21,7 @@ const NICENESS: i32 = 10;
 /// # Errors
 /// A limit that the system refuses, as text for the log.
 pub(super) fn limit(limits: Limits) -> Result<(), String> {
-    // Counted before anything is confined: the processes of others become invisible then.
+    // They are counted before anything is confined, because the processes of others are invisible afterwards.
     let running = tasks_of(getuid().as_raw());
     let bounds = [
         (Resource::Core, 0),
@@ -35,7 +35,7 @@ pub(super) fn limit(limits: Limits) -> Result<(), String> {
         (Resource::Nproc, running + limits.processes),
     ];
     for (resource, bound) in bounds {
-        // A limit that is lower already stays: raising it is not ours to do.
+        // A limit that is already lower stays, because raising it is not up to us.
         let allowed = rustix::process::getrlimit(resource).maximum.map_or(bound, |maximum| maximum.min(bound));
         let limit = Rlimit { current: Some(allowed), maximum: Some(allowed) };
         setrlimit(resource, limit).map_err(|error| format!("limit {resource:?} to {allowed}: {error}"))?;

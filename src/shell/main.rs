@@ -7,7 +7,7 @@ fn main() -> ExitCode {
     reseed_shell::main()
 }
 
-/// Nothing on other systems opens files and ends processes as the tools need it.
+/// Only Linux can open files and end processes as the tools need it.
 #[cfg(not(target_os = "linux"))]
 fn main() -> ExitCode {
     eprintln!("reseed-shell: this system is not supported; Linux is");

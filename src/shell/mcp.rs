@@ -1,7 +1,7 @@
-//! MCP over standard input and output: a message a line, and what a server with two tools needs of it.
+//! MCP over standard input and output: one message per line, and only what a server with two tools needs.
 //!
-//! Beyond MCP it asks to know of sessions, as `src/tools/mcp/sessions.rs` sends them. A client that names none works in
-//! one folder, if the flags allow that.
+//! Beyond MCP, it requests the names of sessions, as `src/tools/mcp/sessions.rs` sends them. A client that names none
+//! works in one folder, if the flags allow that.
 //!
 //! Invariants:
 //! - a call is answered once, or was cancelled;
@@ -20,16 +20,16 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// The most bytes of a message: the arguments of a command, which the system limits to 2 MiB, escaped as JSON.
+/// Maximum bytes of a message: the arguments of a command, which the system limits to 2 MiB, escaped as JSON.
 const MESSAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The most calls that run and wait.
+/// Maximum number of calls that run or wait.
 const CALLS_MAX: usize = 1_024;
 
 /// The revisions with `initialize`, newest first: all of them have the same form of what is used here.
 const REVISIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// JSON-RPC's codes of errors.
+/// JSON-RPC's error codes.
 const NOT_JSON: i32 = -32_700;
 const NO_METHOD: i32 = -32_601;
 const WRONG_PARAMS: i32 = -32_602;
@@ -38,7 +38,7 @@ const INTERNAL: i32 = -32_603;
 /// Serves until the input ends.
 ///
 /// # Errors
-/// A stream that fails, or a message that is too long.
+/// A stream fails, or a message is too long.
 pub(crate) async fn serve(shell: Arc<Shell>, shared: bool) -> io::Result<()> {
     let (done, ended) = mpsc::channel(16);
     let mut server = Server { shell, shared, calls: HashMap::new(), done };
@@ -52,19 +52,19 @@ struct Server {
     shell: Arc<Shell>,
     /// True if calls without a session share a folder.
     shared: bool,
-    /// The calls that are not answered, by their ids as JSON.
+    /// The unanswered calls, by their ids as JSON.
     calls: HashMap<String, Call>,
     done: mpsc::Sender<(String, Value)>,
 }
 
-/// A call at work.
+/// A running call.
 struct Call {
     session: Session,
     work: JoinHandle<()>,
 }
 
 impl Call {
-    /// Ends the call. When this returns, its command is killed, and its patch knows that it is not wanted.
+    /// Ends the call. When this returns, its command is killed, and its patch knows that it is no longer wanted.
     async fn end(self) {
         self.work.abort();
         let _ = self.work.await;
@@ -89,7 +89,7 @@ impl Server {
                     line.clear();
                     answer
                 }
-                // One that was cancelled meanwhile is not answered.
+                // A call that was cancelled in the meantime is not answered.
                 Some((key, answer)) = ended.recv() => self.calls.remove(&key).map(|_| answer),
             };
             if let Some(answer) = answer {
@@ -99,7 +99,7 @@ impl Server {
         }
     }
 
-    /// Takes a message, and returns what is answered at once.
+    /// Handles a message. Returns the answer that is due at once, if any.
     async fn take(&mut self, line: &[u8]) -> Option<Value> {
         let Ok(message) = serde_json::from_slice::<Value>(line) else {
             return Some(refusal(&Value::Null, NOT_JSON, "this is not JSON"));
@@ -116,7 +116,7 @@ impl Server {
                 self.forget(params["sessionId"].as_str().and_then(Session::parse)?).await;
                 return None;
             }
-            // Other notifications say nothing that matters here.
+            // Other notifications do not matter here.
             (_, Value::Null) => return None,
             ("initialize", _) => json!({
                 "protocolVersion": revision(&params["protocolVersion"]),
@@ -138,7 +138,8 @@ impl Server {
     /// Starts a call. Returns an answer if it is refused.
     fn call(&mut self, id: &Value, params: &Value) -> Option<Value> {
         let session = match &params["_meta"]["reseed/session"] {
-            // Something between the client and this program may have lost the session: others' files are not its own.
+            // Something between the client and this program may have lost the session. The call must not get the files
+            // of others.
             Value::Null if !self.shared => {
                 let why = "the call names no session in `_meta[\"reseed/session\"]`; `--shared` lets such calls share a \
                            folder";
@@ -179,7 +180,7 @@ impl Server {
     }
 }
 
-/// Reads on to the end of a line; returns false at the end of the input. Dropped, it is continued by the next call.
+/// Reads on to the end of a line. Returns false at the end of the input. If this is dropped, the next call continues.
 ///
 /// # Errors
 /// The input fails, or the line is too long.

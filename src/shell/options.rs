@@ -49,7 +49,7 @@ pub(crate) struct UserAndGroup {
     pub(crate) group: u32,
 }
 
-/// Reads a user and a group. The highest number means none to the system.
+/// Parses a user and a group. The highest number is refused, because it means none to the system.
 fn user_and_group(text: &str) -> Result<UserAndGroup, String> {
     let number = |text: &str| text.parse().ok().filter(|number| (1..u32::MAX).contains(number));
     let numbers = text.split_once(':').and_then(|(user, group)| Some((number(user)?, number(group)?)));

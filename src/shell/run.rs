@@ -16,16 +16,16 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-/// The most output of a command, kept or not; a command that writes more is ended.
+/// Maximum output of a command, kept or not. A command that writes more is ended.
 pub(super) const OUTPUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// The time that what was killed has for ending: the kernel may be writing to a disk for it.
+/// How long killed processes may take to end. The kernel may still be writing to a disk for them.
 pub(super) const ENDING_TIME: Duration = Duration::from_secs(2);
 
 /// The first argument of the helper.
 pub(super) const HELPER: &str = "sandboxed-exec";
 
-/// The binary of this process, also after another was put in its place.
+/// The binary of this process, even after its file was replaced.
 const BINARY: &str = "/proc/self/exe";
 
 /// How helpers are started.
@@ -40,9 +40,9 @@ pub(super) struct Launch {
 /// How a command ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The helper said so.
+    /// The helper reported it.
     Reported(Report),
-    /// Its time was over.
+    /// Its time limit has passed.
     TimedOut,
     /// It wrote more than [`OUTPUT_BYTES_MAX`].
     WroteTooMuch,
@@ -50,7 +50,8 @@ pub(super) enum Outcome {
     Lost,
 }
 
-/// Runs a command to its end. Dropping the future kills it. Its place is free again when its processes are gone.
+/// Runs a command to its end. Dropping the future kills the command. Its permit is returned once its processes are
+/// gone.
 ///
 /// # Errors
 /// The helper cannot be started.
@@ -68,7 +69,7 @@ pub(super) async fn run(
         // Both ends are one file, which programs open again as `/dev/stdout`.
         let _ = own(&output, user);
     }
-    // Holds `control`, so that dropping this tells the helper to end.
+    // This holds `control`, so dropping it tells the helper to end.
     let mut reported = Box::pin(exchange(control, report, order));
     let mut buffer = vec![0; 16 * 1024];
     let mut is_open = true;
@@ -87,7 +88,7 @@ pub(super) async fn run(
             () = sleep_until(deadline) => break Outcome::TimedOut,
         }
     };
-    // What was written before the end is read after it; nobody writes any more.
+    // Output that was written before the end is read after it, and nobody writes any more.
     group.kill();
     drop(reported);
     let rest = async {
@@ -98,13 +99,13 @@ pub(super) async fn run(
             kept.push(&buffer[..count]);
         }
     };
-    // An unconfined process may have left the group with the output open.
+    // An unconfined process may have left the group and keep the output open.
     let _ = timeout(ENDING_TIME, rest).await;
     group.end().await;
     Ok(outcome)
 }
 
-/// Gives the order and waits for the report.
+/// Sends the order and waits for the report.
 async fn exchange(
     mut control: ChildStdin,
     report: impl AsyncRead + Unpin,
@@ -128,15 +129,15 @@ struct Streams {
 
 /// The process group of a helper and its command.
 ///
-/// Invariant: the helper, which leads the group, is reaped after the last kill, so that the number of the group is
-/// nobody else's.
+/// Invariant: the helper, which leads the group, is reaped after the last kill, so that no other group can have its
+/// number.
 struct Group {
     /// `None` once it was reaped.
     helper: Option<Child>,
     number: Pid,
     /// True if no process can leave the group.
     is_confined: bool,
-    /// Taken with the helper.
+    /// The permit for a command; taken together with the helper.
     place: Option<OwnedSemaphorePermit>,
 }
 
@@ -157,7 +158,8 @@ impl Group {
         Ok((group, Streams { control, output, report }))
     }
 
-    /// Kills the group at once if that is everything. Otherwise the helper does it, which finds those who left.
+    /// Kills the group at once if no process can have left it. Otherwise the helper does it, which finds those that
+    /// left.
     fn kill(&self) {
         if self.is_confined {
             self.kill_group();
@@ -177,7 +179,7 @@ impl Group {
     }
 }
 
-/// Waits for a helper. One that does not end in time is killed, with what is left of its group.
+/// Waits for a helper. If it does not end in time, kills it and the rest of its group.
 async fn reap(helper: &mut Child, number: Pid) {
     if timeout(ENDING_TIME, helper.wait()).await.is_err() {
         let _ = kill_process_group(number, Signal::KILL);
@@ -191,7 +193,7 @@ impl Drop for Group {
         self.kill();
         let (number, last, place) = (self.number, LastResort(Some(self.number)), self.place.take());
         if let Ok(runtime) = Handle::try_current() {
-            // The helper sees that its orders have ended, ends its command, and is reaped here.
+            // The helper sees the end of its orders, ends its command, and is reaped here.
             runtime.spawn(async move {
                 let mut last = last;
                 reap(&mut helper, number).await;
@@ -202,7 +204,7 @@ impl Drop for Group {
     }
 }
 
-/// Kills a group if nobody could wait for it: the runtime is ending, or there is none.
+/// Kills a group if nobody can wait for it, because the runtime is ending or there is none.
 struct LastResort(Option<Pid>);
 
 impl Drop for LastResort {

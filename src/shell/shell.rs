@@ -1,4 +1,4 @@
-//! What runs the calls of both tools: the folders, the limits, and the places for commands.
+//! Runs the calls of both tools: the folders, the limits, and the permits for commands.
 
 use crate::{
     folders::{Folder, Folders, Session},
@@ -23,22 +23,22 @@ use tokio::{
     time::timeout,
 };
 
-/// The time for setting up the confinement once, at the start.
+/// Time limit for setting up the confinement once, at the start.
 const PROBE_TIME: Duration = Duration::from_secs(20);
 
-/// The bytes of a command's output that are kept, from its beginning and its end: about 8,000 tokens.
+/// Maximum bytes of a command's output that are kept, from its beginning and its end: about 8,000 tokens.
 const KEPT_BYTES_MAX: usize = 32 * 1024;
 
-/// The exit code of `timeout` for a command that was ended by it.
+/// The exit code with which `timeout` reports that it ended a command.
 const TIMED_OUT: i32 = 124;
 
-/// The exit code of shells for a command that was killed.
+/// The exit code with which shells report that a command was killed.
 const KILLED: i32 = 137;
 
 /// The reason the server does not start, or ends.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// What the server keeps lies where every command may read.
+    /// Files of the server are where every command may read.
     #[error("{what} is {}, and commands can read everything in {system}; move it elsewhere", path.display())]
     Readable {
         /// What it is.
@@ -59,7 +59,7 @@ pub(crate) enum Error {
     /// The helper cannot be started.
     #[error("the helper cannot be started: {0}")]
     Helper(io::Error),
-    /// The helper was started, and could not do what it is for.
+    /// The helper was started, and could not do its work.
     #[error("commands cannot be confined: {0}")]
     Confinement(String),
     /// The runtime or a stream fails.
@@ -67,12 +67,12 @@ pub(crate) enum Error {
     Io(io::Error),
 }
 
-/// What the calls of both tools share.
+/// The state that the calls of both tools share.
 #[derive(Debug)]
 pub(crate) struct Shell {
     folders: Arc<Folders>,
-    /// Held while a patch, which runs on a thread of its own, gets its folder, and while a folder is taken away: no
-    /// patch that is not wanted any more makes the folder again.
+    /// Held while a patch, which runs on a thread of its own, gets its folder, and while a folder is moved away. So a
+    /// patch that is no longer wanted does not create the folder again.
     making: Arc<Mutex<()>>,
     launch: Launch,
     limits: Limits,
@@ -104,7 +104,7 @@ impl Shell {
                 memory_bytes: options.memory_bytes_max,
                 file_bytes: options.file_bytes_max,
                 processes: options.processes_max,
-                // Only a process that uses every processor all the time gets near it.
+                // Only a process that uses every processor all the time comes near this limit.
                 cpu_secs: (options.timeout_secs + 1).saturating_mul(processors),
             },
             time_max: Duration::from_secs(options.timeout_secs),
@@ -113,7 +113,7 @@ impl Shell {
         };
         this.probe().await?;
         let folders = this.folders.clone();
-        // Takes as long as there are files, and nothing waits for it.
+        // This takes the longer, the more files there are, and nothing waits for it.
         drop(spawn_blocking(move || {
             if let Err(error) = folders.clean(&left) {
                 eprintln!("reseed-shell: what an earlier server left stays: {error}");
@@ -140,10 +140,10 @@ impl Shell {
         self.folders.sessions()
     }
 
-    /// Removes a session's folder, if it has one. Call it when none of its calls is running.
+    /// Removes a session's folder, if it has one. Must be called when none of its calls is running.
     ///
     /// # Errors
-    /// It stays.
+    /// The folder stays.
     pub(crate) fn remove(&self, session: &Session) -> io::Result<()> {
         let making = lock(&self.making);
         let Some(removed) = self.folders.set_aside(session)? else { return Ok(()) };
@@ -177,7 +177,7 @@ impl Shell {
         }
     }
 
-    /// Waits for a place for a command.
+    /// Waits for a permit for a command.
     async fn place(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
         self.places.clone().acquire_owned().await
     }
@@ -226,7 +226,7 @@ impl Shell {
     pub(crate) async fn patch(&self, session: &Session, text: String, workdir: Option<String>) -> Ended {
         let (folders, making, session) = (self.folders.clone(), self.making.clone(), session.clone());
         let started = Instant::now();
-        // Dropped with the call: a patch that nobody waits for is not begun.
+        // This is dropped with the call, so a patch that nobody waits for is not begun.
         let (wanted, is_wanted) = patch::wanted();
         let work = spawn_blocking(move || {
             let making = lock(&making);
@@ -248,11 +248,11 @@ impl Shell {
 }
 
 fn lock(making: &Mutex<()>) -> MutexGuard<'_, ()> {
-    // It guards no data.
+    // The lock guards no data.
     making.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Refuses a place of the server's own files where commands may read.
+/// Refuses a location of the server's own files in which commands may read.
 fn check_place(what: &'static str, path: &Path) -> Result<(), Error> {
     let real = real(path);
     match landlock::SYSTEM.iter().find(|system| real.starts_with(self::real(Path::new(system)))) {
@@ -261,7 +261,7 @@ fn check_place(what: &'static str, path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Returns a path without links, as far as it exists.
+/// Returns a path with its links resolved, as far as it exists.
 fn real(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let real = absolute.ancestors().find_map(|ancestor| {
@@ -279,14 +279,14 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Returns the result of a call that came to nothing.
+    /// Returns the result of a call that failed.
     pub(crate) fn error(why: impl Into<String>) -> Self {
         Self { text: why.into(), is_error: true }
     }
 
     /// Returns the result of a command or patch, in the form of v1 of reseed's protocol.
     fn of(text: &str, code: i32, took: Duration, is_error: bool) -> Self {
-        // Tenths of a second, as the original has them.
+        // The original also has tenths of a second.
         #[expect(clippy::cast_precision_loss, reason = "a duration of hours in tenths of a second is exact")]
         let seconds = (took.as_millis() / 100) as f64 / 10.0;
         let metadata = json!({ "exit_code": code, "duration_seconds": seconds });
@@ -315,7 +315,7 @@ mod tests {
         let session = Session::parse("session-1").expect("an id");
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().expect("a runtime");
         runtime.block_on(async {
-            // Patches wait behind this for the only thread.
+            // Patches wait for the only thread, which this occupies.
             let (free, held) = mpsc::channel::<()>();
             drop(spawn_blocking(move || held.recv()));
             let (of, patched) = (shell.clone(), session.clone());

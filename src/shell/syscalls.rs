@@ -1,14 +1,16 @@
-//! Seccomp: which calls of the kernel a command can make.
+//! Seccomp: which system calls a command can make.
 //!
-//! Landlock has no say in some of what the kernel offers: sockets other than TCP, the modes and times of files, the
-//! limits and priorities of other processes, leaving a process group. What is not in [`ALLOWED`] fails. A list of what
-//! is forbidden would not do: calls by the numbers of another calling convention (x32) would pass it.
+//! Landlock does not cover some of what the kernel offers: sockets other than TCP, the modes and times of files, the
+//! limits and priorities of other processes, and leaving a process group. A call that is not in [`ALLOWED`] fails. A
+//! list of forbidden calls would not suffice, because calls by the numbers of another calling convention (x32) would
+//! bypass it.
 //!
-//! Three filters apply to each call, and of several refusals that of the filter installed last counts:
-//! - the first allows what is listed and answers anything else as a kernel that does not know the call (`ENOSYS`), so
-//!   that programs use what older kernels have;
-//! - the second forbids ([`FORBIDDEN`], `EPERM`), so that messages say what happened;
-//! - the third does nothing and says that it worked ([`IGNORED`]): programs such as `git` and `tar` end at an error.
+//! Three filters apply to each call. If several refuse it, the one that was installed last counts:
+//! - the first allows the listed calls, and answers any other like a kernel that does not know it (`ENOSYS`), so that
+//!   programs use what older kernels have;
+//! - the second refuses the calls in [`FORBIDDEN`] with `EPERM`, so that messages say what happened;
+//! - the third does nothing for the calls in [`IGNORED`] and reports success, because programs such as `git` and `tar`
+//!   end at an error.
 
 use libc::{
     AF_UNIX, CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, CLONE_NEWUTS,
@@ -23,10 +25,10 @@ use std::collections::BTreeMap;
 /// The type of a socket, without its flags.
 const SOCK_TYPE_MASK: u64 = 0xF;
 
-/// Forbids what [`super::landlock`] does not cover, for this process and all that it starts.
+/// Forbids what [`super::landlock`] does not cover, for this process and everything that it starts.
 ///
 /// # Errors
-/// Why the kernel does not do it, as text for the log.
+/// The reason why the kernel does not do it, as text for the log.
 pub(super) fn forbid() -> Result<(), String> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)
         .map_err(|_| format!("the sandbox does not support `{}` processors", std::env::consts::ARCH))?;
@@ -53,7 +55,7 @@ fn rules(listed: &[i64], conditional: &[(i64, Vec<SeccompRule>)]) -> BTreeMap<i6
     listed.iter().map(|call| (*call, Vec::new())).chain(conditional.iter().cloned()).collect()
 }
 
-/// Returns a rule that holds if all of these conditions on arguments do.
+/// Returns a rule that holds if all of these conditions on arguments hold.
 fn rule(conditions: &[(u8, Width, Is, u64)]) -> Result<SeccompRule, BackendError> {
     let conditions = conditions
         .iter()
@@ -73,12 +75,12 @@ fn allowed_if() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
         ])
     };
     Ok(vec![
-        // No namespaces: they would be a world with more rights. `clone3` hides its flags from filters, so it is not
-        // listed, and programs use `clone`.
+        // This excludes namespaces, in which a command would have more rights. `clone3` hides its flags from filters,
+        // so it is not listed, and programs use `clone`.
         (libc::SYS_clone, vec![rule(&[(0, Width::Qword, Is::MaskedEq(u64::from(namespaces.unsigned_abs())), 0)])?]),
-        // Not the whole group: `timeout` would end the helper too.
+        // This excludes the whole group: `timeout` would end the helper too.
         (libc::SYS_kill, vec![rule(&[(0, Width::Dword, Is::Ne, 0)])?]),
-        // Only of the process itself: the limits and priorities of the server belong to the same user.
+        // This allows only the process itself, because the server may belong to the same user.
         (libc::SYS_prlimit64, vec![itself(0)?]),
         (libc::SYS_sched_setaffinity, vec![itself(0)?]),
         (libc::SYS_sched_setparam, vec![itself(0)?]),
@@ -88,9 +90,9 @@ fn allowed_if() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
             // The first 0 is PRIO_PROCESS, whose type in `libc` differs between C libraries.
             vec![rule(&[(0, Width::Dword, Is::Eq, 0), (1, Width::Dword, Is::Eq, 0)])?],
         ),
-        // Two ends that are connected to each other for good. Datagram sockets could send elsewhere.
+        // These are two ends that stay connected to each other. Datagram sockets could send elsewhere.
         (libc::SYS_socketpair, vec![pair_of(SOCK_STREAM)?, pair_of(SOCK_SEQPACKET)?]),
-        // Of an open file. By path, files that cannot be opened are reached too.
+        // This allows only an open file. By path, files that cannot be opened could be reached too.
         (libc::SYS_utimensat, vec![rule(&[(1, Width::Qword, Is::Eq, 0)])?]),
     ])
 }
@@ -109,9 +111,9 @@ macro_rules! calls {
 calls! {
     /// Calls that fail with "operation not permitted".
     ///
-    /// - Leaving the process group: the group is how a command is ended.
-    /// - Sockets, also those of the machine itself: `connect` on a path is nothing that Landlock refuses.
-    /// - Owners and extended attributes: by path they reach files that cannot be opened.
+    /// - Leaving the process group, by which a command is ended.
+    /// - Sockets, including those of the machine itself: Landlock does not refuse `connect` on a path.
+    /// - Owners and extended attributes, which by path reach files that cannot be opened.
     /// - Other processes, namespaces, mounts.
     FORBIDDEN = {
         SYS_setsid SYS_setpgid
@@ -122,14 +124,14 @@ calls! {
         SYS_unshare SYS_setns SYS_mount SYS_umount2 SYS_pivot_root SYS_chroot
     } on x86_64 { SYS_chown SYS_lchown }
 
-    /// Calls that do nothing: the mode and the times of a file by its path, which reach files that cannot be opened.
-    /// (By an open file both work.)
+    /// Calls that do nothing: they set the mode or the times of a file by its path, which reaches files that cannot be
+    /// opened. On an open file, both work.
     IGNORED = { SYS_fchmodat } on x86_64 { SYS_fchmodat2 SYS_chmod SYS_utime SYS_utimes SYS_futimesat }
 
-    /// Calls that are allowed whatever their arguments. Missing on purpose, besides what is forbidden: `io_uring`,
-    /// which passes by these filters; `memfd_create` and System V's shared memory, semaphores and queues, which no
-    /// limit counts or which stay after the command; `inotify` and `fanotify`, which watch files that cannot be
-    /// opened; handles of files; keys; `bpf`, `perf_event_open`, `userfaultfd`; and all that configures the machine.
+    /// Calls that are allowed with any arguments. Besides what is forbidden, these are missing on purpose: `io_uring`,
+    /// which bypasses these filters; `memfd_create` and System V's shared memory, semaphores and queues, which no limit
+    /// counts or which remain after the command; `inotify` and `fanotify`, which watch files that cannot be opened;
+    /// file handles; keys; `bpf`, `perf_event_open`, `userfaultfd`; and everything that configures the machine.
     ALLOWED = {
         SYS_read SYS_write SYS_readv SYS_writev SYS_pread64 SYS_pwrite64 SYS_preadv SYS_pwritev SYS_preadv2
         SYS_pwritev2 SYS_close SYS_close_range SYS_dup SYS_dup3 SYS_lseek SYS_fsync SYS_fdatasync SYS_ftruncate

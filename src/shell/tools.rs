@@ -49,7 +49,8 @@ pub(crate) fn definitions(shell: &Shell) -> Value {
     ])
 }
 
-/// Returns a tool. Two calls of an answer do not run side by side: each may need the files of the one before it.
+/// Returns a tool. Two calls of one answer do not run in parallel, because each may need the files of the one before
+/// it.
 fn tool(name: &str, description: &str, required: &str, properties: &Value, is_open: bool) -> Value {
     json!({
         "name": name,

@@ -26,7 +26,7 @@ struct Ended {
     code: Option<i32>,
     /// What was written to stdout.
     answers: String,
-    /// That and everything else but the error of a command that failed.
+    /// That, and everything else except the error of a command that failed.
     shown: String,
     faults: String,
 }

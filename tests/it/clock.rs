@@ -27,7 +27,7 @@ use tokio::time::{Instant, advance};
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// tokio's clock, whose time of day is set wrong by so many milliseconds.
+/// tokio's clock, with a time of day that is wrong by this many milliseconds.
 struct SetClock {
     began: Instant,
     off_by: AtomicI64,

@@ -55,7 +55,7 @@ async fn a_session_is_open_on_one_server_and_free_once_that_one_gives_it_up() {
     // It can be read from everywhere, and is listed everywhere.
     let entries = at_b.ask("get_entries", json!({ "sessionId": session, "limit": 10 })).await;
     assert!(entries.to_string().contains("Miso"), "{entries}");
-    // Nobody has it open any more: a server need not be waited for.
+    // Nobody has it open any more, so no server need be waited for.
     at_a.ask("close_session", json!({})).await;
     let back = opened(&mut at_b, &session).await;
     assert!(texts(&back).contains("Miso"), "{back}");
@@ -75,7 +75,7 @@ async fn a_server_that_stops_gives_up_at_once_what_it_has_open() {
     a.server.terminate().await;
     assert_eq!((at_a.closed().await, idle.closed().await), (1012, 1012));
     assert_eq!(a.server.ended().await, Some(0));
-    // The first attempt succeeds, although the lease is a minute.
+    // The first attempt succeeds, although the lease lasts a minute.
     let mut at_b = b.client().await;
     for session in [session, other] {
         let opened = at_b.ask("open_session", json!({ "sessionId": session })).await;
@@ -122,7 +122,7 @@ async fn a_paused_server_wakes_without_what_others_have_taken() {
     single.turn("My cat is called Miso.").await;
     let (mut several, also_taken) = a.session().await;
     let kept = several.ask("open_session", json!({})).await["payload"]["sessionId"].clone();
-    // One that has something to write when it wakes.
+    // This client has something to write when the server wakes.
     let (mut busy, written) = a.session().await;
     a.signal("STOP").await;
     let mut at_b = b.client().await;
@@ -134,13 +134,13 @@ async fn a_paused_server_wakes_without_what_others_have_taken() {
     busy.send("user_input", json!({ "input": "Too late." })).await;
     a.signal("CONT").await;
     assert_eq!((single.closed().await, busy.closed().await), (1012, 1012));
-    // A socket with another session stays, and learns which one it has lost.
+    // A socket with another session stays, and learns which session it has lost.
     let closed = several.event("session_closed").await;
     assert_eq!((present(&closed["sessionId"]), &closed["payload"]["code"]), (&also_taken, &json!("moved")), "{closed}");
     assert_eq!(closed["payload"]["retriable"], true, "{closed}");
     several.session = kept.as_str().map(str::to_owned);
     several.turn("This one is still here.").await;
-    // What the paused server was sent is nowhere, and what the other one did stands.
+    // What the paused server was sent is nowhere, and what the other one did is kept.
     let entries = at_b.ask("get_entries", json!({ "sessionId": written, "limit": 50 })).await;
     assert!(!entries.to_string().contains("Too late."), "{entries}");
     let entries = at_b.ask("get_entries", json!({ "sessionId": taken, "limit": 50 })).await;
@@ -174,7 +174,7 @@ async fn a_server_that_is_cut_off_from_the_database_stops_serving_and_others_tak
     let back = opened(&mut at_b, &session).await;
     assert!(texts(&back).contains("Miso"), "{back}");
     at_b.turn("Who is Miso?").await;
-    // Whether others have taken them or not: its clients are better off elsewhere.
+    // Whether others have taken the sessions or not, the clients are better off elsewhere.
     assert_eq!((at_a.closed().await, idle.closed().await), (1012, 1012));
     let accepted = at_a.seen.iter().filter(|frame| frame["type"] == "accepted").count();
     assert_eq!(accepted, 1, "only what was written is acknowledged");
@@ -246,7 +246,7 @@ async fn a_ticket_that_cannot_be_checked_now_is_not_called_wrong() {
     let refused = client.ask("hello", json!({ "protocolVersion": 2, "ticket": ticket })).await;
     assert_eq!(refused["payload"]["code"], "store_failed", "{refused}");
     assert_eq!(refused["payload"]["retriable"], true, "{refused}");
-    // After the code for wrong credentials, clients do not come back.
+    // Clients do not come back after the code for wrong credentials.
     assert_eq!(client.closed().await, 1013);
     split.open(postgres::socket().to_str().unwrap());
     until("the ticket is taken", async || {
@@ -280,7 +280,7 @@ async fn a_database_that_is_away_for_longer_than_the_lease_moves_and_closes_noth
         })
         .await;
     }
-    // What is asked meanwhile waits.
+    // Commands that are sent meanwhile wait.
     let waiting = at_a.send("user_input", json!({ "input": "Who is Miso?" })).await;
     control(&["start"]).await;
     let accepted = at_a.until(|frame| frame["re"] == waiting.as_str()).await;
@@ -338,7 +338,7 @@ async fn a_server_that_is_killed_again_and_again_is_one_that_is_silent() {
     counts(&b, 2, 0).await;
     a.server.kill_now().await;
     counts(&b, 1, 1).await;
-    // One that starts now counts no dead row, judged or not.
+    // A server that starts now counts no dead row, judged or not.
     let c = Node::start(&address, "c", &[]).await;
     let mut most = 0;
     until("it has judged them", async || {

@@ -1,5 +1,5 @@
-//! The table of commands and what the server does: where each command is carried out, who may send it, which are done
-//! once by their `id`. Every test goes through all rows of the table.
+//! The table of commands and what the server does: where each command is carried out, who may send it, and which are
+//! executed once per `id`. Every test goes through all rows of the table.
 
 use crate::support::{
     client::Client,
@@ -64,7 +64,7 @@ async fn a_session_carries_out_its_own_commands_and_no_others() {
     let server = Server::over(Scripted::answering(|_| Reply::text("Noted.")), store.clone(), &[]).await;
     for Spec { name, scope, does, .. } in Command::TABLE {
         let mut client = connect(&server, json!({})).await;
-        // The session is busy with the append of the input, so it takes no command until the store goes on.
+        // The session is busy with the append of the input, so it handles no command until the store continues.
         let held = store.hold_appends().await;
         client.send("user_input", json!({ "input": "hello" })).await;
         // A new session would have to be written, and this one stopped before it is deleted.
@@ -191,7 +191,7 @@ fn writing_commands_need_a_long_id_and_others_do_not() {
     }
 }
 
-/// A session in which a command can be done.
+/// A session in which a command can be executed.
 struct Scene {
     client: Client,
     session: String,
@@ -227,8 +227,8 @@ impl Scene {
         assert_eq!(accepted["payload"]["queued"], false, "{accepted}");
     }
 
-    /// The payload with which a command is done, after what it needs was brought about. Most commands need an entry at
-    /// most, and are done with their example.
+    /// Returns the payload with which a command is executed, after creating what it needs. Most commands need an entry
+    /// at most, and are executed with their example.
     async fn prepare(&mut self, name: &str) -> Value {
         let entries = self.client.ask("get_entries", json!({})).await["payload"]["items"].clone();
         let entry = entries[0]["entryId"].clone();
@@ -343,7 +343,7 @@ async fn a_writing_command_is_remembered_by_its_id_and_no_other_is() {
             assert_eq!(first["type"], spec.reply, "`{name}`: {first}");
         }
         let mark = store.command(&scene.session.parse().unwrap(), &id).await.unwrap();
-        // Nothing asks in this test: such a command is refused, and a refusal is not remembered.
+        // Nothing asks in this test, so such a command is refused, and a refusal is not remembered.
         let is_done_once = spec.does.writes() && !NEEDS_A_QUESTION.contains(&name);
         assert_eq!(mark.is_some(), is_done_once, "`{name}`: {first}");
 

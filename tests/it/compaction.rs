@@ -196,7 +196,7 @@ async fn manual_warns_once_and_never_compacts_by_itself() {
     let asked = model.requests();
     assert_eq!(summaries(&asked), 0);
 
-    // The same again, until the user has done what the message says.
+    // The same happens again, until the user has done what the message says.
     client.ask("retry_turn", json!({})).await;
     assert_eq!(client.event("turn_finished").await["payload"]["error"]["code"], "context_overflow");
     assert_eq!(model.requests().len(), asked.len(), "what cannot fit is not sent");

@@ -63,7 +63,7 @@ async fn check(api: &str, dialect: Dialect, rounds: u64) {
     examine(&mut conversation, &upstream, TURNS, rounds).await;
 }
 
-/// Checks a conversation of so many turns, with this many rounds of tool calls in each.
+/// Checks a conversation of this many turns, with this many rounds of tool calls in each.
 async fn examine(conversation: &mut Conversation, upstream: &Upstream, turn_count: u64, rounds: u64) {
     // A held result may be committed once the last answer has passed the trigger: its event comes before this reply.
     let info = conversation.info().await;

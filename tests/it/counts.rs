@@ -41,7 +41,8 @@ async fn meta(client: &mut Client) -> Value {
     json!([meta, client.ask("get_context_info", json!({})).await["payload"]])
 }
 
-/// The commands that make a count one that no report holds for, after six turns; names of entries are their places.
+/// The commands, sent after six turns, that lead to a count which no report covers. Names of entries are their
+/// positions.
 type Case = (&'static str, Vec<(&'static str, Value)>);
 
 #[tokio::test]

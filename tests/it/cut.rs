@@ -1,5 +1,5 @@
-//! Tool results that are too large: the entry says what was left out, and the whole is kept, also by a restart, a fork,
-//! an export and an import.
+//! Tool results that are too large: the entry says what was left out, and the whole is kept, even across a restart, a
+//! fork, an export and an import.
 
 use crate::support::{client::Client, json::present, server::Server};
 use reseed::{
@@ -22,7 +22,7 @@ fn look() -> Value {
     json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" } })
 }
 
-/// A model that calls `look` when it is told to, and otherwise says a word.
+/// A model that calls `look` when it is asked to, and otherwise says a word.
 fn looking() -> Scripted {
     Scripted::answering(|request| match request.messages().last() {
         Some(last) if last.message.text() == "Look!" => Reply::parts(vec![Part::ToolCall {

@@ -17,7 +17,7 @@ enum Step {
     Long,
     /// A turn in which the model thinks and calls a tool.
     Tool,
-    /// The client sends this command; its reply is no error.
+    /// The client sends this command, and its reply is not an error.
     Do(&'static str, &'static str),
     /// A compaction, to its end.
     Compact,

@@ -290,7 +290,7 @@ async fn a_page_may_send_a_body_for_its_ticket() {
     }
 }
 
-/// Entries of this size are more, all together, than what the kernel and the server hold of a connection.
+/// Entries of this size are together larger than what the kernel and the server buffer for a connection.
 const NOTE_BYTES: usize = 900_000;
 const NOTES: usize = 40;
 
@@ -314,7 +314,7 @@ async fn a_slow_reader_gets_nothing_more_once_its_grant_is_taken_back() {
     let path = format!("/api/tickets/{}", minted["id"].as_str().unwrap());
     let revoked = call(&server, "DELETE", &path, SHOP, "").await.json();
     assert_eq!(revoked, json!({ "tickets": 0, "sockets": 1 }));
-    // The client is still sent the events that were on their way; then the connection ends.
+    // The client still receives the events that were on their way; then the connection ends.
     assert_eq!(reader.closed().await, 4403);
     let read = reader.seen.iter().filter(|frame| frame["type"] == "entry_appended").count();
     assert!(read < NOTES, "all {read} entries were sent to a reader without a grant");

@@ -1,4 +1,4 @@
-//! The tools that search a session's history, as the model is told of them.
+//! The tools that search a session's history, as the model sees them.
 
 use crate::support::{
     client::Client,
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 const NAMED: &str = "history_search finds earlier messages by their words, and history_read reads them in full.";
 
-/// Says something until the context was compacted once more. Returns the last request.
+/// Talks until the context was compacted once more. Returns the last request.
 async fn past_a_compaction(client: &mut Client, model: &Scripted) -> ModelRequest {
     let before = summaries(&model.requests());
     for number in 0.. {
@@ -69,7 +69,7 @@ async fn a_model_that_writes_calls_as_text_is_offered_them_no_more() {
         client.turn("And now?").await;
         let offered = begins(&model.requests().pop().unwrap()).1;
         assert_eq!(!offered.is_empty(), stay, "{answer}: {offered:?}");
-        // It is known of the model, so that no other session tries again.
+        // The server remembers this of the model, so no other session tries again.
         let (mut other, _) = Client::v2_session(&server.ws()).await;
         let (summary, offered) = begins(&past_a_compaction(&mut other, &model).await);
         assert_eq!(!offered.is_empty(), stay, "{answer}: {offered:?}");
@@ -87,7 +87,7 @@ async fn the_summary_stays_as_it_is_until_the_next_one() {
     let (mut client, opened) = Client::v2_session(&server.ws()).await;
     let (named, _) = begins(&past_a_compaction(&mut client, &model).await);
     assert!(named.contains(NAMED), "{named}");
-    // Switched off, by the session and then by the deployment, the tools are gone and the prefix is as it was.
+    // If the session or the deployment switches them off, the tools are gone and the prefix is as it was.
     let off = json!({ "off": ["history_search", "history_read"] });
     assert_eq!(client.ask("set_tools", off).await["type"], "ok");
     client.turn("And now?").await;

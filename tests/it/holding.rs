@@ -173,7 +173,7 @@ async fn what_a_node_that_is_gone_has_left_is_settled_and_swept() {
     cluster.join(&node("a")).await.unwrap();
     at_a.create(&id("copy"), "ann", UNFINISHED).await.unwrap();
     at_a.create(&id("empty"), "ann", Timestamp(0)).await.unwrap();
-    // Nothing is left of it but its number in what it held.
+    // After it has left, only its number remains in the sessions that it held.
     cluster.leave().await.unwrap();
     pass(LEASE).await;
     settle_forks(&registry).await.unwrap();

@@ -1,4 +1,4 @@
-//! Clients that make the server spend what it has: each finding of an attack, and the bound that ends it.
+//! Clients that exhaust the server's resources: each finding of an attack, and the bound that stops it.
 
 mod deep;
 mod door;

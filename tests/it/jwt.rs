@@ -1,4 +1,4 @@
-//! Users of an identity provider: who its tokens make them, what they may do, and for how long.
+//! Users of an identity provider: as whom its tokens identify them, what they may do, and for how long.
 
 use crate::support::{
     client::Client,
@@ -165,7 +165,7 @@ async fn keys_are_refreshed_in_the_background_and_kept_through_an_outage() {
     let large = " ".repeat(300 * 1024);
     for answer in [(500, ""), (200, "{\"keys\":[]}"), (200, "<html>"), (200, large.as_str()), (302, "")] {
         issuer.answers(Some(answer));
-        // Of the second request the first answer has been read.
+        // When the second request arrives, the first answer has been read.
         issuer.asked_times(issuer.asked() + 2).await;
         connect(&server, &token).await;
     }

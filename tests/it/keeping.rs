@@ -15,7 +15,7 @@ use reseed::{provider::scripted::Scripted, store::sqlite::SqliteStore};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A conversation that is compacted only by order, and whose server can be restarted.
+/// A conversation that is compacted only on order, and whose server can be restarted.
 struct Talk {
     server: Server,
     client: Client,

@@ -35,7 +35,7 @@ async fn opened(server: &Server, timeout_ms: u64) -> (Client, Value) {
     (client, opened["payload"]["sessionId"].clone())
 }
 
-/// A model that calls `look` when it is told to, and otherwise says a word.
+/// A model that calls `look` when it is asked to, and otherwise says a word.
 fn looking() -> Scripted {
     Scripted::answering(|request| match request.messages().last() {
         _ if request.purpose == Purpose::Summary => Reply::text(summary(&["Looked."])),
@@ -44,7 +44,7 @@ fn looking() -> Scripted {
     })
 }
 
-/// Tells the model to call `look`; returns the call's id.
+/// Asks the model to call `look`; returns the call's id.
 async fn called(client: &mut Client) -> Value {
     client.ask("user_input", json!({ "input": "Look!" })).await;
     client.event("tool_call").await["payload"]["toolCallId"].clone()
@@ -54,7 +54,8 @@ fn result(call: &Value, output: &str) -> Value {
     json!({ "toolCallId": call, "output": output })
 }
 
-/// Returns what matters of the reply to an answer: `ok`, `duplicate`, or the error's code with how the call ended.
+/// Returns the essential part of the reply to an answer: `ok`, `duplicate`, or the error's code with how the call
+/// ended.
 async fn reply(client: &mut Client, kind: &str, payload: Value) -> String {
     let reply = client.ask(kind, payload).await;
     let payload = &reply["payload"];
@@ -144,7 +145,7 @@ async fn how_a_call_ended_is_known_after_a_restart_a_move_and_a_compaction() {
     let mut client = Client::v2(&server.ws()).await;
     client.ask("open_session", json!({ "sessionId": session, "tools": [look(FAR_MS)] })).await;
     let ends: Vec<_> = ends.into_iter().chain([(&interrupted, "too_late toolCallId dropped")]).collect();
-    // On the path; with the path summarised; on a branch without it.
+    // The call is on the path; then the path is summarised; then the session moves to a branch without it.
     for step in ["restart", "compaction", "move"] {
         match step {
             "compaction" => {
@@ -204,12 +205,13 @@ async fn an_answer_that_hooks_inspect_is_taken_once() {
     assert_eq!(reply(&mut client, "hook_result", redacted.clone()).await, "ok");
     assert_eq!(client.until(|frame| frame["re"] == first.as_str()).await["type"], "ok");
     client.event("turn_finished").await;
-    // What the tool sent is a copy, although a hook has changed what was stored.
+    // A repeat of what the tool sent is a copy, although a hook has changed what was stored.
     assert_eq!(tool(&mut client, result(&call, "my number is 7")).await, "duplicate");
     assert_eq!(tool(&mut client, result(&call, "mine is 8")).await, "too_late toolCallId answered");
     assert_eq!(reply(&mut client, "hook_result", redacted).await, "duplicate");
 
-    // Cancelled while it is inspected: nothing of it was stored, and its sender is told.
+    // The call is cancelled while its answer is inspected. Nothing of the answer was stored, and its sender learns of
+    // it.
     let call = called(&mut client).await;
     let first = client.send("tool_result", result(&call, "my number is 7")).await;
     let asked = client.event("hook_call").await["payload"]["hookCallId"].clone();

@@ -118,7 +118,8 @@ async fn watching_ends_when_it_is_told_to_and_a_refused_command_changes_nothing(
     list(&mut watcher, json!({ "watch": false })).await;
     watcher.forget("session_changed");
     client.turn("three").await;
-    // Longer than changes may be held back, as the watcher's own answers show: another watcher has received them.
+    // This takes longer than changes may be held back, as the watcher's own answers show: another watcher has received
+    // them.
     let mut second = Client::v2(&server.ws()).await;
     list(&mut second, json!({ "watch": true })).await;
     client.turn("four").await;
@@ -194,7 +195,7 @@ async fn a_watcher_that_has_missed_changes_is_closed_and_lists_anew() {
     let (mut client, opened) = Client::v2_session(&server.ws()).await;
     let join = json!({ "sessionId": opened["sessionId"], "role": "observer" });
     assert_eq!(watcher.ask("open_session", join).await["type"], "session_opened");
-    // More than the sockets buffer between them, so that the watcher's connection waits for it to read.
+    // This is more than the sockets buffer between them, so the watcher's connection waits for it to read.
     let large = "x".repeat(900_000);
     for n in 0..20 {
         client.ask("append_custom", json!({ "customType": format!("n{n}"), "data": large })).await;

@@ -1,5 +1,5 @@
 //! `reseed migrate` between real databases: in both directions, killed on the way, refused while a server uses either
-//! end, and what a client of a server on the target sees.
+//! database, and as a client of a server on the target sees it.
 
 use crate::support::{
     binary::{Binary, Ended, logged, run},
@@ -166,7 +166,7 @@ async fn sessions_come_back_from_postgresql_as_they_went_there() {
     filled(&from, 50).await;
     let (first, second) = (database().await, database().await);
     let mut digests = Vec::new();
-    // The address with its password can be in a file.
+    // The address, with its password, can be in a file.
     std::fs::write(folder.path().join("address"), format!("{}\n", first.replace("reseed@", "reseed:hunter2@")))
         .unwrap();
     for (from, to) in [(&*sqlite(&from), "@address"), ("@address", &second), (&second, &sqlite(&back))] {
@@ -182,11 +182,11 @@ async fn sessions_come_back_from_postgresql_as_they_went_there() {
     assert_same(&from, &back);
     let epochs = "SELECT string_agg(epoch, ' ') FROM reseed.session";
     assert_ne!(sql(&first, epochs).await, sql(&second, epochs).await, "no log has the name of another one");
-    // A run that was cut off at its very end finds that it is complete.
+    // A run that was interrupted at its very end finds that it is complete.
     let report = migrated(folder.path(), &sqlite(&from), &second).await;
     assert_eq!(line(&report, "digest"), digests[0]);
     assert!(line(&report, "of these").contains(" 0 copied now, 51 copied by an earlier run"), "{report}");
-    // What was said since is not carried, so that is not said.
+    // A session that was created since is not copied, so the command must not report success.
     let store = SqliteStore::open(&from).unwrap();
     store.create(&id("later"), "bob", NOW).await.unwrap();
     store.close().await.unwrap();
@@ -209,7 +209,7 @@ async fn a_client_goes_on_with_its_session_on_the_other_database() {
     client.turn("My cat is called Miso.").await;
     client.turn("It likes tea.").await;
     let mut resume = json!({ "epoch": opened["epoch"], "seq": client.newest_seq() });
-    // Not while a server uses the source.
+    // It is refused while a server uses the source.
     let ended = migrate(folder.path(), &first, &database).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.faults.contains("open the source") && ended.faults.contains("in use by process"), "{ended:?}");
@@ -221,12 +221,12 @@ async fn a_client_goes_on_with_its_session_on_the_other_database() {
         let mut client = Client::v2(&server.ws()).await;
         let open = json!({ "sessionId": session, "resume": resume, "entries": 50 });
         let back = client.ask("open_session", open).await;
-        // Its log has another name here, so the client gets all of it instead of what follows.
+        // The log has another epoch here, so the client gets all of it instead of what follows.
         assert_eq!(back["payload"]["resumed"], "snapshot", "{back}");
         assert_ne!(present(&back["payload"]["epoch"]), present(&resume["epoch"]), "{back}");
         let texts = present(&back["payload"]["entries"]).to_string();
         assert!(texts.contains("called Miso") && texts.contains("likes tea"), "{back}");
-        // What was carried out before is not carried out again.
+        // A command that was executed before is not executed again.
         client.send_as(&named, "rename_session", json!({ "name": "Miso" })).await;
         let again = client.until(|frame| frame["re"] == named.as_str()).await;
         assert_eq!(again["payload"]["duplicate"], true, "{again}");
@@ -235,7 +235,7 @@ async fn a_client_goes_on_with_its_session_on_the_other_database() {
         assert!(found["payload"]["items"].as_array().is_some_and(|items| !items.is_empty()), "{found}");
         resume = json!({ "epoch": back["payload"]["epoch"], "seq": client.newest_seq() });
         if *to == database {
-            // Not while a server uses the source, which the database itself does not prevent.
+            // It is refused while a server uses the source, which the database itself does not prevent.
             let ended = migrate(folder.path(), to, &second).await;
             assert_eq!(ended.code, Some(1), "{ended:?}");
             assert!(ended.faults.contains("the source is in use by server"), "{ended:?}");
@@ -246,7 +246,7 @@ async fn a_client_goes_on_with_its_session_on_the_other_database() {
     assert!(!logged(folder.path()).contains("Miso"), "the log holds no text");
 }
 
-/// A proxy before PostgreSQL that lets so many bytes of requests pass, and then nothing more.
+/// A proxy before PostgreSQL that lets this many bytes of requests pass, and then nothing more.
 struct Dam {
     folder: tempfile::TempDir,
     full: Arc<Notify>,
@@ -282,7 +282,7 @@ async fn pass(client: UnixStream, server: PathBuf, left: Arc<AtomicI64>, full: A
     while let Ok(count @ 1..) = from_client.read(&mut bytes).await {
         if left.fetch_sub(count as i64, Ordering::SeqCst) < count as i64 {
             full.notify_one();
-            // Until the process is killed.
+            // This waits until the process is killed.
             std::future::pending::<()>().await;
         }
         to_server.write_all(&bytes[..count]).await.unwrap();
@@ -310,14 +310,14 @@ async fn a_migration_that_is_killed_goes_on_and_ends_with_the_same_result() {
     filled(&from, 200).await;
     let (whole, part) = (database().await, database().await);
     let expected = migrated(folder.path(), &sqlite(&from), &whole).await;
-    // In the large session, which takes 5.9 MB, behind it, and among the small ones: what is there is compared by few
-    // bytes of requests.
+    // These points are in the large session, which takes 5.9 MB, behind it, and among the small ones. Comparing what is
+    // already there takes few bytes of requests.
     for bytes in [3_000_000, 5_960_000, 100_000] {
         killed(folder.path(), &sqlite(&from), &part, bytes).await;
     }
     let count: u64 = sql(&part, "SELECT count(*) FROM reseed.session").await.trim().parse().unwrap();
     assert!((1..201).contains(&count), "{count}");
-    // No server starts on a part of the sessions, and no command takes it for all of them.
+    // No server starts on an incomplete migration, and no command mistakes it for a complete one.
     for arguments in [&["import", "x.jsonl"][..], &["check"], &["sessions"], &["restored"]] {
         let ended = run(folder.path(), arguments, &[SETTINGS[0], ("DATABASE_URL", &part)]).await;
         assert_eq!(ended.code, Some(1), "{ended:?}");
@@ -329,7 +329,7 @@ async fn a_migration_that_is_killed_goes_on_and_ends_with_the_same_result() {
     let ended = migrate(folder.path(), &sqlite(&back), &part).await;
     assert!(ended.faults.contains("is being filled from") && ended.faults.contains("from.db"), "{ended:?}");
     std::fs::remove_file(&back).unwrap();
-    // What was copied is not trusted: a byte of it changes on the disk, and records are lost.
+    // Copied records are not trusted: one is changed on the disk, and others are lost.
     let changed = "UPDATE reseed.record SET body = 'second?' \
                    WHERE session = (SELECT max(number) FROM reseed.session) AND seq = 2";
     sql(&part, changed).await;
@@ -338,7 +338,7 @@ async fn a_migration_that_is_killed_goes_on_and_ends_with_the_same_result() {
     assert_eq!(line(&report, "verified"), line(&expected, "verified"));
     let came = format!("{} copied by an earlier run, 1 copied again", count - 1);
     assert!(line(&report, "of these").contains(&came), "{count}: {report}");
-    // The order of what was copied again is another one; all of it is the same.
+    // Records that were copied again are in another order, but complete and equal.
     let report = migrated(folder.path(), &part, &sqlite(&back)).await;
     assert_eq!(line(&report, "digest"), line(&expected, "digest"));
     assert_same(&from, &back);

@@ -1,4 +1,4 @@
-//! What the start learns from the model server: which model is meant, its window, and that it must be waited for.
+//! What the start learns from the model server: which model to use, its window, and that it must wait for the server.
 
 use crate::support::{
     binary::{self, Binary, LOG},
@@ -12,7 +12,7 @@ use reseed::provider::scripted::Gate;
 use serde_json::{Value, json};
 use std::fs;
 
-/// Nothing but the address of the model server is set.
+/// Only the address of the model server is set.
 const UNSET: [(&str, &str); 2] = [("MODEL", ""), ("CONTEXT_WINDOW", "")];
 
 /// A server that lists these models.
@@ -87,7 +87,7 @@ async fn what_the_list_leaves_open_is_asked_for_and_a_wrong_name_is_answered_wit
         assert!(ended.faults.contains(&expected), "{}", ended.faults);
     }
     assert!(upstream.requests().is_empty(), "no model is asked");
-    // An alias whose window is set is the operator's word.
+    // If the window of an alias is set, the operator's setting counts.
     let server = Server::facing(&at, &[("MODEL", "alias"), ("CONTEXT_WINDOW", "3000")]).await;
     let (mut client, _) = Client::v2_session(&server.ws()).await;
     assert_eq!(client.turn("Hello?").await["status"], "completed");

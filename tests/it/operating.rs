@@ -98,7 +98,7 @@ async fn metrics_count_what_happened() {
     for line in told.lines().filter(|line| line.starts_with('#')) {
         assert!(line.starts_with("# HELP reseed_") || line.starts_with("# TYPE reseed_"), "{line}");
     }
-    // The exact growth of each sample; `None` for those of which only the presence is checked.
+    // The exact growth of each sample; `None` if only its presence is checked.
     let table: [(&str, Option<f64>); 22] = [
         (r#"reseed_turns_total{status="completed"}"#, Some(2.0)),
         ("reseed_turn_duration_seconds_count", Some(2.0)),

@@ -1,5 +1,5 @@
-//! The faults of the server that this one replaces, each as a test that would catch it: first those of its compaction,
-//! in [`serving`] those of its sockets and streams.
+//! The faults of the server that this one replaces. Each has a test that would catch it: first those of its compaction,
+//! and in [`serving`] those of its sockets and streams.
 
 mod serving;
 
@@ -13,7 +13,7 @@ use crate::support::{
 use reseed::provider::scripted::Gate;
 use serde_json::{Value, json};
 
-/// Both dialects and both APIs, in two conversations.
+/// Two conversations that cover both dialects and both APIs.
 const BOTH: [(&str, Dialect); 2] = [("chat", Dialect::V1), ("responses", Dialect::V2)];
 
 /// Starts a server with a window of 2,000 tokens on a scripted model.
@@ -25,7 +25,7 @@ async fn asking(api: &str, script: impl FnMut(&Asked) -> Reply + Send + 'static)
     (upstream, server)
 }
 
-/// The same with a model whose answers have this many words and which keeps facts.
+/// Like [`asking`], with a model that answers in this many words and keeps facts.
 async fn talker(api: &str, answer_words: usize) -> (Upstream, Server) {
     let mut number = 0;
     asking(api, move |asked| {
@@ -76,7 +76,7 @@ async fn the_count_after_a_compaction_is_that_of_the_next_request() {
         let percent = 100.0 * (old - new) as f64 / old as f64;
         assert!((compacted["reductionPercent"].as_f64().unwrap() - percent).abs() <= 0.05, "{compacted}");
 
-        // The upstream server's count of the next request, with a question of one token.
+        // This is the upstream server's count of the next request, with a question of one token.
         conversation.talk("Yes").await;
         let counted = upstream.requests().last().unwrap().tokens;
         assert!(new.abs_diff(counted) <= counted / 4, "told {new}, then asked {counted}");
@@ -99,7 +99,7 @@ async fn seeding_asks_the_model_nothing() {
             let entry = kind == "entry_appended" && frame["payload"]["entry"]["type"] == "compaction";
             assert!(about_it || entry, "{frame}");
         }
-        // An extra request would stand between the summary and the next question.
+        // An extra request would appear between the summary and the next question.
         conversation.talk("What did we talk of?").await;
         let requests = upstream.requests().split_off(asked);
         assert_eq!(requests.iter().map(is_summary).collect::<Vec<_>>(), [true, false]);
@@ -118,8 +118,7 @@ struct Crossing {
     conversation: Conversation,
 }
 
-/// Says what crosses the threshold, and while the summary is being written three more inputs and two questions for the
-/// meter.
+/// Crosses the threshold, and sends three more inputs and two queries of the meter while the summary is being written.
 async fn cross(api: &str, dialect: Dialect) -> Crossing {
     let (gate, mut number) = (Gate::new(), 0);
     let held = gate.clone();
@@ -151,7 +150,7 @@ async fn cross(api: &str, dialect: Dialect) -> Crossing {
     Crossing { said: said.to_vec(), requests: upstream.requests().split_off(asked), conversation }
 }
 
-/// The fault: everything that arrived while a compaction ran began another.
+/// The fault: everything that arrived while a compaction ran started another one.
 #[tokio::test]
 async fn one_crossing_is_one_compaction() {
     for (api, dialect) in BOTH {
@@ -164,7 +163,7 @@ async fn one_crossing_is_one_compaction() {
     }
 }
 
-/// The fault: the question that set off the compaction, and those that came while it ran, were dropped.
+/// The fault: the question that triggered the compaction, and those that came while it ran, were dropped.
 #[tokio::test]
 async fn no_question_is_lost_during_a_compaction() {
     for (api, dialect) in BOTH {
@@ -179,7 +178,7 @@ async fn no_question_is_lost_during_a_compaction() {
     }
 }
 
-/// The fault: the summariser was shown what was said, but no tool results.
+/// The fault: the summariser received what was said, but no tool results.
 #[tokio::test]
 async fn the_summary_is_told_of_tool_results() {
     for api in ["chat", "responses"] {

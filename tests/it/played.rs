@@ -1,6 +1,6 @@
-//! Twelve kinds of model servers are played, each with its own rules, and all go through the same story: turns with
-//! several calls at once, an image, reasoning, a cancelled turn, two compactions, an overflow, a restart, a change of
-//! the model and back. Every turn completes, and every rule is kept, or learnt from one refusal.
+//! Twelve kinds of simulated model servers, each with its own rules, go through the same story: turns with several
+//! calls at once, an image, reasoning, a cancelled turn, two compactions, an overflow, a restart, a change of the model
+//! and back. Every turn completes, and every rule is kept, or learned from one refusal.
 
 mod engine;
 mod rules;
@@ -22,7 +22,7 @@ const SETTINGS: [(&str, &str); 6] = [
     // Without the user's own words a compaction of this short conversation saves most of what it replaces.
     ("strategy.userShare", "0"),
     ("OPENAI_API", "chat"),
-    // Far above what the servers take, so that they must refuse.
+    // This is far above what the servers accept, so that they must refuse.
     ("CONTEXT_WINDOW", "32000"),
     ("strategy.keepRecentTokens", "600"),
     ("SUMMARY_REQUEST", "quoted"),
@@ -37,7 +37,7 @@ struct Story<'a> {
     client: Client,
     log: Logged,
     number: u64,
-    /// What went wrong, with its place.
+    /// What went wrong, with its place in the story.
     wrong: Vec<String>,
 }
 
@@ -185,7 +185,7 @@ async fn check(played: Played) {
     story.log.lock().restarts += 1;
     story.client = open(&server, json!({ "sessionId": session })).await;
     story.turn(60, "think").await;
-    // Until it no longer fits, and some more.
+    // Talks until it no longer fits, and some more.
     for _ in 0..8 {
         story.turn(600, "talk").await;
     }
@@ -200,7 +200,7 @@ impl Story<'_> {
         let same = |refusal: &engine::Refusal| (refusal.model.clone(), refusal.rule, refusal.restarts);
         for (at, refusal) in log.refused.iter().enumerate() {
             let earlier = log.refused[..at].iter().filter(|earlier| same(earlier) == same(refusal));
-            // A server that fails is asked once more before a part is suspected.
+            // A failing server is asked once more before a part of the request is suspected.
             let is_expected = |earlier: &&engine::Refusal| refusal.status >= 500 && earlier.place == refusal.place;
             let expected = log.refused[..at].iter().filter(is_expected).count().min(1);
             if earlier.count() > expected {
@@ -233,7 +233,7 @@ impl Story<'_> {
     }
 }
 
-/// Names one test for each server, so that a failure says which it is and they run side by side.
+/// Generates one test per server, so that a failure names the server and the tests run in parallel.
 macro_rules! stories {
     ($($test:ident = $server:ident),* $(,)?) => {
         $(#[tokio::test]

@@ -25,7 +25,7 @@ struct Poisoned {
     text: String,
 }
 
-/// Returns the histories, with the delimiter in them as an attacker would write it who has seen it.
+/// Returns the histories, with the delimiter in the spellings that an attacker who has seen it would use.
 fn histories() -> Vec<Poisoned> {
     let text = std::fs::read_to_string("tests/fixtures/poisoned/histories.json").unwrap();
     let mut histories: Vec<Poisoned> = serde_json::from_str(&text).unwrap();

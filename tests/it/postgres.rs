@@ -1,5 +1,5 @@
-//! The real server on a real PostgreSQL: a conversation that is compacted, a server that is killed, a database that is
-//! restarted, and the commands that read the database.
+//! The real server on a real PostgreSQL: a compacted conversation, a killed server, a restarted database, and the
+//! commands that read the database.
 
 use crate::support::{
     binary::{Binary, logged, run},
@@ -54,7 +54,7 @@ async fn a_conversation_is_compacted_and_survives_a_kill_of_the_server() {
     let mut client = Client::v2(&server.ws()).await;
     let resume = json!({ "epoch": opened["epoch"], "seq": seq });
     let open = json!({ "sessionId": session, "resume": resume, "entries": 50 });
-    // Until the lease of the killed one has run out, it might still be there.
+    // Until its lease has run out, the killed server might still be alive.
     let mut back = client.ask("open_session", open.clone()).await;
     while back["payload"]["code"] == "overloaded" {
         let wait = back["payload"]["retryAfterMs"].as_u64().expect("it says when to try again");
@@ -62,7 +62,7 @@ async fn a_conversation_is_compacted_and_survives_a_kill_of_the_server() {
         back = client.ask("open_session", open.clone()).await;
     }
     assert_eq!(back["payload"]["resumed"], "replay", "{back}");
-    // What was said since comes again, and the conversation goes on.
+    // What was said since is replayed, and the conversation continues.
     let said = client.until(|frame| frame["type"] == "turn_finished").await;
     assert!(said["seq"].as_u64().is_some_and(|next| next > seq), "{said}");
     client.turn("And the first?").await;
@@ -96,7 +96,7 @@ async fn check_says_what_the_settings_of_the_server_mean() {
     ] {
         assert!(ended.printed.contains(line), "{line}: {}", ended.printed);
     }
-    // As a server that is not for tests refuses it.
+    // A server outside of tests refuses it like this.
     settings.retain(|(name, _)| *name != "UNSAFE_STORE");
     let ended = run(folder.path(), &["check"], &borrowed(&settings)).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
@@ -130,7 +130,7 @@ async fn a_database_that_cannot_be_reached_is_named() {
 async fn the_commands_read_the_database_and_hide_its_password() {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = settings().await;
-    // The tests' server asks for none.
+    // The tests' server requires no password.
     settings[0].1 = settings[0].1.replace("reseed@", "reseed:hunter2@");
     let server = Binary::start(folder.path(), &borrowed(&settings)).await;
     let (mut client, opened) = Client::v2_session(&server.ws()).await;
@@ -153,7 +153,7 @@ async fn the_commands_read_the_database_and_hide_its_password() {
     let ended = run(folder.path(), &["vacuum"], &settings).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.faults.contains("is for SQLite") && !ended.faults.contains("hunter2"), "{ended:?}");
-    // Beside the running server.
+    // This runs beside the server.
     let ended = run(folder.path(), &["import", "--new-id", &exported], &settings).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     server.stop().await;

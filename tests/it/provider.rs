@@ -158,7 +158,7 @@ async fn sealed_reasoning_goes_back_to_the_model_that_sealed_it() {
 }
 
 /// Returns the result of one failing exchange: its code, what had been shown, and the number of attempts. `silent` is
-/// the limit that the server's silence is to reach; the others are so large that a busy machine never reaches them.
+/// the limit that the server's silence must reach. The others are so large that a busy machine never reaches them.
 async fn failure(api: ApiChoice, reply: Reply, silent: Silent) -> (ModelFault, Vec<String>, usize) {
     let upstream = Upstream::start(move |_| reply.clone()).await;
     let mut options = options(upstream.base_url(), api);

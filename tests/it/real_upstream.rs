@@ -26,7 +26,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 const TURNS: u64 = 60;
 
-/// Failures of a turn for the server's reasons: a model of random weights may end its answer at its first token, which
+/// Failures of a turn that the server causes: a model with random weights may end its answer at its first token, which
 /// is no answer.
 const NOT_OURS: [&str; 1] = ["upstream_empty"];
 
@@ -102,7 +102,7 @@ impl Tool for Look {
     }
 }
 
-/// Has a model that calls its tool each time make so many rounds, and prints what came of it.
+/// Makes a model that calls its tool each time run this many rounds, and prints the outcome.
 #[expect(clippy::print_stdout, reason = "the numbers are what it is run for")]
 async fn check_rounds(base_url: &str, model: &str, api: ApiChoice) {
     let began = Instant::now();

@@ -1,5 +1,5 @@
-//! Any server takes any client: three real servers on one real PostgreSQL, and clients at those that do not hold their
-//! sessions.
+//! Any server accepts any client: three real servers on one real PostgreSQL, with clients at servers that do not hold
+//! their sessions.
 
 mod broken;
 mod draining;
@@ -70,7 +70,7 @@ async fn two_windows_at_two_servers_see_one_order() {
         client.until(|frame| frame["type"] == "turn_finished" && number(frame) > since).await;
     }
     assert!(at_b.seen.iter().any(|frame| frame["type"] == "item_delta"), "{:#?}", at_b.seen);
-    // All at once, from three servers.
+    // All of them send at once, from three servers.
     let together = [(&mut at_a, "one"), (&mut at_b, "two"), (&mut at_c, "three")].map(|(client, text)| async move {
         for n in 0..5 {
             let accepted = client.ask("append_custom_message", said(&format!("{text} {n}"))).await;
@@ -91,7 +91,7 @@ async fn two_windows_at_two_servers_see_one_order() {
     check_whole(&at_b, &session, since + 1);
     assert_eq!(told(&at_a), told(&at_b), "one order");
     assert_eq!(told(&at_b), told(&at_c), "one order");
-    // A place in a session is the holder's.
+    // A position in a session is the holder's.
     let pong = at_c.ask("ping", json!({ "sessionId": session, "seq": last })).await;
     assert_eq!((&pong["payload"]["seq"], &pong["payload"]["inSync"]), (&json!(last), &json!(true)), "{pong}");
     assert_eq!(at_b.ask("close_session", json!({})).await["type"], "ok");
@@ -170,7 +170,7 @@ async fn sessions_of_other_servers_are_renamed_deleted_and_found_again() {
     let renamed = at_b.ask("rename_session", json!({ "sessionId": session, "name": "Cats" })).await;
     assert_eq!(renamed["type"], "ok", "{renamed}");
     at_a.until(|frame| frame["type"] == "session_updated" && frame["payload"]["name"] == "Cats").await;
-    // A command that made a session elsewhere finds it there.
+    // A repeated command finds the session that it created on another server.
     let id = at_a.id();
     at_a.send_as(&id, "open_session", json!({})).await;
     let made = at_a.until(|frame| frame["re"] == id.as_str()).await["payload"]["sessionId"].clone();
@@ -216,7 +216,7 @@ async fn a_session_is_closed_and_opened_again_without_waiting() {
         let opened = at_b.until(|frame| frame["re"] == opening.as_str()).await;
         assert_eq!(opened["type"], "session_opened", "{opened}");
     }
-    // Several of both, before any is answered.
+    // Sends several of both, before any is answered.
     let mut last = String::new();
     for _ in 0..3 {
         at_b.send("close_session", json!({ "sessionId": session })).await;

@@ -1,4 +1,4 @@
-//! SIGHUP: a running server takes up changed settings, and keeps its sockets.
+//! SIGHUP: a running server applies changed settings, and keeps its sockets.
 
 use crate::support::{
     binary::{self, Binary},
@@ -29,7 +29,7 @@ fn write(folder: &Path, lines: &[&str]) {
     fs::write(folder.join(".env"), text).unwrap();
 }
 
-/// Returns how often settings were taken up, and how often not.
+/// Returns how often settings were applied, and how often not.
 async fn counts(server: &Binary) -> [u64; 2] {
     let metrics = http::get_as(&server.address, "/metrics", OPERATOR).await.body;
     ["ok", "failed"].map(|outcome| {
@@ -43,7 +43,7 @@ async fn hang_up(pid: u32) {
     assert!(sent.unwrap().success());
 }
 
-/// Sends SIGHUP; returns true if the settings were taken up.
+/// Sends SIGHUP; returns true if the settings were applied.
 pub(crate) async fn reload(server: &Binary) -> bool {
     let before = counts(server).await;
     hang_up(server.pid()).await;
@@ -187,7 +187,7 @@ async fn prices_hooks_keys_and_the_log_level_are_taken_up_by_open_sessions() {
     assert_eq!(keys, ["Bearer first-key-of-the-model", "Bearer second-key-of-the-model"]);
     assert_eq!(webhook.calls().len(), 2, "asked about the input and the answer");
 
-    // A hook that is gone is asked no more.
+    // A removed hook is no longer called.
     webhook::file(folder.path(), &[]);
     assert!(reload(&server).await);
     assert_eq!(client.turn("Three.").await["status"], "completed");

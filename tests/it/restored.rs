@@ -1,5 +1,5 @@
-//! Backups that are restored: a client that has seen more than the backup holds gets a snapshot, never what follows its
-//! place in another log.
+//! Restored backups: a client that has seen more than the backup holds gets a snapshot, never what follows its position
+//! in another log.
 
 use crate::support::{
     binary::{Binary, run},
@@ -29,14 +29,14 @@ fn name(address: &str) -> String {
     address.rsplit('/').next().unwrap().to_owned()
 }
 
-/// A client's place in a session.
+/// A client's position in a session.
 struct Place {
     session: Value,
     epoch: Value,
     seq: u64,
 }
 
-/// Has one turn before the backup and one after it, and returns the client's place at the end.
+/// Runs one turn before the backup and one after it, and returns the client's position at the end.
 async fn seen_beyond(folder: &Path, address: &str, backup: impl AsyncFnOnce()) -> Place {
     let server = serve(folder, address).await;
     let (mut client, opened) = Client::v2_session(&server.ws()).await;
@@ -54,7 +54,7 @@ async fn seen_beyond(folder: &Path, address: &str, backup: impl AsyncFnOnce()) -
     Place { session, epoch: present(&back["payload"]["epoch"]).clone(), seq }
 }
 
-/// Lets somebody else continue the session past a place, and resumes there. Returns the reply's payload.
+/// Lets another client continue the session past a position, and resumes there. Returns the reply's payload.
 async fn resumed(folder: &Path, address: &str, place: &Place) -> Value {
     let server = serve(folder, address).await;
     let mut other = Client::v2(&server.ws()).await;
@@ -102,7 +102,7 @@ async fn a_restore_that_cannot_be_noticed_is_told_by_a_command() {
         blocking(move || postgres::dump(&from, "told.dump")).await;
     });
     let place = place.await;
-    // The same server, database and tables: only what they hold is older.
+    // The server, the database and the tables are the same; only their content is older.
     let to = database.clone();
     blocking(move || {
         postgres::sql(

@@ -172,7 +172,7 @@ async fn pages_of_foreign_origins_and_foreign_names_are_refused_before_the_upgra
     ];
     for (header, value, status) in table {
         for path in ["/", "/ws", "/metrics", "/api/sessions"] {
-            // `/ws` takes upgrades only: without one it says so, with 400, to those who may ask.
+            // `/ws` accepts upgrades only. It answers other permitted requests with 400.
             let expected = if path == "/ws" && status == 200 { 400 } else { status };
             let answered = http::ask(&address, "GET", path, &[(header, value)]).await;
             assert_eq!(answered.status, expected, "{path} with {header}: {value}: {}", answered.body);
@@ -301,7 +301,7 @@ async fn neither_what_was_said_nor_a_secret_is_in_the_log_or_the_metrics() {
         match asked {
             2 => Reply::error(400, r#"{"error":{"message":"heron-refused: zebra-said otter-key-8d20cc41"}}"#),
             3 => Reply::error(401, r#"{"error":{"message":"the key otter-key-8d20cc41 is wrong: heron-refused"}}"#),
-            // A compaction takes it for a summary, a turn for an answer.
+            // A compaction takes it as a summary, a turn as an answer.
             _ => Reply::text(summary(&["walrus-answered"])),
         }
     })

@@ -54,7 +54,7 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
         ("hook_result", "unknown_call"),
         ("tool_result", "too_late"),
     ];
-    // The tool is answered last, so that its turn runs until its time is up, for which the compaction waits.
+    // The tool is answered last, so that its turn runs until its time limit, for which the compaction waits.
     let last = ["tool_result", "close_session", "delete_session"];
     let first = Command::NAMES.iter().copied().filter(|name| !last.contains(name));
     for name in first.chain(last) {
@@ -80,7 +80,7 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
             None => assert_eq!(reply["type"], promised, "{name}: {reply}"),
         }
         if name == "start_compaction" && reply["type"] == "ok" {
-            // The next order would be answered with the compaction that is running.
+            // Otherwise the next order would be answered with the running compaction.
             client.until(|frame| frame["type"] == "context_compacted" || frame["type"] == "compaction_failed").await;
         }
         if name == "tool_result" {

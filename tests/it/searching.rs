@@ -1,4 +1,4 @@
-//! `search_history`: what was said is found in one session or in all of the user's, and by nobody else.
+//! `search_history`: what was said is found in one session or in all of the user's sessions, and by no other user.
 
 use crate::support::{client::Client, json::present, server::Server, talk::talker};
 use reseed::store::sqlite::SqliteStore;

@@ -27,7 +27,7 @@ use std::sync::{
 };
 use tokio::sync::Semaphore;
 
-/// A tool of a test: it says what it was called with, or waits.
+/// A tool of a test: it repeats its arguments, or waits.
 struct TestTool {
     offer: ToolOffer,
     /// Each call waits for a permit, if there is one.
@@ -161,7 +161,7 @@ async fn calls_run_in_parallel_up_to_the_bound_and_sequential_ones_alone() {
         model.push(Reply::parts((0..calls).map(|at| call(at, "peek", "{}")).collect()));
         model.push(Reply::text("I see."));
         ask(&mut client, "Look several times!").await;
-        // Each call reports when it starts: once as many have as may run, all of them are let through.
+        // Each call reports its start. Once as many have started as may run, all of them are let through.
         for _ in 0..most {
             client
                 .until(|frame| frame["type"] == "call_progressed" && present(&frame["payload"]["message"]) == "at work")

@@ -153,7 +153,7 @@ pub(crate) fn paths(code: &str) -> Vec<Vec<String>> {
         }
         path.truncate(groups.last().copied().unwrap_or(0));
         if between.ends_with("::{") || between.ends_with("::") {
-            // Something like `<T as Trait>::name`: what follows is no path of its own.
+            // The code is of the form `<T as Trait>::name`: what follows is no path of its own.
             path.clear();
         }
     }

@@ -245,7 +245,7 @@ fn settings_module() -> String {
         };
         let about = field["description"].as_str().unwrap().replace('\n', " ");
         let mut setting = json!({ "label": field["title"], "about": about, "kind": kind });
-        // A field of a form has no bound that is excluded: there the server says what is allowed.
+        // A form field cannot have an exclusive bound, so it gets an inclusive one. The server says what is allowed.
         let least = [&field["minimum"], &field["exclusiveMinimum"]].into_iter().find(|bound| bound.is_number());
         for (key, value) in [("min", least), ("max", Some(&field["maximum"]).filter(|bound| bound.is_number()))] {
             if let Some(value) = value {
@@ -281,7 +281,7 @@ fn the_server_keeps_to_the_bounds_of_the_schema() {
     };
     for (name, field) in schema().0.as_object().unwrap() {
         let is_count = field["type"] == "integer";
-        // A number beside the bound: below it, or above.
+        // A number next to the bound: below it, or above.
         let beside = |bound: &Value, below: bool| match (is_count, below) {
             (true, true) => json!(whole(bound).checked_sub(1)),
             (true, false) => json!(whole(bound) + 1),

@@ -1,4 +1,4 @@
-//! Tool calls while the model writes them, as connections are shown them.
+//! Tool calls that are shown to connections while the model writes them.
 
 use crate::support::{
     client::Client,

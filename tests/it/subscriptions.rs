@@ -1,4 +1,4 @@
-//! One socket and many sessions: what each subscription is given, how it ends, and that a session is created once.
+//! One socket and many sessions: what each subscription receives, how it ends, and that a session is created once.
 
 use crate::support::{client::Client, json::present, server::Server};
 use reseed::{
@@ -58,7 +58,7 @@ async fn one_socket_carries_several_sessions_each_in_its_order() {
             (0..4).map(|turn| format!("turn {turn} of {session}")).collect::<Vec<_>>()
         );
     }
-    // One subscription ends, and the others go on.
+    // One subscription ends, and the others continue.
     let (closed, open) = (&sessions[0], &sessions[1]);
     assert_eq!(client.ask("close_session", json!({ "sessionId": closed })).await["type"], "ok");
     let refused = client.ask("user_input", json!({ "sessionId": closed, "input": "hello?" })).await;
@@ -179,7 +179,7 @@ async fn what_a_failed_session_leaves_unanswered_is_answered() {
     assert_eq!((&closed["code"], &closed["retriable"]), (&json!("failed"), &json!(true)), "{closed}");
     let reply = client.until(|frame| frame["re"] == waits.as_str()).await;
     assert_eq!((&reply["payload"]["code"], &reply["payload"]["retriable"]), (&json!("store_failed"), &json!(true)));
-    // The socket goes on, and the session too, from what is stored.
+    // The socket continues, and so does the session, from what is stored.
     assert_eq!(open(&mut client, json!({ "sessionId": session })).await, session);
     assert_eq!(client.turn("and now?").await["status"], "completed");
 }
@@ -201,7 +201,7 @@ async fn a_lost_reply_leaves_no_orphan_also_after_a_restart() {
         client.hang_up();
     }
     assert!(made[0] == made[1] && made[1] != made[2], "{made:?}");
-    // On one connection it is open already.
+    // On one connection it is already open.
     let mut client = Client::v2(&server.ws()).await;
     for expected in ["session_opened", "error"] {
         client.send_as(first, "open_session", json!({})).await;

@@ -12,10 +12,10 @@ use absent::{absent, absent_in_tests};
 use core_rooms::core_rooms;
 use std::{fs, path::Path};
 
-/// The most lines of a file; a longer one holds a second noun.
+/// Maximum lines of a file; a longer one holds a second noun.
 const LINES_MAX: usize = 600;
 
-/// Each room of `src/` and those it may import. Imports point one way, so no room stands right of one that it lists.
+/// Each room of `src/` and those it may import. Imports point one way: a room is listed after those that it may import.
 const ROOMS: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("pi", &["core"]),
@@ -102,7 +102,7 @@ const SHORTCUTS: &[&str] = &[".unwrap()", "panic!(", "todo!(", "unimplemented!("
 /// A rule: the violations of the file `path`, which reads `text`.
 type Rule = fn(path: &str, text: &str) -> Vec<String>;
 
-/// Rules for what is built into the server, by the folder they hold in.
+/// Rules for the server's own code, by the folder that they apply to.
 const RULES: &[(&str, Rule)] = &[
     ("src/", imports),
     ("src/", servers),
@@ -116,7 +116,7 @@ const RULES: &[(&str, Rule)] = &[
     ("protocol/client-rust/src/", shortcuts),
 ];
 
-/// The files of the client in Rust that know a socket and a clock. All others decide.
+/// The files of the Rust client that use a socket or a clock. All others decide.
 const CLIENT_SHELL: &[&str] = &["client.rs", "driver.rs", "socket.rs"];
 
 /// Rules for files of tests.
@@ -147,14 +147,14 @@ fn imports(path: &str, text: &str) -> Vec<String> {
     violations
 }
 
-/// Checks that of the server only the command line is a client.
+/// Checks that only the command line of the server is a client.
 fn servers(path: &str, text: &str) -> Vec<String> {
     let is_client = modules(path).first().is_some_and(|room| room == "cli");
     let used = paths(&without_tests(&code(text))).into_iter().filter(|used| used[0] == "reseed_client");
     used.filter(|_| !is_client).map(|used| format!("{path}: the server imports `{}`", used.join("::"))).collect()
 }
 
-/// Checks that the server starts no program but MCP servers. What the model runs is the business of one of those.
+/// Checks that the server starts no program but MCP servers. Programs for the model are run by one of those.
 fn programs(path: &str, text: &str) -> Vec<String> {
     if path.starts_with("src/shell/") || path == "src/tools/mcp/process.rs" {
         return Vec::new();
@@ -164,7 +164,7 @@ fn programs(path: &str, text: &str) -> Vec<String> {
     starting.map(|used| format!("{path}: the server starts a program (`{}`)", used.join("::"))).collect()
 }
 
-/// Checks that what the client decides waits for nothing and reads no clock.
+/// Checks that the deciding part of the client waits for nothing and reads no clock.
 fn deciding(path: &str, text: &str) -> Vec<String> {
     if CLIENT_SHELL.iter().any(|shell| path.ends_with(&format!("/src/{shell}"))) {
         return Vec::new();
@@ -177,7 +177,8 @@ fn deciding(path: &str, text: &str) -> Vec<String> {
     waiting.map(|word| format!("{path}: what decides says `{word}`")).chain(clock).collect()
 }
 
-/// Checks that a pure crate waits for nothing and uses nothing of the machine. Its build script runs before it exists.
+/// Checks that a pure crate waits for nothing and uses nothing of the machine. Its build script is exempt, because it
+/// runs before the crate exists.
 fn purity(path: &str, text: &str) -> Vec<String> {
     if path == "src/core/build.rs" {
         return Vec::new();
@@ -294,7 +295,7 @@ fn files(folder: &str) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// Fails with every violation, a line each.
+/// Fails with all violations, one per line.
 fn none(violations: &[String]) {
     assert!(violations.is_empty(), "{}", violations.join("\n"));
 }

@@ -282,7 +282,7 @@ async fn a_model_that_only_calls_tools_is_stopped() {
     let ended = finished(&mut client).await;
     assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("too_many_tool_rounds")));
     assert_eq!(model.requests().len(), 4);
-    // A call that was not made any more has a result too.
+    // A call that was not made also has a result.
     model.push(Reply::text("Enough."));
     assert_eq!(client.turn("Stop it.").await["status"], "completed");
     assert_eq!(results(model.requests().last().unwrap()).len(), 4);

@@ -49,7 +49,7 @@ async fn a_wait_for_the_model_server_is_told_if_it_is_worth_it() {
     let delay = |attempt, millis| Delay { attempt, wait: Duration::from_millis(millis), reason };
     let server = Server::start(model.clone(), &[]).await;
     let (mut client, _) = Client::v2_session(&server.ws()).await;
-    // Also of an answer that is not shown before a hook has looked at it.
+    // This also holds for an answer that is not shown before a hook has inspected it.
     for hooks in [json!([]), json!([{ "point": "message" }])] {
         client.ask("register_hooks", json!({ "hooks": hooks })).await;
         model.push(Reply::text("at last").delayed(&[delay(2, 999), delay(3, 12_000)]).held_by(&gate));

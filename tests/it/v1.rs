@@ -20,7 +20,7 @@ use tokio::{
 };
 use tokio_tungstenite::{WebSocketStream, tungstenite::protocol};
 
-/// Returns a frame in a word or two, so that sequences compare as lists of words.
+/// Summarises a frame in a word or two, so that sequences compare as lists of words.
 fn short(frame: &Value) -> String {
     let payload = &frame["payload"];
     match frame["type"].as_str().unwrap() {
@@ -384,7 +384,7 @@ async fn a_silent_socket_that_answers_pings_may_think_for_an_hour() {
     let ask = || protocol::Message::text(r#"{"id":"1","type":"get_context_info"}"#);
     socket.send(ask()).await.unwrap();
     while !socket.next().await.unwrap().unwrap().is_text() {}
-    // It has started to speak v1, whose clients do not reconnect: it is no longer closed if it answers no ping.
+    // It has started to speak v1, whose clients do not reconnect, so it is no longer closed if it answers no ping.
     for _ in 0..180 {
         time.pass(20).await;
         assert_eq!(socket.get_mut().read_u16().await.unwrap(), PING);

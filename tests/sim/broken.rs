@@ -21,15 +21,15 @@ pub(crate) enum Broken {
     IgnoreTerm,
     /// The database of a cluster grants a term that was granted before.
     TermTwice,
-    /// A standby that is behind takes over, and nothing tells that it is another copy.
+    /// A standby that is behind takes over, and nothing shows that it is another copy.
     SilentFailover,
-    /// Nodes are not told of a failover. Sessions get new epochs all the same when they are opened.
+    /// Nodes do not learn of a failover. Sessions still get new epochs when they are opened.
     UntoldFailover,
-    /// Nodes of a cluster judge by their time of day which others live.
+    /// Nodes of a cluster judge by their time of day which others are alive.
     WallClockLease,
     /// Nodes of a cluster judge another one silent as soon as it has missed a beat.
     ShortLease,
-    /// A node that asks which sessions it has lost meanwhile learns of none.
+    /// A node that asks which sessions it has lost meanwhile gets the answer that it has lost none.
     NothingLost,
     /// A node does not learn from the database's clock that its own stood still.
     AgeUnknown,

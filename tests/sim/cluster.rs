@@ -55,7 +55,7 @@ fn run_until(seed: u64, broken: Broken, fails_over: bool) -> (History, String) {
     let profile = Profile {
         disk_faults: [0, 5, 10, 30][rng.usize(..4)],
         disk_slow: [0, 8, 2][rng.usize(..3)],
-        // What is put in must be found within few seeds.
+        // An injected fault must be found within few seeds.
         troubles: if broken == Broken::Nothing { [3, 6, 10][rng.usize(..3)] } else { 20 },
         cuts: [2, 6, 15][rng.usize(..3)],
         alone: rng.u8(..4) == 0,

@@ -59,18 +59,18 @@ pub(crate) struct Inner {
     pub(crate) grants: Vec<Grant>,
     /// The commands that were marked as done, in order.
     marks: Vec<String>,
-    /// The standby of a cluster's database, once it gets nothing more, and what it has.
+    /// The standby of a cluster's database with its data, once it receives nothing more.
     standby: Option<Behind>,
     /// The living nodes of a cluster, by number.
     pub(crate) members: BTreeMap<usize, Member>,
-    /// Writes of a cluster's nodes that are carried out after their sender gave up, or died.
+    /// Writes of a cluster's nodes that are executed after their sender gave up or died.
     pub(crate) afterwards: Vec<Late>,
-    /// When each of them has beaten, by its time of day.
+    /// When each of them has beaten, by its own time of day.
     pub(crate) beaten_at: Beaten,
     /// The database's time, and when each node has beaten by it.
     pub(crate) now: Duration,
     pub(crate) beats: BTreeMap<NodeId, Duration>,
-    /// The node of a cluster that writes next stands still then, before it has the answer.
+    /// Makes the node of a cluster that writes next stand still then, before it has the answer.
     pub(crate) still_then: Option<Standstill>,
     pub(crate) stopped: Vec<(usize, Standstill)>,
     /// When each node of a cluster has sent its last beat that was answered, by number.
@@ -186,7 +186,7 @@ impl Disk {
         self.trace.line("disk: the newest appends are lost");
     }
 
-    /// Lets the standby of a cluster's database get nothing more.
+    /// Lets the standby of a cluster's database receive nothing more.
     pub(crate) fn hold_back(&self) {
         let mut inner = self.lock();
         let lengths = inner.written.iter().map(|(session, log)| (session.clone(), log.len())).collect();
@@ -207,7 +207,7 @@ impl Disk {
             inner.written.iter_mut().map(|(session, log)| (session.clone(), log.split_off(length(session)))).collect();
         inner.written.retain(|session, _| lengths.contains_key(session));
         inner.terms = terms;
-        // What was on its way was on its way to the other copy.
+        // Writes on their way were on their way to the other copy.
         inner.afterwards.clear();
         let marks = inner.marks.split_off(marks).into_iter().collect();
         let sessions = lost.iter().map(|(session, log)| format!("{} of {session}", log.len()));
@@ -252,7 +252,8 @@ impl Disk {
         inner.members.iter().find(|(_, member)| member.is(holder)).map(|(number, _)| *number)
     }
 
-    /// Returns true if this node of a cluster trusts that it still has what it held, but has not the clients' session.
+    /// Returns true if this node of a cluster trusts that it still holds its sessions, but does not hold the clients'
+    /// session.
     pub(crate) fn is_stale(&self, node: usize) -> bool {
         let inner = self.lock();
         let (Some(member), Some(first)) = (inner.members.get(&node), &inner.first) else { return false };
@@ -304,14 +305,14 @@ impl Road {
         self.link.as_ref().map_or_else(|| self.disk.store(), |link| link.store.clone())
     }
 
-    /// A dead server gets no response.
+    /// Never returns on a dead server, which gets no response.
     async fn answered(&self) {
         if !self.alive.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
     }
 
-    /// A delay on the way there or back, at times; a connection that is cut is waited for.
+    /// Delays an access at times, on the way there or back. Waits for a connection that is cut.
     async fn travel(&self) -> Result<(), Error> {
         let millis = {
             let mut inner = self.disk.lock();
@@ -328,7 +329,7 @@ impl Road {
         }
     }
 
-    /// Makes the node stand still before it goes on, if that was wanted.
+    /// Makes the node stand still before it continues, if that was requested.
     async fn stand_still(&self) {
         let still = self.disk.lock().still_then.take();
         if let Some(still) = still {

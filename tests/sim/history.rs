@@ -56,7 +56,7 @@ pub(crate) struct History {
     pub(crate) faults: u64,
     /// The openings of sessions, in order.
     pub(crate) grants: Vec<Grant>,
-    /// The standby's taking over, if it has.
+    /// The standby's takeover, if there was one.
     pub(crate) failover: Option<Failover>,
     /// The final state of the session, and its state after a restart of the server.
     pub(crate) ends: Option<(Snapshot, Snapshot)>,
@@ -75,7 +75,7 @@ pub(crate) struct Written {
     pub(crate) epoch: String,
 }
 
-/// A standby that was behind has taken over.
+/// The takeover of a standby that was behind.
 #[derive(Debug, Clone)]
 pub(crate) struct Failover {
     /// The number of frames that all clients had received by then.
@@ -95,7 +95,7 @@ pub(crate) struct Grant {
     pub(crate) epoch: String,
     pub(crate) term: u64,
     pub(crate) node: usize,
-    /// Another node of the cluster from which the session was taken although it trusted that nobody would, and true if
+    /// Another node of the cluster from which the session was taken although that node trusted its lease, and true if
     /// it stood still meanwhile.
     pub(crate) from_trusting: Option<(usize, bool)>,
 }
@@ -123,7 +123,7 @@ pub(crate) struct Given {
 /// A frame that a client received.
 #[derive(Debug, Clone)]
 pub(crate) enum What {
-    /// It joined. `from` is the last event that it need not receive any more.
+    /// It joined. `from` is the last event that it does not need any more.
     Opened { from: u64, replay: bool, state: Box<View> },
     /// A durable event.
     Durable { seq: u64, body: Arc<str> },

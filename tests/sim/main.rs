@@ -50,7 +50,7 @@ use std::{
     thread,
 };
 
-/// Seeds of the normal run: more than [`CAUGHT_WITHIN`], so that what can be put in can be found.
+/// Seeds of the normal run: more than [`CAUGHT_WITHIN`], so that injected faults can be found.
 const SEEDS: u64 = 200;
 
 /// Number of seeds within which an injected fault must be detected.
@@ -219,7 +219,7 @@ pub(crate) fn is_of_hook(code: ErrorCode) -> bool {
 
 /// A run that violated a guarantee.
 struct Failure {
-    /// What the command names beside the suite.
+    /// The name that the command adds to run these tests alone.
     room: &'static str,
     seed: u64,
     promises: Vec<(&'static str, String)>,
@@ -297,7 +297,7 @@ fn many(seeds: u64, run: fn(u64) -> Result<Tally, Failure>) -> Tally {
     tally
 }
 
-/// What a command adds to run these tests alone.
+/// The name that a command adds to run these tests alone; none for this suite.
 const ROOM: &str = "";
 
 #[test]
@@ -347,8 +347,8 @@ fn whatever_happens_the_promises_hold() {
     }
 }
 
-/// Checks that each injected fault breaks the guarantee beside it. The seed is the first that finds it, tried before
-/// the others: after a change of the world another one may be, and is printed.
+/// Checks that each injected fault breaks the guarantee beside it. The given seed is tried before the others. After a
+/// change of the world, another seed may be the first that finds the fault; it is then printed.
 fn check_found(faults: &[(Broken, &str, u64)], broken: impl Fn(u64, Broken) -> Vec<(&'static str, String)>) {
     for &(fault, promise, first) in faults {
         let finds = |seed: &u64| broken(*seed, fault).iter().any(|(broken, _)| *broken == promise);

@@ -7,7 +7,7 @@ use reseed_protocol::{
 };
 use std::collections::BTreeMap;
 
-/// An answer being streamed: its parts so far, without those of which nothing was shown.
+/// An answer being streamed: its parts so far, except for those that show nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Streamed {
     pub(crate) item: EntryId,
@@ -100,7 +100,7 @@ impl Streamed {
         }
     }
 
-    /// Returns true if an entry goes on where each part ends.
+    /// Returns true if an entry continues each part where that ends.
     pub(crate) fn is_beginning_of(&self, message: &Message) -> bool {
         self.parts.iter().all(|(at, shown)| {
             let whole = usize::try_from(*at).ok().and_then(|at| message.content.get(at));

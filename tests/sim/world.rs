@@ -97,7 +97,7 @@ pub(crate) struct SimClock {
 }
 
 impl SimClock {
-    /// Returns a clock that is off by so many milliseconds.
+    /// Returns a clock that is off by this many milliseconds.
     pub(crate) fn new(off_by: i64) -> Arc<Self> {
         Arc::new(Self { began: Instant::now(), off_by: AtomicI64::new(off_by) })
     }
@@ -276,7 +276,7 @@ impl World {
         self.servers.push(Up { server: Server { node, registry, road, runtime }, alive });
     }
 
-    /// Returns what the ids of a server come from.
+    /// Returns the source of a server's ids.
     pub(crate) fn random_bits(&mut self) -> Box<dyn Fn() -> Result<u64, String> + Send + Sync> {
         let bits = Mutex::new(IdSource::seeded(self.wire.rng.u64(..)));
         Box::new(move || Ok(bits.lock().unwrap_or_else(PoisonError::into_inner).next_bits()))

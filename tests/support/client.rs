@@ -148,7 +148,7 @@ impl Client {
         self.until(|frame| frame["type"] == kind).await
     }
 
-    /// Drops the frames that arrived unawaited; returns those of this type.
+    /// Drops the frames that arrived without being awaited. Returns those of this type.
     pub(crate) fn forget(&mut self, kind: &str) -> Vec<Value> {
         self.waiting.drain(..).filter(|frame| frame["type"] == kind).collect()
     }
@@ -195,7 +195,7 @@ impl Client {
     }
 
     async fn receive(&mut self) -> Result<Value, Lost> {
-        // One limit for all of it: the server's pings arrive more often than that.
+        // One limit applies to all of it, because the server's pings arrive more often than that.
         let received = tokio::time::timeout(PATIENCE, self.socket.receive()).await;
         let received = received.unwrap_or_else(|_| panic!("nothing came for {PATIENCE:?}; seen {:#?}", self.seen));
         let text = received?;
@@ -233,7 +233,7 @@ impl Client {
     /// Notes which command the frame is a reply to, or an event of.
     fn note(&self, frame: &Value) {
         let (payload, kind) = (&frame["payload"], frame["type"].as_str().unwrap_or_default());
-        // An id that several commands were sent under says of none that the frame is about it.
+        // An id that several commands were sent under does not show which of them the frame is about.
         let command = |id: &Value| {
             let sent = self.sent.get(id.as_str()?)?;
             sent.iter().all(|command| *command == sent[0]).then_some(sent[0].as_str())

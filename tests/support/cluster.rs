@@ -49,7 +49,7 @@ impl Node {
         Self::with(gate, database, &[&own, more].concat()).await
     }
 
-    /// Of two settings of a name, the later one counts.
+    /// Starts a server with these settings. Of two settings with the same name, the later one counts.
     async fn with(gate: Gate, database: &str, more: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let usual = [

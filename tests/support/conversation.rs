@@ -60,7 +60,7 @@ impl Conversation {
         Self { client, dialect, tool: None, calls: 0 }
     }
 
-    /// Goes on over another connection, on v2. What came over the one before counts as well.
+    /// Continues over another connection, on v2. Frames of the previous one count as well.
     pub(crate) fn go_on(&mut self, mut client: Client) {
         let before = std::mem::take(&mut self.client.seen);
         client.seen.splice(..0, before);
@@ -73,7 +73,7 @@ impl Conversation {
         self.offer_again().await;
     }
 
-    /// Offers the tool again: a server that opens the session knows none.
+    /// Offers the tool again, because a server that opens the session knows none.
     pub(crate) async fn offer_again(&mut self) {
         let look = json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" } });
         let ok = self.client.ask("register_tools", json!({ "tools": [look] })).await;

@@ -6,7 +6,7 @@ use reseed::config::Settings;
 /// The prefix of a setting of strategies, which becomes a part of CONTEXT_STRATEGY.
 const OF_STRATEGIES: &str = "strategy.";
 
-/// Returns the variables for these settings. Of two of a name, the later one counts.
+/// Returns the variables for these settings. Of two settings with the same name, the later one counts.
 pub(crate) fn variables(settings: &[(&str, &str)]) -> Vec<(String, String)> {
     let is_fixed = |name: &str| Settings::FIXED.contains(&&*name.to_ascii_lowercase());
     let (fixed, set): (Vec<_>, Vec<_>) = settings.iter().partition(|(name, _)| is_fixed(name));

@@ -1,5 +1,5 @@
-//! A TCP proxy before a server whose port is not known yet: other servers get the proxy's address, and a test cuts
-//! connections, delays them, or refuses them. It can also be the end of TLS, as a proxy before a server is, and lead to
+//! A TCP proxy before a server whose port is not known yet. Other servers get the proxy's address, and a test cuts
+//! connections, delays them, or refuses them. It can also terminate TLS, as a proxy before a server does, and lead to
 //! the socket of a database.
 
 use rustls::{
@@ -23,14 +23,14 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// The folder with a certificate for `localhost`, its key, and the authority that has signed it.
+/// The folder with a certificate for `localhost`, its key, and the authority that signed it.
 pub(crate) const TLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tls");
 
 /// The proxy; it ends when dropped.
 pub(crate) struct Gate {
     pub(crate) address: SocketAddr,
     target: Arc<Mutex<Option<String>>>,
-    /// Connections that began before the last change end.
+    /// Ends the connections that began before the last change.
     cuts: watch::Sender<u64>,
     frozen: watch::Sender<bool>,
     delay: watch::Sender<Duration>,
@@ -44,7 +44,7 @@ impl Gate {
         Self::start(None).await
     }
 
-    /// Starts one that speaks TLS, as `localhost`, with the certificate of the fixtures.
+    /// Starts a proxy that speaks TLS as `localhost`, with the certificate of the fixtures.
     pub(crate) async fn with_tls() -> Self {
         let certificate = CertificateDer::from_pem_file(format!("{TLS}/server.pem")).unwrap();
         let key = PrivateKeyDer::from_pem_file(format!("{TLS}/server.key")).unwrap();
@@ -88,7 +88,7 @@ impl Gate {
         self.cut();
     }
 
-    /// Lets no byte through any more, without ending connections: whoever waits does not learn of it.
+    /// Lets no more bytes through, without ending connections. Neither side learns of it.
     pub(crate) fn freeze(&self) {
         self.frozen.send_replace(true);
     }
@@ -99,7 +99,7 @@ impl Gate {
         self.cut();
     }
 
-    /// Holds all that passes up for so long.
+    /// Delays everything on its way to the server by this time.
     pub(crate) fn delay(&self, time: Duration) {
         self.delay.send_replace(time);
     }
@@ -117,10 +117,10 @@ impl Drop for Gate {
     }
 }
 
-/// Tells of cuts, and of the time when nothing passes any more.
+/// Receivers of the cuts, and of whether the proxy is frozen.
 type Changes = (watch::Receiver<u64>, watch::Receiver<bool>);
 
-/// The way to a server.
+/// A connection to a server.
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
@@ -145,7 +145,7 @@ async fn pass(
     client.set_nodelay(true).unwrap();
     let mut passing = std::pin::pin!(async {
         match tls {
-            // Whoever does not trust the certificate hangs up.
+            // A client that does not trust the certificate hangs up.
             Some(tls) => copy_both(tls.accept(client).await?, server, &delay).await,
             None => copy_both(client, server, &delay).await,
         }

@@ -109,12 +109,12 @@ impl Issuer {
         self.serves.lock().unwrap().instead = instead;
     }
 
-    /// Returns how often its keys were asked for.
+    /// Returns how often its keys were requested.
     pub(crate) fn asked(&self) -> usize {
         *self.asked.borrow()
     }
 
-    /// Waits until its keys were asked for this often.
+    /// Waits until its keys were requested this often.
     pub(crate) async fn asked_times(&self, count: usize) {
         let mut asked = self.asked.clone();
         timeout(PATIENCE, asked.wait_for(|asked| *asked >= count)).await.expect("its keys are asked for").unwrap();

@@ -1,4 +1,4 @@
-//! A line to a server that breaks: a proxy that cuts its connections off in the middle.
+//! A proxy that breaks connections to a server in the middle.
 
 use std::sync::{
     Arc, Mutex,
@@ -36,13 +36,13 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Breaks each connection, up to a number of them, after so many bytes from the server.
+    /// Breaks each connection, up to this number of them, after this many bytes from the server.
     pub(crate) async fn to(server: String, breaks: usize, after: usize) -> Self {
         let bytes = Carries { up: usize::MAX, down: after };
         Self::breaking(server, move |broken| if broken < breaks { bytes } else { Carries::ALL }).await
     }
 
-    /// Asks for each connection what it carries, given the number of those that broke before.
+    /// Calls `carries` for each connection, with the number of those that broke before.
     pub(crate) async fn breaking(server: String, mut carries: impl FnMut(usize) -> Carries + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("ws://{}/ws", listener.local_addr().unwrap());
@@ -86,8 +86,8 @@ impl Drop for Line {
     }
 }
 
-/// Copies bytes both ways until one side has closed, or as many have passed as the connection carries; returns true if
-/// it broke the connection.
+/// Copies bytes both ways until one side closes, or the connection has carried its maximum. Returns true if it broke
+/// the connection.
 async fn carry(mut client: TcpStream, mut server: TcpStream, carries: Carries, total: &watch::Sender<usize>) -> bool {
     let (mut up, mut down, mut left) = (vec![0; 4096], vec![0; 4096], carries);
     loop {

@@ -11,10 +11,10 @@ use std::{
     sync::{Mutex, OnceLock},
 };
 
-/// The first line of notes that a run of all tests began.
+/// The first line of notes from a run of all tests.
 const WHOLE: &str = "every test of `it`";
 
-/// The command in notes of frames that no known command is the reason for.
+/// The command in notes of frames that no known command caused.
 pub(crate) const NONE: &str = "*";
 
 /// Options of the test harness that take the next argument as their value.
@@ -57,15 +57,15 @@ impl Notes {
     }
 }
 
-/// Notes that a server sent `kind`, of which `what` is the type or the code, because of `command`.
+/// Records that a server sent a frame of this `kind` because of `command`; `what` is its type or code.
 pub(crate) fn note(command: &str, kind: Kind, what: &str) {
     static NOTES: OnceLock<Mutex<Notes>> = OnceLock::new();
     let line = line(command, kind, what);
-    // A test that failed while it held the lock has left the notes whole.
+    // A test that failed while it held the lock has left the notes intact.
     let notes = NOTES.get_or_init(|| Mutex::new(Notes::begin())).lock();
     let mut notes = notes.unwrap_or_else(std::sync::PoisonError::into_inner);
     if !notes.noted.contains(&line) {
-        // In one write, so that lines of two processes do not mix.
+        // This is one write, so that lines of two processes do not mix.
         notes.file.write_all(format!("{line}\n").as_bytes()).unwrap();
         notes.noted.insert(line);
     }
@@ -80,7 +80,7 @@ pub(crate) enum Kind {
     Error,
     /// An event, by its type.
     Event,
-    /// An error in an event, by its code; the event stands in place of the command.
+    /// An error in an event, by its code. The event takes the place of the command.
     Carried,
 }
 
@@ -95,7 +95,8 @@ pub(crate) fn line(command: &str, kind: Kind, what: &str) -> String {
     format!("{command} {kind} {what}")
 }
 
-/// Returns the lines of the notes; says what to run if there are none, or no run of all tests began them.
+/// Returns the lines of the notes. The error says what to run if there are none, or if they are not from a run of all
+/// tests.
 pub(crate) fn read() -> Result<BTreeSet<String>, String> {
     let text = fs::read_to_string(path()).unwrap_or_default();
     let mut lines = text.lines();

@@ -1,14 +1,14 @@
-//! Polls what no frame tells, with a time limit.
+//! Polls for what no frame reports, with a time limit.
 
 use std::time::{Duration, Instant};
 
-/// The time limit for what is polled on a machine that is busy with other tests; only a failing test reaches it.
+/// The time limit for a poll on a machine that is busy with other tests; only a failing test reaches it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The pause between two polls: a question each, and no more of them than the servers can answer beside their work.
+/// The pause between two polls. Each poll is a request, which the servers must answer beside their work.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Asks until there is an answer; the question itself is the wait. `what` names it if there is none in time.
+/// Calls `ask` until it succeeds. If that takes too long, the failure names `what`.
 pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, String>) -> T {
     let began = Instant::now();
     loop {

@@ -1,6 +1,6 @@
-//! A PostgreSQL server of the tests' own, started by them: nothing is skipped where there is none, it fails.
+//! A PostgreSQL server that the tests start themselves. If PostgreSQL is missing, they fail instead of being skipped.
 //!
-//! Its data and its socket are in a temporary folder, it listens on no port, and it ends with the process that started
+//! Its data and its socket are in a temporary folder, and it listens on no port. It ends with the process that started
 //! it, however that ends: a shell waits for the end of a pipe that only this process holds. PostgreSQL refuses to run
 //! as root, so root runs it as another user.
 
@@ -31,7 +31,7 @@ const SOCKET_PORT: u16 = 5432;
 /// A running server.
 pub(crate) struct Server {
     folder: tempfile::TempDir,
-    /// In the name of its socket; a server with TLS also listens on it.
+    /// The port in the name of its socket. A server with TLS also listens on it.
     port: u16,
     bin: PathBuf,
     user: Option<(u32, u32)>,
@@ -93,8 +93,8 @@ impl Server {
         server
     }
 
-    /// Starts a server that also listens on a port of `localhost`, where it takes nobody without TLS. It has a
-    /// certificate and its key from these files.
+    /// Starts a server that also listens on a port of `localhost`, with TLS only. Its certificate and key are in these
+    /// files.
     #[allow(dead_code, reason = "not every binary of tests needs it")]
     pub(crate) fn with_tls(certificate: &Path, key: &Path) -> Self {
         let free = std::net::TcpListener::bind("localhost:0").unwrap();
@@ -141,7 +141,7 @@ impl Server {
         standby
     }
 
-    /// Makes the folder of a server, and what ends it.
+    /// Creates the folder of a server, and the process that ends it.
     fn prepare(port: u16) -> Self {
         let bin = binaries();
         let folder = tempfile::Builder::new().prefix("pg").tempdir().unwrap();
@@ -196,7 +196,7 @@ impl Server {
         fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
 
-    /// Makes a database and returns its address.
+    /// Creates a database and returns its address.
     pub(crate) fn database(&self, options: &str) -> String {
         let name = format!("test{}", DATABASES.fetch_add(1, Ordering::Relaxed));
         self.sql("postgres", &format!("CREATE DATABASE {name} {options}"));
@@ -209,7 +209,7 @@ impl Server {
         format!("postgres://reseed@{folder}/{database}")
     }
 
-    /// Returns the address of a database on this server or another one, whichever takes writes.
+    /// Returns the address of a database on this server or another one; clients use the one that accepts writes.
     #[allow(dead_code, reason = "not every binary of tests needs it")]
     pub(crate) fn address_or(&self, other: &Self, database: &str) -> String {
         let folder = |server: &Self| server.folder.path().display().to_string().replace('/', "%2F");
@@ -309,7 +309,7 @@ fn version_of(bin: &Path) -> u32 {
     version.and_then(|version| version.parse().ok()).unwrap_or(0)
 }
 
-/// Returns the user and group that the server runs as, if this process is root's.
+/// Returns the user and group that the server runs as, if this process runs as root.
 fn other_user() -> Option<(u32, u32)> {
     if !is_root().unwrap() {
         return None;

@@ -1,4 +1,4 @@
-//! What tests of tools share: to say something, to wait for the end of the turn, and to see what the model was told.
+//! Shared by tests of tools: says something, waits for the end of the turn, and returns what the model received.
 
 use super::client::Client;
 use reseed::core::model::ModelRequest;

@@ -35,7 +35,7 @@ pub(crate) struct Setup {
     pub(crate) models: Value,
     /// The response to llama.cpp's `GET /props`, if the server has it.
     pub(crate) props: Option<Value>,
-    /// Until it is open, the server loads its model and refuses everything.
+    /// Until this gate is open, the server is loading its model and refuses everything.
     pub(crate) loading: Option<Gate>,
     /// True if it works on one request at a time: others wait.
     pub(crate) has_one_slot: bool,
@@ -286,7 +286,7 @@ async fn read_request(socket: &mut TcpStream) -> Option<(String, Vec<(String, St
 impl Shared {
     /// Chooses the reply, checks and records the request.
     fn reply(&self, line: &str, headers: Vec<(String, String)>, body: &[u8]) -> Vec<Step> {
-        // llama.cpp's server lists its model also while it loads it.
+        // llama.cpp's server lists its model even while it is loading.
         let is_list = self.setup.props.is_some() && line.starts_with("GET /v1/models");
         let is_loading = self.setup.loading.as_ref().is_some_and(|loading| loading.passed().now_or_never().is_none());
         if is_loading && !is_list {

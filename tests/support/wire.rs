@@ -23,7 +23,7 @@ pub(crate) enum Way {
     Answer,
 }
 
-/// What is left to pass before a cut; a negative number for no cut.
+/// The bytes that may pass before a cut; negative for no cut.
 #[derive(Default)]
 struct Budget {
     left: AtomicI64,
@@ -59,12 +59,12 @@ impl Wire {
         self.folder.path()
     }
 
-    /// Cuts the connection on which this many further bytes have passed one way, all connections together.
+    /// Cuts the connection on which this many further bytes have passed one way, counted over all connections.
     pub(crate) fn cut_after(&self, way: Way, bytes: u32) {
         self.of(way).left.store(i64::from(bytes), Ordering::SeqCst);
     }
 
-    /// Cuts nothing any more, and returns how often this way was cut since the last call.
+    /// Cuts no more, and returns how often this way was cut since the last call.
     pub(crate) fn stop(&self, way: Way) -> u32 {
         self.of(way).left.store(-1, Ordering::SeqCst);
         self.of(way).cuts.swap(0, Ordering::SeqCst)
@@ -85,7 +85,7 @@ async fn pass(client: UnixStream, server: PathBuf, request: Arc<Budget>, answer:
     let Ok(server) = UnixStream::connect(server).await else { return };
     let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
         (client.into_split(), server.into_split());
-    // Whatever ends first ends both: the halves are dropped, and with them the sockets.
+    // The end of either direction ends both: the halves are dropped, and with them the sockets.
     tokio::select! {
         _ = copy(&mut from_client, &mut to_server, &request) => {}
         _ = copy(&mut from_server, &mut to_client, &answer) => {}

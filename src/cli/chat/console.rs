@@ -1,11 +1,11 @@
-//! The terminal of a person: a line that is edited at the bottom, and above it what is shown.
+//! A person's terminal: a line is edited at the bottom, and the output is shown above it.
 //!
-//! A thread edits lines (rustyline), each when it is wanted. What always holds:
-//! - while a line is edited, only its thread writes: whole lines of text, above it. At other times, text is written as
-//!   it comes;
+//! A thread edits a line with rustyline whenever one is requested. Invariants:
+//! - while a line is edited, only its thread writes, and only whole lines of text above it. At other times, text is
+//!   written as it arrives;
 //! - text keeps its order and is written once;
-//! - what is typed between two lines is not echoed, and begins the next one;
-//! - the terminal is given back as it was found.
+//! - what is typed between two lines is not echoed, and begins the next line;
+//! - at the end, the terminal has the modes that it had before.
 
 use super::{LINES_WAITING_MAX, Lines, Output, Typed};
 use rustix::termios::{InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
@@ -25,22 +25,21 @@ use std::{
     },
 };
 
-/// What stands before the line.
 const PROMPT: &str = "> ";
 
-/// Lines that the arrow keys bring back.
+/// Maximum number of lines that the arrow keys bring back.
 const HISTORY_LINES_MAX: usize = 1_000;
 
-/// Bytes of one line that is kept in the history; what is longer was pasted.
+/// Maximum bytes of a line that is kept in the history. A longer one was pasted.
 const HISTORY_LINE_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes of text that may wait while a line is edited: a terminal that a person has stopped takes none.
+/// Maximum bytes of text that may wait while a line is edited. A terminal that a person has stopped accepts none.
 const WAITING_BYTES_MAX: usize = 1024 * 1024;
 
-/// Draws the line again and changes nothing else: up, and down again, from the start of a row.
+/// Redraws the line without any other effect: from the start of a row, moves up and down again.
 const DRAW: &str = "\x1b[1A\n";
 
-/// What rustyline leaves switched on while a line is edited: pastes are marked as such.
+/// Switches off the marking of pastes, which rustyline keeps on while a line is edited.
 const PASTE_MARKS_OFF: &str = "\x1b[?2004l";
 
 /// The text that is not written yet.
@@ -52,7 +51,7 @@ struct Text {
 }
 
 impl Text {
-    /// Writes what waits.
+    /// Writes the waiting text.
     fn write(&mut self) -> io::Result<()> {
         let mut stdout = io::stdout();
         stdout.write_all(std::mem::take(&mut self.waiting).as_bytes())?;
@@ -61,7 +60,7 @@ impl Text {
 }
 
 fn lock(text: &Mutex<Text>) -> MutexGuard<'_, Text> {
-    // Every change is made whole before the lock is let go.
+    // Every change is complete before the lock is released.
     text.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -88,7 +87,7 @@ impl Highlighter for Bottom {
     }
 }
 
-/// The terminal. Dropped, it is as it was found.
+/// The terminal. Dropping it restores the modes from before the chat.
 pub(super) struct Console {
     text: Arc<Mutex<Text>>,
     wants: Sender<()>,
@@ -98,17 +97,17 @@ pub(super) struct Console {
 }
 
 impl Console {
-    /// Takes the terminal over; the lines come when they are wanted. `None` where it cannot edit lines.
+    /// Takes over the terminal. Lines are read on request. `None` if the terminal cannot edit lines.
     pub(super) fn open() -> Option<(Self, Lines)> {
         let found = tcgetattr(io::stdin()).ok()?;
-        // rustyline asks for the look of the prompt only where it believes in colours.
+        // rustyline requests the prompt's appearance only if it assumes that the terminal has colours.
         let config = Config::builder().max_history_size(HISTORY_LINES_MAX).ok()?.color_mode(ColorMode::Forced).build();
         let history = FileHistory::with_config(&config);
         let mut editor: Editor<Bottom, FileHistory> = Editor::with_history(config, history).ok()?;
         let mut printer = editor.create_external_printer().ok()?;
         let text = Arc::new(Mutex::new(Text::default()));
         editor.set_helper(Some(Bottom(text.clone())));
-        // Keys come one by one and as they are, as they do while a line is edited; Ctrl-C remains a signal.
+        // Keys arrive one by one and unprocessed, as they do while a line is edited. Ctrl-C remains a signal.
         let mut quiet = found.clone();
         quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
         quiet.input_modes.remove(InputModes::ICRNL);
@@ -141,7 +140,7 @@ impl Console {
                     break;
                 }
             }
-            // A line that ended after the chat has set the terminal to what it was before that line.
+            // A line that ended after the chat has restored the terminal's modes from before that line.
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
         });
         // It has a thread of its own, since it may wait until the next line is edited.
@@ -162,7 +161,7 @@ impl Drop for Console {
     fn drop(&mut self) {
         let mut text = lock(&self.text);
         if text.editing {
-            // The prompt has nobody to answer it any more.
+            // Nobody will answer the prompt any more, so it is erased.
             text.waiting.insert_str(0, &format!("\r\x1b[J{PASTE_MARKS_OFF}"));
         }
         let _ = text.write();
@@ -179,7 +178,7 @@ impl Write for Console {
         } else if text.waiting.len() > WAITING_BYTES_MAX {
             text.waiting = "… (left out: the terminal took no text)\n".to_owned();
         } else if text.waiting.contains('\n') {
-            // If it is full, the line is drawn again anyway.
+            // If the channel is full, the line is redrawn anyway.
             let _ = self.draws.try_send(());
         }
         Ok(bytes.len())
@@ -198,7 +197,7 @@ impl Output for Console {
 }
 
 /// Returns the file with the lines of earlier chats, in a folder for this user alone: `reseed/chat_history` in
-/// `XDG_STATE_HOME`, which is `~/.local/state` if unset. Without one, the chat remembers what was typed in it.
+/// `XDG_STATE_HOME`, which is `~/.local/state` if unset. Without such a file, the chat remembers only its own lines.
 fn history_file() -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?.join("reseed");

@@ -79,20 +79,20 @@ pub(super) struct Dialogue {
     reached_once: bool,
     /// Refusals in a row to open the session.
     refusals: u32,
-    /// The durable event up to which the session is not idle.
+    /// The sequence number up to which the session has to catch up before it counts as idle.
     caught_up_at: u64,
     turn: Option<TurnId>,
-    /// The turn that this chat has started last. Ctrl-C cancels no other.
+    /// The turn that this chat started last. Ctrl-C cancels no other.
     started: Option<TurnId>,
-    /// The compaction that this chat has asked for.
+    /// The compaction that this chat requested.
     job: Option<JobId>,
     last_entry: Option<EntryId>,
     written: BTreeMap<EntryId, Written>,
-    /// The question of a tool that was shown last.
+    /// The tool's question that was shown last.
     asked: Option<ApprovalId>,
-    /// The question that this chat has answered last.
+    /// The question that this chat answered last.
     answered: Option<ApprovalId>,
-    /// True once the input has ended, so that nobody can be asked.
+    /// True once the input has ended, so that nobody can answer a question.
     nobody: bool,
     /// True if Ctrl-C was pressed since the last line.
     interrupted: bool,
@@ -155,7 +155,7 @@ impl Dialogue {
         opened && self.machine.unanswered() == 0 && self.turn.is_none() && self.job.is_none() && caught_up
     }
 
-    /// Returns true if it is time for a line: when the one before was answered, or a tool asks.
+    /// Returns true if the next line may be read: the previous one was answered, or a tool asks for permission.
     pub(super) fn takes_line(&self) -> bool {
         self.connected && (self.is_idle() || self.asks().is_some())
     }
@@ -219,8 +219,8 @@ impl Dialogue {
         }
     }
 
-    /// Handles a session that cannot be opened for now. The client tries again; the chat ends if it has shown nothing
-    /// yet and would seem to hang.
+    /// Handles a session that cannot be opened for now. The client tries again. The chat ends if it has shown nothing
+    /// yet, because it would seem to hang.
     fn on_retrying(&mut self, ErrorBody { message, code, .. }: &ErrorBody) {
         self.refusals += 1;
         if self.snapshot().is_none() && self.refusals > REFUSALS_MAX {
@@ -238,7 +238,7 @@ impl Dialogue {
         if opened.resumed.is_none() {
             self.line(&self.screen.opened(opened));
         }
-        // A job that a restart ended has no event of its end: it is only missing here.
+        // A job that a restart ended has no final event. It is only missing here.
         let running = opened.compaction.as_ref().map(|job| &job.job_id);
         self.job = self.job.take().filter(|job| running == Some(job));
         if opened.resumed != Some(Resumed::Replay) {
@@ -265,11 +265,11 @@ impl Dialogue {
     fn on_reply(&mut self, id: &CommandId, result: Result<Reply, Unanswered>) {
         let name = self.sent.remove(id).unwrap_or_default();
         if result.is_err() && name == "approval_response" {
-            // The question is open again, if it still is.
+            // The question counts as unanswered again, if it is still pending.
             self.answered = None;
         }
         match result {
-            // An answer given before speaks of a turn that the events have told of already.
+            // A duplicate reply names a turn that the events have already reported.
             Ok(Reply::Accepted(accepted)) if accepted.duplicate == Some(true) => {
                 self.started = accepted.turn_id.or(self.started.take());
             }
@@ -282,12 +282,12 @@ impl Dialogue {
                 }
             }
             Ok(Reply::Ok(done)) if name == "start_compaction" => {
-                // An answer given before may speak of a job that has ended.
+                // A duplicate reply may name a job that has ended.
                 let running = self.snapshot().and_then(|snapshot| snapshot.compaction.as_ref());
                 let running = running.map(|job| job.job_id.clone());
                 self.job = done.job_id.filter(|job| done.duplicate != Some(true) || running.as_ref() == Some(job));
             }
-            // The event behind it says what came back.
+            // The event after it says what was restored.
             Ok(Reply::Ok(done)) if name == "undo_compaction" => {
                 self.caught_up_at = self.caught_up_at.max(done.as_of_seq.map_or(0, |seq| seq + 1));
             }
@@ -350,14 +350,14 @@ impl Dialogue {
         }
     }
 
-    /// Shows an entry, and of an answer what was not shown of it while it was being written.
+    /// Shows an entry. Of an answer, shows only what was not shown while it was streamed.
     fn on_entry(&mut self, entry: &Entry, is_mine: bool) {
         let written = self.written.remove(&entry.entry_id).unwrap_or_default();
         match &entry.data {
             EntryData::Message(message) if message.role == Role::Assistant => {
                 let text = message.text();
                 let rest = text.strip_prefix(&written.text).unwrap_or_else(|| {
-                    // What was shown is another text.
+                    // The text that was shown differs from the entry's.
                     self.end_line();
                     &text
                 });
@@ -396,7 +396,7 @@ impl Dialogue {
             EphemeralEvent::CompactionStarted(_) => self.progress("compacting the context"),
             EphemeralEvent::CompactionPrepared(prepared) => self.end_job(&prepared.job_id),
             EphemeralEvent::ContextWarning(warning) => self.line(&self.screen.warning(&warning.message)),
-            // The rest is for hosts and for pages, or comes again with an entry.
+            // The others are for hosts and pages, or their content comes again with an entry.
             _ => {}
         }
     }
@@ -405,7 +405,7 @@ impl Dialogue {
         self.job.take_if(|job| job == job_id);
     }
 
-    /// Shows what is new of an answer that is being written.
+    /// Shows the new text of an answer that is being streamed.
     fn on_item(&mut self, id: &EntryId) {
         let snapshot = self.session.and_then(|session| self.machine.snapshot(session));
         let Some(item) = snapshot.and_then(|snapshot| snapshot.item(id)) else { return };
@@ -469,7 +469,7 @@ impl Dialogue {
         self.done()
     }
 
-    /// Handles a typed line, and the question that stood there when it was begun.
+    /// Handles a typed line; `question` was shown when the line was begun.
     pub(super) fn on_line(&mut self, line: &str, question: Option<&ApprovalId>) -> Vec<Step> {
         self.interrupted = false;
         let text = line.trim();
@@ -481,7 +481,7 @@ impl Dialogue {
                 let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
                 match self.on_command(name, rest.trim(), question) {
                     true => {}
-                    // A pasted block that begins with a path.
+                    // This is a pasted block that begins with a path.
                     false if text.contains('\n') => self.say(text),
                     false => self.fail(&format!("there is no command /{name}; /help lists them")),
                 }
@@ -524,7 +524,7 @@ impl Dialogue {
 
     fn say(&mut self, text: &str) {
         if self.session.is_none() {
-            // What is said goes out behind the command that creates the session.
+            // The message is sent after the command that creates the session.
             self.open(None);
         }
         self.send(Command::UserInput(UserInput::plain(Input::Text(text.to_owned()))));
@@ -548,18 +548,18 @@ impl Dialogue {
         id.is_some_and(|id| id.as_str().starts_with(&self.prefix))
     }
 
-    /// Ends the chat with an error. Servers and what stands before them write parts of its text.
+    /// Ends the chat with an error. Servers, and proxies before them, write parts of its text.
     fn give_up(&mut self, why: &str) {
         self.out.push(Step::Fail(marked(why).into_owned()));
     }
 
-    /// Shows what went wrong.
+    /// Shows an error.
     fn fail(&mut self, why: &str) {
         self.has_failed = true;
         self.line(&self.screen.warning(why));
     }
 
-    /// Shows whole lines that are no part of an answer.
+    /// Shows whole lines that are not part of an answer.
     fn line(&mut self, text: &str) {
         self.end_line();
         self.out.push(Step::Note(format!("{text}\n")));

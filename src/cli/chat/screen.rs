@@ -1,7 +1,7 @@
-//! What is shown: each function turns something of the wire into text, and does nothing else.
+//! The texts that are shown. Each function converts something of the wire to text, and does nothing else.
 //!
-//! Every text that the server sent goes through [`clean`], or through [`visible`] where it is asked about: what a model
-//! writes must not steer the terminal.
+//! Text from the server passes through [`clean`], or through [`visible`] if the user must decide about it, because a
+//! model's text must not control the terminal.
 
 use crate::{
     cli::terminal::clean,
@@ -31,17 +31,17 @@ pub(super) const HELP: &[(&str, &str)] = &[
     ("//TEXT", "say a text that begins with a slash"),
 ];
 
-/// The beginning of a result whose call was never made: the server's words.
+/// The server's beginning of a result whose call was never made.
 const NOT_MADE: &str = "Not called: ";
 
-/// How to show.
+/// The style of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Screen {
     /// True if colours may be used.
     pub(super) color: bool,
 }
 
-/// 1234567 as `1,234,567`.
+/// Formats 1234567 as `1,234,567`.
 fn number(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -59,22 +59,20 @@ impl Screen {
         if self.color { format!("\x1b[{code}m{}\x1b[0m", clean(text)) } else { clean(text).into_owned() }
     }
 
-    /// Something said by the client itself, or by the model to itself.
+    /// Formats a note of the client, or the model's reasoning.
     pub(super) fn note(self, text: &str) -> String {
         self.ink(2, text)
     }
 
-    /// Something to look at.
     pub(super) fn warning(self, text: &str) -> String {
         self.ink(33, text)
     }
 
-    /// What went wrong.
     pub(super) fn fault(self, fault: &ErrorBody) -> String {
         self.ink(31, &format!("error: {} ({})", fault.message, fault.code))
     }
 
-    /// A wait before the model server is asked again.
+    /// Formats a wait before the model server is called again.
     pub(super) fn delayed(self, delayed: &RequestDelayed) -> String {
         let why = match delayed.reason {
             ErrorCode::UpstreamRateLimited | ErrorCode::UpstreamOverloaded => "is busy",
@@ -84,7 +82,7 @@ impl Screen {
         self.note(&format!("the model server {why}; trying again in {} s", delayed.wait_ms.div_ceil(1_000)))
     }
 
-    /// Where we are.
+    /// Describes the session that was opened.
     pub(super) fn opened(self, opened: &SessionOpened) -> String {
         let name = opened.name.as_deref().filter(|name| !name.is_empty());
         let name = name.map(|name| format!(" `{}`", preview::one_line(name))).unwrap_or_default();
@@ -92,14 +90,14 @@ impl Screen {
         self.note(&format!("session {session_id}{name}, model {model}, strategy {strategy}"))
     }
 
-    /// How full the window is.
+    /// Formats how full the window is.
     pub(super) fn usage(self, info: &ContextInfo) -> String {
         let percent = (info.usage_ratio * 100.0).min(100.0);
         let counts = format!("{} / {} tokens", number(info.token_count), number(info.max_tokens));
         self.note(&format!("context: {percent:.1} %, {counts}"))
     }
 
-    /// What is in the window, a line a kind; kinds without tokens are left out.
+    /// Formats the contents of the window, one line per kind, without kinds that have no tokens.
     pub(super) fn breakdown(self, info: &ContextInfo) -> String {
         let parts = info.breakdown;
         let source = match info.source {
@@ -135,7 +133,7 @@ impl Screen {
         }
     }
 
-    /// What a compaction did.
+    /// Formats the effect of a compaction.
     pub(super) fn compacted(self, event: &ContextCompacted) -> String {
         let trigger = match event.trigger {
             CompactionTrigger::Manual => "asked for",
@@ -156,7 +154,7 @@ impl Screen {
         self.note(&format!("context compacted: {before} -> {after} tokens ({trigger}, {way}, {seconds:.1} s)"))
     }
 
-    /// How a turn ended, where that is worth a line, and how full the window is.
+    /// Formats the end of a turn, if it is worth a line, and how full the window is.
     pub(super) fn turn_finished(self, end: &TurnFinished) -> String {
         let how = match (end.status, end.finish_reason) {
             (TurnStatus::Completed, Some(StopReason::Length)) => self.warning("the answer was cut at the output limit"),
@@ -177,7 +175,7 @@ impl Screen {
         if how.is_empty() { usage } else { format!("{how}\n{usage}") }
     }
 
-    /// An entry, where it is for a person.
+    /// Formats an entry; `None` if it is not for people.
     pub(super) fn entry(self, entry: &Entry) -> Option<String> {
         let EntryData::Message(message) = &entry.data else {
             let is_compaction = matches!(entry.data, EntryData::Compaction(_));
@@ -194,7 +192,7 @@ impl Screen {
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
 
-    /// A tool call on one line, or that it failed.
+    /// Formats a tool call, or its failure, as one line.
     pub(super) fn call(self, part: &Part) -> Option<String> {
         match part {
             Part::ToolCall { name, arguments, .. } => {
@@ -210,11 +208,11 @@ impl Screen {
         }
     }
 
-    /// The question about a call: exactly what would be called, why it is asked, and how to answer.
+    /// Formats the question about a call: exactly what would be called, why permission is needed, and how to answer.
     pub(super) fn question(self, approval: &Approval) -> String {
         let Approval { name, reason, display, proposed_arguments, expires_at, .. } = approval;
         let mut lines = vec![self.warning(&visible(&format!("the tool {name} asks first: {reason}")))];
-        // JSON writes a patch, a script or a file in one line.
+        // In JSON, a patch, a script or a file is a single line.
         lines.extend(texts_in_lines(display).iter().map(|text| inset(text)));
         lines.push(inset(display));
         if let Some(proposed) = proposed_arguments {
@@ -227,7 +225,7 @@ impl Screen {
         lines.join("\n")
     }
 
-    /// The commands.
+    /// Lists the commands.
     pub(super) fn help(self) -> String {
         let lines = HELP.iter().map(|(usage, what)| format!("  {usage:<27} {}", self.note(what)));
         lines.collect::<Vec<_>>().join("\n")
@@ -249,7 +247,7 @@ fn texts_in_lines(arguments: &str) -> Vec<String> {
     found
 }
 
-/// Returns the text in lines that begin with two spaces, with what would hide in it written out.
+/// Returns the text in lines indented by two spaces, with hidden characters written out.
 fn inset(text: &str) -> String {
     visible(text).lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }

@@ -1,4 +1,4 @@
-//! The whole client against a small server that plays a script.
+//! Tests of the whole client against a small server that plays a script.
 
 use super::*;
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -17,14 +17,14 @@ use tokio_tungstenite::{
     },
 };
 
-/// What the server of the script does next.
+/// The next action of the scripted server.
 enum Act {
     /// Waits for a command of this type; the frames that follow may name its id as `ID`.
     Expect(&'static str),
     Send(Value),
     /// Closes with this code.
     Close(u16),
-    /// Goes away without a word.
+    /// Drops the connection without closing it.
     Drop,
 }
 use Act::{Close, Drop, Expect, Send};
@@ -115,7 +115,7 @@ fn message(entry: &str, role: &str, text: &str) -> Value {
             "role": role, "content": [{ "type": "text", "text": text }] })
 }
 
-/// The turn `turn`, whose durable events follow `seq`, up to its answer.
+/// Returns the turn `turn` up to its answer. Its durable events follow `seq`.
 fn question(seq: u64, turn: &str) -> Vec<Act> {
     vec![
         Expect("user_input"),
@@ -147,7 +147,7 @@ fn delta(turn: &str, offset: u64, text: &str) -> Act {
 
 impl Output for &mut Vec<u8> {}
 
-/// Chats through pipes: these lines in, what was printed out.
+/// Chats through pipes with these lines. Returns the result and what was printed.
 async fn chat(url: &str, token: Option<&str>, lines: &str) -> (anyhow::Result<()>, String) {
     let options = ChatOptions { url: None, prompt: None, token: token.map(str::to_owned), session: None };
     let chat = Chat { screen: Screen { color: false }, watched: false };
@@ -158,7 +158,7 @@ async fn chat(url: &str, token: Option<&str>, lines: &str) -> (anyhow::Result<()
     (ended.expect("the chat ends"), String::from_utf8(output).unwrap())
 }
 
-/// What each turn ends with.
+/// The last line of each turn.
 const USAGE: &str = "context: 1.0 %, 81 / 8,000 tokens\n";
 
 const HEAD: &str = "session ses, model offline, strategy threshold\n";
@@ -178,7 +178,7 @@ async fn a_pipe_asks_one_question_after_the_other_and_ends_after_the_last_answer
         question(0, "t1"),
         vec![delta("t1", 0, "one "), delta("t1", 4, "day")],
         answer(0, "t1", "one day"),
-        // Only now may the second question come: a script that is run ahead of fails.
+        // The second question may come only now. If the client sends it earlier, the script fails.
         question(4, "t2"),
         answer(4, "t2", "two days"),
     ];
@@ -251,7 +251,7 @@ fn lines_end_where_they_end_and_a_line_without_end_is_refused() {
     assert!(read_line(&mut std::io::BufReader::new(std::io::repeat(b'x'))).is_err());
 }
 
-/// Returns the frame of a script with all required fields: those that it leaves out come from the protocol's examples.
+/// Returns the frame of a script with all required fields. Fields that it leaves out come from the protocol's examples.
 /// Text that is not JSON stays as it is.
 pub(super) fn whole(frame: &str) -> String {
     let Ok(mut frame) = serde_json::from_str::<Value>(frame) else { return frame.to_owned() };

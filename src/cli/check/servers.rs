@@ -10,11 +10,11 @@ use crate::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// The longest wait for all servers: the longest that a server may set for itself, and a little more. Each ends by its
-/// own limit, which is a minute if the file does not say otherwise.
+/// Maximum wait for all servers: a little more than the longest limit that a server may set for itself. Each server
+/// ends at its own limit, which is a minute by default.
 const WAIT_MAX: Duration = Duration::from_secs(3_660);
 
-/// Lines of a server's standard error that are shown.
+/// Maximum lines of a server's standard error that are shown.
 const STDERR_LINES_MAX: usize = 8;
 
 /// Starts the servers, prints them, and ends them.

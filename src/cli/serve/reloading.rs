@@ -1,4 +1,4 @@
-//! SIGHUP: the settings are read again, and what can change while the server runs is taken up.
+//! SIGHUP: reads the settings again, and applies those that can change while the server runs.
 
 use crate::{
     config::Settings,
@@ -9,7 +9,7 @@ use crate::{
 use std::io::{IsTerminal as _, stderr};
 use tokio::signal::unix::Signal;
 
-/// What is needed to read the settings again.
+/// The data needed to read the settings again.
 pub(super) struct Reloading<'a> {
     pub(super) service: &'a Service,
     pub(super) log_level: LogLevel,
@@ -43,7 +43,7 @@ impl Reloading<'_> {
         }
     }
 
-    /// Checks everything first, so that nothing is taken up if something cannot be.
+    /// Checks all settings before applying any, so that an error changes nothing.
     async fn reload(&mut self) -> anyhow::Result<Reloaded> {
         let settings = Settings::load()?;
         let filter = telemetry::filter(&settings.log)?;
@@ -54,7 +54,7 @@ impl Reloading<'_> {
                 self.service.replace_provider(provider);
             }
             None if settings.differs_in("OPENAI_API_KEY", self.first) => {
-                // It chooses the kind of provider: the old key, or none, stays in use.
+                // The key chooses the kind of provider, so the old key, or none, stays in use.
                 reloaded.wants_restart.push("OPENAI_API_KEY".to_owned());
             }
             Some(_) | None => {}

@@ -228,7 +228,7 @@ pub struct HistoryTools {
     pub tools: Tools,
 }
 
-/// The tools may take at most one part in this many of the window when they are offered automatically.
+/// The tools are offered automatically only if they take at most 1/`WINDOW_PART` of the window.
 const WINDOW_PART: u64 = 20;
 
 impl HistoryTools {

@@ -187,7 +187,7 @@ pub enum Effect {
     Emit(EphemeralEvent),
     /// Send a request to the model.
     CallModel(Box<CallModel>),
-    /// This summary is awaited from now on, so it yields no more.
+    /// This summary is awaited from now on, so it no longer yields.
     Hurry(RequestId),
     /// Stop a request and report the part of its answer that was shown ([`Input::Cancelled`]).
     CancelModel(RequestId),

@@ -24,8 +24,8 @@ pub(crate) const REPLAY_EVENTS_MAX: u64 = 5_000;
 /// each position is looked up in the answer's text.
 const RESUME_PLACES_MAX: usize = 256;
 
-/// Maximum number of these items that may have ended. Each is looked up in the store. One or two are normal, because
-/// only one answer is streamed at a time.
+/// Maximum number of ended items among them. Each is looked up in the store. One or two are normal, because only one
+/// answer is streamed at a time.
 const RESUME_ENDED_MAX: usize = 16;
 
 impl Actor {
@@ -108,7 +108,7 @@ impl Actor {
         }
         let mut cursor = self.feed.rejoin(left_off.seq, &left_off.items)?;
         // If the client saw a part of an answer that is neither being streamed nor in the log, the answer was aborted.
-        // Either the process died, or the answer failed while the client was away. The client has not been told.
+        // Either the process died, or the answer failed while the client was away. The client does not know that yet.
         let mut ended: Vec<&EntryId> = Vec::new();
         for Seen { item, .. } in &left_off.items {
             if !ended.contains(&item) && !self.feed.holds(item) {

@@ -16,7 +16,7 @@ use reseed_protocol::{
     session::{SessionRole, SubscriptionEnd},
 };
 
-/// What is known of earlier copies of a command.
+/// An earlier copy of a command, if there is one.
 enum EarlierCopy {
     /// There is none.
     Nothing,

@@ -109,7 +109,8 @@ impl Actor {
         if let Some(member) = self.host_here() {
             let outcome = if is_late { CallOutcome::TimedOut } else { CallOutcome::Dropped };
             let event = EphemeralEvent::HookCancelled(HookCancelled { call_id: call_id.clone(), outcome });
-            // If the client reads too little for this event, it learns of the cancellation by `too_late`.
+            // If the event does not fit because the client does not read, the client learns of the cancellation by
+            // `too_late`.
             let _ = member.tell(&session, after, &event);
         }
     }

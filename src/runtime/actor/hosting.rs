@@ -60,7 +60,7 @@ struct Away {
     has_closed: bool,
 }
 
-/// The state of the host, from which the decision follows.
+/// The state of the host, which determines who hosts next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// There is no host.
@@ -113,7 +113,7 @@ pub(super) enum Order {
 }
 
 impl Actor {
-    /// Validates a command about hosting. Returns its reply, which precedes everything that it causes.
+    /// Validates a command about hosting. Returns its reply, which is sent before anything that the command causes.
     ///
     /// # Errors
     /// `invalid_tools`, `invalid_hooks`, `nothing_offered`, `limit_reached`.
@@ -250,7 +250,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Announces a connection's arrival or change to everyone, or that it has left.
+    /// Announces to everyone that a connection has joined, changed or left.
     pub(super) fn tell_presence(&mut self, presence: Option<Participant>, left: bool) {
         if let Some(connection) = presence {
             self.effects.emit(&EphemeralEvent::PresenceChanged(PresenceChanged { connection, left }));
@@ -273,7 +273,7 @@ impl Actor {
         self.settle_host().await
     }
 
-    /// Removes connections that are gone without having said so.
+    /// Removes connections that have gone without notice.
     pub(super) async fn forget_gone(&mut self) -> Result<(), End> {
         for origin in self.members.gone() {
             self.member_left(origin, false).await?;
@@ -348,7 +348,8 @@ impl Actor {
         if let Some(member) = self.members.get_mut(host.client.origin) {
             for call_id in host.asked.keys() {
                 let cancelled = HookCancelled { call_id: call_id.clone(), outcome: CallOutcome::Dropped };
-                // If the client reads too little for this event, it learns of the cancellation by `too_late`.
+                // If the event does not fit because the client does not read, the client learns of the cancellation by
+                // `too_late`.
                 let _ = member.tell(&session, after, &EphemeralEvent::HookCancelled(cancelled));
             }
         }
@@ -373,7 +374,7 @@ impl Actor {
         }
     }
 
-    /// Asks the host to run the open calls that it was not yet asked to run, if it may.
+    /// Asks the host to run the open calls that it may run and was not asked to run yet.
     pub(super) fn run_open_calls(&mut self) {
         let (Some(agent), Some(host)) = (&self.agent, &self.host) else { return };
         let pending = &agent.session().state.pending;

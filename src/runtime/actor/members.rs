@@ -17,8 +17,8 @@ use reseed_protocol::{
 use std::sync::{Arc, LazyLock};
 use tokio::sync::Semaphore;
 
-/// Maximum number of a session's connections that others can see. Each sees each other, so the cost grows with the
-/// square. Nobody has as many windows.
+/// Maximum number of a session's connections that others can see. Each sees all others, so the cost grows with the
+/// square. Nobody has that many windows open.
 pub(crate) const PRESENCE_MAX: usize = 100;
 
 /// Maximum number of messages that wait for a connection before it is sent another event. The rest is for replies.
@@ -222,8 +222,7 @@ impl Members {
         next.presence()
     }
 
-    /// Returns the connections that are gone without having said so. They left before they learned that they had
-    /// joined.
+    /// Returns the connections that have gone without notice. They left before they learned that they had joined.
     pub(super) fn gone(&self) -> Vec<Origin> {
         self.0.iter().filter(|member| member.outgoing.is_closed()).map(|member| member.client.origin).collect()
     }

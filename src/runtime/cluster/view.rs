@@ -432,7 +432,7 @@ mod tests {
     }
 
     proptest! {
-        /// Even if beats are lost or late, a node that is judged silent has stopped trusting itself before.
+        /// A node has stopped trusting itself before another node judges it silent, even if beats are lost or late.
         #[test]
         fn nobody_is_silent_who_trusts_itself(
             beats in prop::collection::vec((1_u64..900, 0_u64..400, any::<bool>()), 1..40),

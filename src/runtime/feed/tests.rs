@@ -232,7 +232,7 @@ fn a_reader_rejoins_within_the_arguments_of_a_call() {
     // The positions of a client, and what follows.
     type Case<'a> = (&'a [(u32, u64)], Option<Vec<&'a str>>);
     let table: &[Case<'_>] = &[
-        // A client that knows only the item is told of each call. So is one that has only the name of a call.
+        // A client that knows only the item receives each call. So does one that has only the name of a call.
         (&[(0, 0)], Some([&["0@0 Look:"], &look[..], &see].concat())),
         (&[(0, 5), (1, 0)], Some([&look[..], &see].concat())),
         (&[(0, 5), (1, 7)], Some([&["1@7 🌍"], &see[..]].concat())),

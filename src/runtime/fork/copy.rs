@@ -96,7 +96,7 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Copies labels that entries of the path were given on other branches. An entry's newest label applies, so these
+    /// Copies the labels that entries of the path received on other branches. An entry's newest label applies, so these
     /// labels come after the path.
     pub(super) async fn labels(&mut self, path: &Path) -> Result<(), ErrorBody> {
         let newest = newest_labels(&**self.registry.store(), self.source.id, |_| true).await;

@@ -1,9 +1,9 @@
 //! The files that a patch reads and changes: within one folder, and all of them or none.
 //!
-//! Every path is opened by the kernel from the open folder (`openat2` with `RESOLVE_BENEATH` and
-//! `RESOLVE_NO_SYMLINKS`), so that no link and no `..` leads out, also not one that a command puts there meanwhile.
-//! From then on only the open directory is used, never its path. What a file was is compared after it was taken away,
-//! so a change by a command in between is noticed and taken back.
+//! The kernel opens every path from the open folder (`openat2` with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`). So no
+//! link and no `..` leads out of it, not even a link that a command creates in the meantime. From then on only the open
+//! directory is used, never its path. A file's identity is compared after the file was moved away, so a change by a
+//! command in between is noticed and undone.
 
 use super::path::RelativePath;
 use crate::{folders::own, options::UserAndGroup};
@@ -20,16 +20,16 @@ use std::{
     os::fd::OwnedFd,
 };
 
-/// The largest file that a patch can change.
+/// Maximum bytes of a file that a patch can change.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Where a patch works.
+/// The directories in which a patch works.
 pub(crate) struct Base<'a> {
     /// The open folder.
     pub(crate) folder: &'a OwnedFd,
     /// An open directory on the same file system, for files that are not in their places.
     pub(crate) staging: &'a OwnedFd,
-    /// The user to whom new files belong, if that is not the server's.
+    /// The owner of new files, if it is not the server's user.
     pub(crate) user: Option<UserAndGroup>,
 }
 
@@ -37,11 +37,11 @@ pub(crate) struct Base<'a> {
 pub(super) struct Read {
     /// Its text.
     pub(super) text: String,
-    /// What it was then.
+    /// Its identity at that time.
     pub(super) origin: Origin,
 }
 
-/// What tells a file from another, and from itself before a change.
+/// Distinguishes a file from others, and from itself before a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Origin {
     device: u64,
@@ -51,7 +51,7 @@ pub(super) struct Origin {
     mode: u32,
 }
 
-/// One change, worked out.
+/// A planned change.
 pub(super) enum Step {
     /// Creates a file.
     Add { path: RelativePath, text: String },
@@ -65,12 +65,12 @@ impl Base<'_> {
     /// Reads a text file.
     ///
     /// # Errors
-    /// There is no such file, or it is no text, or too large.
+    /// The file does not exist, is not text, or is too large.
     pub(super) fn read(&self, path: &RelativePath) -> Result<Read, String> {
         let fault = |error: Errno| told(path, error);
         let (directories, name) = path.split();
         let parent = self.directory(directories, &mut None).map_err(fault)?;
-        // Without blocking: a command can put a pipe there.
+        // The open does not block, because a command can put a pipe there.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(beneath(&parent, name, flags).map_err(fault)?);
         let stat = fstat(&file).map_err(fault)?;
@@ -84,13 +84,13 @@ impl Base<'_> {
         Ok(Read { text, origin: Origin::of(&stat) })
     }
 
-    /// Carries out all steps.
+    /// Executes all steps.
     ///
     /// # Errors
-    /// The step that failed. Those before it were taken back.
+    /// The step that failed. Those before it were undone.
     pub(super) fn carry_out(&self, steps: &[Step]) -> Result<(), String> {
         let mut work = Work { base: self, done: Vec::new(), staged: Vec::new() };
-        // All that takes room is written before anything is changed.
+        // Everything that takes disk space is written before anything is changed.
         let staged = steps.iter().map(|step| work.stage(step)).collect::<Result<Vec<_>, _>>();
         let outcome = staged.and_then(|staged| {
             steps.iter().zip(staged).try_for_each(|(step, staged)| work.step(step, staged.as_deref()))
@@ -104,7 +104,7 @@ impl Base<'_> {
         }
     }
 
-    /// Opens a directory. If `made` is given, missing ones are created, and noted there.
+    /// Opens a directory. If `made` is given, missing ones are created and recorded there.
     fn directory(&self, names: &[String], made: &mut Option<&mut Vec<Done>>) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut at = beneath(self.folder, ".", flags)?;
@@ -127,14 +127,14 @@ impl Base<'_> {
     }
 }
 
-/// Opens what is below a directory, and nothing that a link leads to.
+/// Opens something below a directory, without following links.
 fn beneath(directory: &OwnedFd, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     let resolve =
         ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
     openat2(directory, name, flags, Mode::empty(), resolve)
 }
 
-/// Says what is wrong with a file.
+/// Describes what is wrong with a file.
 fn told(path: &RelativePath, error: Errno) -> String {
     match error {
         Errno::NOENT => format!("`{path}` does not exist"),
@@ -169,23 +169,23 @@ impl Origin {
     }
 }
 
-/// Steps that were done, so that they can be taken back.
+/// The steps that were executed, so that they can be undone.
 struct Work<'a> {
     base: &'a Base<'a>,
     done: Vec<Done>,
-    /// Names in the staging directory that have to go in the end.
+    /// Names in the staging directory that are removed at the end.
     staged: Vec<String>,
 }
 
-/// What was done.
+/// An executed step.
 enum Done {
     /// A directory was created.
     Made { parent: OwnedFd, name: String },
-    /// A staged file was put into its place, which was free.
+    /// A staged file was moved to its place, which was free.
     Placed { parent: OwnedFd, name: String, staged: String },
-    /// A staged file and the one in its place were exchanged.
+    /// A staged file was exchanged with the one in its place.
     Exchanged { parent: OwnedFd, name: String, staged: String },
-    /// A file was taken away into the staging directory.
+    /// A file was moved to the staging directory.
     Taken { parent: OwnedFd, name: String, staged: String },
 }
 
@@ -197,7 +197,7 @@ impl Work<'_> {
         name
     }
 
-    /// Writes the new file of a step, out of everyone's sight.
+    /// Writes the new file of a step where commands cannot see it.
     fn stage(&mut self, step: &Step) -> Result<Option<String>, String> {
         let (path, text, mode) = match step {
             Step::Add { path, text } => (path, text, 0o600),
@@ -218,7 +218,7 @@ impl Work<'_> {
         Ok(Some(name))
     }
 
-    /// Does one step.
+    /// Executes one step.
     fn step(&mut self, step: &Step, staged: Option<&str>) -> Result<(), String> {
         match (step, staged) {
             (Step::Add { path, .. }, Some(staged)) => self.place(path, staged),
@@ -232,7 +232,7 @@ impl Work<'_> {
         }
     }
 
-    /// Puts a staged file into its place, which must be free.
+    /// Moves a staged file to its place, which must be free.
     fn place(&mut self, path: &RelativePath, staged: &str) -> Result<(), String> {
         let fault = |error: Errno| told(path, error);
         let (directories, name) = path.split();
@@ -242,7 +242,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Exchanges a staged file and the one in its place, which must be the one that was read.
+    /// Exchanges a staged file with the one in its place, which must be the one that was read.
     fn exchange(&mut self, path: &RelativePath, staged: &str, origin: &Origin) -> Result<(), String> {
         let fault = |error: Errno| told(path, error);
         let (directories, name) = path.split();
@@ -252,12 +252,12 @@ impl Work<'_> {
         self.check(path, staged, Some(origin))
     }
 
-    /// Takes a file away.
+    /// Moves a file to the staging directory.
     fn take(&mut self, path: &RelativePath, origin: Option<&Origin>) -> Result<(), String> {
         let fault = |error: Errno| told(path, error);
         let (directories, name) = path.split();
         let parent = self.base.directory(directories, &mut None).map_err(fault)?;
-        // Looked at before, so that what is refused does not move at all.
+        // This is checked first, so that a refused file does not move at all.
         regular(path, &statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).map_err(fault)?)?;
         let staged = self.name();
         renameat_with(&parent, name, self.base.staging, staged.as_str(), RenameFlags::NOREPLACE).map_err(fault)?;
@@ -265,7 +265,7 @@ impl Work<'_> {
         self.check(path, &staged, origin)
     }
 
-    /// Checks what is in the staging directory now: a command may have put something else in the place.
+    /// Checks what is in the staging directory now, because a command may have put something else in the place.
     fn check(&self, path: &RelativePath, staged: &str, origin: Option<&Origin>) -> Result<(), String> {
         let stat = statat(self.base.staging, staged, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| told(path, error))?;
         regular(path, &stat)?;
@@ -275,7 +275,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Takes everything back, and returns the fault with what could not be.
+    /// Undoes all steps. Returns the fault, and what could not be undone.
     fn take_back(mut self, mut fault: String) -> String {
         let staging = self.base.staging;
         while let Some(done) = self.done.pop() {
@@ -302,7 +302,8 @@ impl Work<'_> {
     /// Removes what is left in the staging directory.
     fn clear(self) {
         for name in self.staged {
-            // Most are in their places by now. What a command exchanged for a directory goes when the server starts.
+            // Most of them are in their places by now. If a command exchanged one for a directory, the next start
+            // removes that.
             let _ = unlinkat(self.base.staging, name.as_str(), AtFlags::empty());
         }
     }

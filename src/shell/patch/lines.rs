@@ -1,14 +1,14 @@
 //! Changes the text of a file by hunks.
 //!
-//! A hunk's place is the first one behind the hunk before it where its old lines stand. If they stand nowhere, blanks
-//! at the ends of lines are not compared, and then blanks at both ends. Lines that stay keep what the file has.
+//! A hunk's place is the first position after the previous hunk where its old lines occur. If they occur nowhere,
+//! blanks at the ends of lines are ignored, and then blanks at both ends. Lines that stay keep the file's own blanks.
 
 use super::parse::{Hunk, Line};
 
-/// The most comparisons of lines for one file. A file and a patch of nothing but equal lines would take hours.
+/// Maximum comparisons of lines for one file. A file and a patch of nothing but equal lines would take hours.
 const COMPARISONS_MAX: u64 = 5_000_000;
 
-/// How exactly lines are compared, one after the other.
+/// The ways to compare lines, from exact to lenient.
 const COMPARED: [fn(&str) -> &str; 3] = [|line| line, str::trim_end, str::trim];
 
 /// Returns the changed text. It ends with the end of a line.
@@ -44,7 +44,7 @@ pub(super) fn change(text: &str, hunks: &[Hunk]) -> Result<String, String> {
     Ok(text)
 }
 
-/// The lines of a file, and the work of searching in them.
+/// The lines of a file, and the effort of searching them so far.
 struct Search<'a> {
     lines: &'a [&'a str],
     comparisons: u64,
@@ -61,7 +61,7 @@ impl Search<'_> {
         }
         let old: Vec<&str> = hunk.lines.iter().filter_map(Line::old).collect();
         if old.is_empty() {
-            // Nothing says where: below the line that was named, otherwise at the end.
+            // Nothing determines the place, so it is below the named line, or otherwise at the end.
             return Ok(if hunk.above.is_empty() || hunk.is_at_end { self.lines.len() } else { from });
         }
         self.find(from, &old, hunk.is_at_end)?.ok_or_else(|| {
@@ -70,7 +70,7 @@ impl Search<'_> {
         })
     }
 
-    /// Returns where these lines stand, `from` or later.
+    /// Returns where these lines occur, `from` or later.
     fn find(&mut self, from: usize, wanted: &[&str], is_at_end: bool) -> Result<Option<usize>, String> {
         let Some(last) = self.lines.len().checked_sub(wanted.len()) else { return Ok(None) };
         let first = if is_at_end { from.max(last) } else { from };

@@ -1,7 +1,7 @@
 //! `apply_patch`: changes several files by one text, all of them or none.
 //!
-//! Everything is read and worked out first ([`parse`], [`lines`]). The new files are then written where no command sees
-//! them, and put in their places by renaming ([`files`]). A step that fails takes back those before it.
+//! Everything is read and computed first ([`parse`], [`lines`]). The new files are then written where no command sees
+//! them, and renamed into their places ([`files`]). If a step fails, those before it are undone.
 
 mod files;
 mod lines;
@@ -18,10 +18,10 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// The most bytes of a patch.
+/// Maximum bytes of a patch.
 const PATCH_BYTES_MAX: usize = 1024 * 1024;
 
-/// The most files in one patch: each is an open directory until the end.
+/// Maximum number of files in one patch, because each is an open directory until the end.
 const FILES_MAX: usize = 100;
 
 /// The tool's description for the model.
@@ -44,13 +44,13 @@ Changes files in this session's folder, all of them or none. Paths are relative 
 function. Give about three lines that stay before and after a change, so that its place is clear. `*** End of File` \
 after such lines says that they are the last of the file.";
 
-/// Says that a call is still wanted, as long as it exists.
+/// States that a call is still wanted, as long as it exists.
 pub(crate) struct Wanted(#[expect(dead_code, reason = "it is there to be dropped")] Arc<()>);
 
-/// Tells whether a call is still wanted.
+/// Reports whether a call is still wanted.
 pub(crate) struct IsWanted(Weak<()>);
 
-/// Returns both ends.
+/// Creates both ends.
 pub(crate) fn wanted() -> (Wanted, IsWanted) {
     let wanted = Arc::new(());
     let is_wanted = IsWanted(Arc::downgrade(&wanted));
@@ -58,7 +58,7 @@ pub(crate) fn wanted() -> (Wanted, IsWanted) {
 }
 
 impl IsWanted {
-    /// Passes while the call is wanted.
+    /// Succeeds while the call is wanted.
     ///
     /// # Errors
     /// It was cancelled.

@@ -22,7 +22,7 @@ pub(super) enum Change {
     Update { path: String, moved: Option<String>, hunks: Vec<Hunk> },
 }
 
-/// A place in a file, and what changes there.
+/// A place in a file, and the changes there.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Hunk {
     /// Lines above it, from the top down.
@@ -111,7 +111,7 @@ fn trim_blank(lines: &mut Vec<(usize, &str)>) {
     lines.drain(..blank);
 }
 
-/// Returns the word that ends a here-document which begins so.
+/// Returns the word that ends the here-document that this line begins.
 fn here_document(line: &str) -> Option<&str> {
     let word = line.trim().strip_prefix("apply_patch").unwrap_or(line).trim().strip_prefix("<<")?.trim();
     Some(word.trim_matches(['\'', '"'])).filter(|word| !word.is_empty())
@@ -119,7 +119,7 @@ fn here_document(line: &str) -> Option<&str> {
 
 /// Returns the change that a line begins.
 fn begun(line: &str) -> Option<Change> {
-    // A marker stands at the beginning: a line of a file has another character there.
+    // A marker is at the beginning of a line, where a line of a file has another character.
     let named = |marker: &str| line.strip_prefix(marker).map(|path| path.trim().to_owned());
     if let Some(path) = named(ADD) {
         return Some(Change::Add { path, text: String::new() });
@@ -162,7 +162,7 @@ fn in_hunk(hunks: &mut Vec<Hunk>, line: &str) -> Result<(), String> {
             hunks.push(Hunk::default());
         }
         let above = above.strip_prefix(' ').unwrap_or(above);
-        // As in a unified diff, where it ends with the marker too: `@@ -1,2 +1,2 @@`. Numbers of lines are not used.
+        // A unified diff ends the line with the marker too: `@@ -1,2 +1,2 @@`. Line numbers are not used.
         let is_numbers = above.trim_start().starts_with('-') && above.trim_end().ends_with("@@");
         if let Some(hunk) = hunks.last_mut()
             && !above.trim().is_empty()
@@ -240,7 +240,7 @@ mod tests {
                 "*** Update File: a.py\n*** Move to: c.py",
                 vec![Change::Update { path: "a.py".to_owned(), moved: Some("c.py".to_owned()), hunks: Vec::new() }],
             ),
-            // What looks like a marker is a line of the file.
+            // This looks like a marker, but is a line of the file.
             (
                 "*** Update File: a.py\n@@\n-*** End Patch\n+*** Delete File: x",
                 vec![update(vec![hunk(&[], &["-*** End Patch", "+*** Delete File: x"], false)])],

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// The most bytes of a name, as Linux has it.
+/// Maximum bytes of a name, as in Linux.
 const NAME_BYTES_MAX: usize = 255;
 
-/// The most names in a path: each missing directory is made and, if need be, removed again.
+/// Maximum number of names in a path: each missing directory is created and, if need be, removed again.
 const NAMES_MAX: usize = 64;
 
 /// A path of at least one name.

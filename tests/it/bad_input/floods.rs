@@ -91,7 +91,7 @@ async fn sockets_that_never_speak_take_their_places_and_no_more() {
         assert_eq!(Client::connect(&server.ws()).await.closed().await, 1013);
     }
     assert_eq!(talker.turn("is there room for me?").await["status"], "completed");
-    // A released permit can be taken again: the server notices within the handshake of a later connection.
+    // A released permit can be taken again. The server notices the release within the handshake of a later connection.
     silent.pop().unwrap().hang_up();
     loop {
         let mut next = Client::connect(&server.ws()).await;
@@ -119,7 +119,7 @@ async fn connections_that_send_no_request_are_let_go() {
     assert_eq!(client.turn("is there room for me?").await["status"], "completed");
     for (sent, mut stream) in waiting {
         let mut answer = Vec::new();
-        // It ends, with or without a response: read_to_end waits for that, within the test's own limit.
+        // The connection ends, with or without a response. `read_to_end` waits for that, within the test's own limit.
         let ended = tokio::time::timeout(std::time::Duration::from_secs(20), stream.read_to_end(&mut answer)).await;
         assert!(ended.is_ok(), "after {sent:?} the server went on waiting");
     }

@@ -202,7 +202,7 @@ async fn pings_are_no_hello_and_a_silent_v1_client_owes_none() {
     let open = start(&[short]).await;
     let mut silent = Client::connect(&open.ws()).await;
     let mut pinging = upgraded(&guarded).await;
-    // Whatever is sent instead, the time limit of hello keeps running.
+    // The time limit of `hello` keeps running, whatever is sent instead.
     let closed = loop {
         let _ = pinging.write_all(&frame(PING, b"a")).await;
         match received(&mut pinging).await.unwrap() {

@@ -45,7 +45,7 @@ async fn an_input_is_refused_as_soon_as_it_leaves_no_room_for_the_answer() {
     let (error, _) = said(WINDOW_TOKENS, refused).await;
     assert_eq!((&error["code"], &error["retriable"]), (&json!("input_too_large"), &json!(false)), "{error}");
     assert!(error["message"].as_str().unwrap().contains(&format!("{reserved} are reserved for the answer")), "{error}");
-    // In a larger window the request with it is counted: it would not have fitted.
+    // In a larger window, the request with it is counted: it would not have fitted.
     let too_large = said(2 * WINDOW_TOKENS, refused).await.1.unwrap();
     assert!(too_large + reserved > WINDOW_TOKENS, "{refused} words: {too_large} tokens");
     assert!(too_large - largest < 10, "the boundary is sharp: {largest} and {too_large} tokens");

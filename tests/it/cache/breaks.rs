@@ -191,12 +191,12 @@ async fn after_a_restart_the_part_is_named_all_the_same() {
         ("OPENAI_BASE_URL", base_url.as_str()),
         ("MODEL", "test"),
         ("CONTEXT_WINDOW", "100000"),
-        // They come with the first compaction, and would be the reason of its break.
+        // These tools come with the first compaction, and would be the reason of its break.
         ("HISTORY_TOOLS", "off"),
         ("strategy.keepRecentTokens", "300"),
     ];
-    // What the first server is sent, what it does last; what the next one is sent, how many tools it is offered, and
-    // where its first request differs from the last one here.
+    // The instructions of the first server, and whether it compacts at the end; the instructions of the next one, how
+    // many tools it is offered, and where its first request differs from the last one here.
     type Case = (&'static str, bool, &'static str, usize, (&'static str, &'static str));
     let table: [Case; 5] = [
         ("Be brief.", false, "Be brief.", 2, ("", "")),
@@ -231,9 +231,9 @@ async fn after_a_restart_the_part_is_named_all_the_same() {
         assert!(part.starts_with(expected.0) && part.is_empty() == expected.0.is_empty(), "{expected:?}: {receipt:#}");
         assert_eq!(reason, expected.1, "{expected:?}: {receipt:#}");
         assert_eq!(receipt["prefixTokens"] == 0, part == "tools", "{receipt:#}");
-        // For a session without its tools it is unknown whether they will be offered again.
+        // If the session lacks its tools, it is unknown whether they will be offered again.
         assert_eq!(broke(&would), if offered == 0 { ("", "", "") } else { broke(&receipt) }, "{would:#}");
-        // Waits until it has ended: the next server opens the same database.
+        // This waits until it has ended, because the next server opens the same database.
         server.kill().await;
     }
 }

@@ -115,7 +115,7 @@ impl Person {
         assert!(sent.success());
     }
 
-    /// Waits until a line is being edited and nothing is typed yet: only then is Ctrl-C a key.
+    /// Waits until a line is being edited and nothing is typed yet. Only then is Ctrl-C a key.
     async fn sees_prompt(&mut self) {
         self.sees("the prompt", |rows| rows.last().is_some_and(|row| row == ">")).await;
     }

@@ -1,4 +1,5 @@
-//! A standby that takes over: with all that was acknowledged nobody notices; without the end of it everybody does.
+//! A standby that takes over: if it has everything that was acknowledged, nobody notices; if it lacks the end,
+//! everybody does.
 
 use super::opened;
 use crate::operating::alerts::{fires, has_promtool, samples};
@@ -48,7 +49,7 @@ impl Pair {
         blocking(move || standby.control(arguments)).await;
     }
 
-    /// Asks the primary until it answers so.
+    /// Queries the primary until it returns this answer.
     async fn primary_says(&self, sql: &'static str, wanted: &'static str) {
         until(sql, async || {
             let primary = self.primary.clone();
@@ -69,7 +70,7 @@ impl Pair {
         self.primary_says("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'", "1").await;
     }
 
-    /// Waits until the standby has all that is there, and lets it get nothing more.
+    /// Waits until the standby has everything, and lets it receive nothing more.
     async fn hold_back(&self) {
         let caught_up = "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn >= pg_current_wal_lsn()";
         self.primary_says(caught_up, "1").await;
@@ -111,7 +112,7 @@ async fn a_standby_that_is_behind_is_noticed_and_its_logs_have_new_epochs() {
     });
     pair.primary(&["stop", "-m", "immediate"]).await;
     pair.standby(&["promote"]).await;
-    // Nothing was said in them: the server has looked by itself. What is whole stays as it is.
+    // Nothing was said in them, so the server has looked by itself. What is whole stays as it is.
     assert_eq!((shorter.closed().await, new.closed().await), (1012, 1012));
     whole.turn("Who is Miso?").await;
     for (node, session, (epoch, seq), lost) in [(&a, &of_shorter, &before[0], "Rex"), (&b, &of_idle, &before[1], "Bob")]
@@ -139,8 +140,8 @@ async fn a_standby_that_is_behind_is_noticed_and_its_logs_have_new_epochs() {
     }
     assert!(a.log().contains("closing sessions"), "{}", a.log());
 
-    // The primary that was replaced comes back and takes writes. A server that starts now uses the other one all the
-    // same, although the address names it second.
+    // The primary that was replaced comes back and accepts writes. A server that starts now still uses the other one,
+    // although the address names it second.
     pair.primary(&["start"]).await;
     let c = Node::alone(&address, "c", &[LONG_LEASE]).await;
     let (mut late, of_late) = c.session().await;
@@ -151,7 +152,7 @@ async fn a_standby_that_is_behind_is_noticed_and_its_logs_have_new_epochs() {
     let found = opened(&mut a.client().await, &of_late).await;
     assert!(leaf_text(&found).contains("Ada"), "{found}");
 
-    // Nothing is written to the one that was replaced, however long the other one is away.
+    // Nothing is written to the replaced primary, however long the other one is away.
     pair.standby(&["stop", "-m", "immediate"]).await;
     let waiting = whole.send("user_input", json!({ "input": "Is this written?" })).await;
     until("the replaced primary is refused", async || {
@@ -187,7 +188,7 @@ async fn a_synchronous_standby_takes_over_within_the_lease_without_loss_and_nobo
         until("it has noticed", async || if node.metric(CHANGES).await == 1 { Ok(()) } else { Err(node.log()) }).await;
         node.ready().await;
         assert!(!node.log().contains("closing sessions"), "{}", node.log());
-        // All that it was told is there, each once.
+        // Everything that the client received is there, each event once.
         let told: Vec<u64> = client.seen.iter().filter_map(|frame| frame["seq"].as_u64()).collect();
         let expected: Vec<u64> = (told[0]..told[0] + told.len() as u64).collect();
         assert_eq!(told, expected);
@@ -207,7 +208,7 @@ async fn a_failover_that_outlasts_the_lease_gives_every_log_a_new_epoch() {
     let epoch = present(&first["payload"]["epoch"]).clone();
     let seq = client.seen.iter().filter_map(|frame| frame["seq"].as_u64()).max().unwrap();
     pair.primary(&["stop", "-m", "immediate"]).await;
-    // Somebody else may have opened the session now, for all that this server knows.
+    // As far as this server knows, somebody else may have opened the session by now.
     until("its lease has run out", async || {
         let ready = get(&a.server.address, "/readyz").await;
         if ready.body.contains("the database is away") { Ok(()) } else { Err(ready.body) }

@@ -93,7 +93,7 @@ async fn it_is_committed_in_the_middle_of_a_turn_with_tools() {
     let mut prepared = 0;
     for round in 0..12 {
         let call = client.event("tool_call").await["payload"]["toolCallId"].clone();
-        // Wait for what has started, so that it is ready when needed and nothing waits for it.
+        // Waits for what has started, so that it is ready when needed and nothing waits for it.
         client.ask("get_context_info", json!({})).await;
         while prepared < client.seen.iter().filter(|frame| frame["type"] == "compaction_started").count() {
             client.event("compaction_prepared").await;

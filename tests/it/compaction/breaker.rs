@@ -32,7 +32,7 @@ fn failing() -> (Scripted, Arc<AtomicBool>) {
 #[tokio::test]
 async fn three_failures_in_the_foreground_open_it_and_nobody_waits_any_more() {
     let (model, healed) = failing();
-    // Half of what is said here is the user's: kept word for word, it would leave an order nothing to gain.
+    // Half of what is said here comes from the user. Kept word for word, it would leave an order nothing to gain.
     let (_server, mut client) = session(&model, &[WAITED_FOR, ("strategy.userShare", "0.5")]).await;
     let mut compactions = Vec::new();
     for number in 0..120 {

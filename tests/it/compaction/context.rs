@@ -163,7 +163,7 @@ async fn the_count_says_where_it_comes_from() {
     assert_eq!(of(&info(&mut client).await), "estimated", "stale after a compaction");
 }
 
-/// What changes while the model answers does not belong to that answer.
+/// Changes while the model answers do not belong to that answer.
 #[tokio::test]
 async fn a_report_belongs_to_the_request_that_it_was_made_for() {
     for (change, payload) in [

@@ -57,7 +57,7 @@ async fn first_compaction(window: u64, dialect: Dialect) {
             let prepared: Value = prepared.unwrap_or_else(|| panic!("{case}: nothing was prepared"));
             assert_eq!(*present(&prepared["jobId"]), compacted["jobId"], "{case}: the one that was prepared");
             assert_eq!(whole(&prepared["compactAtTokens"]), trigger, "{case}: what was promised");
-            // Nothing requests another.
+            // Nothing causes another.
             assert_eq!(upstream.requests().iter().filter(|asked| is_summary(asked)).count(), 1, "{case}");
             upstream.assert_clean();
             return;

@@ -41,12 +41,12 @@ enum Trigger {
 }
 
 impl Trigger {
-    /// Starts a server that this trigger will make compact, after a fact was told.
+    /// Starts a server that this trigger will make compact, after a fact was stated.
     async fn start(self, planned: &Planned, more: &[(&str, &str)]) -> (Server, Client) {
         let mut settings = more.to_vec();
         match self {
             Self::Manual | Self::Threshold => settings.push(("strategy.background", "1")),
-            // Three times what the model will be said to take.
+            // This is three times what the model is said to take.
             Self::Overflow => settings.extend([("strategy.background", "1"), ("CONTEXT_WINDOW", "6000")]),
             Self::Background => settings.push(IN_THE_BACKGROUND),
         }
@@ -227,8 +227,8 @@ async fn a_fault_in_the_middle_of_the_pieces_ends_in_an_extract() {
 #[tokio::test]
 async fn what_fails_behind_the_conversation_is_asked_in_a_request_of_its_own() {
     for (fault, reason, _) in FAULTS {
-        // After a summary that is too long there is one, only not a smaller one; once the time is up nothing more is
-        // asked.
+        // After a summary that is too long there is one, only not a smaller one. Once the time is up, nothing more is
+        // requested.
         let is_final = fault == Fault::Longer || fault.is_endless();
         let rung = if is_final { "extract" } else { "model_summary" };
         let failures = [format!("model_summary: {reason}")];
@@ -396,8 +396,8 @@ async fn no_model_makes_it_compact_in_a_loop() {
                 assert_eq!(finished["status"], "completed", "{fault:?} {background} {number}: {finished}");
             }
             let requests = planned.model.requests();
-            // A message between two attempts: a summary refused as too large takes a few requests, and an empty one is
-            // asked for once more.
+            // One message passes between two attempts. A summary refused as too large takes a few requests, and an
+            // empty one is requested once more.
             let pieces = match fault {
                 Fault::Overflow => 4,
                 // A summary that is too long leaves less room until the next.

@@ -18,8 +18,8 @@ const SETTINGS: [(&str, &str); 5] = [
     ("strategy.userShare", "0"),
 ];
 
-/// llama.cpp's server with so many slots. Summaries end when `summaries` is open, and an answer to `Wait.` when `turns`
-/// is.
+/// Starts llama.cpp's server with this many slots. Summaries end when `summaries` is open, and an answer to `Wait.`
+/// when `turns` is.
 async fn llama_cpp(slots: u64, summaries: &Gate, turns: &Gate) -> Upstream {
     let (summaries, turns, mut number) = (summaries.clone(), turns.clone(), 1_000);
     let setup = Setup {
@@ -126,7 +126,7 @@ async fn a_summary_that_a_turn_waits_for_makes_way_no_more() {
     other.ask("user_input", json!({ "input": "Wait." })).await;
     other.event("item_delta").await;
     let (asked, before) = (upstream.requests().len(), summaries(&upstream));
-    // The next request does not fit: the summary is asked for at once, behind that turn.
+    // The next request does not fit, so the summary is requested at once, behind that turn.
     client.ask("user_input", json!({ "input": words(77, 420) })).await;
     summary_after(&upstream, asked).await;
     // A third one does not withdraw it.

@@ -55,8 +55,8 @@ async fn sailor(riding: fn() -> Reply) -> Upstream {
     reporting(riding, false).await
 }
 
-/// The same. If it `caches`, it reports how much of a request it finds in its cache: the prefix shared with the request
-/// before.
+/// Like [`sailor`]. If it `caches`, it reports how much of a request it finds in its cache: the prefix shared with the
+/// previous request.
 async fn reporting(riding: fn() -> Reply, caches: bool) -> Upstream {
     let (mut number, mut before) = (1_000, String::new());
     Upstream::start(move |asked| {
@@ -89,7 +89,7 @@ async fn the_summary_request_begins_as_the_conversation_did() {
         let at = requests.iter().position(rides).expect("the summary rides on the conversation");
         let (before, asked) = (&requests[at - 1], &requests[at]);
         let (sent, read) = (read_by_the_cache(asked), read_by_the_cache(before));
-        // Relative to the request before: what follows is the answer to that, and the instruction.
+        // This is relative to the previous request: its answer and the instruction follow.
         let percent = |part: f64, of: f64| part * 100.0 / of;
         let share = percent(common_prefix(&sent, &read) as f64, read.len() as f64);
         let reported = compacted["summaryUsage"]["cachedTokens"].as_u64().unwrap();
@@ -112,7 +112,7 @@ async fn the_summary_request_begins_as_the_conversation_did() {
 
 #[tokio::test]
 async fn auto_rides_where_the_provider_was_seen_to_cache() {
-    // Does the server report a cache, the settings beside the defaults, and is the cached prefix used.
+    // Whether the server reports a cache, the settings beside the defaults, and whether the cached prefix is used.
     for (caches, settings, expected) in [
         (true, &[][..], true),
         (false, &[], false),

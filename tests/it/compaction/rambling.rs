@@ -10,7 +10,7 @@ use crate::support::{
 };
 use serde_json::{Value, json};
 
-/// The output limit of a summary in a window of 2,000 tokens: it may have 256, and twice that may come.
+/// The output limit of a summary in a window of 2,000 tokens: twice the 256 that it may have.
 const LIMIT: u64 = 512;
 
 /// Compacts once, with these answers to requests for summaries; returns the outcome and those requests.
@@ -46,7 +46,7 @@ fn limits(asked: &[Asked]) -> Vec<u64> {
 async fn a_model_that_repeats_itself_is_ended_and_what_it_said_before_is_kept() {
     let good = summary(&["The ship is called Aurora"]);
     let looped = format!("{good}\n{}", "- The captain likes the sea and the wind\n".repeat(40));
-    // It would go on, and nothing more comes: only the end of the request ends it.
+    // The model would continue, and nothing more comes, so only the end of the request ends it.
     let upstream = summarising(vec![Reply::text(looped).in_pieces(90).ending(Finish::Hang)]).await;
     let (outcome, asked) = compacted(&upstream).await;
     upstream.wait_for_hang_ups(1).await;
@@ -93,7 +93,7 @@ async fn a_model_that_reasons_up_to_the_limit_is_asked_once_more_with_room_for_i
         let limits = limits(&asked);
         assert!(limits[0] == LIMIT && limits[1] > LIMIT, "{case}: {limits:?}");
     }
-    // Room for reasoning once, then once more as after any answer that is cut off.
+    // Once with room for reasoning, then once more as after any answer that is cut off.
     let thinks = || Reply::text("").with_reasoning("I think.").ending(Finish::Length);
     let upstream = summarising(vec![thinks(), thinks(), thinks()]).await;
     let (outcome, asked) = compacted(&upstream).await;

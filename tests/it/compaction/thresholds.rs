@@ -51,7 +51,7 @@ async fn a_threshold_of_0_compacts_only_where_it_gains_and_forgets_nothing() {
         let (before, after) = (count("tokensBefore"), count("tokensAfter"));
         assert!(after + before / 20 <= before, "it saves less than the least gain: {frame}");
     }
-    // A model that is asked at every turn, needed or not, is a loop.
+    // A request for a summary at every turn, needed or not, would be a loop.
     let asked = summaries(&model.requests());
     assert!(asked <= turns as usize, "{asked} summaries in {turns} turns, {} of them used", compacted.len());
 }
@@ -60,7 +60,7 @@ async fn a_threshold_of_0_compacts_only_where_it_gains_and_forgets_nothing() {
 async fn where_nothing_can_be_gained_a_threshold_of_0_rests() {
     // Summaries as long as the conversation gain nothing.
     let model = Scripted::answering(|request| match request.purpose {
-        // Short, so that there is little to gain.
+        // The answers are short, so that there is little to gain.
         Purpose::Turn => Reply::text("Yes."),
         Purpose::Summary => Reply::text(summary(&[words(7, 600)])),
     });

@@ -1,7 +1,7 @@
 //! The same conversation on three real servers and a real PostgreSQL: every ten turns the server that has the session
 //! is killed, and the client reconnects to any other.
 //!
-//! `TURNS=200` talks for so many turns; a takeover waits for the lease.
+//! `TURNS=200` talks for that many turns. A takeover waits for the lease.
 
 use super::{WINDOW_TOKENS, examine, model, question};
 use crate::support::{
@@ -81,7 +81,7 @@ async fn a_conversation_survives_the_kill_of_its_server_every_ten_turns() {
         if turn % KILL_EVERY > 0 || turn == turns {
             continue;
         }
-        // A summary that is on its way would be asked for again.
+        // A summary in progress would be requested again.
         conversation.idle().await;
         let name = holder(&address, &session).await;
         let at = ["a", "b", "c"].iter().position(|other| *other == name).unwrap_or_else(|| panic!("{name} has it"));

@@ -77,7 +77,7 @@ pub(super) struct World {
 }
 
 const SETTINGS: [(&str, &str); 6] = [
-    // `inspect` reads a file, and does not know what a server offers.
+    // `reseed inspect` reads a file, and does not know what a server offers.
     ("HISTORY_TOOLS", "off"),
     ("WS_PORT", "0"),
     ("CONTEXT_WINDOW", "20000"),
@@ -288,13 +288,13 @@ impl World {
         self.compare(&mut held).await;
         self.let_go();
         self.finished().await;
-        // Nothing runs: the next request is that of a turn to come.
+        // Nothing is running, so the next request is that of a future turn.
         let told = self.told(true).await;
         assert_eq!(told["envelope"]["meta"].get("turnId"), None);
         assert_eq!(self.shown("format=envelope&ephemeral=true").await.json(), told, "{}", self.name);
     }
 
-    /// The same for both requests of a turn whose model calls a tool, with an input in between.
+    /// Like [`Self::ask_exactly`], for both requests of a turn whose model calls a tool, with an input in between.
     pub(super) async fn ask_exactly_with_a_tool(&mut self, question: &str) {
         let mut held = self.hold();
         self.expect_call();
@@ -319,10 +319,10 @@ impl World {
         *self.script.held.lock().unwrap() = None;
     }
 
-    /// Compares what is reported of the request that is held with what arrives once it is let go.
+    /// Compares what is reported of the held request with what arrives once it is released.
     async fn compare(&mut self, held: &mut mpsc::UnboundedReceiver<oneshot::Sender<()>>) {
         let go = held.recv().await.unwrap();
-        // What the hook added to the request before, it will add to this one.
+        // The hook will add to this request what it added to the previous one.
         let told = self.told(true).await;
         let name = self.name;
         assert_eq!(self.shown("format=envelope&ephemeral=true").await.json(), told, "{name}");

@@ -250,7 +250,8 @@ async fn a_client_may_offer_others_while_one_is_asked() {
     let server = Server::start(model.clone(), &[]).await;
     let policy = json!({ "hooks": [hook("policy", "before_agent_start")] });
     let (mut client, _) = joined(&server, "tab-one", policy.clone()).await;
-    // The same again, with one more: the call stays open, and the new hook is called from the next question on.
+    // The same hooks and one more are registered: the call stays open, and the new hook is called from the next
+    // question on.
     let call = asked(&mut client, "Is the sea warm?").await;
     let mut both = policy.clone();
     both["hooks"].as_array_mut().unwrap().insert(0, hook("first", "before_agent_start"));
@@ -258,7 +259,7 @@ async fn a_client_may_offer_others_while_one_is_asked() {
     assert_eq!(answer(&mut client, &call, json!({ "systemPrompt": "Be brief." })).await["type"], "ok");
     assert_eq!(finished(&mut client).await["status"], "completed");
     assert_eq!(system(&model.requests()[0]), "Be brief.");
-    // Another replaces it: its call waits for a client that offers it again.
+    // Another hook replaces it, and its call waits for a client that offers it again.
     let call = asked(&mut client, "And now?").await;
     assert_eq!(call["hook"], "first");
     assert_eq!(client.ask("register_hooks", policy.clone()).await["type"], "ok");
@@ -333,7 +334,7 @@ async fn tools_answers_wait_for_their_hooks_side_by_side() {
         "context_info",
         "others are answered meanwhile"
     );
-    // The same on the connection that replaces this one.
+    // The same holds on the connection that replaces this one.
     let (mut next, _) = joined(&server, "tab-one", json!({ "sessionId": opened["sessionId"] })).await;
     client.event("host_changed").await;
     assert!(client.seen.iter().filter(|frame| frame["type"] == "ok").count() == 0, "none was answered");
@@ -398,7 +399,7 @@ async fn a_move_waits_for_its_hook_which_is_told_what_is_left() {
     let moves = client.forget("session_updated").into_iter().filter(|frame| frame["payload"].get("leafId").is_some());
     assert_eq!(moves.count(), 1);
 
-    // To another branch: from where the two diverge; and the hook may refuse.
+    // The move goes to another branch, from where the two diverge, and the hook may refuse it.
     client.send("navigate", json!({ "entryId": id_of(5) })).await;
     let call = client.event("hook_call").await["payload"].clone();
     assert_eq!(call["commonAncestorId"], id_of(1), "{call}");

@@ -10,7 +10,7 @@ fn optional(name: &str, event: &str) -> Value {
     json!({ "name": name, "point": event, "timeoutMs": FAR_MS, "required": false })
 }
 
-/// Returns true if this is the call that was sent before; its deadline is later by the time that nobody was connected.
+/// Returns true if this is the same call as before, with a deadline postponed by the time that nobody was connected.
 fn is_again(again: &Value, call: &Value) -> bool {
     let without = |call: &Value| {
         let mut call = call.clone();

@@ -1,5 +1,5 @@
-//! Required hooks of a client that is gone when they are needed: across a restart, after the host has gone; what may
-//! be said to a session that waits for hooks.
+//! Required hooks of a client that is gone when they are needed: after a restart or the loss of the host. Also tests
+//! what may be said to a session that waits for hooks.
 
 use super::client::{FAR_MS, answer, finished, hook, joined, offered};
 use crate::support::{binary::Binary, client::Client, json::present, server::Server};
@@ -147,7 +147,8 @@ async fn whoever_waits_for_hooks_of_a_session_that_is_deleted_is_told_so() {
     }
 }
 
-/// A server that is told to stop, with a grace period longer than any test, stops at once: nothing was accepted.
+/// A server that is asked to stop, with a grace period longer than any test, stops at once, because nothing was
+/// accepted.
 #[tokio::test]
 async fn an_input_before_its_hook_does_not_hold_a_server_that_stops() {
     let folder = tempfile::tempdir().unwrap();
@@ -238,7 +239,7 @@ async fn an_input_that_a_hook_changed_is_told_from_another_one_under_its_id() {
     let (mut client, _) = joined(&server, "tab-one", json!({ "hooks": [hook("redact", "message")] })).await;
     let id = client.id();
     let say = |text: &str| json!({ "input": text });
-    // One that is withdrawn leaves the id to the next.
+    // A withdrawn command leaves its id to the next.
     client.send_as(&id, "user_input", say("My number is 0815.")).await;
     client.event("hook_call").await;
     assert_eq!(client.ask("cancel_turn", json!({})).await["type"], "ok");

@@ -249,7 +249,7 @@ async fn check(host: Host, fault: Fault) {
     // At the end of a turn the answer is there already.
     let ended_late = event["reasons"] == json!(["turn_end"]);
     let mut scene = Scene::set(host, std::slice::from_ref(&event), act.clone(), &looker()).await;
-    // The other session has no tool: the model is told so, and continues.
+    // The other session has no tool. The model learns that, and continues.
     offers_tool(&mut scene.client).await;
     scene.begin("What is there?").await;
     other_turn(&mut scene.other).await;

@@ -1,5 +1,5 @@
 //! Handlers written for the proposal that patches follow (pull request 383 of pi-mono) work unchanged: with scopes,
-//! plain strings as content, bare messages with times, and everything handed back that was shown.
+//! plain strings as content, bare messages with times, and answers that return everything that was shown.
 
 use super::client::{answer, joined};
 use crate::support::{client::Client, server::Server};
@@ -61,7 +61,7 @@ async fn handlers_of_the_proposal_run_as_they_are() {
     let systems: Vec<bool> =
         requests.iter().map(|sent| sent.envelope.system.compiled.ends_with("Be discreet.")).collect();
     assert_eq!(systems, [false, true]);
-    // What was handed back unchanged is stored by its entry id alone.
+    // What was returned unchanged is stored by its entry id alone.
     let is_marker = |frame: &&Value| frame["payload"]["entry"]["transformerName"] == "marker";
     let markers: Vec<&Value> = client.seen.iter().filter(is_marker).collect();
     let stored = markers.last().unwrap()["payload"]["entry"]["patch"][0]["messages"].as_array().unwrap();

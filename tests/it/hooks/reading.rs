@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
 
-/// The longest that the test waits for what should come at once.
+/// The longest wait for what should come at once.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn a_client_that_did_not_read_for_a_moment_is_asked_once_it_reads() {
         resume: None,
     };
     let _attached = handle.attach(attach).await.unwrap().unwrap();
-    // Enough replies to leave no room for events, then an input that its hook is asked about.
+    // Sends enough replies to leave no room for events, then an input on which its hook is called.
     let look: Command = serde_json::from_value(json!({ "type": "get_context_info", "payload": {} })).unwrap();
     for number in 0..REPLIES_MAX / 2 {
         let id = format!("look-{number}").parse().unwrap();

@@ -88,7 +88,7 @@ async fn what_a_hook_takes_out_of_an_answer_is_shown_to_nobody_and_stored_nowher
     let watching = json!({ "sessionId": opened["sessionId"], "role": "observer", "deltas": true });
     let (mut observer, _) = joined(&server, "watcher", watching.clone()).await;
 
-    // An answer that is cancelled while the hook looks at it never existed.
+    // An answer that is cancelled while the hook inspects it never existed.
     let accepted = client.ask("user_input", json!({ "input": "Which number?" })).await;
     model.wait_for_requests(1).await;
     assert_eq!(client.ask("user_input", json!({ "input": "Which?" })).await["payload"]["queued"], true);
@@ -96,7 +96,7 @@ async fn what_a_hook_takes_out_of_an_answer_is_shown_to_nobody_and_stored_nowher
     assert_eq!(client.ask("cancel_turn", turn).await["type"], "ok");
     assert_eq!(finished(&mut client).await["status"], "cancelled");
 
-    // A client that connects while the hook looks at it sees nothing either.
+    // A client that connects while the hook inspects it sees nothing either.
     model.wait_for_requests(2).await;
     let (mut late, joined_late) = joined(&server, "latecomer", watching).await;
     assert!(!joined_late.to_string().contains(SECRET), "{joined_late}");
@@ -212,7 +212,7 @@ async fn what_a_hook_takes_out_of_an_input_or_a_result_is_stored_logged_and_show
     let look = json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" } });
     assert_eq!(client.ask("register_tools", json!({ "tools": [look] })).await["type"], "ok");
 
-    // One that begins a turn, one that waits, one that is steered, one that begins a branch, one from a tool.
+    // One input begins a turn, one waits, one is steered, one begins a branch, and one comes from a tool.
     let say = |what: &str| json!({ "input": format!("{what} {SECRET}") });
     let first_id = client.id();
     client.send_as(&first_id, "user_input", say("begins")).await;
@@ -239,7 +239,7 @@ async fn what_a_hook_takes_out_of_an_input_or_a_result_is_stored_logged_and_show
     finished(&mut client).await;
     observer.until(|frame| frame.to_string().contains("I saw it.")).await;
 
-    // Sent again after a restart it is recognised, and answered as before.
+    // An input that is sent again after a restart is recognised, and answered as before.
     assert!(!holds(folder.path(), SECRET), "in the write-ahead log too");
     server.kill().await;
     let server = redacting_binary(folder.path(), &webhook, &upstream).await;
@@ -275,7 +275,7 @@ async fn what_a_hook_takes_out_of_an_input_or_a_result_is_stored_logged_and_show
     }
 }
 
-/// A hook's invalid answer is reported by its place: what the hook wrote there may be what it was to remove.
+/// A hook's invalid answer is reported only by position, because its text may be what the hook was to remove.
 #[tokio::test]
 async fn what_a_hook_repeats_in_a_wrong_answer_is_stored_logged_and_shown_nowhere() {
     let said = |text: &str| json!({ "role": "user", "content": [{ "type": "text", "text": text }] });
@@ -314,7 +314,7 @@ async fn what_a_hook_repeats_in_a_wrong_answer_is_stored_logged_and_shown_nowher
         let refused = client.ask("user_input", json!({ "input": format!("{number} {SECRET}") })).await;
         assert_eq!(refused["payload"]["code"], "hook_failed", "{answer}: {refused}");
     }
-    // The same for a client's own hook: an answer of the wrong form is refused to that client alone.
+    // The same holds for a client's own hook: an answer of the wrong form is refused to that client alone.
     client.ask("register_hooks", json!({ "hooks": [hook("own", "message")] })).await;
     for answer in &wrong {
         let id = client.id();
@@ -351,7 +351,7 @@ async fn a_client_may_do_anything_in_the_middle_of_its_call() {
     let offers = json!({ "hooks": [hook("policy", "before_agent_start"), hook("policy", "context"), hook("policy", "tool_call")] });
     let (mut client, _) = joined(&server, "tab-one", offers.clone()).await;
     let call = asked(&mut client, "Is the sea warm?").await;
-    // More of the same, more and more deeply nested: nothing of it is asked before this is answered.
+    // These are nested more and more deeply. The hook is not called for any of them before this call is answered.
     for _ in 0..20 {
         assert_eq!(client.ask("register_hooks", offers.clone()).await["type"], "ok");
     }

@@ -137,7 +137,7 @@ async fn a_message_webhook_that_fails_refuses_the_input_unless_it_is_not_require
 
 #[tokio::test]
 async fn a_webhook_that_does_not_answer_in_time_ends_the_request() {
-    // Takes connections and never reads from them.
+    // This accepts connections and never reads from them.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
     let events = json!([{ "point": "context", "reasons": ["ephemeral"], "timeoutMs": 50 }]);
@@ -158,7 +158,7 @@ async fn a_turn_that_is_cancelled_hangs_up_on_its_webhook() {
     let turn = json!({ "turnId": accepted["payload"]["turnId"] });
     assert_eq!(client.ask("cancel_turn", turn).await["type"], "ok");
     assert_eq!(client.event("turn_finished").await["payload"]["status"], "cancelled");
-    // Ends only when the server has closed the connection.
+    // This ends only when the server has closed the connection.
     let mut call = Vec::new();
     let _ = asked.read_to_end(&mut call).await;
     assert_eq!(model.requests().len(), 0);
@@ -184,7 +184,7 @@ async fn an_observing_webhook_is_told_and_waited_for_by_nobody() {
     heard.sort();
     assert_eq!(heard, ["How is the sea?", "It is calm."]);
     assert_eq!(client.seen.iter().filter(|frame| frame["type"] == "hook_failed").count(), 0);
-    // What will be shown anyway is not held back for the hook.
+    // What is shown anyway is not held back for the hook.
     assert!(client.seen.iter().any(|frame| frame["type"] == "item_delta"));
 }
 

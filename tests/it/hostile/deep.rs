@@ -1,4 +1,4 @@
-//! JSON that can just be read where it enters, and could not be read again from inside a stored record.
+//! JSON that can just be parsed on arrival, but not again as part of a stored record.
 
 use crate::support::{client::Client, server::Server, webhook};
 use reseed::{
@@ -15,7 +15,7 @@ use reseed_protocol::{
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Depths that enter, and depths that a JSON reader takes by itself.
+/// Depths of nesting. The server accepts those with `true`; a JSON reader by itself would accept all of them.
 const DEPTHS: [(usize, bool); 5] = [(20, true), (60, false), (122, false), (124, false), (126, false)];
 
 /// Returns lists in each other.
@@ -23,8 +23,8 @@ fn nested(depth: usize) -> Value {
     (0..depth).fold(json!(1), |inner, _| json!([inner]))
 }
 
-/// Has one turn on a server with this model and these hooks; returns how it ended. The session must then open on
-/// another server, and go on.
+/// Runs one turn on a server with this model and these hooks, and returns how it ended. The session must then open on
+/// another server, and continue.
 async fn turn(model: Scripted, hooks: Vec<Arc<dyn Hook>>, settings: &[(&str, &str)]) -> Value {
     let store: Arc<dyn SessionStore> = Arc::new(MemoryStore::new());
     let server = Server::over_with_hooks(model, store.clone(), hooks, settings).await;

@@ -1,5 +1,5 @@
-//! Connections that say nothing, never read or never end a message: nobody else is shut out, and nothing is held for
-//! good.
+//! Connections that send nothing, never read or never end a message: nobody else is shut out, and nothing is held
+//! indefinitely.
 
 use crate::support::{client::Client, http, server::Server};
 use reseed::provider::scripted::{Reply, Scripted};
@@ -11,7 +11,7 @@ use tokio::{
     time::timeout,
 };
 
-/// The time for the server to give up a client; only a failing test reaches it.
+/// The time within which the server gives up a client; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const TOKENS: [(&str, &str); 1] = [("AUTH_TOKENS", "ada:token-of-ada-4d1f9a73c2,bob:token-of-bob-90bb2e6a51")];
@@ -50,7 +50,7 @@ async fn close_code(mut stream: TcpStream) -> Option<u16> {
     Some(u16::from_be_bytes([*bytes.get(close + 2)?, *bytes.get(close + 3)?]))
 }
 
-/// Returns the beginning of a masked text frame that says how long it is, with so many of its bytes.
+/// Returns the beginning of a masked text frame that announces this length, with this many of its bytes.
 fn partial(length: u64, sent: usize) -> Vec<u8> {
     let mut bytes = vec![0x81, 0x80 | 127];
     bytes.extend(length.to_be_bytes());
@@ -77,7 +77,7 @@ async fn a_crowd_that_says_nothing_shuts_nobody_out() {
         assert_eq!(client.ask("open_session", json!({})).await["type"], "session_opened");
         assert_eq!(client.turn("How is the sea?").await["status"], "completed");
     }
-    // Those that came first had to leave.
+    // The oldest connections had to leave.
     for stream in silent.drain(..40) {
         close_code(stream).await;
     }
@@ -108,7 +108,7 @@ async fn what_a_message_may_hold_depends_on_who_sends_it() {
     let settings =
         [TOKENS[0], ("MESSAGE_BYTES_MAX", "100000"), ("PARTIAL_BYTES_MAX", "400000"), ("HELLO_TIMEOUT_SECS", "3600")];
     let server = server(&settings).await;
-    // Two that hold what they may.
+    // Two connections hold what they may.
     let mut held = Vec::new();
     for (lines, sent) in [(v2.to_owned(), 10_000), (format!("{v2}{ada}"), 80_000)] {
         let mut stream = upgraded(&server, "/ws", &lines).await;

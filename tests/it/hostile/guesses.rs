@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const WRONG: &str = "token-of-nobody-77aa19c3d0";
 
-/// Documentation addresses (RFC 5737), as a trusted proxy tells them.
+/// Documentation addresses (RFC 5737), as a trusted proxy reports them.
 const GUESSER: &str = "203.0.113.5";
 const OTHER: &str = "198.51.100.7";
 
@@ -46,7 +46,7 @@ async fn who_guesses_is_refused_and_good_credentials_of_the_same_address_are_not
         }
         assert_eq!(client.closed().await, 4401);
     }
-    // What its client says of itself is the proxy's to say.
+    // Only the proxy's own report of the client's address counts.
     let (_, reply) = hello(&server, &format!("{OTHER}, {GUESSER}"), WRONG).await;
     is_refused(&reply["payload"]);
     let (client, reply) = hello(&server, GUESSER, ADA).await;
@@ -73,7 +73,7 @@ async fn who_guesses_over_http_is_refused_too() {
         assert_eq!(answered.status, 429, "{path}");
         assert!(answered.head.contains("retry-after:"), "{path}");
         is_refused(&answered.json());
-        // To have none is no guess.
+        // A missing token is not a guess.
         assert_eq!(ask(method, path, GUESSER, None).await.status, 401, "{path}");
         assert_eq!(ask(method, path, OTHER, None).await.status, 401, "{path}");
     }

@@ -12,7 +12,7 @@ fn tool(name: &str, patterns: &[String]) -> Value {
     json!({ "name": name, "description": "d", "parameters": parameters })
 }
 
-/// What an offer is answered with, by `register_tools` and by `open_session`.
+/// Returns the replies to an offer: to `register_tools` and to `open_session`.
 async fn offered(tools: &[Value]) -> [Value; 2] {
     let server = Server::start(Scripted::new(), &[]).await;
     let (mut client, _) = Client::v2_session(&server.ws()).await;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(super) const ADA: &str = "token-of-ada-4d1f9a73c2";
 pub(super) const BOB: &str = "token-of-bob-90bb2e6a51";
 
-/// Starts a server for two users, with these settings besides.
+/// Starts a server for two users, with these settings.
 pub(super) async fn server(model: Scripted, settings: &[(&str, &str)]) -> Server {
     let tokens = format!("ada:{ADA},bob:{BOB}");
     let mut all = vec![("AUTH_TOKENS", tokens.as_str())];
@@ -34,7 +34,7 @@ pub(super) async fn session(server: &Server, token: &str) -> Client {
     client
 }
 
-/// Checks that a reply is the refusal at this bound.
+/// Checks that a reply is the refusal at this limit.
 pub(super) fn is_refused(reply: &Value, limit: &str, max: u64) {
     let error = &reply["payload"];
     assert_eq!((&error["code"], &error["retriable"]), (&json!("limit_reached"), &json!(true)), "{reply}");
@@ -106,7 +106,7 @@ async fn one_user_cannot_offer_tools_without_end() {
     is_refused(&second.ask("register_tools", json!({ "tools": tools(2_000) })).await, "offered_bytes_per_user", 5_000);
     let mut other = session(&server, BOB).await;
     assert_eq!(other.ask("register_tools", json!({ "tools": tools(3_000) })).await["type"], "ok");
-    // What is withdrawn is free again.
+    // Withdrawn tools free their space.
     assert_eq!(first.ask("register_tools", json!({ "tools": [] })).await["type"], "ok");
     assert_eq!(second.ask("register_tools", json!({ "tools": tools(2_000) })).await["type"], "ok");
     assert_eq!(second.turn("Still here?").await["status"], "completed");
@@ -132,7 +132,7 @@ async fn tools_that_replace_others_take_only_the_difference() {
             false => is_refused(&reply, "offered_bytes_per_user", 5_000),
         }
     }
-    // The same client on a new connection, as after a cut that nobody has noticed.
+    // The same client has a new connection, as after a cut that nobody has noticed.
     let mut second = Client::connect(&server.ws()).await;
     second.ask("hello", hello).await;
     let session = &opened["payload"]["sessionId"];
@@ -143,7 +143,7 @@ async fn tools_that_replace_others_take_only_the_difference() {
     is_refused(&open(6_000).await, "offered_bytes_per_user", 5_000);
     let reopened = open(4_000).await;
     assert_eq!(reopened["type"], "session_opened", "{reopened}");
-    // What is on offer still counts.
+    // Tools on offer still count.
     let mut third = self::hello(&server, ADA).await.0;
     is_refused(&third.ask("open_session", json!({ "tools": tools(2_000) })).await, "offered_bytes_per_user", 5_000);
     let reply = third.ask("open_session", json!({ "tools": tools(500) })).await;

@@ -69,7 +69,7 @@ async fn stored_bytes_are_bounded_for_all_that_begins_something() {
     }
     let mut other = hello(&server, ADA).await.0;
     is_refused(&create(&mut other).await, "stored_bytes_per_user", 8_000);
-    // Reading goes on, and so does what makes room.
+    // Reading continues to work, and so does what frees space.
     assert_eq!(ada.ask("get_entries", json!({})).await["type"], "entries");
     assert_eq!(ada.ask("set_label", json!({ "entryId": entry, "label": "here" })).await["type"], "ok");
     assert_eq!(session(&server, BOB).await.turn("mine").await["status"], "completed");

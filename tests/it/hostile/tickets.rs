@@ -1,4 +1,4 @@
-//! A user who asks for tickets without end.
+//! A user who requests tickets without end.
 
 use crate::support::{client::Client, http, server::Server};
 use reseed::provider::scripted::Scripted;

@@ -1,10 +1,10 @@
-//! A client that asks for large replies and does not read them.
+//! A client that requests large replies and does not read them.
 
 use crate::support::{client::Client, http, server::Server};
 use reseed::provider::scripted::{Reply, Scripted};
 use serde_json::json;
 
-/// Each reply is larger than that, and all of them than the budget of a connection and what the kernel buffers.
+/// Each reply is larger than this. All of them together exceed the budget of a connection and what the kernel buffers.
 const CONTEXT_BYTES: usize = 1_500_000;
 const ASKED: usize = 40;
 
@@ -18,7 +18,7 @@ async fn large_replies_that_nobody_reads_wait_within_a_budget() {
     for _ in 0..ASKED {
         asked.push(client.send("get_context", json!({})).await);
     }
-    // It reads on at last. Every command has its reply: the context, or that there was no room for it.
+    // At last it reads on. Every command has its reply: the context, or that there was no room for it.
     let (mut told, mut refused) = (0, 0);
     for id in &asked {
         let reply = client.until(|frame| frame["re"] == id.as_str()).await;

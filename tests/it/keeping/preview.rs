@@ -62,7 +62,7 @@ async fn a_preview_changes_nothing_and_is_applied_as_it_was_shown() {
 async fn where_the_model_fails_a_preview_takes_the_next_step_as_the_compaction_does() {
     for code in [ErrorCode::UpstreamError, ErrorCode::UpstreamRateLimited, ErrorCode::ContentFiltered] {
         let mut talk = filled().await;
-        // What the provider filters is asked for once more.
+        // If the provider filters an answer, it is requested once more.
         let times = if code == ErrorCode::ContentFiltered { 2 } else { 1 };
         let fail =
             |talk: &Talk| (0..times).for_each(|_| talk.model.push(Reply::fault(ModelFault::new(code, "it broke"))));
@@ -97,7 +97,7 @@ async fn a_preview_that_does_not_hold_any_more_is_refused() {
     let (code, message) = talk.refused("start_compaction", json!({ "previewId": "nosuchpreview" })).await;
     assert!(code == "preview_not_found" && message.contains("nosuchpreview"), "{message}");
 
-    // A new one replaces it.
+    // A new preview replaces it.
     let first = talk.preview(json!({})).await["previewId"].clone();
     let second = talk.preview(json!({})).await["previewId"].clone();
     assert_eq!(talk.refused("start_compaction", json!({ "previewId": first })).await.0, "preview_not_found");
@@ -106,7 +106,7 @@ async fn a_preview_that_does_not_hold_any_more_is_refused() {
     let (code, message) = talk.refused("start_compaction", json!({ "previewId": second, "rebuild": true })).await;
     assert!(code == "invalid_field" && message.contains("rebuild"), "{message}");
 
-    // Another branch: not all that the summary covers is on it.
+    // This is another branch, which lacks some of what the summary covers.
     let old = talk.path().await[1]["entryId"].clone();
     let moved = talk.client.ask("navigate", json!({ "entryId": old })).await;
     assert_eq!(moved["type"], "navigated", "{moved}");

@@ -11,7 +11,7 @@ use reseed::{
 };
 use serde_json::json;
 
-/// A model that keeps the facts only once it is told to.
+/// A model that keeps the facts only when it is asked to.
 fn careless() -> Scripted {
     Scripted::answering(|request| match request.purpose {
         Purpose::Summary => {

@@ -56,7 +56,7 @@ async fn the_old_context_comes_back_word_for_word_with_what_was_said_since() {
         sent.messages().map(|message| serde_json::to_value(message).unwrap()).take(expected.len()).collect();
     assert_eq!(sent, expected);
 
-    // Also on another process, which read everything from the store.
+    // This also holds in another process, which read everything from the store.
     let before = talk.context().await;
     let opened = talk.restart().await;
     assert_eq!(talk.context().await, before);

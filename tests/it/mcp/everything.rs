@@ -29,7 +29,7 @@ const SOON: Duration = Duration::from_secs(60);
 /// Attempts to start a server on a port that was free a moment ago.
 const PORTS_MAX: usize = 10;
 
-/// Returns the program of the server. `tests/run` installs it and says so: then its absence is a failure.
+/// Returns the program of the server. If `tests/run` has installed it, its absence is a failure.
 pub(super) fn everything() -> Option<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp/node_modules");
     let program = folder.join("@modelcontextprotocol/server-everything/dist/index.js");
@@ -71,7 +71,7 @@ impl Opened {
         timeout(SOON, run(self.tool(name), arguments, progress)).await.expect("the call ends")
     }
 
-    /// Makes a call that runs for minutes, and returns it with what it reports, once it has begun to.
+    /// Makes a call that runs for minutes. Returns it with its reports, once it has begun to report.
     async fn long_call(&self) -> tokio::task::JoinHandle<Output> {
         let (told, mut reports) = mpsc::unbounded_channel();
         let progress = Progress::new(move |message| drop(told.send(message)));
@@ -123,7 +123,7 @@ async fn run(tool: Arc<dyn Tool>, arguments: Value, progress: Progress) -> Outpu
     tool.call(Call { call_id, session, leaf: None, arguments, progress }).await
 }
 
-/// What is said of a call that was lost.
+/// Returns true if this is the result of a call that was lost.
 fn is_lost(output: &Output) -> bool {
     output.is_error && output.text.contains("before it answered. The call may have been carried out")
 }
@@ -176,7 +176,7 @@ struct Serving {
     port: u16,
 }
 
-/// Starts the server on this port. `None`: somebody else has it.
+/// Starts the server on this port. `None` if the port is taken.
 async fn serve_on(program: &str, port: u16) -> Option<Serving> {
     let mut command = Command::new("node");
     command.args([program, "streamableHttp"]).env("PORT", port.to_string());
@@ -192,7 +192,7 @@ async fn serve_on(program: &str, port: u16) -> Option<Serving> {
         false
     };
     let listens = timeout(SOON, listens).await.expect("it listens or ends");
-    // Somebody must read on, or its next line would end it.
+    // Its output must be read, or its next line would end it.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     listens.then_some(Serving { child, port })
 }
@@ -235,7 +235,7 @@ async fn killed_in_a_call_over_http() {
     let output = timeout(SOON, call).await.expect("the call ends").unwrap();
     assert!(is_lost(&output), "{output:?}");
 
-    // While it is away its tools stay offered, and each call is told in bounded time.
+    // While the server is away, its tools stay offered, and each call fails in bounded time.
     let down = opened.call("all__echo", json!({ "message": "?" })).await;
     assert!(down.is_error && down.text.ends_with("The call was not made."), "{down:?}");
     assert!(down.text.contains("cannot be reached (connection refused)"), "{down:?}");
@@ -248,12 +248,12 @@ async fn killed_in_a_call_over_http() {
         }
     }
     let Some(mut again) = again else { panic!("port {} was taken by somebody else", serving.port) };
-    // A call starts the connection, whatever the wait.
+    // A call starts the connection, however long the wait would be.
     let output = opened.call("all__echo", json!({ "message": "back" })).await;
     assert_eq!(output, Output::text("Echo: back"), "{:?}", opened.mcp.status());
 
-    // Killed and started again between calls: the server does not know the connection, so the call was not made, and
-    // goes to the next one by itself.
+    // The server is killed and started again between calls. It does not know the connection, so the call was not made,
+    // and goes to the next connection by itself.
     again.child.kill().await.unwrap();
     let _third = loop {
         if let Some(serving) = serve_on(&program, serving.port).await {

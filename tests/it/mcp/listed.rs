@@ -27,7 +27,7 @@ async fn servers_are_listed_with_their_states_and_nothing_secret() {
     ];
     let binary = Binary::start(folder.path(), &settings).await;
     let (mut client, _) = Client::v2_session(&binary.ws()).await;
-    // What fails is tried again and again, so each state is waited for.
+    // What fails is retried repeatedly, so each state is waited for.
     let is_settled = |servers: &Value| {
         let of = |name: &str| servers.as_array().unwrap().iter().find(|server| server["name"] == name).unwrap().clone();
         of("good")["state"] == "ready" && ["away", "failing"].iter().all(|name| of(name)["state"] == "failing")

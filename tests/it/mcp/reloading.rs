@@ -1,4 +1,4 @@
-//! SIGHUP with another `MCP_FILE`, on the real binary: what is new, gone, changed, wrong and the same.
+//! SIGHUP with another `MCP_FILE`, on the real binary: servers that are new, gone, changed, wrong or the same.
 
 use crate::{
     reload::reload,
@@ -10,8 +10,8 @@ use crate::{
 use serde_json::{Value, json};
 use std::{fs, path::Path};
 
-/// A server in `sh`. Each life adds a line to `NAME.lives`. A call says `REPLY`; with `HELD` it waits for that file
-/// first.
+/// A server in `sh`. Each start adds a line to `NAME.lives`. A call returns `REPLY`; with `HELD`, it waits for that
+/// file first.
 const SERVER: &str = r#"
 echo $$ >> "$NAME.lives"
 trap 'echo "$NAME" >> told; exit 0' TERM
@@ -82,7 +82,7 @@ async fn servers_join_leave_restart_and_run_on() {
     until_tools(&mut other, &["goes__do", "stays__do", "turns__do"]).await;
     assert_eq!(called(&mut client, "turns__do").await["output"], "one");
 
-    // A call of a server that stays, and one of a server that goes, run over the reload.
+    // A call of a server that stays and one of a server that goes both run across the reload.
     client.ask("user_input", json!({ "input": "Use the tool stays__do" })).await;
     other.ask("user_input", json!({ "input": "Use the tool goes__do" })).await;
     for called in ["stays.called", "goes.called"] {
@@ -107,7 +107,7 @@ async fn servers_join_leave_restart_and_run_on() {
     let counts = ["comes", "goes", "stays", "turns"].map(|name| lives(folder.path(), name));
     assert_eq!(counts, [1, 1, 1, 2]);
 
-    // What is wrong changes nothing, and is logged without a value.
+    // A faulty file changes nothing, and is logged without its values.
     for (wrong, why) in [
         ("{".to_owned(), "it is not JSON"),
         (

@@ -1,5 +1,5 @@
-//! `reseed-shell` as reseed runs it: asked about, told of sessions, and checked. What it does by itself is tested in
-//! `tests/shell/`.
+//! `reseed-shell` as reseed runs it: with approvals, with the names of sessions, and checked. `tests/shell/` tests the
+//! program by itself.
 
 use super::servers;
 use crate::support::{
@@ -42,7 +42,7 @@ fn entry(program: &Path, flags: &[&str]) -> Value {
     json!({ "shell": { "command": program, "args": args } })
 }
 
-/// Creates a directory that the user of the commands can pass through.
+/// Creates a directory that the commands' user can traverse.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).unwrap();
@@ -75,7 +75,7 @@ async fn vanished(folder: &Path) {
     timeout(SOON, gone).await.expect("the folder is removed");
 }
 
-/// Has the model run a script, and then say something.
+/// Lets the model run a script, and then say something.
 fn will_run(model: &Scripted, script: &str) -> String {
     let arguments = json!({ "command": ["sh", "-c", script] }).to_string();
     let call_id = "call_1".parse().unwrap();
@@ -124,12 +124,12 @@ async fn a_folder_of_a_session_that_was_deleted_while_the_program_was_down_goes_
     let of = |session: &str| folder.path().join("data/workspaces").join(session);
     for session in ["here", "gone"] {
         fs::create_dir_all(of(session)).unwrap();
-        // The program lists there what it made.
+        // The program records there what it made.
         fs::create_dir_all(of(".made").join(session)).unwrap();
     }
     // Nothing else is a session's folder, whatever its name.
     fs::create_dir_all(of("photos")).unwrap();
-    // An old one would be swept, since it is empty.
+    // An old session would be swept, because it is empty.
     store.create(&"here".parse().unwrap(), "ann", SystemClock.now()).await.unwrap();
     let server = started_over(store, folder.path(), &program, &Scripted::new()).await;
     vanished(&of("gone")).await;

@@ -1,5 +1,5 @@
-//! The alerts of `docker/observability/rules.yaml`: a real server does what the alert is about, its `/metrics` are read
-//! before and after, and promtool decides: the rule must fire on the second samples and not on the first.
+//! The alerts of `docker/observability/rules.yaml`. A real server does what the alert is about, and its `/metrics` are
+//! read before and after. promtool decides: the rule must fire on the second samples and not on the first.
 
 mod cluster;
 
@@ -62,7 +62,7 @@ fn every_alert_has_a_test() {
     }
 }
 
-/// Returns true if promtool is installed. `tests/run` installs it and says so: then its absence is a failure.
+/// Returns true if promtool is installed. If `tests/run` has installed it, its absence is a failure.
 pub(crate) fn has_promtool() -> bool {
     let found = Command::new("promtool").arg("--version").output().is_ok_and(|output| output.status.success());
     assert!(found || std::env::var_os("RESEED_TOOLS").is_none(), "promtool is missing: install Debian's `prometheus`");
@@ -130,7 +130,7 @@ async fn summarising(mut make: impl FnMut() -> Reply + Send + 'static) -> Upstre
     .await
 }
 
-/// Compacts five times by a client's order, each time after three turns that say `said(turn)`.
+/// Compacts five times by a client's order, each time after three turns with the inputs `said(turn)`.
 async fn five_compactions(client: &mut Client, said: impl Fn(u64) -> String) {
     for round in 0..5 {
         for turn in 0..3 {
@@ -170,7 +170,7 @@ async fn a_store_that_cannot_write() {
     let (mut client, _) = Client::v2_session(&server.ws()).await;
     client.send("user_input", json!({ "input": words(0, 1_000) })).await;
     let mut said = 0;
-    // Until the server closes the session, since the input could not be stored.
+    // This runs until the server closes the session, because the input could not be stored.
     while let Some(frame) = client.next_frame().await {
         if frame["type"] == "session_closed" {
             break;
@@ -227,7 +227,7 @@ async fn summaries_that_cannot_be_made_and_the_rest_that_follows() {
     let mut failed = 0;
     for turn in 0..100 {
         client.turn(&words(turn, 80)).await;
-        // Nothing more is said before a failure is known: at the trigger an extract would make room, which is no
+        // Nothing more is said before a failure is known. At the trigger, an extract would make room, which is no
         // failure.
         if asked.load(Ordering::Relaxed) > failed {
             client.event("compaction_failed").await;
@@ -264,7 +264,7 @@ async fn users_who_wait_for_compactions() {
         assert_eq!(client.ask("user_input", json!({ "input": "And now?" })).await["type"], "accepted");
         clients.push(client);
     }
-    // Real time is measured: longer than the rule's five seconds.
+    // This waits in real time, longer than the rule's five seconds.
     let nothing = tokio::time::timeout(Duration::from_millis(5_200), std::future::pending::<()>());
     assert!(nothing.await.is_err());
     gate.open();

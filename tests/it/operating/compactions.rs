@@ -70,7 +70,7 @@ async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
     unusual.lock().unwrap().extend([Reply::text(""), Reply::text("")]);
     assert_eq!(compact(&mut client, json!({})).await["rung"], "extract");
 
-    // One is cancelled, one is superseded.
+    // One compaction is cancelled, and one is superseded.
     for (stop, payload) in [("cancel_compaction", json!({})), ("set_context_strategy", json!({ "strategy": "manual" }))]
     {
         fill(&mut client).await;
@@ -122,7 +122,7 @@ async fn compactions_of_every_outcome_are_counted_listed_and_logged() {
         "{listed}"
     );
 
-    // A client that leaves unloads the session, and removes it from what is counted there.
+    // When a client leaves, its session is unloaded and no longer counted there.
     client.hang_up();
     let left = async {
         while samples(&server.address).await[r#"reseed_breakers_open{reason="undone"}"#] > 0.0 {
@@ -232,7 +232,7 @@ async fn a_file_of_instructions_takes_the_place_of_the_prompt() {
     let [asked] = asked.as_slice() else { panic!("it is asked once: {asked:?}") };
     assert!(asked.contains("Mind the weather."), "a person's words stand beside it: {asked}");
     assert!(!asked.contains("## Key Decisions"), "nothing is said of other headings: {asked}");
-    // A client's own prompt replaces it.
+    // A client's own prompt replaces the file's.
     fill(&mut client).await;
     let replaced = json!({ "instructions": "One word.", "replaceInstructions": true });
     client.ask("preview_compaction", replaced).await;

@@ -1,4 +1,4 @@
-//! The files of the database: whose they are, who may use them, and what leaves them.
+//! The files of the database: their owner, their permissions, and the removal of deleted data.
 
 use super::{QUICK, folder};
 use crate::support::{
@@ -14,7 +14,7 @@ const LARGE: [(&str, &str); 2] = [("OFFLINE_WORD_MILLIS", "0"), ("CONTEXT_WINDOW
 /// The time within which no byte of a deleted session may be left.
 const ERASED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Returns the names of the files in the data folder that hold a text. The reserve is made by the system.
+/// Returns the names of the files in the data folder that contain a text. The system creates the reserve.
 fn holders(folder: &Path, text: &str) -> Vec<String> {
     let files = fs::read_dir(folder.join("data")).unwrap().map(|file| file.unwrap().path());
     let files = files.filter(|path| path.extension().is_none_or(|ending| ending != "reserve"));
@@ -97,12 +97,12 @@ async fn a_second_server_is_refused_under_every_name_and_without_the_lock_file()
     Binary::start(folder.path(), &QUICK).await.stop().await;
 }
 
-/// An append writes what it adds, however much waits in the session's queue.
+/// An append writes only what it adds, however much waits in the session's queue.
 #[tokio::test]
 async fn a_small_append_behind_a_long_queue_writes_little() {
     const INPUTS: usize = 30;
     let folder = folder();
-    // The first word of the answer takes a minute, longer than this.
+    // The first word of the answer takes a minute, which no test reaches.
     let settings = [("OFFLINE_WORD_MILLIS", "60000"), ("CONTEXT_WINDOW", "9000000")];
     let server = Binary::start(folder.path(), &settings).await;
     let (mut client, _) = Client::v2_session(&server.ws()).await;

@@ -1,4 +1,4 @@
-//! `reseed sessions` and `reseed inspect`: reading the database, also while a server runs on it.
+//! `reseed sessions` and `reseed inspect`: read the database, even while a server runs on it.
 
 use super::{QUICK, folder};
 use crate::support::{
@@ -137,7 +137,7 @@ async fn a_session_is_found_by_a_beginning_that_no_other_one_has() {
     let folder = folder.path();
     let server = Binary::start(folder, &QUICK).await;
     let mut ids = Vec::new();
-    // More than an id's first character has values: some of them begin alike.
+    // These are more ids than an id's first character has values, so some of them begin alike.
     for _ in 0..40 {
         let (_, opened) = Client::v2_session(&server.ws()).await;
         ids.push(opened["sessionId"].as_str().unwrap().to_owned());

@@ -1,4 +1,4 @@
-//! Restarting: a session is as before, whether the server was told to stop or was killed.
+//! Restarting: a session is as before, whether the server was stopped or killed.
 
 use super::{QUICK, folder, stopping::reopened};
 use crate::support::{
@@ -12,7 +12,7 @@ use reseed::provider::scripted::Gate;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Returns the part of `session_opened` that must not change: everything but what belongs to the process.
+/// Returns the part of `session_opened` that must not change: everything except what belongs to the process.
 fn standing(opened: &Value) -> Value {
     let mut standing = opened.clone();
     for own in ["epoch", "presence", "resumed"] {
@@ -191,7 +191,7 @@ async fn a_kill_in_the_middle_of_an_answer_loses_nothing_that_was_acknowledged()
     assert_eq!((&finished["payload"]["status"], &finished["seq"]), (&json!("interrupted"), &json!(last + 1)));
     assert_eq!(*present(&finished["payload"]["turnId"]), accepted["payload"]["turnId"]);
 
-    // The command is known: sent once more, it is answered as before and nothing is said twice.
+    // The command is known. If it is sent once more, it is answered as before and nothing is said twice.
     client.send_as(&id, "user_input", json!({ "input": "And your age?" })).await;
     let again = client.until(|frame| frame["re"] == id.as_str()).await;
     assert_eq!(

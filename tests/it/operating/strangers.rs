@@ -1,5 +1,5 @@
-//! What others make of the server: Prometheus of its metrics, a page of another origin of its refusal, and it of the
-//! variables that platforms and build tools set.
+//! How others see the server: Prometheus reads its metrics, and a page of another origin its refusal. Also how the
+//! server sees the variables that platforms and build tools set.
 
 use super::{QUICK, alerts::has_promtool, folder};
 use crate::support::{

@@ -13,10 +13,10 @@ use reseed::provider::scripted::Gate;
 use serde_json::{Value, json};
 use std::{collections::HashSet, time::Duration};
 
-/// The time given to the upstream server to notice that nobody listens any more.
+/// The time within which the upstream server must notice that nobody listens any more.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The fault: the client that connected last got what the first client's turn said.
+/// The fault: the client that connected last received the output of the first client's turn.
 #[tokio::test]
 async fn a_second_client_takes_nothing_over() {
     for (api, dialect) in BOTH {

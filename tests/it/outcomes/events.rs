@@ -1,4 +1,4 @@
-//! The events that follow a command, where no id in the event says that they do.
+//! The events that follow a command without naming it by an id.
 
 use super::scene::{
     Before::{self, *},

@@ -1,4 +1,4 @@
-//! What a command waits for fails: the model that summarises a branch, a hook, the store.
+//! Failures of what a command waits for: the model that summarises a branch, a hook, the store.
 
 use crate::{
     commands::example,
@@ -22,7 +22,7 @@ fn commands_of(group: &'static [ErrorCode]) -> Vec<&'static str> {
     commands
 }
 
-/// Returns what makes the command leave a branch that is summarised.
+/// Returns the payload with which the command leaves a branch that is summarised.
 fn leaving(command: &str) -> Value {
     match command {
         "navigate" => json!({ "entryId": "root", "summarize": true }),

@@ -52,12 +52,12 @@ async fn commands_that_wait_while_their_session_is_deleted_do_not_find_it() {
     let mut other = Client::v2(&server.ws()).await;
     for specs in specs.chunks(TOGETHER) {
         let (mut client, opened) = Client::v2_session(&server.ws()).await;
-        // The session is busy with an append: what arrives waits in its mailbox, the deletion before the commands.
+        // The session is busy with an append. What arrives waits in its mailbox: the deletion first, then the commands.
         let held = store.hold_appends().await;
         client.send("set_instructions", example("set_instructions")).await;
         client.ask("ping", json!({})).await;
         let deletes = other.send("delete_session", json!({ "sessionId": opened["sessionId"] })).await;
-        // The first says that the other connection's frame has arrived, the second that its task has run.
+        // The first round shows that the other connection's frame has arrived, the second that its task has run.
         for _ in 0..2 {
             client.ask("ping", json!({})).await;
         }
@@ -84,7 +84,7 @@ async fn a_fork_that_waits_while_its_session_is_deleted_does_not_find_it() {
     let entries = client.ask("get_entries", json!({})).await["payload"]["items"].clone();
     let fork = json!({ "entryId": entries[1]["entryId"], "position": "at" });
     let held = store.hold_appends().await;
-    // The first copies, the second waits for it.
+    // The first fork copies, and the second waits for it.
     let forks = [client.send("fork_session", fork.clone()).await, client.send("fork_session", fork).await];
     let mut other = Client::v2(&server.ws()).await;
     let deleted = other.ask("delete_session", json!({ "sessionId": opened["sessionId"] })).await;
@@ -138,7 +138,7 @@ async fn a_damaged_session_takes_no_command_that_begins_something() {
     }
 }
 
-/// The reply of a newer version, for instance.
+/// This may be the reply of a newer version, for instance.
 #[tokio::test]
 async fn a_stored_reply_that_cannot_be_read_is_an_internal_error() {
     let store = Arc::new(MemoryStore::new());
@@ -165,7 +165,8 @@ fn custom(text: &str) -> Value {
     payload
 }
 
-/// A command, what was done before, its payload, the command that brings its refusal about if it waits, and the code.
+/// A command, what was done before, its payload, the command that causes the refusal if the first one waits, and the
+/// code.
 type Case = (&'static str, Before, fn() -> Value, Option<&'static str>, &'static str);
 
 const CASES: &[Case] = &[

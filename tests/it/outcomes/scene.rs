@@ -13,7 +13,7 @@ use reseed_protocol::Part;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 
-/// What was done in a session before a command is sent to it.
+/// The preparation of a session before a command is sent to it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Before {
     /// Three turns; two connections have the session open.
@@ -24,7 +24,7 @@ pub(super) enum Before {
     ClosedAmidCall,
     /// A call waits for its result from the connection.
     Call,
-    /// A call waits for a client that runs it.
+    /// A call waits for a client that can run it.
     CallOfNobody,
     /// A call waits for its result from the other connection, and the connection is on standby.
     CallOfOther,
@@ -63,13 +63,13 @@ pub(super) struct Stage {
     gate: Arc<Mutex<Gate>>,
 }
 
-/// Inputs that a queue holds.
+/// The number of inputs that a queue holds.
 const QUEUE: usize = 3;
 
 /// Tokens from which on a compaction is prepared in the background.
 const PREPARED_FROM_TOKENS: u64 = 1_200;
 
-/// Words of an input that a held compaction makes too little room for.
+/// The number of words of an input for which a held compaction makes too little room.
 const MUCH_WORDS: usize = 300;
 
 /// Turns after which one is prepared at the latest.
@@ -90,7 +90,7 @@ impl Stage {
         Self { by_order, in_background, gate }
     }
 
-    /// Returns a session before a command, in which nothing happens unless its gate opens.
+    /// Returns a session that is ready for a command, in which nothing happens unless its gate opens.
     pub(super) async fn scene(&self, before: Before) -> Scene {
         use Before::{HeldAgain, HeldAgainPinned, Merging, Preparing, PreparingAgain};
         let is_prepared = matches!(before, Preparing | PreparingAgain | HeldAgain | HeldAgainPinned | Merging);
@@ -99,7 +99,7 @@ impl Stage {
         scene.bring_about(before).await;
         for client in [&mut scene.client, &mut scene.other] {
             client.ask("ping", json!({})).await;
-            // What waits now was not caused by the command to come.
+            // What is pending now was not caused by the next command.
             client.forget("");
         }
         scene
@@ -107,7 +107,7 @@ impl Stage {
 }
 
 /// Returns a model that waits for the gate with summaries and with its answer to "hold", and calls its first tool when
-/// it is told to.
+/// it is asked to.
 fn script(gate: Arc<Mutex<Gate>>) -> impl FnMut(&ModelRequest) -> Reply + Send {
     move |request| {
         let gate = gate.lock().unwrap().clone();
@@ -164,7 +164,7 @@ impl Scene {
         Self { client, other, gate, opened, entries, call, queued }
     }
 
-    /// Lets the model go on, now and later.
+    /// Lets the model continue, now and later.
     pub(super) fn let_go(&self) {
         self.gate.lock().unwrap().open();
     }

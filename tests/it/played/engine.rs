@@ -1,5 +1,5 @@
-//! A model server that is played: it refuses what breaks its rules or exceeds its window, and streams its answers in
-//! its own way. The model behind it does what the last `[[word]]` of the user says.
+//! A simulated model server: it refuses what breaks its rules or exceeds its window, and streams its answers in its own
+//! way. The model behind it does what the user's last `[[word]]` says.
 
 use super::rules::{Forbids, Request, Rule};
 use crate::support::{
@@ -26,19 +26,19 @@ pub(crate) struct Played {
     pub(crate) overflow: Overflow,
 }
 
-/// What a server does with a request above its window of [`WINDOW_TOKENS`]. In texts, `{n}` is the number of its tokens
-/// and `{w}` the window.
+/// How a server treats a request above its window of [`WINDOW_TOKENS`]. In texts, `{n}` is the number of its tokens and
+/// `{w}` the window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Overflow {
     /// It refuses it with this status and body.
     Refused(u16, &'static str),
     /// It reports this event in a stream that began well.
     Streamed(&'static str),
-    /// It cuts the prompt and does not say so.
+    /// It truncates the prompt silently.
     Cut,
 }
 
-/// The window of every played server, by the count of the scripted server.
+/// The window of every simulated server, by the count of the scripted server.
 pub(crate) const WINDOW_TOKENS: u64 = 6_000;
 
 /// How a server streams.
@@ -289,7 +289,7 @@ impl Stream<'_> {
         self.choice(json!({ "index": 0, "delta": delta, "finish_reason": null }));
     }
 
-    /// Streams a thought; returns what must come back of it.
+    /// Streams a thought; returns the part that must be sent back.
     fn thought(&mut self, text: &str) -> Value {
         let half = text.len() / 2;
         let pieces = [&text[..half], &text[half..]];

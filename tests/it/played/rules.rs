@@ -1,4 +1,4 @@
-//! What model servers refuse: one rule each, and where in a request it is broken.
+//! What model servers refuse: one rule each, and where in a request the rule is broken.
 
 use super::engine::Given;
 use serde_json::Value;
@@ -35,13 +35,13 @@ pub(crate) enum Forbids {
     LongIds,
     /// Ids with other characters than letters, digits, `_` and `-`.
     OddIds,
-    /// A call of its own model under another id than it gave.
+    /// A call of its own model under a different id than the model gave it.
     ForeignIds,
     /// A call of the current turn without what its model sent with it in this field of the message.
     LostField(&'static str),
     /// A call of the current turn without what its model sent with the call in this field.
     LostCallField(&'static str),
-    /// More tokens of prompt and answer than fit.
+    /// A prompt and an answer that together do not fit.
     OutputBeyondWindow,
 }
 
@@ -168,7 +168,7 @@ impl Request<'_> {
         }
     }
 
-    /// Returns what no server accepts of this request.
+    /// Returns the part of this request that no server accepts.
     pub(crate) fn illegal(&self) -> Option<String> {
         let mut open: Vec<&str> = Vec::new();
         let mut known: Vec<&str> = Vec::new();

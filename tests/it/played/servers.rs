@@ -1,5 +1,5 @@
-//! The servers that are played. Each rule is one that the real server has, in its own words; the comment at a server
-//! names what is known of it.
+//! The simulated servers. Each rule is one that the real server has, in its own words. The comment at a server
+//! describes what is known of it.
 
 use super::{
     engine::{Calls, Overflow, Played, Style, Thoughts, UsageIn},
@@ -22,8 +22,8 @@ const PLAIN: Style = Style {
     usage: UsageIn::LastChunk,
 };
 
-/// Models that reason take neither the old name of the output limit nor a temperature; ids have at most 40 characters.
-/// The stream begins with the filter's results.
+/// Models that reason accept neither the old name of the output limit nor a temperature. Ids have at most 40
+/// characters. The stream begins with the filter's results.
 pub(crate) const AZURE: Played = Played {
     name: "Azure",
     models: MODELS,
@@ -67,8 +67,8 @@ pub(crate) const AZURE: Played = Played {
     ),
 };
 
-/// Ids have nine letters and digits; no user follows a result; no field is taken that it does not know. Reasoning
-/// models send lists as content.
+/// Ids have nine letters and digits. No user message follows a result. Unknown fields are refused. Reasoning models
+/// send lists as content.
 pub(crate) const MISTRAL: Played = Played {
     name: "Mistral",
     models: MODELS,
@@ -119,7 +119,8 @@ pub(crate) const MISTRAL: Played = Played {
     ),
 };
 
-/// Reasoning goes back with the calls of the turn; no images; the reasoner takes no messages of one role in a row.
+/// Reasoning must be sent back with the calls of the turn. Images are refused. The reasoner accepts no consecutive
+/// messages of one role.
 pub(crate) const DEEPSEEK: Played = Played {
     name: "DeepSeek",
     models: MODELS,
@@ -154,8 +155,8 @@ pub(crate) const DEEPSEEK: Played = Played {
     ),
 };
 
-/// Calls are signed, and the signature comes back; all have index 0. Schemas of objects have properties. Errors come in
-/// a list.
+/// Calls are signed, and the signature must be sent back. All calls have index 0. Schemas of objects need properties.
+/// Errors come in a list.
 pub(crate) const GEMINI: Played = Played {
     name: "Gemini",
     models: MODELS,
@@ -191,7 +192,7 @@ pub(crate) const GEMINI: Played = Played {
     ),
 };
 
-/// A prompt beyond the window is cut silently; the other model takes no tools.
+/// A prompt beyond the window is truncated silently. The other model accepts no tools.
 pub(crate) const OLLAMA: Played = Played {
     name: "Ollama",
     models: MODELS,
@@ -224,7 +225,7 @@ pub(crate) const OLLAMA: Played = Played {
     overflow: Overflow::Cut,
 };
 
-/// Templates want turns of user and assistant; an overflow is reported in a stream that began well.
+/// Templates require alternating user and assistant messages. An overflow is reported in a stream that began well.
 pub(crate) const LM_STUDIO: Played = Played {
     name: "LM Studio",
     models: MODELS,
@@ -253,7 +254,8 @@ pub(crate) const LM_STUDIO: Played = Played {
     ),
 };
 
-/// Templates are strict, and say so with 500; a model without its projector takes no images; the list has the window.
+/// Templates are strict, and report that with 500. A model without its projector accepts no images. The list has the
+/// window.
 pub(crate) const LLAMA_CPP: Played = Played {
     name: "llama.cpp",
     models: MODELS,
@@ -282,7 +284,7 @@ pub(crate) const LLAMA_CPP: Played = Played {
     ),
 };
 
-/// Prompt and answer together must fit; the other model was started without a parser for calls. Ids are long.
+/// Prompt and answer must fit together. The other model was started without a parser for calls. Ids are long.
 pub(crate) const VLLM: Played = Played {
     name: "vLLM",
     models: MODELS,
@@ -318,7 +320,7 @@ pub(crate) const VLLM: Played = Played {
     ),
 };
 
-/// Calls are streamed as all that was written so far.
+/// Each piece of a call repeats everything that was written so far.
 pub(crate) const SGLANG: Played = Played {
     name: "SGLang",
     models: MODELS,
@@ -336,8 +338,8 @@ pub(crate) const SGLANG: Played = Played {
     ),
 };
 
-/// Signed reasoning goes back with the calls; comments come before the first chunk; the other model has no endpoint
-/// with images. The reason of an overflow is in `metadata.raw`.
+/// Signed reasoning must be sent back with the calls. Comments come before the first chunk. The other model has no
+/// endpoint with images. The reason of an overflow is in `metadata.raw`.
 pub(crate) const OPENROUTER: Played = Played {
     name: "OpenRouter",
     models: MODELS,
@@ -377,8 +379,8 @@ pub(crate) const OPENROUTER: Played = Played {
     ),
 };
 
-/// No field of an assistant's message is taken that it does not know; a request that is too large is a matter of tokens
-/// per minute.
+/// Unknown fields of an assistant's message are refused. A request that is too large is refused for its tokens per
+/// minute.
 pub(crate) const GROQ: Played = Played {
     name: "Groq",
     models: MODELS,
@@ -421,7 +423,7 @@ pub(crate) const GROQ: Played = Played {
     ),
 };
 
-/// No blank texts; calls in the history want tools on offer; errors are texts within texts.
+/// Blank texts are refused. Calls in the history require tools on offer. Errors are texts within texts.
 pub(crate) const BEDROCK: Played = Played {
     name: "Bedrock behind LiteLLM",
     models: MODELS,

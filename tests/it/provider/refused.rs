@@ -1,4 +1,4 @@
-//! A server that refuses a part of a request is asked once more without it, and never with it again.
+//! If a server refuses a part of a request, the request is sent once more without it, and never with it again.
 
 use super::{APIS, ask, call, hello, provider, request, result};
 use crate::support::upstream::{Reply, Step, Upstream};
@@ -105,7 +105,7 @@ async fn credentials_quota_and_what_was_said_are_not_tried_again() {
             assert_eq!((fault.code, upstream.requests().len()), (code, 1), "{message}");
         }
     }
-    // Nothing that could be left out: asked once.
+    // Nothing could be left out, so the request is sent only once.
     let upstream = Upstream::replying([refusal(400, "some other fault")]).await;
     let fault = ask(&provider(&upstream, ApiChoice::Chat), &hello()).await.0.unwrap_err();
     assert_eq!((fault.code, upstream.requests().len()), (ErrorCode::UpstreamRejected, 1));
@@ -199,7 +199,7 @@ async fn a_page_of_a_proxy_is_no_refusal() {
     assert_eq!((answer.adapted, answer.learnt), Default::default());
     let sent = upstream.requests();
     assert_eq!((sent.len(), &sent[0].body), (2, &sent[1].body));
-    // A proxy's limit of bytes: images are what makes a body large.
+    // This is a proxy's limit of bytes. Images are what makes a body large.
     let mut large = rich();
     let picture = Part::Image { url: format!("data:image/png;base64,{}", "A".repeat(4_000)), detail: None };
     large.envelope.messages.cached[0].message = Arc::new(Message::new(Role::User, vec![picture]));

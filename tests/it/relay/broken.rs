@@ -1,4 +1,4 @@
-//! Links between servers that break while their holder lives: their sessions end, and clients resume without a hole.
+//! Links between servers that break while the holder lives: the sessions end, and clients resume without a gap.
 
 use super::{check_whole, durable, faults::resumed, nodes, open, said};
 use crate::support::{
@@ -108,7 +108,7 @@ async fn a_link_on_which_nothing_comes_any_more_is_given_up() {
         if log.contains("a connection to another server has ended") { Ok(()) } else { Err(log) }
     })
     .await;
-    // The other session goes on meanwhile.
+    // The other session continues meanwhile.
     client.session = own.as_str().map(str::to_owned);
     client.turn("Are you there?").await;
     a.gate.thaw();
@@ -132,7 +132,7 @@ async fn a_host_opens_its_session_itself_and_goes_on_hosting() {
     let back = resumed(&mut host, &session, &opened).await;
     assert_eq!((&back["resumed"], &back["host"]), (&json!("replay"), present(&opened["host"])), "{back}");
     at_a.turn("My cat is called Miso.").await;
-    // It was away for a moment, and is the same host.
+    // The host was away for a moment, and is the same one.
     let host = present(&opened["host"]["connectionId"]);
     let seen = at_a.forget("host_changed");
     let is_it = |frame: &Value| present(&frame["payload"]["host"]["connectionId"]) == host;

@@ -1,4 +1,5 @@
-//! A server that stops while others are there: its clients go to them, each when nothing of its own runs here any more.
+//! A server that stops while others are available: its clients go to them, each when nothing of its own runs here any
+//! more.
 
 use super::{check_whole, faults::resumed, nodes, open};
 use crate::support::{
@@ -45,7 +46,7 @@ async fn clients_go_to_another_server_as_soon_as_nothing_of_theirs_runs() {
     let opened = open(&mut observer, &running).await;
     let before = open(&mut visitor, &resting).await;
     let (_owner, quiet) = a.session().await;
-    // Each connection is told at a moment of its own, within two seconds: the next one nearly last.
+    // Each connection is notified at its own moment, within two seconds; the next one is nearly the last.
     for _ in 0..50 {
         a.client().await.hang_up();
     }
@@ -56,7 +57,8 @@ async fn clients_go_to_another_server_as_soon_as_nothing_of_theirs_runs() {
 
     a.server.terminate().await;
     stopping(&a).await;
-    // While the turn runs. Whoever asks for something is told before it is refused, and not that its own server stops.
+    // The turn is still running. A client that sends a command learns that its session has moved before the command is
+    // refused, and not that its own server stops.
     until("only the session with the turn is left", async || match a.metric("reseed_sessions_open").await {
         1 => Ok(()),
         open => Err(format!("{open} are open")),
@@ -111,7 +113,7 @@ async fn an_operator_drains_a_server_by_its_name() {
     let mut client = b.client().await;
     let opened = open(&mut client, &session).await;
     assert!(opened["entries"].to_string().contains("Miso"), "{opened}");
-    // Nobody is left for the last one's clients.
+    // No server is left for the last one's clients.
     let drained = run(folder, &["nodes", "--drain", "b"], &environment).await;
     assert!(drained.printed.contains("no other server is there"), "{}", drained.printed);
     assert_eq!((client.closed().await, b.server.ended().await), (1012, Some(0)));

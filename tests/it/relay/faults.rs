@@ -44,7 +44,7 @@ async fn a_killed_holder_ends_its_own_subscriptions_and_they_resume_elsewhere() 
     let closed = client.event("session_closed").await;
     assert_eq!((&closed["sessionId"], &closed["payload"]["code"]), (&session, &json!("moved")), "{closed}");
     assert_eq!(closed["payload"]["retriable"], true, "{closed}");
-    // The other session goes on meanwhile.
+    // The other session continues meanwhile.
     client.session = own.as_str().map(str::to_owned);
     client.turn("Are you there?").await;
     let back = resumed(&mut client, &session, &opened).await;
@@ -90,7 +90,7 @@ async fn what_a_client_sent_before_it_left_is_carried_out_although_the_holder_wa
     let [a, b] = nodes(&[]).await;
     let ((mut renamed, kept), (mut deleted, removed)) = (a.session().await, a.session().await);
     let (mut renaming, mut deleting) = (b.client().await, b.client().await);
-    // Dialling takes longer than leaving.
+    // Connecting takes longer than leaving.
     a.gate.delay(Duration::from_secs(1));
     renaming.send("rename_session", json!({ "sessionId": kept, "name": "Cats" })).await;
     deleting.send("delete_session", json!({ "sessionId": removed })).await;
@@ -160,7 +160,7 @@ async fn a_session_that_moves_all_the_time_loses_and_doubles_nothing() {
             .await;
             let text = format!("{name} {round}");
             let added = client.ask("append_custom", json!({ "customType": "t", "data": text })).await;
-            // Its holder may have left at this moment: then nothing was acknowledged.
+            // Its holder may have left at this moment; then nothing was acknowledged.
             match added["type"] == "ok" {
                 true => written.push(text),
                 false => assert_eq!(added["payload"]["retriable"], true, "{added}"),
@@ -187,9 +187,9 @@ fn resident(pid: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Returns the resident memory of each process in KiB: the least of ten looks, one after each run of `work`.
+/// Returns the resident memory of each process in KiB: the minimum of ten measurements, one after each run of `work`.
 ///
-/// One look is off by up to 20 MB: buffers come and go, and the system joins pages to huge ones.
+/// One measurement is off by up to 20 MB, because buffers come and go, and the system joins pages to huge ones.
 async fn least_resident(pids: [u32; 2], mut work: impl AsyncFnMut()) -> [u64; 2] {
     let mut least = [u64::MAX; 2];
     for _ in 0..10 {
@@ -222,20 +222,20 @@ async fn a_reader_that_stalls_costs_neither_server_memory() {
             at_a.forget("");
         }
     };
-    // What appends cost by themselves.
+    // Measures the cost of appends by themselves.
     append(&mut a.session().await.0, 50).await;
     let (mut at_a, session) = a.session().await;
     let mut stalled = b.client().await;
     open(&mut stalled, &session).await;
-    // More than the buffers in between take.
+    // This is more than the buffers in between hold.
     append(&mut at_a, 50).await;
     let pids = [a.server.pid(), b.server.pid()];
     let before = least_resident(pids, async || append(&mut at_a, 5).await).await;
     append(&mut at_a, 250).await;
     let after = least_resident(pids, async || append(&mut at_a, 5).await).await;
     for (name, before, after) in [("holder", before[0], after[0]), ("edge", before[1], after[1])] {
-        // At least 50 MB more were said meanwhile. Pages read from the store and groups on their way to it come and go:
-        // what is kept shows if it is more than half of that.
+        // At least 50 MB more were said meanwhile. Pages read from the store, and groups on their way to it, come and
+        // go. What is kept shows if it is more than half of that.
         assert!(after < before + 25_000, "{name}: {before} KiB, then {after} KiB");
     }
     let began = Instant::now();

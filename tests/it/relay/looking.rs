@@ -48,7 +48,7 @@ async fn a_watched_list_tells_of_a_session_that_changes_its_server() {
     at_a.ask("user_input", json!({ "input": "Tell me a story about my cat, who is called Miso." })).await;
     watching.until(tells(&session, "running")).await;
     a.server.kill().await;
-    // Nothing is written then.
+    // Nothing is written in this case.
     watching.until(tells(&session, "idle")).await;
     let mut at_c = c.client().await;
     let before = json!({ "epoch": "none", "asOfSeq": 0 });
@@ -91,7 +91,7 @@ async fn a_look_for_many_watchers_costs_as_much_as_for_one() {
     }
     let looks = began.elapsed().as_millis() / 500 + 1;
     let statements = committed().await - before;
-    // Two for each look, and what the renamings and the servers themselves need.
+    // Each poll takes two statements, and the renamings and the servers themselves need some.
     assert!(statements < looks * WATCHERS as u128 / 2, "{statements} statements in {looks} looks");
 }
 
@@ -103,7 +103,7 @@ async fn operators_see_every_server_from_any() {
     at_a.turn("My cat is called Miso.").await;
     let mut client = b.client().await;
     open(&mut client, &session).await;
-    // Two beats later, everybody has told its numbers.
+    // Two beats later, every server has reported its numbers.
     let shown = until("both servers are listed", async || {
         let shown = get(&b.server.address, "/api/nodes").await.json();
         let items = present(&shown["items"]).as_array().unwrap().clone();
@@ -129,7 +129,7 @@ async fn operators_see_every_server_from_any() {
             assert!(metrics.contains(&line), "{line}: {metrics}");
         }
     }
-    // Without its holder, the list lacks that alone.
+    // Without its holder, the list lacks only that.
     a.gate.close();
     let listed = get(&b.server.address, "/api/sessions").await.json();
     let item = &listed["items"][0];

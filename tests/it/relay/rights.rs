@@ -1,4 +1,5 @@
-//! What a client may do at a server is what it may do at another; and who may ask one server in the name of another.
+//! A client may do the same at every server. Also tests which servers may send commands to another on behalf of a
+//! client.
 
 use super::open;
 use crate::support::{
@@ -48,7 +49,7 @@ async fn a_ticket_s_rights_travel_with_the_relay() {
     let opened = owner.ask("open_session", json!({})).await;
     let session = opened["payload"]["sessionId"].clone();
     let other = owner.ask("open_session", json!({})).await["payload"]["sessionId"].clone();
-    // Bound to one session.
+    // This ticket is bound to one session.
     let mut bound = greeted(&b, ticket(&b, json!({ "principal": "17", "sessionId": session })).await).await;
     open(&mut bound, &session).await;
     bound.turn("My cat is called Miso.").await;
@@ -57,7 +58,7 @@ async fn a_ticket_s_rights_travel_with_the_relay() {
     let leaf = bound.ask("get_entries", json!({ "limit": 1 })).await["payload"]["leafId"].clone();
     let refused = bound.ask("fork_session", json!({ "entryId": leaf, "position": "at" })).await;
     assert_eq!(refused["payload"]["code"], "forbidden", "{refused}");
-    // To read alone.
+    // This ticket is only for reading.
     let mut reader = greeted(&b, ticket(&b, json!({ "principal": "17", "scopes": ["read"] })).await).await;
     assert_eq!(open(&mut reader, &session).await["role"], "observer");
     let refused = reader.ask("user_input", json!({ "input": "No." })).await;
@@ -83,7 +84,7 @@ async fn renewed_credentials_reach_the_holder() {
     let fresh = ticket(&b, json!({ "principal": "17" })).await;
     assert_eq!(renewed.ask("authenticate", fresh).await["type"], "ok");
     assert_eq!(left.closed().await, 4401);
-    // The holder has ended what was not renewed by then, and goes on with what was.
+    // The holder has ended what was not renewed by then, and continues with what was.
     renewed.turn("My cat is called Miso.").await;
     assert_eq!(renewed.seen.iter().filter(|frame| frame["type"] == "token_expiring").count(), 1, "it is told once");
 }

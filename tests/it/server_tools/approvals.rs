@@ -1,4 +1,4 @@
-//! A person is asked before a tool runs: in v2.
+//! Approvals of tool calls by a person, in v2.
 
 use super::{Seen, ask, call, finished, over, results, start, tool};
 use crate::support::{client::Client, json::present, server::Server};
@@ -27,7 +27,7 @@ async fn asked(client: &mut Client) -> Value {
     client.event("approval_request").await["payload"].clone()
 }
 
-/// Has the model call `dig` with these arguments, and then say something.
+/// Lets the model call `dig` with these arguments, and then say something.
 fn will_dig(model: &Scripted, arguments: &str) {
     model.push(Reply::parts(vec![call(0, "dig", arguments)]));
     model.push(Reply::text("Done."));
@@ -105,7 +105,7 @@ async fn an_answer_for_good_holds_for_exactly_this_call_and_can_be_withdrawn() {
         assert_eq!(finished(&mut client).await["status"], "completed");
     }
     assert_eq!(standing.as_array().map(Vec::len), Some(2), "{standing}");
-    // The same calls again: nobody is asked. One that differs by a space is another call.
+    // The same calls come again, and nobody is asked. A call that differs by a space is another call.
     for (arguments, runs, is_asked) in
         [(r#"{"at":"a"}"#, 2, false), (r#"{"at":"b"}"#, 2, false), (r#"{"at": "a"}"#, 3, true)]
     {
@@ -126,12 +126,12 @@ async fn an_answer_for_good_holds_for_exactly_this_call_and_can_be_withdrawn() {
     will_dig(&model, r#"{"at":"a"}"#);
     ask(&mut client, "And again!").await;
     let approval = asked(&mut client).await;
-    // A client that joins now sees what is open and what stands.
+    // A client that joins now sees the open approvals and the standing ones.
     let mut other = Client::v2(&server.ws()).await;
     let joined = other.ask("open_session", json!({ "sessionId": opened["sessionId"] })).await["payload"].clone();
     assert_eq!(joined["approvals"][0]["approvalId"], *present(&approval["approvalId"]));
     assert_eq!(joined["standingApprovals"][0]["option"], "reject_always");
-    // Two decide at once: the first counts.
+    // Two clients decide at once, and the first decision counts.
     assert_eq!(decide(&mut other, &approval, "reject_once", None).await["type"], "ok");
     assert_eq!(decide(&mut client, &approval, "allow_once", None).await["payload"]["code"], "too_late");
     assert_eq!(finished(&mut client).await["status"], "completed");
@@ -157,7 +157,7 @@ async fn rules_decide_and_a_session_can_only_be_stricter() {
         (None, "sea", 0, true),
         (Some(&own), "garden", 1, false),
         (Some(&own), "garden of roses", 0, false),
-        // The session says `auto`, and cannot loosen what the deployment says.
+        // The session says `auto`, and cannot loosen the deployment's policy.
         (Some(&own), "street", 0, false),
         (Some(&own), "sea", 0, true),
     ] {
@@ -213,7 +213,7 @@ async fn an_approval_outlives_the_connection_the_server_and_the_time_limit_of_it
     model.push(Reply::parts(vec![call(0, "dig", r#"{"at":"a"}"#), call(1, "peek", "{}"), call(2, "dig", "{}")]));
     ask(&mut client, "Dig!").await;
     let (first, second) = (asked(&mut client).await, asked(&mut client).await);
-    // What needs no approval runs meanwhile.
+    // Calls that need no approval run meanwhile.
     let answered = |frame: &Value| frame["type"] == "call_resolved" && frame["payload"]["outcome"] == "answered";
     client.until(answered).await;
     client.hang_up();

@@ -1,7 +1,7 @@
 //! Models that misbehave: over both APIs, with a tool of the server and with one of a client.
 //!
 //! Whatever the model calls, each call has exactly one result, every later request is one that a strict server accepts
-//! (`support/upstream/check.rs`), the turn ends with a status, and the session goes on with the next message.
+//! (`support/upstream/check.rs`), the turn ends with a status, and the session continues with the next message.
 
 use super::{Seen, TestTool, ask, tool};
 use crate::support::{
@@ -39,7 +39,7 @@ struct Case {
     answers: Vec<Reply>,
     /// The calls that reach the tool.
     made: usize,
-    /// The beginnings of the results that the model has read in the end, in order; the same one many times as a
+    /// The beginnings of the results that the model has read in the end, in order. A repeated one is given with its
     /// number.
     results: Vec<(usize, &'static str)>,
     /// The error of the turn, if it fails.
@@ -102,7 +102,7 @@ struct World {
 }
 
 impl World {
-    /// Starts a model that answers so, until it is calmed, and a server with the tool. Returns the client too.
+    /// Starts a model with these answers, until it is calmed, and a server with the tool. Also returns the client.
     async fn start(&self, answers: Vec<Reply>, calm: &Arc<AtomicBool>) -> (Upstream, Server, Client, Arc<Seen>) {
         let (mut answers, calm) = (answers.into_iter(), calm.clone());
         let next = move |asked: &Asked| {
@@ -147,7 +147,7 @@ struct Turn {
     end: Value,
 }
 
-/// Says this, answers the calls that reach the client, and returns what there was to see.
+/// Sends this, answers the calls that reach the client, and returns what the client saw.
 async fn turn(client: &mut Client, text: &str) -> Turn {
     ask(client, text).await;
     let mut turn = Turn::default();

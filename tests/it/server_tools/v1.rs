@@ -1,4 +1,4 @@
-//! A person is asked before a tool runs: in v1, as the original client needs it.
+//! Approvals of tool calls by a person, in v1, as the original client needs them.
 
 use super::{Seen, call, results, start, tool};
 use crate::support::{client::Client, json::present};
@@ -10,7 +10,7 @@ fn said(text: &str) -> Value {
     json!({ "input": [{ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": text }] }] })
 }
 
-/// Returns a frame in a word or two.
+/// Summarises a frame in a word or two.
 fn short(frame: &Value) -> String {
     match frame["type"].as_str().unwrap() {
         "loading_state" => format!("loading {}", frame["payload"]["loading"]),

@@ -1,5 +1,5 @@
 //! A client is cut off after every single frame of a conversation, also twice in a row, and ends with exactly the state
-//! of one that was not: its answers are streamed with reasoning, it has tools, its inputs wait, it is compacted.
+//! of one that was not. Its answers are streamed with reasoning, it has tools, its inputs wait, and it is compacted.
 //!
 //! `CUTS=all` cuts at every pair of frames instead of at each first one with some second one.
 
@@ -22,14 +22,14 @@ use std::{
 };
 use tokio::sync::Semaphore;
 
-/// Conversations that run at a time.
+/// The number of conversations that run at the same time.
 const AT_ONCE: usize = 24;
 
 /// Second cuts, in frames after the first: 0 loses the connection before anything has come.
 const SECOND: [usize; 5] = [0, 1, 2, 3, 5];
 
-/// A model that says its next piece when the client of the conversation has received a frame: so there is something to
-/// be cut off in, and nothing waits for a clock.
+/// A model that writes its next piece when the client of the conversation has received a frame. So every frame is a
+/// point at which to cut, and nothing waits for a clock.
 #[derive(Clone, Default)]
 struct Stepped {
     steps: Arc<Mutex<HashMap<usize, Arc<Semaphore>>>>,
@@ -113,7 +113,7 @@ struct Script {
 }
 
 impl Script {
-    /// Does what is due; returns true if the conversation is over.
+    /// Sends what is due; returns true if the conversation is over.
     async fn go_on(&mut self, number: usize, client: &mut Folder) -> bool {
         let fold = &client.fold;
         if fold.session.is_empty() || !client.is_connected() {
@@ -128,7 +128,7 @@ impl Script {
         let say = match self.said {
             0 => true,
             1 | 2 => ended == self.said && fold.is_idle(),
-            // Sent while the third is answered: it waits in the queue.
+            // This is sent while the third input is answered, so it waits in the queue.
             3 => fold.turn.is_some() && ended == 2,
             4 => self.compacted && fold.count("context_compacted") == 1,
             _ => false,
@@ -153,7 +153,7 @@ async fn play(url: &str, model: &Stepped, number: usize, cuts: &[usize]) -> usiz
     let look = json!({ "name": "look", "description": "Looks.", "parameters": { "type": "object" } });
     let mut client = Folder::new(&format!("owner-{number:06}"), json!({ "tools": [look] })).unwitnessed();
     let mut observer = Folder::new(&format!("watch-{number:06}"), json!({ "role": "observer" })).unwitnessed();
-    // Asking after every event of every case would take minutes: one case is as good as another while nothing is cut.
+    // Asking after every event of every case would take minutes. Without cuts, all cases are alike.
     client.is_witnessed = cuts.is_empty();
     let (steps, mut script, mut left) = (model.steps(number), Script::default(), cuts.iter());
     let mut cut = left.next();

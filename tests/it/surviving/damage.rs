@@ -87,7 +87,7 @@ async fn a_damaged_session_is_read_only_and_the_others_go_on() {
             assert!(message.contains(named), "{named}: {message}");
         }
     }
-    // What can be read is read, whatever the page size; what cannot is named.
+    // What can be read is returned, whatever the page size. What cannot is named.
     let rest: Vec<Value> = [&entries[..4], &entries[5..6], &entries[7..]].concat();
     for limit in [1, 2, 3, 5, 50] {
         let (read, damaged) = read_back(&mut client, &bad, limit).await;
@@ -131,7 +131,7 @@ async fn damage_that_is_found_while_the_session_is_open_stops_its_writes() {
     client.event("context_compacted").await;
     client.ask("close_session", json!({})).await;
     server.stop().await;
-    // An entry that the model does not see any more: opening the session does not read it.
+    // The model no longer sees this entry, so opening the session does not read it.
     spoil(folder.path(), &entries[1]);
 
     let server = Binary::start(folder.path(), &SETTINGS).await;

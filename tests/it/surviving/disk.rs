@@ -1,5 +1,5 @@
 //! A full disk: the real binary, whose files may not grow beyond a limit. Nothing is acknowledged that is not stored,
-//! everyone is told, and with room again everything acknowledged is there.
+//! everyone is informed, and with room again everything acknowledged is there.
 
 use super::{fold::fresh, folder::Folder};
 use crate::support::{binary::Binary, client::Client, http, json::present, talk::words};
@@ -49,7 +49,7 @@ async fn what_a_full_disk_does_not_take_is_not_acknowledged() {
     let before = acknowledged(&client);
     assert!(before.len() > 3, "{before:?}");
 
-    // Everyone is told: load balancers, clients that come back, new clients. The process keeps running.
+    // Everyone is informed: load balancers, clients that come back, new clients. The process keeps running.
     for (path, status) in [("/readyz", 503), ("/healthz", 200)] {
         assert_eq!(http::get(&server.address, path).await.status, status, "{path}");
     }
@@ -72,7 +72,7 @@ async fn what_a_full_disk_does_not_take_is_not_acknowledged() {
         assert_ne!(*present(&frame["type"]), "error", "{frame}");
     }
     assert_eq!(client.fold.snapshots, 1, "a replay: the log goes on where it was");
-    // What was acknowledged is there, and so, each once, is what was sent again for want of a reply.
+    // What was acknowledged is there. So is, each once, what was sent again for lack of a reply.
     assert_eq!(client.fold.asked(), said);
     assert!(acknowledged(&client).len() >= before.len());
     client.settled(&["contextInfo"]).await;
@@ -93,9 +93,9 @@ async fn told(server: &Binary, status: u16) {
     }
 }
 
-/// A disk that fills up while nobody writes is reported all the same. A file that may not grow is a disk fault to
-/// SQLite rather than a full disk, so the server is restarted here, as it says; on a full disk it recovers by itself
-/// once there is room, as the tests in `tests/disk` show.
+/// A disk that fills up while nobody writes is reported too. To SQLite, a file that may not grow is a disk fault rather
+/// than a full disk, so the server is restarted here, as it requests. On a full disk it recovers by itself once there
+/// is room, as the tests in `tests/disk` show.
 #[tokio::test]
 async fn a_disk_that_fills_up_while_the_server_is_idle_is_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -103,7 +103,7 @@ async fn a_disk_that_fills_up_while_the_server_is_idle_is_told() {
     let (mut client, _) = Client::v2_session(&server.ws()).await;
     assert_eq!(client.turn("Is the sea warm?").await["status"], "completed");
     told(&server, 200).await;
-    // What was written may be overwritten; nothing grows.
+    // Existing bytes may be overwritten, but nothing grows.
     let files = fs::read_dir(folder.path().join("data")).unwrap();
     let largest = files.map(|file| file.unwrap().metadata().unwrap().len()).max().unwrap();
     server.limit_files(largest / 1024).await;

@@ -1,6 +1,6 @@
-//! A strict reader of what a session tells. Durable events must come in order, each once; text must come where the text
-//! before it ended; what was shown of an answer must be a prefix of its entry, or be declared void before its turn is
-//! over.
+//! A strict reader of a session's events. Durable events must come in order, each once. Text must come where the
+//! previous text ended. What was shown of an answer must be a prefix of its entry, or be declared void before its turn
+//! is over.
 //!
 //! It checks the server, so it shares nothing with the client, whose snapshot is compared with it.
 
@@ -70,7 +70,7 @@ impl Fold {
                 snapshots,
                 ..Self::default()
             };
-            // A replay tells what was queued meanwhile.
+            // A replay repeats what was queued meanwhile.
             self.queued = opened["queue"].as_array().unwrap().len();
             let turn = &opened["turn"];
             for item in turn["items"].as_array().into_iter().flatten() {
@@ -128,7 +128,7 @@ impl Fold {
                 self.void.push(id);
             }
             "compaction_started" => self.compaction = Some(text(&payload["jobId"])),
-            // A prepared result is held: the compaction runs no longer.
+            // A prepared result is held, so the compaction is no longer running.
             "compaction_prepared" | "context_compacted" | "compaction_failed" => {
                 self.compaction = self.compaction.take().filter(|job| *job != payload["jobId"]);
             }
@@ -136,7 +136,7 @@ impl Fold {
         }
     }
 
-    /// A call begins, or is named again after a resume: nothing of it but its name may be known.
+    /// Handles a call that begins, or is named again after a resume. Only its name may be known so far.
     fn call_started(&mut self, frame: &Value) {
         let payload = &frame["payload"];
         let item = self.items.get_mut(payload["itemId"].as_str().unwrap());
@@ -192,8 +192,8 @@ impl Fold {
             .collect()
     }
 
-    /// Checks that a client's snapshot says the same. While events are replayed, this reader knows already what runs
-    /// and waits after them.
+    /// Checks that a client's snapshot agrees. While events are replayed, this reader already knows what is running and
+    /// waiting after them.
     pub(super) fn check(&self, snapshot: &Snapshot, is_replaying: bool) {
         assert_eq!((snapshot.seq, &snapshot.epoch), (self.seq, &self.epoch));
         let shown = snapshot.items.iter().filter(|item| item.aborted().is_none()).map(|item| {
@@ -214,7 +214,7 @@ impl Fold {
     }
 }
 
-/// Returns what a client reads that opens the session now, from its first event on.
+/// Returns the view of a client that opens the session now, from its first event on.
 pub(super) async fn fresh(url: &str, fold: &Fold) -> Fold {
     let mut client = Client::v2(url).await;
     let resume = json!({ "epoch": fold.epoch, "seq": 0 });

@@ -1,5 +1,5 @@
-//! The Rust client, one frame at a time: a test connects it, cuts it off, and looks at each frame that it gets. Beside
-//! it the strict reader of [`super::fold`] reads the same frames, and a witness asks the server itself.
+//! The Rust client, one frame at a time: a test connects it, cuts it off, and inspects each frame that it receives. The
+//! strict reader of [`super::fold`] reads the same frames, and a witness queries the server itself.
 
 use super::{
     fold::Fold,
@@ -28,19 +28,19 @@ pub(super) struct Folder {
     /// The session, once the test has connected it.
     session: Option<Session>,
     socket: Option<Socket>,
-    /// The event up to which the last `session_opened` told the present.
+    /// The event up to which the last `session_opened` described the present state.
     as_of_seq: u64,
     /// The machine's clock, which stands still unless the machine waits for something.
     now: Instant,
-    /// The clock is the real one: what the machine waits for takes as long as it does.
+    /// True if the clock is the real one, so that waits take their real time.
     is_timed: bool,
     /// The fields of `open_session`; `sessionId` names a session to join.
     pub(super) opening: Value,
     /// The replies to commands, by their ids.
     pub(super) replies: BTreeMap<String, Value>,
-    /// The number of frames received over the present connection, without those that tell who comes and goes.
+    /// The number of frames received over the present connection, without those about presence.
     pub(super) frames: usize,
-    /// The server is asked for its state after every durable event.
+    /// True if the server is queried for its state after every durable event.
     pub(super) is_witnessed: bool,
     /// `None` while everything is compared.
     witness: Option<Witness>,
@@ -66,7 +66,7 @@ impl Folder {
         }
     }
 
-    /// Lets the test choose when the server is asked.
+    /// Lets the test choose when the server is queried.
     pub(super) fn unwitnessed(self) -> Self {
         Self { is_witnessed: false, ..self }
     }
@@ -145,8 +145,8 @@ impl Folder {
         *self.session.insert(self.machine.open(joins, opening))
     }
 
-    /// Gives a command. The client sends it once the session is open, and again after a lost connection until it has
-    /// its reply. Returns its id.
+    /// Gives a command to the client, which sends it once the session is open, and again after a lost connection until
+    /// it has its reply. Returns its id.
     pub(super) async fn command(&mut self, kind: &str, payload: Value) -> String {
         let command: Command = serde_json::from_value(json!({ "type": kind, "payload": payload })).unwrap();
         let session = self.session();
@@ -156,8 +156,8 @@ impl Folder {
         id.to_string()
     }
 
-    /// Takes the next frame and returns it, or the close code if the connection is lost. Frames that tell who comes and
-    /// goes, as the witness does, are taken and passed over.
+    /// Takes the next frame and returns it, or the close code if the connection is lost. Frames about presence, such as
+    /// the witness causes, are taken and skipped.
     pub(super) async fn step(&mut self) -> Result<Value, u16> {
         loop {
             let Some(socket) = &mut self.socket else { return Err(1006) };
@@ -238,7 +238,7 @@ impl Folder {
         }
     }
 
-    /// Does what the machine says; returns what it tells.
+    /// Executes what the machine requests; returns its updates.
     fn obey(&mut self) -> Vec<Update> {
         let mut told = Vec::new();
         while let Some(output) = self.machine.poll() {
@@ -273,15 +273,15 @@ impl Folder {
         }
     }
 
-    /// Asks the server for its state, which is compared as soon as this client has the same events.
+    /// Queries the server for its state, which is compared as soon as this client has the same events.
     pub(super) async fn look(&mut self) {
         let Some(snapshot) = self.session.and_then(|session| self.machine.snapshot(session)) else { return };
         let is_replaying = self.fold.seq < self.as_of_seq;
         self.witness.as_mut().expect("nothing else is compared").look(snapshot, is_replaying).await;
     }
 
-    /// Waits until nothing is on its way, and compares everything with what the server says. `unknown` are fields that
-    /// no event has told this client.
+    /// Waits until nothing is on its way, and compares everything with the server's state. `unknown` are fields that no
+    /// event has reported to this client.
     pub(super) async fn settled(&mut self, unknown: &[&str]) {
         let mut witness = self.witness.take().expect("nothing else is compared");
         witness.settled(self, unknown).await;
@@ -319,7 +319,7 @@ impl Watched for Folder {
         while self.unanswered() > 0 || !self.fold.is_idle() {
             self.step().await.unwrap();
         }
-        // A reply comes before the events that it speaks of; the next one comes after these.
+        // A reply comes before its events, and the next reply comes after them.
         for _ in 0..2 {
             let id = self.command("get_context_info", json!({})).await;
             while !self.replies.contains_key(&id) {

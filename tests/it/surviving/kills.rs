@@ -1,5 +1,5 @@
 //! The real process is killed at random moments while clients talk to it: streaming answers, waiting inputs,
-//! compactions, cancelled turns. Nothing acknowledged may be lost, nothing may be there twice, and every client resumes
+//! compactions, cancelled turns. Nothing acknowledged may be lost, nothing may occur twice, and every client resumes
 //! and ends with what the log says.
 //!
 //! `KILLS=200` kills more often (`tests/soak/kill.sh`), `SEED=n` repeats one run's choices, though not its timing.
@@ -24,13 +24,13 @@ const CLIENTS: u64 = 6;
 /// Kills in the normal run.
 const KILLS: u64 = 20;
 
-/// The most frames that clients receive between two kills.
+/// Maximum number of frames that clients receive between two kills.
 const FRAMES_MAX: u64 = 400;
 
 /// Inputs of a client that may wait for their turn.
 const WAITING_MAX: usize = 2;
 
-/// The offline model at a pace that leaves time to be killed in, in a window that a few answers fill.
+/// The offline model, slow enough to be killed during an answer, in a window that a few answers fill.
 const SETTINGS: [(&str, &str); 2] = [("OFFLINE_WORD_MILLIS", "1"), ("CONTEXT_WINDOW", "2000")];
 
 /// Prints how to repeat a run that fails.
@@ -44,7 +44,7 @@ impl Drop for Told {
     }
 }
 
-/// Returns the number that this variable of the environment gives.
+/// Returns the number in this environment variable.
 pub(crate) fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}")))
 }
@@ -136,7 +136,7 @@ async fn talk(world: Arc<World>, seed: u64, number: u64) -> Story {
     Story { fold: client.fold, said, acknowledged, resumes }
 }
 
-/// Gives a command, or cuts the connection, or does nothing: what clients do.
+/// Acts as clients do: gives a command, cuts the connection, or does nothing.
 pub(super) async fn act(client: &mut Folder, rng: &mut fastrand::Rng, number: u64, said: &mut Vec<(String, String)>) {
     if client.unanswered() + client.fold.queued > WAITING_MAX {
         return;
@@ -154,14 +154,14 @@ pub(super) async fn act(client: &mut Folder, rng: &mut fastrand::Rng, number: u6
         54 => drop(client.command("rename_session", json!({ "name": format!("session {number}") })).await),
         // A connection may be lost without a kill as well.
         55 => client.cut(),
-        // A client that says nothing in an idle session would wait for ever.
+        // A client that says nothing in an idle session would wait indefinitely.
         _ if idle && client.unanswered() == 0 => drop(client.command("get_context_info", json!({})).await),
         _ => {}
     }
 }
 
-/// Returns true if an idle client has all events; asks, if this frame does not say so. A reply comes before the events
-/// it speaks of: they are checked once the session, which answers in order, has published them.
+/// Returns true if an idle client has all events. If this frame does not show that, queries the server. A reply comes
+/// before its events. They are checked once the session, which answers in order, has published them.
 pub(super) async fn has_all(client: &mut Folder, frame: &Value) -> bool {
     match frame["type"].as_str().unwrap() {
         "pong" if frame["payload"]["inSync"] == true => return true,
@@ -171,7 +171,7 @@ pub(super) async fn has_all(client: &mut Folder, frame: &Value) -> bool {
     false
 }
 
-/// Checks that a refusal is one that such a conversation may have: of a command that came too late or too early.
+/// Checks that a refusal is possible in such a conversation: the command came too late or too early.
 pub(super) fn refused(frame: &Value, number: u64) {
     let fine = ["no_turn", "nothing_to_retry", "turn_running", "nothing_to_compact", "compaction_running"];
     if frame["type"] == "error" {
@@ -186,7 +186,7 @@ async fn kill(world: &World, folder: &Path, seed: u64, kills: u64) -> Binary {
     let mut server = Binary::start(folder, &SETTINGS).await;
     world.server.send_replace((1, Some(server.address.clone())));
     for killed in 1..=kills {
-        // Now and then before any client has come back.
+        // Sometimes this is before any client has come back.
         let frames = if rng.u32(0..10) == 0 { 0 } else { rng.u64(1..FRAMES_MAX) };
         let at = *world.frames.borrow() + frames;
         world.frames.subscribe().wait_for(|frames| *frames >= at).await.unwrap();
@@ -224,7 +224,7 @@ fn check(number: usize, story: &Story, log: &[(u64, Value)]) {
     for id in acknowledged {
         assert!(asked.iter().any(|(known, _)| known == id), "client {number}: {id} was acknowledged and is lost");
     }
-    // Each once, with its own text, in the order in which they were said; and no input was lost.
+    // Each input is there once, with its own text, in the order in which they were said, and none was lost.
     assert_eq!(&asked, said, "client {number}");
     assert_eq!(acknowledged.len(), said.len(), "client {number}");
 }
@@ -254,7 +254,7 @@ async fn a_process_that_is_killed_at_any_moment_loses_nothing_that_it_acknowledg
         world.over.store(true, Ordering::SeqCst);
         server
     };
-    // A client that fails ends the test also while the killing continues.
+    // If a client fails, the test ends even while the killing continues.
     let (server, stories) = tokio::join!(killing, talking);
     server.stop().await;
     let url = format!("sqlite://{}", folder.path().join("data/reseed.db").display());

@@ -1,4 +1,4 @@
-//! A session that no client has open is unloaded once its turn is over, whoever had it open and however they left.
+//! A session that no client has open is unloaded once its turn is over, no matter who had it open and how they left.
 
 use crate::support::{client::Client, http, server::Server};
 use reseed::provider::scripted::{Gate, Reply, Scripted};
@@ -27,7 +27,7 @@ async fn a_session_without_a_connection_leaves_memory_when_its_turn_is_over() {
     let mut watch = Client::v2(&server.ws()).await;
     watch.ask("open_session", json!({ "sessionId": session, "role": "observer" })).await;
     open(&server, 1).await;
-    // An observer keeps it loaded, also when its owner leaves; the last one that leaves does not.
+    // An observer keeps it loaded, even when its owner leaves. When the last one leaves, it is unloaded.
     owner.ask("close_session", json!({})).await;
     watch.ask("get_context_info", json!({})).await;
     assert_eq!(in_memory(&server).await, 1);

@@ -1,8 +1,8 @@
 //! The Rust client as programs use it, on lines that break at random: nothing is lost, nothing is done twice, and its
-//! snapshot equals what the server says afresh. Alone with a session, and beside another window that takes its tools
-//! over.
+//! snapshot equals a fresh one from the server. It is alone with a session, or beside another window that takes over
+//! its tools.
 //!
-//! `LOST=10000` runs so many seeds, `SEED=n` that one alone: it repeats the choices, though not their timing.
+//! `LOST=10000` runs that many seeds, `SEED=n` only that one: it repeats the choices, though not their timing.
 
 use super::{
     kills::number,
@@ -33,19 +33,19 @@ use std::{
 /// Seeds in the normal run.
 const SEEDS: u64 = 40;
 
-/// Seeds that run at a time.
+/// The number of seeds that run at the same time.
 const AT_ONCE: usize = 8;
 
-/// Cuts of one client at most, and breaks of its line, so that each run comes to an end.
+/// Maximum number of cuts of one client, and of breaks of its line, so that each run comes to an end.
 const CUTS_MAX: usize = 8;
 
-/// Times that one client takes the tools over at most.
+/// Maximum number of times that one client takes over the tools.
 const TAKEOVERS_MAX: usize = 4;
 
 /// The time that an event may take on a machine that is busy with other tests; reached only by a test that fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A client with its line, and all that it was told.
+/// A client with its line, and everything that it received.
 struct Window {
     client: Client,
     session: Session,
@@ -62,9 +62,9 @@ struct Window {
     /// True if a deletion was given again, because nobody knew whether the first one arrived.
     is_deleted_again: bool,
     has_ended: bool,
-    /// The newest durable event that was told.
+    /// The newest durable event that was received.
     seq: Option<u64>,
-    /// The event up to which the session told the present when it was opened last.
+    /// The event up to which the last opening of the session described the present state.
     as_of_seq: u64,
     /// What was shown of answers that are not entries yet.
     shown: HashMap<EntryId, String>,
@@ -75,13 +75,13 @@ struct Window {
 }
 
 impl Window {
-    /// Creates a client that opens this session, or makes one.
+    /// Creates a client that opens this session, or creates one.
     async fn new(seed: u64, name: &str, server: &Server, session: Option<SessionId>, takeovers: usize) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut breaks = random.fork();
         let carries = move |broken| {
             let mut bytes = |max: usize| if breaks.bool() { usize::MAX } else { breaks.usize(1..max) };
-            // The last bytes are those of an upgrade, a greeting and an opening, with some of what follows.
+            // So many bytes cover an upgrade, a greeting and an opening, and some of what follows.
             if broken < CUTS_MAX { Carries { up: bytes(1_500), down: bytes(12_000) } } else { Carries::ALL }
         };
         let line = Line::breaking(server.address(), carries).await;
@@ -124,7 +124,7 @@ impl Window {
         self.unanswered.insert(id, kind);
     }
 
-    /// Takes what happens next, and may be cut off before.
+    /// Takes the next update. The client may be cut off before it.
     async fn step(&mut self) {
         if self.cuts < self.cuts_max && self.random.u32(..30) == 0 {
             self.cuts += 1;
@@ -149,7 +149,7 @@ impl Window {
     fn take(&mut self, update: Update) {
         match update {
             Update::Connected(_) | Update::Retrying { .. } | Update::Listed(_) => {}
-            // The test has no time for the wait.
+            // The test does not wait for the client's pause.
             Update::Disconnected { .. } => self.client.connect(),
             Update::Opened { opened, .. } => {
                 self.as_of_seq = opened.as_of_seq;
@@ -184,7 +184,7 @@ impl Window {
                     }
                     // The other window's result came first.
                     ("tool_result", Err(Unanswered::Refused(error))) => error.code == ErrorCode::TooLate,
-                    // Taking over twice would not be the same.
+                    // A second takeover would have another effect.
                     ("take_over_host", Err(why)) => *why == Unanswered::Lost,
                     // The client does not send a deletion again by itself.
                     ("delete_session", Err(Unanswered::Lost)) => {
@@ -202,7 +202,7 @@ impl Window {
                 assert!(fine, "{kind}: {result:?}");
             }
             Update::Ended { why, .. } if self.is_deleted => {
-                // If its line breaks before it is told, it finds out when it opens the session again.
+                // If its line breaks before it learns of this, it finds out when it opens the session again.
                 let is_gone = matches!(&why, SessionEnd::Refused(error) if error.code == ErrorCode::SessionNotFound);
                 assert!(is_gone || why == SessionEnd::Deleted, "{why:?}");
                 self.has_ended = true;
@@ -211,7 +211,7 @@ impl Window {
         }
     }
 
-    /// Notes what is shown of answers. Text that was shown does not change.
+    /// Records what is shown of answers. Text that was shown must not change.
     fn show(&mut self) {
         let Some(snapshot) = self.client.snapshot(self.session) else { return };
         for item in snapshot.items.iter().filter(|item| item.aborted().is_none()) {
@@ -222,7 +222,7 @@ impl Window {
         }
     }
 
-    /// Returns what it waits for.
+    /// Describes what it waits for.
     fn state(&self) -> String {
         let Self { unanswered, is_deleted, .. } = self;
         let snapshot = self.client.snapshot(self.session).map(|snapshot| {
@@ -247,7 +247,7 @@ impl Window {
         messages.filter(|message| message.role == role).map(Message::text).collect()
     }
 
-    /// Waits until so many inputs have their answer.
+    /// Waits until this many inputs have their answer.
     async fn answered(&mut self, inputs: usize) {
         loop {
             if self.is_idle() && self.said(Role::User).len() == inputs {
@@ -296,7 +296,7 @@ impl Watched for Window {
     }
 
     async fn settle(&mut self) {
-        // A reply comes before the events that it speaks of; the next one comes after these.
+        // A reply comes before its events, and the next reply comes after them.
         for _ in 0..2 {
             self.give("get_context_info", json!({}));
             while !self.is_idle() {
@@ -329,8 +329,8 @@ async fn alone(seed: u64, server: &Server) -> usize {
     window.cuts + window.line.broken()
 }
 
-/// Runs two clients of one session, each of which takes the tools over from the other; returns the number of times that
-/// they lost their connections.
+/// Runs two clients of one session, which take the tools over from each other. Returns the number of times that they
+/// lost their connections.
 async fn together(seed: u64, server: &Server) -> usize {
     let mut one = Window::new(seed, "one", server, None, TAKEOVERS_MAX).await;
     while one.seq.is_none() {

@@ -1,6 +1,6 @@
-//! Three real servers on a real PostgreSQL, and clients in turns that reconnect to any of them: servers are killed and
+//! Three real servers on a real PostgreSQL, and clients that reconnect to any of them in turn. Servers are killed and
 //! paused at random moments, cut off from the database and from each other, and the database is restarted. Nothing
-//! acknowledged may be lost, nothing may be there twice, and nobody writes to a session that another has opened.
+//! acknowledged may be lost, nothing may occur twice, and nobody writes to a session that another server has opened.
 //!
 //! `KILLS=200` kills more often (`tests/soak/kill_nodes.sh`), `SEED=n` repeats one run's choices, though not its
 //! timing. `RESEED_OLD_BIN=/path` names another build of the server: one of the servers begins as that build, and each
@@ -41,13 +41,13 @@ const OLD_BIN: &str = "RESEED_OLD_BIN";
 /// Restarts of the database.
 const RESTARTS: u64 = 2;
 
-/// The most frames that clients receive between two faults.
+/// Maximum number of frames that clients receive between two faults.
 const FRAMES_MAX: u64 = 400;
 
-/// Twice the lease: others have taken over what a server had that was away for so long.
+/// Twice the lease. Others have taken over the sessions of a server that was away for this long.
 const AWAY: Duration = Duration::from_secs(4);
 
-/// The offline model at a pace that leaves time to be killed in, in a window that a few answers fill.
+/// The offline model, slow enough to be killed during an answer, in a window that a few answers fill.
 const SETTINGS: [(&str, &str); 4] = [
     ("OFFLINE_WORD_MILLIS", "1"),
     ("CONTEXT_WINDOW", "2000"),
@@ -84,14 +84,14 @@ impl World {
         servers[rng.usize(..servers.len())].clone()
     }
 
-    /// Waits until clients have received so many more frames.
+    /// Waits until clients have received this many more frames.
     async fn progress(&self, frames: u64) {
         let at = *self.frames.borrow() + frames;
         self.frames.subscribe().wait_for(|frames| *frames >= at).await.unwrap();
     }
 }
 
-/// A client's record of what it did and was told.
+/// A client's record of what it did and received.
 struct Story {
     session: String,
     epoch: String,
@@ -99,13 +99,13 @@ struct Story {
     said: Vec<(String, String)>,
     /// The commands among them that were acknowledged.
     acknowledged: Vec<String>,
-    /// All durable events that it was told, by their place.
+    /// All durable events that it received, by their position.
     told: BTreeMap<u64, Value>,
     /// The newest one that exists.
     seq: u64,
 }
 
-/// What a server may answer while others are being killed: the client tries again.
+/// Errors that a server may return while others are being killed. The client tries again.
 const PASSING: [&str; 4] = ["overloaded", "store_failed", "no_session", "shutting_down"];
 
 /// Talks until the faults are over and everything that was said has its reply.
@@ -198,7 +198,7 @@ struct Site {
     is_old: bool,
 }
 
-/// The servers with all that is between them.
+/// The servers, and the connections between them.
 struct Sites {
     database: Arc<Server>,
     /// The address of the database itself.
@@ -242,7 +242,7 @@ impl Sites {
         world.servers.send_replace(self.addresses(usize::MAX));
     }
 
-    /// Does something to a server, or to what is between it and others, that is not its end.
+    /// Disturbs a server, or its connections to others, without ending it.
     async fn disturb(&self, rng: &mut fastrand::Rng, what: u64) {
         let site = &self.sites[rng.usize(..self.sites.len())];
         let socket = self.database.socket();
@@ -252,14 +252,14 @@ impl Sites {
                 sleep(AWAY).await;
                 site.node.signal("CONT").await;
             }
-            // What has been sent is lost on the way.
+            // Bytes that were sent are lost on the way.
             1 => {
                 for site in &self.sites {
                     site.database.cut();
                     site.node.gate.cut();
                 }
             }
-            // Cut off from the database, without and with a word.
+            // The server is cut off from the database, without and with notice.
             2 => {
                 site.database.freeze();
                 sleep(AWAY).await;
@@ -270,7 +270,7 @@ impl Sites {
                 sleep(AWAY).await;
                 site.database.open(socket.to_str().unwrap());
             }
-            // Cut off from the others, who still reach the database.
+            // The server is cut off from the others, who still reach the database.
             4 => {
                 site.node.gate.freeze();
                 sleep(AWAY / 2).await;
@@ -295,7 +295,7 @@ impl Sites {
         sleep(AWAY / 2).await;
     }
 
-    /// Checks the logs against what the clients were told.
+    /// Compares the logs with what the clients received.
     async fn check(self, stories: &[Story]) {
         for site in self.sites {
             site.node.server.stop().await;
@@ -358,7 +358,7 @@ async fn servers_that_are_killed_paused_and_cut_off_lose_double_and_overwrite_no
         world.over.store(true, Ordering::SeqCst);
         sites
     };
-    // A client that fails ends the test also while the faults continue.
+    // If a client fails, the test ends even while the faults continue.
     let (sites, stories) = tokio::join!(faults, stories(clients));
     let (inputs, events) =
         (count(&stories, |story| story.acknowledged.len()), count(&stories, |story| story.told.len()));

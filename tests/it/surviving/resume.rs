@@ -42,7 +42,7 @@ async fn followed(client: &mut Client) -> Vec<String> {
         .collect()
 }
 
-/// Prepares a session in the middle of an answer, of which this much is shown: returns the server, its client,
+/// Prepares a session in the middle of an answer, with this much of it shown. Returns the server, its client,
 /// `session_opened`, the item and the newest event.
 async fn in_an_answer(shown: &str, rest: &str, gate: &Gate) -> (Server, Client, Value, Value, u64) {
     let model = Scripted::new();
@@ -151,7 +151,7 @@ async fn an_answer_that_failed_meanwhile_is_an_entry_as_far_as_it_was_shown() {
     }
 }
 
-/// An answer fails while its client is away, which had received up to this event.
+/// Makes an answer fail while its client is away, which had received it up to this event.
 async fn failed_meanwhile(seen: &str) {
     let (model, gate) = (Scripted::new(), Gate::new());
     let broken = ModelFault::new(ErrorCode::UpstreamTruncated, "it broke off");
@@ -293,7 +293,7 @@ async fn beyond_the_limit_the_whole_state_is_given() {
         client.opened().await;
         assert_eq!(client.fold.snapshots == snapshots, replays, "{missed}");
         client.reach(last).await;
-        // The path is longer than what is told at once.
+        // The path is longer than what is sent at once.
         client.settled(&["path", "more"]).await;
     }
     assert_eq!(newest(&server, &client).await, last);
@@ -318,7 +318,8 @@ async fn an_answer_of_a_killed_process_is_void_and_its_turn_can_be_retried() {
     let mut client = Folder::new("owner-0000000000", json!({}));
     client.connect(&server.ws()).await;
     client.command("user_input", json!({ "input": "Tell me." })).await;
-    // Killed twice in the middle of an answer: each time what was shown of it is declared void, and only once.
+    // The server is killed twice in the middle of an answer. Each time, what was shown of it is declared void, and only
+    // once.
     for kills in 1..=2 {
         while client.step().await.unwrap()["type"] != "item_delta" {}
         server.kill().await;

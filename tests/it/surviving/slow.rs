@@ -40,15 +40,15 @@ async fn a_reader_that_stops_is_closed_in_its_time_and_resumes() {
         owner.forget("nothing");
     }
     let last = owner.seen.iter().filter_map(|frame| frame["seq"].as_u64()).max().unwrap();
-    // Nobody has waited for it. Now its time is up, and it is closed.
+    // Nobody has waited for it. Its time is up now, and it is closed.
     tokio::time::pause();
     for _ in 0..32 {
         tokio::time::advance(Duration::from_secs(1)).await;
         tokio::task::yield_now().await;
     }
     tokio::time::resume();
-    // Reading on at last, the client receives what was on its way, whole frames in order, and the reason why no more
-    // comes.
+    // When the client reads on at last, it receives what was on its way, in whole frames and in order, and the reason
+    // why no more comes.
     let code = loop {
         if let Err(code) = slow.step().await {
             break code;

@@ -1,4 +1,4 @@
-//! `reseed chat` over a connection that breaks: wherever it breaks, the user reads every answer once and whole.
+//! `reseed chat` over a connection that breaks: wherever it breaks, the user reads every answer once and completely.
 
 use crate::support::{binary::Binary, line::Line, server::Server};
 use futures_util::future::join_all;
@@ -36,7 +36,7 @@ async fn wherever_the_line_breaks_every_answer_is_read_once_and_whole() {
     let input = "My ferry is called Aurora.\nWrite a text of 60 words.\nWhat is my ferry called?\n";
     let (whole, _) = chat(&Line::to(server.address(), 0, 0).await, &[], input).await;
     assert!(whole.contains("Aurora"), "{whole}");
-    // In the greeting, the opening, the first answer, the second, the third; once, and twice in a row.
+    // The breaks are in the greeting, the opening, and the first, second and third answer; once, and twice in a row.
     let afters = [300, 700, 1_200, 2_000, 3_500, 5_000, 7_000, 9_000, 12_000];
     let chats = afters.into_iter().flat_map(|after| [(1, after), (2, after)]).map(async |(breaks, after)| {
         let line = Line::to(server.address(), breaks, after).await;
@@ -57,7 +57,7 @@ async fn a_kill_in_the_middle_of_an_answer_is_told_and_the_chat_goes_on() {
     let line = Line::to(server.address.clone(), 0, 0).await;
     let input = "My ferry is called Aurora.\nWrite a text of 300 words.\nWhat is my ferry called?\n";
     let killing = async {
-        // Some way into the second answer.
+        // This is some way into the second answer.
         line.carried().wait_for(|carried| *carried > 12_000).await.unwrap();
         server.kill().await;
         let server = Binary::start(folder.path(), &settings).await;

@@ -1,5 +1,5 @@
-//! A witness: a bare connection that opens a session afresh, so that what the server says of it can be compared with
-//! what a client has made of its events.
+//! A witness: a bare connection that opens a session afresh, so that the server's state can be compared with what a
+//! client has derived from its events.
 
 #[path = "../../../protocol/client-rust/tests/view/mod.rs"]
 mod view;
@@ -20,16 +20,16 @@ pub(super) trait Watched {
     /// Returns its state of the session.
     fn snapshot(&self) -> &Snapshot;
 
-    /// Waits until it has nothing to say and its session is idle, and then for everything that was on its way.
+    /// Waits until it has nothing to send and its session is idle, and then for everything that was on its way.
     async fn settle(&mut self);
 }
 
-/// A bare connection, and what it was told of one session.
+/// A bare connection, and what it received about one session.
 pub(super) struct Witness {
     url: String,
     socket: Option<Socket>,
     next: u64,
-    /// What the server said, by the newest event in it, until the client has that event as well.
+    /// The server's states, by the newest event in each, until the client has that event as well.
     said: BTreeMap<u64, Snapshot>,
 }
 
@@ -39,14 +39,15 @@ impl Witness {
         Self { url: url.to_owned(), socket: None, next: 0, said: BTreeMap::new() }
     }
 
-    /// Looks for the server at another address from now on.
+    /// Uses another address of the server from now on.
     pub(super) fn moved(&mut self, url: &str) {
         if self.url != url {
             *self = Self { said: std::mem::take(&mut self.said), ..Self::new(url) };
         }
     }
 
-    /// Asks for the session as it is now, and compares as soon as the client is there; nothing without a server.
+    /// Queries the session's current state, and compares it as soon as the client has the same events. Does nothing
+    /// without a server.
     pub(super) async fn look(&mut self, snapshot: &Snapshot, is_replaying: bool) {
         if let Some(opened) = self.opened(snapshot.session_id.as_str()).await {
             self.said.insert(opened.as_of_seq, Snapshot::opened(opened));
@@ -54,8 +55,8 @@ impl Witness {
         self.compare(snapshot, is_replaying);
     }
 
-    /// Compares what durable events decide, if the server was asked at this event. While events are replayed, the
-    /// client knows already which calls are pending after them.
+    /// Compares what durable events decide, if the server was queried at this event. While events are replayed, the
+    /// client already knows which calls are pending after them.
     pub(super) fn compare(&mut self, snapshot: &Snapshot, is_replaying: bool) {
         let later = self.said.split_off(&snapshot.seq);
         self.said = later;
@@ -65,8 +66,8 @@ impl Witness {
         }
     }
 
-    /// Compares everything with a client to which nothing happens any more. `unknown` are fields that no event has told
-    /// it.
+    /// Compares everything with a client to which nothing happens any more. `unknown` are fields that no event has
+    /// reported to it.
     pub(super) async fn settled(&mut self, client: &mut impl Watched, unknown: &[&str]) {
         // The witness itself comes and goes.
         let unknown: Vec<String> = unknown.iter().chain(&["heldSizes", "presence"]).map(ToString::to_string).collect();
@@ -94,7 +95,7 @@ impl Witness {
 
     /// Returns a fresh `session_opened` with the whole path; `None` if there is no server.
     async fn opened(&mut self, session: &str) -> Option<SessionOpened> {
-        // A server that was restarted has forgotten the connection before.
+        // A server that was restarted has forgotten the previous connection.
         let was_connected = self.socket.is_some();
         match self.try_opened(session).await {
             None if was_connected => self.try_opened(session).await,

@@ -97,7 +97,7 @@ async fn the_first_offer_hosts_and_the_role_is_taken_over_without_closing_anythi
         (&host["clientId"], present(&first.event("host_changed").await["payload"]["host"])),
         (&json!("tab-two"), &host)
     );
-    // The first one was asked to run it, which could do harm twice; its result is taken.
+    // The first host was asked to run it, and a second run could do harm. Its result is accepted.
     let result = json!({ "toolCallId": called["toolCallId"], "output": "blue" });
     assert_eq!(first.ask("tool_result", result).await["type"], "ok");
     assert_eq!(second.event("turn_finished").await["payload"]["status"], "completed");
@@ -297,7 +297,7 @@ async fn what_runs_waits_and_is_called_lives_on_without_its_client() {
     let seq = first.seen.iter().filter_map(|frame| frame["seq"].as_u64()).max().unwrap();
     first.hang_up();
 
-    // The call is delivered again, to a client that resumes and to one that starts anew; waiting calls still wait.
+    // The call is delivered again, to a client that resumes and to one that starts anew. Waiting calls still wait.
     for resume in [json!({ "epoch": epoch, "seq": seq }), json!({ "epoch": "another", "seq": seq })] {
         let open = json!({ "sessionId": session, "resume": resume, "tools": [look()] });
         let (client, back) = joined(&server, "tab-one", open).await;
@@ -363,7 +363,7 @@ async fn a_turn_that_nobody_waits_for_ends_in_time_and_what_waits_goes_on_when_s
     client.ask("user_input", json!({ "input": "Are you there?" })).await;
     client.event("item_delta").await;
     client.hang_up();
-    // While a request is answered, the server notices what has happened.
+    // While the request is answered, the server notices what has happened.
     http::get(&server.address(), "/healthz").await;
     let mut waited = 0;
     while !tokio::select! { biased; () = model.wait_for_dropped(1) => true, () = std::future::ready(()) => false } {
@@ -378,7 +378,7 @@ async fn a_turn_that_nobody_waits_for_ends_in_time_and_what_waits_goes_on_when_s
     let mut client = Client::v2(&server.ws()).await;
     let open = json!({ "sessionId": opened["sessionId"] });
     let back = client.ask("open_session", open).await["payload"].clone();
-    // What nobody waited for was cancelled, and can be retried like any cancelled turn.
+    // Turns that nobody waited for were cancelled, and can be retried like any cancelled turn.
     let ended: Vec<&Value> = back["unansweredTurns"].as_array().unwrap().iter().map(|turn| &turn["status"]).collect();
     assert_eq!(ended, ["cancelled"], "{back}");
     let entries = back["entries"].as_array().unwrap();

@@ -1,5 +1,4 @@
-//! The rule on fields that may be absent: a test that compares two of them, or that asks which of two is less, passes
-//! if both are gone.
+//! The rule on fields that may be absent: a test that compares two of them, or their order, passes if both are gone.
 //!
 //! It reads code as text, so it knows no types. `a["name"]` and `a[name]` count as fields, `a["name"].as_u64()` and the
 //! like count as readings as long as nothing unwraps them, and a name stands for what `let` gave it. `support::json`

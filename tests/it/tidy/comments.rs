@@ -4,13 +4,13 @@
 use super::{TOP, TOP_IGNORED, files, none};
 use std::{fs, path::Path};
 
-/// Columns of the widest line of a comment, as in `.rustfmt.toml`.
+/// Maximum columns of a line of a comment, as in `.rustfmt.toml`.
 const COLUMNS_MAX: usize = 120;
 
 /// Folders whose files are data: recorded, never edited.
 const DATA: &[&str] = &["tests/fixtures/", "protocol/examples/", "protocol/schema/"];
 
-/// The marks that begin a line of comment, by the end of the file's name.
+/// The marks that begin a comment line, by the end of the file's name.
 const MARKS: &[(&[&str], &[&str])] = &[
     (&[".rs"], &["//"]),
     (&[".js", ".mjs", ".ts", ".mts"], &["//", "/*", "*"]),
@@ -20,10 +20,10 @@ const MARKS: &[(&[&str], &[&str])] = &[
     (&[".sql"], &["--"]),
 ];
 
-/// Returns what a line of a comment begins with in this file; `None` if it is of no language listed.
+/// Returns the marks that begin a comment line in this file; `None` if its language is not listed.
 fn marks(path: &str, text: &str) -> Option<&'static [&'static str]> {
     let named = MARKS.iter().find(|(ends, _)| ends.iter().any(|end| path.ends_with(end)));
-    // A script that is run by its name has no ending.
+    // A script that is run by its name has no extension.
     named.map(|(_, marks)| *marks).or_else(|| text.starts_with("#!").then_some(&["#"]))
 }
 

@@ -4,7 +4,7 @@
 use super::modules;
 use crate::source::{code, paths, without_tests};
 
-/// Folders of the core, and what the files in each never import, by its path in the core.
+/// Folders of the core with the paths in the core that their files never import.
 const BARRED: &[(&str, &[&str])] = &[
     ("src/core/text/", &["agent_loop", "compaction", "context", "session"]),
     ("src/core/context/", &["agent_loop", "compaction", "session"]),
@@ -19,7 +19,7 @@ const BARRED: &[(&str, &[&str])] = &[
     ("src/core/agent_loop/navigation/", KERNEL),
     ("src/core/agent_loop/subject/", KERNEL),
     ("src/core/agent_loop/turn/", KERNEL),
-    // What machines share knows no machine, and the ledger nothing of the rest.
+    // Shared parts know no machine, and the ledger knows none of the other parts.
     ("src/core/agent_loop/prompt/", KERNEL),
     ("src/core/agent_loop/prompt/", MACHINES),
     ("src/core/agent_loop/roster.rs", KERNEL),
@@ -35,7 +35,7 @@ const KERNEL: &[&str] = &["agent_loop::AgentLoop", "agent_loop::kernel"];
 /// The machines of the agent loop.
 const MACHINES: &[&str] = &["agent_loop::hooks", "agent_loop::navigation", "agent_loop::turn", "compaction::machine"];
 
-/// The machine of the agent loop among the rest of compaction, which is below the session.
+/// The machine of the agent loop that is in the folder of compaction, below the session.
 const MACHINE: &str = "src/core/compaction/machine/";
 
 /// Checks that the rooms of the core import one way.
@@ -53,7 +53,7 @@ pub(super) fn core_rooms(path: &str, text: &str) -> Vec<String> {
     violations
 }
 
-/// Returns true if a rule for a folder holds for a file.
+/// Returns true if a rule for a folder applies to a file.
 fn is_under(path: &str, folder: &str) -> bool {
     path.starts_with(folder) && (folder == MACHINE || !path.starts_with(MACHINE))
 }

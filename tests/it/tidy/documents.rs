@@ -1,4 +1,4 @@
-//! The rules for documents: every link leads somewhere, the README is short, and what is pinned in two places agrees.
+//! The rules for documents: every link leads somewhere, the README is short, and versions that are pinned twice agree.
 
 use super::{TOP, files, none};
 use std::{
@@ -7,10 +7,10 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// Lines of the longest README.md that a stranger reads in five minutes.
+/// Maximum lines of README.md, so that a stranger reads it in five minutes.
 const README_LINES_MAX: usize = 150;
 
-/// Bytes of the largest picture in a document.
+/// Maximum bytes of a picture in a document.
 const PICTURE_BYTES_MAX: u64 = 150 * 1024;
 
 /// Every Markdown file of the tree with its text.
@@ -72,7 +72,7 @@ fn resolved(path: &str, target: &str) -> PathBuf {
             _ => true,
         };
         if !is_inside {
-            // Out of the tree: no file is called so.
+            // The link leads out of the tree, where no file has this name.
             place.push("outside of the tree");
         }
     }

@@ -254,7 +254,7 @@ async fn a_fork_is_made_once_whatever_fails() {
     for (append, fault, dies) in appends.flat_map(|append| {
         let dying = [(Fault::Before, true), (Fault::After, true)];
         let failing = [(Fault::Before, false), (Fault::After, false)];
-        // The process that survives tidies up: a piece, the mark and the end stand for the others.
+        // The surviving process tidies up. A piece, the mark and the end stand for the others.
         let each = if matches!(append, 2 | 5 | 6) { [dying, failing].concat() } else { dying.to_vec() };
         each.into_iter().map(move |(fault, dies)| (append, fault, dies))
     }) {
@@ -276,7 +276,7 @@ async fn a_fork_is_made_once_whatever_fails() {
         }
         let first = try_fork(&mut client, &id, &fork).await.filter(|reply| reply["type"] == "forked");
         failed += usize::from(first.is_none());
-        // The session whose mark was not written is opened again, and asked again.
+        // The session whose mark was not written is opened again, and the command is repeated.
         let asked_again = append == 5 && !dies && fault == Fault::Before;
         assert_eq!(first.is_some(), append == 7 || asked_again, "{case}");
         drop(client);
@@ -306,7 +306,7 @@ async fn a_fork_is_made_once_whatever_fails() {
         assert_eq!(reader.list(unfinished).await.unwrap().items, [], "{case}");
         server.service.stop().await;
     }
-    // All but the mark that is written when it is asked for again.
+    // This counts all but the mark that is written when the command is repeated.
     assert_eq!(failed, 6 * 2 + 3 * 2 - 1, "each of the appends was reached");
 }
 

@@ -69,7 +69,7 @@ impl Marks<'_> {
 pub(super) struct Seen<'a> {
     /// In order.
     pub(super) entries: Vec<&'a Entry>,
-    /// Tool results of which only the beginning is shown.
+    /// Tool results that show only their beginning.
     pub(super) cleared: BTreeSet<&'a EntryId>,
     /// Messages replaced by hooks.
     edited: BTreeMap<&'a EntryId, &'a Message>,

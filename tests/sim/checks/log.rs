@@ -196,7 +196,7 @@ pub(crate) fn taken_out(events: &[Event]) -> Vec<&CommandId> {
 }
 
 /// Queued inputs are sent in order: steered before queued, each first in, first out, unless a client edits the queue.
-/// Each is added once and removed once, and the removal tells what became of it.
+/// Each is added once and removed once, and the removal states the reason.
 pub(crate) fn queue_keeps_its_order(history: &History) -> Result<(), String> {
     let mut queue: Vec<Waiting> = Vec::new();
     let mut seen: HashSet<&CommandId> = HashSet::new();

@@ -91,7 +91,8 @@ pub(super) async fn join(
     Err(ErrorBody::new(ErrorCode::StoreFailed, "the session could not be opened").into())
 }
 
-/// Says which other node has the session. A server would bring the client there, over a socket.
+/// Returns a refusal that names another node, if that has the session. A server would bring the client there, over a
+/// socket.
 async fn elsewhere(server: &Server, session: &SessionId) -> Result<Option<Refused>, ErrorBody> {
     if server.road.link.is_none() {
         return Ok(None);

@@ -19,7 +19,7 @@ fn terms_have_one_holder(history: &History) -> Result<(), String> {
     let mut newest: BTreeMap<_, u64> = BTreeMap::new();
     let mut epochs: BTreeMap<_, &str> = BTreeMap::new();
     for grant in &history.grants {
-        // Creating a session grants the first. A standby that has taken over goes on from where it was.
+        // Creating a session grants the first. A standby that has taken over continues from its own position.
         let is_first = *epochs.entry(&grant.session).or_insert(&grant.epoch) == grant.epoch;
         let before = if is_first { 1 } else { grant.term - 1 };
         let term = newest.entry((&grant.session, &grant.epoch)).or_insert(before);
@@ -33,7 +33,7 @@ fn terms_have_one_holder(history: &History) -> Result<(), String> {
         history.grants.iter().map(|grant| ((&grant.session, &grant.epoch, grant.term), grant.node)).collect();
     for (session, log) in &history.written {
         for (seq, Written { term, node, epoch, .. }) in (1..).zip(log) {
-            // The first is its creator's.
+            // The first term belongs to the creator.
             let holder = *holders.entry((session, epoch, *term)).or_insert(*node);
             if holder != *node {
                 return Err(format!("node {node} wrote record {seq} of `{session}` under term {term} of {holder}"));
@@ -57,7 +57,7 @@ fn nothing_stale_is_written(history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// Whoever is judged silent has stopped trusting itself before.
+/// A node that is judged silent has stopped trusting itself before.
 fn taken_from_the_silent(history: &History) -> Result<(), String> {
     taken(history, |is_still| !is_still)
 }

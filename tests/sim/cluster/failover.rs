@@ -1,5 +1,5 @@
 //! A standby that is behind takes over: the end of what was acknowledged is lost. Exactly that may be missing, nothing
-//! may be there twice, and no client goes on as if nothing had happened.
+//! may occur twice, and no client continues as if nothing had happened.
 
 use super::{ROOM, STEPS_FAILOVER, checks, run_until};
 use crate::{
@@ -45,13 +45,13 @@ impl World {
         let Some(over_at) = over_at else { return };
         if step + STEPS_FAILOVER == over_at.max(STEPS_FAILOVER) {
             self.wire.disk.hold_back();
-            // Often there is a node that it does not know.
+            // Often there is a node that the standby does not know.
             if self.wire.rng.bool() {
                 self.start_node();
             }
         }
         if step == over_at {
-            // Connections to the one before are of no use.
+            // Connections to the previous database are useless.
             let millis = self.wire.rng.u64(50..2_000);
             self.fleet.iter().for_each(|fleet| fleet.outage(std::time::Duration::from_millis(millis)));
             self.wire.history.failover = self.wire.disk.fail_over(self.wire.history.given.len());
@@ -64,8 +64,7 @@ fn lost<'a>(history: &'a History, failover: &'a Failover) -> &'a [Written] {
     history.session.as_ref().and_then(|session| failover.lost.get(session)).map_or(&[], Vec::as_slice)
 }
 
-/// Returns the history without the commands that the lost records were about: what came of them is lost with them, or
-/// done again.
+/// Returns the history without the commands of the lost records. Their effects are lost as well, or happen again.
 fn without_lost(history: &History, failover: &Failover) -> History {
     let lost = lost(history, failover);
     let is_lost = |id: &str| failover.marks.contains(id) || lost.iter().any(|record| record.body.contains(id));
@@ -84,7 +83,7 @@ fn without_lost(history: &History, failover: &Failover) -> History {
     }
 }
 
-/// A client that had seen what is lost takes the state whole, of a log with another name.
+/// A client that had seen lost records receives the whole state, of a log with another epoch.
 fn a_shorter_log_is_another_one(history: &History) -> Result<(), String> {
     let Some(failover) = &history.failover else { return Ok(()) };
     let mut epochs: BTreeMap<usize, &str> = BTreeMap::new();
@@ -107,7 +106,7 @@ fn a_shorter_log_is_another_one(history: &History) -> Result<(), String> {
     }
 }
 
-/// Says which ends of the log have a record, where the standby's goes on otherwise than the lost one.
+/// The ends of the log that have a record, where the standby's log continues differently from the lost one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Both,
@@ -115,9 +114,9 @@ enum End {
     Kept,
 }
 
-/// Checks that what a client is given is in the log of its epoch, without a hole. A node that stood still while others
-/// took its session may go on with the log that has lost their part until its next beat, so that the log has two ends.
-/// A client that was given something of both has a hole, and must take a snapshot later.
+/// Checks that what a client receives is in the log of its epoch, without a gap. A node that stood still while others
+/// took its session may continue the log that has lost their part until its next beat, so that the log has two ends. A
+/// client that received something of both has a gap, and must take a snapshot later.
 fn given_what_the_log_says(history: &History) -> Result<(), String> {
     let Some(failover) = &history.failover else { return Ok(()) };
     let before = history.session.as_ref().and_then(|session| failover.before.get(session));
@@ -173,7 +172,7 @@ fn given_what_the_log_says(history: &History) -> Result<(), String> {
     }
 }
 
-/// A command whose outcome is lost may be done again, once.
+/// A command whose outcome is lost may be executed again, once.
 fn what_was_lost_is_not_doubled(history: &History) -> Result<(), String> {
     let Some(failover) = &history.failover else { return Ok(()) };
     for id in &failover.marks {

@@ -1,8 +1,8 @@
-//! The nodes of a run: each has a runtime of its own, whose clock stands unless the node is driven.
+//! The nodes of a run: each has a runtime of its own, whose clock stands still unless the node is driven.
 //!
-//! So a node can be paused, as the system may do it: its tasks, timers and calls stand still, and it wakes to another
-//! time, or to the same one, as a suspended machine does. It can be killed: everything of it is dropped at once. Its
-//! clock runs a little faster or slower than those of others.
+//! So a node can be paused, as the system may do: its tasks, timers and calls stand still. It wakes at a later time, or
+//! at the same one, as a suspended machine does. It can be killed: all of it is dropped at once. Its clock runs a
+//! little faster or slower than those of others.
 
 use super::link::{LEASE, Late};
 use crate::{
@@ -31,22 +31,22 @@ use tokio::{
 /// The longest time for which a node runs before the next one does.
 pub(crate) const QUANTUM_MAX: u64 = 200;
 
-/// The number of quanta for which the world may wait for one thing.
+/// Maximum number of quanta for which the world may wait for one thing.
 const WAITS_MAX: u32 = 20_000;
 
-/// All nodes of a run. Clones are the same.
+/// All nodes of a run. Clones refer to the same nodes.
 #[derive(Clone)]
 pub(crate) struct Fleet(Rc<Inner>);
 
 struct Inner {
     nodes: RefCell<BTreeMap<usize, Node>>,
     rng: RefCell<Rng>,
-    /// Since the beginning of the run.
+    /// The time since the beginning of the run.
     now: Cell<Duration>,
-    /// Quanta since the world last did something.
+    /// The number of quanta since the world last did something.
     waits: Cell<u32>,
     outage_until: Cell<Duration>,
-    /// When each is due: nodes that are started again.
+    /// When each node that is started again is due.
     starts: RefCell<Vec<Duration>>,
 }
 
@@ -55,24 +55,24 @@ pub(crate) struct Node {
     pub(crate) runtime: Runtime,
     pub(crate) alive: Arc<AtomicBool>,
     pub(crate) is_still: Arc<AtomicBool>,
-    /// It is set once the node has joined.
+    /// Set once the node has joined.
     pub(crate) server: Arc<OnceLock<Server>>,
-    /// Its time in thousandths of that of the world.
+    /// The speed of its clock, in thousandths of the world's.
     pub(crate) speed: u64,
-    /// What is left of its time when whole milliseconds were spent, in thousandths.
+    /// The remainder of its time after whole milliseconds were spent, in thousandths.
     pub(crate) rest: u64,
     pub(crate) paused: Option<Pause>,
     pub(crate) split_until: Duration,
     pub(crate) road: Arc<Road>,
 }
 
-/// How a node stands still.
+/// The way in which a node stands still.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Standstill {
     pub(crate) time: Duration,
-    /// Its clock runs on.
+    /// True if its clock continues to run.
     pub(crate) counts: bool,
-    /// The others remove it meanwhile, as if they had watched it be silent for an hour.
+    /// True if the others remove it meanwhile, as if they had watched it be silent for an hour.
     pub(crate) is_removed: bool,
 }
 
@@ -127,7 +127,7 @@ impl Fleet {
         self.0.rng.borrow_mut()
     }
 
-    /// Notes that the world did something: time passes slowly until it waits.
+    /// Records that the world did something: time passes slowly until it waits.
     pub(crate) fn acted(&self) {
         self.0.waits.set(0);
     }
@@ -136,7 +136,7 @@ impl Fleet {
         self.0.nodes.borrow_mut().insert(number, node);
     }
 
-    /// Returns the numbers of all nodes that run, also of those that stand still or have not joined yet.
+    /// Returns the numbers of all running nodes, including those that stand still or have not joined yet.
     pub(crate) fn numbers(&self) -> Vec<usize> {
         self.0.nodes.borrow().keys().copied().collect()
     }
@@ -150,7 +150,7 @@ impl Fleet {
         self.0.nodes.borrow().get(&number)?.server.get().cloned()
     }
 
-    /// Drops a node with all that it does.
+    /// Drops a node with all of its tasks.
     pub(crate) fn kill(&self, number: usize, disk: &Disk) {
         disk.lock().members.remove(&number);
         let Some(node) = self.0.nodes.borrow_mut().remove(&number) else { return };
@@ -221,7 +221,7 @@ impl Fleet {
         }
     }
 
-    /// Lets everybody run for a while: the longer the world has waited, the longer.
+    /// Lets every node run for a while. The longer the world has waited, the longer they run.
     pub(crate) fn drive(&self, world: &Runtime, disk: &Arc<Disk>) {
         let waits = self.waits();
         self.0.waits.set(waits + 1);
@@ -267,7 +267,7 @@ impl Fleet {
     }
 }
 
-/// Carries out writes whose senders have given up.
+/// Executes writes whose senders have given up.
 fn carry_out_late(disk: &Arc<Disk>) {
     let due: Vec<Late> = {
         let mut inner = disk.lock();
@@ -297,5 +297,5 @@ fn remove(node: &Node, disk: &Disk) {
     drop(store.remove(&it).now_or_never());
 }
 
-/// The links of all nodes note here when each has beaten.
+/// When each node has beaten. The links of all nodes share this record.
 pub(crate) type Beaten = Arc<Mutex<BTreeMap<NodeId, i64>>>;

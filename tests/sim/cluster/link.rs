@@ -1,4 +1,4 @@
-//! A node's connection to the database of its cluster: it can be cut, and what was on its way may arrive later.
+//! A node's connection to the database of its cluster: it can be cut, and writes on their way may arrive later.
 
 use super::fleet::Beaten;
 use crate::{
@@ -30,8 +30,8 @@ pub(crate) const LEASE: Duration = Duration::from_secs(5);
 /// The time for which a call waits for a connection that is cut.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(4);
 
-/// The time after its last beat for which a node may trust its lease, however wrong its clock is: longer than a clock
-/// that runs slowly makes it, and shorter than others wait.
+/// The longest time after its last beat for which a node may trust its lease, however wrong its clock is. It is longer
+/// than a slow clock makes it, and shorter than others wait.
 const TRUSTED_MAX: Duration = LEASE.saturating_sub(Duration::from_millis(500));
 
 /// The time that a beat may take, as in the store for PostgreSQL.
@@ -43,9 +43,9 @@ pub(crate) struct Link {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) clock: Arc<SimClock>,
     is_cut: AtomicBool,
-    /// Wakes calls in the order in which they wait, so that a seed repeats; a watch would not.
+    /// Wakes calls in the order in which they wait, so that a seed is repeatable; a watch channel would not.
     healed: Notify,
-    /// When each node has beaten last, by its own time of day: for nodes that judge by it, with that fault injected.
+    /// When each node has last beaten, by its own time of day. For nodes that judge by it, with that fault injected.
     beaten_at: Beaten,
     judged: Mutex<Vec<Silent>>,
 }
@@ -73,7 +73,7 @@ impl Link {
         timeout(PATIENCE, whole).await.map_err(|_| failed())
     }
 
-    /// Notes a beat by the time of day, and what follows from the others'.
+    /// Records a beat by the time of day, and what follows from those of others.
     fn note(&self, me: NodeId, rows: &[NodeRow]) {
         let now = self.clock.now().0;
         let mut beaten_at = self.beaten_at.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +85,7 @@ impl Link {
     }
 }
 
-/// A node that lives, for checks.
+/// A living node, for checks.
 pub(crate) struct Member {
     pub(crate) keeper: Weak<Keeper>,
     pub(crate) runtime: Handle,
@@ -93,7 +93,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Returns true if it is this node of the database.
+    /// Returns true if this node has that id in the database.
     pub(crate) fn is(&self, node: Option<NodeId>) -> bool {
         node.is_some() && self.keeper.upgrade().map(|keeper| keeper.me()) == node
     }
@@ -109,16 +109,16 @@ impl Member {
 }
 
 impl Inner {
-    /// Returns true if a node trusts that nobody has taken its sessions, and could know otherwise. One whose clock
-    /// stands still, or has stood still since its last beat, cannot know that its lease is over; the next beat that is
-    /// answered tells it.
+    /// Returns true if a node trusts that nobody has taken its sessions, and could know otherwise. A node whose clock
+    /// stands still, or has stood still since its last beat, cannot know that its lease is over. Its next answered beat
+    /// shows it.
     pub(crate) fn trusts(&self, number: usize) -> bool {
         let renewed = self.renewed.get(&number).copied().unwrap_or_default();
         self.members.get(&number).is_some_and(Member::trusts) && self.now.saturating_sub(renewed) < TRUSTED_MAX
     }
 }
 
-/// A write that is carried out after its sender gave up, or died.
+/// A write that is executed after its sender gave up or died.
 pub(crate) struct Late {
     /// The number of turns until then.
     pub(crate) turns: u32,
@@ -128,7 +128,7 @@ pub(crate) struct Late {
     pub(crate) append: Append,
 }
 
-/// An append on its way to the database. Dropped before it arrives, it may arrive all the same.
+/// An append on its way to the database. If it is dropped before it arrives, it may still arrive.
 pub(crate) struct Sent<'a> {
     road: &'a Road,
     late: Option<Late>,
@@ -267,7 +267,7 @@ impl Cluster for Road {
 }
 
 impl Road {
-    /// Beats, and tells the time since the beat before by the database's clock.
+    /// Beats, and reports the time since the previous beat by the database's clock.
     async fn beaten(&self, pulse: Pulse) -> Result<Option<Vec<NodeRow>>, Error> {
         let mut rows = self.nodes_of().beat(pulse).await?;
         let me = self.me();
@@ -280,7 +280,7 @@ impl Road {
         Ok(rows)
     }
 
-    /// Removes what a join may have made whose answer was lost: a node does not beat for a row of which it does not
+    /// Removes what a join may have created whose answer was lost. A node does not beat for a row that it does not
     /// know, but its handle on this database would.
     fn forget(&self, node: &NewNode) {
         let rows = self.nodes_of().nodes().now_or_never().and_then(Result::ok).unwrap_or_default();
@@ -289,7 +289,7 @@ impl Road {
         drop(self.nodes_of().remove(&newest).now_or_never());
     }
 
-    /// Returns the node that this one is to the database.
+    /// Returns this node's id in the database.
     fn me(&self) -> Option<NodeId> {
         let inner = self.disk.lock();
         inner.members.get(&self.node)?.keeper.upgrade().map(|keeper| keeper.me())

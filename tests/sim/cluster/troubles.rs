@@ -26,7 +26,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// The time in which the others have noticed a dead node.
+/// The time within which the others have noticed a dead node.
 const NOTICED: Duration = Duration::from_secs(12);
 
 impl World {
@@ -141,7 +141,7 @@ impl World {
                 let millis = self.wire.rng.u64(1_000..9_000);
                 self.wire.trace.line(format_args!("world: {millis} ms pass"));
                 sleep(Duration::from_millis(millis)).await;
-                // Whoever gets no pings for long connects again.
+                // A client that gets no pings for long connects again.
                 for number in fleet.numbers() {
                     if fleet.is_paused(number) && self.wire.rng.bool() {
                         self.cut_clients_of(number);
@@ -160,14 +160,14 @@ impl World {
         }
     }
 
-    /// Causes a fault of a node, or of the way to the database.
+    /// Causes a fault of a node, or of its connection to the database.
     async fn cluster_trouble(&mut self) {
         let fleet = self.fleet();
         let Some(any) = self.wire.rng.choice(fleet.numbers()) else {
             self.start_node();
             return;
         };
-        // Mostly the one that matters.
+        // Mostly this is the node that has the session.
         let number = self.wire.disk.holder().filter(|_| self.wire.rng.u8(..3) > 0).unwrap_or(any);
         let most = [500, 3_000, 15_000][self.wire.rng.usize(..3)];
         let millis = self.wire.rng.u64(50..most);
@@ -194,7 +194,7 @@ impl World {
                 fleet.pause(number, Standstill { time, counts, is_removed });
             }
             15..17 => {
-                // Long enough for others to take what it has, in the middle of what it does.
+                // This is long enough for others to take its sessions in the middle of its work.
                 let time = Duration::from_millis(self.wire.rng.u64(4_000..16_000));
                 let still = Standstill { time, counts: self.wire.rng.bool(), is_removed: false };
                 self.wire.trace.line(format_args!("world: who writes next stands still then: {still:?}"));
@@ -256,7 +256,7 @@ impl World {
         self.fleet().start_in(soon);
     }
 
-    /// Ends all that goes wrong with nodes, and waits until everybody knows who lives.
+    /// Ends all faults of nodes, and waits until every node knows which others are alive.
     pub(crate) async fn heal_cluster(&mut self) {
         let fleet = self.fleet();
         fleet.heal();

@@ -156,7 +156,7 @@ pub(super) fn only_in_the_background(job: &JobId, history: &History) -> Result<(
     ensure(right, || format!("not `{job}` alone, without a pause, but {made:?}"))
 }
 
-/// Checks that nothing was committed, and that everybody was told why.
+/// Checks that nothing was committed, and that everybody received the reason.
 pub(super) fn came_to_nothing(job: &JobId, history: &History, code: ErrorCode) -> Result<(), String> {
     let (made, failed) = (made(history), failed(history, job));
     ensure(made.is_empty(), || format!("a compaction was made: {made:?}"))?;

@@ -38,7 +38,7 @@ impl World {
             let snapshot = self.clients[1].snapshot().await;
             let at_rest = snapshot.as_ref().is_some_and(|snapshot| {
                 let idle = snapshot.turn.is_none() && snapshot.compaction.is_none() && snapshot.queue.is_empty();
-                // A preview is only its client's business: nobody else is told that it is being made.
+                // A preview concerns only its client. Nobody else learns that it is being made.
                 let is_answered = |client: &Client| client.connection.as_ref().is_some_and(|c| c.waiting.is_empty());
                 let read = |client: &Client| is_answered(client) && client.view.seq == snapshot.seq;
                 idle && self.clients.iter().all(read)
@@ -51,7 +51,7 @@ impl World {
         self.wire.history.restless = Some(format!("after {REST_LOOKS_MAX} looks clients are at {places:?}"));
     }
 
-    /// Of several servers only the newest is reachable; others that did not know of it are gone.
+    /// Makes the newest of several servers the only one; others that did not know of it are gone.
     fn leave_the_newest(&mut self) {
         let newest = self.servers.pop();
         let newest_node = newest.as_ref().map(|up| up.server.node);

@@ -69,7 +69,7 @@ pub(crate) fn violations(api: Api, body: &Value) -> Vec<String> {
             found.push(format!("nobody asked for the field `{name}`"));
         }
     }
-    // Only summaries that go out with the conversation's tools say that none may be called.
+    // A tool choice is sent only with summary requests that carry the conversation's tools, and forbids calls.
     if !matches!(body["tool_choice"].as_str(), None | Some("none")) {
         found.push(format!("it chooses tools: {}", body["tool_choice"]));
     }
@@ -126,7 +126,7 @@ fn wrong_call(call: &Value) -> Option<&'static str> {
     } else if !serde_json::from_str::<Value>(arguments).is_ok_and(|arguments| arguments.is_object()) {
         Some("has arguments that are no JSON object")
     } else if id.is_empty() || id.len() > 64 * 1024 {
-        // Its own go back to a server whatever their length; those of others have 40 characters at most.
+        // A server gets its own ids back whatever their length. Ids of other servers have at most 40 characters.
         Some("has an id that no server accepts")
     } else {
         None

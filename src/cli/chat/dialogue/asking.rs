@@ -1,6 +1,8 @@
-//! Tools that wait for permission: the question, and its answer. What always holds:
-//! - one is asked at a time, the oldest; an answer goes with the hash of the call that was shown;
-//! - an answer counts only if its question stood there when the line was begun.
+//! Tools that wait for permission: the question, and its answer.
+//!
+//! Invariants:
+//! - questions are asked one at a time, the oldest first, and an answer carries the hash of the call that was shown;
+//! - an answer counts only if its question was already shown when the line was begun.
 
 use super::{Dialogue, Step};
 use reseed_protocol::{
@@ -9,7 +11,7 @@ use reseed_protocol::{
     tools::{Approval, ApprovalOption, ApprovalResponse, CallOutcome, CallResolved, Decision},
 };
 
-/// What a refusal tells the model if the input has ended, so that nobody can be asked.
+/// Tells the model why a call was refused: the input has ended, so nobody can be asked.
 const NOBODY: &str = "Nobody could be asked: the input of the chat has ended.";
 
 impl Dialogue {
@@ -24,7 +26,7 @@ impl Dialogue {
         self.snapshot()?.approvals.first()
     }
 
-    /// Shows the oldest open question, unless it was shown.
+    /// Shows the oldest open question, unless it is already shown.
     pub(super) fn show_question(&mut self) {
         let Some(question) = self.question() else { return };
         if self.asked.as_ref() == Some(&question.approval_id) {
@@ -73,7 +75,7 @@ impl Dialogue {
         self.show_question();
     }
 
-    /// Handles a line that answers.
+    /// Handles a line that answers a question.
     pub(super) fn on_answer(&mut self, name: &str, rest: &str, question: Option<&ApprovalId>) {
         match decision(name, rest) {
             _ if self.asks().is_none() => self.line(&self.screen.note("no tool waits for an answer")),
@@ -85,7 +87,7 @@ impl Dialogue {
         }
     }
 
-    /// Handles the end of the input. From a terminal, the person has left, and a question stays open for others; in a
+    /// Handles the end of the input. From a terminal, the person has left, and a question stays open for others. From a
     /// pipe, nobody will answer.
     pub(in super::super) fn on_end(&mut self) -> Vec<Step> {
         self.nobody = true;
@@ -102,7 +104,8 @@ impl Dialogue {
     }
 }
 
-/// Returns the decision of an answer to a tool, and what it tells the model; `None` if it is none.
+/// Returns the decision in an answer to a tool's question, and its reason for the model. `None` if the line is not such
+/// an answer.
 fn decision(name: &str, rest: &str) -> Option<(Decision, Option<String>)> {
     let (word, more) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let (decision, why) = match (name, word) {

@@ -1,4 +1,4 @@
-//! The dialogue as scripts: lines and frames in, what is shown and sent out.
+//! Tests of the dialogue as scripts: lines and frames go in, text and commands come out.
 
 mod asking;
 mod compaction;
@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 
 const PREFIX: &str = "0123456789abcdef";
 
-/// Plays a script, a line each: `> TEXT` was typed, `< FRAME` has come, `^C`, `connected`, `lost`, `again`, which is
-/// connected and greeted, and `later`, when a wait is over. `#N` in a frame is the id of this client's Nth command.
+/// Plays a script, one step per line: `> TEXT` was typed, `< FRAME` has arrived, `^C`, `connected`, `lost`, `again`
+/// (connected and greeted) and `later` (a wait is over). `#N` in a frame is the id of this client's Nth command.
 /// Returns what was shown, and what was sent as `→ TYPE PAYLOAD`.
 fn play(watched: bool, script: &str) -> (String, Dialogue) {
     play_from(Some("ses"), watched, script)
 }
 
-/// The same, of a chat that goes on with this session, or begins one.
+/// Like [`play`], for a chat that continues this session, or begins one.
 fn play_from(session: Option<&str>, watched: bool, script: &str) -> (String, Dialogue) {
     let session = session.map(|id| id.parse().unwrap());
     let mut dialogue = Dialogue::new(Screen { color: false }, watched, PREFIX.to_owned(), session);
@@ -78,7 +78,7 @@ fn play_from(session: Option<&str>, watched: bool, script: &str) -> (String, Dia
     (out, dialogue)
 }
 
-/// How full the window is, which the tests of the screen are about, is left out.
+/// Formats a step without the window's usage, which the tests of the screen cover.
 fn shown(step: &Step) -> String {
     match step {
         Step::Show(text) | Step::Note(text) => {
@@ -106,7 +106,7 @@ const OPEN: &str = r##"
     < {"re":"#2","type":"session_opened","payload":{"sessionId":"ses","epoch":"ep","asOfSeq":0,"model":"offline","strategy":"threshold","entries":[],"queue":[]}}
 "##;
 
-/// What [`OPEN`] shows.
+/// The output of [`OPEN`].
 const OPENED: &str = "→ hello {\"client\":{\"name\":\"reseed-chat\",\"version\":\"VERSION\"},\"clientId\":\"0123456789abcdef\",\"protocolVersion\":2}\n\
     The built-in model answers.\n\
     → open_session {\"entries\":20,\"sessionId\":\"ses\"}\n\
@@ -126,7 +126,7 @@ const ANSWER: &str = r##"
     < {"sessionId":"ses","seq":4,"type":"turn_finished","payload":{"turnId":"t1","status":"completed","finishReason":"stop"}}
 "##;
 
-/// Plays scripts one after another and compares all that came out after [`OPEN`].
+/// Plays scripts one after another and compares the output after [`OPEN`].
 fn check(scripts: &[&str], expected: &str, idle: bool) {
     let script = [&[OPEN], scripts].concat().concat();
     let (out, dialogue) = play(true, &script);
@@ -351,7 +351,7 @@ fn input_that_waits_is_awaited_too() {
     );
 }
 
-/// A chat that has greeted, and goes on with no session.
+/// A chat that is connected and has no session yet.
 const GREETED: &str = r##"
     connected
     < {"re":"#1","type":"welcome","payload":{"protocolVersion":2,"server":{"name":"reseed","version":"1","instance":"i","provider":"offline"},"features":[],"scopes":[],"connectionId":"c","heartbeatMs":30000,"limits":{"messageBytesMax":100000,"depthMax":1,"queueItemsMax":1,"toolsMax":1}}}
@@ -369,8 +369,8 @@ fn a_session_is_opened_with_what_is_said_first() {
     for (script, shown, idle) in cases {
         assert_eq!(greeted(script), (shown.to_owned(), idle), "{script}");
     }
-    // Said before the session is there, and the connection lost before that: the session is made once, by the same
-    // command, and both go out behind it, in their order.
+    // Two messages are typed before the session exists, and the connection is lost. The same command creates the
+    // session once, and both messages follow it in order.
     let (out, _) = greeted("> hello\n> and?\nlost\nagain");
     let sent: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("→ ")?.split(' ').next()).collect();
     assert_eq!(sent, ["open_session", "hello", "open_session"]);

@@ -1,4 +1,4 @@
-//! What the screen shows for the example frames of the wire.
+//! Tests of the output for the protocol's example frames.
 
 use super::*;
 use reseed_client::incoming::{Body, Incoming};

@@ -57,7 +57,7 @@ impl Hooks {
         ledger.then(Step::NextInLine);
     }
 
-    /// Withdraws, for the user, the input that hooks are inspecting. The next one in line follows.
+    /// Withdraws the input that hooks are inspecting, because its user asked for that. The next one in line follows.
     pub(crate) fn withdraw_input(&mut self, ledger: &mut Ledger) {
         for subject in self.cancel_hooks(ledger, |subject| matches!(subject, Subject::Input(_))) {
             if let Subject::Input(offered) = subject {

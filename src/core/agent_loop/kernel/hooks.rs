@@ -5,8 +5,8 @@
 //! | valid | it is applied (`take_answer`), and the next hook is called (`ask_next`) |
 //! | it blocks the call, or cancels the compaction or the move | no other hook is called, and no observer notified |
 //! | none, and the hook's client is away | a required hook is waited for until its time is up; any other is skipped |
-//! | invalid, an error, or none in time | a required hook ends what it could not inspect (`hook_failed`) |
-//! | the same, of another hook | it is reported, and the next hook is called |
+//! | invalid, an error, or none in time; the hook is required | what it could not inspect ends (`hook_failed`) |
+//! | the same; the hook is not required | the failure is reported, and the next hook is called |
 //! | the last hook has answered | the subject continues as the hooks left it (`after_hooks`) |
 //!
 //! Most answers change only the subject, which takes effect in `after_hooks`. The patches of `context:before_request`

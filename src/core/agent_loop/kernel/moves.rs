@@ -92,7 +92,7 @@ impl AgentLoop {
         }
     }
 
-    /// Returns the move whose destination new input is meant for.
+    /// Returns the move that new input waits for, because it belongs to the move's destination.
     pub(super) fn meant_for(&self) -> Option<CommandId> {
         self.moving().filter(|(_, is_meant)| *is_meant).map(|(id, _)| id.clone())
     }

@@ -52,8 +52,8 @@ impl Prompt {
         ledger.push(Effect::Calibrate { model: model.to_owned(), report: Box::new(report), own });
     }
 
-    /// Returns the whole envelope of a request with this context, which has `tokens` tokens and may have this many
-    /// more. The answer's limit is the requested one, or the rest of the window.
+    /// Returns the whole envelope of a request with this context. The request has `tokens` tokens, and may have
+    /// `error_bound_tokens` more. The answer's limit is the requested one, or the rest of the window.
     pub(crate) fn envelope(
         &self,
         ledger: &Ledger,

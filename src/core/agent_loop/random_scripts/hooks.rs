@@ -66,8 +66,8 @@ impl World {
         if asked.awaited {
             self.hook_calls.retain(|other| other.call.call_id != asked.call.call_id);
             self.hook_calls.push(asked);
-            // The places are one that the turn or the session waits for, one for a compaction, one for an input, one
-            // for each tool answer, and the one that was just answered.
+            // There is at most one call for the turn or the session, one for a compaction, one for an input and one for
+            // each tool answer, besides the one that was just answered.
             assert!(self.hook_calls.len() <= 3 + 3 + 1, "seed {}: more hooks at once than there are places", self.seed);
         }
     }

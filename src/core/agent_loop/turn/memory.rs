@@ -107,7 +107,8 @@ pub(crate) enum ReportVerdict {
     Cut(u64),
 }
 
-/// The growth of a request, in tokens and as one part in this many, from which its report must show the growth.
+/// The smallest growth of a request that its report must show, in tokens. In a large request, it is one part in
+/// `GROWTH_PART`.
 const GROWTH_TOKENS_MIN: u64 = 256;
 const GROWTH_PART: u64 = 20;
 /// The report must show one part in this many of the growth, because our estimate may be several times too high.

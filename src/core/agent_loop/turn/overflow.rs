@@ -17,8 +17,8 @@ use reseed_protocol::{
 
 /// Some servers refuse a request that is too large by ending the stream without output. An empty stream counts as such
 /// a refusal only above this percentage of the window, and only if no request as large was ever answered. At this
-/// share, a window that is configured three times too large is already full, if the text has half as many tokens again
-/// as we estimate.
+/// share, a window that is configured three times too large is nearly full if the text has one and a half times as many
+/// tokens as we estimate.
 const SUSPECT_PERCENT: u64 = 20;
 
 impl Turn {

@@ -81,7 +81,7 @@ fn blocks(text: &str) -> Vec<&str> {
     blocks
 }
 
-/// Returns true if a block consists only of JSON values, one of which is a call.
+/// Returns true if a block consists only of JSON values, including a call.
 fn is_call_text(block: &str, is_sent: &dyn Fn(&str) -> bool) -> bool {
     // The word after a fence names the block's type: `json`, `tool_call`.
     let start = block.find(['{', '[']).unwrap_or(block.len());

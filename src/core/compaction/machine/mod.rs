@@ -182,7 +182,7 @@ impl Compactor {
         self.carried.breaker.declined(tokens);
     }
 
-    /// Drops a ready compaction if it is the held one; it then stays held for whoever ordered it in the running turn.
+    /// Drops a ready compaction if it is the held one, which was ordered in the running turn. It stays held.
     pub(crate) fn leave_held(&mut self, ledger: &Ledger) {
         self.work.take_ready_if(|ready| ledger.session.is_held(&ready.basis.order.job_id));
     }

@@ -38,7 +38,7 @@ pub struct PromptParts<'a> {
     pub replaced: Option<&'a str>,
     /// The kind of conversation.
     pub kind: SummaryKind,
-    /// True if the conversation ends within a turn, the rest of which is kept verbatim.
+    /// True if the conversation ends within a turn whose rest is kept verbatim.
     pub split_turn: bool,
     /// Delimits quoted data: one random word, so that nothing quoted can end it early.
     pub delimiter: &'a str,

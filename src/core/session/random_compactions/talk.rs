@@ -26,7 +26,7 @@ impl World {
         self.append(EntryData::message(Message::new(role, content)));
     }
 
-    /// Appends a batch of calls with their results, the last of which may be missing.
+    /// Appends a batch of calls with their results. The last result may be missing.
     pub(super) fn call(&mut self) {
         let calls: Vec<CallId> =
             (0..self.rng.usize(1..4)).map(|at| format!("c{}x{at}", self.entries.len()).parse().unwrap()).collect();

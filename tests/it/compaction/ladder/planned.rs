@@ -38,8 +38,7 @@ pub(super) enum Fault {
     Hanging,
 }
 
-/// Each fault with the reason given for it, and the error code of a background compaction that fails because of it;
-/// without a code, the model's text is useless and asking again would not help.
+/// The trigger, the model's answers before its summary is held, and the steps that have failed by then.
 pub(super) const FAULTS: [(Fault, &str, Option<ErrorCode>); 13] = [
     (Fault::Empty, "empty", None),
     (Fault::NoText, "empty", None),
@@ -56,11 +55,11 @@ pub(super) const FAULTS: [(Fault, &str, Option<ErrorCode>); 13] = [
     (Fault::Hanging, "timeout", Some(ErrorCode::UpstreamTimeout)),
 ];
 
-/// What a model may write of a conversation without being told so: its form is that of a summary.
+/// Texts that a model may write of a conversation on its own, in the form of a summary.
 pub(super) const ACCEPTED: [Fault; 2] = [Fault::Garbage, Fault::Copied];
 
 impl Fault {
-    /// Returns true if an answer like this is asked for once more.
+    /// Returns true if an answer like this is requested once more.
     pub(super) fn is_asked_again(self) -> bool {
         matches!(self, Self::Empty | Self::NoText | Self::Truncated | Self::Refusing | Self::Filtered | Self::Repeating)
     }
@@ -77,7 +76,7 @@ impl Fault {
             Self::Truncated => Reply::text(good(request)).stopping(StopReason::Length),
             Self::Refusing => Reply::text("I'm sorry, but I can't help with that."),
             Self::Filtered => fault(ErrorCode::ContentFiltered),
-            // Far beyond the limit it would be cut off as endless; within it, it is not smaller than what it replaces.
+            // Far beyond the limit, it would be cut off as endless. Within it, it is not smaller than what it replaces.
             Self::Longer => {
                 let tokens_max = request.envelope.options.max_output_tokens.unwrap();
                 Reply::text(summary(&[words(7, usize::try_from(tokens_max * 3 / 2).unwrap())]))

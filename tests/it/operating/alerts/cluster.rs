@@ -1,4 +1,4 @@
-//! The alerts about several servers on one PostgreSQL, and about a PostgreSQL that is slow.
+//! The alerts about several servers on one PostgreSQL, and about a slow PostgreSQL.
 
 use super::{fires, has_promtool, samples};
 use crate::support::{
@@ -12,10 +12,10 @@ use futures_util::future::join_all;
 use serde_json::json;
 use std::time::Duration;
 
-/// The reads at a time of a server that may have two connections for them.
+/// The number of simultaneous reads on a server that may have two connections for them.
 const READERS: usize = 40;
 
-/// A third of a second each way: a commit takes longer than the rule's half of one.
+/// The delay each way. A commit then takes longer than the half second of the rule.
 const SLOW: Duration = Duration::from_millis(300);
 
 /// Returns a proxy before the database, and the address through it.

@@ -45,7 +45,7 @@ fn result(seq: u64, output: &str, is_error: bool) -> String {
     event(seq, "entry_appended", &json!({ "entry": entry, "turnId": "t1" }))
 }
 
-/// Returns what is shown behind the text `mark`.
+/// Returns what is shown after the text `mark`.
 fn after(out: &str, mark: &str) -> String {
     out.split_once(mark).unwrap_or_else(|| panic!("no {mark:?} in {out}")).1.to_owned()
 }
@@ -132,7 +132,7 @@ fn nothing_else_answers() {
         assert_eq!(after(&out, BEFORE), expected, "{line}");
         assert_eq!(dialogue.asks().map(ApprovalId::as_str), Some("q1"), "{line}");
     }
-    // Begun before the question came, or while another one stood there.
+    // The line was begun before the question came, or while another one was shown.
     let (_, mut dialogue) = play(true, &script);
     for question in [None, Some("q9".parse().unwrap())] {
         let steps = dialogue.on_line("/allow", question.as_ref());
