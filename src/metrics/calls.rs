@@ -1,5 +1,5 @@
-//! Calls of hooks and tools. Each is counted once, by its outcome. If it is dropped without one, it counts as cancelled.
-//! The server's tools are counted by name, and those of clients together.
+//! Calls of hooks and tools. Each is counted once, by its outcome, and as cancelled if it is dropped without one. The
+//! server's tools are counted by name, and those of clients together.
 
 use super::{Outcome, declared::*, interned};
 use reseed_protocol::hooks::HookPoint;
@@ -82,7 +82,8 @@ pub(crate) struct ToolCallMeter {
 }
 
 impl ToolCallMeter {
-    /// Starts a call of one of the server's tools. Names come from the deployment and its MCP servers, never from users.
+    /// Starts a call of one of the server's tools. Their names come from the deployment and its MCP servers, never from
+    /// users.
     #[must_use]
     pub(crate) fn new(tool: &str) -> Self {
         Self { tool: interned(tool, TOOLS_MAX), began: Instant::now(), outcome: "cancelled" }

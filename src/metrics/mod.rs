@@ -130,7 +130,7 @@ pub(crate) fn word(value: impl Serialize) -> &'static str {
 /// The label of names that have no series of their own.
 const OTHER: &str = "other";
 
-/// Returns a name as a label. Each name is kept for the life of the process, as long as there are fewer than `names_max`.
+/// Returns a name as a label. A new one is kept for the life of the process, if there are fewer than `names_max`.
 fn interned(name: &str, names_max: usize) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);

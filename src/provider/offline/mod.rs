@@ -186,8 +186,8 @@ fn tokens(text: &str) -> u64 {
     pieces(text).map(|piece| piece.trim_start().len().div_ceil(4) as u64).sum()
 }
 
-/// Splits a text into the pieces that are counted and streamed: a word and the white space before it. Joined, the pieces
-/// are the text.
+/// Splits a text into the pieces that are counted and streamed: a word and the white space before it. Joined, they are
+/// the text.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {

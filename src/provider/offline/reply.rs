@@ -20,6 +20,10 @@ const ECHO_CHARS_MAX: usize = 200;
 /// Characters of a tool result that it repeats.
 const RESULT_CHARS_MAX: usize = 1_000;
 
+/// The answer to a question whose words the context does not hold.
+const NOT_HELD: &str = "My context does not hold the answer to that. I am the built-in offline model: tell me facts and \
+                        ask for them later, say “count to 20” or “write 500 words”, or “use” and the name of a tool.";
+
 /// Returns the parts of the reply to this request: a text, and the calls that it announces.
 pub(super) fn reply(request: &ModelRequest, input_tokens: u64, window_tokens: u64) -> Vec<Part> {
     // Messages added for this request alone can be recalled, but the user's input is not among them.
@@ -38,19 +42,17 @@ pub(super) fn reply(request: &ModelRequest, input_tokens: u64, window_tokens: u6
     } else if let Some(text) = repeated(&input).or_else(|| counted(&input)).or_else(|| of_length(&input)) {
         text
     } else {
-        let about = format!(
-            "I am the built-in offline model and see {} messages: {input_tokens} of {window_tokens} tokens. Tell me \
-             facts and ask for them later, say “count to 20” or “write 500 words”, or “use” and the name of a tool.",
-            request.messages().count(),
-        );
         match recall::question(&input) {
-            Some(question) => recall::recall(question, request)
-                .unwrap_or_else(|| format!("My context does not hold the answer to that. {about}")),
+            Some(question) => recall::recall(question, request).unwrap_or_else(|| NOT_HELD.to_owned()),
             None => {
                 let line = input.split_whitespace().collect::<Vec<_>>().join(" ");
                 let short = prefix(&line, ECHO_CHARS_MAX);
                 let dots = if short.len() < line.len() { "…" } else { "" };
-                format!("You told me: “{short}{dots}” It is in my context now. {about}")
+                let count = request.messages().count();
+                format!(
+                    "You told me: “{short}{dots}” Ask me for it later. I see {count} messages: {input_tokens} of \
+                     {window_tokens} tokens."
+                )
             }
         }
     };

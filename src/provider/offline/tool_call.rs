@@ -61,7 +61,7 @@ fn position(text: &str, name: &str) -> Option<usize> {
         .find(|at| !text[..*at].ends_with(is_name) && !text[at + name.len()..].starts_with(is_name))
 }
 
-/// Returns arguments for this schema: a JSON object in the text, or every `name=value` in it, and what else is required.
+/// Returns arguments for this schema: a JSON object or each `name=value` in the text, and whatever else is required.
 fn arguments(text: &str, schema: &Value) -> Value {
     let json = text.find('{').and_then(|start| serde_json::Deserializer::from_str(&text[start..]).into_iter().next());
     let mut given: Map<String, Value> = json.and_then(Result::ok).unwrap_or_default();
