@@ -3,8 +3,8 @@
 use super::{declared::*, word};
 use reseed_protocol::{
     ErrorCode,
-    context::BreakerReason,
     compaction::{CompactionFailed, CompactionTrigger, ContextCompacted, FailedRung},
+    context::BreakerReason,
 };
 use std::time::Duration;
 

@@ -22,7 +22,7 @@ pub(crate) use declared::*;
 
 use crate::core::model::{Purpose, ReportedUsage};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
-use reseed_protocol::{ErrorCode, turn::TurnStatus, receipt::Receipt};
+use reseed_protocol::{ErrorCode, receipt::Receipt, turn::TurnStatus};
 use serde::Serialize;
 use serde_json::Value;
 use std::{

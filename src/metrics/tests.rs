@@ -3,8 +3,8 @@
 use super::*;
 use reseed_protocol::{
     CloseCode,
-    context::BreakerReason,
     compaction::{CompactionRung, FailedRung},
+    context::BreakerReason,
     hooks::HookPoint,
     receipt::{BreakReason, PrefixBreak},
 };
