@@ -289,7 +289,7 @@ fn request_line(usage: &Usage, broke: Option<&PrefixBreak>) -> String {
         text += &format!(", {}", dollars(cost));
     }
     if let Some(PrefixBreak { part, reason, lost_tokens, .. }) = broke {
-        text += &format!("; {part} changed: {}, {lost_tokens} lost", metrics::break_reason(*reason));
+        text += &format!("; {part} changed: {}, {lost_tokens} lost", metrics::word(reason));
     }
     text + ") "
 }

@@ -8,7 +8,7 @@ use crate::{
     config::{ProviderKind, Settings},
     core::agent_loop::{Deployment, usage_percent},
     hooks::Hooks,
-    metrics::hooks::HookKind,
+    metrics::calls::HookKind,
     service::{self, Service},
     shares::FORKS_PER_USER_MAX,
     telemetry,

@@ -18,7 +18,7 @@ pub use session::{Access, AccessFuture, Session};
 
 use crate::{
     core::hook::{HOOKS_MAX, HookFault, HookSpec},
-    metrics::hooks::HookKind,
+    metrics::calls::HookKind,
 };
 use reseed_protocol::{
     ErrorCode,

@@ -6,7 +6,7 @@ use crate::{
         agent_loop::Snapshot,
         hook::{HOOKS_MAX, HookFault, HookSpec},
     },
-    metrics::hooks::HookKind,
+    metrics::calls::HookKind,
 };
 use reseed_protocol::{
     Entry, EntryId, ErrorBody, ErrorCode,

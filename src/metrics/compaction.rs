@@ -1,9 +1,9 @@
 //! Compaction metrics, and their label values, which the log also uses.
 
-use super::declared::*;
+use super::{declared::*, word};
 use reseed_protocol::{
     ErrorCode,
-    compaction::{CompactionFailed, CompactionRung, CompactionTrigger, ContextCompacted, FailedRung},
+    compaction::{CompactionFailed, CompactionTrigger, ContextCompacted, FailedRung},
     context::BreakerReason,
 };
 use std::time::Duration;
@@ -48,44 +48,10 @@ impl CompactionOutcome {
     }
 }
 
-/// Returns the label value of a compaction's trigger.
-#[must_use]
-pub(crate) fn trigger(trigger: CompactionTrigger) -> &'static str {
-    match trigger {
-        CompactionTrigger::Manual => "manual",
-        CompactionTrigger::Threshold => "threshold",
-        CompactionTrigger::Overflow => "overflow",
-        CompactionTrigger::Strategy => "strategy",
-    }
-}
-
-/// Returns the label value of a fallback step.
-#[must_use]
-pub(crate) fn rung(rung: CompactionRung) -> &'static str {
-    match rung {
-        CompactionRung::ClearToolResults => "clear_tool_results",
-        CompactionRung::ModelSummary => "model_summary",
-        CompactionRung::ChunkedSummary => "chunked_summary",
-        CompactionRung::Extract => "extract",
-        CompactionRung::Truncate => "truncate",
-        CompactionRung::HookSummary => "hook_summary",
-    }
-}
-
 /// Returns the label value for whether turns continued during the compaction.
 #[must_use]
 pub(crate) fn mode(background: bool) -> &'static str {
     if background { "background" } else { "foreground" }
-}
-
-/// Returns the label value for the reason why the circuit breaker is open.
-#[must_use]
-pub(crate) fn breaker_reason(reason: BreakerReason) -> &'static str {
-    match reason {
-        BreakerReason::Failures => "failures",
-        BreakerReason::NoGain => "no_gain",
-        BreakerReason::Undone => "undone",
-    }
 }
 
 /// Returns the label value for the reason why a fallback step failed, from a closed set; `other` if it is unknown.
@@ -121,19 +87,19 @@ const FAULTS: &[ErrorCode] = &[
 
 /// Records a committed compaction.
 pub(crate) fn compaction_committed(event: &ContextCompacted) {
-    ended(event.trigger, rung(event.rung), CompactionOutcome::Committed, event.background);
+    ended(event.trigger, word(event.rung), CompactionOutcome::Committed, event.background);
     took(event.background, event.duration_ms, event.paused_ms, &event.failed_rungs);
     let saved = event.tokens_before.saturating_sub(event.tokens_after);
     #[expect(clippy::cast_precision_loss, reason = "a share, for buckets of a twentieth")]
     let share = saved as f64 / event.tokens_before.max(1) as f64;
-    COMPACTION_REDUCTION.histogram([]).record(share);
+    COMPACTION_REDUCTION.record([], share);
     if let Some(due) = event.compact_at_tokens.filter(|due| *due > 0 && event.trigger != CompactionTrigger::Manual) {
         #[expect(clippy::cast_precision_loss, reason = "a share, for buckets of a twentieth")]
         let share = event.tokens_before as f64 / due as f64;
-        COMPACTION_TRIGGER_RATIO.histogram([]).record(share);
+        COMPACTION_TRIGGER_RATIO.record([], share);
     }
-    COMPACTION_TOKENS_SAVED_TOTAL.counter([]).increment(saved);
-    COMPACTION_CACHED_TOKENS_LOST_TOTAL.counter([]).increment(event.cached_tokens_lost);
+    COMPACTION_TOKENS_SAVED_TOTAL.add([], saved);
+    COMPACTION_CACHED_TOKENS_LOST_TOTAL.add([], event.cached_tokens_lost);
 }
 
 /// Records a compaction that was not committed. The summary of an abandoned branch is not a compaction. It has no
@@ -144,76 +110,37 @@ pub(crate) fn compaction_failed(event: &CompactionFailed) {
     took(event.background, event.duration_ms, event.paused_ms, &event.failed_rungs);
     if let Some(usage) = &event.summary_usage {
         for (kind, tokens) in [("input", usage.input_tokens), ("output", usage.output_tokens)] {
-            HELD_TOKENS_UNUSED_TOTAL.counter([kind]).increment(tokens);
+            HELD_TOKENS_UNUSED_TOTAL.add([kind], tokens);
         }
     }
-}
-
-/// Records a compaction that was prepared and is now held.
-pub(crate) fn compaction_prepared() {
-    COMPACTIONS_PREPARED_TOTAL.counter([]).increment(1);
 }
 
 fn ended(asked: CompactionTrigger, rung: &'static str, outcome: CompactionOutcome, background: bool) {
-    COMPACTIONS_TOTAL.counter([trigger(asked), rung, outcome.word(), mode(background)]).increment(1);
+    COMPACTIONS_TOTAL.add([word(asked), rung, outcome.word(), mode(background)], 1);
 }
 
 fn took(background: bool, duration_ms: u64, paused_ms: u64, failed: &[FailedRung]) {
-    COMPACTION_SECONDS.histogram([mode(background)]).record(Duration::from_millis(duration_ms));
-    COMPACTION_PAUSED_SECONDS.histogram([]).record(Duration::from_millis(paused_ms));
+    COMPACTION_SECONDS.record([mode(background)], Duration::from_millis(duration_ms));
+    COMPACTION_PAUSED_SECONDS.record([], Duration::from_millis(paused_ms));
     for failed in failed {
-        COMPACTION_RUNGS_FAILED_TOTAL.counter([rung(failed.rung), reason(&failed.reason)]).increment(1);
+        COMPACTION_RUNGS_FAILED_TOTAL.add([word(failed.rung), reason(&failed.reason)], 1);
     }
 }
 
-/// Records a preview.
-pub(crate) fn preview_shown() {
-    COMPACTION_PREVIEWS_TOTAL.counter(["shown"]).increment(1);
-}
-
-/// Records that a previewed compaction was committed.
-pub(crate) fn preview_applied() {
-    COMPACTION_PREVIEWS_TOTAL.counter(["applied"]).increment(1);
-}
-
-/// Records that a compaction was undone.
-pub(crate) fn compaction_undone() {
-    COMPACTIONS_UNDONE_TOTAL.counter([]).increment(1);
-}
-
-/// Counts a session in memory whose circuit breaker for automatic compaction is open, until dropped.
-#[derive(Debug)]
-pub(crate) struct OpenBreaker(BreakerReason);
-
-impl OpenBreaker {
-    /// Counts a session whose circuit breaker opens.
-    #[must_use]
-    pub(crate) fn new(reason: BreakerReason) -> Self {
-        if reason != BreakerReason::Undone {
-            // This reason is read from the log, so it recurs each time the session is opened.
-            BREAKERS_OPENED_TOTAL.counter([breaker_reason(reason)]).increment(1);
-        }
-        BREAKERS_OPEN.gauge([breaker_reason(reason)]).increment(1.0);
-        Self(reason)
+/// Counts a session in memory whose circuit breaker for automatic compaction opens, until the guard is dropped.
+#[must_use]
+pub(crate) fn breaker_opened(reason: BreakerReason) -> Held {
+    if reason != BreakerReason::Undone {
+        // This reason is read from the log, so it recurs each time the session is opened.
+        BREAKERS_OPENED_TOTAL.add([word(reason)], 1);
     }
-
-    /// Returns why the breaker is open.
-    #[must_use]
-    pub(crate) fn reason(&self) -> BreakerReason {
-        self.0
-    }
-}
-
-impl Drop for OpenBreaker {
-    fn drop(&mut self) {
-        BREAKERS_OPEN.gauge([breaker_reason(self.0)]).decrement(1.0);
-    }
+    BREAKERS_OPEN.hold([word(reason)])
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::{super::tests::rendered, *};
-    use reseed_protocol::{ErrorBody, Usage, UsageSource};
+    use reseed_protocol::{ErrorBody, Usage, UsageSource, compaction::CompactionRung};
     use serde_json::{Value, json};
 
     /// Returns a compaction from 1,000 tokens to 400, with `change` applied.
@@ -264,7 +191,7 @@ pub(super) mod tests {
     fn what_was_held_and_never_used_is_counted_by_its_tokens() {
         check(
             || {
-                compaction_prepared();
+                COMPACTIONS_PREPARED_TOTAL.add([], 1);
                 compaction_failed(&failed(ErrorCode::CompactionVoid, |event| event.summary_usage = Some(usage())));
             },
             &[
@@ -367,9 +294,9 @@ pub(super) mod tests {
     fn a_session_that_rests_is_counted_until_it_does_not() {
         check(
             || {
-                let first = OpenBreaker::new(BreakerReason::Failures);
-                drop(OpenBreaker::new(BreakerReason::NoGain));
-                std::mem::forget((first, OpenBreaker::new(BreakerReason::Undone)));
+                let first = breaker_opened(BreakerReason::Failures);
+                drop(breaker_opened(BreakerReason::NoGain));
+                std::mem::forget((first, breaker_opened(BreakerReason::Undone)));
             },
             &[
                 r#"breakers_opened_total{reason="failures"} 1"#,

@@ -1,7 +1,21 @@
-//! All metrics, each declared once: kind, name, labels, unit, help.
+//! All metrics, each declared once: kind, name, labels with their predictable values, help.
+//!
+//! Every predictable series exists at zero from the start. Otherwise an alert on an increase misses the first one,
+//! because a series that appears with the value 1 has not increased. The product of commands and error codes has
+//! thousands of members, of which a server sees a few: a command starts with its success, the errors that any command
+//! can return, and those in its row of [`OUTCOMES`]. Others appear on first use.
 
-use ::metrics::{Counter, Gauge, Histogram, Label, Unit};
+use super::{calls::OF_CLIENT, compaction::reasons, limits::Limit, word};
+use ::metrics::Label;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+use reseed_protocol::{
+    CloseCode, ErrorCode,
+    command::{
+        Command,
+        outcomes::{OF_ANY, OUTCOMES},
+    },
+    hooks::HookPoint,
+};
 
 /// Upper bounds, in seconds, for durations from an immediate answer to a long chain of tool calls.
 const LONG_SECONDS: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
@@ -19,216 +33,395 @@ const SHARES: &[f64] = &[0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 /// Upper bounds for a ratio to a threshold, with fine steps around 1.
 const TRIGGER_SHARES: &[f64] = &[0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5];
 
+const RUNGS: [&str; 6] =
+    ["clear_tool_results", "model_summary", "chunked_summary", "extract", "truncate", "hook_summary"];
+
+const BREAKS: [&str; 11] = [
+    "patch",
+    "compaction",
+    "compaction_undone",
+    "navigation",
+    "model",
+    "tools",
+    "instructions",
+    "uncached",
+    "strategy",
+    "pins",
+    "unknown",
+];
+
 /// The kind of a metric.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
+enum Kind {
     Counter,
     Gauge,
     /// A histogram with the upper bounds of its buckets.
     Histogram(&'static [f64]),
 }
 
-/// A metric with `N` labels.
-pub(super) struct Metric<const N: usize> {
+/// A row of the table.
+pub(super) struct Row {
     kind: Kind,
+    pub(super) name: &'static str,
+    pub(super) labels: &'static [&'static str],
+    /// For each label, its predictable values.
+    values: fn() -> Vec<Vec<&'static str>>,
+    help: &'static str,
+}
+
+/// A metric with `N` labels. Their values are static, so user text, ids and addresses cannot become labels.
+pub(crate) struct Metric<const N: usize> {
     name: &'static str,
     labels: [&'static str; N],
-    unit: Unit,
-    help: &'static str,
 }
 
 impl<const N: usize> Metric<N> {
     fn labelled(&self, values: [&'static str; N]) -> Vec<Label> {
-        self.labels.into_iter().zip(values).map(|(label, value)| Label::from_static_parts(label, value)).collect()
+        labelled(&self.labels, &values)
     }
 
-    pub(super) fn counter(&self, values: [&'static str; N]) -> Counter {
-        ::metrics::counter!(self.name, self.labelled(values))
+    /// Adds to a counter.
+    pub(crate) fn add(&self, values: [&'static str; N], count: u64) {
+        ::metrics::counter!(self.name, self.labelled(values)).increment(count);
     }
 
-    pub(super) fn gauge(&self, values: [&'static str; N]) -> Gauge {
-        ::metrics::gauge!(self.name, self.labelled(values))
+    /// Sets a gauge.
+    pub(crate) fn set(&self, values: [&'static str; N], value: f64) {
+        ::metrics::gauge!(self.name, self.labelled(values)).set(value);
     }
 
-    pub(super) fn histogram(&self, values: [&'static str; N]) -> Histogram {
-        ::metrics::histogram!(self.name, self.labelled(values))
+    /// Adds one to a gauge until the guard is dropped.
+    #[must_use]
+    pub(crate) fn hold(&self, values: [&'static str; N]) -> Held {
+        let gauge = ::metrics::gauge!(self.name, self.labelled(values));
+        gauge.increment(1.0);
+        Held(gauge)
     }
 
-    /// Sets its bucket bounds, if it is a histogram.
-    fn shape(&self, builder: PrometheusBuilder) -> PrometheusBuilder {
-        let Kind::Histogram(bounds) = self.kind else { return builder };
-        builder
-            .set_buckets_for_metric(Matcher::Full(self.name.to_owned()), bounds)
-            .expect("the constants above hold bounds")
+    /// Adds a sample to a histogram.
+    pub(crate) fn record(&self, values: [&'static str; N], value: impl ::metrics::IntoF64) {
+        ::metrics::histogram!(self.name, self.labelled(values)).record(value);
     }
+}
 
-    /// Creates its predictable series at zero.
-    fn zero(&self) {
-        for values in super::zero::series(self.name, &self.labels) {
-            let Ok(values) = <[&'static str; N]>::try_from(values) else { continue };
-            match self.kind {
-                Kind::Counter => self.counter(values).increment(0),
-                Kind::Gauge => self.gauge(values).increment(0.0),
-                Kind::Histogram(_) => drop(self.histogram(values)),
+/// One unit of a gauge, counted until dropped.
+pub(crate) struct Held(::metrics::Gauge);
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Held")
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
+}
+
+fn labelled(labels: &[&'static str], values: &[&'static str]) -> Vec<Label> {
+    labels.iter().zip(values).map(|(label, value)| Label::from_static_parts(label, value)).collect()
+}
+
+/// Sets the bucket bounds of every histogram.
+pub(super) fn shaped(mut builder: PrometheusBuilder) -> PrometheusBuilder {
+    for row in DECLARED {
+        if let Kind::Histogram(bounds) = row.kind {
+            let matcher = Matcher::Full(row.name.to_owned());
+            builder = builder.set_buckets_for_metric(matcher, bounds).expect("the constants above hold bounds");
+        }
+    }
+    builder
+}
+
+/// Describes every metric to the global recorder.
+pub(super) fn describe_all() {
+    for row in DECLARED {
+        match row.kind {
+            Kind::Counter => ::metrics::describe_counter!(row.name, row.help),
+            Kind::Gauge => ::metrics::describe_gauge!(row.name, row.help),
+            Kind::Histogram(_) => ::metrics::describe_histogram!(row.name, row.help),
+        }
+    }
+}
+
+/// Creates every predictable series at zero, and sets the version.
+pub(super) fn begin() {
+    for row in DECLARED {
+        for values in row.series() {
+            let labels = labelled(row.labels, &values);
+            match row.kind {
+                Kind::Counter => ::metrics::counter!(row.name, labels).increment(0),
+                Kind::Gauge => ::metrics::gauge!(row.name, labels).increment(0.0),
+                Kind::Histogram(_) => drop(::metrics::histogram!(row.name, labels)),
             }
         }
     }
+    BUILD_INFO.set([env!("CARGO_PKG_VERSION")], 1.0);
+}
 
-    /// Registers its unit and help with the recorder.
-    fn describe(&self) {
-        match self.kind {
-            Kind::Counter => ::metrics::describe_counter!(self.name, self.unit, self.help),
-            Kind::Gauge => ::metrics::describe_gauge!(self.name, self.unit, self.help),
-            Kind::Histogram(_) => ::metrics::describe_histogram!(self.name, self.unit, self.help),
+impl Row {
+    /// Returns every possible combination of the labels' values.
+    pub(super) fn series(&self) -> Vec<Vec<&'static str>> {
+        let mut all = vec![Vec::new()];
+        for values in (self.values)() {
+            let one_more = |one: &Vec<_>| values.iter().map(|value| [one, &[*value][..]].concat()).collect::<Vec<_>>();
+            all = all.iter().flat_map(one_more).collect();
         }
+        all.retain(|one| is_expected(self.name, one));
+        all
     }
 }
 
+/// Excludes impossible and unlikely combinations.
+fn is_expected(metric: &str, values: &[&str]) -> bool {
+    match (metric, values) {
+        // A compaction has a successful step if and only if it was committed.
+        ("reseed_compactions_total", [_, rung, outcome, _]) => (*rung == "none") == (*outcome != "committed"),
+        ("reseed_commands_total", [command, outcome]) => {
+            let own = OUTCOMES.iter().filter(|row| row.command == *command).flat_map(|row| row.own_errors());
+            *outcome == "ok" || own.chain(OF_ANY.iter().copied()).any(|code| code.as_str() == *outcome)
+        }
+        ("reseed_hook_calls_total", [kind, _, outcome]) => !(*kind == "rust" && *outcome == "hook_unavailable"),
+        _ => true,
+    }
+}
+
+/// Returns the errors with which a model request can end.
+fn model_faults() -> impl Iterator<Item = &'static str> {
+    let faults = ErrorCode::ALL.iter().map(|code| code.as_str());
+    faults.filter(|code| {
+        code.starts_with("upstream_") || matches!(*code, "context_overflow" | "content_filtered" | "internal")
+    })
+}
+
 macro_rules! metrics {
-    ($($NAME:ident = $kind:expr, $name:literal $labels:tt, $unit:ident, $help:literal;)*) => {
-        $(pub(super) const $NAME: Metric<{ count_labels($labels.as_slice()) }> =
-            Metric { kind: $kind, name: $name, labels: $labels, unit: Unit::$unit, help: $help };)*
+    ($($NAME:ident: $kind:expr, $name:literal { $($label:ident: $values:expr),* $(,)? }, $help:literal;)*) => {
+        $(
+            #[doc = $help]
+            pub(crate) const $NAME: Metric<{ <[&str]>::len(&[$(stringify!($label)),*]) }> =
+                Metric { name: $name, labels: [$(stringify!($label)),*] };
+        )*
 
-        /// Sets the bucket bounds of every metric.
-        pub(super) fn shaped(builder: PrometheusBuilder) -> PrometheusBuilder {
-            $(let builder = $NAME.shape(builder);)*
-            builder
-        }
-
-        /// Describes every metric to the global recorder.
-        pub(super) fn describe_all() {
-            $($NAME.describe();)*
-        }
-
-        /// Creates the predictable series of every metric.
-        pub(super) fn zero_all() {
-            $($NAME.zero();)*
-        }
-
-        /// The name and labels of every metric.
-        #[cfg(test)]
-        pub(super) const DECLARED: &[(&str, &[&str])] = &[$(($name, &$labels),)*];
+        /// Every metric.
+        pub(super) const DECLARED: &[Row] = &[$(Row {
+            kind: $kind,
+            name: $name,
+            labels: &[$(stringify!($label)),*],
+            values: || vec![$($values.into_iter().collect()),*],
+            help: $help,
+        },)*];
     };
 }
 
-/// Returns the number of labels. An empty array literal has no type from which it could be inferred.
-const fn count_labels(labels: &[&str]) -> usize {
-    labels.len()
-}
+use Kind::{Counter, Gauge, Histogram};
 
 metrics! {
-    BUILD_INFO = Kind::Gauge, "reseed_build_info" ["version"], Count,
+    BUILD_INFO: Gauge, "reseed_build_info" { version: [env!("CARGO_PKG_VERSION")] },
         "Always 1; the label is the running version.";
-    CONNECTIONS = Kind::Gauge, "reseed_connections" ["dialect"], Count,
+    CONNECTIONS: Gauge, "reseed_connections" { dialect: ["none", "v1", "v2"] },
         "Open connections, by protocol version. `none` has not sent a frame yet. `relay` carries a client's frames \
         from another node, which counts the client.";
-    NODES = Kind::Gauge, "reseed_nodes" ["state"], Count,
+    NODES: Gauge, "reseed_nodes" { state: ["living", "draining", "silent"] },
         "Nodes of the database, as this one sees them, itself included: `living`, `draining` or `silent` for longer \
         than their lease. An address, or the name of a node without one, counts once, and as `silent` only if no \
         living node has it.";
-    LEASE_AGE_RATIO = Kind::Gauge, "reseed_lease_age_ratio" [], Count,
+    LEASE_AGE_RATIO: Gauge, "reseed_lease_age_ratio" {},
         "Time since this node last renewed its lease, as a share of NODE_LEASE_SECS; 0 if its last attempt \
         succeeded. From 0.8 on it serves nothing.";
-    LEASE_LOSSES_TOTAL = Kind::Counter, "reseed_lease_losses_total" [], Count,
+    LEASE_LOSSES_TOTAL: Counter, "reseed_lease_losses_total" {},
         "Times this node did not renew its lease in time, so that others could take over its sessions.";
-    SESSIONS_HELD = Kind::Gauge, "reseed_sessions_held" [], Count,
+    SESSIONS_HELD: Gauge, "reseed_sessions_held" {},
         "Sessions that this node holds, as of its last beat.";
-    TAKEOVERS_TOTAL = Kind::Counter, "reseed_takeovers_total" ["reason"], Count,
+    TAKEOVERS_TOTAL: Counter, "reseed_takeovers_total" { reason: ["silent", "gone"] },
         "Sessions that this node took over from a node that was `silent`, or `gone` without giving them up.";
-    APPENDS_FENCED_TOTAL = Kind::Counter, "reseed_appends_fenced_total" [], Count,
+    APPENDS_FENCED_TOTAL: Counter, "reseed_appends_fenced_total" {},
         "Appends that the store refused because another node has opened the session since.";
-    RELAYED_CONNECTIONS = Kind::Gauge, "reseed_relayed_connections" ["side"], Count,
+    RELAYED_CONNECTIONS: Gauge, "reseed_relayed_connections" { side: ["edge", "holder"] },
         "Open connections to other nodes that carry a client's frames: `edge` for clients of this node, `holder` \
         for sessions of this node.";
-    CONNECTIONS_TOTAL = Kind::Counter, "reseed_connections_total" [], Count,
+    CONNECTIONS_TOTAL: Counter, "reseed_connections_total" {},
         "Connections accepted since the start, including those relayed by other nodes.";
-    CLOSES_TOTAL = Kind::Counter, "reseed_closes_total" ["code"], Count,
+    CLOSES_TOTAL: Counter, "reseed_closes_total" { code: CloseCode::ALL.iter().map(|code| word(code.code())) },
         "Connections that the server closed, by close code.";
-    FRAMES_REFUSED_TOTAL = Kind::Counter, "reseed_frames_refused_total" ["code"], Count,
+    FRAMES_REFUSED_TOTAL: Counter, "reseed_frames_refused_total" {
+        code: ErrorCode::ALL.iter().map(|code| code.as_str()),
+    },
         "Frames answered with an error, by error code.";
-    LIMITS_REFUSED_TOTAL = Kind::Counter, "reseed_limits_refused_total" ["limit"], Count,
+    LIMITS_REFUSED_TOTAL: Counter, "reseed_limits_refused_total" {
+        limit: Limit::ALL.iter().map(|limit| limit.as_str()),
+    },
         "Refusals because a limit was reached, by limit.";
-    SETTINGS_RELOADS_TOTAL = Kind::Counter, "reseed_settings_reloads_total" ["outcome"], Count,
+    SETTINGS_RELOADS_TOTAL: Counter, "reseed_settings_reloads_total" { outcome: ["ok", "failed"] },
         "Reloads of the settings; a failed one changed nothing.";
-    COMMANDS_TOTAL = Kind::Counter, "reseed_commands_total" ["type", "outcome"], Count,
+    COMMANDS_TOTAL: Counter, "reseed_commands_total" {
+        type: Command::NAMES.iter().copied(),
+        outcome: ["ok"].into_iter().chain(ErrorCode::ALL.iter().map(|code| code.as_str())),
+    },
         "Commands answered, by type; outcome is `ok` or the error code.";
-    SESSIONS_OPEN = Kind::Gauge, "reseed_sessions_open" [], Count,
+    SESSIONS_OPEN: Gauge, "reseed_sessions_open" {},
         "Sessions in memory.";
-    MODEL_REQUESTS_WAITING = Kind::Gauge, "reseed_model_requests_waiting" [], Count,
+    MODEL_REQUESTS_WAITING: Gauge, "reseed_model_requests_waiting" {},
         "Requests to the model that wait for a permit (MODEL_REQUESTS_MAX, USER_SHARE).";
-    TURNS_TOTAL = Kind::Counter, "reseed_turns_total" ["status"], Count,
+    TURNS_TOTAL: Counter, "reseed_turns_total" { status: ["completed", "failed", "cancelled", "interrupted"] },
         "Turns ended, by status.";
-    CONTEXT_WARNINGS_TOTAL = Kind::Counter, "reseed_context_warnings_total" ["code"], Count,
+    CONTEXT_WARNINGS_TOTAL: Counter, "reseed_context_warnings_total" {
+        code: ["nearly_full", "window_unknown", "context_truncated_upstream"],
+    },
         "Context warnings sent to clients, by cause. With `context_truncated_upstream` the model server reads less \
         than it is sent.";
-    TURN_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_turn_duration_seconds" [], Seconds,
+    TURN_SECONDS: Histogram(LONG_SECONDS), "reseed_turn_duration_seconds" {},
         "Duration of a turn.";
-    FIRST_DELTA_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_first_delta_seconds" [], Seconds,
+    FIRST_DELTA_SECONDS: Histogram(LONG_SECONDS), "reseed_first_delta_seconds" {},
         "Time from the start of a turn to the first piece of its answer.";
-    TOKENS_TOTAL = Kind::Counter, "reseed_tokens_total" ["purpose", "kind"], Count,
+    TOKENS_TOTAL: Counter, "reseed_tokens_total" {
+        purpose: ["turn", "summary"],
+        kind: ["input", "cached", "cache_write", "output", "reasoning"],
+    },
         "Tokens reported by the model server, for turns and for summaries, failed ones, previews and branches \
         included. `cached` and `cache_write` are parts of `input`, `reasoning` of `output`.";
-    MODEL_REQUESTS_TOTAL = Kind::Counter, "reseed_model_requests_total" ["purpose", "outcome"], Count,
+    MODEL_REQUESTS_TOTAL: Counter, "reseed_model_requests_total" {
+        purpose: ["turn", "summary"],
+        outcome: ["ok", "cancelled"].into_iter().chain(model_faults()),
+    },
         "Requests to the model, by purpose; outcome is `ok`, `cancelled` or the error code.";
-    MODEL_COST_NANO_USD_TOTAL = Kind::Counter, "reseed_model_cost_nano_usd_total" ["purpose"], Count,
+    MODEL_COST_NANO_USD_TOTAL: Counter, "reseed_model_cost_nano_usd_total" { purpose: ["turn", "summary"] },
         "Cost of answers in billionths of a US dollar, by purpose; only for models in MODEL_PRICES.";
-    MODEL_UNPRICED_REQUESTS_TOTAL = Kind::Counter, "reseed_model_unpriced_requests_total" ["purpose"], Count,
+    MODEL_UNPRICED_REQUESTS_TOTAL: Counter, "reseed_model_unpriced_requests_total" { purpose: ["turn", "summary"] },
         "Answered requests of unknown cost: the model has no price, or its server reported no usage.";
-    PREFIX_TOKENS_TOTAL = Kind::Counter, "reseed_prefix_tokens_total" [], Count,
+    PREFIX_TOKENS_TOTAL: Counter, "reseed_prefix_tokens_total" {},
         "Tokens that turn requests share as a prefix with their session's previous request, and that a provider \
         could therefore have cached.";
-    PREFIX_BREAKS_TOTAL = Kind::Counter, "reseed_prefix_breaks_total" ["reason"], Count,
+    PREFIX_BREAKS_TOTAL: Counter, "reseed_prefix_breaks_total" { reason: BREAKS },
         "Turn requests that do not begin with their session's whole previous request, by reason.";
-    PREFIX_TOKENS_LOST_TOTAL = Kind::Counter, "reseed_prefix_tokens_lost_total" ["reason"], Count,
+    PREFIX_TOKENS_LOST_TOTAL: Counter, "reseed_prefix_tokens_lost_total" { reason: BREAKS },
         "Tokens of previous requests after the shared prefix, by reason.";
-    COMPACTIONS_TOTAL = Kind::Counter, "reseed_compactions_total" ["trigger", "rung", "outcome", "mode"], Count,
+    COMPACTIONS_TOTAL: Counter, "reseed_compactions_total" {
+        trigger: ["manual", "threshold", "overflow", "strategy"],
+        rung: RUNGS.into_iter().chain(["none"]),
+        outcome: ["committed", "failed", "no_gain", "cancelled", "void"],
+        mode: ["background", "foreground"],
+    },
         "Compactions ended, by trigger, fallback step that succeeded (or `none`), outcome, and whether turns \
         continued (`background`).";
-    COMPACTIONS_PREPARED_TOTAL = Kind::Counter, "reseed_compactions_prepared_total" [], Count,
+    COMPACTIONS_PREPARED_TOTAL: Counter, "reseed_compactions_prepared_total" {},
         "Compactions prepared in the background and held until due.";
-    HELD_TOKENS_UNUSED_TOTAL = Kind::Counter, "reseed_held_tokens_unused_total" ["kind"], Count,
+    HELD_TOKENS_UNUSED_TOTAL: Counter, "reseed_held_tokens_unused_total" { kind: ["input", "output"] },
         "Tokens reported for held compactions that were never used, `input` and `output`.";
-    COMPACTION_RUNGS_FAILED_TOTAL = Kind::Counter, "reseed_compaction_rungs_failed_total" ["rung", "reason"], Count,
+    COMPACTION_RUNGS_FAILED_TOTAL: Counter, "reseed_compaction_rungs_failed_total" {
+        rung: RUNGS,
+        reason: reasons().chain(["other"]),
+    },
         "Compaction steps that failed or saved too little, including those of compactions that a later step committed.";
-    COMPACTION_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_compaction_duration_seconds" ["mode"], Seconds,
+    COMPACTION_SECONDS: Histogram(LONG_SECONDS), "reseed_compaction_duration_seconds" {
+        mode: ["background", "foreground"],
+    },
         "Duration of a compaction.";
-    COMPACTION_PAUSED_SECONDS = Kind::Histogram(PAUSE_SECONDS), "reseed_compaction_paused_seconds" [], Seconds,
+    COMPACTION_PAUSED_SECONDS: Histogram(PAUSE_SECONDS), "reseed_compaction_paused_seconds" {},
         "Time a user waited for a compaction; 0 if nobody did.";
-    COMPACTION_REDUCTION = Kind::Histogram(SHARES), "reseed_compaction_reduction_ratio" [], Count,
+    COMPACTION_REDUCTION: Histogram(SHARES), "reseed_compaction_reduction_ratio" {},
         "Share of the next request that a compaction saved.";
-    COMPACTION_TRIGGER_RATIO = Kind::Histogram(TRIGGER_SHARES), "reseed_compaction_trigger_ratio" [], Count,
+    COMPACTION_TRIGGER_RATIO: Histogram(TRIGGER_SHARES), "reseed_compaction_trigger_ratio" {},
         "Tokens of the next request when an automatic compaction was committed, as a share of the threshold.";
-    COMPACTION_TOKENS_SAVED_TOTAL = Kind::Counter, "reseed_compaction_tokens_saved_total" [], Count,
+    COMPACTION_TOKENS_SAVED_TOTAL: Counter, "reseed_compaction_tokens_saved_total" {},
         "Tokens that compactions save in each later request.";
-    COMPACTION_CACHED_TOKENS_LOST_TOTAL = Kind::Counter, "reseed_compaction_cached_tokens_lost_total" [], Count,
+    COMPACTION_CACHED_TOKENS_LOST_TOTAL: Counter, "reseed_compaction_cached_tokens_lost_total" {},
         "Tokens in a provider's cache that a compaction invalidated.";
-    COMPACTION_PREVIEWS_TOTAL = Kind::Counter, "reseed_compaction_previews_total" ["outcome"], Count,
+    COMPACTION_PREVIEWS_TOTAL: Counter, "reseed_compaction_previews_total" { outcome: ["shown", "applied"] },
         "Compaction previews, `shown` and later `applied`.";
-    COMPACTIONS_UNDONE_TOTAL = Kind::Counter, "reseed_compactions_undone_total" [], Count,
+    COMPACTIONS_UNDONE_TOTAL: Counter, "reseed_compactions_undone_total" {},
         "Compactions undone.";
-    BREAKERS_OPEN = Kind::Gauge, "reseed_breakers_open" ["reason"], Count,
+    BREAKERS_OPEN: Gauge, "reseed_breakers_open" { reason: ["failures", "no_gain", "undone"] },
         "Sessions in memory whose circuit breaker for automatic compaction is open, by reason.";
-    BREAKERS_OPENED_TOTAL = Kind::Counter, "reseed_breakers_opened_total" ["reason"], Count,
+    BREAKERS_OPENED_TOTAL: Counter, "reseed_breakers_opened_total" { reason: ["failures", "no_gain", "undone"] },
         "Circuit breakers for automatic compaction opened after failures or too little gain.";
-    HOOK_CALLS_TOTAL = Kind::Counter, "reseed_hook_calls_total" ["kind", "point", "outcome"], Count,
+    HOOK_CALLS_TOTAL: Counter, "reseed_hook_calls_total" {
+        kind: ["rust", "webhook", "client"],
+        point: HookPoint::ALL.iter().map(|point| point.as_str()),
+        outcome: ["ok", "cancelled", "passed_over", "hook_failed", "hook_timeout", "hook_unavailable"],
+    },
         "Hook calls, by kind (`rust`, `webhook`, `client`) and point; outcome is `ok`, `cancelled`, \
         `passed_over` (too many observer calls were in progress) or the error code.";
-    HOOK_SECONDS = Kind::Histogram(PAUSE_SECONDS), "reseed_hook_duration_seconds" ["kind", "point"], Seconds,
+    HOOK_SECONDS: Histogram(PAUSE_SECONDS), "reseed_hook_duration_seconds" {
+        kind: ["rust", "webhook", "client"],
+        point: HookPoint::ALL.iter().map(|point| point.as_str()),
+    },
         "Time until a hook answered, failed or timed out.";
-    TOOL_CALLS_TOTAL = Kind::Counter, "reseed_tool_calls_total" ["tool", "outcome"], Count,
+    TOOL_CALLS_TOTAL: Counter, "reseed_tool_calls_total" {
+        tool: ["history_search", "history_read", OF_CLIENT],
+        outcome: ["ok", "failed", "cancelled"],
+    },
         "Tool calls, by tool; `(client)` stands for all tools of clients. Outcome is `ok`, `failed` or `cancelled` \
         (timed out, or its turn ended).";
-    TOOL_SECONDS = Kind::Histogram(LONG_SECONDS), "reseed_tool_duration_seconds" ["tool"], Seconds,
+    TOOL_SECONDS: Histogram(LONG_SECONDS), "reseed_tool_duration_seconds" {
+        tool: ["history_search", "history_read", OF_CLIENT],
+    },
         "Duration of tool calls, by tool; `(client)` stands for all tools of clients.";
-    STORE_COMMITS_TOTAL = Kind::Counter, "reseed_store_commits_total" ["outcome"], Count,
+    STORE_COMMITS_TOTAL: Counter, "reseed_store_commits_total" { outcome: ["ok", "failed"] },
         "Store commits of one or more appends, by outcome: `ok` or `failed`.";
-    STORE_COMMIT_SECONDS = Kind::Histogram(COMMIT_SECONDS), "reseed_store_commit_seconds" [], Seconds,
+    STORE_COMMIT_SECONDS: Histogram(COMMIT_SECONDS), "reseed_store_commit_seconds" {},
         "Duration of a store commit, including the disk sync.";
-    STORE_TIMELINE_CHANGES_TOTAL = Kind::Counter, "reseed_store_timeline_changes_total" [], Count,
+    STORE_TIMELINE_CHANGES_TOTAL: Counter, "reseed_store_timeline_changes_total" {},
         "Times PostgreSQL was found on a newer timeline: a standby took over or a backup was restored, and \
         acknowledged records may be missing.";
-    STORE_READS_WAITED_TOTAL = Kind::Counter, "reseed_store_reads_waited_total" [], Count,
+    STORE_READS_WAITED_TOTAL: Counter, "reseed_store_reads_waited_total" {},
         "Reads of PostgreSQL that waited because all connections were in use.";
-    STORE_RECORDS_TOTAL = Kind::Counter, "reseed_store_records_total" [], Count,
+    STORE_RECORDS_TOTAL: Counter, "reseed_store_records_total" {},
         "Records stored durably.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::tests::rendered;
+
+    /// Upper limit for the product of a metric's labels.
+    const SERIES_MAX: usize = 1_000;
+
+    #[test]
+    fn every_declared_metric_has_a_sample_before_anything_has_happened() {
+        let text = rendered(begin);
+        let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
+        for row in DECLARED {
+            let (name, series) = (row.name, row.series().len());
+            assert!((1..=SERIES_MAX).contains(&series), "{name}: {series} series");
+            let is_of = |line: &&&str| {
+                let rest = line.strip_prefix(name).unwrap_or_default();
+                ["{", " ", "_bucket{", "_sum", "_count"].iter().any(|next| rest.starts_with(next))
+            };
+            let found: Vec<&&str> = samples.iter().filter(is_of).collect();
+            assert!(found.len() >= series, "{name} has {} samples of {series}", found.len());
+            let value = if name == "reseed_build_info" { " 1" } else { " 0" };
+            assert!(found.iter().all(|line| line.ends_with(value)), "{name}: {found:?}");
+        }
+        assert!(samples.len() < 5_000, "{} samples are too many to read every few seconds", samples.len());
+        let build = format!("reseed_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
+        assert!(samples.contains(&build.as_str()), "{build}");
+    }
+
+    #[test]
+    fn the_errors_of_commands_and_hooks_are_there_before_the_first_one() {
+        let text = rendered(begin);
+        for line in [
+            r#"reseed_commands_total{type="user_input",outcome="store_failed"} 0"#,
+            r#"reseed_commands_total{type="get_entries",outcome="store_failed"} 0"#,
+            r#"reseed_commands_total{type="start_compaction",outcome="nothing_to_compact"} 0"#,
+            r#"reseed_hook_calls_total{kind="webhook",point="context",outcome="hook_timeout"} 0"#,
+            r#"reseed_hook_calls_total{kind="client",point="message",outcome="passed_over"} 0"#,
+        ] {
+            assert!(text.lines().any(|rendered| rendered == line), "{line} is not there");
+        }
+    }
+
+    #[test]
+    fn the_values_are_those_that_are_recorded() {
+        let text = rendered(crate::metrics::tests::record_all);
+        let zero = rendered(begin);
+        let named: std::collections::BTreeSet<&str> =
+            zero.lines().filter_map(|line| line.rsplit_once(' ')).map(|(series, _)| series).collect();
+        for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+            let (series, _) = line.rsplit_once(' ').unwrap();
+            assert!(named.contains(series), "{series} is not there from the start");
+        }
+    }
 }

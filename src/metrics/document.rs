@@ -1,7 +1,7 @@
 //! Checks that `docker/README.md`, the page for operators, matches the actual metrics and alerts.
 
 use super::{
-    declared::DECLARED,
+    declared::{DECLARED, Row},
     tests::{record_all, rendered},
 };
 use std::{collections::BTreeMap, fmt::Write as _, fs};
@@ -15,7 +15,7 @@ fn table() -> String {
     let help: BTreeMap<&str, &str> =
         text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' ')).collect();
     let mut table = "| metric | labels | what it says |\n| --- | --- | --- |\n".to_owned();
-    for (name, labels) in DECLARED {
+    for Row { name, labels, .. } in DECLARED {
         let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
         let _ = writeln!(table, "| `{name}` | {} | {} |", labels.join(", "), help[name]);
     }

@@ -2,12 +2,12 @@
 
 use super::*;
 use reseed_protocol::{
+    CloseCode,
     compaction::{CompactionRung, FailedRung},
     context::BreakerReason,
     hooks::HookPoint,
-    receipt::PrefixBreak,
+    receipt::{BreakReason, PrefixBreak},
 };
-use std::collections::BTreeSet;
 
 /// Returns what is rendered after `record`, in a recorder of its own.
 pub(crate) fn rendered(record: impl FnOnce()) -> String {
@@ -22,24 +22,15 @@ pub(crate) fn rendered(record: impl FnOnce()) -> String {
 
 /// Records each metric at least once.
 pub(super) fn record_all() {
-    zero::begin();
-    let mut connection = OpenConnection::new();
-    connection.speaks(Dialect::V2);
-    drop(OpenConnection::new());
-    std::mem::forget((connection, OpenSession::new(), RelayedConnection::new(Side::Edge)));
-    drop(RelayedConnection::new(Side::Holder));
+    begin();
+    drop(CONNECTIONS.hold(["none"]));
+    std::mem::forget((CONNECTIONS.hold(["v2"]), SESSIONS_OPEN.hold([]), RELAYED_CONNECTIONS.hold(["edge"])));
     nodes(2, 1, 1, 7);
-    taken_over(true);
-    lease_renewed(0.75);
-    lease_lost();
-    store_read_waited();
-    append_fenced();
-    store_timeline_changed();
-    closed(CloseCode::NoHello);
-    frame_refused(ErrorCode::InvalidJson);
-    command_answered("user_input", Outcome::Error(ErrorCode::QueueFull));
+    TAKEOVERS_TOTAL.add(["silent"], 1);
+    LEASE_AGE_RATIO.set([], 0.75);
+    CLOSES_TOTAL.add([word(CloseCode::NoHello.code())], 1);
+    COMMANDS_TOTAL.add(["user_input", Outcome::Error(ErrorCode::QueueFull).label()], 1);
     turn_finished(TurnStatus::Completed, Duration::from_millis(70));
-    first_delta(Duration::from_millis(20));
     let usage = ReportedUsage { input_tokens: 9, output_tokens: 3, reasoning_tokens: Some(1), ..Default::default() };
     model_request_finished(Purpose::Turn, Outcome::Ok, Some(usage));
     model_request_finished(Purpose::Summary, Outcome::Cancelled, None);
@@ -52,17 +43,14 @@ pub(super) fn record_all() {
     compaction::compaction_committed(&compaction::tests::committed(|event| {
         event.failed_rungs = vec![FailedRung { rung: CompactionRung::ModelSummary, reason: "timeout".into() }];
     }));
-    compaction::compaction_prepared();
     compaction::compaction_failed(&compaction::tests::failed(ErrorCode::CompactionVoid, |event| {
         event.summary_usage = Some(compaction::tests::usage());
     }));
-    compaction::preview_shown();
-    compaction::compaction_undone();
-    std::mem::forget(compaction::OpenBreaker::new(BreakerReason::NoGain));
-    drop(hooks::HookCallMeter::new(hooks::HookKind::Rust, HookPoint::Context));
-    tools::ToolCallMeter::new("history_search").ended(false);
+    std::mem::forget(compaction::breaker_opened(BreakerReason::NoGain));
+    drop(calls::HookCallMeter::new(calls::HookKind::Rust, HookPoint::Context));
+    calls::ToolCallMeter::new("history_search").ended(false);
     store_committed(3, Duration::from_micros(400));
-    store_commit_failed();
+    STORE_COMMITS_TOTAL.add(["failed"], 1);
 }
 
 #[test]
@@ -71,26 +59,19 @@ fn what_is_recorded_is_rendered_under_its_labels() {
     for line in [
         r#"reseed_connections{dialect="none"} 0"#,
         r#"reseed_connections{dialect="v2"} 1"#,
-        "reseed_connections_total 2",
         r#"reseed_relayed_connections{side="edge"} 1"#,
         r#"reseed_nodes{state="living"} 2"#,
         "reseed_sessions_held 7",
         r#"reseed_takeovers_total{reason="silent"} 1"#,
         r#"reseed_takeovers_total{reason="gone"} 0"#,
-        "reseed_appends_fenced_total 1",
-        "reseed_store_timeline_changes_total 1",
         "reseed_lease_age_ratio 0.75",
-        "reseed_lease_losses_total 1",
-        "reseed_store_reads_waited_total 1",
         r#"reseed_relayed_connections{side="holder"} 0"#,
         "reseed_sessions_open 1",
         r#"reseed_closes_total{code="4408"} 1"#,
-        r#"reseed_frames_refused_total{code="invalid_json"} 1"#,
         r#"reseed_commands_total{type="user_input",outcome="queue_full"} 1"#,
         r#"reseed_turns_total{status="completed"} 1"#,
         r#"reseed_turn_duration_seconds_bucket{le="0.05"} 0"#,
         r#"reseed_turn_duration_seconds_bucket{le="0.1"} 1"#,
-        "reseed_first_delta_seconds_count 1",
         r#"reseed_tokens_total{purpose="turn",kind="input"} 9"#,
         r#"reseed_tokens_total{purpose="turn",kind="reasoning"} 1"#,
         r#"reseed_model_requests_total{purpose="summary",outcome="cancelled"} 1"#,
@@ -100,8 +81,6 @@ fn what_is_recorded_is_rendered_under_its_labels() {
         r#"reseed_prefix_breaks_total{reason="compaction_undone"} 1"#,
         r#"reseed_prefix_tokens_lost_total{reason="compaction_undone"} 40"#,
         r#"reseed_compaction_tokens_saved_total 600"#,
-        r#"reseed_compaction_previews_total{outcome="shown"} 1"#,
-        "reseed_compactions_undone_total 1",
         r#"reseed_breakers_open{reason="no_gain"} 1"#,
         r#"reseed_store_commits_total{outcome="failed"} 1"#,
         r#"reseed_store_commit_seconds_bucket{le="0.0005"} 1"#,
@@ -118,7 +97,7 @@ fn every_metric_is_declared_described_and_recorded_and_none_is_a_summary() {
         let lines = text.lines().filter_map(|line| line.strip_prefix(prefix));
         lines.filter_map(|rest| rest.split(' ').next()).map(str::to_owned).collect()
     };
-    let declared: BTreeSet<String> = DECLARED.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let declared: BTreeSet<String> = DECLARED.iter().map(|row| row.name.to_owned()).collect();
     assert_eq!(declared.len(), DECLARED.len(), "a name is declared twice");
     assert!(declared.iter().all(|name| name.starts_with("reseed_")));
     assert_eq!(named("# HELP "), declared);
@@ -150,28 +129,26 @@ fn the_rules_and_the_board_speak_of_what_is_counted() {
         let text = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
         for (name, labels) in named(&text) {
             let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
-            let of = |name: &str| DECLARED.iter().find(|(declared, _)| *declared == name);
+            let of = |name: &str| DECLARED.iter().find(|row| row.name == name);
             let found = of(&name).or_else(|| of(base?)).unwrap_or_else(|| panic!("{file}: there is no `{name}`"));
             for label in labels {
-                let known = found.1.contains(&label.as_str()) || matches!(label.as_str(), "le" | "instance");
+                let known = found.labels.contains(&label.as_str()) || matches!(label.as_str(), "le" | "instance");
                 assert!(known, "{file}: `{name}` has no label `{label}`");
             }
-            used.insert(found.0);
+            used.insert(found.name);
         }
     }
     let board = std::fs::read_to_string(format!("{folder}/board.json")).unwrap();
     serde_json::from_str::<serde_json::Value>(&board).unwrap();
-    let missing: Vec<_> =
-        DECLARED.iter().filter(|(name, _)| name.contains("compaction") && !used.contains(name)).collect();
+    let names = DECLARED.iter().map(|row| row.name);
+    let missing: Vec<_> = names.filter(|name| name.contains("compaction") && !used.contains(name)).collect();
     assert!(missing.is_empty(), "neither a rule nor the board shows {missing:?}");
 }
 
 #[test]
 fn gauges_come_back_to_nothing() {
     let text = rendered(|| {
-        let mut connection = OpenConnection::new();
-        connection.speaks(Dialect::V1);
-        drop((connection, OpenSession::new()));
+        drop((CONNECTIONS.hold(["v1"]), SESSIONS_OPEN.hold([])));
     });
     for line in [r#"reseed_connections{dialect="v1"} 0"#, "reseed_sessions_open 0"] {
         assert!(text.lines().any(|rendered| rendered == line), "{line} is not in\n{text}");
@@ -181,8 +158,31 @@ fn gauges_come_back_to_nothing() {
 #[test]
 fn several_servers_in_a_process_share_their_counts() {
     let (one, other) = (install(), install());
-    frame_refused(ErrorCode::TooDeep);
+    FRAMES_REFUSED_TOTAL.add([ErrorCode::TooDeep.as_str()], 1);
     for handle in [one, other] {
         assert!(handle.render().contains(r#"reseed_frames_refused_total{code="too_deep"}"#));
+    }
+}
+
+#[test]
+fn the_labels_that_are_words_of_the_wire_exist_from_the_start() {
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/protocol/schema/reseed.v2.schema.json");
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(schema).unwrap()).unwrap();
+    let text = rendered(begin);
+    for (name, metric) in [
+        ("BreakReason", r#"prefix_breaks_total{reason="#),
+        ("BreakerReason", r#"breakers_open{reason="#),
+        ("CompactionRung", r#"compaction_rungs_failed_total{rung="#),
+        ("CompactionTrigger", r#"compactions_total{trigger="#),
+        ("ContextWarningCode", r#"context_warnings_total{code="#),
+        ("TurnStatus", r#"turns_total{status="#),
+    ] {
+        let words: Vec<&str> =
+            schema["$defs"][name]["oneOf"].as_array().unwrap().iter().filter_map(|one| one["const"].as_str()).collect();
+        assert!(words.len() > 2, "{name}: {words:?}");
+        for word in words {
+            let series = format!("reseed_{metric}{word:?}");
+            assert!(text.contains(&series), "{series} is not in\n{text}");
+        }
     }
 }

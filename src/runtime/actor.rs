@@ -34,7 +34,7 @@ use crate::{
         session::{Session, SessionTree},
         tool::ToolPlace,
     },
-    metrics::OpenSession,
+    metrics,
     store::{Error as StoreError, Head, Lease, SessionStore},
 };
 use reseed_protocol::{
@@ -178,7 +178,7 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
 impl Actor {
     /// Runs the actor until it ends. `self` is boxed, because a future stores its arguments twice.
     async fn run(mut self: Box<Self>, mut mailbox: mpsc::Receiver<Box<Message>>) {
-        let counted = OpenSession::new();
+        let counted = metrics::SESSIONS_OPEN.hold([]);
         let end = match Box::pin(self.tell(Input::Recovered, None)).await {
             Ok(()) => self.serve(&mut mailbox).await,
             Err(end) => end,

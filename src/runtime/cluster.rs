@@ -296,7 +296,7 @@ impl Keeper {
         let Some(holder) = holder else { return };
         let view = self.view();
         if holder != view.me() {
-            metrics::taken_over(view.is_silent(holder));
+            metrics::TAKEOVERS_TOTAL.add([if view.is_silent(holder) { "silent" } else { "gone" }], 1);
         }
     }
 
@@ -403,7 +403,7 @@ impl Keeper {
             Ok(None) => return self.join_again(cluster).await,
             Err(error) => {
                 let ago = self.view().renewed_ago(self.began.elapsed());
-                metrics::lease_renewed(ago.as_secs_f64() / self.node.lease.as_secs_f64());
+                metrics::LEASE_AGE_RATIO.set([], ago.as_secs_f64() / self.node.lease.as_secs_f64());
                 if !std::mem::replace(is_away, true) {
                     tracing::warn!(%error, "this server cannot renew its lease; it opens no sessions until it can");
                 }
@@ -438,9 +438,9 @@ impl Keeper {
             });
             (counted, view.gone(), lapsed, has_changed)
         };
-        metrics::lease_renewed(0.0);
+        metrics::LEASE_AGE_RATIO.set([], 0.0);
         if lapsed {
-            metrics::lease_lost();
+            metrics::LEASE_LOSSES_TOTAL.add([], 1);
         }
         metrics::nodes(counted.living, counted.draining, counted.silent, sessions);
         if std::mem::take(is_away) {
@@ -461,7 +461,7 @@ impl Keeper {
         let sent = self.began.elapsed();
         match cluster.join(&self.node).await {
             Ok(me) => {
-                metrics::lease_lost();
+                metrics::LEASE_LOSSES_TOTAL.add([], 1);
                 tracing::error!(node = %me, "this server was removed from the database; it has joined again");
                 let mut view = self.view();
                 *view = View::joined(self.node.lease, me, sent);

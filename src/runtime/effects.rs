@@ -27,7 +27,7 @@ use crate::{
         need::Need,
         session::{self, fingerprint::fingerprint},
     },
-    metrics::limits::WaitingRequest,
+    metrics::MODEL_REQUESTS_WAITING,
     provider::DeltaSink,
     store::{self, CommandMark, EntryColumns, Head, Held, Lease, NewRecord},
 };
@@ -263,7 +263,7 @@ impl Effects {
         let session = &self.lease.session;
         match (&self.shared.cluster, error) {
             (Some(_), store::Error::Fenced { .. }) => {
-                crate::metrics::append_fenced();
+                crate::metrics::APPENDS_FENCED_TOTAL.add([], 1);
                 tracing::warn!(%session, %error, "another server has opened the session; it is closed here");
                 return SubscriptionEnd::Moved;
             }
@@ -379,7 +379,7 @@ impl Effects {
             }
             let _turn = match &turns {
                 Some((turns, owner)) => {
-                    let _waiting = WaitingRequest::new();
+                    let _waiting = MODEL_REQUESTS_WAITING.hold([]);
                     Some(turns.take(owner).await)
                 }
                 None => None,
@@ -515,7 +515,7 @@ struct StreamedAnswer {
 impl DeltaSink for StreamedAnswer {
     fn delta(&mut self, delta: Delta<'_>) {
         if let Some(began) = self.first.take() {
-            crate::metrics::first_delta(began.elapsed());
+            crate::metrics::FIRST_DELTA_SECONDS.record([], began.elapsed());
         }
         self.feed.delta(&self.item, delta);
     }

@@ -9,7 +9,7 @@ use crate::{
     hooks::{Hooks, Session},
     metrics::{
         Outcome,
-        hooks::{HookCallMeter, HookKind, hook_skipped},
+        calls::{HookCallMeter, HookKind, hook_skipped},
     },
 };
 use reseed_protocol::{

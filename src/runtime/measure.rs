@@ -11,9 +11,10 @@ use crate::{
         tool::ToolPlace,
     },
     metrics::{
-        self, Outcome,
-        compaction::{self, CompactionOutcome, OpenBreaker},
-        tools::ToolCallMeter,
+        self, Held, Outcome,
+        calls::ToolCallMeter,
+        compaction::{self, CompactionOutcome},
+        word,
     },
 };
 use reseed_protocol::{
@@ -75,7 +76,7 @@ pub(super) struct Measure {
     last_compaction: Option<Box<LastCompaction>>,
     /// The last fault of the running turn's requests, and the requested model.
     fault: Option<Box<(ModelFault, String)>>,
-    breaker: Option<OpenBreaker>,
+    breaker: Option<(BreakerReason, Held)>,
     /// The running calls of a client's tools. Bounded by the calls of one answer.
     client_calls: BTreeMap<CallId, ToolCallMeter>,
 }
@@ -183,7 +184,7 @@ impl Measure {
             }
             Event::CompactionFailed(failed) => self.came_to_nothing(now, failed),
             Event::CompactionUndone(undone) => {
-                compaction::compaction_undone();
+                metrics::COMPACTIONS_UNDONE_TOTAL.add([], 1);
                 tracing::info!(
                     target: COMPACTION,
                     session = %self.session,
@@ -199,24 +200,26 @@ impl Measure {
     pub(super) fn emitted(&self, event: &EphemeralEvent) {
         match event {
             EphemeralEvent::CompactionPrepared(prepared) => self.prepared(prepared),
-            EphemeralEvent::ContextWarning(ContextWarning { code: Some(code), .. }) => metrics::warned(*code),
+            EphemeralEvent::ContextWarning(ContextWarning { code: Some(code), .. }) => {
+                metrics::CONTEXT_WARNINGS_TOTAL.add([word(code)], 1)
+            }
             _ => {}
         }
     }
 
     pub(super) fn replied(&mut self, reply: &Reply) {
         if let Reply::CompactionPreview(preview) = reply {
-            compaction::preview_shown();
+            metrics::COMPACTION_PREVIEWS_TOTAL.add(["shown"], 1);
             self.preview = Some(preview.preview_id.clone());
         }
     }
 
     /// Records whether the loop reports the circuit breaker for automatic compaction as open.
     pub(super) fn note_breaker(&mut self, reason: Option<BreakerReason>) {
-        if self.breaker.as_ref().map(OpenBreaker::reason) == reason {
+        if self.breaker.as_ref().map(|(reason, _)| *reason) == reason {
             return;
         }
-        self.breaker = reason.map(OpenBreaker::new);
+        self.breaker = reason.map(|reason| (reason, compaction::breaker_opened(reason)));
         let session = &self.session;
         match reason {
             None => {
@@ -230,7 +233,7 @@ impl Measure {
                 );
             }
             Some(reason) => {
-                let reason = compaction::breaker_reason(reason);
+                let reason = word(reason);
                 tracing::warn!(
                     target: COMPACTION, %session, reason,
                     "circuit breaker open: automatic compaction is paused"
@@ -244,7 +247,7 @@ impl Measure {
         // A held compaction is shown unchanged. It is committed at the threshold whether it was shown or not.
         let was_shown = self.preview.take_if(|preview| *preview == event.job_id).is_some();
         if was_shown && event.trigger == CompactionTrigger::Manual {
-            compaction::preview_applied();
+            metrics::COMPACTION_PREVIEWS_TOTAL.add(["applied"], 1);
         }
         let (input, cached, output) = event
             .summary_usage
@@ -254,10 +257,10 @@ impl Measure {
             target: COMPACTION,
             session = %self.session,
             job = %event.job_id,
-            trigger = compaction::trigger(event.trigger),
+            trigger = word(event.trigger),
             mode = compaction::mode(event.background),
             outcome = CompactionOutcome::Committed.word(),
-            rung = compaction::rung(event.rung),
+            rung = word(event.rung),
             before = event.tokens_before,
             after = event.tokens_after,
             millis = event.duration_ms,
@@ -283,13 +286,13 @@ impl Measure {
     }
 
     fn prepared(&self, event: &CompactionPrepared) {
-        compaction::compaction_prepared();
+        metrics::COMPACTIONS_PREPARED_TOTAL.add([], 1);
         tracing::info!(
             target: COMPACTION,
             session = %self.session,
             job = %event.job_id,
-            trigger = compaction::trigger(event.trigger),
-            rung = compaction::rung(event.rung),
+            trigger = word(event.trigger),
+            rung = word(event.rung),
             before = event.tokens_before,
             after = event.tokens_after,
             millis = event.duration_ms,
@@ -314,7 +317,7 @@ impl Measure {
                     target: COMPACTION,
                     %session,
                     job = %event.job_id,
-                    trigger = compaction::trigger(trigger),
+                    trigger = word(trigger),
                     mode = compaction::mode(event.background),
                     outcome = outcome.word(),
                     code = %event.error.code,
@@ -346,8 +349,7 @@ impl Measure {
 /// Formats the failed steps as `step:reason`, both from closed sets.
 fn steps(failed: &[FailedRung]) -> String {
     let listed = failed.iter().take(STEPS_LISTED_MAX);
-    let listed =
-        listed.map(|failed| format!("{}:{}", compaction::rung(failed.rung), compaction::reason(&failed.reason)));
+    let listed = listed.map(|failed| format!("{}:{}", word(failed.rung), compaction::reason(&failed.reason)));
     listed.collect::<Vec<_>>().join(",")
 }
 

@@ -3,7 +3,7 @@
 use super::{handle::Message, shared::Shared};
 use crate::{
     core::agent_loop::{CallTool, Input},
-    metrics::tools::ToolCallMeter,
+    metrics::calls::ToolCallMeter,
     tools::{Call, Output, Progress},
 };
 use reseed_protocol::{CallId, SessionId};

@@ -32,7 +32,7 @@ pub(super) async fn close(mut socket: WebSocket, code: CloseCode, reason: &str, 
 
 /// Sends the close frame.
 async fn tell_closed(socket: &mut WebSocket, code: CloseCode, reason: &str, patience: Duration) {
-    metrics::closed(code);
+    metrics::CLOSES_TOTAL.add([metrics::word(code.code())], 1);
     let frame = CloseFrame { code: code.code(), reason: reason.into() };
     let _ = timeout(patience, socket.send(Message::Close(Some(frame)))).await;
 }

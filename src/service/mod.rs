@@ -276,7 +276,7 @@ pub async fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn SessionSt
     let observer = move |stats: store::CommitStats| {
         let before = std::mem::replace(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner), stats);
         if stats.failed > before.failed {
-            metrics::store_commit_failed();
+            metrics::STORE_COMMITS_TOTAL.add(["failed"], 1);
         }
         if stats.commits > before.commits {
             metrics::store_committed(stats.records.saturating_sub(before.records), stats.last_commit);

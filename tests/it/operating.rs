@@ -80,7 +80,7 @@ async fn metrics_count_what_happened() {
     client.turn("My ferry is called Aurora.").await;
     let before = samples(&server.address).await;
 
-    client.turn("Write a text of 400 words.").await;
+    client.turn("Write a text of 700 words.").await;
     client.turn("Write a text of 20 words.").await;
     client.ask("start_compaction", json!({})).await;
     client.event("context_compacted").await;

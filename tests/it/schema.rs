@@ -34,6 +34,7 @@ async fn every_command_of_v2_gets_its_reply_and_every_frame_fits_the_schema() {
     let opened = client.ask("open_session", json!({ "tools": tools })).await;
     let session = opened["payload"]["sessionId"].clone();
     client.turn("My ferry leaves at 17:40.").await;
+    client.turn("Write 300 words about it.").await;
     let entry = client.ask("get_entries", json!({})).await["payload"]["items"][0]["entryId"].clone();
     client.ask("user_input", json!({ "input": "use weather" })).await;
     let call = client.event("tool_call").await["payload"]["toolCallId"].clone();

@@ -30,7 +30,7 @@ impl Reloading<'_> {
                 return;
             }
             let reloaded = self.reload().await;
-            metrics::settings_reloaded(reloaded.is_ok());
+            metrics::SETTINGS_RELOADS_TOTAL.add([if reloaded.is_ok() { "ok" } else { "failed" }], 1);
             match reloaded {
                 Ok(Reloaded { closed, wants_restart }) => {
                     tracing::info!(closed, "settings were read again; `closed` sockets had credentials that are gone");

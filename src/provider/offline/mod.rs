@@ -5,30 +5,33 @@
 //! - It streams word by word at a readable pace, including tool calls. Dropping the future stops it.
 //! - It refuses a request that leaves no token for an answer. It ends an answer that would exceed the window or the
 //!   output limit with [`StopReason::Length`].
-//! - It counts its own tokens (`count`) and reports them as usage.
+//! - It counts its own tokens (`tokens`) and reports them as usage.
 //! - If asked for a summary, it makes one by extraction.
 
-mod count;
-mod fact;
 mod recall;
 mod reply;
-mod sentences;
 mod summarise;
 mod tool_call;
-mod words;
 
 use crate::core::model::{Answer, Delta, ModelFault, ModelRequest, OverflowHint, Purpose, ReportedUsage, Takes};
+use crate::core::text::clip::prefix;
 use crate::provider::{AnswerFuture, DeltaSink, ListedModel, ModelsFuture, Provider};
-use count::{part_tokens, piece_tokens, pieces, request_tokens};
-use reply::{Reply, Sizes, reply};
-use reseed_protocol::{CallId, ErrorCode, Part, StopReason};
+use reseed_protocol::{ErrorCode, Part, StopReason};
 use std::time::Duration;
 pub(crate) use summarise::asked_summary;
-use summarise::summarise;
-use tool_call::Call;
 
 /// The name under which it is listed. It accepts any other name too.
 pub const MODEL: &str = "offline";
+
+/// Tokens added per message, tool definition, call and result, for delimiters.
+const FRAME_TOKENS: u64 = 4;
+
+/// Tokens of an image, which the offline model cannot see. This is the cost of a medium image elsewhere, so that images
+/// fill the window here too.
+const IMAGE_TOKENS: u64 = 765;
+
+/// Maximum characters of a piece, so that a text without spaces is streamed too.
+const PIECE_CHARS_MAX: usize = 40;
 
 /// Options of the offline model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,35 +71,26 @@ impl Offline {
         }
         let asked_for = request.envelope.options.max_output_tokens.unwrap_or(u64::MAX).max(1);
         let output_tokens_max = asked_for.min(window_tokens - input_tokens);
-        let reply = match request.purpose {
-            Purpose::Summary => Reply::Say(summarise(request, output_tokens_max)),
-            Purpose::Turn => reply(request, Sizes { input_tokens, window_tokens }),
+        let (planned, pace) = match request.purpose {
+            Purpose::Summary => (vec![Part::Text { text: summarise::summarise(request, output_tokens_max) }], None),
+            Purpose::Turn => (reply::reply(request, input_tokens, window_tokens), self.options.pace),
         };
-        let pace = self.options.pace.filter(|_| request.purpose == Purpose::Turn);
-        let (text, calls) = match reply {
-            Reply::Say(text) => (text, Vec::new()),
-            Reply::Call(calls) => (announced(&calls), calls),
-        };
+        let mut stop_reason = if planned.len() > 1 { StopReason::ToolCalls } else { StopReason::Stop };
         let mut left = output_tokens_max;
-        let said = stream(&text, &mut left, pace, sink).await;
-        let mut is_cut = said.len() < text.len();
-        let mut parts = vec![Part::Text { text: said }];
-        for call in calls.into_iter().enumerate().map(|(at, call)| call_part(at, call)) {
-            // A call is sent completely or not at all, because half a call could not be executed.
-            match left.checked_sub(part_tokens(&call)) {
-                Some(after) if !is_cut => {
-                    left = after;
-                    stream_call(parts.len(), &call, pace, sink).await;
-                    parts.push(call);
-                }
-                _ => is_cut = true,
+        let mut parts = Vec::new();
+        for part in planned {
+            let said = stream(part, parts.len(), left, pace, sink).await;
+            let Some((said, is_whole)) = said else {
+                stop_reason = StopReason::Length;
+                break;
+            };
+            left = left.saturating_sub(part_tokens(&said));
+            parts.push(said);
+            if !is_whole {
+                stop_reason = StopReason::Length;
+                break;
             }
         }
-        let stop_reason = match parts.len() {
-            _ if is_cut => StopReason::Length,
-            1 => StopReason::Stop,
-            _ => StopReason::ToolCalls,
-        };
         let usage = ReportedUsage { input_tokens, output_tokens: output_tokens_max - left, ..ReportedUsage::default() };
         Ok(Answer { usage: Some(usage), ..Answer::new(parts, stop_reason) })
     }
@@ -118,54 +112,92 @@ impl Provider for Offline {
     }
 }
 
-/// Streams the text piece by piece while tokens are left. Returns the part that was sent.
-async fn stream(text: &str, left: &mut u64, pace: Option<Duration>, sink: &mut dyn DeltaSink) -> String {
-    let mut said = String::new();
-    for piece in pieces(text) {
-        let piece = match left.checked_sub(piece_tokens(piece)) {
-            Some(_) => piece,
-            // An answer always has some text, even if it is only a part of the first word.
-            None if said.is_empty() => fitting(piece, *left),
-            None => break,
-        };
-        if let (Some(pace), false) = (pace, said.is_empty()) {
-            tokio::time::sleep(pace).await;
-        }
-        *left = left.saturating_sub(piece_tokens(piece));
-        said.push_str(piece);
-        sink.delta(Delta::Text { part: 0, text: piece });
-    }
-    said
-}
-
-/// Streams a call: first its name, then its arguments piece by piece.
-async fn stream_call(part: usize, call: &Part, pace: Option<Duration>, sink: &mut dyn DeltaSink) {
-    let Part::ToolCall { name, arguments, .. } = call else { return };
-    sink.delta(Delta::Call { part, name });
-    for text in pieces(arguments) {
+/// Streams a part within these tokens. Returns what was sent, and whether it is all of the part. A text is cut between
+/// two pieces. A call is sent completely or not at all, because half a call could not be executed.
+async fn stream(
+    planned: Part,
+    part: usize,
+    tokens_max: u64,
+    pace: Option<Duration>,
+    sink: &mut dyn DeltaSink,
+) -> Option<(Part, bool)> {
+    let pause = async || {
         if let Some(pace) = pace {
-            tokio::time::sleep(pace).await;
+            tokio::time::sleep(pace).await
         }
-        sink.delta(Delta::Arguments { part, text });
+    };
+    match &planned {
+        Part::Text { text } => {
+            let mut said = String::new();
+            let mut left = tokens_max;
+            for piece in pieces(text) {
+                let piece = match tokens(piece) <= left {
+                    true => piece,
+                    // An answer always has some text. A character has at most one token.
+                    false if said.is_empty() => prefix(piece, usize::try_from(left).unwrap_or(usize::MAX)),
+                    false => break,
+                };
+                if !said.is_empty() {
+                    pause().await;
+                }
+                left = left.saturating_sub(tokens(piece));
+                said.push_str(piece);
+                sink.delta(Delta::Text { part, text: piece });
+            }
+            let is_whole = said.len() == text.len();
+            Some((Part::Text { text: said }, is_whole))
+        }
+        Part::ToolCall { name, arguments, .. } if part_tokens(&planned) <= tokens_max => {
+            sink.delta(Delta::Call { part, name });
+            for text in pieces(arguments) {
+                pause().await;
+                sink.delta(Delta::Arguments { part, text });
+            }
+            sink.delta(Delta::CallEnd { part });
+            Some((planned, true))
+        }
+        _ => None,
     }
-    sink.delta(Delta::CallEnd { part });
 }
 
-/// Returns the longest prefix of a piece that fits into these tokens, at least one character.
-fn fitting(piece: &str, tokens_max: u64) -> &str {
-    let ends = piece.char_indices().map(|(at, c)| at + c.len_utf8());
-    let fits = ends.take_while(|end| piece_tokens(&piece[..*end]) <= tokens_max.max(1)).last();
-    &piece[..fits.unwrap_or(piece.len())]
+/// Returns the tokens of a request as this model counts them.
+fn request_tokens(request: &ModelRequest) -> u64 {
+    let tools = request.envelope.tools.iter();
+    let tools = tools.map(|tool| {
+        FRAME_TOKENS + tokens(&tool.name) + tokens(&tool.description) + tokens(&tool.parameters.to_string())
+    });
+    let messages = request.messages().map(|sent| sent.message.content.iter().map(part_tokens).sum::<u64>());
+    let messages = messages.map(|tokens| FRAME_TOKENS + tokens);
+    FRAME_TOKENS + tokens(&request.envelope.system.compiled) + tools.chain(messages).sum::<u64>()
 }
 
-fn announced(calls: &[Call]) -> String {
-    let names: Vec<String> = calls.iter().map(|call| format!("`{}`", call.name)).collect();
-    format!("I call {}.", names.join(" and "))
+fn part_tokens(part: &Part) -> u64 {
+    match part {
+        Part::Text { text } | Part::Reasoning { text, .. } => tokens(text),
+        Part::Image { .. } => IMAGE_TOKENS,
+        Part::ToolCall { name, arguments, .. } => FRAME_TOKENS + tokens(name) + tokens(arguments),
+        Part::ToolResult { output, .. } => FRAME_TOKENS + tokens(output),
+    }
 }
 
-fn call_part(at: usize, call: Call) -> Part {
-    let call_id: CallId = format!("offline-{}", at + 1).parse().expect("a word and a small number are an id");
-    Part::ToolCall { call_id, name: call.name, arguments: call.arguments }
+/// Returns the tokens of a text: one for every 4 bytes of a word, rounded up. This is the same on every machine, and
+/// close to real tokenizers for prose in any script. White space is free.
+fn tokens(text: &str) -> u64 {
+    pieces(text).map(|piece| piece.trim_start().len().div_ceil(4) as u64).sum()
+}
+
+/// Splits a text into the pieces that are counted and streamed: a word and the white space before it. Joined, they are
+/// the text.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let word = rest.find(|c: char| !c.is_whitespace()).unwrap_or(rest.len());
+        let end = rest[word..].find(char::is_whitespace).map_or(rest.len(), |chars| word + chars);
+        let (piece, _) = rest.split_at(end);
+        let piece = prefix(piece, PIECE_CHARS_MAX);
+        rest = &rest[piece.len()..];
+        (!piece.is_empty()).then_some(piece)
+    })
 }
 
 fn overflow(prompt_tokens: u64, window_tokens: u64) -> ModelFault {

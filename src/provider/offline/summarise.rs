@@ -1,7 +1,7 @@
 //! Summaries by extraction. The request either quotes the conversation, or continues it with a message that asks for
 //! the summary.
 
-use super::count::tokens;
+use super::tokens;
 use crate::core::{
     compaction::{
         extract::{extract, newest_lines},

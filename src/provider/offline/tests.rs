@@ -9,7 +9,7 @@ use crate::core::compaction::{
 use crate::core::context::seed;
 use futures_util::FutureExt;
 use reseed_protocol::{
-    Message, Role,
+    CallId, Message, Role,
     compaction::SummaryKind,
     context::{
         ContextEnvelope, ContextMessage, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPart, SystemPrompt,
@@ -107,24 +107,56 @@ fn says(inputs: &[&str], expected: &str) {
 
 #[test]
 fn questions_are_answered_from_the_context() {
-    says(&["Hello there"], "You said: “Hello there”");
-    says(&["Hello there"], "see 1 message:");
-    says(&["Hi", "How are things?"], "see 3 messages:");
-    says(&["My cat is called Miso."], "you told me: “My cat is called Miso.”");
+    says(&["Hello there"], "You told me: “Hello there”");
+    says(&["Hi", "So-so."], "see 3 messages:");
     says(&["My cat is called Miso.", "Nice day", "What is my cat called?"], "You told me: My cat is called Miso.");
-    says(&["My cat is called Miso. What is my cat called?"], "You told me: My cat is called Miso.");
-    says(&["My cat is called Miso.", "And what is my dog called?"], "My context does not hold that.");
+    says(&["My cat is called Miso. What's my cat's name?"], "You told me: My cat is called Miso.");
+    says(&["My cat is called Miso.", "And what is my dog called?"], "My context does not hold the answer");
     says(&["My cat is called Miso.", "What did I tell you about Miso?"], "You told me: My cat is called Miso.");
     says(&["I live in Ulm.", "Do you remember where I live?"], "You told me: I live in Ulm.");
-    says(&["I live in Ulm. My dog is Rex.", "What do you know about me?"], "- I live in Ulm.\n- My dog is Rex.");
-    says(&["I live in Ulm.", "Nice day", "What did we talk about?"], "- I live in Ulm.");
-    says(&["What do you know about me?"], "you have told me no facts");
-    says(&["What is the capital of France?"], "the answer is not there");
+    says(&["What is the capital of France?"], "My context does not hold the answer");
     says(&["My cat is called Miso.", "Sorry, my cat is called Luna!", "What's my cat called?"], "Luna");
     says(&["我的猫叫咪咪。", "我的猫叫什么？"], "我的猫叫咪咪。");
-    says(&["use the tool foo"], "I have no tool called `foo`. No tools are on offer.");
-    says(&["Repeat after me: one two"], "one two");
-    says(&[""], "a message without words");
+    says(&[""], "You told me: “”");
+}
+
+#[test]
+fn orders_are_followed_to_the_word() {
+    for (text, expected) in [
+        ("Repeat after me: \"Guten Tag, 猫!\"", "Guten Tag, 猫!"),
+        ("My code is 7. Say exactly one two", "one two"),
+        ("Count to 5", "1, 2, 3, 4, 5"),
+        ("count from 3 to 5, please", "3, 4, 5"),
+        ("Count 9 to 10", "9, 10"),
+        ("say 3 words", "In the morning"),
+    ] {
+        assert_eq!(text_of(text), expected);
+    }
+    for text in ["please repeat after me", "count to zero", "count to 0", "write 0 words"] {
+        assert!(text_of(text).starts_with("You told me"), "{text}");
+    }
+    assert_eq!(text_of("write 1,000 words, please").split(' ').count(), 1_000);
+    assert_eq!(text_of("write 999999 words").split(' ').count(), 20_000);
+    assert_eq!(text_of("count to 99999999999").split(", ").count(), 10_000);
+    assert_eq!(text_of("count from 18446744073709551615 to 18446744073709551615"), u64::MAX.to_string());
+}
+
+/// Returns the answer to one input.
+fn text_of(input: &str) -> String {
+    text(&ask(1_000_000, &request(&[Message::user(input)]))).to_owned()
+}
+
+#[test]
+fn pieces_are_words_and_count_a_token_for_four_bytes() {
+    for (text, expected, count) in [
+        ("one  twofold\n", vec!["one", "  twofold", "\n"], 3),
+        ("我的猫叫咪咪。", vec!["我的猫叫咪咪。"], 6),
+        ("", vec![], 0),
+        (" ", vec![" "], 0),
+    ] {
+        assert_eq!((pieces(text).collect::<Vec<_>>(), tokens(text)), (expected, count), "{text:?}");
+    }
+    assert_eq!(pieces(&"x".repeat(100)).map(str::len).collect::<Vec<_>>(), [40, 40, 20]);
 }
 
 #[test]
@@ -135,7 +167,7 @@ fn what_is_added_for_one_request_is_known_and_is_not_what_the_user_says() {
     assert_eq!(text(&ask(8_000, &asked)), "You told me: My position is the market square.");
     std::mem::swap(&mut asked.envelope.messages.uncached, &mut asked.envelope.messages.cached);
     asked.envelope.messages.uncached.clear();
-    assert!(text(&ask(8_000, &asked)).contains("you told me: “My position is the market square.”"));
+    assert!(text(&ask(8_000, &asked)).contains("You told me: “My position is the market square.”"));
 }
 
 #[test]
@@ -204,7 +236,7 @@ fn an_answer_ends_at_the_limit_or_the_window() {
 fn a_limit_shorter_than_the_first_word_cuts_the_word() {
     let mut asked = request(&[Message::user(format!("Repeat after me: {}", "x".repeat(200)))]);
     asked.envelope.options.max_output_tokens = Some(2);
-    assert_eq!(text(&ask(8_000, &asked)), "xxxxxxxx");
+    assert_eq!(text(&ask(8_000, &asked)), "xx");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use crate::{
     },
     metrics::{
         Outcome,
-        hooks::{HookCallMeter, HookKind, hook_skipped},
+        calls::{HookCallMeter, HookKind, hook_skipped},
     },
 };
 use reseed_protocol::{

@@ -18,7 +18,7 @@ use crate::{
         hook::{HookSpec, check_hooks},
         tool::ToolPlace,
     },
-    metrics::hooks::HookCallMeter,
+    metrics::calls::HookCallMeter,
     runtime::blocking,
     shares::Share,
 };

@@ -40,7 +40,7 @@ use super::{
 };
 use crate::{
     core::agent_loop::Origin,
-    metrics::{self, OpenConnection, Outcome, RelayedConnection, Side},
+    metrics::{self, CONNECTIONS, CONNECTIONS_TOTAL, Held, Outcome, RELAYED_CONNECTIONS},
     runtime::{ConnectionShare, Identity, encoded::FrameText},
     shares::Permit,
 };
@@ -60,7 +60,7 @@ pub(super) struct Connection {
     /// The connections to nodes that hold sessions of this client.
     pub(super) links: Option<Box<Links>>,
     /// Set if another node relays this client. The edge limits its rate, and warns it when its credentials expire.
-    pub(super) via: Option<RelayedConnection>,
+    pub(super) via: Option<Held>,
     pub(super) timers: Timers,
     /// Signals that the server is stopping: first that clients should leave, then that they must.
     pub(super) stopped: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -93,10 +93,11 @@ impl Connection {
         }
         let credentials = Credentials::new(grant, address, permit, guest.as_deref());
         timers.set(Timer::Expiry, credentials.expiry(false));
+        CONNECTIONS_TOTAL.add([], 1);
         let mut connection = Self {
             origin,
             dialect: Dialect::default(),
-            wire: Wire::new(socket, patience.slow_reader, OpenConnection::new(), guest, place),
+            wire: Wire::new(socket, patience.slow_reader, CONNECTIONS.hold(["none"]), guest, place),
             credentials,
             subscriptions: Subscriptions::new(shared),
             links: None,
@@ -115,11 +116,11 @@ impl Connection {
 
     /// Makes this the connection of a client that another node relays. It starts out greeted.
     pub(super) fn is_relayed(&mut self, identity: Identity) {
-        self.via = Some(RelayedConnection::new(Side::Holder));
+        self.via = Some(RELAYED_CONNECTIONS.hold(["holder"]));
         self.wire.is_of_node();
         self.credentials.are_checked_by_edge(None);
         self.greeted(identity);
-        self.wire.counted.speaks(metrics::Dialect::Relay);
+        self.wire.counted = CONNECTIONS.hold(["relay"]);
     }
 
     /// Sets the client's grant after `hello` or `authenticate`.
@@ -154,8 +155,8 @@ impl Connection {
         self.dialect.speaks = speaks;
         match speaks {
             Speaks::Undecided => {}
-            Speaks::V1 => self.wire.counted.speaks(metrics::Dialect::V1),
-            Speaks::V2 { .. } => self.wire.counted.speaks(metrics::Dialect::V2),
+            Speaks::V1 => self.wire.counted = CONNECTIONS.hold(["v1"]),
+            Speaks::V2 { .. } => self.wire.counted = CONNECTIONS.hold(["v2"]),
         }
         if matches!(speaks, Speaks::V1 | Speaks::V2 { greeted: true }) {
             self.timers.set(Timer::Hello, None);

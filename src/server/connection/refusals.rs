@@ -60,7 +60,7 @@ impl Connection {
         id: Option<&CommandId>,
         error: ErrorBody,
     ) -> Flow {
-        metrics::frame_refused(error.code);
+        metrics::FRAMES_REFUSED_TOTAL.add([error.code.as_str()], 1);
         self.send(self.dialect.refusal(session, id, error)).await?;
         if self.wire.bad_frame() && self.via.is_none() {
             return Err(End::Close(CloseCode::BadFrames, "too many bad frames in a row"));

@@ -1,7 +1,7 @@
 //! A client's WebSocket: writes frames within the time that a client may stop reading, pings, and counts bad frames.
 
 use crate::{
-    metrics::OpenConnection,
+    metrics::Held,
     runtime::encoded::FrameText,
     server::{
         closing::{CLOSE_TIME, End, Flow, close, protocol_fault, written},
@@ -27,7 +27,7 @@ pub(in crate::server) struct Wire {
     patience: Duration,
     bad_frames: u32,
     pings_unanswered: u32,
-    pub(in crate::server) counted: OpenConnection,
+    pub(in crate::server) counted: Held,
     /// Its place among the connections that the door admitted.
     pub(super) guest: Option<Arc<Guest>>,
     /// Its part of all connections.
@@ -38,7 +38,7 @@ impl Wire {
     pub(super) fn new(
         socket: WebSocket,
         patience: Duration,
-        counted: OpenConnection,
+        counted: Held,
         guest: Option<Arc<Guest>>,
         place: Permit,
     ) -> Self {

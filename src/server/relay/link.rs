@@ -6,7 +6,7 @@
 
 use super::{PATH, SUBPROTOCOL, WRONG_NODE};
 use crate::{
-    metrics::{RelayedConnection, Side},
+    metrics::{Held, RELAYED_CONNECTIONS},
     runtime::{Keeper, encoded::FrameText},
     server::tcp,
     store::NodeId,
@@ -67,7 +67,7 @@ pub(in crate::server) struct Link {
     pub(in crate::server) holder: NodeId,
     /// Boxed for the same reason as [`Told`].
     to_holder: mpsc::Sender<Box<FrameText>>,
-    _counted: RelayedConnection,
+    _counted: Held,
 }
 
 /// What is needed to reach a holder.
@@ -96,7 +96,7 @@ impl Link {
             // Fails if the connection is gone, which does not matter.
             let _ = to_connection.send(Box::new((number, Err(end)))).await;
         });
-        Self { number, holder, to_holder, _counted: RelayedConnection::new(Side::Edge) }
+        Self { number, holder, to_holder, _counted: RELAYED_CONNECTIONS.hold(["edge"]) }
     }
 
     /// Queues a frame. The client is read only while every link has room, so a frame is left out only if the link has

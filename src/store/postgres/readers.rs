@@ -106,7 +106,7 @@ impl Readers {
     async fn lend(&self) -> Result<Db, Fault> {
         let status = self.pool.status();
         if status.available == 0 && status.size >= status.max_size {
-            metrics::store_read_waited();
+            metrics::STORE_READS_WAITED_TOTAL.add([], 1);
         }
         if self.connector.has_failed_over() {
             self.pool.retain(|_, metrics| !self.connector.has_left(metrics.created));

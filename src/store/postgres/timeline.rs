@@ -87,7 +87,7 @@ impl Timelines {
         state.failovers += 1;
         state.found_at = Some(Instant::now());
         drop(state);
-        metrics::store_timeline_changed();
+        metrics::STORE_TIMELINE_CHANGES_TOTAL.add([], 1);
         tracing::error!(
             before,
             now = timeline,

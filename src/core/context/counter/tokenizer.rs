@@ -8,10 +8,6 @@ use flate2::read::ZlibDecoder;
 use regex_automata::{Anchored, Input, meta::Regex};
 use std::{cell::RefCell, io::Read, sync::LazyLock};
 
-/// Maximum bytes passed to the tokenizer at once. Its time and memory grow with the length of the text, so a long one
-/// is split; this size makes splits rare and keeps each piece down to milliseconds.
-pub(super) const PIECE_BYTES_MAX: usize = 64 * 1024;
-
 /// Maximum bytes of a word that is counted at once. The time for a word grows faster than its length: one mark repeated
 /// over a megabyte would take seconds. Words of languages and programs are shorter. The limit is a multiple of every
 /// character's length and of 64, the longest run of one mark in a token. So a repeated mark is cut into equal parts,
@@ -77,8 +73,8 @@ impl Vocabulary {
             Self::Cl100k => &*CL100K,
         };
         COUNTED.with_borrow_mut(|counted| {
-            let words = pieces(text).flat_map(|piece| tokenizer.split(piece));
-            words
+            tokenizer
+                .split(text)
                 .map(|word| counted.tokens(self, word, |word| count_long(word, |part| tokenizer.tables.count(part))))
                 .sum()
         })
@@ -200,34 +196,6 @@ impl WordCounts {
     }
 }
 
-/// Splits a text into pieces of at most [`PIECE_BYTES_MAX`]. The tokenizer itself splits before a space that follows
-/// another character, so a cut there does not change the count. A piece without such a position ends between two
-/// characters, which may change the count by a token or two per 64 KiB.
-fn pieces(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let (piece, tail) = rest.split_at(cut(rest));
-        rest = tail;
-        Some(piece)
-    })
-}
-
-/// Returns the end of a text's first piece: after at least one character and at most [`PIECE_BYTES_MAX`] bytes.
-fn cut(text: &str) -> usize {
-    if text.len() <= PIECE_BYTES_MAX {
-        return text.len();
-    }
-    let end = text.floor_char_boundary(PIECE_BYTES_MAX);
-    text[..end]
-        .rmatch_indices(' ')
-        .map(|(at, _)| at)
-        .find(|&at| text[..at].chars().next_back().is_some_and(|before| !before.is_whitespace()))
-        .unwrap_or(end)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,30 +249,6 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_bounded_and_lose_nothing() {
-        let texts = [
-            "a".repeat(200_000),
-            " ".repeat(200_000),
-            "\n".repeat(200_000),
-            "語".repeat(70_000),
-            "👩‍👩‍👧‍👦".repeat(9_000),
-            "a ".repeat(100_000),
-            format!("{}{}", " x".repeat(20_000), "字".repeat(50_000)),
-            "a".repeat(PIECE_BYTES_MAX),
-            format!("{}é", "a".repeat(PIECE_BYTES_MAX - 1)),
-            String::new(),
-        ];
-        for text in texts {
-            let pieces: Vec<&str> = pieces(&text).collect();
-            assert_eq!(pieces.concat(), text);
-            assert!(pieces.iter().all(|piece| (1..=PIECE_BYTES_MAX).contains(&piece.len())));
-            // No piece is needlessly small, so the number of cuts is bounded as well.
-            let least = if text.contains(char::is_whitespace) { 1 } else { PIECE_BYTES_MAX - 3 };
-            assert!(pieces.iter().rev().skip(1).all(|piece| piece.len() >= least));
-        }
-    }
-
-    #[test]
     fn every_text_is_counted_as_with_the_whole_tables() {
         let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/counting");
         let mut texts: Vec<String> = [samples.to_owned(), format!("{samples}/unseen")]
@@ -350,11 +294,10 @@ mod tests {
     }
 
     #[test]
-    fn cutting_words_apart_changes_no_count() {
+    fn a_long_text_is_counted_as_with_the_whole_tables() {
         let sentence =
             "Let x = 3.14159; don't \"quote\" me,  please:\n\n\tindented\r\n    four spaces, 東京 タワー 🙂 ...\n";
         let text = sentence.repeat(2_000);
-        assert!(text.len() > 3 * PIECE_BYTES_MAX);
         for (vocabulary, whole) in
             [(Vocabulary::O200k, bpe_openai::o200k_base()), (Vocabulary::Cl100k, bpe_openai::cl100k_base())]
         {
@@ -378,7 +321,7 @@ mod tests {
     fn cutting_one_endless_word_changes_the_count_by_little() {
         for text in ["a".repeat(150_000), "長".repeat(50_000), "=".repeat(150_000), " ".repeat(150_000)] {
             let whole = bpe_openai::o200k_base().count(text.as_str()) as u64;
-            let cuts = (text.len() / PIECE_BYTES_MAX + text.len() / COUNTED_BYTES_MAX) as u64;
+            let cuts = (text.len() / COUNTED_BYTES_MAX) as u64;
             let counted = Vocabulary::O200k.count(&text);
             assert!(
                 counted.abs_diff(whole) <= 2 * cuts && counted.abs_diff(whole) * 100 <= whole,

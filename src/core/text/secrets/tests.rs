@@ -138,7 +138,7 @@ fn unquoted() -> impl Strategy<Value = (&'static str, &'static str)> {
     proptest::sample::select(forms)
 }
 
-/// Returns the first clue, searched for without any filter.
+/// Returns the first clue, searched for at one position after the other.
 fn plain_clue(text: &str) -> Option<usize> {
     let substrings = substrings();
     let starts = |at: usize, substring: &String| {
@@ -164,7 +164,7 @@ fn texts_with_clues() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn the_filter_misses_no_clue(text in texts_with_clues()) {
+    fn no_clue_is_missed(text in texts_with_clues()) {
         prop_assert_eq!(clue(&text), plain_clue(&text));
     }
 
