@@ -3,9 +3,8 @@
 use super::{
     answers::{NoParameters, Parameters, problem},
     app::App,
-    auth::{Draft, IssueError, Minter, Refusal, Revoked, Valid, bearer, is_name},
+    auth::{Draft, IssueError, Minter, Refusal, Refused, Revoked, Valid, bearer, is_name},
     relay::ask::revoke_elsewhere,
-    tickets::Refused,
 };
 use crate::{
     config::{Scope, Scopes},

@@ -13,7 +13,7 @@
 //! - `costs`: the cost of commands
 //!
 //! Credentials:
-//! - [`auth`]: tokens and origins; `tickets`: one-time tickets for browsers; `granting`: tickets over HTTP
+//! - [`auth`]: tokens, tickets and origins; `granting`: tickets over HTTP
 //! - `scope`: what credentials allow
 //! - `guesses`: limits wrong credentials by address
 //! - `audit`: logs refused credentials and what operators read
@@ -59,7 +59,6 @@ mod sessions;
 mod single;
 mod socket;
 mod tcp;
-mod tickets;
 mod tree;
 mod web;
 

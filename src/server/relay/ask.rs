@@ -139,7 +139,7 @@ pub(in crate::server) async fn revoked_elsewhere(State(app): State<Arc<App>>, re
         (None, Some(name)) => Revoked::User(name),
         _ => return StatusCode::BAD_REQUEST.into_response(),
     };
-    let (_, sockets) = app.auth.end(&service, &whose).await;
+    let sockets = app.auth.end(&service, &whose).await;
     Json(Ended { sockets }).into_response()
 }
 

@@ -1,6 +1,6 @@
 //! Fetches a provider's keys in the background. Size, time and the rate of requests caused by tokens are bounded.
 
-use super::{Jwt, KEYS_BYTES_MAX, keys::KeySet};
+use super::keys::{KEYS_BYTES_MAX, KeySet};
 use crate::{hooks::webhook::address, metrics::limits::Limit};
 use anyhow::Context as _;
 use reqwest::{Client, StatusCode, Url, header};
@@ -18,7 +18,7 @@ const FETCH_TIME: Duration = Duration::from_secs(5);
 const ASKED_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The delay before a failed fetch is repeated.
-const RETRY: Duration = Duration::from_secs(15);
+pub(super) const RETRY: Duration = Duration::from_secs(15);
 
 /// The address of a provider's keys, and the requests to it.
 pub(super) struct Remote {
@@ -103,17 +103,4 @@ impl Remote {
         *asked = Some(Instant::now());
         fetch().await;
     }
-}
-
-/// Fetches the keys at this interval until the [`Jwt`] is dropped.
-pub(super) fn keep_fresh(jwt: &Arc<Jwt>, interval: Duration) {
-    let jwt = Arc::downgrade(jwt);
-    tokio::spawn(async move {
-        let mut wait = interval;
-        loop {
-            tokio::time::sleep(wait).await;
-            let Some(jwt) = jwt.upgrade() else { return };
-            wait = if jwt.fetch().await { interval } else { interval.min(RETRY) };
-        }
-    });
 }

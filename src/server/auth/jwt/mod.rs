@@ -12,8 +12,12 @@ mod crypto;
 mod fetch;
 mod keys;
 
-use self::{claims::Rules, fetch::Remote, keys::KeySet};
-use super::{Name, Refusal};
+use self::{
+    claims::Rules,
+    fetch::{RETRY, Remote},
+    keys::{KEYS_BYTES_MAX, KeySet},
+};
+use super::user::{Name, Refusal};
 use crate::{
     clock::{Clock as _, SystemClock},
     config::{Scopes, Settings},
@@ -35,9 +39,6 @@ use tokio::sync::Semaphore;
 
 /// Maximum bytes of a token. HTTP servers usually accept headers of 8 KiB, so providers keep their tokens smaller.
 pub(crate) const TOKEN_BYTES_MAX: usize = 8 * 1024;
-
-/// Maximum bytes of a key set. Those of large providers have a few thousand.
-const KEYS_BYTES_MAX: usize = 256 * 1024;
 
 /// The maximum lifetime of a grant. A token may be valid for longer.
 const VALID_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -108,7 +109,7 @@ impl Jwt {
                 *opened.keys.write().unwrap_or_else(PoisonError::into_inner) = known.keys();
             }
             opened.fetch().await;
-            fetch::keep_fresh(&opened, Duration::from_secs(jwt.auth_jwks_refresh_secs));
+            keep_fresh(&opened, Duration::from_secs(jwt.auth_jwks_refresh_secs));
         }
         Ok(Some(opened))
     }
@@ -236,6 +237,19 @@ fn read(file: &Path) -> anyhow::Result<KeySet> {
     read.with_context(|| format!("{}, which cannot be read", named()))?;
     anyhow::ensure!(text.len() <= KEYS_BYTES_MAX, "{}, which has more than {KEYS_BYTES_MAX} bytes", named());
     KeySet::parse(&text).map_err(|why| anyhow::anyhow!("{}: {why}", named()))
+}
+
+/// Fetches the keys at this interval until the [`Jwt`] is dropped.
+fn keep_fresh(jwt: &Arc<Jwt>, interval: Duration) {
+    let jwt = Arc::downgrade(jwt);
+    tokio::spawn(async move {
+        let mut wait = interval;
+        loop {
+            tokio::time::sleep(wait).await;
+            let Some(jwt) = jwt.upgrade() else { return };
+            wait = if jwt.fetch().await { interval } else { interval.min(RETRY) };
+        }
+    });
 }
 
 #[cfg(test)]
