@@ -229,13 +229,13 @@ impl Auth {
     ///
     /// # Errors
     /// The store failed, so unused tickets may be left.
-    pub(super) async fn revoke(&self, service: &Service, whose: &Revoked<'_>) -> Result<(usize, usize), store::Error> {
+    pub(super) async fn revoke(&self, service: &Service, whose: &Revoked) -> Result<(usize, usize), store::Error> {
         let unused = self.tickets.withdraw(&service.name, whose).await?;
         Ok((usize::try_from(unused).unwrap_or(usize::MAX), self.end(&service.name, whose).await))
     }
 
     /// Ends the live grants of a service. Returns the number of connections that this closes.
-    pub(super) async fn end(&self, service: &str, whose: &Revoked<'_>) -> usize {
+    pub(super) async fn end(&self, service: &str, whose: &Revoked) -> usize {
         self.tickets.settled().await;
         self.live.end(Ended::Revoked, |draft| whose.is_meant(service, draft))
     }

@@ -181,7 +181,7 @@ pub(super) async fn revoke_ticket(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Response {
-    revoke(&app, peer, &headers, &Revoked::Ticket(&id)).await
+    revoke(&app, peer, &headers, &Revoked::Ticket(id)).await
 }
 
 /// Revokes everything that a service granted to one of its users.
@@ -192,10 +192,10 @@ pub(super) async fn revoke_user(
     Path(name): Path<String>,
     headers: HeaderMap,
 ) -> Response {
-    revoke(&app, peer, &headers, &Revoked::User(&name)).await
+    revoke(&app, peer, &headers, &Revoked::User(name)).await
 }
 
-async fn revoke(app: &App, peer: Peer, headers: &HeaderMap, whose: &Revoked<'_>) -> Response {
+async fn revoke(app: &App, peer: Peer, headers: &HeaderMap, whose: &Revoked) -> Response {
     let Some(service) = bearer(headers).and_then(|token| app.auth.service(token)) else {
         let given = bearer(headers).map_or(Refusal::Missing, |_| Refusal::Wrong("not a service's token"));
         return refused(app, peer, given).await;
@@ -215,7 +215,7 @@ async fn revoke(app: &App, peer: Peer, headers: &HeaderMap, whose: &Revoked<'_>)
 }
 
 async fn refused(app: &App, peer: Peer, refusal: Refusal) -> Response {
-    if let Err(error) = app.refuse_credentials(peer.map(|peer| peer.0.0.ip()), "ticket", refusal).await {
+    if let Err(error) = app.admission.refuse_credentials(peer.map(|peer| peer.0.0.ip()), "ticket", refusal).await {
         return problem(StatusCode::TOO_MANY_REQUESTS, error);
     }
     let (error, _) = refusal.error();

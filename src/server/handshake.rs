@@ -36,7 +36,7 @@ const KEY_BYTES: usize = 16;
 
 /// Handles a request for `/ws`.
 pub(super) async fn upgrade(state: State<Arc<App>>, request: Request<axum::body::Body>) -> Response {
-    if state.leave.is_cancelled() {
+    if state.stopping.leave.is_cancelled() {
         // A load balancer tries another server.
         let message = "this server is stopping; connect to another one\n";
         return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], message).into_response();
@@ -106,15 +106,15 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
         (token, ticket) => app.auth.check(token, ticket.as_deref()).await.map_or_else(Given::Wrong, Given::Known),
     };
     let guest = parts.extensions.get::<Arc<Guest>>().cloned();
-    let bytes_max = app.message_bytes_max();
+    let bytes_max = app.admission.message_bytes_max;
     let socket = if negotiated { socket.protocols([SUBPROTOCOL_V2]) } else { socket };
     let address = peer.map_or_else(|| Ipv4Addr::UNSPECIFIED.into(), |peer| peer.ip());
     sized(socket, bytes_max).on_upgrade(move |socket| {
         guest.iter().for_each(|guest| guest.upgraded());
-        let tracker = app.connections.clone();
+        let tracker = app.stopping.connections.clone();
         // Boxed, because deeply nested futures would make every idle connection as large as the busiest one.
         tracker.track_future(Box::pin(async move {
-            let Ok(place) = app.sockets.take("", 1) else {
+            let Ok(place) = app.admission.sockets.take("", 1) else {
                 Limit::Connections.refused();
                 close(socket, CloseCode::Overloaded, "too many open connections", CLOSE_TIME).await;
                 return;
@@ -124,7 +124,7 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
                 Given::Nothing => None,
                 Given::Wrong(why) => {
                     // The close code carries the reason, because a handshake has no room for more.
-                    let _ = app.refuse_credentials(Some(address), "handshake", why).await;
+                    let _ = app.admission.refuse_credentials(Some(address), "handshake", why).await;
                     close(socket, why.close_code(), why.error().1, CLOSE_TIME).await;
                     return;
                 }

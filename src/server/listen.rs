@@ -6,6 +6,7 @@ use super::{
     connection::leaving::{LEAVING_TIME, LOOK_EVERY},
     door::turns::Turns,
     linger::Lingering,
+    stopping::Stopping,
 };
 use axum::{
     Router,
@@ -24,7 +25,6 @@ use tokio::{
     net::{TcpListener, TcpStream},
     runtime::Handle,
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 
 /// Maximum headers of a request. Browsers send about 20.
@@ -42,9 +42,7 @@ const ACCEPT_LOG_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Running {
     pub address: SocketAddr,
-    leave: CancellationToken,
-    stop: CancellationToken,
-    connections: TaskTracker,
+    stopping: Stopping,
 }
 
 /// Serves on a listener until [`Running::stop`].
@@ -53,12 +51,10 @@ pub(crate) struct Running {
 /// The listener has no address.
 pub(crate) fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<Running> {
     let address = listener.local_addr()?;
-    let (leave, stop) = (app.leave.clone(), app.stop.clone());
-    let running = Running { address, leave, stop, connections: app.connections.clone() };
+    let stopping = app.stopping.clone();
     let router = super::routes::router(app.clone());
-    let connections = app.connections.clone();
-    connections.spawn(accept(listener, app, router));
-    Ok(running)
+    stopping.connections.spawn(accept(listener, app, router));
+    Ok(Running { address, stopping })
 }
 
 async fn accept(listener: TcpListener, app: Arc<App>, router: Router) {
@@ -68,18 +64,18 @@ async fn accept(listener: TcpListener, app: Arc<App>, router: Router) {
         // Connections that were already accepted come first.
         turns.wait(std::future::ready(())).await;
         let accepted = tokio::select! {
-            () = app.stop.cancelled() => return,
+            () = app.stopping.stop.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, peer)) => {
                 failures.in_a_row = 0;
-                app.connections.spawn(turns.wait(connection(stream, peer, router.clone(), app.clone())));
+                app.stopping.connections.spawn(turns.wait(connection(stream, peer, router.clone(), app.clone())));
             }
             Err(error) => {
                 let pause = failures.failed(&error, Instant::now());
                 tokio::select! {
-                    () = app.stop.cancelled() => return,
+                    () = app.stopping.stop.cancelled() => return,
                     () = tokio::time::sleep(pause) => {}
                 }
             }
@@ -114,13 +110,13 @@ impl Failures {
 
 async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Arc<App>) {
     super::tcp::tune(&stream);
-    let guest = app.door.admit(peer.ip());
+    let guest = app.admission.door.admit(peer.ip());
     let stream = Lingering::new(stream, app.clone(), guest.clone());
     let app_of = app.clone();
     let patience = app.patience.hello;
     let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let mut request = request.map(|body| in_time(body, patience));
-        let client = app_of.addresses.client(peer, request.headers());
+        let client = app_of.admission.addresses.client(peer, request.headers());
         request.extensions_mut().insert(ConnectInfo(SocketAddr::new(client, peer.port())));
         request.extensions_mut().insert(guest.clone());
         router.clone().oneshot(request)
@@ -136,7 +132,7 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, app: Ar
     tokio::select! {
         // HTTP errors are the client's fault, and hyper has already answered where it could.
         _ = serving.as_mut() => {}
-        () = app.stop.cancelled() => {
+        () = app.stopping.stop.cancelled() => {
             serving.as_mut().graceful_shutdown();
             let _ = serving.await;
         }
@@ -163,14 +159,13 @@ impl Running {
     /// Sends clients to other servers. Each connection is closed with 1012 once nothing runs here for its client. The
     /// times are spread out. New connections are refused.
     pub(crate) fn send_away(&self) {
-        self.leave.cancel();
+        self.stopping.leave.cancel();
     }
 
     /// Waits until all connections have left after [`Running::send_away`], up to the time limit for leaving.
     pub(crate) async fn all_away(&self) {
         let gone = async {
-            // One of the tracked tasks accepts connections.
-            while self.connections.len() > 1 {
+            while self.stopping.connection_count() > 0 {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
         };
@@ -180,11 +175,11 @@ impl Running {
 
     /// Stops accepting connections, asks the existing ones to close with 1012, and waits for them for at most `grace`.
     pub(crate) async fn stop(&self, grace: Duration) {
-        self.leave.cancel();
-        self.stop.cancel();
-        self.connections.close();
-        if tokio::time::timeout(grace, self.connections.wait()).await.is_err() {
-            tracing::warn!(connections = self.connections.len(), "some connections did not close in time");
+        self.stopping.leave.cancel();
+        self.stopping.stop.cancel();
+        self.stopping.connections.close();
+        if tokio::time::timeout(grace, self.stopping.connections.wait()).await.is_err() {
+            tracing::warn!(connections = self.stopping.connections.len(), "some connections did not close in time");
         }
     }
 }

@@ -90,15 +90,16 @@ impl Ended {
 }
 
 /// The grants that a service revokes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Revoked<'a> {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Revoked {
     /// The grant of the ticket with this public id.
-    Ticket(&'a str),
+    Ticket(String),
     /// All grants of the user whom the service knows by this name.
-    User(&'a str),
+    User(String),
 }
 
-impl Revoked<'_> {
+impl Revoked {
     /// Returns the user whose grants are meant.
     pub(super) fn owner(&self, service: &str) -> Option<Name> {
         match self {
@@ -111,7 +112,7 @@ impl Revoked<'_> {
     pub(super) fn is_meant(&self, service: &str, draft: &Draft) -> bool {
         matches!(&draft.source, Source::Service(name, _) if name == service)
             && match self {
-                Self::Ticket(id) => draft.id.as_deref() == Some(*id),
+                Self::Ticket(id) => draft.id.as_ref() == Some(id),
                 Self::User(_) => self.owner(service).as_ref() == Some(&draft.name),
             }
     }

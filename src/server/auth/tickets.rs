@@ -136,14 +136,14 @@ impl Tickets {
     ///
     /// # Errors
     /// The store failed, so tickets may be left.
-    pub(super) async fn withdraw(&self, service: &str, whose: &Revoked<'_>) -> Result<u64, Error> {
+    pub(super) async fn withdraw(&self, service: &str, whose: &Revoked) -> Result<u64, Error> {
         let Some(cluster) = self.cluster() else {
             return Ok(self.table().withdraw(|draft| whose.is_meant(service, draft)) as u64);
         };
         let owner = whose.owner(service);
-        let of = match (whose, &owner) {
-            (Revoked::Ticket(id), _) => TicketsOf::Id(id),
-            (Revoked::User(_), owner) => TicketsOf::Owner(owner.as_deref().unwrap_or_default()),
+        let of = match (&owner, whose) {
+            (Some(owner), _) => TicketsOf::Owner(owner),
+            (None, Revoked::Ticket(id) | Revoked::User(id)) => TicketsOf::Id(id),
         };
         cluster.withdraw_tickets(service, of).await
     }

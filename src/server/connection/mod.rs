@@ -103,7 +103,7 @@ impl Connection {
             via: None,
             timers,
             // Kept for the life of the connection, because all connections share one list of waiters.
-            stopped: Box::pin(app.leave.clone().cancelled_owned()),
+            stopped: Box::pin(app.stopping.leave.clone().cancelled_owned()),
             is_leaving: false,
             app,
         };

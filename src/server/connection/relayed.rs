@@ -87,7 +87,7 @@ impl Connection {
         Some(Dial {
             holder: row.id,
             address: row.node.address.clone()?,
-            token: self.app.node_token.clone()?,
+            token: self.app.peers.token()?.clone(),
             greeting: wire::encoded(&ToHolder::Greeting(Box::new(greeting))),
             heartbeat: self.app.patience.heartbeat,
             keeper,
