@@ -37,8 +37,8 @@ const TICKET_LIFE: Duration = Duration::from_secs(60);
 /// because all users share the table of unused tickets.
 const REDEEM_SECS_MAX: u64 = 3_600;
 
-/// The default validity of a service's grant, in seconds.
-const VALID_SECS: u64 = 3_600;
+/// The default validity of a service's grant.
+const VALID: Duration = Duration::from_secs(3_600);
 
 /// The address of a request's sender.
 type Peer = Option<Extension<ConnectInfo<SocketAddr>>>;
@@ -113,7 +113,6 @@ pub(super) async fn ticket(
 
 /// Returns the rights of a ticket, and how long it can be redeemed.
 fn draft(minter: Minter, wanted: Wanted) -> Result<(Draft, Duration), ErrorBody> {
-    let valid_max = GRANT_MAX;
     let redeem_max = match &minter {
         Minter::User(..) => TICKET_LIFE.as_secs(),
         Minter::Service(_) => REDEEM_SECS_MAX,
@@ -125,7 +124,7 @@ fn draft(minter: Minter, wanted: Wanted) -> Result<(Draft, Duration), ErrorBody>
         }
         (Minter::User(name, scopes, valid, source), None) => (name, scopes, valid, source),
         (Minter::Service(service), Some(principal)) if is_name(&principal) => {
-            let valid = Valid::For(Duration::from_secs(VALID_SECS).min(valid_max));
+            let valid = Valid::For(VALID);
             (service.user(&principal), service.scopes, valid, service.source)
         }
         (Minter::Service(_), Some(_)) => {
@@ -140,8 +139,8 @@ fn draft(minter: Minter, wanted: Wanted) -> Result<(Draft, Duration), ErrorBody>
     let scopes = scopes(wanted.scopes, most)?;
     let valid = match (wanted.valid_for_secs, valid) {
         (None, valid) => valid,
-        (Some(secs), Valid::Until(end, _)) => Valid::Until(end, within(secs, valid_max.as_secs(), "validForSecs")?),
-        (Some(secs), _) => Valid::For(within(secs, valid_max.as_secs(), "validForSecs")?),
+        (Some(secs), Valid::Until(end, _)) => Valid::Until(end, within(secs, GRANT_MAX.as_secs(), "validForSecs")?),
+        (Some(secs), _) => Valid::For(within(secs, GRANT_MAX.as_secs(), "validForSecs")?),
     };
     let life = match wanted.redeem_within_secs {
         None => TICKET_LIFE,

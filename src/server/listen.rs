@@ -8,6 +8,7 @@ use super::{
     linger::Lingering,
     stopping::Stopping,
 };
+use crate::metrics::lines::Spaced;
 use axum::{
     Router,
     body::{Body, HttpBody as _},
@@ -15,12 +16,7 @@ use axum::{
 };
 use futures_util::{StreamExt as _, stream};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::{
-    io,
-    net::SocketAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
     runtime::Handle,
@@ -30,13 +26,8 @@ use tower::ServiceExt as _;
 /// Maximum headers of a request. Browsers send about 20.
 const HEADERS_MAX: usize = 64;
 
-/// The pause after a failed accept, for example without free file descriptors, so that the loop does not spin. It
-/// doubles with each failure in a row, up to the maximum.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
-const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
-
-/// The interval between log lines about failed accepts.
-const ACCEPT_LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// The pause after a failed accept, for example without free file descriptors, so that the loop does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A running server.
 #[derive(Debug)]
@@ -58,7 +49,7 @@ pub(crate) fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<Running>
 }
 
 async fn accept(listener: TcpListener, app: Arc<App>, router: Router) {
-    let mut failures = Failures::default();
+    let mut failures = Spaced::default();
     let turns = Turns::new(Handle::current().metrics().num_workers());
     loop {
         // Connections that were already accepted come first.
@@ -69,42 +60,15 @@ async fn accept(listener: TcpListener, app: Arc<App>, router: Router) {
         };
         match accepted {
             Ok((stream, peer)) => {
-                failures.in_a_row = 0;
                 app.stopping.connections.spawn(turns.wait(connection(stream, peer, router.clone(), app.clone())));
             }
             Err(error) => {
-                let pause = failures.failed(&error, Instant::now());
-                tokio::select! {
-                    () = app.stopping.stop.cancelled() => return,
-                    () = tokio::time::sleep(pause) => {}
+                if let Some(left_out) = failures.admit() {
+                    tracing::warn!(%error, left_out, "accept a connection; check the limit on open files");
                 }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
-    }
-}
-
-/// Failed accepts.
-#[derive(Default)]
-struct Failures {
-    in_a_row: u32,
-    /// Failures that have not been logged yet.
-    unreported: u64,
-    reported_at: Option<Instant>,
-}
-
-impl Failures {
-    /// Records a failure, and logs it unless the last line is recent. Returns how long to wait.
-    fn failed(&mut self, error: &io::Error, now: Instant) -> Duration {
-        self.unreported += 1;
-        if self.reported_at.is_none_or(|reported_at| now.saturating_duration_since(reported_at) >= ACCEPT_LOG_INTERVAL)
-        {
-            tracing::warn!(%error, failures = self.unreported, "accept a connection; check the limit on open files");
-            self.reported_at = Some(now);
-            self.unreported = 0;
-        }
-        let pause = ACCEPT_PAUSE.saturating_mul(2_u32.saturating_pow(self.in_a_row.min(16)));
-        self.in_a_row += 1;
-        pause.min(ACCEPT_PAUSE_MAX)
     }
 }
 
@@ -181,21 +145,5 @@ impl Running {
         if tokio::time::timeout(grace, self.stopping.connections.wait()).await.is_err() {
             tracing::warn!(connections = self.stopping.connections.len(), "some connections did not close in time");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn failed_accepts_pause_longer_and_longer_and_are_logged_now_and_then() {
-        let (mut failures, start) = (Failures::default(), Instant::now());
-        let error = io::Error::other("no free file descriptor");
-        let pauses: Vec<u128> = (0..8).map(|_| failures.failed(&error, start).as_millis()).collect();
-        assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1000, 1000]);
-        assert_eq!(failures.unreported, 7, "one line for all of them");
-        failures.failed(&error, start + ACCEPT_LOG_INTERVAL);
-        assert_eq!(failures.unreported, 0);
     }
 }

@@ -137,6 +137,6 @@ async fn greeted(
     let grant = rights.grant(&app.auth, name);
     // The edge has already taken the place and the permit.
     let mut connection = Connection::new(app, socket, Some(grant), true, address, (Permit::default(), None), guest);
-    connection.is_relayed(Identity { connection_id, client_id, software: client });
+    connection.start_relayed(Identity { connection_id, client_id, software: client });
     Some(Box::new(connection))
 }

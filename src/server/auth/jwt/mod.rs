@@ -14,7 +14,7 @@ mod keys;
 
 use self::{
     claims::Rules,
-    fetch::{RETRY, Remote},
+    fetch::{ASKED_INTERVAL, RETRY, Remote},
     keys::{KEYS_BYTES_MAX, KeySet},
 };
 use super::user::{Name, Refusal};
@@ -186,19 +186,37 @@ impl Jwt {
         let found = self.keys().candidates(id, algorithm);
         let found = match (&self.remote, id) {
             (Some(remote), Some(_)) if found.is_empty() => {
-                remote.refetch(|| self.keys().candidates(id, algorithm).is_empty(), || self.fetch()).await;
-                self.keys().candidates(id, algorithm)
+                let mut asked = remote.alone().await;
+                let found = self.keys().candidates(id, algorithm);
+                // Anyone can invent a token with an unknown key.
+                let is_recent = asked.is_some_and(|asked| asked.elapsed() < ASKED_INTERVAL);
+                match found.is_empty() {
+                    false => found,
+                    true if is_recent => {
+                        Limit::JwksFetches.refused();
+                        found
+                    }
+                    true => {
+                        *asked = Some(Instant::now());
+                        self.take_from(remote).await;
+                        self.keys().candidates(id, algorithm)
+                    }
+                }
             }
             _ => found,
         };
         if found.is_empty() { Err(Refusal::Wrong("no known key fits the token")) } else { Ok(found) }
     }
 
-    /// Fetches the keys, and keeps the old ones on failure. Returns true if the keys are the provider's current ones.
+    /// Fetches the keys. Returns true if they are the provider's current ones.
     async fn fetch(&self) -> bool {
         let Some(remote) = &self.remote else { return true };
-        // One fetch at a time, so that an older response cannot replace a newer one.
         let _alone = remote.alone().await;
+        self.take_from(remote).await
+    }
+
+    /// Fetches the keys, and keeps the old ones on failure. Returns true if they are the provider's current ones.
+    async fn take_from(&self, remote: &Remote) -> bool {
         match remote.fetch().await {
             Ok(keys) => {
                 tracing::debug!(keys = keys.len(), "fetch the identity provider's keys");
