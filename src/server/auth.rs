@@ -1,46 +1,34 @@
 //! Authentication: tokens, one-time tickets, and the origins of web pages.
-//!
-//! A user is identified by issuer and name. Names from AUTH_TOKENS have no issuer and are stored as they are. Other
-//! names are stored as `issuer|name`. Neither an issuer nor a name from AUTH_TOKENS contains `|`, so no issuer can name
-//! another issuer's user. A service is the issuer `service:NAME`. An identity provider is the issuer that its tokens
-//! claim.
 
 mod accepted;
 mod grant;
 mod jwt;
-mod shared;
+mod tickets;
+mod user;
 
-pub(crate) use grant::{Draft, Ended, Grant, Source, Valid};
-pub(crate) use jwt::Jwt;
+pub(crate) use self::{
+    accepted::Service,
+    grant::{Draft, Ended, Grant, Revoked, Source, Valid},
+    jwt::Jwt,
+    tickets::Refused,
+    user::{Name, Refusal, is_name},
+};
 
 use self::{
     accepted::{Accepted, digest, find},
     grant::{Live, opens_sessions},
     jwt::Signed,
-    shared::SharedTickets,
+    tickets::{TicketShares, Tickets},
 };
-use super::tickets::{Refused, TicketShares, Tickets};
 use crate::{
     config::{Scope, Scopes, Settings},
-    store::{self, SessionStore, TicketsOf},
+    store::{self, SessionStore},
 };
-use reseed_protocol::{CloseCode, ErrorBody, ErrorCode};
 use std::{
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
-    time::{Duration, Instant},
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
 };
-
-/// The name of a user, who owns sessions under it. Empty if no credentials are required.
-pub(crate) type Name = String;
-
-const ISSUER_END: char = '|';
-
-/// The prefix of an issuer that stands for a service.
-const SERVICE: &str = "service:";
-
-/// Maximum bytes of a name given by a service or an issuer. It is stored in the head of every session.
-const NAME_BYTES_MAX: usize = 256;
 
 /// Random bytes of a ticket, and of its public id.
 const TICKET_BYTES: usize = 24;
@@ -51,9 +39,7 @@ const TICKET_ID_BYTES: usize = 12;
 pub(crate) struct Auth {
     accepted: RwLock<Arc<Accepted>>,
     loopback: bool,
-    tickets: Mutex<Tickets>,
-    /// The tickets of a cluster. A single server keeps its tickets in memory.
-    shared: Option<SharedTickets>,
+    tickets: Tickets,
     live: Arc<Live>,
 }
 
@@ -65,77 +51,12 @@ pub(crate) struct Operator {
     pub(crate) reads_content: bool,
 }
 
-/// The reason why credentials were refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// No credentials were given.
-    Missing,
-    /// They are wrong or expired. The reason goes to the log only.
-    Wrong(&'static str),
-    /// They are valid, but for something else.
-    Forbidden(&'static str),
-    /// They cannot be checked at the moment.
-    Unavailable(&'static str),
-}
-
-impl Refusal {
-    /// Returns the error for the client, and the reason for closing the connection.
-    pub(crate) fn error(self) -> (ErrorBody, &'static str) {
-        let (code, why) = match self {
-            Self::Missing | Self::Wrong(_) => {
-                (ErrorCode::Unauthenticated, "the credentials are missing, wrong or expired")
-            }
-            Self::Forbidden(why) => (ErrorCode::Forbidden, why),
-            Self::Unavailable(why) => (ErrorCode::StoreFailed, why),
-        };
-        (ErrorBody::new(code, why), why)
-    }
-
-    /// Returns the code that closes a connection with these credentials.
-    pub(crate) fn close_code(self) -> CloseCode {
-        match self {
-            Self::Missing | Self::Wrong(_) | Self::Forbidden(_) => CloseCode::Credentials,
-            // The code for wrong credentials makes a client give up. After this one it reconnects.
-            Self::Unavailable(_) => CloseCode::Overloaded,
-        }
-    }
-
-    pub(crate) fn reason(self) -> &'static str {
-        match self {
-            Self::Missing => "there are none",
-            Self::Wrong(why) | Self::Forbidden(why) | Self::Unavailable(why) => why,
-        }
-    }
-}
-
 /// Who requests a ticket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Minter {
     /// A user, for themselves, with the upper bounds of the ticket's scopes and validity.
     User(Name, Scopes, Valid, Source),
     Service(Service),
-}
-
-/// A service, identified by its token.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Service {
-    pub(crate) name: String,
-    /// The scopes that it can grant at most.
-    pub(crate) scopes: Scopes,
-    /// The token that it used.
-    pub(crate) source: Source,
-}
-
-impl Service {
-    /// Returns the user that the service knows by this name.
-    pub(crate) fn user(&self, name: &str) -> Name {
-        format!("{SERVICE}{}{ISSUER_END}{name}", self.name)
-    }
-}
-
-/// Returns true if a service or an issuer may use this name for a user.
-pub(crate) fn is_name(name: &str) -> bool {
-    (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains(char::is_control)
 }
 
 impl Auth {
@@ -145,12 +66,10 @@ impl Auth {
     pub(crate) fn new(settings: &Settings, jwt: Option<Arc<Jwt>>, store: Option<Arc<dyn SessionStore>>) -> Self {
         let accepted = Accepted::new(settings, jwt);
         let shares = TicketShares::of(&settings.auth, settings.has_several_users());
-        let tickets = Tickets::new(shares);
         Self {
-            shared: store.and_then(|store| SharedTickets::of(store, shares)),
             accepted: RwLock::new(Arc::new(accepted)),
             loopback: settings.listen.host.is_loopback(),
-            tickets: Mutex::new(tickets),
+            tickets: Tickets::new(shares, store),
             live: Arc::default(),
         }
     }
@@ -165,10 +84,8 @@ impl Auth {
     pub(crate) fn reload(&self, settings: &Settings, jwt: Option<Arc<Jwt>>) -> usize {
         let accepted = Arc::new(Accepted::new(settings, jwt));
         *self.accepted.write().unwrap_or_else(PoisonError::into_inner) = accepted.clone();
-        let is_gone = |draft: &Draft| !accepted.have(draft);
-        let mut tickets = self.tickets();
-        tickets.withdraw(is_gone);
-        self.live.end(Ended::Withdrawn, is_gone)
+        // Their unused tickets are refused when they are redeemed.
+        self.live.end(Ended::Withdrawn, |draft| !accepted.have(draft))
     }
 
     /// Describes the identity provider whose users are accepted. `None` if none is configured.
@@ -293,28 +210,18 @@ impl Auth {
     ) -> Result<Result<(String, String), Refused>, IssueError> {
         let (ticket, id) = (random_hex(TICKET_BYTES)?, random_hex(TICKET_ID_BYTES)?);
         let draft = Draft { id: Some(id.clone()), ..draft };
-        let added = match &self.shared {
-            Some(shared) => shared.put(&ticket, &draft, life).await?,
-            None => self.tickets().add(ticket.clone(), draft, life, Instant::now()),
-        };
+        let added = self.tickets.put(&ticket, draft, life).await?;
         Ok(added.map(|()| (ticket, id)))
     }
 
     async fn redeem(&self, ticket: &str) -> Result<Arc<Grant>, Refusal> {
-        let unknown = Refusal::Wrong("the ticket is unknown, used or expired");
-        if let Some(shared) = &self.shared {
-            // Held until the grant is live, as below.
-            let _redeems = shared.redeems().await;
-            let draft = shared.take(ticket).await.map_err(|error| {
-                tracing::warn!(%error, "redeem a ticket");
-                Refusal::Unavailable("the ticket cannot be checked now, because the database is away; reconnect")
-            })?;
-            return self.begin(draft.ok_or(unknown)?);
-        }
-        // Held until the grant is live, so that a revocation finds either the ticket or the grant.
-        let mut tickets = self.tickets();
-        let draft = tickets.redeem(ticket, Instant::now());
-        self.begin(draft.ok_or(unknown)?)
+        // Held until the grant is live.
+        let _redeems = self.tickets.redeems().await;
+        let draft = self.tickets.take(ticket).await.map_err(|error| {
+            tracing::warn!(%error, "redeem a ticket");
+            Refusal::Unavailable("the ticket cannot be checked now, because the database is away; reconnect")
+        })?;
+        self.begin(draft.ok_or(Refusal::Wrong("the ticket is unknown, used or expired"))?)
     }
 
     /// Revokes what a service granted to a user, or by the id of a ticket. Returns how many unused tickets and how many
@@ -322,38 +229,15 @@ impl Auth {
     ///
     /// # Errors
     /// The store failed, so unused tickets may be left.
-    pub(super) async fn revoke(&self, service: &Service, whose: &Revoked<'_>) -> Result<(usize, usize), store::Error> {
-        let shared = match (&self.shared, whose) {
-            (None, _) => 0,
-            (Some(shared), Revoked::Ticket(id)) => shared.withdraw(&service.name, TicketsOf::Id(id)).await?,
-            (Some(shared), Revoked::User(name)) => {
-                shared.withdraw(&service.name, TicketsOf::Owner(&service.user(name))).await?
-            }
-        };
-        let (unused, sockets) = self.end(&service.name, whose).await;
-        Ok((unused + usize::try_from(shared).unwrap_or(usize::MAX), sockets))
+    pub(super) async fn revoke(&self, service: &Service, whose: &Revoked) -> Result<(usize, usize), store::Error> {
+        let unused = self.tickets.withdraw(&service.name, whose).await?;
+        Ok((usize::try_from(unused).unwrap_or(usize::MAX), self.end(&service.name, whose).await))
     }
 
-    /// Ends the grants of a service that this process knows of. Returns the number of unused tickets and of connections
-    /// that this ended.
-    pub(super) async fn end(&self, service: &str, whose: &Revoked<'_>) -> (usize, usize) {
-        if let Some(shared) = &self.shared {
-            shared.settled().await;
-        }
-        let user = |name: &str| format!("{SERVICE}{service}{ISSUER_END}{name}");
-        let is_meant = |draft: &Draft| {
-            matches!(&draft.source, Source::Service(name, _) if name == service)
-                && match whose {
-                    Revoked::Ticket(id) => draft.id.as_deref() == Some(*id),
-                    Revoked::User(name) => draft.name == user(name),
-                }
-        };
-        let mut tickets = self.tickets();
-        (tickets.withdraw(is_meant), self.live.end(Ended::Revoked, is_meant))
-    }
-
-    fn tickets(&self) -> MutexGuard<'_, Tickets> {
-        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Ends the live grants of a service. Returns the number of connections that this closes.
+    pub(super) async fn end(&self, service: &str, whose: &Revoked) -> usize {
+        self.tickets.settled().await;
+        self.live.end(Ended::Revoked, |draft| whose.is_meant(service, draft))
     }
 
     fn accepted(&self) -> Arc<Accepted> {
@@ -397,15 +281,6 @@ pub(super) enum IssueError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] store::Error),
-}
-
-/// The grants that a revocation ends.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Revoked<'a> {
-    /// The grant of the ticket with this public id.
-    Ticket(&'a str),
-    /// All grants of the user whom the service knows by this name.
-    User(&'a str),
 }
 
 /// Returns the rights of everyone if no credentials are required.

@@ -303,8 +303,11 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
         Ok(grant) => grant,
         Err(refusal) => {
             let (error, why) = refusal.error();
-            let refused =
-                connection.app.refuse_credentials(Some(connection.credentials.address), "hello", refusal).await;
+            let refused = connection
+                .app
+                .admission
+                .refuse_credentials(Some(connection.credentials.address), "hello", refusal)
+                .await;
             let error = refused.err().unwrap_or(error);
             connection.send(frame::encode_reply(Some(id), None, &Reply::Error(error))).await?;
             connection.flush().await?;
@@ -329,18 +332,18 @@ async fn greet(connection: &mut Connection, id: &CommandId, hello: Hello, greete
         server: Server {
             name: "reseed".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            instance: app.instance.clone(),
-            provider: app.provider.to_owned(),
-            notice: app.notice.clone(),
+            instance: app.about.instance.clone(),
+            provider: app.about.provider.to_owned(),
+            notice: app.about.notice.clone(),
         },
         features: FEATURES.iter().map(ToString::to_string).collect(),
         scopes,
         connection_id,
         heartbeat_ms: u64::try_from(app.patience.heartbeat.as_millis()).unwrap_or(u64::MAX),
         limits: Limits {
-            message_bytes_max: app.message_bytes_max() as u64,
+            message_bytes_max: app.admission.message_bytes_max as u64,
             depth_max: frame::DEPTH_MAX as u64,
-            queue_items_max: app.queue_items_max as u64,
+            queue_items_max: app.about.queue_items_max as u64,
             tools_max: crate::core::agent_loop::TOOLS_MAX as u64,
             hooks_max: crate::core::hook::HOOKS_MAX as u64,
             subscriptions_max: SUBSCRIPTIONS_MAX as u64,

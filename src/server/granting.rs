@@ -3,9 +3,8 @@
 use super::{
     answers::{NoParameters, Parameters, problem},
     app::App,
-    auth::{Draft, IssueError, Minter, Refusal, Revoked, Valid, bearer, is_name},
+    auth::{Draft, IssueError, Minter, Refusal, Refused, Revoked, Valid, bearer, is_name},
     relay::ask::revoke_elsewhere,
-    tickets::Refused,
 };
 use crate::{
     config::{Scope, Scopes},
@@ -38,8 +37,8 @@ const TICKET_LIFE: Duration = Duration::from_secs(60);
 /// because all users share the table of unused tickets.
 const REDEEM_SECS_MAX: u64 = 3_600;
 
-/// The default validity of a service's grant, in seconds.
-const VALID_SECS: u64 = 3_600;
+/// The default validity of a service's grant.
+const VALID: Duration = Duration::from_secs(3_600);
 
 /// The address of a request's sender.
 type Peer = Option<Extension<ConnectInfo<SocketAddr>>>;
@@ -114,7 +113,6 @@ pub(super) async fn ticket(
 
 /// Returns the rights of a ticket, and how long it can be redeemed.
 fn draft(minter: Minter, wanted: Wanted) -> Result<(Draft, Duration), ErrorBody> {
-    let valid_max = GRANT_MAX;
     let redeem_max = match &minter {
         Minter::User(..) => TICKET_LIFE.as_secs(),
         Minter::Service(_) => REDEEM_SECS_MAX,
@@ -126,7 +124,7 @@ fn draft(minter: Minter, wanted: Wanted) -> Result<(Draft, Duration), ErrorBody>
         }
         (Minter::User(name, scopes, valid, source), None) => (name, scopes, valid, source),
         (Minter::Service(service), Some(principal)) if is_name(&principal) => {
-            let valid = Valid::For(Duration::from_secs(VALID_SECS).min(valid_max));
+            let valid = Valid::For(VALID);
             (service.user(&principal), service.scopes, valid, service.source)
         }
         (Minter::Service(_), Some(_)) => {
@@ -141,8 +139,8 @@ fn draft(minter: Minter, wanted: Wanted) -> Result<(Draft, Duration), ErrorBody>
     let scopes = scopes(wanted.scopes, most)?;
     let valid = match (wanted.valid_for_secs, valid) {
         (None, valid) => valid,
-        (Some(secs), Valid::Until(end, _)) => Valid::Until(end, within(secs, valid_max.as_secs(), "validForSecs")?),
-        (Some(secs), _) => Valid::For(within(secs, valid_max.as_secs(), "validForSecs")?),
+        (Some(secs), Valid::Until(end, _)) => Valid::Until(end, within(secs, GRANT_MAX.as_secs(), "validForSecs")?),
+        (Some(secs), _) => Valid::For(within(secs, GRANT_MAX.as_secs(), "validForSecs")?),
     };
     let life = match wanted.redeem_within_secs {
         None => TICKET_LIFE,
@@ -182,7 +180,7 @@ pub(super) async fn revoke_ticket(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Response {
-    revoke(&app, peer, &headers, &Revoked::Ticket(&id)).await
+    revoke(&app, peer, &headers, &Revoked::Ticket(id)).await
 }
 
 /// Revokes everything that a service granted to one of its users.
@@ -193,10 +191,10 @@ pub(super) async fn revoke_user(
     Path(name): Path<String>,
     headers: HeaderMap,
 ) -> Response {
-    revoke(&app, peer, &headers, &Revoked::User(&name)).await
+    revoke(&app, peer, &headers, &Revoked::User(name)).await
 }
 
-async fn revoke(app: &App, peer: Peer, headers: &HeaderMap, whose: &Revoked<'_>) -> Response {
+async fn revoke(app: &App, peer: Peer, headers: &HeaderMap, whose: &Revoked) -> Response {
     let Some(service) = bearer(headers).and_then(|token| app.auth.service(token)) else {
         let given = bearer(headers).map_or(Refusal::Missing, |_| Refusal::Wrong("not a service's token"));
         return refused(app, peer, given).await;
@@ -216,7 +214,7 @@ async fn revoke(app: &App, peer: Peer, headers: &HeaderMap, whose: &Revoked<'_>)
 }
 
 async fn refused(app: &App, peer: Peer, refusal: Refusal) -> Response {
-    if let Err(error) = app.refuse_credentials(peer.map(|peer| peer.0.0.ip()), "ticket", refusal).await {
+    if let Err(error) = app.admission.refuse_credentials(peer.map(|peer| peer.0.0.ip()), "ticket", refusal).await {
         return problem(StatusCode::TOO_MANY_REQUESTS, error);
     }
     let (error, _) = refusal.error();

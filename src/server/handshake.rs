@@ -3,7 +3,7 @@
 use super::{
     answers::clip,
     app::App,
-    auth::{Grant, Refusal, bearer},
+    auth::bearer,
     closing::{CLOSE_TIME, close},
     connection::Connection,
     door::Guest,
@@ -36,7 +36,7 @@ const KEY_BYTES: usize = 16;
 
 /// Handles a request for `/ws`.
 pub(super) async fn upgrade(state: State<Arc<App>>, request: Request<axum::body::Body>) -> Response {
-    if state.leave.is_cancelled() {
+    if state.stopping.leave.is_cancelled() {
         // A load balancer tries another server.
         let message = "this server is stopping; connect to another one\n";
         return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], message).into_response();
@@ -102,39 +102,38 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
     let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0);
     let ticket = Query::<Credentials>::try_from_uri(&parts.uri).ok().and_then(|query| query.0.ticket);
     let identity = match (bearer(&parts.headers), ticket) {
-        (None, None) => app.auth.anonymous().map_or(Given::Nothing, Given::Known),
-        (token, ticket) => app.auth.check(token, ticket.as_deref()).await.map_or_else(Given::Wrong, Given::Known),
+        (None, None) => Ok(app.auth.anonymous()),
+        (token, ticket) => app.auth.check(token, ticket.as_deref()).await.map(Some),
     };
     let guest = parts.extensions.get::<Arc<Guest>>().cloned();
-    let bytes_max = app.message_bytes_max();
+    let bytes_max = app.admission.message_bytes_max;
     let socket = if negotiated { socket.protocols([SUBPROTOCOL_V2]) } else { socket };
     let address = peer.map_or_else(|| Ipv4Addr::UNSPECIFIED.into(), |peer| peer.ip());
     sized(socket, bytes_max).on_upgrade(move |socket| {
         guest.iter().for_each(|guest| guest.upgraded());
-        let tracker = app.connections.clone();
+        let tracker = app.stopping.connections.clone();
         // Boxed, because deeply nested futures would make every idle connection as large as the busiest one.
         tracker.track_future(Box::pin(async move {
-            let Ok(place) = app.sockets.take("", 1) else {
+            let Ok(of_all) = app.admission.sockets.take("", 1) else {
                 Limit::Connections.refused();
                 close(socket, CloseCode::Overloaded, "too many open connections", CLOSE_TIME).await;
                 return;
             };
             let grant = match identity {
-                Given::Known(grant) => Some(grant),
-                Given::Nothing => None,
-                Given::Wrong(why) => {
+                Ok(grant) => grant,
+                Err(why) => {
                     // The close code carries the reason, because a handshake has no room for more.
-                    let _ = app.refuse_credentials(Some(address), "handshake", why).await;
+                    let _ = app.admission.refuse_credentials(Some(address), "handshake", why).await;
                     close(socket, why.close_code(), why.error().1, CLOSE_TIME).await;
                     return;
                 }
             };
-            let permit = grant.as_ref().map(|grant| app.registry.shares().take(Share::Connections, grant.name(), 1));
-            let Ok(permit) = permit.transpose() else {
+            let of_user = grant.as_ref().map(|grant| app.registry.shares().take(Share::Connections, grant.name(), 1));
+            let Ok(of_user) = of_user.transpose() else {
                 close(socket, CloseCode::Overloaded, "too many connections of this user", CLOSE_TIME).await;
                 return;
             };
-            let permits = (place, permit);
+            let permits = (of_all, of_user);
             let connection = Connection::new(app, socket, grant, negotiated, address, permits, guest);
             Box::pin(Box::new(connection).run()).await;
         }))
@@ -149,11 +148,4 @@ pub(super) fn sized(socket: WebSocketUpgrade, bytes_max: usize) -> WebSocketUpgr
         .max_write_buffer_size(WRITE_BUFFER_BYTES_MAX)
         .max_message_size(bytes_max)
         .max_frame_size(bytes_max)
-}
-
-/// The credentials of a handshake.
-enum Given {
-    Known(Arc<Grant>),
-    Nothing,
-    Wrong(Refusal),
 }

@@ -69,8 +69,8 @@ impl Drop for Lingering {
         let client_is_gone = matches!(stream.try_read(&mut [0]), Ok(0));
         // A connection that must make room is dropped at once.
         let lingers = !client_is_gone && !self.guest.must_leave();
-        if lingers && !self.app.stop.is_cancelled() && Handle::try_current().is_ok() {
-            self.app.connections.spawn(linger(stream));
+        if lingers && !self.app.stopping.stop.is_cancelled() && Handle::try_current().is_ok() {
+            self.app.stopping.connections.spawn(linger(stream));
         }
     }
 }

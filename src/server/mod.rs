@@ -4,6 +4,7 @@
 //! - `listen`: accepts connections, and closes them when the server stops; `linger`: makes sure that last bytes arrive
 //! - `tcp`: the options of connections
 //! - `closed`: answers connections before sessions can be taken
+//! - `admission`: the limits on clients; `stopping`: how connections end when the server stops
 //! - `door`: admits connections, and bounds what clients hold before they have authenticated
 //! - [`address`]: finds the address of a request's client
 //! - `handshake`: turns a request into a connection; `closing`: ends connections
@@ -13,7 +14,7 @@
 //! - `costs`: the cost of commands
 //!
 //! Credentials:
-//! - [`auth`]: tokens and origins; `tickets`: one-time tickets for browsers; `granting`: tickets over HTTP
+//! - [`auth`]: tokens, tickets and origins; `granting`: tickets over HTTP
 //! - `scope`: what credentials allow
 //! - `guesses`: limits wrong credentials by address
 //! - `audit`: logs refused credentials and what operators read
@@ -31,6 +32,7 @@
 //! - `web`: the page; `bundle`: joins its modules and style sheets; `offered`: the strategies that it lists
 
 pub(crate) mod address;
+mod admission;
 mod answers;
 mod app;
 mod audit;
@@ -58,12 +60,15 @@ mod scope;
 mod sessions;
 mod single;
 mod socket;
+mod stopping;
 mod tcp;
-mod tickets;
 mod tree;
 mod web;
 
-pub(crate) use app::{App, AppOptions, Patience};
+pub(crate) use admission::Admission;
+pub(crate) use app::{About, App, Patience};
 pub(crate) use closed::Closed;
 pub(crate) use listen::{Running, serve};
 pub(crate) use operator::nodes::item as node_item;
+pub(crate) use relay::peers::Peers;
+pub(crate) use stopping::Stopping;

@@ -40,7 +40,7 @@ const READY_TIME: Duration = Duration::from_secs(3);
 
 /// Reports that the server accepts sessions: its store can be read and written, and the server is not about to stop.
 pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
-    if app.is_draining() {
+    if app.stopping.is_draining() {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response();
     }
     if !app.registry.is_trusted() {

@@ -58,11 +58,11 @@ async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
         let message = format!("this server is not `{}`; it listens on this machine only\n", clip(&host));
         return (StatusCode::MISDIRECTED_REQUEST, message).into_response();
     }
-    if let Some(origin) = origin.as_deref().filter(|origin| !app.auth.allows_origin(origin, app.port)) {
+    if let Some(origin) = origin.as_deref().filter(|origin| !app.auth.allows_origin(origin, app.about.port)) {
         let origin = clip(origin);
         let message = format!("pages from `{origin}` may not connect; add the origin to ALLOWED_ORIGINS\n");
         // The browser shows the page neither this status nor this message.
-        app.log_refused(&origin);
+        app.admission.log_refused(&origin);
         return (StatusCode::FORBIDDEN, message).into_response();
     }
     let read = audit::read(request.uri().path()).map(|read| {
@@ -75,7 +75,7 @@ async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
     };
     if let (Some(((what, _), address)), None) = (&read, &operator) {
         let refusal = bearer(headers).map_or(Refusal::Missing, |_| Refusal::Wrong("not an operator's"));
-        if let Err(error) = app.refuse_credentials(*address, what, refusal).await {
+        if let Err(error) = app.admission.refuse_credentials(*address, what, refusal).await {
             return problem(StatusCode::TOO_MANY_REQUESTS, error);
         }
     }
@@ -83,7 +83,7 @@ async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
     operator.and_then(|operator| request.extensions_mut().insert(operator));
     let mut response = next.run(request).await;
     if let (Some((read, _)), Some(reader)) = (read, reader) {
-        app.audit.read(&reader, read, response.status().as_u16());
+        app.admission.audit.read(&reader, read, response.status().as_u16());
     }
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

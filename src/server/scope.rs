@@ -55,7 +55,11 @@ pub(super) async fn authenticate(connection: &mut Connection, given: Authenticat
     let grant = match connection.app.auth.check(token, ticket).await {
         Ok(grant) => grant,
         Err(refusal) => {
-            connection.app.refuse_credentials(Some(connection.credentials.address), "authenticate", refusal).await?;
+            connection
+                .app
+                .admission
+                .refuse_credentials(Some(connection.credentials.address), "authenticate", refusal)
+                .await?;
             return Err(refusal.error().0);
         }
     };

@@ -40,7 +40,7 @@ impl Connection {
         tokio::select! {
             biased;
             () = self.stopped.as_mut() => {
-                if !self.app.stop.is_cancelled() {
+                if !self.app.stopping.stop.is_cancelled() {
                     self.leave_soon();
                     return Ok(());
                 }

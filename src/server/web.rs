@@ -75,7 +75,7 @@ struct Asset {
     gzip: Bytes,
 }
 
-pub(super) struct Site {
+pub(crate) struct Site {
     index: Asset,
     assets: Vec<Asset>,
 }

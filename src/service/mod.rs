@@ -23,7 +23,7 @@ use crate::{
     provider::Provider,
     runtime::{Keeper, Registry, RegistryOptions, fork},
     server::{
-        App, AppOptions, Patience, Running,
+        About, Admission, App, Patience, Peers, Running, Stopping,
         address::Addresses,
         auth::{Auth, Jwt},
         serve,
@@ -34,7 +34,7 @@ use crate::{
 use anyhow::Context as _;
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicU64},
     time::Duration,
 };
 use tokio::net::TcpListener;
@@ -89,7 +89,7 @@ impl Service {
     /// Finishes running work, then closes every socket with 1012, and the store. If other servers share the database,
     /// clients are sent to them meanwhile, each as soon as nothing runs here for it.
     pub async fn stop(&self) {
-        self.app.drain();
+        self.app.stopping.drain();
         let keeper = self.registry.keeper();
         keeper.iter().for_each(|keeper| keeper.drain());
         if !self.notice.is_zero() {
@@ -206,31 +206,35 @@ pub async fn start_with_extensions(
     let jwt = Jwt::open(settings, None).await?;
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?;
-    let addresses = Arc::new(Addresses::new(listen.trusted_proxies.clone()));
-    let app = App::new(AppOptions {
+    let addresses = Addresses::new(listen.trusted_proxies.clone());
+    let app = Arc::new(App {
         registry: registry.clone(),
         mcp: server_tools.mcp(),
         auth: Auth::new(settings, jwt, Some(store.clone())),
-        limits: limits.clone(),
-        addresses,
+        admission: Admission::new(limits, addresses, registry.shares().clone()),
         patience: Patience {
             hello: Duration::from_secs(listen.hello_timeout_secs),
             heartbeat: Duration::from_secs(listen.heartbeat_secs),
             slow_reader: Duration::from_secs(listen.slow_reader_secs),
         },
-        port,
-        provider: provider.name(),
-        notice: notice(settings),
-        queue_items_max: settings.turns.queue_items_max as usize,
+        about: About {
+            port,
+            provider: provider.name(),
+            notice: notice(settings),
+            queue_items_max: settings.turns.queue_items_max as usize,
+            instance: IdSource::seeded(u64::from_le_bytes(seed)).next_text(),
+        },
+        peers: Peers::new(settings.node.node_token.clone()),
         metrics: metrics::install(),
-        instance: IdSource::seeded(u64::from_le_bytes(seed)).next_text(),
-        node_token: settings.node.node_token.clone(),
+        stopping: Stopping::default(),
+        page: OnceLock::new(),
+        origins: AtomicU64::new(0),
     });
     if let Some(keeper) = &cluster {
         let (registry, app) = (Arc::downgrade(&registry), Arc::downgrade(&app));
         keeper.counts_by(move || {
             let sessions = registry.upgrade().map_or(0, |registry| registry.open_count());
-            let connections = app.upgrade().map_or(0, |app| app.connection_count());
+            let connections = app.upgrade().map_or(0, |app| app.stopping.connection_count());
             (sessions as u64, connections as u64)
         });
     }

@@ -14,7 +14,7 @@ pub(crate) use self::quota::Permit;
 use self::{
     lines::Lines,
     quota::{Full, Quota},
-    rates::Rates,
+    rates::Rate,
     turns::{Bounds, Turns},
 };
 use crate::{config::LimitSettings, metrics::limits::Limit};
@@ -70,7 +70,8 @@ pub(crate) struct Shares {
     lines: Lines,
     turns: Arc<Turns>,
     reading: Arc<Turns>,
-    rates: Rates,
+    /// The points of commands, by user, or by address; `None` means no limit.
+    commands: Option<Rate>,
 }
 
 impl Default for Shares {
@@ -78,7 +79,7 @@ impl Default for Shares {
     fn default() -> Self {
         let without = || Turns::new(Bounds { most: 0, most_per_user: 0 });
         let (turns, reading) = (without(), without());
-        Self { quotas: Default::default(), lines: Lines::default(), turns, reading, rates: Rates::new(0) }
+        Self { quotas: Default::default(), lines: Lines::default(), turns, reading, commands: None }
     }
 }
 
@@ -101,7 +102,7 @@ impl Shares {
             lines: Lines::default(),
             turns: turns(settings.model_requests_max, settings.model_requests_per_user()),
             reading: turns(0, 1),
-            rates: Rates::new(settings.points_per_minute(has_several_users)),
+            commands: Rate::new(settings.points_per_minute(has_several_users)),
         })
     }
 
@@ -116,8 +117,9 @@ impl Shares {
         &self.reading
     }
 
-    pub(crate) fn rates(&self) -> &Rates {
-        &self.rates
+    /// Returns the rate of commands, if it is limited.
+    pub(crate) fn commands(&self) -> Option<&Rate> {
+        self.commands.as_ref()
     }
 
     /// Takes this much of a user's share.

@@ -12,13 +12,6 @@ const SENDERS_MAX: usize = 100_000;
 
 type Limiter = RateLimiter<String, DashMapStateStore<String>, DefaultClock>;
 
-/// The rates of a server.
-#[derive(Debug)]
-pub(crate) struct Rates {
-    /// By user, or by address; `None` means no limit.
-    commands: Option<Rate>,
-}
-
 /// An allowance per minute for each sender.
 #[derive(Debug)]
 pub(crate) struct Rate {
@@ -60,28 +53,6 @@ impl Rate {
     }
 }
 
-impl Rates {
-    /// Creates the rates from points per minute; 0 means no limit.
-    #[must_use]
-    pub(crate) fn new(points: u32) -> Self {
-        Self { commands: Rate::new(points) }
-    }
-
-    /// Returns true if commands are limited at all.
-    #[must_use]
-    pub(crate) fn limits_commands(&self) -> bool {
-        self.commands.is_some()
-    }
-
-    /// Deducts the points of one command from a sender's allowance.
-    ///
-    /// # Errors
-    /// The allowance is used up.
-    pub(crate) fn command(&self, sender: &String, points: NonZeroU32) -> Result<(), UsedUp> {
-        self.commands.as_ref().map_or(Ok(()), |rate| rate.take(sender, points))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,20 +61,20 @@ mod tests {
 
     #[test]
     fn an_allowance_is_used_up_by_weight_and_each_sender_has_its_own() {
-        let rates = Rates::new(60);
+        let rate = Rate::new(60).unwrap();
         let (ann, bob) = ("ann".to_owned(), "bob".to_owned());
         let thirty = NonZeroU32::new(30).unwrap();
-        assert_eq!((rates.command(&ann, thirty), rates.command(&ann, thirty)), (Ok(()), Ok(())));
-        let used_up = rates.command(&ann, thirty).unwrap_err();
+        assert_eq!((rate.take(&ann, thirty), rate.take(&ann, thirty)), (Ok(()), Ok(())));
+        let used_up = rate.take(&ann, thirty).unwrap_err();
         assert_eq!(used_up.per_minute, 60);
         assert!(used_up.wait <= Duration::from_secs(30) && used_up.wait > Duration::from_secs(20), "{used_up:?}");
-        assert!(rates.command(&bob, ONE).is_ok());
+        assert!(rate.take(&bob, ONE).is_ok());
     }
 
     #[test]
     fn what_costs_more_than_an_allowance_takes_all_of_it() {
-        let (rates, ann) = (Rates::new(10), "ann".to_owned());
-        assert!(rates.command(&ann, NonZeroU32::new(500).unwrap()).is_ok());
-        assert!(rates.command(&ann, ONE).is_err());
+        let (rate, ann) = (Rate::new(10).unwrap(), "ann".to_owned());
+        assert!(rate.take(&ann, NonZeroU32::new(500).unwrap()).is_ok());
+        assert!(rate.take(&ann, ONE).is_err());
     }
 }

@@ -108,6 +108,7 @@ const RULES: &[(&str, Rule)] = &[
     ("src/", servers),
     ("src/", programs),
     ("src/core/", core_rooms),
+    ("src/server/dialects/", dialects),
     ("src/core/", purity),
     ("src/pi/", purity),
     ("src/", shortcuts),
@@ -152,6 +153,14 @@ fn servers(path: &str, text: &str) -> Vec<String> {
     let is_client = modules(path).first().is_some_and(|room| room == "cli");
     let used = paths(&without_tests(&code(text))).into_iter().filter(|used| used[0] == "reseed_client");
     used.filter(|_| !is_client).map(|used| format!("{path}: the server imports `{}`", used.join("::"))).collect()
+}
+
+/// Checks that dialects translate frames, and know nothing else of the server.
+fn dialects(path: &str, text: &str) -> Vec<String> {
+    let used = paths(&without_tests(&code(text))).into_iter().filter(|used| used[0] == "crate");
+    // `pub(in crate::server)` is no import.
+    let foreign = used.filter(|used| used[1..] != ["server"] && !["core", "tools"].contains(&used[1].as_str()));
+    foreign.map(|used| format!("{path}: a dialect imports `{}`", used.join("::"))).collect()
 }
 
 /// Checks that the server starts no program but MCP servers. Programs for the model are run by one of those.
@@ -377,6 +386,7 @@ fn each_rule_catches_what_it_is_for_and_nothing_else() {
         (imports, "src/attic.rs", "", 1),
         (servers, "src/server/a.rs", "use reseed_client::{Client, Update};", 2),
         (servers, "src/cli/chat.rs", "use reseed_client::Client;", 0),
+        (dialects, "src/server/dialects/a.rs", "use crate::{core::a, runtime::b, server::app::App}; use super::c;", 2),
         (programs, "src/hooks/a.rs", "use tokio::process::{Child, Command};", 1),
         (programs, "src/hooks/a.rs", "use std::process::ExitCode; enum Command { A }", 0),
         (programs, "src/shell/a.rs", "use std::process::Command;", 0),

@@ -1,10 +1,31 @@
 //! The credentials that the settings in effect accept.
 
-use super::{Draft, Jwt, Name, Refusal, Service, Source, grant::Digest, jwt::Signed};
-use crate::config::{NamedToken, Origin, ServiceToken, Settings};
+use super::{
+    grant::{Digest, Draft, Source},
+    jwt::{Jwt, Signed},
+    user::{ISSUER_END, Name, Refusal, SERVICE},
+};
+use crate::config::{NamedToken, Origin, Scopes, ServiceToken, Settings};
 use secrecy::ExposeSecret;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
+
+/// A service, identified by its token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Service {
+    pub(crate) name: String,
+    /// The scopes that it can grant at most.
+    pub(crate) scopes: Scopes,
+    /// The token that it used.
+    pub(crate) source: Source,
+}
+
+impl Service {
+    /// Returns the user that the service knows by this name.
+    pub(crate) fn user(&self, name: &str) -> Name {
+        format!("{SERVICE}{}{ISSUER_END}{name}", self.name)
+    }
+}
 
 /// The settings in effect. A reload replaces them as a whole.
 #[derive(Debug)]

@@ -3,9 +3,10 @@
 //! A grant belongs to one connection. It is made from a token or a ticket, and counts as live until the connection
 //! drops it. It can be ended at any time, and the connection then closes.
 
-use super::Name;
+use super::user::{ISSUER_END, Name, SERVICE};
 use crate::config::{Scope, Scopes};
 use reseed_protocol::{CloseCode, SessionId};
+use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
     sync::{
@@ -26,7 +27,7 @@ const NOTICE: Duration = Duration::from_secs(60);
 pub(super) type Digest = [u8; DIGEST_BYTES];
 
 /// The origin of a grant. A reload of the settings ends the grant if its origin is gone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Source {
     /// The server requires no credentials.
     Open,
@@ -36,7 +37,9 @@ pub(crate) enum Source {
     Service(String, Digest),
     /// A token signed by this identity provider.
     Signed(String),
-    /// Another node of the cluster. It has checked the credentials, and ends the connection when they end.
+    /// Another node of the cluster. It has checked the credentials, and ends the connection when they end. It issues no
+    /// tickets.
+    #[serde(skip)]
     Node,
 }
 
@@ -83,6 +86,35 @@ impl Ended {
             Self::Revoked => (CloseCode::Revoked, "the grant was revoked"),
             Self::Withdrawn => (CloseCode::Credentials, "these credentials are no longer accepted"),
         }
+    }
+}
+
+/// The grants that a service revokes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Revoked {
+    /// The grant of the ticket with this public id.
+    Ticket(String),
+    /// All grants of the user whom the service knows by this name.
+    User(String),
+}
+
+impl Revoked {
+    /// Returns the user whose grants are meant.
+    pub(super) fn owner(&self, service: &str) -> Option<Name> {
+        match self {
+            Self::Ticket(_) => None,
+            Self::User(name) => Some(format!("{SERVICE}{service}{ISSUER_END}{name}")),
+        }
+    }
+
+    /// Returns true if a grant of this service is meant.
+    pub(super) fn is_meant(&self, service: &str, draft: &Draft) -> bool {
+        matches!(&draft.source, Source::Service(name, _) if name == service)
+            && match self {
+                Self::Ticket(id) => draft.id.as_ref() == Some(id),
+                Self::User(_) => self.owner(service).as_ref() == Some(&draft.name),
+            }
     }
 }
 

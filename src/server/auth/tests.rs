@@ -80,11 +80,15 @@ async fn a_service_takes_back_what_it_granted_and_nothing_else() {
     let (unused, _) = mint(&auth, &app, "ann").await;
     let (used, id) = mint(&auth, &app, "ann").await;
     let grant = auth.check(None, Some(&used)).await.unwrap();
-    assert_eq!(auth.revoke(&reader, &Revoked::User("ann")).await.unwrap(), (0, 0), "another service's user");
-    assert_eq!(auth.revoke(&reader, &Revoked::Ticket(&id)).await.unwrap(), (0, 0), "another service's ticket");
-    assert_eq!(auth.revoke(&app, &Revoked::Ticket(&id)).await.unwrap(), (0, 1));
+    assert_eq!(auth.revoke(&reader, &Revoked::User("ann".to_owned())).await.unwrap(), (0, 0), "another service's user");
+    assert_eq!(auth.revoke(&reader, &Revoked::Ticket(id.clone())).await.unwrap(), (0, 0), "another service's ticket");
+    assert_eq!(auth.revoke(&app, &Revoked::Ticket(id.clone())).await.unwrap(), (0, 1));
     assert_eq!(grant.ended().await, Ended::Revoked);
-    assert_eq!(auth.revoke(&app, &Revoked::User("ann")).await.unwrap(), (1, 0), "the other has ended already");
+    assert_eq!(
+        auth.revoke(&app, &Revoked::User("ann".to_owned())).await.unwrap(),
+        (1, 0),
+        "the other has ended already"
+    );
     assert_eq!(name(&auth, None, Some(&unused)).await, None);
 }
 

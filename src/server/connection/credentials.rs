@@ -72,8 +72,8 @@ impl Credentials {
         (self.name, self.grant, self.is_warned) = (Some(name), Some(grant), false);
     }
 
-    /// Leaves it to the edge to warn the client, and to renew the grant.
-    pub(super) fn are_checked_by_edge(&mut self, renewed: Option<Arc<Grant>>) {
+    /// Leaves it to the edge to warn the client. The edge may have renewed the grant.
+    pub(super) fn leave_to_edge(&mut self, renewed: Option<Arc<Grant>>) {
         self.is_warned = true;
         self.grant = renewed.or_else(|| self.grant.take());
     }

@@ -27,7 +27,7 @@ impl Connection {
         self.is_leaving = true;
         self.timers.set(Timer::Leave, Some(Instant::now() + LEAVING_TIME / MOMENTS * moment));
         // The next signal is the last.
-        self.stopped = Box::pin(self.app.stop.clone().cancelled_owned());
+        self.stopped = Box::pin(self.app.stopping.stop.clone().cancelled_owned());
     }
 
     /// Returns true if the connection may be closed. The edge closes a relayed one, once it carries no session.

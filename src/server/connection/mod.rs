@@ -75,7 +75,7 @@ impl Connection {
         grant: Option<Arc<Grant>>,
         negotiated: bool,
         address: IpAddr,
-        (place, permit): (Permit, Option<Permit>),
+        (of_all, of_user): (Permit, Option<Permit>),
         guest: Option<Arc<Guest>>,
     ) -> Self {
         let origin = app.next_origin();
@@ -91,20 +91,20 @@ impl Connection {
         if negotiated || grant.is_none() {
             timers.set(Timer::Hello, Some(now + patience.hello));
         }
-        let credentials = Credentials::new(grant, address, permit, guest.as_deref());
+        let credentials = Credentials::new(grant, address, of_user, guest.as_deref());
         timers.set(Timer::Expiry, credentials.expiry(false));
         CONNECTIONS_TOTAL.add([], 1);
         let mut connection = Self {
             origin,
             dialect: Dialect::default(),
-            wire: Wire::new(socket, patience.slow_reader, CONNECTIONS.hold(["none"]), guest, place),
+            wire: Wire::new(socket, patience.slow_reader, CONNECTIONS.hold(["none"]), guest, of_all),
             credentials,
             subscriptions: Subscriptions::new(shared),
             links: None,
             via: None,
             timers,
             // Kept for the life of the connection, because all connections share one list of waiters.
-            stopped: Box::pin(app.leave.clone().cancelled_owned()),
+            stopped: Box::pin(app.stopping.leave.clone().cancelled_owned()),
             is_leaving: false,
             app,
         };
@@ -115,10 +115,10 @@ impl Connection {
     }
 
     /// Makes this the connection of a client that another node relays. It starts out greeted.
-    pub(super) fn is_relayed(&mut self, identity: Identity) {
+    pub(super) fn start_relayed(&mut self, identity: Identity) {
         self.via = Some(RELAYED_CONNECTIONS.hold(["holder"]));
-        self.wire.is_of_node();
-        self.credentials.are_checked_by_edge(None);
+        self.wire.be_patient();
+        self.credentials.leave_to_edge(None);
         self.greeted(identity);
         self.wire.counted = CONNECTIONS.hold(["relay"]);
     }
@@ -135,7 +135,7 @@ impl Connection {
 
     /// Sets the client's grant that its edge has renewed.
     pub(super) fn renewed_by_edge(&mut self, grant: Arc<Grant>) {
-        self.credentials.are_checked_by_edge(Some(grant));
+        self.credentials.leave_to_edge(Some(grant));
         self.timers.set(Timer::Expiry, self.credentials.expiry(false));
     }
 

@@ -17,14 +17,12 @@ use reseed_protocol::{
 impl Connection {
     /// Deducts a command's cost from the sender's allowance.
     pub(in crate::server) fn take_points(&self, text: &str) -> Result<(), UsedUp> {
-        let rates = self.app.registry.shares().rates();
+        let shares = self.app.registry.shares();
         // A relayed command was already charged at the edge.
-        if !rates.limits_commands() || self.via.is_some() {
-            return Ok(());
-        }
+        let Some(rate) = shares.commands().filter(|_| self.via.is_none()) else { return Ok(()) };
         let name = peek_type(text).unwrap_or_default();
-        let taken = rates.command(&self.credentials.sender, costs::points(&name));
-        taken.inspect_err(|_| self.app.registry.shares().refused(Limit::Commands, &self.credentials.sender))
+        let taken = rate.take(&self.credentials.sender, costs::points(&name));
+        taken.inspect_err(|_| shares.refused(Limit::Commands, &self.credentials.sender))
     }
 
     /// Refuses a command that exceeds the sender's allowance.

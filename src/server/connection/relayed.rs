@@ -1,5 +1,5 @@
-//! Relays of a connection, at its edge and at a holder: which commands it forwards, and what the client is told when a link
-//! ends.
+//! Relays of a connection, at its edge and at a holder: which commands go to a holder, and what the client is told when
+//! a link ends.
 //!
 //! The sessions of a broken link end for the client with `session_closed`. It opens them again and resumes exactly, as
 //! after losing its own connection. Its unanswered commands get a retriable error.
@@ -87,7 +87,7 @@ impl Connection {
         Some(Dial {
             holder: row.id,
             address: row.node.address.clone()?,
-            token: self.app.node_token.clone()?,
+            token: self.app.peers.token()?.clone(),
             greeting: wire::encoded(&ToHolder::Greeting(Box::new(greeting))),
             heartbeat: self.app.patience.heartbeat,
             keeper,

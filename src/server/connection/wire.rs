@@ -31,7 +31,7 @@ pub(in crate::server) struct Wire {
     /// Its place among the connections that the door admitted.
     pub(super) guest: Option<Arc<Guest>>,
     /// Its part of all connections.
-    _place: Permit,
+    _permit: Permit,
 }
 
 impl Wire {
@@ -40,14 +40,14 @@ impl Wire {
         patience: Duration,
         counted: Held,
         guest: Option<Arc<Guest>>,
-        place: Permit,
+        permit: Permit,
     ) -> Self {
-        Self { socket, patience, bad_frames: 0, pings_unanswered: 0, counted, guest, _place: place }
+        Self { socket, patience, bad_frames: 0, pings_unanswered: 0, counted, guest, _permit: permit }
     }
 
     /// Waits longer for the reader, which is another node. An edge waits for its client, and should give up first,
     /// because it can tell the client why.
-    pub(super) fn is_of_node(&mut self) {
+    pub(super) fn be_patient(&mut self) {
         self.patience *= 2;
     }
 

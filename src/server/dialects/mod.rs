@@ -1,5 +1,5 @@
-//! Dialects: translate a client's frames to commands, and replies and events to its frames. A dialect knows nothing else
-//! of the server.
+//! Dialects: translate a client's frames to commands, and replies and events to its frames. A dialect knows nothing
+//! else of the server.
 //!
 //! v2 is the vocabulary of the server itself, so its frames are those of [`reseed_protocol::frame`]. [`v1`] translates
 //! the older protocol.

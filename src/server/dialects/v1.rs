@@ -87,8 +87,8 @@ impl Translator {
         encode_v1(&format!("s_{}", self.frames), event)
     }
 
-    /// Returns the command that a frame stands for; `None` if the client wants the outstanding approval explained, which
-    /// [`Translator::explained`] does.
+    /// Returns the command that a frame stands for. Returns `None` if the client wants the outstanding approval
+    /// explained, which [`Translator::explained`] does.
     ///
     /// # Errors
     /// The name of a well-formed command that cannot be given now, and why.

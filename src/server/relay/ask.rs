@@ -17,8 +17,7 @@ use reseed_protocol::SessionId;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::time::timeout;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The path at which a node learns of a revocation at another node.
 pub(in crate::server) const REVOKE_PATH: &str = "/internal/revoke";
@@ -26,21 +25,14 @@ pub(in crate::server) const REVOKE_PATH: &str = "/internal/revoke";
 /// The path at which a node returns the compactions of sessions that it holds.
 pub(in crate::server) const COMPACTIONS_PATH: &str = "/internal/compactions";
 
-/// The time limit for fetching compactions. An operator's list waits for them, and can do without them.
-const COMPACTIONS_TIME: Duration = Duration::from_secs(1);
-
 /// Maximum bytes of a request between nodes.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// What a service revokes.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Revocation {
     service: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    ticket: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    user: Option<String>,
+    whose: Revoked,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,13 +48,9 @@ struct Held {
 
 /// Makes the other nodes end what a service revokes. Returns the number of connections that this ended, and the names
 /// of nodes that did not answer.
-pub(in crate::server) async fn revoke_elsewhere(app: &App, service: &str, whose: &Revoked<'_>) -> (usize, Vec<String>) {
+pub(in crate::server) async fn revoke_elsewhere(app: &App, service: &str, whose: &Revoked) -> (usize, Vec<String>) {
     let others = app.registry.keeper().map(|keeper| keeper.others()).unwrap_or_default();
-    let (ticket, user) = match whose {
-        Revoked::Ticket(id) => (Some((*id).to_owned()), None),
-        Revoked::User(name) => (None, Some((*name).to_owned())),
-    };
-    let body = &Revocation { service: service.to_owned(), ticket, user };
+    let body = &Revocation { service: service.to_owned(), whose: whose.clone() };
     let asked = others.iter().map(async |row| {
         let ended = match &row.node.address {
             Some(address) => ask::<Ended>(app, address, REVOKE_PATH, body).await,
@@ -92,9 +80,7 @@ pub(in crate::server) async fn compactions_elsewhere(app: &App, heads: &[Session
         let body = Held { sessions: of_node.collect() };
         let address = row.node.address.as_ref().filter(|_| !body.sessions.is_empty())?;
         Some(async move {
-            let told = timeout(COMPACTIONS_TIME, ask(app, address, COMPACTIONS_PATH, &body)).await;
-            let told = told.unwrap_or_else(|_| Err("it did not answer in time".to_owned()));
-            told.unwrap_or_else(|error| {
+            ask(app, address, COMPACTIONS_PATH, &body).await.unwrap_or_else(|error| {
                 tracing::debug!(node = %row.id, error, "another server did not report the compactions of its sessions");
                 BTreeMap::new()
             })
@@ -117,10 +103,10 @@ pub(in crate::server) async fn compactions_here(State(app): State<Arc<App>>, req
 }
 
 async fn ask<T: DeserializeOwned>(app: &App, address: &str, path: &str, body: &impl Serialize) -> Result<T, String> {
-    let token = app.node_token.as_ref().ok_or("this server has no NODE_TOKEN")?;
+    let token = app.peers.token().ok_or("this server has no NODE_TOKEN")?;
     // `ws` becomes `http`, and `wss` becomes `https`.
     let url = format!("http{}{path}", address.trim_start_matches("ws"));
-    let client = app.asking.client(&url)?;
+    let client = app.peers.client(&url)?;
     let body = serde_json::to_vec(body).map_err(|error| error.to_string())?;
     let sending = client.post(url).bearer_auth(token.expose_secret()).body(body).send();
     let answered = sending.await.and_then(reqwest::Response::error_for_status).map_err(|error| error.to_string())?;
@@ -130,16 +116,11 @@ async fn ask<T: DeserializeOwned>(app: &App, address: &str, path: &str, body: &i
 
 /// Handles `POST /internal/revoke`.
 pub(in crate::server) async fn revoked_elsewhere(State(app): State<Arc<App>>, request: Request) -> Response {
-    let Revocation { service, ticket, user } = match body_of(&app, request, "revoke").await {
+    let Revocation { service, whose } = match body_of(&app, request, "revoke").await {
         Ok(revocation) => revocation,
         Err(refused) => return refused,
     };
-    let whose = match (&ticket, &user) {
-        (Some(id), None) => Revoked::Ticket(id),
-        (None, Some(name)) => Revoked::User(name),
-        _ => return StatusCode::BAD_REQUEST.into_response(),
-    };
-    let (_, sockets) = app.auth.end(&service, &whose).await;
+    let sockets = app.auth.end(&service, &whose).await;
     Json(Ended { sockets }).into_response()
 }
 

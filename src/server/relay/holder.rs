@@ -44,7 +44,7 @@ use tokio::time::timeout;
 /// # Errors
 /// The response to anyone else.
 pub(super) async fn admit(app: &App, parts: &Parts, what: &'static str) -> Result<Arc<Keeper>, Response> {
-    let (Some(token), Some(keeper)) = (&app.node_token, app.registry.keeper()) else {
+    let (Some(token), Some(keeper)) = (app.peers.token(), app.registry.keeper()) else {
         return Err(StatusCode::NOT_FOUND.into_response());
     };
     // Only browsers send this header, and a node is not a browser.
@@ -56,7 +56,7 @@ pub(super) async fn admit(app: &App, parts: &Parts, what: &'static str) -> Resul
         return Ok(keeper.clone());
     }
     let refusal = given.map_or(Refusal::Missing, |_| Refusal::Wrong("not NODE_TOKEN"));
-    Err(match app.refuse_credentials(peer(parts), what, refusal).await {
+    Err(match app.admission.refuse_credentials(peer(parts), what, refusal).await {
         Err(error) => problem(StatusCode::TOO_MANY_REQUESTS, error),
         Ok(()) => {
             let error = ErrorBody::new(ErrorCode::Unauthenticated, "the token is not this server's NODE_TOKEN");
@@ -91,9 +91,9 @@ pub(in crate::server) async fn enter(State(app): State<Arc<App>>, request: Reque
         return (StatusCode::BAD_REQUEST, message).into_response();
     }
     let address = peer(&parts).unwrap_or_else(|| Ipv4Addr::UNSPECIFIED.into());
-    handshake::sized(socket.protocols([SUBPROTOCOL]), app.message_bytes_max()).on_upgrade(move |socket| {
+    handshake::sized(socket.protocols([SUBPROTOCOL]), app.admission.message_bytes_max).on_upgrade(move |socket| {
         guest.iter().for_each(|guest| guest.upgraded());
-        let tracker = app.connections.clone();
+        let tracker = app.stopping.connections.clone();
         tracker.track_future(Box::pin(async move {
             let me = keeper.me();
             if let Some(connection) = greeted(app, socket, me, address, guest).await {
@@ -112,7 +112,7 @@ async fn greeted(
     guest: Option<Arc<Guest>>,
 ) -> Option<Box<Connection>> {
     let first = tokio::select! {
-        () = app.stop.cancelled() => return None,
+        () = app.stopping.stop.cancelled() => return None,
         first = timeout(app.patience.hello, socket.recv()) => first.ok()??.ok()?,
     };
     let Message::Text(text) = first else { return None };
@@ -137,6 +137,6 @@ async fn greeted(
     let grant = rights.grant(&app.auth, name);
     // The edge has already taken the place and the permit.
     let mut connection = Connection::new(app, socket, Some(grant), true, address, (Permit::default(), None), guest);
-    connection.is_relayed(Identity { connection_id, client_id, software: client });
+    connection.start_relayed(Identity { connection_id, client_id, software: client });
     Some(Box::new(connection))
 }

@@ -207,3 +207,37 @@ fn error_code(frame: &str) -> ErrorCode {
     // A newer version may have other codes. They are forwarded, and counted as `internal`.
     serde_json::from_str::<Refusal>(frame).map_or(ErrorCode::Internal, |refusal| refusal.payload.code)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Frames of the client and of the holder, and what is expected after each.
+    #[test]
+    fn the_holders_replies_say_which_sessions_are_open() {
+        let mut links = Links::default();
+        let session: SessionId = "s".parse().unwrap();
+        let forward = |links: &mut Links, id: &str, name: &'static str| {
+            links.forward(0, (&id.parse().unwrap(), &session, name), &FrameText::from("{}".to_owned()));
+        };
+        let event = r#"{"sessionId":"s","type":"turn_started","payload":{}}"#;
+        let reply = |re: &str, kind: &str| format!(r#"{{"re":"{re}","sessionId":"s","type":"{kind}","payload":{{}}}}"#);
+        forward(&mut links, "1", "open_session");
+        assert_eq!((links.of(&session), links.session_count()), (Some(0), 1), "it is being opened");
+        assert!(!links.passes(0, event), "an event of an earlier subscription");
+        assert!(links.passes(0, &reply("1", "session_opened")) && links.passes(0, event));
+        assert!(!links.passes(1, event), "another node's");
+        forward(&mut links, "2", "close_session");
+        forward(&mut links, "3", "open_session");
+        assert!(links.passes(0, event), "the holder has not closed it yet");
+        assert!(links.passes(0, &reply("2", "ok")) && !links.passes(0, event));
+        assert_eq!((links.of(&session), links.session_count()), (Some(0), 1), "it is being opened again");
+        assert!(links.passes(0, &reply("3", "session_opened")) && links.passes(0, event));
+        assert!(!links.passes(0, &reply("3", "session_opened")), "a second reply");
+        assert!(links.passes(0, r#"{"sessionId":"s","type":"session_closed","payload":{"code":"moved"}}"#));
+        assert_eq!((links.of(&session), links.passes(0, event)), (None, false));
+        forward(&mut links, "4", "open_session");
+        let refused = r#"{"re":"4","sessionId":"s","type":"error","payload":{"code":"overloaded"}}"#;
+        assert!(links.passes(0, refused) && links.of(&session).is_none());
+    }
+}

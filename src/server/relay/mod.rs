@@ -4,7 +4,7 @@
 //! - `wire`: the frames that two nodes exchange in addition to the client's
 //! - `link`: one WebSocket to a holder, in a task of its own
 //! - `links`: the links of a client connection, with the sessions and commands that they carry
-//! - `ask`: requests between nodes over HTTP; `asking`: the clients for them
+//! - `ask`: requests between nodes over HTTP; `peers`: what they need
 //!
 //! The edge's part that concerns the client is [`connection`](super::connection)`/relayed.rs`.
 //!
@@ -17,10 +17,10 @@
 //!   again and resumes, as after losing its own connection.
 
 pub(super) mod ask;
-pub(super) mod asking;
 pub(super) mod holder;
 pub(super) mod link;
 pub(super) mod links;
+pub(super) mod peers;
 pub(super) mod wire;
 
 /// The WebSocket subprotocol between nodes.

@@ -2,7 +2,7 @@
 
 use crate::{
     config::{JwtSettings, Scope, Scopes},
-    server::auth::{ISSUER_END, Name, Refusal, is_name},
+    server::auth::user::{ISSUER_END, Name, Refusal, is_name},
 };
 use serde_json::{Map, Value};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Fetches a provider's keys in the background. Size, time and the rate of requests caused by tokens are bounded.
 
-use super::{Jwt, KEYS_BYTES_MAX, keys::KeySet};
-use crate::{hooks::webhook::address, metrics::limits::Limit};
+use super::keys::{KEYS_BYTES_MAX, KeySet};
+use crate::hooks::webhook::address;
 use anyhow::Context as _;
 use reqwest::{Client, StatusCode, Url, header};
 use std::{
@@ -15,18 +15,17 @@ use tokio::sync::{Mutex, MutexGuard};
 const FETCH_TIME: Duration = Duration::from_secs(5);
 
 /// The minimum interval between two fetches caused by tokens with unknown keys. Anyone can invent such tokens.
-const ASKED_INTERVAL: Duration = Duration::from_secs(30);
+pub(super) const ASKED_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The delay before a failed fetch is repeated.
-const RETRY: Duration = Duration::from_secs(15);
+pub(super) const RETRY: Duration = Duration::from_secs(15);
 
 /// The address of a provider's keys, and the requests to it.
 pub(super) struct Remote {
     url: Url,
     http: Client,
-    /// When a token last caused a fetch. Locked during the fetch, so that everyone who waits shares its result.
+    /// When a token last caused a fetch.
     asked: Mutex<Option<Instant>>,
-    fetching: Mutex<()>,
 }
 
 impl fmt::Debug for Remote {
@@ -56,16 +55,17 @@ impl Remote {
         // If another part of the process has already installed a provider, that one is used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = builder.build().context("create an HTTP client: are the system's root certificates installed?")?;
-        Ok(Self { url, http, asked: Mutex::new(None), fetching: Mutex::new(()) })
+        Ok(Self { url, http, asked: Mutex::new(None) })
     }
 
     pub(super) fn url(&self) -> &Url {
         &self.url
     }
 
-    /// Waits for other fetches to finish, and prevents new ones while the guard is held.
-    pub(super) async fn alone(&self) -> MutexGuard<'_, ()> {
-        self.fetching.lock().await
+    /// Waits for other fetches to finish, and prevents new ones while the guard is held. So an older response cannot
+    /// replace a newer one, and everyone who waits shares its result. The guard says when a token last caused a fetch.
+    pub(super) async fn alone(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.asked.lock().await
     }
 
     /// Fetches the keys.
@@ -88,32 +88,4 @@ impl Remote {
         }
         KeySet::parse(&body)
     }
-
-    /// Fetches the keys because a token needs one. Does nothing if a token caused a fetch recently, or if the key is no
-    /// longer missing.
-    pub(super) async fn refetch<F: Future>(&self, is_missing: impl Fn() -> bool, fetch: impl FnOnce() -> F) {
-        let mut asked = self.asked.lock().await;
-        if !is_missing() {
-            return;
-        }
-        if asked.is_some_and(|asked| asked.elapsed() < ASKED_INTERVAL) {
-            Limit::JwksFetches.refused();
-            return;
-        }
-        *asked = Some(Instant::now());
-        fetch().await;
-    }
-}
-
-/// Fetches the keys at this interval until the [`Jwt`] is dropped.
-pub(super) fn keep_fresh(jwt: &Arc<Jwt>, interval: Duration) {
-    let jwt = Arc::downgrade(jwt);
-    tokio::spawn(async move {
-        let mut wait = interval;
-        loop {
-            tokio::time::sleep(wait).await;
-            let Some(jwt) = jwt.upgrade() else { return };
-            wait = if jwt.fetch().await { interval } else { interval.min(RETRY) };
-        }
-    });
 }

@@ -6,6 +6,9 @@ use rustls::pki_types::{SubjectPublicKeyInfoDer, pem::PemObject as _};
 use serde::Deserialize;
 use serde_json::Value;
 
+/// Maximum bytes of a key set. Those of large providers have a few thousand.
+pub(super) const KEYS_BYTES_MAX: usize = 256 * 1024;
+
 /// Maximum number of keys. A provider has a few while it rotates them.
 const KEYS_MAX: usize = 64;
 

@@ -12,8 +12,12 @@ mod crypto;
 mod fetch;
 mod keys;
 
-use self::{claims::Rules, fetch::Remote, keys::KeySet};
-use super::{Name, Refusal};
+use self::{
+    claims::Rules,
+    fetch::{ASKED_INTERVAL, RETRY, Remote},
+    keys::{KEYS_BYTES_MAX, KeySet},
+};
+use super::user::{Name, Refusal};
 use crate::{
     clock::{Clock as _, SystemClock},
     config::{Scopes, Settings},
@@ -35,9 +39,6 @@ use tokio::sync::Semaphore;
 
 /// Maximum bytes of a token. HTTP servers usually accept headers of 8 KiB, so providers keep their tokens smaller.
 pub(crate) const TOKEN_BYTES_MAX: usize = 8 * 1024;
-
-/// Maximum bytes of a key set. Those of large providers have a few thousand.
-const KEYS_BYTES_MAX: usize = 256 * 1024;
 
 /// The maximum lifetime of a grant. A token may be valid for longer.
 const VALID_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -108,7 +109,7 @@ impl Jwt {
                 *opened.keys.write().unwrap_or_else(PoisonError::into_inner) = known.keys();
             }
             opened.fetch().await;
-            fetch::keep_fresh(&opened, Duration::from_secs(jwt.auth_jwks_refresh_secs));
+            keep_fresh(&opened, Duration::from_secs(jwt.auth_jwks_refresh_secs));
         }
         Ok(Some(opened))
     }
@@ -185,19 +186,37 @@ impl Jwt {
         let found = self.keys().candidates(id, algorithm);
         let found = match (&self.remote, id) {
             (Some(remote), Some(_)) if found.is_empty() => {
-                remote.refetch(|| self.keys().candidates(id, algorithm).is_empty(), || self.fetch()).await;
-                self.keys().candidates(id, algorithm)
+                let mut asked = remote.alone().await;
+                let found = self.keys().candidates(id, algorithm);
+                // Anyone can invent a token with an unknown key.
+                let is_recent = asked.is_some_and(|asked| asked.elapsed() < ASKED_INTERVAL);
+                match found.is_empty() {
+                    false => found,
+                    true if is_recent => {
+                        Limit::JwksFetches.refused();
+                        found
+                    }
+                    true => {
+                        *asked = Some(Instant::now());
+                        self.take_from(remote).await;
+                        self.keys().candidates(id, algorithm)
+                    }
+                }
             }
             _ => found,
         };
         if found.is_empty() { Err(Refusal::Wrong("no known key fits the token")) } else { Ok(found) }
     }
 
-    /// Fetches the keys, and keeps the old ones on failure. Returns true if the keys are the provider's current ones.
+    /// Fetches the keys. Returns true if they are the provider's current ones.
     async fn fetch(&self) -> bool {
         let Some(remote) = &self.remote else { return true };
-        // One fetch at a time, so that an older response cannot replace a newer one.
         let _alone = remote.alone().await;
+        self.take_from(remote).await
+    }
+
+    /// Fetches the keys, and keeps the old ones on failure. Returns true if they are the provider's current ones.
+    async fn take_from(&self, remote: &Remote) -> bool {
         match remote.fetch().await {
             Ok(keys) => {
                 tracing::debug!(keys = keys.len(), "fetch the identity provider's keys");
@@ -236,6 +255,19 @@ fn read(file: &Path) -> anyhow::Result<KeySet> {
     read.with_context(|| format!("{}, which cannot be read", named()))?;
     anyhow::ensure!(text.len() <= KEYS_BYTES_MAX, "{}, which has more than {KEYS_BYTES_MAX} bytes", named());
     KeySet::parse(&text).map_err(|why| anyhow::anyhow!("{}: {why}", named()))
+}
+
+/// Fetches the keys at this interval until the [`Jwt`] is dropped.
+fn keep_fresh(jwt: &Arc<Jwt>, interval: Duration) {
+    let jwt = Arc::downgrade(jwt);
+    tokio::spawn(async move {
+        let mut wait = interval;
+        loop {
+            tokio::time::sleep(wait).await;
+            let Some(jwt) = jwt.upgrade() else { return };
+            wait = if jwt.fetch().await { interval } else { interval.min(RETRY) };
+        }
+    });
 }
 
 #[cfg(test)]

@@ -1,29 +1,40 @@
-//! The HTTP clients for requests between nodes.
+//! What this node needs to reach others: the secret that they share, and HTTP clients.
 
+use secrecy::SecretString;
 use std::{sync::OnceLock, time::Duration};
 
 /// The time limit for another node's answer. A service waits for it.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
-/// The HTTP clients for requests to other nodes, each built on first use.
+/// What is needed to reach the other nodes of a cluster.
 #[derive(Debug, Default)]
-pub(in crate::server) struct Asking {
-    plain: OnceLock<reqwest::Client>,
-    /// Uses TLS with the system's root certificates, which take long to read.
-    secure: OnceLock<reqwest::Client>,
+pub(crate) struct Peers {
+    /// The secret that the nodes share. `None` for a single server.
+    token: Option<SecretString>,
+    /// The HTTP clients, each built on first use: without TLS, and with the system's root certificates, which take long
+    /// to read.
+    clients: [OnceLock<reqwest::Client>; 2],
 }
 
-impl Asking {
+impl Peers {
+    pub(crate) fn new(token: Option<SecretString>) -> Self {
+        Self { token, ..Self::default() }
+    }
+
+    pub(in crate::server) fn token(&self) -> Option<&SecretString> {
+        self.token.as_ref()
+    }
+
     pub(super) fn client(&self, url: &str) -> Result<&reqwest::Client, String> {
-        let is_plain = url.starts_with("http:");
-        let place = if is_plain { &self.plain } else { &self.secure };
+        let is_secure = !url.starts_with("http:");
+        let place = &self.clients[usize::from(is_secure)];
         if let Some(client) = place.get() {
             return Ok(client);
         }
         // The other node might close a kept-alive connection just as the next request is sent. A POST is not retried
         // then, and a live node would count as unreachable.
         let builder = reqwest::Client::builder().timeout(ANSWER_TIME).no_proxy().pool_max_idle_per_host(0);
-        let builder = if is_plain { builder.tls_certs_only([]) } else { builder };
+        let builder = if is_secure { builder } else { builder.tls_certs_only([]) };
         // Idempotent: the first caller installs it, and all choose ring.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let built = builder.build().map_err(|error| error.to_string())?;
@@ -41,11 +52,10 @@ mod tests {
 
     #[test]
     fn a_client_is_built_once() {
-        let asking = Asking::default();
-        let [first, second] =
-            [(); 2].map(|()| std::ptr::from_ref(asking.client("http://a:1/internal/revoke").unwrap()));
+        let peers = Peers::default();
+        let [first, second] = [(); 2].map(|()| std::ptr::from_ref(peers.client("http://a:1/internal/revoke").unwrap()));
         assert_eq!(first, second);
-        let secure = std::ptr::from_ref(asking.client("https://a:1/internal/revoke").unwrap());
+        let secure = std::ptr::from_ref(peers.client("https://a:1/internal/revoke").unwrap());
         assert_ne!(first, secure, "it trusts the system's roots");
     }
 
@@ -63,9 +73,9 @@ mod tests {
                 open.push(socket);
             }
         });
-        let asking = Asking::default();
+        let peers = Peers::default();
         for _ in 0..2 {
-            let answered = asking.client(&url).unwrap().post(&url).send().await.unwrap();
+            let answered = peers.client(&url).unwrap().post(&url).send().await.unwrap();
             assert_eq!(answered.text().await.unwrap(), "ok");
         }
         answering.await.unwrap();

@@ -1,0 +1,32 @@
+//! How the server stops: which tasks serve clients, and what they are told.
+
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// The stages of a server that stops, and the tasks that it waits for. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stopping {
+    draining: CancellationToken,
+    /// Asks every connection to close as soon as nothing runs here for its client. Other servers take over.
+    pub(super) leave: CancellationToken,
+    /// Ends the accept loop and asks every connection to close.
+    pub(super) stop: CancellationToken,
+    /// All tasks that serve a client.
+    pub(super) connections: TaskTracker,
+}
+
+impl Stopping {
+    /// Announces that the server is about to stop: `/readyz` answers 503 from now on.
+    pub(crate) fn drain(&self) {
+        self.draining.cancel();
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.is_cancelled()
+    }
+
+    /// Returns the number of client connections, including those relayed by other servers.
+    pub(crate) fn connection_count(&self) -> usize {
+        // One of the tracked tasks accepts connections.
+        self.connections.len().saturating_sub(1)
+    }
+}
