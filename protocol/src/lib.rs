@@ -13,8 +13,8 @@
 //! - [`tagged`]: messages of a type that this version does not know
 //! - [`v1`]: the older version, used until a client opts into v2
 //!
-//! The crate `reseed-protocol-codegen` generates the JSON Schema, the AsyncAPI document, the TypeScript, the page of error
-//! codes and the table of commands from these types. The feature `codegen` derives what it needs.
+//! The crate `reseed-protocol-codegen` generates the JSON Schema, the AsyncAPI document, the TypeScript, the page of
+//! error codes and the table of commands from these types. The feature `codegen` derives what it needs.
 
 #[macro_use]
 mod declare;

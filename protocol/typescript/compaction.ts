@@ -189,7 +189,7 @@ export interface SummarySegment {
   /** Its length within `summary`, in bytes of UTF-8. Segments follow one another without gaps. */
   bytes: number;
   /** The user's messages in it, oldest first; its text precedes the model's. */
-  said?: Array<SaidByUser>;
+  said?: Array<SaidByUser> | null;
 }
 
 /** A message of the user that a segment quotes word for word. A long one has a note in its middle. */
@@ -228,8 +228,9 @@ export interface FailedRung {
   /** The step. */
   rung: CompactionRung;
   /**
-   * The reason, for programs: `too_little`, `not_smaller`, `empty`, `truncated`, `refused`, `malformed`, `continued`
-   * (the model answered the user instead), `copied` (it repeated the conversation), `timeout`, or an error code.
+   * The reason, for programs: `too_little`, `not_smaller`, `empty`, `truncated`, `refused`, `malformed`,
+   * `continued` (the model answered the user instead), `copied` (it repeated the conversation), `timeout`, or an
+   * error code.
    */
   reason: string;
 }

@@ -3,6 +3,7 @@
 //! find.
 
 mod absent;
+mod circles;
 mod comments;
 mod core_rooms;
 mod documents;
@@ -113,6 +114,7 @@ const RULES: &[(&str, Rule)] = &[
     ("src/pi/", purity),
     ("src/", shortcuts),
     ("protocol/src/", shortcuts),
+    ("protocol/codegen/src/", shortcuts),
     ("protocol/client-rust/src/", deciding),
     ("protocol/client-rust/src/", shortcuts),
 ];

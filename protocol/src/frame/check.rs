@@ -107,7 +107,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
         let mut keys: HashSet<String> = HashSet::new();
         while let Some(key) = map.next_key::<String>()? {
             if keys.contains(&key) {
-                let shown = super::clip(&key);
+                let shown = super::payload::clip(&key);
                 let error =
                     ErrorBody::new(ErrorCode::DuplicateKey, format!("the key `{shown}` stands twice in one object"));
                 return Err(self.fail(error.with_field(shown)));
