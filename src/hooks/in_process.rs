@@ -14,7 +14,7 @@ use std::{
 ///
 /// ```
 /// use reseed::{core::hook::HookSpec, hooks};
-/// use reseed_protocol::hook::{HookAnswer, HookEvent, HookPoint};
+/// use reseed_protocol::hooks::{HookAnswer, HookEvent, HookPoint};
 ///
 /// // Nobody may delete anything.
 /// let guard = hooks::on([HookSpec::new("no_delete", HookPoint::ToolCall)], |call| async move {
@@ -37,7 +37,7 @@ where
 ///
 /// ```
 /// use reseed::{core::hook::HookSpec, hooks};
-/// use reseed_protocol::{command::AppendCustom, hook::{HookAnswer, HookPoint}};
+/// use reseed_protocol::{hooks::{HookAnswer, HookPoint}, tree::AppendCustom};
 ///
 /// // Notes in the history that a compaction is due.
 /// let note = hooks::on_session([HookSpec::new("note", HookPoint::BeforeCompaction)], |_, session| async move {

@@ -51,8 +51,8 @@ pub type HookFuture<'a> = Pin<Box<dyn Future<Output = Result<HookAnswer, HookFau
 /// };
 /// use reseed_protocol::{
 ///     Message,
-///     hook::{ContextReason, HookAnswer, HookCall, HookPoint},
-///     patch::PatchOp,
+///     context::PatchOp,
+///     hooks::{ContextReason, HookAnswer, HookCall, HookPoint},
 /// };
 /// use std::sync::Arc;
 ///

@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use reseed_client::fold::{Applied, Snapshot};
-//! use reseed_protocol::{command::Resume, event::Event, reply::SessionOpened};
+//! use reseed_protocol::{event::Event, session::{Resume, SessionOpened}};
 //!
 //! /// Returns where to resume if an event is missing.
 //! fn follow(opened: SessionOpened, events: &[(u64, Event)]) -> Option<Resume> {
