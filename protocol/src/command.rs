@@ -32,7 +32,7 @@ pub use table::{Address, Does, OTHER_NAMES, Scope, Sender, Spec};
 // - the reply. A reply of its own is a variant in `reply.rs`, and an arm in `reply/duplicate.rs`;
 // - `Scope`: where the command is executed, and so where the compiler asks for its arm. `Session`: in the agent loop,
 //   `src/core/agent_loop/kernel/commands.rs`. `Hosting`: in its actor, `src/runtime/actor/hosting.rs`. `Connection` and
-//   `Server`: in `src/server/v2.rs`;
+//   `Server`: in `src/server/commands.rs`;
 // - `Address`: whether its envelope names a session;
 // - `Sender`: who may send it. `Writer` for what changes a session (in the scope `Server` this refuses only observers),
 //   `Anyone` for what only reads;

@@ -7,7 +7,7 @@
 use crate::core::agent_loop::Snapshot;
 use reseed_protocol::{
     Entry, EntryId, ErrorBody, ErrorCode, JobId,
-    command::Command,
+    command::SessionCommand,
     compaction::StartCompaction,
     context::{Context, GetContext},
     reply::{Done, Reply},
@@ -21,7 +21,7 @@ pub type AccessFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ErrorBody>>
 /// A [`Session`]'s access to the actual session.
 pub trait Access: Send + Sync {
     /// Executes a command and returns its reply.
-    fn command(&self, command: Command) -> AccessFuture<'_, Reply>;
+    fn command(&self, command: SessionCommand) -> AccessFuture<'_, Reply>;
 
     /// Returns the session's current state.
     fn now(&self) -> AccessFuture<'_, Snapshot>;
@@ -75,7 +75,7 @@ impl Session {
     /// # Errors
     /// The data is invalid, or could not be written.
     pub async fn append_custom(&self, custom: AppendCustom) -> Result<EntryId, ErrorBody> {
-        self.written(Command::AppendCustom(custom)).await
+        self.written(SessionCommand::AppendCustom(custom)).await
     }
 
     /// Adds a message for the model in the user's role, without requesting an answer. It is added at once if the
@@ -84,7 +84,7 @@ impl Session {
     /// # Errors
     /// The message is invalid, or could not be written.
     pub async fn append_message(&self, message: AppendCustomMessage) -> Result<EntryId, ErrorBody> {
-        self.written(Command::AppendCustomMessage(message)).await
+        self.written(SessionCommand::AppendCustomMessage(message)).await
     }
 
     /// Requests a compaction. Returns its job once it has started or waits for a point between two requests. An event
@@ -93,15 +93,15 @@ impl Session {
     /// # Errors
     /// `nothing_to_compact`, `compaction_running`, or the reason why the request is invalid.
     pub async fn compact(&self, order: StartCompaction) -> Result<Option<JobId>, ErrorBody> {
-        self.done(Command::StartCompaction(order)).await.map(|done| done.job_id)
+        self.done(SessionCommand::StartCompaction(order)).await.map(|done| done.job_id)
     }
 
-    async fn written(&self, command: Command) -> Result<EntryId, ErrorBody> {
+    async fn written(&self, command: SessionCommand) -> Result<EntryId, ErrorBody> {
         let done = self.done(command).await?;
         done.entry_id.ok_or_else(|| ErrorBody::new(ErrorCode::Internal, "the reply to an append has no entry id"))
     }
 
-    async fn done(&self, command: Command) -> Result<Done, ErrorBody> {
+    async fn done(&self, command: SessionCommand) -> Result<Done, ErrorBody> {
         match self.0.command(command).await? {
             Reply::Ok(done) => Ok(done),
             Reply::Error(error) => Err(error),

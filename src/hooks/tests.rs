@@ -10,7 +10,7 @@ use crate::{
 };
 use reseed_protocol::{
     Entry, EntryId, ErrorBody, ErrorCode,
-    command::Command,
+    command::SessionCommand,
     context::{Context, GetContext},
     hooks::{ContextReason, HookAnswer, HookCall, HookEvent, HookPoint},
     reply::Reply,
@@ -28,7 +28,7 @@ fn nowhere() -> Session {
         Box::pin(std::future::ready(Err(ErrorBody::new(ErrorCode::SessionNotFound, "it is gone"))))
     }
     impl Access for Nowhere {
-        fn command(&self, _: Command) -> AccessFuture<'_, Reply> {
+        fn command(&self, _: SessionCommand) -> AccessFuture<'_, Reply> {
             gone()
         }
         fn now(&self) -> AccessFuture<'_, Snapshot> {

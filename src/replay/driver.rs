@@ -31,7 +31,7 @@ use crate::core::{
 use anyhow::{Context as _, bail};
 use reseed_protocol::{
     CallId, EntryData, Message, Part, Role, StopReason, Timestamp,
-    command::Command,
+    command::SessionCommand,
     content::{Input as UserContent, InputContent, InputItem, InputPart},
     event::Event,
     reply::Reply,
@@ -135,7 +135,7 @@ impl<'a> Player<'a> {
             role: "user".to_owned(),
             content: InputContent::Parts(turn.input.content.iter().filter_map(input_part).collect()),
         }]);
-        let input = self.input_of(Command::UserInput(UserInput::plain(input)))?;
+        let input = self.input_of(SessionCommand::UserInput(UserInput::plain(input)))?;
         self.waiting.push_back(input);
         let mut inputs = 0;
         while let Some(input) = self.waiting.pop_front() {
@@ -144,7 +144,7 @@ impl<'a> Player<'a> {
             self.tell(input)?;
             let is_busy = self.agent.as_ref().is_some_and(AgentLoop::is_busy);
             if std::mem::take(&mut self.was_refused) && is_busy {
-                let cancel = self.input_of(Command::CancelTurn(CancelTurn { turn_id: None }))?;
+                let cancel = self.input_of(SessionCommand::CancelTurn(CancelTurn { turn_id: None }))?;
                 self.waiting.push_back(cancel);
             }
         }
@@ -152,7 +152,7 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    fn input_of(&mut self, command: Command) -> anyhow::Result<Input> {
+    fn input_of(&mut self, command: SessionCommand) -> anyhow::Result<Input> {
         self.commands += 1;
         Ok(Input::Command {
             origin: Origin(1),
@@ -257,7 +257,7 @@ impl<'a> Player<'a> {
         let (call_id, recorded) = self.results.swap_remove(at);
         let Some(Part::ToolResult { output, is_error, .. }) = recorded.content.first() else { return Ok(()) };
         let result = ToolResult { call_id, output: output.clone(), is_error: is_error.then_some(true) };
-        let input = self.input_of(Command::ToolResult(result))?;
+        let input = self.input_of(SessionCommand::ToolResult(result))?;
         self.waiting.push_back(input);
         Ok(())
     }
@@ -287,7 +287,7 @@ impl<'a> Player<'a> {
         let tokens = self.meter.turn(&measured);
         self.outcome.sent(tokens, self.window_tokens);
         let Some(step) = self.steps.pop_front() else {
-            let cancel = self.input_of(Command::CancelTurn(CancelTurn { turn_id: None }))?;
+            let cancel = self.input_of(SessionCommand::CancelTurn(CancelTurn { turn_id: None }))?;
             self.waiting.push_back(cancel);
             return Ok(());
         };

@@ -195,7 +195,7 @@ impl Actor {
             End::Close(reason) => Some(reason),
         };
         while let Ok(message) = mailbox.try_recv() {
-            if let Message::Command { id, outgoing, .. } = *message {
+            if let Message::Command { id, outgoing, .. } | Message::Hosting { id, outgoing, .. } = *message {
                 let reply = Reply::Error(self.gone(ended));
                 outgoing.reply(self.id.clone(), id, reply);
             }
@@ -264,6 +264,7 @@ impl Actor {
                 let _ = answer.send(attached);
             }
             Message::Command { origin, id, command, outgoing } => self.command(origin, id, command, &outgoing).await?,
+            Message::Hosting { origin, id, command, outgoing } => self.hosting(origin, id, command, &outgoing).await?,
             Message::Snapshot(answer) => {
                 if let Some(agent) = &self.agent {
                     let _ = answer.send(agent.snapshot());

@@ -13,7 +13,7 @@ use crate::core::{
 use crate::store::{Error as StoreError, SessionStore, StoredRecord};
 use reseed_protocol::{
     CommandId, ConnectionId, ErrorBody, ErrorCode, SessionId,
-    command::Command,
+    command::{HostingCommand, SessionCommand},
     context::{Context, GetContext},
     reply::Reply,
     session::{Host, Participant, SessionRole, Software, SubscriptionEnd},
@@ -165,7 +165,13 @@ pub(super) enum Message {
     Command {
         origin: Origin,
         id: CommandId,
-        command: Command,
+        command: SessionCommand,
+        outgoing: Outbox,
+    },
+    Hosting {
+        origin: Origin,
+        id: CommandId,
+        command: HostingCommand,
         outgoing: Outbox,
     },
     Snapshot(oneshot::Sender<Snapshot>),
@@ -219,8 +225,28 @@ impl SessionHandle {
     ///
     /// # Errors
     /// [`Gone`]: the command was not accepted.
-    pub async fn command(&self, origin: Origin, id: CommandId, command: Command, outgoing: Outbox) -> Result<(), Gone> {
+    pub async fn command(
+        &self,
+        origin: Origin,
+        id: CommandId,
+        command: SessionCommand,
+        outgoing: Outbox,
+    ) -> Result<(), Gone> {
         self.send(Message::Command { origin, id, command, outgoing }).await
+    }
+
+    /// Sends a command about hosting; its one reply is sent through `outgoing`.
+    ///
+    /// # Errors
+    /// [`Gone`]: the command was not accepted.
+    pub async fn hosting(
+        &self,
+        origin: Origin,
+        id: CommandId,
+        command: HostingCommand,
+        outgoing: Outbox,
+    ) -> Result<(), Gone> {
+        self.send(Message::Hosting { origin, id, command, outgoing }).await
     }
 
     /// Returns the state of the session.

@@ -14,7 +14,7 @@ use crate::{
 };
 use reseed_protocol::{
     CallId, Entry, EntryId, ErrorBody, ErrorCode, SessionId,
-    command::Command,
+    command::SessionCommand,
     context::{Context, GetContext},
     frame::{DEPTH_MAX, nests_too_deep},
     reply::Reply,
@@ -44,7 +44,7 @@ impl HookSession {
 }
 
 impl Access for HookSession {
-    fn command(&self, command: Command) -> AccessFuture<'_, Reply> {
+    fn command(&self, command: SessionCommand) -> AccessFuture<'_, Reply> {
         Box::pin(async move {
             if nests_too_deep(&command) {
                 let message = format!("arrays and objects are nested more than {DEPTH_MAX} deep");

@@ -17,7 +17,7 @@ use crate::{
 };
 use reseed_protocol::{
     ApprovalId, CallId, Entry, EntryId, ErrorBody, ErrorCode, Part, SessionId,
-    command::Command,
+    command::SessionCommand,
     compaction::Pin,
     tools::CallProgress,
     tree::{Navigate, NavigatePosition},
@@ -58,19 +58,25 @@ impl Lookups<'_> {
     /// # Errors
     /// `entry_not_found` if the command names an entry that this session does not have; `nothing_to_undo`; the store's
     /// errors.
-    pub(super) async fn for_command(&self, command: &Command, is_busy: bool) -> Result<Option<Box<Lookup>>, ErrorBody> {
+    pub(super) async fn for_command(
+        &self,
+        command: &SessionCommand,
+        is_busy: bool,
+    ) -> Result<Option<Box<Lookup>>, ErrorBody> {
         match command {
-            Command::SetLabel(set) => self.seq(&set.entry_id).await.map(|_| None),
-            Command::PinEntry(pin) => self.pinned(&pin.entry_id).await,
-            Command::StartCompaction(compact) if compact.rebuild == Some(true) && compact.preview_id.is_none() => {
+            SessionCommand::SetLabel(set) => self.seq(&set.entry_id).await.map(|_| None),
+            SessionCommand::PinEntry(pin) => self.pinned(&pin.entry_id).await,
+            SessionCommand::StartCompaction(compact)
+                if compact.rebuild == Some(true) && compact.preview_id.is_none() =>
+            {
                 self.raw().await
             }
-            Command::PreviewCompaction(preview) if preview.rebuild == Some(true) => self.raw().await,
-            Command::ToolResult(result) => self.ended(&result.call_id).await,
-            Command::CallProgress(CallProgress { tool_call_id: Some(call), .. }) => self.ended(call).await,
-            Command::ApprovalResponse(response) => self.approval(&response.approval_id).await.map(Some),
+            SessionCommand::PreviewCompaction(preview) if preview.rebuild == Some(true) => self.raw().await,
+            SessionCommand::ToolResult(result) => self.ended(&result.call_id).await,
+            SessionCommand::CallProgress(CallProgress { tool_call_id: Some(call), .. }) => self.ended(call).await,
+            SessionCommand::ApprovalResponse(response) => self.approval(&response.approval_id).await.map(Some),
             _ if is_busy => Ok(None),
-            Command::UndoCompaction(undo) => {
+            SessionCommand::UndoCompaction(undo) => {
                 let undone = undo_target(self.tree.path(), undo.entry_id.as_ref())?.clone();
                 let mut then = self.state.clone();
                 then.undone.push(undone.clone());
@@ -87,11 +93,11 @@ impl Lookups<'_> {
                 then.pins = pins;
                 self.seen(&then).await
             }
-            Command::Navigate(navigate) => {
+            SessionCommand::Navigate(navigate) => {
                 let destination = self.of_move(navigate).await?;
                 Ok(Some(Box::new(Lookup::Destination(destination))))
             }
-            Command::UserInput(input) => match &input.parent_id {
+            SessionCommand::UserInput(input) => match &input.parent_id {
                 // It is the session's current leaf.
                 Some(parent) if *parent == self.state.leaf => Ok(None),
                 Some(parent) => {

@@ -4,7 +4,7 @@
 
 use super::shared::Shared;
 use crate::{config::LimitSettings, metrics::limits::Limit, shares::limit_reached, store::Usage};
-use reseed_protocol::{ErrorBody, command::Command};
+use reseed_protocol::{ErrorBody, command::SessionCommand};
 
 /// The maximum that each user may have stored; 0 means no limit.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,7 +41,7 @@ impl Shared {
     }
 
     /// Refuses a command that adds to the stored data, if its user has reached a limit.
-    pub(super) async fn check_may_store(&self, owner: &str, command: &Command) -> Result<(), ErrorBody> {
+    pub(super) async fn check_may_store(&self, owner: &str, command: &SessionCommand) -> Result<(), ErrorBody> {
         if !adds_text(command) {
             return Ok(());
         }
@@ -80,15 +80,15 @@ fn stored(limit: Limit, usage: Usage) -> (u64, &'static str, &'static str) {
 
 /// Returns true if a command adds text, or makes the model do so. A change of settings records all settings, including
 /// the instructions.
-fn adds_text(command: &Command) -> bool {
+fn adds_text(command: &SessionCommand) -> bool {
     matches!(
         command,
-        Command::UserInput(_)
-            | Command::RetryTurn(_)
-            | Command::AppendCustom(_)
-            | Command::AppendCustomMessage(_)
-            | Command::SetInstructions(_)
-            | Command::SetOptions(_)
-            | Command::SetContextStrategy(_)
+        SessionCommand::UserInput(_)
+            | SessionCommand::RetryTurn(_)
+            | SessionCommand::AppendCustom(_)
+            | SessionCommand::AppendCustomMessage(_)
+            | SessionCommand::SetInstructions(_)
+            | SessionCommand::SetOptions(_)
+            | SessionCommand::SetContextStrategy(_)
     )
 }

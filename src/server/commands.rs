@@ -8,9 +8,10 @@ use super::{
     scope, sessions, tree,
 };
 use crate::{
-    core::session::fingerprint::fingerprint,
+    core::session::fingerprint::fingerprint_of,
     runtime::{
-        Identity, PRESENCE_MAX, Place, REPLAY_EVENTS_MAX, SUBSCRIPTIONS_MAX, blocking, encoded::FrameText, fork,
+        Identity, PRESENCE_MAX, Place, REPLAY_EVENTS_MAX, SUBSCRIPTIONS_MAX, SessionHandle, blocking,
+        encoded::FrameText, fork, handle::Gone, outbox::Outbox,
     },
     shares::turns::{Turn, Turns},
     store::NodeRow,
@@ -216,13 +217,19 @@ async fn carry_out(
             if let Some(row) = elsewhere(connection, session, &owner).await? {
                 return connection.send_to_node(&row, id, session, "rename_session", text).map(|()| None);
             }
-            hand_to(connection, session, id, Command::RenameSession(rename)).await.map(|()| None)
+            hand_to(connection, session, id, SessionCommand::RenameSession(rename)).await.map(|()| None)
         }
         (Routed::Hosting(command), Some(session)) => {
-            hand_over(connection, session, id, command.into()).await.map(|()| None)
+            let (handle, outgoing) = handle(connection, session)?;
+            let name = command.spec().name;
+            let handed = handle.hosting(connection.origin, id.clone(), command, outgoing).await;
+            expect_reply(connection, handed, id, session, name).map(|()| None)
         }
         (Routed::Session(command), Some(session)) => {
-            hand_over(connection, session, id, command.into()).await.map(|()| None)
+            let (handle, outgoing) = handle(connection, session)?;
+            let name = command.spec().name;
+            let handed = handle.command(connection.origin, id.clone(), command, outgoing).await;
+            expect_reply(connection, handed, id, session, name).map(|()| None)
         }
         // `hello` has been answered, and `parse_v2` requires a session for all other commands.
         (Routed::Connection(_) | Routed::Server(_) | Routed::Hosting(_) | Routed::Session(_), _) => {
@@ -368,17 +375,20 @@ fn refuse_observer(connection: &Connection, session: Option<&SessionId>, command
     })
 }
 
-/// Sends a command to a session that the connection is subscribed to.
-async fn hand_over(
-    connection: &mut Connection,
-    session: &SessionId,
-    id: &CommandId,
-    command: Command,
-) -> Result<(), ErrorBody> {
+/// Returns the session that the connection is subscribed to, and where it sends replies.
+fn handle(connection: &Connection, session: &SessionId) -> Result<(SessionHandle, Outbox), ErrorBody> {
     let subscription = connection.subscriptions.of(session).ok_or_else(|| no_session(session))?;
-    let (handle, name) = (subscription.handle.clone(), command.name());
-    let handed =
-        handle.command(connection.origin, id.clone(), command, connection.subscriptions.outgoing.clone()).await;
+    Ok((subscription.handle.clone(), connection.subscriptions.outgoing.clone()))
+}
+
+/// Expects the reply to a command that was handed to its session.
+fn expect_reply(
+    connection: &mut Connection,
+    handed: Result<(), Gone>,
+    id: &CommandId,
+    session: &SessionId,
+    name: &'static str,
+) -> Result<(), ErrorBody> {
     handed.map_err(|_| connection.app.session_gone())?;
     connection.subscriptions.expect_reply(id.clone(), session, name);
     Ok(())
@@ -393,12 +403,11 @@ fn fork_session(
     fork: ForkSession,
 ) -> Result<(), ErrorBody> {
     connection.subscriptions.of(session).ok_or_else(|| no_session(session))?;
-    let content = serde_json::to_vec(&Command::ForkSession(fork.clone())).unwrap_or_default();
     let order = fork::ForkOrder {
         source: session.clone(),
         owner: connection.credentials.owner(),
         id: id.clone(),
-        fingerprint: fingerprint(&content),
+        fingerprint: fingerprint_of(&ServerCommand::ForkSession(fork.clone())),
         fork,
         outgoing: connection.subscriptions.outgoing.clone(),
     };
@@ -412,7 +421,7 @@ async fn hand_to(
     connection: &mut Connection,
     session: &SessionId,
     id: &CommandId,
-    command: Command,
+    command: SessionCommand,
 ) -> Result<(), ErrorBody> {
     let owner = connection.credentials.owner();
     // If the session leaves memory between lookup and request, it is opened once more.
@@ -422,7 +431,7 @@ async fn hand_to(
             .command(connection.origin, id.clone(), command.clone(), connection.subscriptions.outgoing.clone())
             .await;
         if handed.is_ok() {
-            connection.subscriptions.expect_reply(id.clone(), session, command.name());
+            connection.subscriptions.expect_reply(id.clone(), session, command.spec().name);
             return Ok(());
         }
     }

@@ -11,7 +11,7 @@ use super::{
 use crate::{config::Scope, runtime::Attach};
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode,
-    command::Command,
+    command::SessionCommand,
     frame,
     reply::{Done, Reply},
     session::SessionRole,
@@ -36,12 +36,12 @@ pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
     connection.wire.good_frame();
     connection.speaks(Speaks::V1);
     let carried_out = match connection.dialect.v1.asked(connection.origin, parsed) {
-        Ok(Some((id, Command::GetContextInfo(_)))) if connection.subscriptions.is_empty() => {
+        Ok(Some((id, SessionCommand::GetContextInfo(_)))) if connection.subscriptions.is_empty() => {
             count_reply("get_context_info", &Reply::Ok(Done::default()));
             return connection.send(context_info(&id, connection.app.registry.empty_context_info())).await;
         }
         Ok(Some((id, command))) => {
-            let name = command.name();
+            let name = command.spec().name;
             carry_out(connection, id, command).await.map_err(|error| (name, error))
         }
         Ok(None) => {
@@ -61,8 +61,8 @@ pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
 }
 
 /// Sends a command to the session.
-async fn carry_out(connection: &mut Connection, id: CommandId, command: Command) -> Result<(), ErrorBody> {
-    if let Command::UserInput(input) = &command {
+async fn carry_out(connection: &mut Connection, id: CommandId, command: SessionCommand) -> Result<(), ErrorBody> {
+    if let SessionCommand::UserInput(input) = &command {
         check_rights(connection)?;
         if connection.subscriptions.is_empty() {
             crate::core::session::input::parts(input.input.clone())?;
@@ -71,12 +71,12 @@ async fn carry_out(connection: &mut Connection, id: CommandId, command: Command)
     }
     let Some(subscription) = connection.subscriptions.first() else {
         let code = match command {
-            Command::StartCompaction(_) => ErrorCode::NothingToCompact,
+            SessionCommand::StartCompaction(_) => ErrorCode::NothingToCompact,
             _ => ErrorCode::NoSession,
         };
         return Err(ErrorBody::new(code, "this connection has not sent any input yet"));
     };
-    let (handle, name) = (subscription.handle.clone(), command.name());
+    let (handle, name) = (subscription.handle.clone(), command.spec().name);
     let outgoing = connection.subscriptions.outgoing.clone();
     let handed = handle.command(connection.origin, id.clone(), command, outgoing).await;
     handed.map_err(|_| connection.app.session_gone())?;

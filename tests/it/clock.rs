@@ -13,7 +13,11 @@ use reseed::{
     tools::Toolset,
 };
 use reseed_protocol::{
-    CommandId, Part, Timestamp, command::Command, content::Input, session::SessionRole, turn::UserInput,
+    CommandId, Part, Timestamp,
+    command::{Empty, SessionCommand},
+    content::Input,
+    session::SessionRole,
+    turn::UserInput,
 };
 use serde_json::json;
 use std::{
@@ -135,7 +139,7 @@ async fn a_tool_keeps_its_time_when_the_clock_is_set() {
         resume: None,
     };
     let _attached = handle.attach(attach).await.unwrap().unwrap();
-    let say = Command::UserInput(UserInput::plain(Input::Text("look".into())));
+    let say = SessionCommand::UserInput(UserInput::plain(Input::Text("look".into())));
     handle.command(Origin(1), "input-00000000001".parse().unwrap(), say, outgoing.clone()).await.unwrap();
     while handle.snapshot().await.unwrap().pending.is_empty() {
         tokio::task::yield_now().await;
@@ -145,7 +149,7 @@ async fn a_tool_keeps_its_time_when_the_clock_is_set() {
         advance(Duration::from_secs(1)).await;
         // Each message wakes the session, which then looks whether a time limit has passed.
         for number in 0..2 {
-            let look: Command = serde_json::from_value(json!({ "type": "get_context_info", "payload": {} })).unwrap();
+            let look = SessionCommand::GetContextInfo(Empty {});
             let id: CommandId = format!("look-{hours}-{number}").parse().unwrap();
             handle.command(Origin(1), id.clone(), look, outgoing.clone()).await.unwrap();
             while !matches!(incoming.recv().await.unwrap(), Outgoing::Reply(replied) if replied.re == id) {}

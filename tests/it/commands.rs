@@ -24,7 +24,7 @@ use reseed::{
 };
 use reseed_protocol::{
     ErrorCode, Part,
-    command::{Address, Command, Does, Scope, Sender, Spec},
+    command::{Address, Command, Does, Routed, Scope, Sender, Spec},
     frame::parse_v2,
     reply,
     session::SessionRole,
@@ -156,7 +156,11 @@ async fn a_session_refuses_its_writers_commands_from_another_connection() {
         let frame = json!({ "type": spec.name, "payload": example(spec.name) });
         let command: Command = serde_json::from_value(frame).unwrap();
         let id = format!("command-of-another-{}", spec.name).parse().unwrap();
-        handle.command(Origin(2), id, command, outgoing.clone()).await.unwrap();
+        match command.route() {
+            Routed::Session(command) => handle.command(Origin(2), id, command, outgoing.clone()).await.unwrap(),
+            Routed::Hosting(command) => handle.hosting(Origin(2), id, command, outgoing.clone()).await.unwrap(),
+            Routed::Connection(_) | Routed::Server(_) => continue,
+        }
         let Some(Outgoing::Reply(replied)) = incoming.recv().await else { panic!("`{}` has a reply", spec.name) };
         let code = match replied.reply {
             reply::Reply::Error(error) => Some(error.code),

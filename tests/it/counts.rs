@@ -16,7 +16,10 @@ use reseed::{
     store::{memory::MemoryStore, sqlite::SqliteStore},
     tools::Toolset,
 };
-use reseed_protocol::{command::Command, session::SessionRole};
+use reseed_protocol::{
+    command::{Command, Routed},
+    session::SessionRole,
+};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
@@ -138,6 +141,7 @@ async fn by_pis_rules_a_reported_count_includes_the_system_prompt_and_the_tools_
     let mut ask = async |name: &str, payload: Value| {
         asked += 1;
         let command: Command = serde_json::from_value(json!({ "type": name, "payload": payload })).unwrap();
+        let Routed::Session(command) = command.route() else { panic!("`{name}` is no command of a session") };
         let id = format!("command-number-{asked:06}").parse().unwrap();
         handle.command(Origin(1), id, command, outgoing.clone()).await.unwrap();
         loop {

@@ -20,7 +20,7 @@ use reseed::{
 };
 use reseed_protocol::{
     Entry, EntryData, ErrorCode, Role,
-    command::Command,
+    command::SessionCommand,
     compaction::{CancelCompaction, Compaction, CompactionRung, FailedRung, StartCompaction},
     content::Input as Said,
     hooks::HookAnswer,
@@ -57,7 +57,7 @@ pub(crate) fn result(data: &Data, case: &Value) -> Outcome {
     let mut script = Script::new(&setting, Some(session), leaf, model);
     let before = script.entries.len();
     let instructions = case["customInstructions"].as_str().map(str::to_owned);
-    let reply = script.command(Command::StartCompaction(StartCompaction {
+    let reply = script.command(SessionCommand::StartCompaction(StartCompaction {
         instructions: instructions.clone(),
         ..StartCompaction::default()
     }));
@@ -198,15 +198,17 @@ pub(crate) fn life_cycle(_: &Data, case: &Value) -> Outcome {
             let ok = if let Some(chars) = told.strip_prefix("prompt(").and_then(|rest| rest.split(' ').next()) {
                 let text = "word ".repeat(chars.parse::<usize>().unwrap() / 5 + 1);
                 let input = UserInput::plain(Said::Text(text));
-                let reply = script.command(Command::UserInput(input));
+                let reply = script.command(SessionCommand::UserInput(input));
                 // A failed turn is reported by an event; pi's prompt succeeds all the same.
                 matches!(reply, Reply::Accepted(_))
             } else {
                 let instructions = told.contains("focus").then(|| "focus".to_owned());
-                let reply = script
-                    .command(Command::StartCompaction(StartCompaction { instructions, ..StartCompaction::default() }));
+                let reply = script.command(SessionCommand::StartCompaction(StartCompaction {
+                    instructions,
+                    ..StartCompaction::default()
+                }));
                 if told.contains("abort") {
-                    script.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
+                    script.command(SessionCommand::CancelCompaction(CancelCompaction { job_id: None }));
                 }
                 let failed = !script.failed[began..].is_empty();
                 refused_nothing |= matches!(&reply, Reply::Error(error) if error.code == ErrorCode::NothingToCompact);
@@ -332,7 +334,7 @@ fn before_the_next_request(setting: &Setting) -> Outcome {
     let compactions = |script: &Script| script.entries.iter().filter_map(compaction_of).count();
     let prompt = |script: &mut Script, words: usize| {
         let input = UserInput::plain(Said::Text("word ".repeat(words)));
-        script.command(Command::UserInput(input));
+        script.command(SessionCommand::UserInput(input));
         compactions(script)
     };
     let after: Vec<usize> = [600, 500, 1, 1].map(|words| prompt(&mut script, words)).to_vec();

@@ -17,7 +17,7 @@ use reseed::{
 };
 use reseed_protocol::{
     Entry, EntryId, Part, StopReason, Timestamp,
-    command::Command,
+    command::SessionCommand,
     compaction::CompactionFailed,
     event::Event,
     hooks::{HookAnswer, HookPoint},
@@ -177,9 +177,9 @@ impl Script {
     }
 
     /// Executes a command and returns its reply.
-    pub(crate) fn command(&mut self, command: Command) -> Reply {
+    pub(crate) fn command(&mut self, command: SessionCommand) -> Reply {
         let lookup = match &command {
-            Command::Navigate(navigate) => {
+            SessionCommand::Navigate(navigate) => {
                 let position = navigate.position.unwrap_or(NavigatePosition::At);
                 let entry = navigate.entry_id.as_ref().and_then(|id| self.entry(id));
                 let (leaf, input) = entry.map(|entry| landing(entry, position)).unwrap_or_default();

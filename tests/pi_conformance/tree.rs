@@ -21,7 +21,7 @@ use reseed::{
 };
 use reseed_protocol::{
     Entry, EntryData, EntryId, ErrorCode, Part, Role, SessionId, Timestamp,
-    command::Command,
+    command::SessionCommand,
     event::Event,
     reply::Reply,
     tree::{ForkPosition, ForkSession, Navigate, NavigatePosition},
@@ -273,7 +273,7 @@ pub(crate) fn navigation(data: &Data, case: &Value) -> Outcome {
         // If the session is already there, pi does nothing, whatever else was asked.
         let stays = script.leaf().as_ref() == Some(&target);
         let label = options["label"].as_str().filter(|_| !stays);
-        let reply = script.command(Command::Navigate(Navigate {
+        let reply = script.command(SessionCommand::Navigate(Navigate {
             entry_id: Some(target),
             position: Some(if spoken && !stays { NavigatePosition::Before } else { NavigatePosition::At }),
             summarize: options["summarize"].as_bool(),

@@ -20,7 +20,7 @@ use reseed::{
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, JobId, SessionId,
-    command::Command,
+    command::{Command, Routed},
     event::{EphemeralEvent, Event},
     frame::encode_stored,
     hooks::{HookCall, HookOffer},
@@ -332,7 +332,12 @@ impl Client {
             return;
         }
         let origin = Origin(connection.number);
-        let handed = connection.handle.command(origin, id.clone(), command, connection.outgoing.clone()).await;
+        let (handle, outgoing) = (&connection.handle, connection.outgoing.clone());
+        let handed = match command.route() {
+            Routed::Session(command) => handle.command(origin, id.clone(), command, outgoing).await,
+            Routed::Hosting(command) => handle.hosting(origin, id.clone(), command, outgoing).await,
+            other => panic!("{other:?} is no command of a session"),
+        };
         let number = connection.number;
         match handed {
             Ok(()) => connection.waiting.push(id),

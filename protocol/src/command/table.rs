@@ -85,48 +85,39 @@ impl Does {
 /// Other names of commands, each with the name in the table. A command under either name is the same command.
 pub const OTHER_NAMES: [(&str, &str); 1] = [("manual_compact", "start_compaction")];
 
+/// Returns the row of `[name, reply, scope, address, sender, does]`.
+macro_rules! spec {
+    ([$name:literal, $reply:literal, $scope:ident, $address:ident, $sender:ident, $does:ident]) => {
+        Spec {
+            name: $name,
+            reply: $reply,
+            scope: Scope::$scope,
+            address: Address::$address,
+            sender: Sender::$sender,
+            does: Does::$does,
+        }
+    };
+}
+
 /// Declares the commands, from rows `Variant(Payload) = "name" => "reply", Scope, Address, Sender, Does;`.
 macro_rules! commands {
     ($(
         $(#[$doc:meta])*
         $variant:ident($payload:ty) = $name:literal => $reply:literal, $scope:ident, $address:ident, $sender:ident, $does:ident;
     )*) => {
-        /// A command with its payload.
-        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-        #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-        #[serde(tag = "type", content = "payload")]
-        pub enum Command {
-            $($(#[$doc])* #[serde(rename = $name)] $variant($payload),)*
+        enum_of_commands! {
+            /// A command with its payload.
+            #[derive(Deserialize)]
+            #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
+            Command { $($(#[$doc])* $variant($payload) = $name [$name, $reply, $scope, $address, $sender, $does],)* }
         }
 
         impl Command {
             /// Every command's row, in the order of the table.
-            pub const TABLE: &'static [Spec] = &[$(Spec {
-                name: $name,
-                reply: $reply,
-                scope: Scope::$scope,
-                address: Address::$address,
-                sender: Sender::$sender,
-                does: Does::$does,
-            },)*];
+            pub const TABLE: &'static [Spec] = &[$(spec!([$name, $reply, $scope, $address, $sender, $does]),)*];
 
             /// Every command's name, in the order of the table.
             pub const NAMES: &'static [&'static str] = &[$($name,)*];
-
-            /// Returns the command's row.
-            #[must_use]
-            pub fn spec(&self) -> Spec {
-                match self {
-                    $(Self::$variant(_) => Spec {
-                        name: $name,
-                        reply: $reply,
-                        scope: Scope::$scope,
-                        address: Address::$address,
-                        sender: Sender::$sender,
-                        does: Does::$does,
-                    },)*
-                }
-            }
 
             /// Parses the payload of the command named `name`; returns `None` if there is no such command.
             pub(crate) fn parse(name: &str, payload: &str) -> Option<Result<Self, crate::frame::payload::PayloadError>> {
@@ -137,7 +128,32 @@ macro_rules! commands {
             }
         }
 
-        routes! { [] [] [] [] $($scope { $(#[$doc])* $variant($payload), })* }
+        routes! {
+            [] [] [] []
+            $($scope { $(#[$doc])* $variant($payload) = $name [$name, $reply, $scope, $address, $sender, $does], })*
+        }
+    };
+}
+
+/// Declares an enum of commands, each with its name and its row.
+macro_rules! enum_of_commands {
+    ($(#[$of_enum:meta])* $enum:ident { $($(#[$doc:meta])* $variant:ident($payload:ty) = $name:literal $spec:tt,)* }) => {
+        $(#[$of_enum])*
+        #[derive(Debug, Clone, PartialEq, Serialize)]
+        #[serde(tag = "type", content = "payload")]
+        pub enum $enum {
+            $($(#[$doc])* #[serde(rename = $name)] $variant($payload),)*
+        }
+
+        impl $enum {
+            /// Returns the command's row.
+            #[must_use]
+            pub fn spec(&self) -> Spec {
+                match self {
+                    $(Self::$variant(_) => spec!($spec),)*
+                }
+            }
+        }
     };
 }
 
@@ -156,34 +172,22 @@ macro_rules! routes {
     ([$($connection:tt)*] [$($server:tt)*] [$($hosting:tt)*] [$($session:tt)*] Session { $($row:tt)* } $($rest:tt)*) => {
         routes! { [$($connection)*] [$($server)*] [$($hosting)*] [$($session)* $($row)*] $($rest)* }
     };
-    (
-        [$($(#[$connection_doc:meta])* $connection:ident($connection_payload:ty),)*]
-        [$($(#[$server_doc:meta])* $server:ident($server_payload:ty),)*]
-        [$($(#[$hosting_doc:meta])* $hosting:ident($hosting_payload:ty),)*]
-        [$($(#[$session_doc:meta])* $session:ident($session_payload:ty),)*]
-    ) => {
-        /// A command that is executed on the connection.
-        #[derive(Debug, Clone, PartialEq)]
-        pub enum ConnectionCommand {
-            $($(#[$connection_doc])* $connection($connection_payload),)*
+    ([$($connection:tt)*] [$($server:tt)*] [$($hosting:tt)*] [$($session:tt)*]) => {
+        enum_of_commands! {
+            /// A command that is executed on the connection.
+            ConnectionCommand { $($connection)* }
         }
-
-        /// A command that is executed in the store and the registry of sessions.
-        #[derive(Debug, Clone, PartialEq)]
-        pub enum ServerCommand {
-            $($(#[$server_doc])* $server($server_payload),)*
+        enum_of_commands! {
+            /// A command that is executed in the store and the registry of sessions.
+            ServerCommand { $($server)* }
         }
-
-        /// A command that is executed in a session's actor.
-        #[derive(Debug, Clone, PartialEq)]
-        pub enum HostingCommand {
-            $($(#[$hosting_doc])* $hosting($hosting_payload),)*
+        enum_of_commands! {
+            /// A command that is executed in a session's actor.
+            HostingCommand { $($hosting)* }
         }
-
-        /// A command that is executed in a session's loop.
-        #[derive(Debug, Clone, PartialEq)]
-        pub enum SessionCommand {
-            $($(#[$session_doc])* $session($session_payload),)*
+        enum_of_commands! {
+            /// A command that is executed in a session's loop.
+            SessionCommand { $($session)* }
         }
 
         /// A command, sorted by its [`Scope`].
@@ -199,6 +203,18 @@ macro_rules! routes {
             Session(SessionCommand),
         }
 
+        route! { [$($connection)*] [$($server)*] [$($hosting)*] [$($session)*] }
+    };
+}
+
+/// Declares [`Command::route`] from the list of each scope.
+macro_rules! route {
+    (
+        [$($(#[$connection_doc:meta])* $connection:ident $connection_payload:tt = $connection_name:literal $connection_spec:tt,)*]
+        [$($(#[$server_doc:meta])* $server:ident $server_payload:tt = $server_name:literal $server_spec:tt,)*]
+        [$($(#[$hosting_doc:meta])* $hosting:ident $hosting_payload:tt = $hosting_name:literal $hosting_spec:tt,)*]
+        [$($(#[$session_doc:meta])* $session:ident $session_payload:tt = $session_name:literal $session_spec:tt,)*]
+    ) => {
         impl Command {
             /// Sorts the command by its [`Scope`].
             #[must_use]
@@ -208,22 +224,6 @@ macro_rules! routes {
                     $(Self::$server(payload) => Routed::Server(ServerCommand::$server(payload)),)*
                     $(Self::$hosting(payload) => Routed::Hosting(HostingCommand::$hosting(payload)),)*
                     $(Self::$session(payload) => Routed::Session(SessionCommand::$session(payload)),)*
-                }
-            }
-        }
-
-        impl From<HostingCommand> for Command {
-            fn from(command: HostingCommand) -> Self {
-                match command {
-                    $(HostingCommand::$hosting(payload) => Self::$hosting(payload),)*
-                }
-            }
-        }
-
-        impl From<SessionCommand> for Command {
-            fn from(command: SessionCommand) -> Self {
-                match command {
-                    $(SessionCommand::$session(payload) => Self::$session(payload),)*
                 }
             }
         }

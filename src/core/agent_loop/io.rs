@@ -11,7 +11,7 @@ use crate::{
 };
 use reseed_protocol::{
     CallId, CommandId, EntryId, ErrorBody, Part, TurnId,
-    command::Command,
+    command::SessionCommand,
     event::{EphemeralEvent, Event},
     hooks::{HookAnswer, HookCall},
     reply::Reply,
@@ -73,7 +73,7 @@ pub enum Input {
         /// A hash of its content.
         fingerprint: u64,
         /// The command itself.
-        command: Box<Command>,
+        command: Box<SessionCommand>,
         /// The data that the runtime read from the store for it, if it needs any.
         lookup: Option<Box<Lookup>>,
     },

@@ -19,7 +19,7 @@ use crate::{
 use fastrand::Rng;
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Timestamp,
-    command::Command,
+    command::SessionCommand,
     compaction::{Compaction, CompactionPreview, CompactionRung, ContextCompacted, PreviewCompaction, StartCompaction},
     event::Event,
     reply::Reply,
@@ -167,7 +167,7 @@ impl World {
     }
 
     /// Sends a command, answers as the model, and returns the outcome.
-    fn order(&mut self, command: Command) -> Came {
+    fn order(&mut self, command: SessionCommand) -> Came {
         self.commands += 1;
         let id = format!("command-{:012}", self.commands).parse().unwrap();
         let command = Box::new(command);
@@ -209,12 +209,12 @@ impl World {
 
     fn compact(&mut self, strategy: Option<&str>) -> Came {
         let strategy = strategy.map(str::to_owned);
-        self.order(Command::StartCompaction(StartCompaction { strategy, ..StartCompaction::default() }))
+        self.order(SessionCommand::StartCompaction(StartCompaction { strategy, ..StartCompaction::default() }))
     }
 
     fn preview(&mut self, strategy: Option<&str>) -> Came {
         let strategy = strategy.map(str::to_owned);
-        self.order(Command::PreviewCompaction(PreviewCompaction { strategy, ..PreviewCompaction::default() }))
+        self.order(SessionCommand::PreviewCompaction(PreviewCompaction { strategy, ..PreviewCompaction::default() }))
     }
 
     fn context(&self) -> Context {

@@ -10,7 +10,7 @@ use crate::{
     model::ModelFault,
 };
 use reseed_protocol::{
-    CallId, ErrorBody, ErrorCode, StopReason, command::Command, compaction::CompactionTrigger, turn::TurnStatus,
+    CallId, ErrorBody, ErrorCode, StopReason, command::SessionCommand, compaction::CompactionTrigger, turn::TurnStatus,
 };
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) enum Step {
     /// Handle an input from outside the loop.
     Input(Box<Input>),
     /// Handle a command: the input's, or one that waited in line.
-    Command(Caller, Box<Command>),
+    Command(Caller, Box<SessionCommand>),
     /// Take the next command in line behind an input.
     NextInLine,
     /// An input was accepted, refused or withdrawn; commands that waited for it may start.

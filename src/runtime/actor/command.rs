@@ -5,13 +5,13 @@ use super::{Actor, End};
 use crate::{
     core::{
         agent_loop::{Input, Origin},
-        session::fingerprint::{fingerprint, withheld},
+        session::fingerprint::{fingerprint_of, withheld},
     },
     runtime::{effects::Asker, handle::stopping, late, lookups::Lookups, outbox::Outbox},
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode,
-    command::{Command, Does, Routed, Sender},
+    command::{Does, HostingCommand, Sender, SessionCommand, Spec},
     reply::Reply,
     session::{SessionRole, SubscriptionEnd},
 };
@@ -31,7 +31,7 @@ impl Actor {
         &mut self,
         origin: Origin,
         id: CommandId,
-        command: Command,
+        command: SessionCommand,
         outgoing: &Outbox,
     ) -> Result<(), End> {
         let session = self.id.clone();
@@ -39,30 +39,10 @@ impl Actor {
             outgoing.reply(session.clone(), id.clone(), Reply::Error(error));
         };
         self.effects.expect_answer(&id);
-        if let Some(error) = self.refusal(origin, &command) {
+        if let Some(error) = self.refusal(origin, command.spec()) {
             refuse(error);
             return Ok(());
         }
-        let command = match command.route() {
-            Routed::Hosting(hosting) => {
-                return match self.check_hosting(origin, hosting) {
-                    Ok((reply, order)) => {
-                        self.effects.reply(Some(Asker { origin, outgoing }), origin, id, reply);
-                        self.execute_hosting(origin, order).await
-                    }
-                    Err(error) => {
-                        refuse(error);
-                        Ok(())
-                    }
-                };
-            }
-            Routed::Session(command) => Command::from(command),
-            // The server only passes on commands for the session's actor or loop.
-            Routed::Connection(_) | Routed::Server(_) => {
-                refuse(ErrorBody::new(ErrorCode::Internal, "this is not a command of a session"));
-                return Ok(());
-            }
-        };
         if command.spec().does.writes()
             && let Some(error) = self.away()
         {
@@ -71,7 +51,7 @@ impl Actor {
         }
         let mut content = 0;
         if command.spec().does != Does::Transient {
-            content = fingerprint(&serde_json::to_vec(&command).unwrap_or_default());
+            content = fingerprint_of(&command);
             match self.met(&id, content, &command, outgoing).await {
                 Ok(EarlierCopy::Nothing) => {}
                 Ok(EarlierCopy::Waiting) => return Ok(()),
@@ -127,6 +107,28 @@ impl Actor {
         told
     }
 
+    /// Executes a command about hosting. It is not remembered, and changes nothing that is stored.
+    pub(super) async fn hosting(
+        &mut self,
+        origin: Origin,
+        id: CommandId,
+        command: HostingCommand,
+        outgoing: &Outbox,
+    ) -> Result<(), End> {
+        self.effects.expect_answer(&id);
+        let refused = self.refusal(origin, command.spec());
+        match refused.map_or_else(|| self.check_hosting(origin, command), Err) {
+            Ok((reply, order)) => {
+                self.effects.reply(Some(Asker { origin, outgoing }), origin, id, reply);
+                self.execute_hosting(origin, order).await
+            }
+            Err(error) => {
+                outgoing.reply(self.id.clone(), id, Reply::Error(error));
+                Ok(())
+            }
+        }
+    }
+
     /// Notes that a read failed because the database is away. Without this, every further command would wait as long,
     /// one after the other.
     pub(super) fn note_failed_read(&mut self, error: &ErrorBody) {
@@ -145,8 +147,7 @@ impl Actor {
     }
 
     /// Returns the reason why this connection may not execute this command now.
-    fn refusal(&self, origin: Origin, command: &Command) -> Option<ErrorBody> {
-        let spec = command.spec();
+    fn refusal(&self, origin: Origin, spec: Spec) -> Option<ErrorBody> {
         let begins_something = spec.does == Does::Writes;
         if self.stopping && begins_something {
             return Some(stopping());
@@ -167,7 +168,7 @@ impl Actor {
         &mut self,
         id: &CommandId,
         content: u64,
-        command: &Command,
+        command: &SessionCommand,
         outgoing: &Outbox,
     ) -> Result<EarlierCopy, ErrorBody> {
         let does = command.spec().does;
@@ -185,11 +186,11 @@ impl Actor {
         if does.writes() {
             match self.effects.earlier(id).await? {
                 Some((earlier, _))
-                    if earlier == withheld(command.name()) && self.effects.late.was_another(id, content) =>
+                    if earlier == withheld(command.spec().name) && self.effects.late.was_another(id, content) =>
                 {
                     return Err(ErrorBody::id_reused(id));
                 }
-                Some((earlier, reply)) if earlier == content || earlier == withheld(command.name()) => {
+                Some((earlier, reply)) if earlier == content || earlier == withheld(command.spec().name) => {
                     return Ok(EarlierCopy::Answered(Box::new(reply)));
                 }
                 Some(_) => return Err(ErrorBody::id_reused(id)),

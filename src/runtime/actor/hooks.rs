@@ -15,7 +15,7 @@ use crate::{
 };
 use reseed_protocol::{
     CallId, ErrorCode, Timestamp,
-    command::Command,
+    command::SessionCommand,
     event::EphemeralEvent,
     hooks::{HookCall, HookCancelled, HookPoint},
     tools::CallOutcome,
@@ -116,8 +116,8 @@ impl Actor {
     }
 
     /// Records how a hook call ended, if the command reports that.
-    pub(super) fn note_hook_result(&mut self, command: &Command) {
-        let (Command::HookResult(result), Some(host)) = (command, &mut self.host) else { return };
+    pub(super) fn note_hook_result(&mut self, command: &SessionCommand) {
+        let (SessionCommand::HookResult(result), Some(host)) = (command, &mut self.host) else { return };
         let outcome = match result.error {
             Some(_) => Outcome::Error(ErrorCode::HookFailed),
             None => Outcome::Ok,

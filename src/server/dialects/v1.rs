@@ -9,7 +9,7 @@ mod approvals;
 use crate::core::agent_loop::Origin;
 use reseed_protocol::{
     CommandId, ErrorBody, Message, Part, Role, Timestamp,
-    command::{Command, Empty},
+    command::{Empty, SessionCommand},
     compaction::StartCompaction,
     content::Input,
     context::ContextInfo,
@@ -96,11 +96,11 @@ impl Translator {
         &mut self,
         origin: Origin,
         (id, command): (CommandId, v1::Command),
-    ) -> Result<Option<(CommandId, Command)>, (&'static str, ErrorBody)> {
+    ) -> Result<Option<(CommandId, SessionCommand)>, (&'static str, ErrorBody)> {
         let command = match command {
-            v1::Command::UserInput(input) => Command::UserInput(UserInput::plain(Input::Items(input.input))),
-            v1::Command::GetContextInfo => return Ok(Some((id, Command::GetContextInfo(Empty {})))),
-            v1::Command::ManualCompact => Command::StartCompaction(StartCompaction::default()),
+            v1::Command::UserInput(input) => SessionCommand::UserInput(UserInput::plain(Input::Items(input.input))),
+            v1::Command::GetContextInfo => return Ok(Some((id, SessionCommand::GetContextInfo(Empty {})))),
+            v1::Command::ManualCompact => SessionCommand::StartCompaction(StartCompaction::default()),
             v1::Command::ApprovalResponse(response) => {
                 match self.answer(response).map_err(|error| ("approval_response", error))? {
                     Some(command) => command,

@@ -15,7 +15,13 @@ use reseed::{
     store::memory::MemoryStore,
     tools::Toolset,
 };
-use reseed_protocol::{command::Command, content::Input, hooks::HookOffer, session::SessionRole, turn::UserInput};
+use reseed_protocol::{
+    command::{Empty, SessionCommand},
+    content::Input,
+    hooks::HookOffer,
+    session::SessionRole,
+    turn::UserInput,
+};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
@@ -63,12 +69,12 @@ async fn a_client_that_did_not_read_for_a_moment_is_asked_once_it_reads() {
     };
     let _attached = handle.attach(attach).await.unwrap().unwrap();
     // Sends enough replies to leave no room for events, then an input on which its hook is called.
-    let look: Command = serde_json::from_value(json!({ "type": "get_context_info", "payload": {} })).unwrap();
+    let look = SessionCommand::GetContextInfo(Empty {});
     for number in 0..REPLIES_MAX / 2 {
         let id = format!("look-{number}").parse().unwrap();
         handle.command(Origin(1), id, look.clone(), outgoing.clone()).await.unwrap();
     }
-    let say = Command::UserInput(UserInput::plain(Input::Text("Is the sea warm?".into())));
+    let say = SessionCommand::UserInput(UserInput::plain(Input::Text("Is the sea warm?".into())));
     handle.command(Origin(1), "input-00000000001".parse().unwrap(), say, outgoing.clone()).await.unwrap();
     assert!(handle.snapshot().await.unwrap().turn.is_some(), "the turn waits for its hook");
     let is_reply = |outgoing: &Outgoing| matches!(outgoing, Outgoing::Reply(..));

@@ -4,7 +4,7 @@ use crate::agent_loop::{deadline::Deadline, io::Caller, late::EndedCalls, roster
 use crate::hook::{HookFault, HookPlace, HookSpec};
 use reseed_protocol::{
     CallId, CommandId, ErrorCode, Timestamp,
-    command::Command,
+    command::SessionCommand,
     event::EphemeralEvent,
     hooks::{HookCall, HookFailed},
     receipt::{HookOutcome, HookRun},
@@ -129,7 +129,7 @@ impl Open {
 #[derive(Debug)]
 pub(crate) struct InLine {
     pub(crate) caller: Caller,
-    pub(crate) command: Command,
+    pub(crate) command: SessionCommand,
 }
 
 /// The chains that are passed from one loop to the next: those about inputs.

@@ -10,7 +10,9 @@ use crate::agent_loop::{
     ledger::Ledger, prompt::Prompt, roster::Roster, step::Step, subject::Subject, subject::input::ProposedInput,
 };
 use crate::{hook::HookFault, model::is_picture_address};
-use reseed_protocol::{CommandId, ErrorBody, ErrorCode, Part, Role, command::Command, hooks::HookAnswer, reply::Reply};
+use reseed_protocol::{
+    CommandId, ErrorBody, ErrorCode, Part, Role, command::SessionCommand, hooks::HookAnswer, reply::Reply,
+};
 
 /// Maximum number of commands in line. A connection stops reading at 32 unanswered commands. A client whose own hook is
 /// called must still get its answer through.
@@ -21,7 +23,7 @@ impl Hooks {
     ///
     /// # Errors
     /// `queue_full`.
-    pub(crate) fn line_up(&mut self, caller: &Caller, command: Command) -> Result<(), ErrorBody> {
+    pub(crate) fn line_up(&mut self, caller: &Caller, command: SessionCommand) -> Result<(), ErrorBody> {
         if self.line.len() >= LINE_MAX {
             let message = format!("{LINE_MAX} inputs are already waiting for hooks; wait for their answers first");
             return Err(ErrorBody::new(ErrorCode::QueueFull, message));

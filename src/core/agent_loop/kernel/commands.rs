@@ -1,8 +1,8 @@
 //! Session commands: dispatches each to its machine, one arm per command.
 //!
 //! A new command is a row in `protocol/src/command.rs`. The compiler then requires its arm: here if the row's scope is
-//! `Session`, in `server/v2.rs` if it is `Connection` or `Server`. A new reply is a variant in `protocol/src/reply.rs`;
-//! for that, the compiler requires an arm in `protocol/src/reply/duplicate.rs`.
+//! `Session`, in `server/commands.rs` if it is `Connection` or `Server`. A new reply is a variant in
+//! `protocol/src/reply.rs`; for that, the compiler requires an arm in `protocol/src/reply/duplicate.rs`.
 //!
 //! The compiler does not check the special needs of some commands: data read from the store first
 //! (`runtime/lookups.rs`), a separate thread because the command may take long (`kernel/weight.rs`), or waiting behind
@@ -21,7 +21,7 @@ use crate::{
 };
 use reseed_protocol::{
     ErrorBody, ErrorCode, JobId, Message, Role, StopReason,
-    command::{Command, Routed, SessionCommand},
+    command::SessionCommand,
     compaction::{CancelCompaction, SetContextStrategy},
     event::EphemeralEvent,
     reply::Reply,
@@ -32,19 +32,19 @@ use reseed_protocol::{
 };
 
 impl AgentLoop {
-    pub(in crate::agent_loop) fn on_command(&mut self, caller: Caller, command: Command, lookup: Option<Lookup>) {
-        if command.writes() && self.on_same_id(&caller) {
+    pub(in crate::agent_loop) fn on_command(
+        &mut self,
+        caller: Caller,
+        command: SessionCommand,
+        lookup: Option<Lookup>,
+    ) {
+        if command.spec().does.writes() && self.on_same_id(&caller) {
             return;
         }
         let command = match self.waits_in_line(&caller, command) {
             Ok(None) => return,
             Ok(Some(command)) => command,
             Err(error) => return self.ledger.reply(&caller, Reply::Error(error)),
-        };
-        let name = command.name();
-        let Routed::Session(command) = command.route() else {
-            let error = ErrorBody::new(ErrorCode::Internal, format!("`{name}` is not a session command"));
-            return self.ledger.reply(&caller, Reply::Error(error));
         };
         let refused = match command {
             SessionCommand::UserInput(input) => self.on_user_input(&caller, input, lookup),

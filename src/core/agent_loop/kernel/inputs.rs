@@ -10,7 +10,7 @@ use crate::agent_loop::{
 use crate::session::{Lookup, Queued, input};
 use reseed_protocol::{
     ErrorBody, ErrorCode, Part,
-    command::Command,
+    command::SessionCommand,
     event::Event,
     reply::{Done, Reply},
     tree::AppendCustomMessage,
@@ -185,14 +185,18 @@ impl AgentLoop {
     ///
     /// # Errors
     /// `queue_full`; `turn_running` for an input that may not wait.
-    pub(super) fn waits_in_line(&mut self, caller: &Caller, command: Command) -> Result<Option<Command>, ErrorBody> {
+    pub(super) fn waits_in_line(
+        &mut self,
+        caller: &Caller,
+        command: SessionCommand,
+    ) -> Result<Option<SessionCommand>, ErrorBody> {
         // A message from the hook that is inspecting the input would wait for itself.
-        let waits =
-            matches!(command, Command::UserInput(_) | Command::AppendCustomMessage(_)) && caller.origin != Origin::HOOK;
+        let waits = matches!(command, SessionCommand::UserInput(_) | SessionCommand::AppendCustomMessage(_))
+            && caller.origin != Origin::HOOK;
         if !waits || !self.hooks.looks_at_input() {
             return Ok(Some(command));
         }
-        if let Command::UserInput(UserInput { parent_id, when_busy, .. }) = &command {
+        if let SessionCommand::UserInput(UserInput { parent_id, when_busy, .. }) = &command {
             if parent_id.is_some() {
                 return Err(self.busy("input with a parentId cannot wait: the branch that it leaves is still growing"));
             }

@@ -2,7 +2,7 @@
 //! those on a thread of their own.
 
 use crate::agent_loop::{AgentLoop, io::Input};
-use reseed_protocol::{Part, command::Command};
+use reseed_protocol::{Part, command::SessionCommand};
 
 /// Estimated tokens of a context above which compacting it may take two milliseconds of CPU time. English prose of this
 /// size takes half a millisecond; the margin is for other scripts, exact tokenizers and slower processors.
@@ -38,7 +38,9 @@ impl AgentLoop {
             Input::Command { command, .. } => {
                 let orders = matches!(
                     **command,
-                    Command::StartCompaction(_) | Command::PreviewCompaction(_) | Command::Navigate(_)
+                    SessionCommand::StartCompaction(_)
+                        | SessionCommand::PreviewCompaction(_)
+                        | SessionCommand::Navigate(_)
                 );
                 orders || is_near()
             }
@@ -84,8 +86,8 @@ mod tests {
 
     #[test]
     fn only_inputs_that_may_compact_a_long_context_take_long() {
-        let order = || Command::StartCompaction(StartCompaction::default());
-        let pin = || Command::PinEntry(PinEntry { entry_id: "e0".parse().unwrap() });
+        let order = || SessionCommand::StartCompaction(StartCompaction::default());
+        let pin = || SessionCommand::PinEntry(PinEntry { entry_id: "e0".parse().unwrap() });
         // Each case has the words in the message, the window, the command, and the expected result.
         for (words, window, command, expected) in [
             (500, 100_000, order(), false),

@@ -8,7 +8,7 @@ use crate::{
 use fastrand::Rng;
 use reseed_protocol::{
     CallId, EntryData, Message, Part, Role,
-    command::Command,
+    command::SessionCommand,
     context::{ContextEnvelope, ContextMessage},
     hooks::{ContextReason, HookAnswer, HookCall, HookEvent, HookOffer, HookPoint},
     reply::Reply,
@@ -101,7 +101,7 @@ impl World {
                 let fault = fault[self.rng.usize(..2)].clone();
                 self.hear(call.call_id, Err(fault));
             }
-            90..95 => self.command(Command::CallProgress(CallProgress {
+            90..95 => self.command(SessionCommand::CallProgress(CallProgress {
                 tool_call_id: None,
                 hook_call_id: Some(call.call_id),
                 message: None,
@@ -134,7 +134,7 @@ impl World {
             HookPlace::Client => {
                 answer["hookCallId"] = json!(call_id);
                 self.hush(call_id);
-                self.command(Command::HookResult(Box::new(serde_json::from_value(answer).unwrap())));
+                self.command(SessionCommand::HookResult(Box::new(serde_json::from_value(answer).unwrap())));
             }
             HookPlace::Server => self.hear(call_id, Ok(serde_json::from_value(answer).unwrap())),
         }
@@ -331,15 +331,15 @@ impl World {
     }
 
     /// Returns true if a reply may come after those to later commands.
-    pub(super) fn may_be_late(command: &Command) -> bool {
+    pub(super) fn may_be_late(command: &SessionCommand) -> bool {
         matches!(
             command,
-            Command::Navigate(_)
-                | Command::PreviewCompaction(_)
-                | Command::ToolResult(_)
-                | Command::UserInput(_)
-                | Command::AppendCustomMessage(_)
-                | Command::RetryTurn(_)
+            SessionCommand::Navigate(_)
+                | SessionCommand::PreviewCompaction(_)
+                | SessionCommand::ToolResult(_)
+                | SessionCommand::UserInput(_)
+                | SessionCommand::AppendCustomMessage(_)
+                | SessionCommand::RetryTurn(_)
         )
     }
 

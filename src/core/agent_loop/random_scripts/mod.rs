@@ -21,7 +21,7 @@ use crate::{
 };
 use fastrand::Rng;
 use reseed_protocol::{
-    CallId, CommandId, Entry, EntryId, JobId, Part, StopReason, Timestamp, command::Command, event::Event,
+    CallId, CommandId, Entry, EntryId, JobId, Part, StopReason, Timestamp, command::SessionCommand, event::Event,
     turn::EditQueue,
 };
 use std::{
@@ -279,11 +279,11 @@ impl World {
         self.entries.values().nth(at).cloned()
     }
 
-    fn command(&mut self, command: Command) {
+    fn command(&mut self, command: SessionCommand) {
         self.command_to(command, None);
     }
 
-    fn command_to(&mut self, command: Command, lookup: Option<Box<Lookup>>) {
+    fn command_to(&mut self, command: SessionCommand, lookup: Option<Box<Lookup>>) {
         let late = Self::may_be_late(&command);
         self.commands += 1;
         let id: CommandId = format!("command-{:012}", self.commands).parse().unwrap();
@@ -341,7 +341,7 @@ impl World {
                     break;
                 }
                 // Input for a destination that the session did not reach stays queued until somebody edits the queue.
-                self.command(Command::EditQueue(EditQueue { remove: None, order: None }));
+                self.command(SessionCommand::EditQueue(EditQueue { remove: None, order: None }));
                 continue;
             }
             // Half of the pending requests are answered, the others fail.

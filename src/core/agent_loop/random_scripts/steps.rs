@@ -10,7 +10,7 @@ use crate::{
 use fastrand::Rng;
 use reseed_protocol::{
     CommandId, EntryId, ErrorBody, ErrorCode, JobId, Part, StopReason,
-    command::{Command, Empty},
+    command::{Empty, SessionCommand},
     compaction::{
         CancelCompaction, Pin, PinEntry, PreviewCompaction, SetContextStrategy, StartCompaction, UndoCompaction,
     },
@@ -66,27 +66,29 @@ impl World {
                     2 => said.if_leaf = Some(self.some_entry().map(|entry| entry.entry_id)),
                     _ => {}
                 }
-                self.command_to(Command::UserInput(said), lookup);
+                self.command_to(SessionCommand::UserInput(said), lookup);
             }
             60..64 => self.tool_answers(),
             64..67 => self.server_tool_speaks(),
             67..70 => self.somebody_decides(),
-            70..74 => self.command(Command::CancelTurn(CancelTurn { turn_id: None })),
-            74..78 => self.command(Command::RetryTurn(RetryTurn { turn_id: None })),
+            70..74 => self.command(SessionCommand::CancelTurn(CancelTurn { turn_id: None })),
+            74..78 => self.command(SessionCommand::RetryTurn(RetryTurn { turn_id: None })),
             78 => self.compact(),
             79..81 => self.keep(),
             81..82 => self.move_about(),
-            82..84 => self.command(Command::CancelCompaction(CancelCompaction { job_id: None })),
+            82..84 => self.command(SessionCommand::CancelCompaction(CancelCompaction { job_id: None })),
             84..86 => {
                 let names = Strategies::default().all_names();
                 let strategy = names[self.rng.usize(..names.len())].to_owned();
-                self.command(Command::SetContextStrategy(SetContextStrategy { strategy, settings: None }));
+                self.command(SessionCommand::SetContextStrategy(SetContextStrategy { strategy, settings: None }));
             }
             86..88 => {
                 let model = format!("test-{}", self.rng.u8(..3));
-                self.command(Command::SetModel(SetModel { model, reasoning_effort: None }));
+                self.command(SessionCommand::SetModel(SetModel { model, reasoning_effort: None }));
             }
-            88..90 => self.command(Command::SetInstructions(SetInstructions { instructions: Some("Be kind.".into()) })),
+            88..90 => {
+                self.command(SessionCommand::SetInstructions(SetInstructions { instructions: Some("Be kind.".into()) }))
+            }
             90 if self.rng.u8(..4) == 0 => self.reconfigure(),
             90 => self.register_tools(),
             91 => self.register_hooks(),
@@ -102,7 +104,7 @@ impl World {
                 2 => self.tell(Input::Go),
                 _ => self.crash(),
             },
-            _ => self.command(Command::GetContextInfo(Empty {})),
+            _ => self.command(SessionCommand::GetContextInfo(Empty {})),
         }
     }
 
@@ -120,28 +122,28 @@ impl World {
             label: self.rng.bool().then(|| "there".into()),
         };
         let lookup = self.destination(leaf, input);
-        self.command_to(Command::Navigate(navigate), Some(lookup));
+        self.command_to(SessionCommand::Navigate(navigate), Some(lookup));
     }
 
     fn annotate(&mut self) {
         let waiting: Vec<CommandId> =
             self.agent.ledger.session.state.queue.iter().map(|item| item.command_id.clone()).collect();
         match self.rng.u8(..6) {
-            0 => self.command(Command::RenameSession(RenameSession { name: "A name".into() })),
+            0 => self.command(SessionCommand::RenameSession(RenameSession { name: "A name".into() })),
             1 => {
                 let Some(entry) = self.some_entry() else { return };
                 let set = SetLabel { entry_id: entry.entry_id, label: self.rng.bool().then(|| "here".into()) };
-                self.command(Command::SetLabel(set));
+                self.command(SessionCommand::SetLabel(set));
             }
             2 => {
                 let data = serde_json::json!({ "at": 1 });
-                self.command(Command::AppendCustom(AppendCustom { custom_type: "mark".into(), data }));
+                self.command(SessionCommand::AppendCustom(AppendCustom { custom_type: "mark".into(), data }));
             }
             3 | 4 => {
                 let content = InputContent::Text("note ".repeat(self.rng.usize(1..20)));
                 let details = self.rng.bool().then(|| serde_json::json!({ "at": 1 }));
                 let note = AppendCustomMessage { custom_type: "note".into(), content, display: true, details };
-                self.command(Command::AppendCustomMessage(note));
+                self.command(SessionCommand::AppendCustomMessage(note));
             }
             _ => {
                 let mut order = waiting.clone();
@@ -160,7 +162,7 @@ impl World {
                 let removed = order.pop().filter(|_| self.rng.bool());
                 let remove = removed.clone().map(|id| vec![id]);
                 let order = if removed.is_some() { order } else { waiting };
-                self.command(Command::EditQueue(EditQueue { remove, order: Some(order) }));
+                self.command(SessionCommand::EditQueue(EditQueue { remove, order: Some(order) }));
             }
         }
     }
@@ -227,7 +229,7 @@ impl World {
         };
         let output = "result ".repeat(self.rng.usize(1..80));
         let is_error = Some(self.rng.bool());
-        self.command(Command::ToolResult(ToolResult { call_id, output, is_error }));
+        self.command(SessionCommand::ToolResult(ToolResult { call_id, output, is_error }));
     }
 
     fn register_tools(&mut self) {
@@ -240,11 +242,14 @@ impl World {
     fn compact(&mut self) {
         let preview_id: Option<JobId> = self.agent.compaction.preview_id().cloned();
         match self.rng.u8(..4) {
-            0 => self.command(Command::PreviewCompaction(PreviewCompaction::default())),
+            0 => self.command(SessionCommand::PreviewCompaction(PreviewCompaction::default())),
             1 if preview_id.is_some() => {
-                self.command(Command::StartCompaction(StartCompaction { preview_id, ..StartCompaction::default() }));
+                self.command(SessionCommand::StartCompaction(StartCompaction {
+                    preview_id,
+                    ..StartCompaction::default()
+                }));
             }
-            _ => self.command(Command::StartCompaction(StartCompaction::default())),
+            _ => self.command(SessionCommand::StartCompaction(StartCompaction::default())),
         }
     }
 
@@ -262,12 +267,12 @@ impl World {
                 state.pins = pins_without(target, &state.pins, tree.path());
                 let tree = self.path_in(&state, state.leaf.as_ref());
                 let lookup = Lookup::Path(tree);
-                self.command_to(Command::UndoCompaction(UndoCompaction::default()), Some(Box::new(lookup)));
+                self.command_to(SessionCommand::UndoCompaction(UndoCompaction::default()), Some(Box::new(lookup)));
             }
             0 => {
                 let pins = &self.agent.ledger.session.state.pins;
                 let Some(pin) = self.rng.choice(pins).cloned() else { return };
-                self.command(Command::UnpinEntry(PinEntry { entry_id: pin.entry_id }));
+                self.command(SessionCommand::UnpinEntry(PinEntry { entry_id: pin.entry_id }));
             }
             _ => self.pin(),
         }
@@ -276,7 +281,7 @@ impl World {
     fn pin(&mut self) {
         let Some(entry) = self.some_entry() else { return };
         let id = entry.entry_id;
-        let command = Command::PinEntry(PinEntry { entry_id: id.clone() });
+        let command = SessionCommand::PinEntry(PinEntry { entry_id: id.clone() });
         let path = self.agent.ledger.session.tree.path();
         let leaf = self.agent.ledger.session.state.leaf.clone();
         let is_on_path = self.way_back(leaf.as_ref()).iter().any(|entry| entry.entry_id == id);

@@ -7,7 +7,7 @@ use crate::{
 };
 use reseed_protocol::{
     ApprovalId, CallId,
-    command::Command,
+    command::SessionCommand,
     event::Event,
     tools::{ApprovalPolicy, ApprovalResponse, Decision, SetTools, ToolAnnotations, ToolOffer, WithdrawApproval},
 };
@@ -66,9 +66,9 @@ impl World {
                 let off = self.rng.bool().then(|| vec!["peek".to_owned()]);
                 let rules = [r#"{"rules":[]}"#, r#"{"rules":[{"tool":"peek","policy":"ask"}]}"#][self.rng.usize(..2)];
                 let approvals: ApprovalPolicy = serde_json::from_str(rules).unwrap();
-                self.command(Command::SetTools(SetTools { off, approvals: Some(approvals) }));
+                self.command(SessionCommand::SetTools(SetTools { off, approvals: Some(approvals) }));
             }
-            (1, Some(approval_id)) => self.command(Command::WithdrawApproval(WithdrawApproval { approval_id })),
+            (1, Some(approval_id)) => self.command(SessionCommand::WithdrawApproval(WithdrawApproval { approval_id })),
             _ => {
                 let approval_id = self.rng.choice(open).unwrap_or_else(|| "unknown".parse().unwrap());
                 let review = [
@@ -81,7 +81,7 @@ impl World {
                 ][self.rng.usize(..6)];
                 let response =
                     ApprovalResponse { approval_id, review, arguments_hash: None, custom_deny_message: None };
-                self.command(Command::ApprovalResponse(response));
+                self.command(SessionCommand::ApprovalResponse(response));
             }
         }
     }

@@ -238,7 +238,7 @@ mod tests {
         session::{IdSource, Session},
     };
     use reseed_protocol::{
-        Timestamp, command::Command, content::Input as Said, event::Event, tree::EntryAppended, turn::UserInput,
+        Timestamp, command::SessionCommand, content::Input as Said, event::Event, tree::EntryAppended, turn::UserInput,
     };
 
     const NOW: Timestamp = Timestamp(1_000_000);
@@ -272,7 +272,7 @@ mod tests {
             Self(AgentLoop::seeded(1, seed), 0)
         }
 
-        fn ask(&mut self, now: Timestamp, command: Command) -> Vec<Effect> {
+        fn ask(&mut self, now: Timestamp, command: SessionCommand) -> Vec<Effect> {
             self.1 += 1;
             let (id, command) = (format!("command-{:012}", self.1).parse().unwrap(), Box::new(command));
             self.0.handle(now, Input::Command { origin: Origin(1), id, fingerprint: 0, command, lookup: None })
@@ -280,12 +280,12 @@ mod tests {
 
         fn apply(&mut self, now: Timestamp, preview_id: JobId) -> Vec<Effect> {
             let preview_id = Some(preview_id);
-            self.ask(now, Command::StartCompaction(StartCompaction { preview_id, ..StartCompaction::default() }))
+            self.ask(now, SessionCommand::StartCompaction(StartCompaction { preview_id, ..StartCompaction::default() }))
         }
 
         /// Requests a preview. The model fails, so the preview is made without it.
         fn preview(&mut self) -> CompactionPreview {
-            let asked = self.ask(NOW, Command::PreviewCompaction(PreviewCompaction::default()));
+            let asked = self.ask(NOW, SessionCommand::PreviewCompaction(PreviewCompaction::default()));
             let request = asked.iter().find_map(|effect| match effect {
                 Effect::CallModel(call) => Some(call.request),
                 _ => None,
@@ -328,7 +328,7 @@ mod tests {
         let mut world = World::with("threshold");
         let preview = world.preview();
         let text = "How far is it?".to_owned();
-        let asked = world.ask(NOW, Command::UserInput(UserInput::plain(Said::Text(text))));
+        let asked = world.ask(NOW, SessionCommand::UserInput(UserInput::plain(Said::Text(text))));
         let request = asked.iter().find_map(|effect| match effect {
             Effect::CallModel(call) => Some(call.request),
             _ => None,

@@ -4,7 +4,7 @@ use super::Translator;
 use crate::tools::Toolset;
 use reseed_protocol::{
     ErrorBody,
-    command::Command,
+    command::SessionCommand,
     tools::{Approval, ApprovalResponse, CallResolved, Decision},
     v1::{self, ApprovalRequest, ItemContent, ResponseItem, Review},
 };
@@ -51,7 +51,7 @@ impl Translator {
     ///
     /// # Errors
     /// `no_pending_approval`.
-    pub(super) fn answer(&mut self, response: v1::ApprovalResponse) -> Result<Option<Command>, ErrorBody> {
+    pub(super) fn answer(&mut self, response: v1::ApprovalResponse) -> Result<Option<SessionCommand>, ErrorBody> {
         let Some(approval) = self.approvals.open.front() else { return Err(ErrorBody::no_pending_approval()) };
         let review = match response.review {
             Review::Yes => Decision::AllowOnce,
@@ -60,7 +60,7 @@ impl Translator {
             Review::NoExit => Decision::RejectAndStop,
             Review::Explain => return Ok(None),
         };
-        Ok(Some(Command::ApprovalResponse(ApprovalResponse {
+        Ok(Some(SessionCommand::ApprovalResponse(ApprovalResponse {
             approval_id: approval.approval_id.clone(),
             review,
             // The server's own copy of the call counts, not the patch that the client echoes.

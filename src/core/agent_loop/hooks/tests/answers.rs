@@ -239,7 +239,7 @@ fn a_failed_message_hook_discards_the_answer_and_its_turn_unless_it_is_optional(
     world.fails(HookFault::failed("it broke")).check(&["one failed hook_failed", "end failed hook_failed"]);
     assert_eq!(world.ended().error.as_ref().map(|error| error.retriable), Some(true));
     assert!(!world.entries.iter().any(|entry| kind_of(entry) == "assistant"));
-    world.command(Command::RetryTurn(reseed_protocol::turn::RetryTurn { turn_id: None })).pass();
+    world.command(SessionCommand::RetryTurn(reseed_protocol::turn::RetryTurn { turn_id: None })).pass();
     world.model("another").pass();
     assert_eq!(world.said("assistant"), "another");
     world.check_at_rest();
@@ -295,7 +295,7 @@ fn a_withheld_answer_is_not_shown_after_its_hook_has_left() {
             assert!(error.retriable && error.message.contains("`redact`"), "{error:?}");
             assert_eq!(error.details, Some(json!({ "hook": "redact", "point": "message" })));
             world.check_at_rest();
-            world.command(Command::RetryTurn(reseed_protocol::turn::RetryTurn { turn_id: None })).pass();
+            world.command(SessionCommand::RetryTurn(reseed_protocol::turn::RetryTurn { turn_id: None })).pass();
             world.model("another").pass();
             assert_eq!(world.said("assistant"), "another");
         }

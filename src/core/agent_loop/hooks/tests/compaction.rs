@@ -42,7 +42,7 @@ impl World {
 
     fn compact_with(&mut self, instructions: Option<&str>) -> &mut Self {
         let instructions = instructions.map(str::to_owned);
-        self.command(Command::StartCompaction(StartCompaction { instructions, ..StartCompaction::default() }))
+        self.command(SessionCommand::StartCompaction(StartCompaction { instructions, ..StartCompaction::default() }))
     }
 
     fn compacted(&self) -> (&ContextCompacted, &Compaction) {
@@ -249,7 +249,7 @@ fn a_compaction_that_a_required_hook_did_not_inspect_is_not_made() {
     let ends = ["compaction failed hook_failed", "end failed hook_failed", "ask one before_compaction"];
     assert_eq!(world.took()[1..], ends);
     let mut world = long(before(&["one"]));
-    world.command(Command::PreviewCompaction(PreviewCompaction::default())).took();
+    world.command(SessionCommand::PreviewCompaction(PreviewCompaction::default())).took();
     world.answer(json!({ "error": "no" })).check(&["one failed hook_failed", "error hook_failed"]);
     world.check_at_rest();
 }
@@ -259,7 +259,7 @@ fn text_that_a_hook_removed_does_not_return_in_an_earlier_summary() {
     for (at, is_void) in [(0, true), (usize::MAX, false)] {
         let redactor = hook("redactor", HookPoint::Context).for_reasons(&[ContextReason::BeforeRequest]);
         let mut world = long(vec![redactor]);
-        world.command(Command::PreviewCompaction(PreviewCompaction::default())).summary();
+        world.command(SessionCommand::PreviewCompaction(PreviewCompaction::default())).summary();
         let preview_id = Some(world.previewed().preview_id.clone());
         world.say("and then?");
         // Messages since the preview are not part of it.
@@ -269,7 +269,7 @@ fn text_that_a_hook_removed_does_not_return_in_an_earlier_summary() {
         let edits = json!([{ "entryId": entry.entry_id, "message": message }]);
         let patch = json!([{ "op": "messages_cached_edit", "edits": edits, "invalidateCacheReason": "redacted" }]);
         world.answer(json!({ "patch": patch })).model("on we went");
-        world.command(Command::StartCompaction(StartCompaction { preview_id, ..StartCompaction::default() }));
+        world.command(SessionCommand::StartCompaction(StartCompaction { preview_id, ..StartCompaction::default() }));
         let refused = matches!(world.reply(), Reply::Error(error) if error.code == ErrorCode::PreviewNotFound);
         assert_eq!(refused, is_void, "{:?}", world.reply());
     }
@@ -359,16 +359,16 @@ fn a_compaction_without_gain_and_with_observers_only_delays_no_turn() {
     let mut world = World::full(observers, "manual", 92);
     let settings = StrategySettings { min_gain: Some(0.5), ..StrategySettings::default() };
     let set = SetContextStrategy { strategy: "manual".into(), settings: Some(settings) };
-    world.command(Command::SetContextStrategy(set));
+    world.command(SessionCommand::SetContextStrategy(set));
     let ids: Vec<_> = world.entries.iter().map(|entry| entry.entry_id.clone()).collect();
     // The two entries that are not pinned hold too few tokens to be worth a compaction.
     for entry_id in ids.into_iter().skip(2) {
-        world.command(Command::PinEntry(PinEntry { entry_id }));
+        world.command(SessionCommand::PinEntry(PinEntry { entry_id }));
     }
     world.took();
     let truncate = StartCompaction { strategy: Some("truncate".into()), ..StartCompaction::default() };
     world
-        .command(Command::StartCompaction(truncate))
+        .command(SessionCommand::StartCompaction(truncate))
         .check(&["tell one before_compaction", "compaction failed nothing_to_compact"]);
     world.check_at_rest();
     world.say("hello").check(&["+ user", "turn", "model"]);

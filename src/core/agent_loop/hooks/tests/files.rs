@@ -35,7 +35,7 @@ impl World {
     }
 
     fn compacts(&mut self) {
-        self.command(Command::StartCompaction(StartCompaction::default())).summary();
+        self.command(SessionCommand::StartCompaction(StartCompaction::default())).summary();
     }
 
     /// Returns the files noted by the newest entry of this kind, and its summary.
@@ -103,7 +103,7 @@ fn files_are_carried_through_nested_compactions_and_branch_summaries() {
         replace_instructions: None,
         label: None,
     };
-    world.command_to(Command::Navigate(navigate), Some(place)).summary();
+    world.command_to(SessionCommand::Navigate(navigate), Some(place)).summary();
     world.check_files("branch_summary", &["c", "d"], &["a", "b", "e"]);
 
     // A compaction of that branch summary keeps them, and adds the files of this branch's own calls.

@@ -75,16 +75,16 @@ impl World {
             replace_instructions: None,
             label: None,
         };
-        self.command_to(Command::Navigate(navigate), Some(place))
+        self.command_to(SessionCommand::Navigate(navigate), Some(place))
     }
 
     fn set_strategy(&mut self, strategy: &str, settings: StrategySettings) -> &mut Self {
         let set = SetContextStrategy { strategy: strategy.into(), settings: Some(settings) };
-        self.command(Command::SetContextStrategy(set))
+        self.command(SessionCommand::SetContextStrategy(set))
     }
 
     fn manual(&mut self, manual: StartCompaction) -> &mut Self {
-        self.command(Command::StartCompaction(manual))
+        self.command(SessionCommand::StartCompaction(manual))
     }
 }
 
@@ -170,7 +170,7 @@ fn a_plain_order_commits_the_held_compaction() {
     // A preview shows it, and is applied without another model request.
     let mut world = holding(Vec::new());
     let summary = world.held().unwrap().outcome.summary.clone();
-    world.command(Command::PreviewCompaction(PreviewCompaction::default())).check(&["preview"]);
+    world.command(SessionCommand::PreviewCompaction(PreviewCompaction::default())).check(&["preview"]);
     let Reply::CompactionPreview(preview) = world.reply() else { panic!("{:?}", world.reply()) };
     assert_eq!(preview.summary, summary);
     let preview_id = Some(preview.preview_id.clone());
@@ -214,14 +214,14 @@ fn only_a_change_of_its_input_drops_it() {
             world.say("more").model_fails(ErrorCode::UpstreamAuth);
         }),
         ("a name", true, Vec::new(), &|world| {
-            world.command(Command::RenameSession(RenameSession { name: "A name".into() }));
+            world.command(SessionCommand::RenameSession(RenameSession { name: "A name".into() }));
         }),
         ("instructions", true, Vec::new(), &|world| {
-            world.command(Command::SetInstructions(SetInstructions { instructions: Some("Be kind.".into()) }));
+            world.command(SessionCommand::SetInstructions(SetInstructions { instructions: Some("Be kind.".into()) }));
         }),
         ("options", true, Vec::new(), &|world| {
             let set = SetOptions { temperature: Some(0.5), max_output_tokens: Some(100) };
-            world.command(Command::SetOptions(set));
+            world.command(SessionCommand::SetOptions(set));
         }),
         ("tools", true, Vec::new(), &|world| {
             world.offer_tool();
@@ -237,7 +237,7 @@ fn only_a_change_of_its_input_drops_it() {
         }),
         ("a pin of what it takes out", true, Vec::new(), &|world| {
             let entry_id = world.entries[0].entry_id.clone();
-            world.command(Command::PinEntry(PinEntry { entry_id }));
+            world.command(SessionCommand::PinEntry(PinEntry { entry_id }));
         }),
         ("a patch of what it keeps", true, redactor(), &|world| patch(world, 8)),
         ("when it is due", true, Vec::new(), &|world| {
@@ -251,7 +251,7 @@ fn only_a_change_of_its_input_drops_it() {
             world.go_to(1);
         }),
         ("another model", false, Vec::new(), &|world| {
-            world.command(Command::SetModel(SetModel { model: "test-2".into(), reasoning_effort: None }));
+            world.command(SessionCommand::SetModel(SetModel { model: "test-2".into(), reasoning_effort: None }));
         }),
         ("another strategy", false, Vec::new(), &|world| {
             world.set_strategy("importance", settings());
@@ -270,7 +270,7 @@ fn only_a_change_of_its_input_drops_it() {
             world.restart(|deployment| change(&mut deployment.summaries));
         }),
         ("a person who cancels it", false, Vec::new(), &|world| {
-            world.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
+            world.command(SessionCommand::CancelCompaction(CancelCompaction { job_id: None }));
         }),
         ("another compaction", false, Vec::new(), &|world| {
             let order = StartCompaction { instructions: Some("mind the boats".into()), ..StartCompaction::default() };
@@ -303,12 +303,12 @@ fn undoing_a_compaction_drops_the_held_one() {
     }
     world.summary();
     assert!(world.held().is_some());
-    world.command(Command::UndoCompaction(UndoCompaction::default()));
+    world.command(SessionCommand::UndoCompaction(UndoCompaction::default()));
     assert_eq!((world.held(), world.agent.ledger.session.state.held.as_ref()), (None, None));
     // A compaction held before the pin keeps the pinned entry.
     let mut world = holding(Vec::new());
     let entry_id = world.entries[0].entry_id.clone();
-    world.command(Command::PinEntry(PinEntry { entry_id: entry_id.clone() }));
+    world.command(SessionCommand::PinEntry(PinEntry { entry_id: entry_id.clone() }));
     world.manual(StartCompaction::default());
     assert_eq!(world.committed().kept_entry_ids, [entry_id]);
 }
@@ -332,7 +332,7 @@ fn a_joining_client_is_shown_the_held_compaction() {
     assert_eq!(world.agent.snapshot().held, Some(*told.clone()));
     world.restart(|_| ());
     assert_eq!(world.agent.snapshot().held.map(|held| held.job_id), Some(told.job_id));
-    world.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
+    world.command(SessionCommand::CancelCompaction(CancelCompaction { job_id: None }));
     assert_eq!(world.agent.snapshot().held, None);
 }
 

@@ -20,13 +20,13 @@ fn input(text: &str) -> UserInput {
     UserInput::plain(Said::Text(text.into()))
 }
 
-fn busy(text: &str, when_busy: WhenBusy) -> Command {
-    Command::UserInput(UserInput { when_busy: Some(when_busy), ..input(text) })
+fn busy(text: &str, when_busy: WhenBusy) -> SessionCommand {
+    SessionCommand::UserInput(UserInput { when_busy: Some(when_busy), ..input(text) })
 }
 
-fn note() -> Command {
+fn note() -> SessionCommand {
     let content = InputContent::Text("a note".into());
-    Command::AppendCustomMessage(AppendCustomMessage {
+    SessionCommand::AppendCustomMessage(AppendCustomMessage {
         custom_type: "note".into(),
         content,
         display: true,
@@ -92,7 +92,7 @@ fn input_that_may_not_wait_is_refused_before_any_hook_is_called() {
     let mut world = looked_at();
     world.command(busy("now", WhenBusy::Reject)).check(&["error turn_running"]);
     let elsewhere = UserInput { parent_id: Some(None), ..input("elsewhere") };
-    world.command_to(Command::UserInput(elsewhere), Some(Destination::default())).check(&["error turn_running"]);
+    world.command_to(SessionCommand::UserInput(elsewhere), Some(Destination::default())).check(&["error turn_running"]);
     let move_ = Navigate {
         entry_id: None,
         position: None,
@@ -101,12 +101,12 @@ fn input_that_may_not_wait_is_refused_before_any_hook_is_called() {
         replace_instructions: None,
         label: None,
     };
-    world.command_to(Command::Navigate(move_), Some(Destination::default())).check(&["error turn_running"]);
+    world.command_to(SessionCommand::Navigate(move_), Some(Destination::default())).check(&["error turn_running"]);
     let Reply::Error(error) = world.reply() else { panic!("no error") };
     assert!(error.message.contains("hooks are inspecting an input"), "{}", error.message);
     let unseen = UserInput { if_leaf: Some(Some("nobody".parse().unwrap())), ..input("blind") };
     let mut world = World::new(vec![hook("one", HookPoint::Message)]);
-    world.command(Command::UserInput(unseen)).check(&["error leaf_moved"]);
+    world.command(SessionCommand::UserInput(unseen)).check(&["error leaf_moved"]);
     world.say(" ").check(&["error empty_input"]);
     let mut world = looked_at();
     for _ in 0..16 {
@@ -121,7 +121,7 @@ fn conditions_are_checked_again_after_hooks_have_inspected_an_input() {
     let mut world = World::new(vec![hook("one", HookPoint::Message)]);
     world.say("first").answer(json!({})).took();
     let leaf: Option<EntryId> = world.agent.session().state.leaf.clone();
-    world.command(Command::UserInput(UserInput { if_leaf: Some(leaf), ..input("second") }));
+    world.command(SessionCommand::UserInput(UserInput { if_leaf: Some(leaf), ..input("second") }));
     world.check(&["ask one message:user"]);
     let call = world.open.pop_front().unwrap();
     world.model("yes").check(&["ask one message:assistant"]);
@@ -140,7 +140,7 @@ fn the_next_loop_continues_the_inspection_of_an_input() {
     let call = world.open.pop_front().unwrap();
     world.model("yes").answer(json!({})).took();
     let other = reseed_protocol::session::SetModel { model: "other".into(), reasoning_effort: None };
-    world.command(Command::SetModel(other)).check(&["+ model_change", "reseed"]);
+    world.command(SessionCommand::SetModel(other)).check(&["+ model_change", "reseed"]);
     world.answer_to(call.0, call.1, instead("user", "2nd"));
     world.check(&["+ user", "turn", "model withheld", "ask one message:user"]);
     assert_eq!(world.asked_for()["message"]["content"][0]["text"], "third");
@@ -158,7 +158,7 @@ fn an_input_starts_its_branch_after_hooks_have_inspected_it() {
     let tree = world.agent.session().tree.upto(&leaf).unwrap();
     let place = Destination { leaf: Some(leaf.clone()), tree, ..Destination::default() };
     let branch = UserInput { parent_id: Some(Some(leaf)), ..input("my number is 4711") };
-    world.command_to(Command::UserInput(branch), Some(place)).check(&["ask one message:user"]);
+    world.command_to(SessionCommand::UserInput(branch), Some(place)).check(&["ask one message:user"]);
     world.say("later").check(&[]);
     world.answer(instead("user", "my number is ----"));
     // The new branch's loop inspects the inputs that waited behind it.
@@ -197,7 +197,7 @@ fn a_command_is_inspected_once_and_remembered_without_removed_text() {
         let mut world = World::new(vec![hook("one", HookPoint::Message)]);
         let id: CommandId = "command-000000000001".parse().unwrap();
         let send = |world: &mut World, fingerprint: u64| {
-            let command = Box::new(Command::UserInput(input("my number is 4711")));
+            let command = Box::new(SessionCommand::UserInput(input("my number is 4711")));
             let id = id.clone();
             world.agent.handle(NOW, Input::Command { origin: Origin(1), id, fingerprint, command, lookup: None })
         };

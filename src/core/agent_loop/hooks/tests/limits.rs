@@ -6,7 +6,7 @@ use reseed_protocol::tools::CallProgress;
 impl World {
     fn progress(&mut self) -> &mut Self {
         let hook_call_id = Some(self.question().call_id.clone());
-        self.command(Command::CallProgress(CallProgress { tool_call_id: None, hook_call_id, message: None }))
+        self.command(SessionCommand::CallProgress(CallProgress { tool_call_id: None, hook_call_id, message: None }))
     }
 
     /// Disconnects the client of the oldest pending call.
@@ -91,7 +91,9 @@ fn a_late_answer_changes_nothing() {
     let call_id = world.question().call_id.clone();
     world.wait(50).took();
     let late = json!({ "hookCallId": call_id, "message": instead("user", "x")["message"] });
-    world.command(Command::HookResult(Box::new(serde_json::from_value(late).unwrap()))).check(&["error too_late"]);
+    world
+        .command(SessionCommand::HookResult(Box::new(serde_json::from_value(late).unwrap())))
+        .check(&["error too_late"]);
     let Reply::Error(error) = world.reply() else { panic!("no error") };
     assert_eq!(error.message, format!("the hook call `{call_id}` has timed out; nothing was stored"));
 }
@@ -189,7 +191,7 @@ fn another_client_that_offers_the_same_hook_takes_it_over() {
     let call_id = world.question().call_id.clone();
     world.is_away().offer_hooks(offer("other")).check(&[]);
     let stray = json!({ "hookCallId": call_id });
-    let stray = Command::HookResult(Box::new(serde_json::from_value(stray).unwrap()));
+    let stray = SessionCommand::HookResult(Box::new(serde_json::from_value(stray).unwrap()));
     world.command(stray).check(&["error unknown_call"]);
     world.wait(3_000).offer_hooks(offer("policy")).check(&["ask again policy context:before_request"]);
     world.answer(json!({})).check(&["model"]);
@@ -231,7 +233,7 @@ fn a_clients_answer_for_a_servers_hook_is_unknown() {
     world.say("hello").took();
     let result = json!({ "hookCallId": world.question().call_id });
     world
-        .command(Command::HookResult(Box::new(serde_json::from_value(result).unwrap())))
+        .command(SessionCommand::HookResult(Box::new(serde_json::from_value(result).unwrap())))
         .check(&["error unknown_call"]);
     world.progress().check(&["error unknown_call"]);
     world.pass().model("hello").pass().check_at_rest();

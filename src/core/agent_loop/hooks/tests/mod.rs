@@ -31,7 +31,7 @@ use crate::{
 };
 use reseed_protocol::{
     CallId, CommandId, Entry, EntryData, ErrorBody, ErrorCode, Message, Part, StopReason, Timestamp,
-    command::Command,
+    command::SessionCommand,
     content::Input as Said,
     event::{EphemeralEvent, Event},
     hooks::{HookAnswer, HookCall, HookEvent, HookPoint},

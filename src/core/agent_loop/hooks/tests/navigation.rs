@@ -50,7 +50,7 @@ impl World {
             leaf,
             ..Destination::default()
         };
-        self.command_to(Command::Navigate(navigate), Some(place))
+        self.command_to(SessionCommand::Navigate(navigate), Some(place))
     }
 
     fn leaf(&self) -> Option<&str> {
@@ -99,9 +99,9 @@ fn a_move_that_waits_for_hooks_can_be_cancelled() {
     use reseed_protocol::compaction::CancelCompaction;
     let mut world = world(&["one"]);
     world.go(|_| ()).took();
-    world.command(Command::CancelCompaction(CancelCompaction { job_id: Some("another".parse().unwrap()) }));
+    world.command(SessionCommand::CancelCompaction(CancelCompaction { job_id: Some("another".parse().unwrap()) }));
     world.check(&["error no_compaction"]);
-    world.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
+    world.command(SessionCommand::CancelCompaction(CancelCompaction { job_id: None }));
     world.check(&["drop one", "error navigation_cancelled"]);
     assert_eq!(world.leaf(), Some("e3"));
     world.check_at_rest();
@@ -255,7 +255,7 @@ impl World {
         let left = self.entries.iter().rev().take_while(|entry| Some(&entry.entry_id) != leaf.as_ref());
         let place =
             Destination { tree, left: left.cloned().collect(), common: leaf.clone(), leaf, ..Destination::default() };
-        self.command_to(Command::UserInput(said), Some(place))
+        self.command_to(SessionCommand::UserInput(said), Some(place))
     }
 }
 
@@ -297,7 +297,7 @@ fn input_at_another_entry_can_request_a_summary_of_the_branch() {
     let mut plain = UserInput::plain(Said::Text("here".into()));
     plain.summarize = Some(true);
     let mut world = World::with(Vec::new(), LINES, |_, _| ());
-    world.command(Command::UserInput(plain)).check(&["error invalid_field"]);
+    world.command(SessionCommand::UserInput(plain)).check(&["error invalid_field"]);
     let mut blank = branch(true);
     blank.replace_instructions = Some(true);
     world.branch_off(blank).check(&["error missing_field"]);
@@ -310,7 +310,7 @@ fn a_retry_that_leaves_a_cancelled_answer_calls_the_hooks_before_it_moves() {
     world.shown = vec![Part::Text { text: "half a".into() }];
     world.cancel().took();
     let question = world.newest("user").entry_id.clone();
-    let retry = || Command::RetryTurn(reseed_protocol::turn::RetryTurn { turn_id: None });
+    let retry = || SessionCommand::RetryTurn(reseed_protocol::turn::RetryTurn { turn_id: None });
     world.command(retry()).check(&["ask one before_navigate"]);
     let told = world.asked_for();
     assert_eq!(told["newLeafId"], question.as_str(), "{told}");

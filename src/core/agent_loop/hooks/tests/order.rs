@@ -111,7 +111,7 @@ fn steered_input_is_inspected_before_it_is_queued() {
     let mut steered = UserInput::plain(Said::Text("and mind the dog".into()));
     steered.when_busy = Some(WhenBusy::Steer);
     world.took();
-    world.command(Command::UserInput(steered)).check(&["ask said message:user"]);
+    world.command(SessionCommand::UserInput(steered)).check(&["ask said message:user"]);
     let told = world.asked_for();
     assert_eq!(told["message"]["content"][0]["text"], "and mind the dog");
     assert_eq!(told.get("turnId"), None, "it is not of the turn that is running");
@@ -223,7 +223,7 @@ fn an_answer_is_withheld_only_from_a_hook_that_may_change_it() {
 
 #[test]
 fn a_model_change_during_hooks_repeats_only_the_hooks_of_the_single_request() {
-    let other = || Command::SetModel(SetModel { model: "other".into(), reasoning_effort: None });
+    let other = || SessionCommand::SetModel(SetModel { model: "other".into(), reasoning_effort: None });
     let mut world = World::new(all());
     world.say("hello").answer(json!({})).answer(json!({}));
     world.command(other()).took();
@@ -239,7 +239,7 @@ fn a_retried_turn_calls_its_hooks_again() {
     let mut world = World::new(all());
     world.say("hello").pass().took();
     world.model_fails(ErrorCode::UpstreamError).check(&["end failed upstream_error"]);
-    world.command(Command::RetryTurn(reseed_protocol::turn::RetryTurn { turn_id: None }));
+    world.command(SessionCommand::RetryTurn(reseed_protocol::turn::RetryTurn { turn_id: None }));
     world.pass().check(&[
         "turn",
         "ask start before_agent_start",

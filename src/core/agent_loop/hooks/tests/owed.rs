@@ -197,9 +197,9 @@ fn messages_that_a_hook_adds_during_inspection_go_with_the_input() {
     let now = UserInput { when_busy: Some(WhenBusy::Reject), ..UserInput::plain(Said::Text("hello".into())) };
     for input in [unseen, now] {
         let mut world = World::new(vec![hook("one", HookPoint::Message)]);
-        world.command(Command::UserInput(input)).check(&["ask one message:user"]);
+        world.command(SessionCommand::UserInput(input)).check(&["ask one message:user"]);
         let id = "hook-command-0001".parse().unwrap();
-        let command = Box::new(Command::AppendCustomMessage(note.clone()));
+        let command = Box::new(SessionCommand::AppendCustomMessage(note.clone()));
         world.tell(Input::Command { origin: Origin::HOOK, id, fingerprint: 0, command, lookup: None });
         world.check(&["queue 1"]);
         world.answer(json!({})).check(&["+ user", "turn", "queue 0", "+ custom_message", "model withheld"]);
@@ -209,7 +209,7 @@ fn messages_that_a_hook_adds_during_inspection_go_with_the_input() {
         let mut world = World::new(vec![hook("one", HookPoint::Message)]);
         world.say("hello").took();
         let (id, command) =
-            ("hook-command-0001".parse().unwrap(), Box::new(Command::AppendCustomMessage(note.clone())));
+            ("hook-command-0001".parse().unwrap(), Box::new(SessionCommand::AppendCustomMessage(note.clone())));
         world.tell(Input::Command { origin: Origin::HOOK, id, fingerprint: 0, command, lookup: None }).took();
         world.fails(HookFault::failed("it broke"));
         world.check(&["one failed hook_failed", "error hook_failed", "queue 0", "+ custom_message"]).check_at_rest();

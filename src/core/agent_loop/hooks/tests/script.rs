@@ -9,7 +9,7 @@ use crate::{
 };
 use reseed_protocol::{
     CallId, ErrorCode, Part, StopReason,
-    command::Command,
+    command::SessionCommand,
     content::Input as Said,
     hooks::{HookAnswer, HookCall, HookOffer},
     tools::{ToolOffer, ToolResult},
@@ -18,11 +18,11 @@ use reseed_protocol::{
 use serde_json::{Value, json};
 
 impl World {
-    pub(super) fn command(&mut self, command: Command) -> &mut Self {
+    pub(super) fn command(&mut self, command: SessionCommand) -> &mut Self {
         self.command_to(command, None)
     }
 
-    pub(super) fn command_to(&mut self, command: Command, destination: Option<Destination>) -> &mut Self {
+    pub(super) fn command_to(&mut self, command: SessionCommand, destination: Option<Destination>) -> &mut Self {
         self.commands += 1;
         let (id, command) = (format!("command-{:012}", self.commands).parse().unwrap(), Box::new(command));
         let lookup = destination.map(|destination| Box::new(Lookup::Destination(destination)));
@@ -30,11 +30,11 @@ impl World {
     }
 
     pub(super) fn say(&mut self, text: &str) -> &mut Self {
-        self.command(Command::UserInput(UserInput::plain(Said::Text(text.into()))))
+        self.command(SessionCommand::UserInput(UserInput::plain(Said::Text(text.into()))))
     }
 
     pub(super) fn cancel(&mut self) -> &mut Self {
-        self.command(Command::CancelTurn(CancelTurn { turn_id: None }))
+        self.command(SessionCommand::CancelTurn(CancelTurn { turn_id: None }))
     }
 
     /// Offers the model the tool `look`, which requires the argument `where`.
@@ -72,7 +72,7 @@ impl World {
         match place {
             HookPlace::Client => {
                 answer["hookCallId"] = json!(call.call_id);
-                self.command(Command::HookResult(Box::new(serde_json::from_value(answer).unwrap())))
+                self.command(SessionCommand::HookResult(Box::new(serde_json::from_value(answer).unwrap())))
             }
             HookPlace::Server => self.hear(call.call_id, Ok(serde_json::from_value(answer).unwrap())),
         }
@@ -156,6 +156,6 @@ impl World {
     /// Answers the oldest pending tool call.
     pub(super) fn tool(&mut self, output: &str) -> &mut Self {
         let call_id = self.calls.pop_front().expect("a tool is called");
-        self.command(Command::ToolResult(ToolResult { call_id, output: output.into(), is_error: None }))
+        self.command(SessionCommand::ToolResult(ToolResult { call_id, output: output.into(), is_error: None }))
     }
 }

@@ -125,7 +125,7 @@ fn a_turn_can_be_retried_after_the_process_died_during_a_hook() {
         world.tell(Input::Recovered);
         assert_eq!(world.took().last().unwrap(), "end interrupted interrupted", "{name}");
         world.check_at_rest();
-        world.offer_tool().command(Command::RetryTurn(reseed_protocol::turn::RetryTurn { turn_id: None }));
+        world.offer_tool().command(SessionCommand::RetryTurn(reseed_protocol::turn::RetryTurn { turn_id: None }));
         for _ in 0..12 {
             if world.asked.is_some() {
                 world.model("done");
@@ -146,7 +146,7 @@ fn a_turn_whose_last_hook_failed_is_retried_without_asking_the_model_again() {
     let mut world = World::new(vec![hook("one", HookPoint::Context)]);
     world.say("hello").answer(json!({})).answer(json!({})).model("the answer").took();
     world.fails(HookFault::failed("it broke")).check(&["one failed hook_failed", "end failed hook_failed"]);
-    world.command(Command::RetryTurn(reseed_protocol::turn::RetryTurn { turn_id: None }));
+    world.command(SessionCommand::RetryTurn(reseed_protocol::turn::RetryTurn { turn_id: None }));
     world.check(&["turn", "ask one context:turn_end"]);
     world.answer(json!({})).check(&["end completed"]);
     assert_eq!(world.sent.len(), 1);
@@ -185,7 +185,7 @@ fn input_during_a_hook_call_waits() {
     for (name, mut world) in open() {
         let mut said = UserInput::plain(Said::Text("now".into()));
         said.when_busy = Some(WhenBusy::Reject);
-        world.command(Command::UserInput(said)).check(&["error turn_running"]);
+        world.command(SessionCommand::UserInput(said)).check(&["error turn_running"]);
         world.say("later");
         let waits = if name == "message:assistant" { "ask one message:user" } else { "queue 1" };
         assert_eq!(world.took(), [waits], "{name}");

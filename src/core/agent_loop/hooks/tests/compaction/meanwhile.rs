@@ -5,23 +5,25 @@ use super::*;
 #[test]
 fn a_preview_calls_its_hooks_and_applying_it_does_not() {
     let mut world = long(before(&["one"]));
-    world.command(Command::PreviewCompaction(PreviewCompaction::default())).check(&["ask one before_compaction"]);
+    world
+        .command(SessionCommand::PreviewCompaction(PreviewCompaction::default()))
+        .check(&["ask one before_compaction"]);
     assert_eq!((&world.asked_for()["preview"], &world.asked_for()["background"]), (&json!(true), &json!(true)));
     world.answer(json!({ "summary": "They met." })).check(&["preview"]);
     let preview = world.previewed().clone();
     assert_eq!((preview.summary.as_str(), preview.rung), ("They met.", CompactionRung::HookSummary));
     let preview_id = Some(preview.preview_id);
-    world.command(Command::StartCompaction(StartCompaction { preview_id, ..StartCompaction::default() }));
+    world.command(SessionCommand::StartCompaction(StartCompaction { preview_id, ..StartCompaction::default() }));
     world.check(&["+ compaction", "compacted hook_summary", "reseed"]);
     assert_eq!(world.compacted().1.hook.as_deref(), Some("one"));
 
     let mut world = long(before(&["one"]));
-    world.command(Command::PreviewCompaction(PreviewCompaction::default())).took();
+    world.command(SessionCommand::PreviewCompaction(PreviewCompaction::default())).took();
     world.answer(json!({ "cancel": true })).check(&["error compaction_cancelled"]);
     world.check_at_rest();
     // A turn does not wait for a preview, and needs a compaction of its own.
     let mut world = long(before(&["one"]));
-    world.command(Command::PreviewCompaction(PreviewCompaction::default())).took();
+    world.command(SessionCommand::PreviewCompaction(PreviewCompaction::default())).took();
     world.say("hello").check(&["+ user", "turn", "model"]);
     world.model("hello").check(&["+ assistant", "end completed"]);
     world.answer(json!({ "summary": "They met." })).check(&["preview"]);
@@ -48,7 +50,7 @@ fn a_background_compaction_calls_its_hooks_during_the_turn() {
 #[test]
 fn a_stopped_compaction_calls_no_more_hooks() {
     let stop = |world: &mut World| {
-        world.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
+        world.command(SessionCommand::CancelCompaction(CancelCompaction { job_id: None }));
     };
     let mut world = long(before(&["one"]));
     world.compact().took();

@@ -85,7 +85,7 @@ fn a_turn_that_waits_for_a_merge_continues_when_the_held_one_is_dropped() {
     world.say(&hundredths(15)).model("so").took();
     // At 1.50 the next request waits: with the held compaction the context would still be 0.92, above the trigger.
     world.say(&hundredths(75)).check(&["+ user", "turn", "summary"]);
-    world.command(Command::SetModel(SetModel { model: "test-2".into(), reasoning_effort: None }));
+    world.command(SessionCommand::SetModel(SetModel { model: "test-2".into(), reasoning_effort: None }));
     assert_eq!(world.held(), None);
     let failed = world.took().into_iter().filter(|line| line == "compaction failed compaction_void").count();
     assert_eq!(failed, 2, "the one that was held, and the one that was made from it");
@@ -169,7 +169,7 @@ fn a_held_one_can_be_cancelled_by_id_while_it_is_made_again() {
     world.say(&hundredths(15)).took();
     assert!(world.summarising.is_some());
     let job_id = Some(world.held().unwrap().job_id.clone());
-    world.command(Command::CancelCompaction(CancelCompaction { job_id }));
+    world.command(SessionCommand::CancelCompaction(CancelCompaction { job_id }));
     assert!(matches!(world.reply(), Reply::Ok(_)), "{:?}", world.reply());
     world.check(&["compaction failed compaction_cancelled", "hang up", "compaction failed compaction_void"]);
     assert_eq!((world.held(), world.agent.running_job()), (None, None));
@@ -177,6 +177,6 @@ fn a_held_one_can_be_cancelled_by_id_while_it_is_made_again() {
     let mut world = outgrown();
     world.say(&hundredths(15)).model("so");
     world.say(&hundredths(15)).took();
-    world.command(Command::CancelCompaction(CancelCompaction { job_id: None }));
+    world.command(SessionCommand::CancelCompaction(CancelCompaction { job_id: None }));
     assert!(world.held().is_some_and(|held| held.remade));
 }
