@@ -7,8 +7,6 @@
 //! - Recording does nothing until [`install`] is called.
 //!
 //! Gauges are guards: they release what they count on drop, on every code path.
-//!
-//! [`lines`] limits recurring log lines.
 
 pub(crate) mod compaction;
 mod declared;
@@ -16,7 +14,6 @@ mod declared;
 mod document;
 pub(crate) mod hooks;
 pub(crate) mod limits;
-pub(crate) mod lines;
 pub(crate) mod tools;
 mod zero;
 
@@ -196,19 +193,9 @@ pub(crate) fn lease_lost() {
     LEASE_LOSSES_TOTAL.counter([]).increment(1);
 }
 
-/// Counts a read that had to wait for a connection.
-pub(crate) fn store_read_waited() {
-    STORE_READS_WAITED_TOTAL.counter([]).increment(1);
-}
-
 /// Counts a session taken over from a node that is silent or gone.
 pub(crate) fn taken_over(is_silent: bool) {
     TAKEOVERS_TOTAL.counter([if is_silent { "silent" } else { "gone" }]).increment(1);
-}
-
-/// Counts a failover of the database, or the restoration of a backup.
-pub(crate) fn store_timeline_changed() {
-    STORE_TIMELINE_CHANGES_TOTAL.counter([]).increment(1);
 }
 
 /// Counts an append that was refused because another node has opened the session.

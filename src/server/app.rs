@@ -11,7 +11,7 @@ use super::{
     limits::Limits,
     operator, relay, web,
 };
-use crate::{metrics::lines::Spaced, runtime::Registry, tools::mcp::Mcp};
+use crate::{runtime::Registry, store::Spaced, tools::mcp::Mcp};
 use axum::{
     Router,
     extract::{ConnectInfo, DefaultBodyLimit, Request, State},

@@ -222,7 +222,7 @@ impl SqliteStore {
     ///
     /// # Errors
     /// [`OpenError`]: not a reseed database, of a newer version, or the target of an incomplete migration.
-    pub(in crate::store) fn check(path: &Path) -> Result<(), OpenError> {
+    pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
         match std::fs::metadata(path) {
             Ok(found) if found.len() > 0 => {}
             Ok(_) => return Ok(()),

@@ -5,7 +5,7 @@ use super::{
     record::{self, COLUMNS},
     tree::{MISPLACED, Tree},
 };
-use crate::store::{
+use crate::{
     CommandMark, EntryQuery, Error, Head, ListPage, ListQuery, Part, SessionHead, StoredRecord, UNFINISHED, Usage,
     checksum,
     page::{self, Cursor, EntriesPage, Filling},
@@ -28,7 +28,7 @@ pub(super) struct FoundHead {
     pub(super) last_entry: Option<String>,
 }
 
-pub(super) use crate::store::checksum::int;
+pub(super) use crate::checksum::int;
 
 fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     Ok(row.get::<_, i64>(column)?.cast_unsigned())
@@ -383,7 +383,7 @@ fn list_sql(of_owner: bool, unfinished: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::{kind_sql, list_sql, log_sql};
-    use crate::store::sqlite::{schema, staging::RECORD_TABLES, tree};
+    use crate::sqlite::{schema, staging::RECORD_TABLES, tree};
     use rusqlite::Connection;
 
     #[test]

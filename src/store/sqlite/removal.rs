@@ -9,7 +9,7 @@ use super::{
     staging::{MARK_PLACE, MARK_TABLES, RECORD_PLACE, RECORD_TABLES},
     writer::Write,
 };
-use crate::store::Error;
+use crate::Error;
 use reseed_protocol::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, types::Type};
 

@@ -15,7 +15,7 @@
 //!   than the pages of its indexes.
 
 use super::{Fault, is_damage, writer::Write};
-use crate::store::Error;
+use crate::Error;
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _};
 
 /// The number of rows after which a stage is moved. With more, a commit changes more pages of the stage's own indexes;

@@ -7,7 +7,7 @@ mod read_only;
 mod staging;
 
 use super::{CommitStats, OpenError, SqliteStore, schema};
-use crate::store::{
+use crate::{
     Append, CommandMark, Head, SessionStore, Usage,
     conformance::{NOW, Subject, append, append_of, contract_suite, control, entry, id, log},
 };

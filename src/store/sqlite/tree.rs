@@ -10,7 +10,7 @@ use super::{
     read::{self, int},
     record::{self, COLUMNS, PARENT},
 };
-use crate::store::{
+use crate::{
     StoredRecord,
     walk::{self, Found, Links},
 };

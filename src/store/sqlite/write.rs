@@ -9,7 +9,7 @@ use super::{
     staging::Stage,
     writer::{Size, Write},
 };
-use crate::store::{Append, Created, Error, Head, Lease, SessionHead, checksum, page};
+use crate::{Append, Created, Error, Head, Lease, SessionHead, checksum, page};
 use reseed_protocol::{CommandId, SessionId, Timestamp};
 use rusqlite::{Connection, ErrorCode};
 

@@ -28,7 +28,7 @@ use super::{
     CommitStats, checkpoint, health::Health, history::Suspects, lock::Lock, readers::Pool, reserve::Reserve,
     staging::Staged, watched::Lost,
 };
-use crate::store::Error;
+use crate::Error;
 use copying::{Copying, Outcome, Round};
 use indexing::Indexing;
 use job::{Job, Spoiled};

@@ -3,7 +3,7 @@
 use super::{
     Part, Range, SHARD_BYTES_MAX, SHARD_ROWS_MAX, create_shard, has_rows, is_of_shard, parts, role_word, row_of,
 };
-use crate::store::{
+use crate::{
     Error,
     search::{CALL_STEPS_MAX, Document, KINDS, spaced},
     sqlite::{
@@ -29,15 +29,15 @@ const SLICE_BYTES_MAX: usize = 256 * 1024;
 pub(super) const TEXT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Indexes the first records of a session that are not indexed yet.
-pub(in crate::store::sqlite) struct IndexSlice {
-    pub(in crate::store::sqlite) session: SessionId,
+pub(in crate::sqlite) struct IndexSlice {
+    pub(in crate::sqlite) session: SessionId,
     /// Set to the shard of the slice, so that a failed slice tells which shard could not be written.
-    pub(in crate::store::sqlite) broken: Arc<AtomicI64>,
+    pub(in crate::sqlite) broken: Arc<AtomicI64>,
 }
 
 /// The outcome of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store::sqlite) enum Indexed {
+pub(in crate::sqlite) enum Indexed {
     Part,
     All,
 }

@@ -5,7 +5,7 @@
 //! depends on the number of such starts, not on the length of the session.
 
 use super::Range;
-use crate::store::sqlite::Fault;
+use crate::sqlite::Fault;
 use reseed_protocol::EntryId;
 use rusqlite::{Connection, OptionalExtension as _};
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ pub(super) fn ranges(db: &Connection, number: i64, to: &EntryId) -> Result<Vec<R
 #[cfg(test)]
 mod tests {
     use super::{JUMPS, ROOTS};
-    use crate::store::sqlite::{schema, staging::RECORD_TABLES};
+    use crate::sqlite::{schema, staging::RECORD_TABLES};
     use rusqlite::Connection;
 
     #[test]

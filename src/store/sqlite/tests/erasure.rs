@@ -1,7 +1,7 @@
 //! Deleted sessions: hidden at once, removed in slices, and erased from every file.
 
 use super::{place, tamper};
-use crate::store::{
+use crate::{
     Append, CommandMark, Error, Head, ListQuery, SessionStore,
     conformance::{NOW, append, append_of, control, entry, id},
     sqlite::{

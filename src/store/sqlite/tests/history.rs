@@ -1,7 +1,7 @@
 //! The search index: it is filled while the store is in use, loses deleted text, and can itself be lost.
 
 use super::{WITHOUT_STAGES, place, tamper};
-use crate::store::{
+use crate::{
     Append, Head, Lease, SearchQuery, SessionStore,
     conformance::{NOW, Subject, append, id, tests::searching::said},
     sqlite::{SqliteStore, vacuum},
@@ -30,7 +30,7 @@ fn count(path: &Path, sql: &str) -> i64 {
 /// The contract of searches, with every entry in the index.
 mod indexed {
     use super::{SqliteStore, Subject, place};
-    use crate::store::conformance::contract_suite;
+    use crate::conformance::contract_suite;
 
     async fn build() -> Subject {
         let (dir, path) = place();

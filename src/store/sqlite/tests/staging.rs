@@ -1,7 +1,7 @@
 //! The rows in the main tables and in both stages are one log: for reads, for checks, for deletions and after a crash.
 
 use super::{place, tamper};
-use crate::store::{
+use crate::{
     Append, CommandMark, EntryQuery, Error, Head, Lease, NewRecord, SessionStore,
     conformance::{NOW, append, append_of, entry, id, log, short},
     sqlite::{

@@ -17,7 +17,7 @@ use super::super::{
     watched::Watched,
 };
 use super::unknown;
-use crate::store::Error;
+use crate::Error;
 use rusqlite::Connection;
 use std::{
     io,
@@ -39,16 +39,16 @@ const READERS_LEAVE: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// The connections for copying.
-pub(in crate::store::sqlite) struct Copiers {
+pub(in crate::sqlite) struct Copiers {
     /// Copies.
-    pub(in crate::store::sqlite) copier: Connection,
+    pub(in crate::sqlite) copier: Connection,
     /// Holds the snapshot.
-    pub(in crate::store::sqlite) pin: Connection,
+    pub(in crate::sqlite) pin: Connection,
 }
 
 /// The thread on which copying runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store::sqlite) enum CopyingPlace {
+pub(in crate::sqlite) enum CopyingPlace {
     /// On a thread of its own.
     Beside,
     /// On the writer's thread, after the group that follows the order. A simulated disk uses this, because its sequence

@@ -6,7 +6,7 @@ use super::{
     Thread,
     job::Write,
 };
-use crate::store::{Error, sqlite::Fault};
+use crate::{Error, sqlite::Fault};
 use reseed_protocol::SessionId;
 use rusqlite::Connection;
 use std::{

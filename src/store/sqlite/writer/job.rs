@@ -1,20 +1,20 @@
 //! A write of any output type, as it waits in the writer's queue.
 
 use super::super::Fault;
-use crate::store::Error;
+use crate::Error;
 use reseed_protocol::SessionId;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 /// The size of what a write puts into the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::store::sqlite) struct Size {
-    pub(in crate::store::sqlite) records: u64,
-    pub(in crate::store::sqlite) bytes: u64,
+pub(in crate::sqlite) struct Size {
+    pub(in crate::sqlite) records: u64,
+    pub(in crate::sqlite) bytes: u64,
 }
 
 /// One write, executed inside a transaction that others share.
-pub(in crate::store::sqlite) trait Write: Send + 'static {
+pub(in crate::sqlite) trait Write: Send + 'static {
     type Output: Send + 'static;
 
     /// True if the write deletes a session: it may use the reserve of a full disk, and the session's text is erased

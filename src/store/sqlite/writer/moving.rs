@@ -6,7 +6,7 @@ use super::{
     Thread,
     job::Size,
 };
-use crate::store::Error;
+use crate::Error;
 use std::time::{Duration, Instant};
 
 /// The number of written rows, and bytes of their text, after which a portion moves. Each portion costs a commit of its

@@ -12,7 +12,7 @@ use super::{
     CommitStats, Parts, Thread, Write, ffi,
     job::Call,
 };
-use crate::store::Error;
+use crate::Error;
 use rusqlite::Connection;
 use std::{
     io,

@@ -10,7 +10,7 @@ use super::{
     job::{Call, Write},
     unknown,
 };
-use crate::store::Error;
+use crate::Error;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 

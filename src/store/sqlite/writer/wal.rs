@@ -6,7 +6,7 @@ use super::{
     copying::{Copying, Limits, Outcome, Round},
     is_fatal, is_full, unknown,
 };
-use crate::store::Error;
+use crate::Error;
 use rusqlite::Connection;
 use std::sync::{
     Arc,

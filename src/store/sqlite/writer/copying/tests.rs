@@ -1,7 +1,7 @@
 //! Tests of rounds on real files: what they copy and clear while the writer continues, and what stops them.
 
 use super::{Copying, CopyingPlace, Frames, Limits, Outcome, ROUNDS_MAX};
-use crate::store::sqlite::{
+use crate::sqlite::{
     checkpoint::{self, Cleared},
     health::Health,
     lock::Lock,
