@@ -89,7 +89,7 @@ fn page_of<T>(
 impl SqliteSide {
     fn records_of(&self, number: i64, session: &SessionId, after: i64) -> Result<Vec<Record>, Fault> {
         let sql = format!(
-            "SELECT {}, follows FROM record_all WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
+            "SELECT {}, follows FROM record WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
             record::COLUMNS
         );
         let mut statement = self.db.prepare_cached(&sql)?;
@@ -118,7 +118,7 @@ impl SqliteSide {
 
     fn marks_of(&self, number: i64, session: &SessionId, after: &str) -> Result<Vec<Mark>, Fault> {
         let mut statement = self.db.prepare_cached(
-            "SELECT command, fingerprint, reply, checksum FROM mark_all WHERE session = ?1 AND command > ?2 \
+            "SELECT command, fingerprint, reply, checksum FROM mark WHERE session = ?1 AND command > ?2 \
              ORDER BY command LIMIT ?3",
         )?;
         page_of(statement.query((number, after, PAGE_ROWS))?, |row| {

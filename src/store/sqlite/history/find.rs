@@ -271,7 +271,7 @@ impl Search<'_> {
     /// Reads records, newest first.
     fn read(&mut self, place: Place<'_>, records: Range) -> Result<(), Fault> {
         let mut statement = self.db.prepare_cached(&format!(
-            "SELECT {COLUMNS} FROM record_all WHERE session = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq DESC"
+            "SELECT {COLUMNS} FROM record WHERE session = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq DESC"
         ))?;
         let mut rows = statement.query((place.number, records.first, records.last))?;
         while let Some(row) = rows.next()? {

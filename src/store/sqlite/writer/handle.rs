@@ -95,7 +95,7 @@ impl Writer {
             // The handle of the database is dropped before the permit, which promises that no one holds it.
             drop(watched);
             drop(permit);
-            lost.map_or(Ok(free_bytes), |lost| Err(Error::Unknown(lost.reason())))
+            lost.map_or(Ok(free_bytes), |reason| Err(Error::Unknown(reason)))
         });
         look.await.unwrap_or_else(|_| Err(Error::Unknown("the check of the files panicked".into())))
     }
