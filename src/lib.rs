@@ -35,8 +35,8 @@
 //!
 //! Whole programs are in `tests/examples`, the architecture in `src/README.md`. Everything else is private, so that the
 //! compiler finds what nothing uses. Imports point one way, enforced by `tests/it/tidy.rs`: `protocol ← core ←
-//! {provider, store, hooks, tools, shares} ← runtime ← server ← service ← cli`; `config`, `metrics` and `clock` are
-//! leaves that the core never uses.
+//! store ← {provider, hooks, tools, shares} ← runtime ← server ← service ← cli`; `config`, `metrics` and `clock` are
+//! leaves that neither core nor store uses.
 
 mod cli;
 mod clock;
@@ -49,7 +49,6 @@ mod runtime;
 mod server;
 pub mod service;
 mod shares;
-pub mod store;
 mod telemetry;
 #[cfg(test)]
 mod testing;
@@ -59,6 +58,8 @@ pub mod tools;
 pub use reseed_core as core;
 #[doc(inline)]
 pub use reseed_pi as pi;
+#[doc(inline)]
+pub use reseed_store as store;
 
 /// The modules that the binary and this repository's tests need beyond the façade. They may change at any time.
 ///

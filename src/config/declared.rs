@@ -2,17 +2,19 @@
 //! generated from here.
 
 use super::{
-    database::Database,
     declare::{Declared, sentences, settings, variable},
     fingerprints::Fingerprints,
     rules,
     scopes::Scope,
     values::{ApiChoice, ChosenStrategy, LogFormat, NamedToken, Origin, ServiceToken, Switch, Variables},
 };
-use crate::core::{
-    agent_loop::OfferHistory,
-    compaction::{SummaryRequest, factory::Strategies},
-    prices::Prices,
+use crate::{
+    core::{
+        agent_loop::OfferHistory,
+        compaction::{SummaryRequest, factory::Strategies},
+        prices::Prices,
+    },
+    store::Database,
 };
 use ipnet::IpNet;
 use secrecy::SecretString;

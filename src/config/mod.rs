@@ -8,7 +8,6 @@
 //! Constructors take the section they need, never [`Settings`].
 
 mod check;
-mod database;
 mod declare;
 pub(crate) mod declared;
 mod dotenv;
@@ -17,7 +16,6 @@ mod foreign;
 mod jwt;
 pub(crate) mod listed;
 mod near_miss;
-mod postgres_url;
 pub(crate) mod printed;
 mod removed;
 mod rules;
@@ -25,13 +23,12 @@ mod scopes;
 mod secret_files;
 mod values;
 
-pub use database::{Database, InvalidDatabase};
+pub use crate::store::{Database, InvalidDatabase, Postgres, PostgresUrl};
 pub use declared::{
     AuthSettings, ContextSettings, HookSettings, JwtSettings, LimitSettings, ListenSettings, LogSettings, McpSettings,
     ModelSettings, NodeSettings, Settings, StoreSettings, SummarySettings, ToolSettings, TurnSettings,
     UpstreamSettings,
 };
-pub use postgres_url::{Postgres, PostgresUrl};
 pub(crate) use printed::help;
 pub use scopes::{Scope, Scopes};
 pub use values::{ApiChoice, ChosenStrategy, LogFormat, NamedToken, Origin, ServiceToken, Switch, Variables};

@@ -1,15 +1,17 @@
 //! Rules: how the text of a setting is parsed, and how the allowed values are described.
 
 use super::{
-    database::{Database, InvalidDatabase, may_be_shown},
     declare::variable,
     listed::is_this_machine,
     scopes::Scope,
     values::{Choice, ChosenStrategy, NamedToken, Origin, ServiceToken},
 };
-use crate::core::{
-    compaction::{factory::Strategies, strategy::Options, written::written},
-    prices::{Price, Prices},
+use crate::{
+    core::{
+        compaction::{factory::Strategies, strategy::Options, written::written},
+        prices::{Price, Prices},
+    },
+    store::{Database, InvalidDatabase, may_be_shown},
 };
 use ipnet::IpNet;
 use secrecy::SecretString;

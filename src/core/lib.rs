@@ -29,6 +29,3 @@ pub mod session;
 pub mod text;
 pub mod tool;
 pub mod usage;
-
-// The modules refer to each other by the path that they have in the server.
-use crate as core;

@@ -7,8 +7,6 @@
 //! - Recording does nothing until [`install`] is called.
 //!
 //! What a gauge counts is held by a guard ([`Held`]), which releases it on every code path.
-//!
-//! [`lines`] limits recurring log lines.
 
 pub(crate) mod calls;
 pub(crate) mod compaction;
@@ -16,7 +14,6 @@ mod declared;
 #[cfg(test)]
 mod document;
 pub(crate) mod limits;
-pub(crate) mod lines;
 
 pub(crate) use declared::*;
 

@@ -6,8 +6,10 @@
 pub(crate) mod view;
 
 use self::view::{BEATS, Holder, View};
-use crate::metrics::{self, lines::Spaced};
-use crate::store::{Cluster, Error, Held, NewNode, NodeId, NodeRow, Pulse, SessionStore};
+use crate::{
+    metrics,
+    store::{Cluster, Error, Held, NewNode, NodeId, NodeRow, Pulse, SessionStore, Spaced},
+};
 use reseed_protocol::SessionId;
 use std::{
     collections::BTreeMap,

@@ -3,8 +3,8 @@
 use super::{address::Addresses, audit::Audit, auth::Refusal, door::Door, guesses::Guesses};
 use crate::{
     config::LimitSettings,
-    metrics::lines::Spaced,
     shares::{Shares, quota::Quota},
+    store::Spaced,
 };
 use reseed_protocol::ErrorBody;
 use std::{

@@ -8,7 +8,7 @@ use super::{
     linger::Lingering,
     stopping::Stopping,
 };
-use crate::metrics::lines::Spaced;
+use crate::store::Spaced;
 use axum::{
     Router,
     body::{Body, HttpBody as _},

@@ -91,7 +91,7 @@ pub struct Held {
 pub(super) const CHANGES_MAX: u32 = 10_000;
 
 /// The minimum time for which a store remembers deletions, unless there are very many.
-pub(crate) const DELETED_KEPT: Duration = Duration::from_secs(60 * 60);
+pub const DELETED_KEPT: Duration = Duration::from_secs(60 * 60);
 
 /// The changes to some owners' sessions.
 #[derive(Debug, Clone, Default, PartialEq)]

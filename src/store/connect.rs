@@ -5,7 +5,7 @@ use super::{
     memory::MemoryStore,
     sqlite::{OpenError, SqliteStore},
 };
-use crate::config::{Database, InvalidDatabase};
+use crate::{Database, InvalidDatabase};
 use std::sync::Arc;
 
 /// The reason a store could not be opened.
@@ -43,7 +43,7 @@ pub async fn connect(address: &str) -> Result<Arc<dyn SessionStore>, ConnectErro
 ///
 /// # Errors
 /// [`ConnectError`].
-pub(crate) async fn open(
+pub async fn open(
     database: &Database,
     observer: impl Fn(CommitStats) + Send + 'static,
 ) -> Result<Arc<dyn SessionStore>, ConnectError> {
@@ -61,7 +61,7 @@ pub(crate) async fn open(
 ///
 /// # Errors
 /// [`ConnectError`].
-pub(crate) async fn open_read_only(database: &Database) -> Result<Arc<dyn SessionStore>, ConnectError> {
+pub async fn open_read_only(database: &Database) -> Result<Arc<dyn SessionStore>, ConnectError> {
     match database {
         Database::Sqlite(path) => Ok(Arc::new(SqliteStore::open_read_only(path)?)),
         #[cfg(feature = "postgres")]
@@ -76,7 +76,7 @@ pub(crate) async fn open_read_only(database: &Database) -> Result<Arc<dyn Sessio
 ///
 /// # Errors
 /// [`ConnectError`].
-pub(crate) async fn open_for_nodes(database: &Database) -> Result<Arc<dyn SessionStore>, ConnectError> {
+pub async fn open_for_nodes(database: &Database) -> Result<Arc<dyn SessionStore>, ConnectError> {
     match database {
         #[cfg(feature = "postgres")]
         Database::Postgres(postgres) => Ok(Arc::new(super::postgres::PostgresStore::open_for_nodes(postgres).await?)),
@@ -91,7 +91,7 @@ pub(crate) async fn open_for_nodes(database: &Database) -> Result<Arc<dyn Sessio
 /// # Errors
 /// [`ConnectError`]: the database cannot be used, or [`open`] would fail on it, as far as can be checked without
 /// writing.
-pub(crate) async fn describe(database: &Database) -> Result<Vec<(&'static str, String)>, ConnectError> {
+pub async fn describe(database: &Database) -> Result<Vec<(&'static str, String)>, ConnectError> {
     Ok(match database {
         #[cfg(feature = "postgres")]
         Database::Postgres(postgres) => {
@@ -124,7 +124,7 @@ mod tests {
         let sqlite = format!("sqlite://{}/made/on/start/reseed.db", dir.path().display());
         for address in ["memory:", &sqlite] {
             let store = connect(address).await.unwrap_or_else(|error| panic!("{address}: {error}"));
-            assert_eq!(store.list(crate::store::ListQuery::default()).await.unwrap().items, []);
+            assert_eq!(store.list(crate::ListQuery::default()).await.unwrap().items, []);
             let reader = open_read_only(&address.parse().unwrap()).await;
             assert_eq!(reader.is_ok(), address != "memory:", "{address}");
             store.close().await.unwrap();

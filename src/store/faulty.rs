@@ -237,7 +237,7 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
 #[cfg(test)]
 mod tests {
     use super::{Fault, Faulty};
-    use crate::store::{
+    use crate::{
         Error, SessionStore,
         conformance::{self, Subject, append_of, contract_suite, id},
         memory::MemoryStore,

@@ -394,7 +394,7 @@ impl SessionStore for MemoryStore {
 #[cfg(test)]
 mod tests {
     use super::MemoryStore;
-    use crate::store::{
+    use crate::{
         SessionStore,
         conformance::{self, Subject, contract_suite, id},
     };
@@ -407,7 +407,7 @@ mod tests {
 
     mod nodes {
         use super::MemoryStore;
-        use crate::store::conformance::cluster::{Nodes, cluster_suite};
+        use crate::conformance::cluster::{Nodes, cluster_suite};
 
         async fn build() -> Nodes {
             let a = MemoryStore::new();

@@ -5,20 +5,20 @@
 //! difference. So a restored log counts as a new log and gets a new epoch.
 
 use super::{ConnectError, Error, sqlite};
-use crate::config::Database;
+use crate::Database;
 
 /// The number of sessions that were renewed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Renewed {
+pub struct Renewed {
     /// Sessions with a new epoch that can be opened.
-    pub(crate) renewed: u64,
+    pub renewed: u64,
     /// Sessions whose head is damaged, so that they cannot be opened, with a new epoch or without.
-    pub(crate) damaged: u64,
+    pub damaged: u64,
 }
 
 /// The reason not every session got a new epoch.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RestoredError {
+pub enum RestoredError {
     /// The database cannot be opened, or a server is using it.
     #[error(transparent)]
     Open(#[from] ConnectError),
@@ -36,7 +36,7 @@ pub(crate) enum RestoredError {
 ///
 /// # Errors
 /// [`RestoredError`]. Some sessions may already have a new epoch; running it again is harmless.
-pub(crate) async fn restored(
+pub async fn restored(
     database: &Database,
     announce: &mut (dyn FnMut(String, u64) + Send),
 ) -> Result<Renewed, RestoredError> {

@@ -219,34 +219,3 @@ async fn a_read_that_fails_is_told_and_the_next_one_works() {
     is_unknown(store.read(&session(), 0, 9).await);
     assert_eq!(log(&store).await, "a");
 }
-
-#[tokio::test]
-async fn on_a_full_disk_a_session_can_be_deleted_and_that_makes_room() {
-    for reserved in [false, true] {
-        let bench = Bench::new(&format!("reserve-{reserved}"));
-        let (disk, mut vfs) = (bench.disk.clone(), bench.mounted.vfs());
-        let give_up = move |hold: bool| {
-            if !hold {
-                disk.make_room();
-            }
-            Ok(())
-        };
-        vfs.reserve = reserved.then(|| Box::new(give_up) as _);
-        let options = Options { vfs: Some(vfs), index: false, ..Options::default() };
-        let store = SqliteStore::open_with(&bench.mounted.database(), options).unwrap();
-        let lease = store.create(&session(), "", Timestamp(0)).await.unwrap();
-        store.append(&lease, 1, append(&"a".repeat(50_000))).await.unwrap();
-        bench.disk.fail_next(Fault::Full(1_000_000));
-        is_unknown(store.append(&lease, 2, append(&"b".repeat(50_000))).await);
-        let deleted = store.delete(&session()).await;
-        if !reserved {
-            is_unknown(deleted);
-            continue;
-        }
-        deleted.unwrap();
-        store.settled().await;
-        let lease = store.create(&session(), "", Timestamp(0)).await.unwrap();
-        store.append(&lease, 1, append("c")).await.unwrap();
-        assert_eq!(log(&store).await, "c");
-    }
-}

@@ -46,7 +46,7 @@ impl Mounted {
     pub(crate) fn vfs(&self) -> Vfs {
         let (disk, log) = (self.1.clone(), format!("/{}/reseed.db-wal", self.0));
         let settle_log = move || disk.rewrite(&log).map_err(|_| io::Error::other("the disk fails"));
-        Vfs { name: NAME.to_owned(), settle_log: Box::new(settle_log), reserve: None }
+        Vfs { name: NAME.to_owned(), settle_log: Box::new(settle_log) }
     }
 }
 

@@ -21,12 +21,9 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// The goals: durable appends per second, and the time in which 99 of 100 are acknowledged.
-const APPENDS_GOAL: f64 = 10_000.0;
-const P99_GOAL_MS: f64 = 40.0;
-
-/// The goal as a part of the floor's speed.
-const RATIO_GOAL: f64 = 0.5;
+/// The goals: durable appends per second, and the time in which 99 of 100 are acknowledged, divided by the floor's.
+const APPENDS_GOAL: f64 = 12_000.0;
+const P99_RATIO_GOAL: f64 = 3.0;
 
 /// The sizes in bytes of an entry's body, of a state and of a reply.
 const BODY_BYTES: usize = 600;
@@ -49,7 +46,7 @@ pub(crate) async fn measure(
     let store = SqliteStore::open(&bench.database("appends-store"))?;
     let floor = Floor::start(&bench.database("appends-floor"))?;
     let mut next = vec![0; sessions];
-    let (mut ours, mut floors, mut ratios, mut p99s) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut floors, mut p99s, mut floor_p99s) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
         let mut places = vec![0; sessions];
         let floored = run(sessions, secs, async |_, append| floor.write(bytes_of(&append)).await, &mut places);
@@ -58,16 +55,18 @@ pub(crate) async fn measure(
             create(&store, sessions).await?;
         }
         let done = appending(&store, sessions, secs, &mut next).await?;
-        ratios.push(done.per_second / floored.per_second);
         p99s.push(percentile(&done.times, 0.99));
+        floor_p99s.push(percentile(&floored.times, 0.99));
         ours.push(done.per_second);
         floors.push(floored.per_second);
     }
     let name = format!("appends: durable, of {sessions} sessions at once");
     figures.add(&name, median_of(ours), "/s", Goal::AtLeast(APPENDS_GOAL));
-    figures.add("appends: acknowledged within, 99 of 100", median_of(p99s), "ms", Goal::AtMost(P99_GOAL_MS));
     figures.add("appends: the floor, a bare group-committing writer", median_of(floors), "/s", Goal::None);
-    figures.add("appends: store to floor", median_of(ratios), "x", Goal::AtLeast(RATIO_GOAL));
+    let (p99, floor_p99) = (median_of(p99s), median_of(floor_p99s));
+    figures.add("appends: acknowledged within, 99 of 100", p99, "ms", Goal::None);
+    figures.add("appends: the same of the floor", floor_p99, "ms", Goal::None);
+    figures.add("appends: 99 of 100, store to floor", p99 / floor_p99, "x", Goal::AtMost(P99_RATIO_GOAL));
     store.close().await?;
     Ok(())
 }

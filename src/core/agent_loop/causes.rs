@@ -1,7 +1,7 @@
 //! Causes: why a request does not start like the previous one. The ledger notes each event that may change the start,
 //! as it is appended. When the prompt sends a request, it uses these causes to explain the difference.
 
-use crate::core::{
+use crate::{
     context::{area::Area, envelope::BASE_PART, node::Node, patch::StoredPatch, prefix::Divergence},
     session::{
         SessionState,

@@ -2,7 +2,7 @@
 
 mod take;
 
-use crate::core::{
+use crate::{
     compaction::{
         extract::{extract, newest_lines},
         serialize::{Bounds, blocks_within, in_pieces, read},

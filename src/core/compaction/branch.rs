@@ -1,13 +1,13 @@
 //! Selects the content for the summary of an abandoned branch.
 
 use super::{cut::Cut, summary};
-use crate::core::context::{
+use crate::context::{
     counter::Counter,
     messages::{Context, Kind},
     node::Node,
     replay::raw_context,
 };
-use crate::core::text::files::FileTools;
+use crate::text::files::FileTools;
 use reseed_protocol::{Entry, EntryData, Part, compaction::CompactionDetails};
 use std::{collections::HashSet, sync::Arc};
 
@@ -109,7 +109,7 @@ pub fn files(left: &[Entry], tools: &FileTools) -> CompactionDetails {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::context::testing::path;
+    use crate::context::testing::path;
 
     #[test]
     fn the_newest_messages_that_fit_and_the_preceding_summary_are_selected() {

@@ -1,6 +1,6 @@
 //! Selects the tool results to replace with a short note: old ones that are large enough to matter.
 
-use crate::core::{compaction::strategy::Planning, context::messages::Counted};
+use crate::{compaction::strategy::Planning, context::messages::Counted};
 
 /// Results with fewer tokens are left unchanged, because the note that replaces one has about seventy.
 const RESULT_TOKENS_MIN: u64 = 140;

@@ -3,7 +3,7 @@
 //! Cuts consist of whole units ([`Structure`]), so a call and its results are never separated. The last user message
 //! and pinned messages always stay: if the tail starts after them, they are kept beside it.
 
-use crate::core::{
+use crate::{
     compaction::structure::{Structure, Unit},
     context::{
         messages::{Context, Counted, Kind},
@@ -251,7 +251,7 @@ pub fn cut_entries(context: &Context, removed: &HashSet<&EntryId>, first_kept: E
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::context::{build::build_context, counter::Counter, testing::path};
+    use crate::context::{build::build_context, counter::Counter, testing::path};
 
     /// Repeats a word of the test model to a known size.
     fn long(words: usize) -> String {

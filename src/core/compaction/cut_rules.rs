@@ -1,6 +1,6 @@
 //! Cut rules: which steps an ordered compaction may take.
 
-use crate::core::{
+use crate::{
     compaction::{
         cut::{GAIN_TOKENS_MIN, Keep, summary_cut},
         strategy::{ContextManager, FallbackStep, Planning, share},

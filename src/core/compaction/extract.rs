@@ -2,7 +2,7 @@
 //! the only one that the offline model has.
 
 use super::serialize::blocks;
-use crate::core::text::clip::{prefix, suffix};
+use crate::text::clip::{prefix, suffix};
 use reseed_protocol::Message;
 
 /// Minimum characters shown of a message; fewer would not show what it was about.

@@ -1,7 +1,7 @@
 //! Creates strategies by name. To add one, write a file in `strategies/` and a line in `BUILT_IN`; a program that
 //! embeds the server adds its own with [`Strategies::with`].
 
-use crate::core::{
+use crate::{
     compaction::{
         ContextManager,
         strategies::{

@@ -1,6 +1,6 @@
 //! The parts of a compaction that hooks supply.
 
-use crate::core::compaction::cut::Cut;
+use crate::compaction::cut::Cut;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

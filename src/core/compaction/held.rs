@@ -4,7 +4,7 @@ use super::{
     given::HookRequests,
     order::{Order, Outcome},
 };
-use crate::core::{
+use crate::{
     context::messages::Context,
     fingerprint::{chain, chained, fingerprint},
 };

@@ -4,7 +4,7 @@
 //! the older identifiers that the model wrote again were among the newest ones that such a list has room for. They are
 //! listed, newest first, never put into sentences.
 
-use crate::core::text::presentable;
+use crate::text::presentable;
 use regex::{Regex, RegexSet};
 use reseed_protocol::{Message, Part, Role};
 use std::{collections::HashSet, sync::LazyLock};

@@ -14,7 +14,7 @@ use super::{
     raw::Raw,
     segments::Room,
 };
-use crate::core::{
+use crate::{
     compaction::strategy::FallbackStep,
     context::{counter::Method, seed},
     model::{Answer, ModelRequest},

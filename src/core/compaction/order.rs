@@ -1,7 +1,7 @@
 //! The order for a compaction, and its outcome.
 
 use super::raw::Raw;
-use crate::core::context::node::Shown;
+use crate::context::node::Shown;
 use reseed_protocol::{
     CommandId, EntryId, JobId, Usage,
     compaction::{

@@ -1,6 +1,6 @@
 //! The source of a rebuilt summary: the original messages of a path, including those that earlier compactions removed.
 
-use crate::core::context::{
+use crate::context::{
     messages::Counted,
     node::Node,
     patch::list::{Fate, fates},

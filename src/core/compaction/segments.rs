@@ -13,7 +13,7 @@ mod room;
 pub use arrange::{Arranged, arrange};
 pub use room::Room;
 
-use crate::core::text::{clean::clean, clip::head_and_tail, files::strip_files};
+use crate::text::{clean::clean, clip::head_and_tail, files::strip_files};
 use reseed_protocol::{
     EntryId, Message, Part,
     compaction::{Compaction, SaidByUser, SummarySegment},

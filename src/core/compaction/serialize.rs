@@ -7,9 +7,9 @@
 //!   section of a summary: such text is escaped;
 //! - [`read`] parses the text again, and its result serialises to the same blocks.
 
-pub use crate::core::text::clip::{clip, prefix};
+pub use crate::text::clip::{clip, prefix};
 
-use crate::core::text::{
+use crate::text::{
     escape::{TextKind, escape, unescape},
     presentable,
 };

@@ -1,6 +1,6 @@
 //! Strategies: when to compact, how far down, what must be kept, and in which steps.
 
-use crate::core::{
+use crate::{
     compaction::{
         cut::{Cut, Keep, oldest_out},
         structure::Structure,

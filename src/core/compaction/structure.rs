@@ -7,7 +7,7 @@
 //! Invariants: units follow one another without gaps from the first message after the summary to the last; a unit
 //! belongs to one turn; turns are in order.
 
-use crate::core::context::messages::{Context, Counted, GoesWith, Kind};
+use crate::context::messages::{Context, Counted, GoesWith, Kind};
 use reseed_protocol::Role;
 use std::ops::Range;
 
@@ -135,7 +135,7 @@ impl Unit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::context::{build::build_context, counter::Counter, testing::path};
+    use crate::context::{build::build_context, counter::Counter, testing::path};
 
     #[test]
     fn calls_and_results_are_one_unit_and_inputs_begin_turns() {

@@ -1,6 +1,6 @@
 //! The parts of a request that a patch can change.
 
-use crate::core::context::prefix::Divergence;
+use crate::context::prefix::Divergence;
 use reseed_protocol::context::PatchOp;
 
 /// A part of a request.

@@ -4,7 +4,7 @@
 //! then the entries from its first kept one on, and then everything after it. Inside a context, every tool call has its
 //! result.
 
-use crate::core::context::{
+use crate::context::{
     messages::{Context, Kind},
     node::Node,
     pairing::paired,
@@ -44,7 +44,7 @@ pub fn remaining(path: &[Arc<Node>]) -> Vec<(Kind, &Arc<Node>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::context::{
+    use crate::context::{
         counter::Counter,
         testing::{path, printed},
     };

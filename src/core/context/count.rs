@@ -3,7 +3,7 @@
 //! The count starts from the usage that the provider last reported for the same prefix, and adds an estimate of the
 //! rest. A report from before a compaction, a model change, or a change of system prompt or tools is stale and ignored.
 
-use crate::core::context::{
+use crate::context::{
     counter::{Calibration, Counter, Method, Mix, Report, ReportScope},
     messages::{Context, Counted, Kind},
 };

@@ -1,6 +1,6 @@
 //! The context envelope: everything that one request sends.
 
-use crate::core::{
+use crate::{
     context::{
         count::Fixed,
         counter::Counter,

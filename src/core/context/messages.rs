@@ -1,6 +1,6 @@
 //! The context of a session as data: the messages that the model sees, each with its token count and its origin.
 
-use crate::core::context::{arguments::sent_message, counter::MessageTokens, patch::carried::CarriedOps};
+use crate::context::{arguments::sent_message, counter::MessageTokens, patch::carried::CarriedOps};
 use reseed_protocol::{
     EntryId, Message, Part,
     context::{ContextMessage, EnvelopeMessages},

@@ -1,6 +1,6 @@
 //! A node of the session tree: an entry with its token count.
 
-use crate::core::{
+use crate::{
     context::{
         area::Area,
         counter::{Counter, MessageTokens, Method},

@@ -1,6 +1,6 @@
 //! Ensures that every tool call is directly followed by its result, because no provider accepts anything else.
 
-use crate::core::{
+use crate::{
     context::{
         counter::MessageTokens,
         messages::{Context, Counted, Kind},

@@ -5,7 +5,7 @@
 //! request only. Requests are compared by fingerprints of these parts, which messages carry since they were counted. So
 //! the cost of a comparison depends on the number of messages, not on their length.
 
-use crate::core::{
+use crate::{
     context::{count::Fixed, messages::Counted},
     fingerprint::{chain, chained, fingerprint},
 };

@@ -7,7 +7,7 @@
 //! Replaying never fails. A patch was checked when it was submitted; anything that it names but that is no longer
 //! visible is ignored.
 
-use crate::core::context::{
+use crate::context::{
     messages::{Context, Counted, Kind},
     node::Node,
     pairing::{Pairing, mended},

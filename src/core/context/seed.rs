@@ -1,6 +1,6 @@
 //! The form of a summary in the context: a record of past events, in the user role.
 
-use crate::core::text::{
+use crate::text::{
     clean::clean,
     escape::{TextKind, escape, unescape},
 };

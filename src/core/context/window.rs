@@ -4,7 +4,7 @@
 //! known models, and the operator's configuration for models that none of these names. If all are missing, the caller
 //! reports that instead of guessing, because a guess that is too large fails in the middle of a conversation.
 
-use crate::core::model::ReportedUsage;
+use crate::model::ReportedUsage;
 use reseed_protocol::{StopReason, context::RequestOptions};
 
 /// Maximum tokens that any setting may specify: ten times the largest windows of 2026.

@@ -5,7 +5,7 @@
 //! - Any other model: `MODEL_WINDOWS` if it names the model, otherwise the provider's list, the table. A model that
 //!   none of these names is assumed to have `CONTEXT_WINDOW` too, with a warning, because that may be wrong.
 
-use crate::core::context::window::{Window, WindowSource, base_model, resolve};
+use crate::context::window::{Window, WindowSource, base_model, resolve};
 use std::collections::BTreeMap;
 
 /// Minimum window: no useful model has a smaller one, and no system prompt with a question fits into less.

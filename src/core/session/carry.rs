@@ -2,7 +2,7 @@
 //! effect on system prompt, tools and options, and on the messages that it keeps.
 
 use super::tree::SessionTree;
-use crate::core::{
+use crate::{
     compaction::told_by,
     context::{
         messages::{Context, Counted, Kind},

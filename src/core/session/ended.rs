@@ -3,7 +3,7 @@
 //! The append that resolves a call also stores a mark under the call's id, as for commands. So an answer is recognised
 //! as late even after a restart, a compaction or a move to another branch, when the path no longer shows the call.
 
-use crate::core::fingerprint::fingerprint_of;
+use crate::fingerprint::fingerprint_of;
 use reseed_protocol::{CallId, Message, Part, event::Event, tools::CallOutcome};
 
 /// A tool call that is over.

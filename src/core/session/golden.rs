@@ -3,7 +3,7 @@
 //! provider's cache of it is lost.
 
 use super::{SessionState, tree::PathReader};
-use crate::core::context::{
+use crate::context::{
     build_context,
     counter::Counter,
     envelope::{Compiled, envelope, markdown, tokens_by_part},

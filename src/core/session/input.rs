@@ -1,6 +1,6 @@
 //! User input: converts the wire forms to message parts.
 
-use crate::core::model::is_picture_address;
+use crate::model::is_picture_address;
 use reseed_protocol::{
     Entry, EntryData, ErrorBody, ErrorCode, Part,
     content::{Input, InputContent, InputItem, InputPart},

@@ -23,14 +23,14 @@ mod random_patches;
 #[cfg(test)]
 mod random_trees;
 
-pub use crate::core::{context::node::Node, fingerprint};
+pub use crate::{context::node::Node, fingerprint};
 pub use ended::EndedCall;
 pub use ids::IdSource;
 pub use lookup::{Destination, Lookup};
 pub use state::{HeldAt, OpenTurn, Queued, QueuedAt, SessionState, StoredState, Strategy};
 pub use tree::SessionTree;
 
-use crate::core::{
+use crate::{
     compaction::Held,
     context::counter::{Calibration, Counter},
 };

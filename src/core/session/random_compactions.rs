@@ -8,7 +8,7 @@ mod held;
 mod talk;
 
 use super::{Session, SessionTree, tree::PathReader};
-use crate::core::{
+use crate::{
     compaction::{
         Job, Next, Order, Outcome, Surroundings, Writing,
         cut::{Keep, cut_from, cut_units, must_stay, turns_cut},

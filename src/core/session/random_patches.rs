@@ -7,7 +7,7 @@ mod checks;
 mod ops;
 
 use super::{Session, SessionTree, carry::carried_patch, tree::PathReader};
-use crate::core::{
+use crate::{
     compaction::{cut::cut_from, structure::Structure},
     context::{
         counter::Counter,

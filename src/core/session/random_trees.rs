@@ -4,7 +4,7 @@
 //! A failure prints its seed; `SEED=72 cargo test -p reseed-core random_trees` replays it alone.
 
 use super::{Session, lookup::landing, state::SessionState, tree::PathReader};
-use crate::core::context::{build_context, counter::Counter, node::Node};
+use crate::context::{build_context, counter::Counter, node::Node};
 use fastrand::Rng;
 use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role, SessionId, Timestamp,

@@ -16,7 +16,7 @@ pub use queue::{Queued, QueuedAt};
 pub use unseen::{Unseen, UnseenChange};
 
 use super::input::is_message;
-use crate::core::usage::add_usage;
+use crate::usage::add_usage;
 use reseed_protocol::{
     CommandId, EntryData, EntryId, ErrorCode, JobId, Role, TurnId, Usage,
     compaction::{CompactionFailed, CompactionTrigger, FailedCompaction, Pin, StrategySettings},

@@ -9,11 +9,11 @@
 
 mod path_reader;
 
-pub use crate::core::context::node::{CLEARED, Node, message_of};
+pub use crate::context::node::{CLEARED, Node, message_of};
 pub use path_reader::PathReader;
 
 use super::state::SessionState;
-use crate::core::context::{Context, counter::Counter, patch::CarriedOps, replay::Replay};
+use crate::context::{Context, counter::Counter, patch::CarriedOps, replay::Replay};
 use reseed_protocol::{EntryData, EntryId};
 use std::{
     collections::HashSet,

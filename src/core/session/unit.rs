@@ -76,7 +76,7 @@ impl UnitReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::context::{counter::Counter, testing::path};
+    use crate::context::{counter::Counter, testing::path};
 
     #[test]
     fn a_call_is_found_with_all_its_results_and_nothing_else() {

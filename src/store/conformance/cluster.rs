@@ -3,7 +3,7 @@
 //! A store's tests call [`cluster_suite!`] with an expression that builds [`Nodes`]; each case becomes a test.
 
 use super::{NOW, append_of, id, log};
-use crate::store::{
+use crate::{
     Append, Changes, Cluster, Error, Head, Held, Lease, NewNode, NewTicket, NodeId, Pulse, SessionStore, Silent,
     TicketBounds, TicketPut, TicketsOf, cluster::DELETED_KEPT,
 };
@@ -26,7 +26,7 @@ impl Nodes {
 /// Generates a test for each case of the contract; the argument is a future that builds [`Nodes`].
 macro_rules! cluster_suite {
     ($build:expr) => {
-        $crate::store::conformance::cluster::cluster_suite!($build;
+        $crate::conformance::cluster::cluster_suite!($build;
             a_session_held_by_a_node_is_closed_to_others,
             a_released_session_is_free_and_a_stale_lease_releases_nothing,
             a_node_that_leaves_holds_nothing,
@@ -49,8 +49,8 @@ macro_rules! cluster_suite {
         $(
             #[tokio::test]
             async fn $case() {
-                let nodes: $crate::store::conformance::cluster::Nodes = $build.await;
-                $crate::store::conformance::cluster::$case(&*nodes.a, &*nodes.b).await;
+                let nodes: $crate::conformance::cluster::Nodes = $build.await;
+                $crate::conformance::cluster::$case(&*nodes.a, &*nodes.b).await;
             }
         )*
     };

@@ -7,7 +7,7 @@ pub(crate) mod tests;
 
 pub(crate) use tests::{NOW, append, append_of, control, entry, id, log, short};
 
-use crate::store::SessionStore;
+use crate::SessionStore;
 use std::any::Any;
 
 /// An empty store to test, and whatever must live as long as it does (a directory).
@@ -25,7 +25,7 @@ impl Subject {
 /// Generates a test for each case of the contract; the argument is a future that builds a [`Subject`].
 macro_rules! contract_suite {
     ($build:expr) => {
-        $crate::store::conformance::contract_suite!($build;
+        $crate::conformance::contract_suite!($build;
             writing: a_session_is_made_once,
             writing: a_command_creates_one_session,
             writing: a_session_is_found_by_the_command_that_created_it,
@@ -75,8 +75,8 @@ macro_rules! contract_suite {
         $(
             #[tokio::test]
             async fn $case() {
-                let subject: $crate::store::conformance::Subject = $build.await;
-                $crate::store::conformance::tests::$file::$case(&*subject.store).await;
+                let subject: $crate::conformance::Subject = $build.await;
+                $crate::conformance::tests::$file::$case(&*subject.store).await;
             }
         )*
     };

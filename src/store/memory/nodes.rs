@@ -1,7 +1,7 @@
 //! The nodes of a memory store: handles on the same sessions.
 
 use super::{MemoryStore, State, session::Session};
-use crate::store::{
+use crate::{
     Error, SessionHead, StoreFuture,
     cluster::{
         Changes, Cluster, Held, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf,

@@ -1,6 +1,6 @@
 //! A session in memory.
 
-use crate::store::{
+use crate::{
     Append, CommandMark, EMPTY_SEQ_MAX, EntryQuery, Error, Head, Lease, NewRecord, NodeId, SessionHead, StoredRecord,
     Usage,
     page::{EntriesPage, Filling},

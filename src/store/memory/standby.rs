@@ -30,7 +30,7 @@ impl MemoryStore {
 #[cfg(test)]
 mod tests {
     use super::MemoryStore;
-    use crate::store::{Append, Cluster as _, Error, Head, Held, NewNode, NewRecord, Pulse, SessionStore as _};
+    use crate::{Append, Cluster as _, Error, Head, Held, NewNode, NewRecord, Pulse, SessionStore as _};
     use reseed_protocol::Timestamp;
     use std::time::Duration;
 

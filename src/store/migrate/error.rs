@@ -1,6 +1,6 @@
 //! Reasons for which a migration fails.
 
-use crate::store::{ConnectError, Error};
+use crate::{ConnectError, Error};
 use reseed_protocol::SessionId;
 use std::fmt;
 
@@ -9,7 +9,7 @@ const NAMED_MAX: usize = 20;
 
 /// The reason a migration failed. The copied sessions stay in the target, and the next run resumes there.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum MigrateError {
+pub enum MigrateError {
     /// Both addresses are the same.
     #[error("`{0}` is both the source and the target")]
     Same(String),
@@ -82,11 +82,11 @@ pub(crate) enum MigrateError {
 
 /// Sessions that were not copied because they are damaged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Damaged {
+pub struct Damaged {
     /// Their number.
-    pub(crate) count: u64,
+    pub count: u64,
     /// The reasons for the first of them.
-    pub(crate) reasons: Vec<String>,
+    pub reasons: Vec<String>,
 }
 
 impl Damaged {

@@ -20,25 +20,25 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use error::MigrateError;
-pub(crate) use rows::{Digest, Size};
-pub(in crate::store) use rows::{Listed, Mark, Record, Session, User};
-pub(crate) use run::{Migrated, Options, Progress};
-pub(in crate::store) use side::{Begun, PAGE_BYTES, PAGE_ROWS, Source, Target};
+pub use error::MigrateError;
+pub use rows::{Digest, Size};
+pub(crate) use rows::{Listed, Mark, Record, Session, User};
+pub use run::{Migrated, Options, Progress};
+pub(crate) use side::{Begun, PAGE_BYTES, PAGE_ROWS, Source, Target};
 #[cfg(feature = "postgres")]
-pub(in crate::store) use watch::{Watched, watch};
+pub(crate) use watch::{Watched, watch};
 
 use super::{
     ConnectError,
     sqlite::{OpenError, transfer::SqliteSide},
 };
-use crate::config::Database;
+use crate::Database;
 
 /// Copies all sessions from one database to another, or resumes an earlier run. `progress` is called after each page.
 ///
 /// # Errors
 /// [`MigrateError`]. Copied sessions stay in the target, and the same call resumes there.
-pub(crate) async fn migrate(
+pub async fn migrate(
     from: &Database,
     to: &Database,
     options: Options,

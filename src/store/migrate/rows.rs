@@ -1,20 +1,20 @@
 //! The rows that are copied from one database to another, and the digest by which both sides are compared.
 
-use crate::store::{NodeId, SessionHead, checksum::int};
+use crate::{NodeId, SessionHead, checksum::int};
 use ring::digest::{Context, SHA256};
 use std::{fmt, time::Duration};
 
 /// A session as it appears in a list, without its contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store) struct Listed {
+pub(crate) struct Listed {
     /// The number that its store assigned.
-    pub(in crate::store) number: i64,
+    pub(crate) number: i64,
     /// Its id as stored; damage may have made it invalid.
-    pub(in crate::store) id: String,
-    pub(in crate::store) term: i64,
+    pub(crate) id: String,
+    pub(crate) term: i64,
     /// `None` if it has no head.
-    pub(in crate::store) last_seq: Option<i64>,
-    pub(in crate::store) updated_at: Option<i64>,
+    pub(crate) last_seq: Option<i64>,
+    pub(crate) updated_at: Option<i64>,
 }
 
 impl Listed {
@@ -28,61 +28,61 @@ impl Listed {
 
 /// A session's row, its checksum verified.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::store) struct Session {
-    pub(in crate::store) head: SessionHead,
+pub(crate) struct Session {
+    pub(crate) head: SessionHead,
     /// The command that created it.
-    pub(in crate::store) created_by: Option<String>,
+    pub(crate) created_by: Option<String>,
     /// The entry appended last, if known.
-    pub(in crate::store) last_entry: Option<String>,
+    pub(crate) last_entry: Option<String>,
 }
 
 /// A record as stored: in the format of the version in which it was written, its checksum verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store) struct Record {
-    pub(in crate::store) seq: i64,
-    pub(in crate::store) version: i16,
-    pub(in crate::store) checksum: u32,
-    pub(in crate::store) entry: Option<String>,
-    pub(in crate::store) parent: Option<String>,
-    pub(in crate::store) kind: Option<String>,
+pub(crate) struct Record {
+    pub(crate) seq: i64,
+    pub(crate) version: i16,
+    pub(crate) checksum: u32,
+    pub(crate) entry: Option<String>,
+    pub(crate) parent: Option<String>,
+    pub(crate) kind: Option<String>,
     /// True if its parent is the previous entry in the log.
-    pub(in crate::store) follows: bool,
-    pub(in crate::store) body: String,
+    pub(crate) follows: bool,
+    pub(crate) body: String,
 }
 
 /// A command's mark, its checksum verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store) struct Mark {
-    pub(in crate::store) command: String,
-    pub(in crate::store) fingerprint: i64,
-    pub(in crate::store) reply: String,
-    pub(in crate::store) checksum: u32,
+pub(crate) struct Mark {
+    pub(crate) command: String,
+    pub(crate) fingerprint: i64,
+    pub(crate) reply: String,
+    pub(crate) checksum: u32,
 }
 
 /// A server that is listed in a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store) struct User {
-    pub(in crate::store) id: NodeId,
-    pub(in crate::store) name: String,
-    pub(in crate::store) lease: Duration,
-    pub(in crate::store) beat: i64,
+pub(crate) struct User {
+    pub(crate) id: NodeId,
+    pub(crate) name: String,
+    pub(crate) lease: Duration,
+    pub(crate) beat: i64,
 }
 
 /// The size of a database or a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Size {
+pub struct Size {
     /// Sessions.
-    pub(crate) sessions: u64,
+    pub sessions: u64,
     /// Their records.
-    pub(crate) records: u64,
+    pub records: u64,
     /// Their commands' marks.
-    pub(crate) marks: u64,
+    pub marks: u64,
 }
 
 /// The SHA-256 digest of a session, or of a whole database. The latter combines the digests of all sessions by
 /// exclusive or, so that the order of the list does not matter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Digest([u8; 32]);
+pub struct Digest([u8; 32]);
 
 impl Digest {
     /// Adds the digest of a session to that of the database.

@@ -9,23 +9,20 @@ use super::{
     side::{Begun, Source, Target},
     watch::{Watched, names, watch},
 };
-use crate::{
-    config::Database,
-    store::{Error, Part, epoch::new_epoch},
-};
+use crate::{Database, Error, Part, epoch::new_epoch};
 use reseed_protocol::SessionId;
 use std::{collections::BTreeSet, fs};
 
 /// The options of a migration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Options {
+pub struct Options {
     /// Leaves out damaged sessions instead of failing.
-    pub(crate) skip_damaged: bool,
+    pub skip_damaged: bool,
 }
 
 /// The progress of a migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub enum Progress {
     /// The migration checks whether the servers that a database lists are still alive.
     Watching {
         /// `source` or `target`.
@@ -46,19 +43,19 @@ pub(crate) enum Progress {
 
 /// The result of a migration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Migrated {
+pub struct Migrated {
     /// The size of the verified part of the target.
-    pub(crate) verified: Size,
+    pub verified: Size,
     /// The digest of everything verified, the same on both sides.
-    pub(crate) digest: Digest,
+    pub digest: Digest,
     /// The number of sessions that an earlier run had copied, and that were still equal.
-    pub(crate) kept: u64,
+    pub kept: u64,
     /// The number of sessions that an earlier run had copied, and that were copied again.
-    pub(crate) replaced: u64,
+    pub replaced: u64,
     /// The number of sessions that an earlier run had copied, and that the source no longer has.
-    pub(crate) removed: u64,
+    pub removed: u64,
     /// The damaged sessions that were left out.
-    pub(crate) damaged: Damaged,
+    pub damaged: Damaged,
 }
 
 pub(super) async fn run(

@@ -1,17 +1,17 @@
 //! The interface between a migration and the databases at both ends.
 
 use super::rows::{Listed, Mark, Record, Session, Size, User};
-use crate::store::{Error, StoreFuture};
+use crate::{Error, StoreFuture};
 use reseed_protocol::SessionId;
 
 /// The most rows of a page, and the bytes of text after which a page ends.
-pub(in crate::store) const PAGE_ROWS: u32 = 1000;
+pub(crate) const PAGE_ROWS: u32 = 1000;
 /// See [`PAGE_ROWS`].
-pub(in crate::store) const PAGE_BYTES: usize = 4 * 1024 * 1024;
+pub(crate) const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// A database that is read. All lists are in the order of their keys, in pages of [`PAGE_ROWS`] and [`PAGE_BYTES`]; an
 /// empty page ends a list. A row that does not read back as it was written is [`Error::Damaged`].
-pub(in crate::store) trait Source: Send {
+pub(crate) trait Source: Send {
     /// Returns the number of sessions, and the number of records according to their heads.
     fn size(&mut self) -> StoreFuture<'_, Result<Size, Error>>;
 
@@ -46,7 +46,7 @@ pub(in crate::store) trait Source: Send {
 
 /// The state of the target when a migration begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store) enum Begun {
+pub(crate) enum Begun {
     /// It was empty, and is marked now.
     New,
     /// It was marked by an earlier run from the same source.
@@ -58,7 +58,7 @@ pub(in crate::store) enum Begun {
 }
 
 /// A database that is written to. Nothing needs to be durable before [`Target::finish`].
-pub(in crate::store) trait Target: Source {
+pub(crate) trait Target: Source {
     /// Marks the target as being filled from this source, unless it is used for anything else.
     fn begin<'a>(&'a mut self, source: &'a str) -> StoreFuture<'a, Result<Begun, Error>>;
 

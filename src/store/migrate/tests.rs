@@ -6,13 +6,10 @@ use super::{
     migrate, run,
 };
 use crate::{
-    config::Database,
-    store::{
-        CommandMark, Error, Head, NewRecord, SessionStore as _, StoreFuture, UNFINISHED,
-        conformance::{NOW, append, control, entry, id, log},
-        restored,
-        sqlite::{OpenError, SqliteStore, transfer::SqliteSide},
-    },
+    CommandMark, Database, Error, Head, NewRecord, SessionStore as _, StoreFuture, UNFINISHED,
+    conformance::{NOW, append, control, entry, id, log},
+    restored,
+    sqlite::{OpenError, SqliteStore, transfer::SqliteSide},
 };
 use reseed_protocol::{SessionId, Timestamp};
 use std::path::{Path, PathBuf};
@@ -38,7 +35,7 @@ async fn filled(path: &Path) {
             state: Some("s".repeat(3000).into()),
             ..Head::default()
         };
-        let append = crate::store::Append { records, marks: vec![mark], head };
+        let append = crate::Append { records, marks: vec![mark], head };
         store.append(&long, 1 + part * 500, append).await.unwrap();
     }
     let command = id("command-that-created-it");

@@ -1,7 +1,7 @@
 //! Checks whether the servers that a database lists are alive.
 
 use super::{rows::User, side::Source};
-use crate::store::Error;
+use crate::Error;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -10,7 +10,7 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// The result of watching the servers that a database lists.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::store) enum Watched {
+pub(crate) enum Watched {
     /// All of these have been silent for their lease, or there are none.
     Silent(Vec<User>),
     /// Servers with these names are alive.
@@ -19,7 +19,7 @@ pub(in crate::store) enum Watched {
 
 /// Watches the servers that a database lists until one of them beats or all leases have passed. `announce` receives
 /// their names and how many seconds this may take.
-pub(in crate::store) async fn watch(
+pub(crate) async fn watch(
     database: &mut dyn Source,
     announce: &mut (dyn FnMut(String, u64) + Send),
 ) -> Result<Watched, Error> {

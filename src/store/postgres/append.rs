@@ -6,7 +6,7 @@ use super::{
     read::{self, listed_at},
     record,
 };
-use crate::store::{
+use crate::{
     Append, Error, Lease, Part,
     checksum::{self, int},
     page,

@@ -9,7 +9,7 @@ use super::{
     read::{HEAD_COLUMNS, HEAD_OF, listed_at, session_head},
     readers::{Db, Readers},
 };
-use crate::store::{
+use crate::{
     Changes, Error, SessionHead,
     cluster::{CHANGES_MAX, DELETED_KEPT},
 };

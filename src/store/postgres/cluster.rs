@@ -1,7 +1,7 @@
 //! Implements [`Cluster`]: passes each call to the module that handles it.
 
 use super::{PostgresStore, changes, tickets};
-use crate::store::{
+use crate::{
     Changes, Cluster, Error, Held, NewNode, NewTicket, NodeId, NodeRow, Pulse, SessionHead, Silent, StoreFuture,
     TicketBounds, TicketPut, TicketsOf,
 };

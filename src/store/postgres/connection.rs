@@ -10,7 +10,7 @@ use super::{
     timeline::{self, Timelines},
     tls,
 };
-use crate::config::Postgres;
+use crate::Postgres;
 use deadpool_postgres::ClientWrapper;
 use futures_util::future::{BoxFuture, join_all};
 use std::{

@@ -3,7 +3,7 @@
 //! No text here includes an error's detail, which may hold a whole row, or its `Debug` form. Some servers translate
 //! messages, so decisions depend only on SQLSTATE codes and constraint names.
 
-use crate::store::{Error, Part};
+use crate::{Error, Part};
 use reseed_protocol::SessionId;
 use rustls::CertificateError;
 use std::{error::Error as _, io};

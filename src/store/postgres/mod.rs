@@ -45,7 +45,7 @@ use super::{
     ListQuery, Part, SearchQuery, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
     Usage,
 };
-use crate::config::Postgres;
+use crate::Postgres;
 use connection::{Connection, Connector, Use};
 use durability::Durability;
 use fault::Fault;

@@ -8,7 +8,7 @@ use super::{
     fault::Fault,
     readers::Readers,
 };
-use crate::store::{
+use crate::{
     Error,
     checksum::int,
     cluster::{Held, Membership, NewNode, NodeId, NodeRow, Pulse, Silent, by_name},

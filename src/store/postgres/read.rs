@@ -6,7 +6,7 @@ use super::{
     readers::Db,
     record::{self, COLUMNS},
 };
-use crate::store::{
+use crate::{
     CommandMark, Error, Head, ListPage, ListQuery, NodeId, Part, SessionHead, StoredRecord, UNFINISHED, Usage,
     checksum::{self, int},
     page::{self, Cursor, EntriesPage, Filling},

@@ -7,7 +7,7 @@ use super::{
     connection::{self, Connector},
     fault::{Fault, Meaning},
 };
-use crate::{metrics, store::Error};
+use crate::Error;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
 use std::{
     sync::{
@@ -106,7 +106,7 @@ impl Readers {
     async fn lend(&self) -> Result<Db, Fault> {
         let status = self.pool.status();
         if status.available == 0 && status.size >= status.max_size {
-            metrics::STORE_READS_WAITED_TOTAL.add([], 1);
+            metrics::counter!(crate::READS_WAITED_TOTAL).increment(1);
         }
         if self.connector.has_failed_over() {
             self.pool.retain(|_, metrics| !self.connector.has_left(metrics.created));

@@ -1,7 +1,7 @@
 //! One stored record: its columns and its checksum, as in SQLite.
 
 use super::fault::Fault;
-use crate::store::{Error, Part, StoredRecord, checksum, upgrade};
+use crate::{Error, Part, StoredRecord, checksum, upgrade};
 use reseed_protocol::SessionId;
 use tokio_postgres::Row;
 

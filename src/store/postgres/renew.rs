@@ -8,13 +8,10 @@ use super::{
     transfer::PostgresSide,
 };
 use crate::{
-    config::Postgres,
-    store::{
-        ConnectError,
-        epoch::new_epoch,
-        migrate::{Watched, watch},
-        restored::{Renewed, RestoredError},
-    },
+    ConnectError, Postgres,
+    epoch::new_epoch,
+    migrate::{Watched, watch},
+    restored::{Renewed, RestoredError},
 };
 
 /// The number of sessions that one statement renews.
@@ -22,7 +19,7 @@ const PAGE: i64 = 1000;
 
 /// Renews the epochs in a database's schema, which no server may be using. It also deletes the backup's rows about
 /// servers, the sessions that those had open, and tickets that may have been used since.
-pub(in crate::store) async fn renew(
+pub(crate) async fn renew(
     database: &Postgres,
     announce: &mut (dyn FnMut(String, u64) + Send),
 ) -> Result<Renewed, RestoredError> {
@@ -41,7 +38,7 @@ pub(in crate::store) async fn renew(
     loop {
         let rows = side.rows(&page, &[&after, &PAGE]).await?;
         let numbers = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>().map_err(Fault::from);
-        let numbers = numbers.map_err(crate::store::Error::from)?;
+        let numbers = numbers.map_err(crate::Error::from)?;
         let Some(last) = numbers.last() else { break };
         after = *last;
         let epochs = numbers.iter().map(|_| new_epoch()).collect::<Result<Vec<String>, _>>()?;

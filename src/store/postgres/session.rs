@@ -7,7 +7,7 @@ use super::{
     readers::{Db, Readers},
     timeline::{LINEAGE, Timelines},
 };
-use crate::store::{
+use crate::{
     Created, Error, Head, Lease, SessionHead,
     checksum::{self, int},
     cluster::{Membership, NodeId},

@@ -2,7 +2,7 @@
 //! them.
 
 use super::{fault::Fault, readers::Readers};
-use crate::store::{Error, NewTicket, TicketBounds, TicketPut, TicketsOf, checksum::int};
+use crate::{Error, NewTicket, TicketBounds, TicketPut, TicketsOf, checksum::int};
 use std::time::Duration;
 
 /// Stores a ticket, unless there are too many unused ones.

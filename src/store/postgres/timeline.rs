@@ -6,7 +6,6 @@
 //! writes would acknowledge writes that are lost. Connections made before the change are no longer used. A starting
 //! server first asks all hosts for their timelines (`Connector::survey`), and uses none that is behind another.
 
-use crate::metrics;
 use std::{
     sync::{Mutex, PoisonError},
     time::Instant,
@@ -87,7 +86,7 @@ impl Timelines {
         state.failovers += 1;
         state.found_at = Some(Instant::now());
         drop(state);
-        metrics::STORE_TIMELINE_CHANGES_TOTAL.add([], 1);
+        metrics::counter!(crate::TIMELINE_CHANGES_TOTAL).increment(1);
         tracing::error!(
             before,
             now = timeline,

@@ -17,13 +17,10 @@ use super::{
     upkeep,
 };
 use crate::{
-    config::Postgres,
-    store::{
-        CommandMark, Error, Head, NodeId, Part, SessionHead, StoreFuture,
-        checksum::{self, int},
-        migrate::{Begun, Listed, Mark, PAGE_BYTES, PAGE_ROWS, Record, Session, Size, Source, Target, User},
-        page,
-    },
+    CommandMark, Error, Head, NodeId, Part, Postgres, SessionHead, StoreFuture,
+    checksum::{self, int},
+    migrate::{Begun, Listed, Mark, PAGE_BYTES, PAGE_ROWS, Record, Session, Size, Source, Target, User},
+    page,
 };
 use reseed_protocol::SessionId;
 use std::{sync::Arc, time::Duration};
@@ -43,7 +40,7 @@ pub(super) async fn refuse_marked(db: &Connection, schema: &str) -> Result<(), S
 }
 
 /// A schema.
-pub(in crate::store) struct PostgresSide {
+pub(crate) struct PostgresSide {
     readers: Readers,
     /// Makes a target durable at the end; `None` for a source.
     last: Option<Readers>,
@@ -56,7 +53,7 @@ impl PostgresSide {
     ///
     /// # Errors
     /// [`OpenError`]: among others, its tables are of another version.
-    pub(in crate::store) async fn open_source(database: &Postgres) -> Result<Self, OpenError> {
+    pub(crate) async fn open_source(database: &Postgres) -> Result<Self, OpenError> {
         let connector = comparing(Connector::new(database, Use::Read, None)?, &Arc::default());
         let first = connect(&connector, database).await?;
         schema::check_all(&first, &database.schema).await?;
@@ -68,7 +65,7 @@ impl PostgresSide {
     ///
     /// # Errors
     /// [`OpenError`]: among others, another migration writes to it.
-    pub(in crate::store) async fn open_target(database: &Postgres) -> Result<Self, OpenError> {
+    pub(crate) async fn open_target(database: &Postgres) -> Result<Self, OpenError> {
         let timelines = Arc::<Timelines>::default();
         let first = comparing(Connector::new(database, Use::Write, None)?, &timelines);
         let first = connect(&first, database).await?;

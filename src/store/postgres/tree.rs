@@ -10,7 +10,7 @@ use super::{
     readers::Db,
     record::{self, COLUMNS, ENTRY, PARENT},
 };
-use crate::store::{
+use crate::{
     StoredNode, StoredRecord, SubtreeQuery,
     checksum::int,
     page::{EntriesPage, Filling},

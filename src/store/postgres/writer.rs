@@ -16,10 +16,7 @@ use super::{
     connection::{Connection, Connector},
     fault::{Fault, Meaning},
 };
-use crate::{
-    metrics::lines::Spaced,
-    store::{Append, CommitStats, Error, Lease},
-};
+use crate::{Append, CommitStats, Error, Lease, Spaced};
 use reseed_protocol::SessionId;
 use std::{
     collections::{HashSet, VecDeque},

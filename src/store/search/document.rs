@@ -9,22 +9,22 @@ use std::borrow::Cow;
 pub const HISTORY_TOOLS: [&str; 2] = ["history_search", "history_read"];
 
 /// The types of entries that contain text.
-pub(in crate::store) const KINDS: [&str; 4] = ["message", "compaction", "branch_summary", "custom_message"];
+pub(crate) const KINDS: [&str; 4] = ["message", "compaction", "branch_summary", "custom_message"];
 
 /// The searched part of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store) struct Document {
-    pub(in crate::store) entry: EntryId,
-    pub(in crate::store) parent: Option<EntryId>,
-    pub(in crate::store) timestamp: Timestamp,
-    pub(in crate::store) role: HitRole,
-    pub(in crate::store) text: String,
+pub(crate) struct Document {
+    pub(crate) entry: EntryId,
+    pub(crate) parent: Option<EntryId>,
+    pub(crate) timestamp: Timestamp,
+    pub(crate) role: HitRole,
+    pub(crate) text: String,
     /// The call that a tool's result answers.
-    pub(in crate::store) answers: Option<String>,
+    pub(crate) answers: Option<String>,
     /// True if the text is only a part of a tool's result.
-    pub(in crate::store) is_cut: bool,
+    pub(crate) is_cut: bool,
     /// The ids and names of the tool calls in it.
-    pub(in crate::store) calls: Vec<(String, String)>,
+    pub(crate) calls: Vec<(String, String)>,
 }
 
 #[derive(Deserialize)]
@@ -77,7 +77,7 @@ struct Part<'a> {
 
 impl Document {
     /// Returns the searched text of the entry that a record appends; `None` if it appends none, or one without text.
-    pub(in crate::store) fn of(body: &str) -> Option<Self> {
+    pub(crate) fn of(body: &str) -> Option<Self> {
         let entry = serde_json::from_str::<Body<'_>>(body).ok()?.payload.entry;
         let role = match (&*entry.kind, entry.role.as_deref()) {
             ("message", Some("user")) | ("custom_message", _) => HitRole::User,
@@ -121,7 +121,7 @@ impl Document {
     }
 
     /// Returns the parent of the entry that a record appends.
-    pub(in crate::store) fn parent_of(body: &str) -> Option<EntryId> {
+    pub(crate) fn parent_of(body: &str) -> Option<EntryId> {
         #[derive(Deserialize)]
         struct Appended {
             payload: Linked,
@@ -139,7 +139,7 @@ impl Document {
     }
 
     /// Returns whether the call with this id is one of a history tool; `None` if it is not among its calls.
-    pub(in crate::store) fn makes(&self, call: &str) -> Option<bool> {
+    pub(crate) fn makes(&self, call: &str) -> Option<bool> {
         let (_, name) = self.calls.iter().find(|(id, _)| id == call)?;
         Some(HISTORY_TOOLS.contains(&name.as_str()))
     }

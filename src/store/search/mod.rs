@@ -16,7 +16,7 @@ pub use query::{Query, TERMS_MAX};
 pub(super) use scan::{CALL_STEPS_MAX, scan};
 pub(super) use words::spaced;
 
-use crate::core::session::preview::{SummaryLine, summary_line};
+use reseed_core::session::preview::{SummaryLine, summary_line};
 use reseed_protocol::{EntryId, SessionId, Timestamp, tree::HitRole};
 use std::{borrow::Cow, ops::Range};
 

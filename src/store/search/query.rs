@@ -18,7 +18,7 @@ const QUERY_BYTES_MAX: usize = 4096;
 /// (`src/core/mod.rs`, `snake_case`) is a phrase. Nothing else has a special meaning, and every text is a valid query.
 ///
 /// ```
-/// use reseed::store::Query;
+/// use reseed_store::Query;
 ///
 /// let query = Query::parse(r#"port "exact words" conf* src/lib.rs"#);
 /// assert_eq!(query.len(), 4);
@@ -26,15 +26,15 @@ const QUERY_BYTES_MAX: usize = 4096;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query {
-    pub(in crate::store) terms: Vec<Term>,
+    pub(crate) terms: Vec<Term>,
 }
 
 /// Consecutive words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store) struct Term {
-    pub(in crate::store) words: Vec<String>,
+pub(crate) struct Term {
+    pub(crate) words: Vec<String>,
     /// True if the last word is a prefix.
-    pub(in crate::store) is_prefix: bool,
+    pub(crate) is_prefix: bool,
 }
 
 impl Query {
@@ -120,7 +120,7 @@ impl Term {
     }
 
     /// Returns true if it is a single letter with a star: an index would have to scan most of its words.
-    pub(in crate::store) fn is_broad(&self) -> bool {
+    pub(crate) fn is_broad(&self) -> bool {
         self.is_prefix
             && self
                 .words

@@ -1,7 +1,7 @@
 //! Search for stores without an index: reads entries, newest first.
 
 use super::{Document, Hits, SEARCHED_MAX, SearchQuery, SearchScope, rank};
-use crate::store::{EntriesPage, EntryQuery, Error, ListQuery, Part, SessionStore, StoredRecord, whole_mark};
+use crate::{EntriesPage, EntryQuery, Error, ListQuery, Part, SessionStore, StoredRecord, whole_mark};
 use reseed_protocol::{EntryId, SessionId};
 
 /// The most records read at once.
@@ -11,13 +11,13 @@ const PAGE: u32 = 256;
 const PAGE_BYTES_MAX: usize = 1024 * 1024;
 
 /// The most entries to walk up in search of the call that a tool's result answers. A model makes fewer calls at once.
-pub(in crate::store) const CALL_STEPS_MAX: u32 = 256;
+pub(crate) const CALL_STEPS_MAX: u32 = 256;
 
 /// Answers a search by reading every entry in its scope.
 ///
 /// # Errors
 /// [`Error::NotFound`], [`Error::Unknown`]. Damaged records are skipped.
-pub(in crate::store) async fn scan<S: SessionStore + ?Sized>(store: &S, query: SearchQuery) -> Result<Hits, Error> {
+pub(crate) async fn scan<S: SessionStore + ?Sized>(store: &S, query: SearchQuery) -> Result<Hits, Error> {
     let limit = query.hits_max();
     if let SearchScope::Session(session) = &query.scope {
         store.head(session).await?;

@@ -144,7 +144,7 @@ fn each_of_dense(
 
 /// Returns the words of a text separated by spaces, for an index that splits there. It uses at most `bytes_max` bytes
 /// of the text.
-pub(in crate::store) fn spaced(text: &str, bytes_max: usize) -> String {
+pub(crate) fn spaced(text: &str, bytes_max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(bytes_max) + 16);
     each(text, |word, place, _| {
         if place.start >= bytes_max {

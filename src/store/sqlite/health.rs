@@ -8,7 +8,7 @@ use super::{
     Fault,
     writer::{Size, Write},
 };
-use crate::store::Error;
+use crate::Error;
 use rusqlite::Connection;
 use std::{
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
@@ -138,7 +138,7 @@ impl Write for Probe {
 #[cfg(test)]
 mod tests {
     use super::{FREE_BYTES_MIN, Health, PROBE_BYTES_MIN, RECHECK_SOON};
-    use crate::store::Error;
+    use crate::Error;
     use std::time::Instant;
 
     fn full() -> Error {

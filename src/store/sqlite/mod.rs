@@ -1,8 +1,8 @@
 //! The default store: one SQLite file, for one node.
 //!
-//! One thread executes all writes and commits them in groups with `synchronous=FULL`. Another copies them from the
-//! write-ahead log back into the file. Reads use connections of their own. Only one process at a time may write to the
-//! file; others may read it meanwhile.
+//! One thread executes all writes, commits them in groups with `synchronous=FULL`, and copies them from the write-ahead
+//! log back into the file. Reads use connections of their own. Only one process at a time may write to the file; others
+//! may read it meanwhile.
 
 mod checkpoint;
 mod health;
@@ -14,10 +14,8 @@ mod readers;
 mod record;
 mod removal;
 mod renew;
-mod reserve;
 mod schema;
 mod scrub;
-mod staging;
 pub(super) mod transfer;
 mod tree;
 mod vacuum;
@@ -38,14 +36,14 @@ use super::{
     epoch::new_epoch, walk,
 };
 use history::Suspects;
+use lock::beside;
 use open::Beside;
 use readers::{READERS, Readers};
 use removal::Delete;
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
-use reserve::Reserve;
 use std::{path::Path, sync::Arc};
 use write::{AppendAt, Create, CreateOnce, Open};
-use writer::{CopyingPlace, Parts, Writer};
+use writer::{Parts, Writer};
 
 /// The reason a read or a write was not executed.
 #[derive(Debug)]
@@ -148,29 +146,25 @@ impl SqliteStore {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_with(path: &Path, options: Options) -> Result<Self, OpenError> {
-        let Options { observer, checkpoint_pages, retry, index, mut vfs } = options;
+        let Options { observer, checkpoint_pages, retry, index, vfs } = options;
         let opened = open::open(path, Beside::Served, vfs.as_ref())?;
         if opened.found.is_marked {
             return Err(OpenError::Migrating { path: path.to_owned() });
         }
-        let hold = vfs.as_mut().and_then(|vfs| vfs.reserve.take());
+        if let Some(lock) = &opened.lock {
+            // Older programs kept a file here that reserved disk space. An error means that there is none.
+            let _ = std::fs::remove_file(beside(lock.path(), ".reserve"));
+        }
         let readers = Readers::new(opened.readers);
         let suspects = Suspects::default();
-        let copying = if vfs.is_some() { CopyingPlace::Inline } else { CopyingPlace::Beside };
         let parts = Parts {
-            reserve: match (&opened.lock, hold) {
-                (Some(lock), _) => Reserve::beside(lock.path()),
-                (None, hold) => Reserve::take(hold.unwrap_or_else(|| Box::new(|_| Ok(())))),
-            },
             db: opened.writer,
-            copying: opened.copiers.map(|copiers| (copiers, copying)),
             lock: opened.lock,
             observer,
             checkpoint_pages,
             retry,
             readers: readers.pool(),
             has_deletions: opened.found.has_deletions,
-            staged: opened.found.staged,
             suspects: suspects.clone(),
             index,
         };
@@ -222,7 +216,7 @@ impl SqliteStore {
     ///
     /// # Errors
     /// [`OpenError`]: not a reseed database, of a newer version, or the target of an incomplete migration.
-    pub(in crate::store) fn check(path: &Path) -> Result<(), OpenError> {
+    pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
         match std::fs::metadata(path) {
             Ok(found) if found.len() > 0 => {}
             Ok(_) => return Ok(()),

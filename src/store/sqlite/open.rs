@@ -7,11 +7,7 @@ use super::{
     CommitStats, checkpoint,
     lock::{self, Lock, Refused},
     readers::READERS,
-    removal, schema,
-    scrub::Pages,
-    staging::Staged,
-    transfer,
-    writer::Copiers,
+    removal, schema, transfer,
 };
 use rusqlite::{Connection, OpenFlags, ffi, types::ValueRef};
 use std::{
@@ -110,8 +106,8 @@ fn holder(pid: Option<u32>) -> String {
 pub struct Options {
     /// Called after each commit, before its writes are answered, on the writer's thread: it must be quick.
     pub observer: Box<dyn Fn(CommitStats) + Send>,
-    /// The size of the write-ahead log, in pages, at which copying it back begins. Meanwhile it grows by at most half
-    /// of that, unless a reader of an old snapshot is in the way.
+    /// The size of the write-ahead log, in pages, at which it is copied back. It grows beyond that only while a reader
+    /// of an old snapshot is in the way.
     pub checkpoint_pages: u32,
     /// The time before the first retry of a failed step of a deletion.
     pub retry: Duration,
@@ -128,8 +124,6 @@ pub struct Vfs {
     pub name: String,
     /// Does what `settle_log` does for files of the operating system.
     pub settle_log: Box<dyn Fn() -> io::Result<()>>,
-    /// Allocates a disk reserve (`true`) or frees it (`false`), if there is one.
-    pub reserve: Option<Box<dyn FnMut(bool) -> io::Result<()> + Send>>,
 }
 
 impl Default for Options {
@@ -144,7 +138,7 @@ impl Default for Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beside {
     Nothing,
-    /// Opens readers, and the connections that copy the write-ahead log back.
+    /// Opens readers.
     Served,
 }
 
@@ -154,8 +148,6 @@ pub(super) struct Opened {
     pub(super) writer: Connection,
     /// The connections that read.
     pub(super) readers: Vec<Connection>,
-    /// The connections that copy the write-ahead log back.
-    pub(super) copiers: Option<Copiers>,
     pub(super) lock: Option<Lock>,
     pub(super) found: Found,
 }
@@ -167,8 +159,6 @@ pub(super) struct Found {
     pub(super) has_deletions: bool,
     /// True if a migration into the file is not complete.
     pub(super) is_marked: bool,
-    /// The number of rows in its stages.
-    pub(super) staged: Staged,
 }
 
 /// Opens the database at `path`; creates it, and the directories above it, if they do not exist.
@@ -201,15 +191,11 @@ pub(super) fn open(path: &Path, beside: Beside, vfs: Option<&Vfs>) -> Result<Ope
         return Err(OpenError::Newer { path: path.clone(), version, known: schema::VERSION });
     }
     let found = prepare(&mut writer, lock.as_ref()).map_err(&sqlite)?;
-    if let Some(lock) = &lock {
-        lock.watched().end_change(&Pages::new());
-    }
-    let (mut readers, mut copiers) = (Vec::new(), None);
-    if beside == Beside::Served {
-        readers = open_readers(&path, READERS, vfs).map_err(&sqlite)?;
-        copiers = Some(open_copiers(&path, vfs).map_err(&sqlite)?);
-    }
-    Ok(Opened { writer, readers, copiers, lock, found })
+    let readers = match beside {
+        Beside::Served => open_readers(&path, READERS, vfs).map_err(&sqlite)?,
+        Beside::Nothing => Vec::new(),
+    };
+    Ok(Opened { writer, readers, lock, found })
 }
 
 /// Opens readers of the database at `path`, which may be open elsewhere. Creates and changes nothing, except the files
@@ -391,12 +377,6 @@ fn open_readers(path: &Path, readers: usize, vfs: Option<&str>) -> rusqlite::Res
     (0..readers).map(|_| connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, vfs)).collect()
 }
 
-fn open_copiers(path: &Path, vfs: Option<&str>) -> rusqlite::Result<Copiers> {
-    let copier = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, vfs)?;
-    let pin = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, vfs)?;
-    Ok(Copiers { copier, pin })
-}
-
 /// Brings the file and the connection into their working state. Returns what was found.
 fn prepare(writer: &mut Connection, lock: Option<&Lock>) -> rusqlite::Result<Found> {
     // Makes everything read now durable before anything builds on it (see `settle_log`). After this the log starts
@@ -407,13 +387,12 @@ fn prepare(writer: &mut Connection, lock: Option<&Lock>) -> rusqlite::Result<Fou
     // Pages of 8 KiB hold a few typical bodies without overflow. The size can only be set before the first table is
     // created.
     writer.pragma_update(None, "page_size", 8192)?;
+    // This overwrites deleted data: a page that SQLite only marks as free would keep users' messages. It is set before
+    // a migration drops tables.
+    writer.pragma_update(None, "secure_delete", true)?;
     schema::migrate(writer)?;
     // This happens before the switch to WAL: reading after it would create a log beside a new file.
-    let found = Found {
-        has_deletions: removal::next(writer, 0)?.is_some(),
-        is_marked: transfer::is_marked(writer)?,
-        staged: Staged::find(writer)?,
-    };
+    let found = Found { has_deletions: removal::next(writer, 0)?.is_some(), is_marked: transfer::is_marked(writer)? };
     // The pragma returns the requested mode before the switch is done; only running it to the end shows whether it
     // succeeded.
     to_the_end(writer, "PRAGMA journal_mode = WAL")?;
@@ -424,11 +403,8 @@ fn prepare(writer: &mut Connection, lock: Option<&Lock>) -> rusqlite::Result<Fou
     }
     // FULL syncs the WAL at each commit; NORMAL is hardly faster and loses the last commits in a power loss.
     writer.pragma_update(None, "synchronous", "FULL")?;
-    // The unit is KiB. A group reads one leaf of each index for each of its sessions, and moving a portion changes
-    // those leaves.
+    // The unit is KiB. A group changes one leaf of each index for each of its sessions.
     writer.pragma_update(None, "cache_size", -16 * 1024)?;
-    // This overwrites deleted data: a page that SQLite only marks as free would keep users' messages.
-    writer.pragma_update(None, "secure_delete", true)?;
     Ok(found)
 }
 

@@ -2,7 +2,7 @@
 //! sync.
 
 use super::Fault;
-use crate::store::Error;
+use crate::Error;
 use reseed_protocol::SessionId;
 use rusqlite::Connection;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

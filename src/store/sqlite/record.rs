@@ -2,7 +2,7 @@
 //! disk, so each record carries a CRC-32 of its whole content.
 
 use super::Fault;
-use crate::store::{Error, Part, StoredRecord, checksum, upgrade};
+use crate::{Error, Part, StoredRecord, checksum, upgrade};
 use reseed_protocol::SessionId;
 use rusqlite::{Row, types::ValueRef};
 

@@ -4,12 +4,8 @@
 //! `deletion`. So the session is gone for everyone at once and its id is free again. After a restart the slices
 //! continue, because a number is never reused.
 
-use super::{
-    Fault, damaged_pages, history, is_damage, read,
-    staging::{MARK_PLACE, MARK_TABLES, RECORD_PLACE, RECORD_TABLES},
-    writer::Write,
-};
-use crate::store::Error;
+use super::{Fault, damaged_pages, history, is_damage, read, writer::Write};
+use crate::Error;
 use reseed_protocol::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, types::Type};
 
@@ -142,26 +138,19 @@ fn remove_rows(
         return Ok(false);
     }
     // `octet_length` takes the size from the row's header: no text is read.
-    for table in RECORD_TABLES {
-        let records = format!("SELECT seq, octet_length(body) FROM {table} WHERE session = ?1 ORDER BY seq LIMIT ?2");
-        if let Some(last) = last::<i64>(db, &records, number, room)? {
-            let delete = format!("DELETE FROM {table} WHERE session = ?1 AND seq <= ?2");
-            db.prepare_cached(&delete)?.execute((number, last))?;
-        }
-        if room.is_used() {
-            return Ok(false);
-        }
+    let records = "SELECT seq, octet_length(body) FROM record WHERE session = ?1 ORDER BY seq LIMIT ?2";
+    if let Some(last) = last::<i64>(db, records, number, room)? {
+        db.prepare_cached("DELETE FROM record WHERE session = ?1 AND seq <= ?2")?.execute((number, last))?;
     }
-    for table in MARK_TABLES {
-        let marks =
-            format!("SELECT command, octet_length(reply) FROM {table} WHERE session = ?1 ORDER BY command LIMIT ?2");
-        if let Some(last) = last::<String>(db, &marks, number, room)? {
-            let delete = format!("DELETE FROM {table} WHERE session = ?1 AND command <= ?2");
-            db.prepare_cached(&delete)?.execute((number, last))?;
-        }
-        if room.is_used() {
-            return Ok(false);
-        }
+    if room.is_used() {
+        return Ok(false);
+    }
+    let marks = "SELECT command, octet_length(reply) FROM mark WHERE session = ?1 ORDER BY command LIMIT ?2";
+    if let Some(last) = last::<String>(db, marks, number, room)? {
+        db.prepare_cached("DELETE FROM mark WHERE session = ?1 AND command <= ?2")?.execute((number, last))?;
+    }
+    if room.is_used() {
+        return Ok(false);
     }
     room.bytes -= db
         .prepare_cached("DELETE FROM session_state WHERE session = ?1 RETURNING octet_length(state)")?
@@ -171,29 +160,6 @@ fn remove_rows(
         .unwrap_or(0);
     db.prepare_cached("DELETE FROM deletion WHERE number = ?1")?.execute([number])?;
     Ok(true)
-}
-
-/// Removes the rows of a hidden session from the stages alone, because its rows in the main tables cannot be removed.
-/// Left in the stages, they would block the moving of other rows.
-pub(super) struct Unstage(pub(super) i64);
-
-impl Write for Unstage {
-    type Output = ();
-
-    const DELETES: bool = true;
-
-    fn write(&self, db: &Connection) -> Result<(), Fault> {
-        let tables = RECORD_TABLES.into_iter().chain(MARK_TABLES);
-        for table in tables.filter(|table| ![RECORD_PLACE, MARK_PLACE].contains(table)) {
-            db.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [self.0]).map_err(|error| {
-                if is_damage(&error) {
-                    return Fault::Undone(Error::Unknown(format!("remove rows from {table}: {error}")));
-                }
-                error.into()
-            })?;
-        }
-        Ok(())
-    }
 }
 
 /// Returns the key of the last row that fits, and subtracts it from the room.

@@ -5,7 +5,7 @@ use super::{
     open::{self, Opened},
     read,
 };
-use crate::store::{
+use crate::{
     Error, checksum,
     epoch::new_epoch,
     restored::{Renewed, RestoredError},
@@ -18,16 +18,16 @@ use std::{fs, path::Path};
 const PAGE: u32 = 1000;
 
 /// Renews the epochs in the file at `path`, which no server may have open.
-pub(in crate::store) fn renew(path: &Path) -> Result<Renewed, RestoredError> {
+pub(crate) fn renew(path: &Path) -> Result<Renewed, RestoredError> {
     // Opening would create the file.
     let missing = |source| OpenError::Io { path: path.to_owned(), source };
-    fs::metadata(path).map_err(missing).map_err(crate::store::ConnectError::from)?;
+    fs::metadata(path).map_err(missing).map_err(crate::ConnectError::from)?;
     // The lock is released after the connection is closed.
-    let opened = open::open(path, open::Beside::Nothing, None).map_err(crate::store::ConnectError::from)?;
+    let opened = open::open(path, open::Beside::Nothing, None).map_err(crate::ConnectError::from)?;
     let Opened { lock: _lock, writer: db, found, .. } = opened;
     if found.is_marked {
         let error = OpenError::Migrating { path: path.to_owned() };
-        return Err(crate::store::ConnectError::from(error).into());
+        return Err(crate::ConnectError::from(error).into());
     }
     let (mut done, mut after) = (Renewed::default(), 0);
     loop {

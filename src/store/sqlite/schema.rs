@@ -39,9 +39,11 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 /// Step 8: the search index of the history (see `history/`). Its word tables are created as needed, and the entries of
 /// an older file are indexed while it is in use.
 ///
-/// Step 9: new rows wait in stages (see `staging.rs`), and views unite the stages with the main tables. Existing rows
-/// stay in the main tables.
-const STEPS: &[&str] = &[
+/// Step 9: new rows wait in small tables, called stages, and move from there to the main tables in bulk; `moved` is the
+/// last session of a stage whose rows are already there.
+///
+/// Step 10: no more stages. Their rows move to the main tables. The views stay for programs of others that read them.
+pub(super) const STEPS: &[&str] = &[
     "
 CREATE TABLE session (
     number        INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -233,6 +235,28 @@ CREATE VIEW mark_all AS
     WHERE session > (SELECT moved FROM staging WHERE stage = 1)
     UNION ALL SELECT session, command, fingerprint, reply, checksum FROM mark_staged_2
     WHERE session > (SELECT moved FROM staging WHERE stage = 2);
+",
+    "
+INSERT INTO record (session, seq, version, checksum, entry, parent, kind, body, follows)
+    SELECT session, seq, version, checksum, entry, parent, kind, body, follows FROM record_staged_1
+    WHERE session > (SELECT moved FROM staging WHERE stage = 1) AND session NOT IN (SELECT number FROM deletion)
+    UNION ALL SELECT session, seq, version, checksum, entry, parent, kind, body, follows FROM record_staged_2
+    WHERE session > (SELECT moved FROM staging WHERE stage = 2) AND session NOT IN (SELECT number FROM deletion);
+INSERT INTO mark (session, command, fingerprint, reply, checksum)
+    SELECT session, command, fingerprint, reply, checksum FROM mark_staged_1
+    WHERE session > (SELECT moved FROM staging WHERE stage = 1) AND session NOT IN (SELECT number FROM deletion)
+    UNION ALL SELECT session, command, fingerprint, reply, checksum FROM mark_staged_2
+    WHERE session > (SELECT moved FROM staging WHERE stage = 2) AND session NOT IN (SELECT number FROM deletion);
+DROP VIEW record_all;
+DROP VIEW record_root_all;
+DROP VIEW mark_all;
+DROP TABLE record_staged_1;
+DROP TABLE record_staged_2;
+DROP TABLE mark_staged_1;
+DROP TABLE mark_staged_2;
+DROP TABLE staging;
+CREATE VIEW record_all AS SELECT session, seq, version, checksum, entry, parent, kind, body, follows FROM record;
+CREATE VIEW mark_all AS SELECT session, command, fingerprint, reply, checksum FROM mark;
 ",
 ];
 

@@ -9,7 +9,7 @@
 //! and a page torn by a power loss is read from the log. The file handle must stay open as long as SQLite's own:
 //! closing any handle of a file releases all of SQLite's locks on it.
 
-use std::{collections::BTreeSet, fs::File, io, ops::Range, path::Path};
+use std::{collections::BTreeSet, fs::File, io, path::Path};
 
 /// The bytes before the first frame of a write-ahead log, and before the page in each frame.
 const LOG_HEADER_BYTES: u64 = 32;
@@ -18,10 +18,6 @@ const FRAME_HEADER_BYTES: u64 = 24;
 /// The number of pages above which an overflow page could be mistaken for one with cells: its first byte is the highest
 /// byte of a page number.
 const PAGES_MAX: u32 = 1 << 24;
-
-/// The most pages of a sample. They come from the front of the file and include the first page, which changes as the
-/// file grows.
-const SAMPLE_PAGES: usize = 16;
 
 /// The bytes of an entry in a pointer map: a page number and the kind of the page.
 const POINTER_BYTES: u32 = 5;
@@ -32,24 +28,14 @@ const LOCKS_AT: u32 = 1 << 30;
 /// The pages of a database that a write-ahead log holds.
 pub(super) type Pages = BTreeSet<u32>;
 
-/// Identifies a log until it is restarted.
-pub(super) type Salts = [u8; 8];
-
-/// Returns the salts in the header of the log beside a database.
-pub(super) fn salts_of(log: &Path) -> io::Result<Salts> {
-    let mut salts = Salts::default();
-    read_at(&File::open(log)?, &mut salts, 16)?;
-    Ok(salts)
-}
-
-/// Returns the pages in these frames, counted from 0, of the log beside a database.
-pub(super) fn pages_in(log: &Path, frames: Range<u64>) -> io::Result<Pages> {
+/// Returns the pages in the first frames of the log beside a database.
+pub(super) fn pages_in(log: &Path, frames: u64) -> io::Result<Pages> {
     let file = File::open(log)?;
     let mut size = [0; 4];
     read_at(&file, &mut size, 8)?;
     let frame = FRAME_HEADER_BYTES + u64::from(u32::from_be_bytes(size));
     let mut pages = Pages::new();
-    for at in frames {
+    for at in 0..frames {
         let mut page = [0; 4];
         read_at(&file, &mut page, LOG_HEADER_BYTES + at * frame)?;
         pages.insert(u32::from_be_bytes(page));
@@ -57,15 +43,14 @@ pub(super) fn pages_in(log: &Path, frames: Range<u64>) -> io::Result<Pages> {
     Ok(pages)
 }
 
-/// Clears the gaps of these pages in the database file. If there was anything to clear, syncs the file and returns
-/// true.
-pub(super) fn clear(database: &File, pages: &Pages) -> io::Result<bool> {
+/// Clears the gaps of these pages in the database file, and syncs it if there was anything to clear.
+pub(super) fn clear(database: &File, pages: &Pages) -> io::Result<()> {
     if pages.is_empty() {
-        return Ok(false);
+        return Ok(());
     }
     let mut header = [0; 100];
     read_at(database, &mut header, 0)?;
-    let Some(layout) = Layout::of(&header) else { return Ok(false) };
+    let Some(layout) = Layout::of(&header) else { return Ok(()) };
     let (mut page, mut is_changed) = (vec![0; layout.page_bytes], false);
     for number in pages.iter().copied().filter(|number| layout.may_hold_cells(*number)) {
         let at = u64::from(number - 1) * layout.page_bytes as u64;
@@ -86,32 +71,7 @@ pub(super) fn clear(database: &File, pages: &Pages) -> io::Result<bool> {
             is_changed = true;
         }
     }
-    if is_changed {
-        database.sync_data()?;
-    }
-    Ok(is_changed)
-}
-
-/// Returns the first few pages, as a sample.
-pub(super) fn some_of(pages: &Pages) -> Vec<u32> {
-    pages.iter().copied().take(SAMPLE_PAGES).collect()
-}
-
-/// Returns checksums of some pages, each after its page number. A page beyond the end of the file has none.
-pub(super) fn checksums(database: &File, pages: impl IntoIterator<Item = u32>) -> io::Result<Vec<(u32, u32)>> {
-    let mut header = [0; 100];
-    read_at(database, &mut header, 0)?;
-    let page_bytes = page_bytes(&header);
-    let mut page = vec![0; usize::try_from(page_bytes).unwrap_or(0)];
-    let mut sums = Vec::new();
-    for number in pages {
-        match read_at(database, &mut page, u64::from(number.saturating_sub(1)) * page_bytes) {
-            Ok(()) => sums.push((number, crc32fast::hash(&page))),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(sums)
+    if is_changed { database.sync_data() } else { Ok(()) }
 }
 
 /// Returns the page size that the header of a database gives.

@@ -11,7 +11,7 @@ use super::{
     vacuum::remove_hidden,
     write::NewRow,
 };
-use crate::store::{
+use crate::{
     CommandMark, Error, Part, SessionHead, StoreFuture, checksum,
     migrate::{Begun, Listed, Mark, PAGE_BYTES, PAGE_ROWS, Record, Session, Size, Source, Target, User},
 };
@@ -28,7 +28,7 @@ pub(super) fn is_marked(db: &Connection) -> rusqlite::Result<bool> {
 }
 
 /// An open file. The lock is released after the connection is closed.
-pub(in crate::store) struct SqliteSide {
+pub(crate) struct SqliteSide {
     db: Connection,
     _lock: Option<Lock>,
 }
@@ -38,13 +38,13 @@ impl SqliteSide {
     ///
     /// # Errors
     /// [`OpenError`]: among others, a server uses it.
-    pub(in crate::store) fn open(path: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let Opened { writer: db, lock, .. } = open::open(path, open::Beside::Nothing, None)?;
         Ok(Self { db, _lock: lock })
     }
 
     /// Opens a file to read all of it. Refuses the target of an unfinished migration.
-    pub(in crate::store) fn open_source(path: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn open_source(path: &Path) -> Result<Self, OpenError> {
         let Opened { writer: db, lock, found, .. } = open::open(path, open::Beside::Nothing, None)?;
         if found.is_marked {
             return Err(OpenError::Migrating { path: path.to_owned() });
@@ -89,7 +89,7 @@ fn page_of<T>(
 impl SqliteSide {
     fn records_of(&self, number: i64, session: &SessionId, after: i64) -> Result<Vec<Record>, Fault> {
         let sql = format!(
-            "SELECT {}, follows FROM record_all WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
+            "SELECT {}, follows FROM record WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
             record::COLUMNS
         );
         let mut statement = self.db.prepare_cached(&sql)?;
@@ -118,7 +118,7 @@ impl SqliteSide {
 
     fn marks_of(&self, number: i64, session: &SessionId, after: &str) -> Result<Vec<Mark>, Fault> {
         let mut statement = self.db.prepare_cached(
-            "SELECT command, fingerprint, reply, checksum FROM mark_all WHERE session = ?1 AND command > ?2 \
+            "SELECT command, fingerprint, reply, checksum FROM mark WHERE session = ?1 AND command > ?2 \
              ORDER BY command LIMIT ?3",
         )?;
         page_of(statement.query((number, after, PAGE_ROWS))?, |row| {

@@ -10,7 +10,7 @@ use super::{
     read::{self, int},
     record::{self, COLUMNS, PARENT},
 };
-use crate::store::{
+use crate::{
     StoredRecord,
     walk::{self, Found, Links},
 };
@@ -20,31 +20,31 @@ use std::collections::HashSet;
 
 /// The `seq` of the children of an entry that do not follow it in the log.
 pub(super) const PLACES: &str = "
-SELECT seq FROM record_all WHERE session = ?1 AND parent = ?2 AND follows IS NULL AND seq > ?3 ORDER BY seq LIMIT ?4";
+SELECT seq FROM record WHERE session = ?1 AND parent = ?2 AND follows IS NULL AND seq > ?3 ORDER BY seq LIMIT ?4";
 
 /// The same with the children's ids.
 pub(super) const LINKS: &str =
-    "SELECT seq, entry FROM record_all WHERE session = ?1 AND parent = ?2 AND follows IS NULL ORDER BY seq";
+    "SELECT seq, entry FROM record WHERE session = ?1 AND parent = ?2 AND follows IS NULL ORDER BY seq";
 
 /// Counts them, except for one `seq`.
 pub(super) const COUNT: &str =
-    "SELECT count(*) FROM record_all WHERE session = ?1 AND parent = ?2 AND follows IS NULL AND seq <> ?3";
+    "SELECT count(*) FROM record WHERE session = ?1 AND parent = ?2 AND follows IS NULL AND seq <> ?3";
 
 /// The entries after a `seq`. The last column takes no space in a row, so a large body before it is not read.
 pub(super) const AFTER: &str = "
-SELECT seq, entry, parent, follows FROM record_all
+SELECT seq, entry, parent, follows FROM record
 WHERE session = ?1 AND seq > ?2 AND entry IS NOT NULL ORDER BY seq LIMIT ?3";
 
 /// The `seq` of the roots, in no order. Roots with a missing parent are rare and not marked. But an entry that follows
 /// its parent is never a root, so only the parents of the others are looked up.
 pub(super) const ROOTS: &str = "
-SELECT seq FROM record_root_all WHERE session = ?1
+SELECT seq FROM record INDEXED BY record_root WHERE session = ?1 AND parent IS NULL AND entry IS NOT NULL
 UNION ALL
-SELECT seq FROM record_all AS below WHERE session = ?1 AND parent > '' AND follows IS NULL
-    AND NOT EXISTS (SELECT 1 FROM record_all AS above WHERE above.session = ?1 AND above.entry = below.parent)";
+SELECT seq FROM record AS below WHERE session = ?1 AND parent > '' AND follows IS NULL
+    AND NOT EXISTS (SELECT 1 FROM record AS above WHERE above.session = ?1 AND above.entry = below.parent)";
 
 /// An entry's parent. SQLite loads a row's columns only up to the last one named, so a large body is not read.
-const ABOVE: &str = "SELECT seq, parent FROM record_all WHERE session = ?1 AND entry = ?2";
+const ABOVE: &str = "SELECT seq, parent FROM record WHERE session = ?1 AND entry = ?2";
 
 /// The entry followed its parent in the log, but the previous entry is now a different one.
 const ORPHANED: &str = "the entry before it is missing";
@@ -96,7 +96,7 @@ impl<'a> Tree<'a> {
 
     /// Returns the next entry in the log if it is a child of `entry`.
     fn follower(&self, entry: &EntryId) -> Result<Option<(u64, EntryId)>, Fault> {
-        let mut place = self.db.prepare_cached("SELECT seq FROM record_all WHERE session = ?1 AND entry = ?2")?;
+        let mut place = self.db.prepare_cached("SELECT seq FROM record WHERE session = ?1 AND entry = ?2")?;
         let mut rows = place.query((self.number, entry.as_str()))?;
         let Some(seq) = rows.next()?.map(|row| row.get::<_, i64>(0)).transpose()? else { return Ok(None) };
         let mut next = self.db.prepare_cached(AFTER)?;
@@ -153,7 +153,7 @@ impl Links for Tree<'_> {
 
     fn find(&self, entry: &EntryId) -> Result<Option<Found>, Fault> {
         let mut step =
-            self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM record_all WHERE session = ?1 AND entry = ?2"))?;
+            self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM record WHERE session = ?1 AND entry = ?2"))?;
         let mut rows = step.query((self.number, entry.as_str()))?;
         let found = rows.next()?.map(|row| self.found(row)).transpose()?;
         match found {
@@ -174,7 +174,7 @@ impl Links for Tree<'_> {
     fn check_orphan(&self, entry: &EntryId) -> Result<(), Fault> {
         let Some(found) = self.find(entry)? else { return Ok(()) };
         let mut follows =
-            self.db.prepare_cached("SELECT 1 FROM record_all WHERE session = ?1 AND seq = ?2 AND follows = 1")?;
+            self.db.prepare_cached("SELECT 1 FROM record WHERE session = ?1 AND seq = ?2 AND follows = 1")?;
         if follows.exists((self.number, int(found.record.seq)))? {
             return Err(self.damaged(found.record.seq, ORPHANED));
         }
@@ -196,7 +196,7 @@ impl Links for Tree<'_> {
 
     fn at(&self, seq: u64, parent: Option<&EntryId>) -> Result<Found, Fault> {
         let mut step =
-            self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM record_all WHERE session = ?1 AND seq = ?2"))?;
+            self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM record WHERE session = ?1 AND seq = ?2"))?;
         let mut rows = step.query((self.number, int(seq)))?;
         let row = rows.next()?.ok_or_else(|| self.damaged(seq, "it is missing"))?;
         let found = self.found(row)?;

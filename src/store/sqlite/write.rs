@@ -5,13 +5,16 @@
 use super::{
     Fault, damaged_pages, is_damage,
     read::{self, FoundHead, int},
-    record, staging,
-    staging::Stage,
+    record,
     writer::{Size, Write},
 };
-use crate::store::{Append, Created, Error, Head, Lease, SessionHead, checksum, page};
+use crate::{Append, Created, Error, Head, Lease, SessionHead, checksum, page};
 use reseed_protocol::{CommandId, SessionId, Timestamp};
 use rusqlite::{Connection, ErrorCode};
+
+/// Finds a row with this session and entry, or command.
+const FIND_ENTRY: &str = "SELECT 1 FROM record WHERE session = ?1 AND entry = ?2";
+const FIND_COMMAND: &str = "SELECT 1 FROM mark WHERE session = ?1 AND command = ?2";
 
 /// Creates a session.
 pub(super) struct Create {
@@ -161,13 +164,6 @@ impl Write for AppendAt {
         Size { records: self.append.records.len() as u64, bytes }
     }
 
-    fn staged(&self) -> Size {
-        let bodies = self.append.records.iter().map(|record| record.body.len());
-        let replies = self.append.marks.iter().map(|mark| mark.reply.len());
-        let small = bodies.chain(replies).filter(|bytes| *bytes < staging::LARGE_BYTES);
-        small.fold(Size::default(), |size, bytes| Size { records: size.records + 1, bytes: size.bytes + bytes as u64 })
-    }
-
     fn adds_to(&self) -> Option<&SessionId> {
         self.append.records.iter().any(|record| record.entry.is_some()).then_some(&self.lease.session)
     }
@@ -175,9 +171,8 @@ impl Write for AppendAt {
     fn write(&self, db: &Connection) -> Result<(), Fault> {
         let session = &self.lease.session;
         let found = self.check(db).map_err(|fault| fault.writing(session))?;
-        let stage = Stage::written(db)?;
-        self.write_records(db, stage, &found)?;
-        self.write_marks(db, stage, found.number)?;
+        self.write_records(db, &found)?;
+        self.write_marks(db, found.number)?;
         self.write_head(db, found).map_err(|error| self.refused(error, || Ok(())))
     }
 }
@@ -193,17 +188,16 @@ impl AppendAt {
         Ok(found)
     }
 
-    /// Checks that no entry and no command is stored already. A stage's indexes do not cover the other stage or the
-    /// main tables.
+    /// Checks that no entry and no command is stored already.
     fn check_new(&self, db: &Connection, number: i64) -> Result<(), Fault> {
         let session = || self.lease.session.clone();
-        let mut earlier = db.prepare_cached(staging::FIND_ENTRY)?;
+        let mut earlier = db.prepare_cached(FIND_ENTRY)?;
         for entry in self.append.records.iter().filter_map(|record| record.entry.as_ref()) {
             if earlier.exists((number, entry.entry_id.as_str()))? {
                 return Err(Error::DuplicateEntry { session: session(), entry: entry.entry_id.clone() }.into());
             }
         }
-        let mut earlier = db.prepare_cached(staging::FIND_COMMAND)?;
+        let mut earlier = db.prepare_cached(FIND_COMMAND)?;
         for mark in &self.append.marks {
             if earlier.exists((number, &mark.command_id))? {
                 let (session, command_id) = (session(), mark.command_id.clone());
@@ -217,22 +211,18 @@ impl AppendAt {
     fn refused(&self, error: rusqlite::Error, search: impl FnOnce() -> rusqlite::Result<()>) -> Fault {
         // The row exists, although the search did not find it.
         let is_taken = error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation);
-        // If a search also meets the damage, the damage is where this session's rows are, or in a stage, those of a few
-        // others. All other sessions continue.
+        // If a search also meets the damage, the damage is where this session's rows are. All other sessions continue.
         if is_taken || is_damage(&error) && search().is_err_and(|found| is_damage(&found)) {
             return Fault::Undone(damaged_pages(&self.lease.session));
         }
         error.into()
     }
 
-    fn write_records(&self, db: &Connection, stage: Stage, found: &FoundHead) -> Result<(), Fault> {
-        let into = |table| {
-            db.prepare_cached(&format!(
-                "INSERT INTO {table} (session, seq, version, checksum, entry, parent, kind, body, follows) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
-            ))
-        };
-        let mut staged = into(stage.records())?;
+    fn write_records(&self, db: &Connection, found: &FoundHead) -> Result<(), Fault> {
+        let mut insert = db.prepare_cached(
+            "INSERT INTO record (session, seq, version, checksum, entry, parent, kind, body, follows) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        )?;
         let mut last = found.last_entry.as_deref();
         for (seq, record) in (self.first_seq..).zip(&self.append.records) {
             let entry = record.entry.as_ref();
@@ -250,11 +240,9 @@ impl AppendAt {
                 &*record.body,
                 follows,
             );
-            let is_large = record.body.len() >= staging::LARGE_BYTES;
-            let written = if is_large { into(staging::RECORD_PLACE)?.execute(row) } else { staged.execute(row) };
-            written.map_err(|error| {
+            insert.execute(row).map_err(|error| {
                 self.refused(error, || match entry {
-                    Some(entry) => exists(db, staging::FIND_ENTRY, found.number, entry.entry_id.as_str()),
+                    Some(entry) => exists(db, FIND_ENTRY, found.number, entry.entry_id.as_str()),
                     None => Ok(()),
                 })
             })?;
@@ -262,20 +250,16 @@ impl AppendAt {
         Ok(())
     }
 
-    fn write_marks(&self, db: &Connection, stage: Stage, number: i64) -> Result<(), Fault> {
-        let into = |table| {
-            db.prepare_cached(&format!(
-                "INSERT INTO {table} (session, command, fingerprint, reply, checksum) VALUES (?1, ?2, ?3, ?4, ?5)"
-            ))
-        };
+    fn write_marks(&self, db: &Connection, number: i64) -> Result<(), Fault> {
+        let mut insert = db.prepare_cached(
+            "INSERT INTO mark (session, command, fingerprint, reply, checksum) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?;
         for mark in &self.append.marks {
-            let is_large = mark.reply.len() >= staging::LARGE_BYTES;
-            let table = if is_large { staging::MARK_PLACE } else { stage.marks() };
             let checksum = checksum::mark(&self.lease.session, mark);
             let row = (number, &mark.command_id, mark.fingerprint.cast_signed(), &*mark.reply, checksum);
-            let written = into(table)?.execute(row);
-            written
-                .map_err(|error| self.refused(error, || exists(db, staging::FIND_COMMAND, number, &mark.command_id)))?;
+            insert
+                .execute(row)
+                .map_err(|error| self.refused(error, || exists(db, FIND_COMMAND, number, &mark.command_id)))?;
         }
         Ok(())
     }
@@ -320,7 +304,7 @@ impl AppendAt {
     }
 }
 
-/// Searches for a row with one of [`staging`]'s queries.
+/// Searches for a row with one of the queries above.
 fn exists(db: &Connection, sql: &str, number: i64, key: &str) -> rusqlite::Result<()> {
     db.prepare_cached(sql)?.exists((number, key)).map(drop)
 }

@@ -2,19 +2,38 @@
 
 use super::tools;
 use crate::{
-    store::{
-        Append, CommandMark, NewRecord, SessionStore,
-        conformance::{
-            NOW, append, id,
-            tests::searching::{record, said},
-        },
-        memory::MemoryStore,
-        whole_mark,
-    },
+    store::{Append, CommandMark, EntryColumns, Head, NewRecord, SessionStore, memory::MemoryStore, whole_mark},
     tools::{Call, Output, Progress},
 };
+use reseed_protocol::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
+
+const NOW: Timestamp = Timestamp(1_795_243_504_123);
+
+/// Parses an id of any type.
+fn id<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
+    text.parse().unwrap()
+}
+
+/// Returns the record that appends an entry. An empty `parent` means that it has none.
+fn record(entry: &str, parent: &str, data: Value) -> NewRecord {
+    let parent = Some(parent).filter(|parent| !parent.is_empty());
+    let mut whole = json!({ "entryId": entry, "parentId": parent, "timestamp": "2026-11-21T09:15:00.300Z" });
+    whole.as_object_mut().unwrap().extend(data.as_object().unwrap().clone());
+    let body = json!({ "type": "entry_appended", "payload": { "entry": whole } }).to_string();
+    let event = serde_json::from_str(&body).unwrap();
+    NewRecord { body: body.into(), entry: Some(EntryColumns::of(&event).unwrap()) }
+}
+
+fn said(entry: &str, parent: &str, role: &str, text: &str) -> NewRecord {
+    let content = json!([{ "type": "text", "text": text }]);
+    record(entry, parent, json!({ "type": "message", "role": role, "content": content }))
+}
+
+fn append(records: Vec<NewRecord>) -> Append {
+    Append { records, marks: Vec::new(), head: Head::default() }
+}
 
 /// Makes a session with a compaction, a branch, a cut result and calls of these tools:
 ///

@@ -14,10 +14,9 @@ const LARGE: [(&str, &str); 2] = [("OFFLINE_WORD_MILLIS", "0"), ("CONTEXT_WINDOW
 /// The time within which no byte of a deleted session may be left.
 const ERASED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Returns the names of the files in the data folder that contain a text. The system creates the reserve.
+/// Returns the names of the files in the data folder that contain a text.
 fn holders(folder: &Path, text: &str) -> Vec<String> {
     let files = fs::read_dir(folder.join("data")).unwrap().map(|file| file.unwrap().path());
-    let files = files.filter(|path| path.extension().is_none_or(|ending| ending != "reserve"));
     let files = files.filter(|path| String::from_utf8_lossy(&fs::read(path).unwrap()).contains(text));
     files.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect()
 }

@@ -1,7 +1,7 @@
 //! Tests which cause explains a divergence, and which events are causes.
 
 use super::*;
-use crate::core::context::{counter::Counter, testing::path};
+use crate::context::{counter::Counter, testing::path};
 use reseed_protocol::{EntryId, context::EphemeralChange, session::SessionUpdated, tree::EntryAppended};
 use std::sync::Arc;
 
@@ -92,10 +92,10 @@ fn events_of_the_log_are_causes() {
         (updated(|updated| updated.pins = Some(Vec::new())), vec![Cause::Pins]),
         (updated(|updated| updated.strategy = Some("manual".into())), vec![Cause::Strategy("manual".into())]),
         (updated(|updated| updated.name = Some("other".into())), vec![]),
-        (updated(|updated| updated.settings = Some(crate::core::session::state::no_settings())), vec![]),
+        (updated(|updated| updated.settings = Some(crate::session::state::no_settings())), vec![]),
         (
             updated(|updated| {
-                let mut settings = crate::core::session::state::no_settings();
+                let mut settings = crate::session::state::no_settings();
                 settings.instructions = Some("Be brief.".into());
                 updated.settings = Some(settings);
             }),

@@ -1,7 +1,7 @@
 //! Accepts the model's answers to summary requests.
 
 use super::{Asking, Why};
-use crate::core::{
+use crate::{
     compaction::summary::{self, Unusable},
     model::Answer,
 };

@@ -1,7 +1,7 @@
 //! A summary in the making: which segments stay, which are merged, and what is written about the rest.
 
 use super::{Job, Next, State};
-use crate::core::{
+use crate::{
     compaction::{
         ask::{Asking, Task, extract_chars},
         cut::Cut,

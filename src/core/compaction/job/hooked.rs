@@ -1,7 +1,7 @@
 //! The description of a job for hooks before it starts, and the parts that they supply.
 
 use super::{FallbackStep, HookRequests, HookSupply, Job, Outcome, State};
-use crate::core::{
+use crate::{
     compaction::{cut::Cut, serialize},
     context::counter::Counter,
 };

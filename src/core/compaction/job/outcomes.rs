@@ -7,7 +7,7 @@ use super::{
     },
     Job, told_by,
 };
-use crate::core::{
+use crate::{
     compaction::{
         cut::Cut,
         extract::newest_lines,

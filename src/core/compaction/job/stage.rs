@@ -1,8 +1,8 @@
 //! Preparing a compaction: the data that a job needs, and its first state.
 
 use super::{Job, State};
-use crate::core::compaction::segments::Room;
-use crate::core::{
+use crate::compaction::segments::Room;
+use crate::{
     compaction::{
         ask::Task,
         given::HookSupply,

@@ -1,7 +1,7 @@
 //! Decides which segments stay, which are merged, and which of the user's messages are kept.
 
 use super::{Room, Said, Segment};
-use crate::core::compaction::identifiers;
+use crate::compaction::identifiers;
 use reseed_protocol::compaction::SummaryMode;
 
 /// The plan for earlier segments, and for the user's new messages.

@@ -1,6 +1,6 @@
 //! The room of each part of a summary.
 
-use crate::core::{
+use crate::{
     compaction::strategy::share,
     context::messages::{Context, Counted, Kind},
 };

@@ -2,7 +2,7 @@
 
 mod score;
 
-use crate::core::compaction::{
+use crate::compaction::{
     ContextManager,
     cut::{Cut, cut_units, find_cut, last_turn_cut, must_stay},
     strategy::{FallbackStep, Options, Planning, Setting},

@@ -1,6 +1,6 @@
 //! `manual` (also `dummy`, `none`): never compacts by itself, not even on overflow. Off means off.
 
-use crate::core::{
+use crate::{
     compaction::{
         ContextManager, Decision,
         cut::{find_cut, last_turn_cut},

@@ -1,6 +1,6 @@
 //! `pipeline`: several strategies in one, gentle to drastic.
 
-use crate::core::{
+use crate::{
     compaction::{
         ContextManager, Decision,
         strategy::{FallbackStep, Options, Planning, Setting},

@@ -1,6 +1,6 @@
 //! `sliding_window`: keeps the newest turns verbatim and a rolling summary of older ones.
 
-use crate::core::{
+use crate::{
     compaction::{
         ContextManager, Decision,
         cut::{find_cut, last_turn_cut, turns_cut},

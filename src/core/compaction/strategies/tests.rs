@@ -1,6 +1,6 @@
 //! The decisions and compaction steps of each strategy, as tables with one helper each.
 
-use crate::core::{
+use crate::{
     compaction::{
         Decision,
         cut::{Cut, Keep},

@@ -1,6 +1,6 @@
 //! `threshold`: summarises when the window is nearly full. The default.
 
-use crate::core::compaction::{
+use crate::compaction::{
     ContextManager,
     clearing::old_results,
     cut::{find_cut, last_turn_cut},

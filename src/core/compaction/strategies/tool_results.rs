@@ -1,7 +1,7 @@
 //! `tool_results`: clears old tool results first, as soon as that is worthwhile; then works like `threshold`.
 
 use super::threshold::summary_steps;
-use crate::core::compaction::{
+use crate::compaction::{
     ContextManager,
     clearing::old_results,
     cut::Keep,

@@ -1,6 +1,6 @@
 //! `truncate`: drops the oldest turns as wholes. The model is never asked.
 
-use crate::core::compaction::{
+use crate::compaction::{
     ContextManager,
     strategy::{FallbackStep, Options, Planning, Setting},
 };

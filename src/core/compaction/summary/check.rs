@@ -4,8 +4,8 @@
 //! model invented.
 
 use super::{copy::is_copy, prompt::is_our_own};
-use crate::core::compaction::segments::speaker;
-use crate::core::text::{
+use crate::compaction::segments::speaker;
+use crate::text::{
     clean::clean,
     escape::{self, TextKind},
     files::strip_files,

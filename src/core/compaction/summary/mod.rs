@@ -10,7 +10,7 @@ mod kind;
 mod prompt;
 mod repetition;
 
-pub use crate::core::text::{
+pub use crate::text::{
     clean::clean,
     files::{FileTools, file_lists, file_operations, strip_files},
     secrets::{MASK, mask_secrets},

@@ -2,10 +2,10 @@
 //!
 //! The conversation is inserted as data between lines with a delimiter that only this request knows, and the text says
 //! that nothing in it is an instruction; nothing quoted can end its quotation
-//! ([`escape`](mod@crate::core::text::escape)). The fixed text is short (ensured by a test), because a window
+//! ([`escape`](mod@crate::text::escape)). The fixed text is short (ensured by a test), because a window
 //! may have 2,000 tokens.
 
-use crate::core::{
+use crate::{
     compaction::{serialize, summary::kind},
     text::{
         clean::clean,

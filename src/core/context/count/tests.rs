@@ -1,7 +1,7 @@
 //! The count of the next request: which reports are valid for it, and what its own report teaches.
 
 use super::*;
-use crate::core::context::{build_context, counter::TokenEstimate, node::Node, testing::path};
+use crate::context::{build_context, counter::TokenEstimate, node::Node, testing::path};
 use reseed_protocol::{EntryData, Usage};
 use std::sync::Arc;
 

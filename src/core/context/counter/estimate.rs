@@ -5,7 +5,7 @@ use super::{
     mix::{MessageTokens, Scripts},
     payload,
 };
-use crate::core::context::arguments::{sent_arguments, sent_name};
+use crate::context::arguments::{sent_arguments, sent_name};
 use reseed_protocol::{Entry, Message, Part, context::ToolDefinition};
 use std::fmt;
 

@@ -6,7 +6,7 @@
 //! sample.
 
 use super::{Calibration, Counter, Method, measured::check_table, tokenizer::Vocabulary};
-use crate::core::context::{
+use crate::context::{
     build_context,
     count::{Fixed, Freshness, RequestCount, answer_report, count, sent_key},
     node::Node,

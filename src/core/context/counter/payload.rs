@@ -45,7 +45,7 @@ impl Sum {
 
 #[cfg(test)]
 mod tests {
-    use crate::core::context::counter::Counter;
+    use crate::context::counter::Counter;
     use serde_json::json;
 
     #[test]

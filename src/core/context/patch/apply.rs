@@ -7,7 +7,7 @@ use super::{
     list::{List, StandFor},
     rules::{Boundary, OPS_MAX, PATCH_BYTES_MAX, PatchRefused},
 };
-use crate::core::context::{
+use crate::context::{
     counter::Counter,
     messages::{Context, Counted},
     pairing::Pairing,

@@ -10,7 +10,7 @@ use super::{
         SYSTEM_PARTS_MAX, TOOLS_MAX,
     },
 };
-use crate::core::{
+use crate::{
     context::{messages::Kind, window::TOKENS_MAX},
     model::is_picture_address,
     schema::{Arguments, Budget},

@@ -1,8 +1,8 @@
 //! Patches prepared for replay: their messages are counted once, when the patch is read.
 
 use super::read::bare;
-use crate::core::context::seed;
-use crate::core::{
+use crate::context::seed;
+use crate::{
     context::{
         counter::{Counter, MessageTokens},
         messages::{Counted, Kind},

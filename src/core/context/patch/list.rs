@@ -5,7 +5,7 @@
 //! compactions cut along the path, and its position says nothing about its entry's position there.
 
 use super::counted::{CountedMessage, MessageItem, MessageOp};
-use crate::core::context::messages::{Counted, GoesWith, Kind};
+use crate::context::messages::{Counted, GoesWith, Kind};
 use reseed_protocol::{EntryId, Role};
 use std::collections::{HashMap, HashSet, VecDeque};
 

@@ -3,7 +3,7 @@
 mod refused;
 
 use super::*;
-use crate::core::context::{
+use crate::context::{
     build_context,
     counter::Counter,
     messages::Context,
@@ -365,7 +365,7 @@ fn a_reference_to_an_undone_compaction_means_the_entries_it_had_hidden() {
 #[test]
 fn a_patch_of_an_unknown_form_is_skipped_with_a_note() {
     let counter = Counter::for_model("test");
-    let mut entries = crate::core::context::testing::entries(&["a:user one", "b:edit a", "c:edit a", "d:user two"]);
+    let mut entries = crate::context::testing::entries(&["a:user one", "b:edit a", "c:edit a", "d:user two"]);
     let mut json = serde_json::to_value(&entries[1]).unwrap();
     json["patch"][0]["op"] = json!("dance");
     entries[1] = serde_json::from_value(json.clone()).unwrap();
@@ -374,7 +374,7 @@ fn a_patch_of_an_unknown_form_is_skipped_with_a_note() {
     entries[2] = serde_json::from_value(json).unwrap();
     let path: Vec<_> = entries
         .into_iter()
-        .map(|entry| std::sync::Arc::new(crate::core::context::node::Node::counted(entry, &counter)))
+        .map(|entry| std::sync::Arc::new(crate::context::node::Node::counted(entry, &counter)))
         .collect();
     let context = build_context(&path);
     assert_eq!(printed(&context), ["a user one", "d user two"]);

@@ -1,7 +1,7 @@
 //! The first part that differs, its tokens, and what remains known after a restart.
 
 use super::*;
-use crate::core::context::{build_context, counter::Counter, testing::path};
+use crate::context::{build_context, counter::Counter, testing::path};
 use reseed_protocol::{Usage, receipt::Receipt};
 use serde_json::json;
 

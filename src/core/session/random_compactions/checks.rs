@@ -1,7 +1,7 @@
 //! Checks the properties that must hold after every operation.
 
 use super::*;
-use crate::core::compaction::cut::{Cut, GAIN_TOKENS_MIN, find_cut, least_cut};
+use crate::compaction::cut::{Cut, GAIN_TOKENS_MIN, find_cut, least_cut};
 
 impl World {
     /// Finds the nearest cut, and checks that it keeps the preferred amount whenever a legal cut can.

@@ -1,7 +1,7 @@
 //! Stores and reads back half of the outcomes before they are applied, as held compactions are.
 
 use super::World;
-use crate::core::compaction::{Held, HookRequests, Outcome, read_key};
+use crate::compaction::{Held, HookRequests, Outcome, read_key};
 use reseed_protocol::{Role, Timestamp, compaction::CompactionTrigger};
 
 impl World {

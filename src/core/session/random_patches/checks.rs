@@ -1,7 +1,7 @@
 //! Checks the properties that must hold after every operation.
 
 use super::*;
-use crate::core::context::{build_context, pairing::Pairing};
+use crate::context::{build_context, pairing::Pairing};
 use reseed_protocol::context::{MessageEdit, PatchMessage};
 
 impl World {

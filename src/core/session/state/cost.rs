@@ -44,7 +44,7 @@ impl Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::usage::tests::usage;
+    use crate::usage::tests::usage;
     use reseed_protocol::UsageSource;
 
     #[test]

@@ -48,7 +48,7 @@ pub(super) fn answered(unseen: &mut Vec<UnseenChange>, appended: &EntryData) {
 mod tests {
     use super::super::SessionState;
     use super::*;
-    use crate::core::context::{counter::Counter, testing::path};
+    use crate::context::{counter::Counter, testing::path};
     use reseed_protocol::{event::Event, session::SessionUpdated, tree::EntryAppended, turn::TurnStarted};
     use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Reads the path to a leaf from the store.
 
 use super::SessionTree;
-use crate::core::{
+use crate::{
     context::{counter::Counter, node::Node},
     session::state::SessionState,
 };

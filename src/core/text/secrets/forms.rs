@@ -1,6 +1,6 @@
 //! The forms of secrets, and the words that announce one.
 
-use crate::core::text::clip::prefix;
+use crate::text::clip::prefix;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 use std::sync::LazyLock;
 

@@ -5,7 +5,7 @@ pub(crate) mod searching;
 pub(crate) mod trees;
 pub(crate) mod writing;
 
-use crate::store::{Append, EntryColumns, Head, NewRecord, SessionStore, StoredRecord};
+use crate::{Append, EntryColumns, Head, NewRecord, SessionStore, StoredRecord};
 use reseed_protocol::{SessionId, Timestamp};
 
 /// The time of everything in the suite, unless stated otherwise.

@@ -1,7 +1,7 @@
 //! The contract for reading and listing.
 
 use super::{NOW, append, append_of, control, entry, id, short};
-use crate::store::{Append, EntryQuery, Error, Head, ListQuery, SessionStore, UNFINISHED};
+use crate::{Append, EntryQuery, Error, Head, ListQuery, SessionStore, UNFINISHED};
 use reseed_protocol::{EntryId, SessionId, Timestamp};
 
 pub(crate) async fn records_are_read_from_any_place(store: &dyn SessionStore) {

@@ -1,8 +1,8 @@
 //! The contract for searching.
 
 use super::{NOW, append, id};
-use crate::store::{Append, CommandMark, EntryColumns, Error, HITS_MAX, Head, NewRecord, SearchQuery, SessionStore};
-use crate::store::{Lease, search::SEARCHED_MAX, whole_mark};
+use crate::{Append, CommandMark, EntryColumns, Error, HITS_MAX, Head, NewRecord, SearchQuery, SessionStore};
+use crate::{Lease, search::SEARCHED_MAX, whole_mark};
 use futures_util::StreamExt as _;
 use reseed_protocol::{SessionId, event::Event, tree::HitRole};
 use serde_json::{Value, json};
@@ -294,7 +294,7 @@ pub(crate) async fn a_search_stays_with_its_session_and_owner(store: &dyn Sessio
     create(store, "t", "ann", vec![said("e2", "", "user", "shared second")]).await;
     create(store, "u", "bob", vec![said("e3", "", "user", "shared third")]).await;
     let unfinished = store.create(&id("v"), "ann", NOW).await.unwrap();
-    let head = Head { updated_at: crate::store::UNFINISHED, ..Head::default() };
+    let head = Head { updated_at: crate::UNFINISHED, ..Head::default() };
     let hidden = Append { head, ..append(vec![said("e4", "", "user", "shared hidden")]) };
     store.append(&unfinished, 1, hidden).await.unwrap();
 

@@ -1,7 +1,7 @@
 //! The contract for reading the shape of a tree.
 
 use super::{NOW, append, control, entry, id, reading::tree, short};
-use crate::store::{EntryQuery, NewRecord, SessionStore, SubtreeQuery};
+use crate::{EntryQuery, NewRecord, SessionStore, SubtreeQuery};
 use reseed_protocol::{EntryId, SessionId};
 
 async fn entries(store: &dyn SessionStore, session: &SessionId, query: EntryQuery) -> String {
@@ -78,7 +78,7 @@ pub(crate) async fn entries_of_one_kind_are_paged(store: &dyn SessionStore) {
     let lease = store.create(&id("s"), "", NOW).await.unwrap();
     let of_kind = |name: &str, parent: &str, kind: &str| {
         let mut record = entry(name, parent);
-        record.entry = record.entry.map(|columns| crate::store::EntryColumns { kind: kind.into(), ..columns });
+        record.entry = record.entry.map(|columns| crate::EntryColumns { kind: kind.into(), ..columns });
         record
     };
     let records = vec![

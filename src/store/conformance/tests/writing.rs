@@ -1,7 +1,7 @@
 //! The contract for creating, appending and deleting.
 
 use super::{NOW, append, append_of, control, entry, id, log};
-use crate::store::{
+use crate::{
     Append, CommandMark, Created, EntryQuery, Error, Head, Lease, ListQuery, SessionHead, SessionStore, SubtreeQuery,
     Usage,
 };

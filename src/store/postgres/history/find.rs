@@ -1,7 +1,7 @@
 //! Searches: finds the blocks that may contain a match, and reads their entries.
 
 use super::{BLOCK, Range, SEPARATOR, path_to};
-use crate::store::{
+use crate::{
     Error, Hit, Hits, ListQuery, Part, SearchQuery, SearchScope, StoredRecord,
     checksum::int,
     postgres::{fault::Fault, read, readers::Db, tree::Tree},
@@ -36,7 +36,7 @@ const STATEMENT_LOOKS_MAX: usize = 10_000;
 /// whole term.
 const NEEDLES_OF_TERM: usize = 3;
 
-pub(in crate::store::postgres) async fn search(db: &Db, query: &SearchQuery) -> Result<Hits, Fault> {
+pub(in crate::postgres) async fn search(db: &Db, query: &SearchQuery) -> Result<Hits, Fault> {
     let limit = query.hits_max();
     let mut search = Search {
         db,

@@ -1,7 +1,7 @@
 //! Fills the index in the background.
 
 use super::{SEPARATOR, find};
-use crate::store::{
+use crate::{
     Error,
     postgres::{
         fault::Fault,
@@ -20,7 +20,7 @@ use tokio::{sync::watch, time::Instant};
 
 /// The number of records in a block. If a session's newest records are fewer than this, they stay outside until all
 /// sessions have been checked. Then they form a block that can still grow.
-pub(in crate::store::postgres) const BLOCK: u32 = 64;
+pub(in crate::postgres) const BLOCK: u32 = 64;
 
 /// The bytes of bodies after which a block ends early.
 const BLOCK_BYTES: usize = 1024 * 1024;
@@ -44,7 +44,7 @@ const RETRY: Duration = Duration::from_secs(10);
 const FAILURES_MAX: u32 = 3;
 
 /// The handle of the background task, which ends when this is dropped.
-pub(in crate::store::postgres) struct Indexer {
+pub(in crate::postgres) struct Indexer {
     waiting: Arc<Mutex<BTreeSet<SessionId>>>,
     /// Counts the requests.
     asked: watch::Sender<u64>,
@@ -54,7 +54,7 @@ pub(in crate::store::postgres) struct Indexer {
 }
 
 impl Indexer {
-    pub(in crate::store::postgres) fn start(readers: Arc<Readers>, block: u32) -> Self {
+    pub(in crate::postgres) fn start(readers: Arc<Readers>, block: u32) -> Self {
         let ((asked, due), (ended, done)) = (watch::channel(1), watch::channel(0));
         let waiting: Arc<Mutex<BTreeSet<SessionId>>> = Arc::default();
         tokio::spawn(run(readers, waiting.clone(), due, ended, block));
@@ -62,7 +62,7 @@ impl Indexer {
     }
 
     /// Records that entries were added to a session.
-    pub(in crate::store::postgres) fn add(&self, session: &SessionId) {
+    pub(in crate::postgres) fn add(&self, session: &SessionId) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() < WAITING_MAX && waiting.insert(session.clone()) {
             self.asked.send_modify(|asked| *asked += 1);
@@ -71,7 +71,7 @@ impl Indexer {
 
     /// Waits until everything added so far is indexed.
     #[cfg(test)]
-    pub(in crate::store::postgres) async fn indexed(&self) {
+    pub(in crate::postgres) async fn indexed(&self) {
         let asked = *self.asked.borrow();
         let _ = self.done.clone().wait_for(|done| *done >= asked).await;
     }

@@ -1,7 +1,7 @@
 //! The search index for the text of entries.
 //!
 //! A session's log is divided into blocks of some dozens of records; the last block may still grow. A row of `words`
-//! holds the distinct words of a block's entries in order, as [`crate::store::search`] splits them. So every language
+//! holds the distinct words of a block's entries in order, as [`crate::search`] splits them. So every language
 //! is searched as in the other stores, whatever the encoding of the database. A search first finds the blocks that
 //! contain its words, and reads only their entries. Records that are in no block are not indexed yet, and are read.
 //!
@@ -14,7 +14,7 @@ pub(super) use find::search;
 pub(super) use index::{BLOCK, Indexer};
 
 use super::{fault::Fault, readers::Db};
-use crate::store::search::range::Range;
+use crate::search::range::Range;
 use reseed_protocol::EntryId;
 use std::collections::BTreeMap;
 

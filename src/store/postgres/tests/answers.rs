@@ -11,7 +11,7 @@ use super::{
     server::Server,
     settings,
 };
-use crate::store::{
+use crate::{
     Append, CommandMark, Error, Held, NewNode, Pulse, SessionStore as _,
     conformance::{NOW, append_of, id, log},
 };
@@ -31,7 +31,7 @@ async fn an_append_without_an_answer_counts_only_as_a_whole_and_under_its_own_te
     let lease = store.create(&id("s"), "", NOW).await.unwrap();
     store.append(&lease, 1, append_of(["a", "b"])).await.unwrap();
     store.append(&lease, 3, marks(&["c1"])).await.unwrap();
-    let fate = async |lease: &crate::store::Lease, first_seq, append: Append, was_sent| {
+    let fate = async |lease: &crate::Lease, first_seq, append: Append, was_sent| {
         let at = AppendAt { lease: lease.clone(), first_seq, append };
         append::fates(&db, &[(&at, was_sent)]).await.unwrap().pop().unwrap()
     };
@@ -169,7 +169,7 @@ async fn a_log_on_another_timeline_gets_a_new_name_and_fences_what_came_before()
     let (store, db) = (open(&address).await, connected(&address).await);
     let old = store.create(&id("s"), "", NOW).await.unwrap();
     store.append(&old, 1, append_of(["a"])).await.unwrap();
-    let lost = async |lease: &crate::store::Lease, last_seq| {
+    let lost = async |lease: &crate::Lease, last_seq| {
         let (session, epoch, term) = (lease.session.clone(), lease.epoch.clone(), lease.term);
         store.cluster().unwrap().lost(&[Held { session, epoch, term, last_seq }]).await.unwrap().len()
     };

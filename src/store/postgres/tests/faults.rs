@@ -7,7 +7,7 @@ use super::{
     settings,
     wire::{Way, Wire},
 };
-use crate::store::{
+use crate::{
     Append, CommandMark, SessionStore as _,
     conformance::{NOW, append_of, id, log},
 };
@@ -79,7 +79,7 @@ async fn a_restart_of_the_server_is_a_pause() {
     let server = Arc::new(tokio::task::spawn_blocking(|| Server::start("")).await.unwrap());
     let named = server.clone();
     let address = tokio::task::spawn_blocking(move || named.database("")).await.unwrap();
-    let strict = crate::config::Postgres { allows_unsafe: false, ..settings(&address) };
+    let strict = crate::Postgres { allows_unsafe: false, ..settings(&address) };
     let store = Arc::new(PostgresStore::open(&strict, |_| {}).await.unwrap());
     let over = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..8)

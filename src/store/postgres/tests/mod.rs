@@ -18,11 +18,8 @@ use super::{
     history::Indexer,
 };
 use crate::{
-    config::{Database, Postgres},
-    store::{
-        SessionStore as _,
-        conformance::{self, Subject, append_of, contract_suite, id, log},
-    },
+    Database, Postgres, SessionStore as _,
+    conformance::{self, Subject, append_of, contract_suite, id, log},
 };
 use std::time::Duration;
 
@@ -60,7 +57,7 @@ contract_suite!(build());
 /// The contract of several servers.
 mod nodes {
     use super::{database, open};
-    use crate::store::{
+    use crate::{
         SessionStore as _,
         conformance::cluster::{Nodes, cluster_suite, join},
     };
@@ -94,7 +91,7 @@ mod nodes {
 /// The contract of searching, with an index of small blocks that is complete before each search.
 mod indexed {
     use super::{Indexer, PostgresStore, conformance::Subject, database, open};
-    use crate::store::{
+    use crate::{
         SearchQuery, SessionStore as _,
         conformance::{
             NOW, append, contract_suite, id,
@@ -235,7 +232,7 @@ async fn a_reader_sees_what_a_server_writes_and_writes_nothing() {
     assert_eq!(log(&reader, &id("s")).await, "1:a");
     store.append(&lease, 2, append_of(["b"])).await.unwrap();
     assert_eq!(log(&reader, &id("s")).await, "1:a 2:b");
-    let read_only = crate::store::Error::ReadOnly;
+    let read_only = crate::Error::ReadOnly;
     assert_eq!(reader.append(&lease, 3, append_of(["c"])).await.unwrap_err(), read_only);
     assert_eq!(reader.delete(&id("s")).await.unwrap_err(), read_only);
     assert_eq!(reader.open(&id("s")).await.unwrap_err(), read_only);

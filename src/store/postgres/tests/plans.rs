@@ -13,7 +13,7 @@ use super::{
     server::Server,
     settings,
 };
-use crate::store::{
+use crate::{
     SessionStore,
     conformance::{NOW, append_of, cluster, id, tests},
 };
@@ -246,7 +246,7 @@ async fn every_statement_is_planned_by_index_whatever_the_statistics_say() {
     send_all(&server).await;
     let reads = server.clone();
     let statements = logged(&blocking(move || reads.log()).await);
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/postgres");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("postgres");
     let in_source: Vec<String> =
         sources(&folder).iter().flat_map(|path| written(&fs::read_to_string(path).unwrap())).collect();
     assert!(in_source.len() > 30, "{in_source:#?}");

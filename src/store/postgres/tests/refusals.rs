@@ -8,11 +8,8 @@ use super::{
     database, open, server, settings,
 };
 use crate::{
-    config::Postgres,
-    store::{
-        EntryQuery, Error, ListQuery, NodeId, Part, SessionStore as _,
-        conformance::{NOW, append, append_of, entry, id},
-    },
+    EntryQuery, Error, ListQuery, NodeId, Part, Postgres, SessionStore as _,
+    conformance::{NOW, append, append_of, entry, id},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

@@ -1,7 +1,7 @@
 //! Servers that start while others use the same tables.
 
 use super::{connected, database, open, server, settings};
-use crate::store::{
+use crate::{
     SessionStore as _,
     postgres::{connection::Connection, schema::lock_key},
 };

@@ -1,7 +1,7 @@
 //! Texts of all kinds in databases of all encodings, and roles with defaults that would break the store.
 
 use super::{database, open, server};
-use crate::store::{
+use crate::{
     SessionStore as _,
     conformance::{NOW, append_of, id, log, tests},
 };

@@ -2,11 +2,8 @@
 
 use super::{super::PostgresStore, server::Server, settings};
 use crate::{
-    config::Postgres,
-    store::{
-        SessionStore as _,
-        conformance::{NOW, append_of, id, log},
-    },
+    Postgres, SessionStore as _,
+    conformance::{NOW, append_of, id, log},
 };
 use std::{
     path::{Path, PathBuf},
@@ -14,7 +11,7 @@ use std::{
 };
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/tls").join(name)
 }
 
 async fn start() -> (Arc<Server>, String) {

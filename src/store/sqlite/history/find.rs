@@ -1,7 +1,7 @@
 //! Searches: uses the index where there is one, and reads records where there is none.
 
 use super::{Part, Range, Suspects, index, likely::Likely, parts, path, role_word, row_of, seq_of};
-use crate::store::{
+use crate::{
     Hit, Hits, ListQuery, SearchQuery, SearchScope,
     search::{Document, SEARCHED_MAX, SESSIONS_MAX, Term, rank},
     sqlite::{
@@ -40,11 +40,7 @@ const LIST_PAGE: u32 = 100;
 /// searches end with these.
 const ONE_BY_ONE: u32 = 100;
 
-pub(in crate::store::sqlite) fn search(
-    db: &Connection,
-    query: &SearchQuery,
-    suspects: &Suspects,
-) -> Result<Hits, Fault> {
+pub(in crate::sqlite) fn search(db: &Connection, query: &SearchQuery, suspects: &Suspects) -> Result<Hits, Fault> {
     let limit = query.hits_max();
     if query.query.is_empty() || limit == 0 {
         if let SearchScope::Session(session) = &query.scope {
@@ -275,7 +271,7 @@ impl Search<'_> {
     /// Reads records, newest first.
     fn read(&mut self, place: Place<'_>, records: Range) -> Result<(), Fault> {
         let mut statement = self.db.prepare_cached(&format!(
-            "SELECT {COLUMNS} FROM record_all WHERE session = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq DESC"
+            "SELECT {COLUMNS} FROM record WHERE session = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq DESC"
         ))?;
         let mut rows = statement.query((place.number, records.first, records.last))?;
         while let Some(row) = rows.next()? {

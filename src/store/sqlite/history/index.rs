@@ -3,7 +3,7 @@
 use super::{
     Part, Range, SHARD_BYTES_MAX, SHARD_ROWS_MAX, create_shard, has_rows, is_of_shard, parts, role_word, row_of,
 };
-use crate::store::{
+use crate::{
     Error,
     search::{CALL_STEPS_MAX, Document, KINDS, spaced},
     sqlite::{
@@ -29,15 +29,15 @@ const SLICE_BYTES_MAX: usize = 256 * 1024;
 pub(super) const TEXT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Indexes the first records of a session that are not indexed yet.
-pub(in crate::store::sqlite) struct IndexSlice {
-    pub(in crate::store::sqlite) session: SessionId,
+pub(in crate::sqlite) struct IndexSlice {
+    pub(in crate::sqlite) session: SessionId,
     /// Set to the shard of the slice, so that a failed slice tells which shard could not be written.
-    pub(in crate::store::sqlite) broken: Arc<AtomicI64>,
+    pub(in crate::sqlite) broken: Arc<AtomicI64>,
 }
 
 /// The outcome of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store::sqlite) enum Indexed {
+pub(in crate::sqlite) enum Indexed {
     Part,
     All,
 }
@@ -107,7 +107,7 @@ impl IndexSlice {
     fn add(&self, db: &Connection, number: i64, shard: i64, records: Range) -> Result<i64, Fault> {
         let mut insert = db.prepare_cached(&format!("INSERT INTO history_{shard} (rowid, words) VALUES (?1, ?2)"))?;
         let mut statement = db.prepare_cached(&format!(
-            "SELECT {COLUMNS} FROM record_all WHERE session = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq LIMIT ?4"
+            "SELECT {COLUMNS} FROM record WHERE session = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq LIMIT ?4"
         ))?;
         let mut rows = statement.query((number, records.first, records.last, SLICE_RECORDS_MAX))?;
         let (mut last, mut count, mut entries, mut read_bytes, mut bytes) = (records.last, 0, 0, 0, 0);
@@ -164,7 +164,7 @@ pub(super) fn document(
         Err(fault) => return Err(fault),
     };
     if let Some(document) = document.as_mut().filter(|document| document.is_cut) {
-        let mut mark = db.prepare_cached("SELECT reply FROM mark_all WHERE session = ?1 AND command = ?2")?;
+        let mut mark = db.prepare_cached("SELECT reply FROM mark WHERE session = ?1 AND command = ?2")?;
         let whole = mark.query_row((number, whole_mark(&document.entry)), |row| row.get(0)).optional()?;
         document.text = whole.unwrap_or(std::mem::take(&mut document.text));
     }
@@ -186,7 +186,7 @@ pub(super) fn repeats(
     if let Some(repeats) = callers.iter().find_map(|caller| caller.makes(call)) {
         return Ok(repeats);
     }
-    let mut step = db.prepare_cached(&format!("SELECT {COLUMNS} FROM record_all WHERE session = ?1 AND entry = ?2"))?;
+    let mut step = db.prepare_cached(&format!("SELECT {COLUMNS} FROM record WHERE session = ?1 AND entry = ?2"))?;
     let mut next = Some(parent.as_str().to_owned());
     for _ in 0..CALL_STEPS_MAX {
         let Some(entry) = next else { break };
@@ -209,8 +209,7 @@ pub(super) fn document_at(
     number: i64,
     seq: i64,
 ) -> Result<Option<Document>, Fault> {
-    let mut statement =
-        db.prepare_cached(&format!("SELECT {COLUMNS} FROM record_all WHERE session = ?1 AND seq = ?2"))?;
+    let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} FROM record WHERE session = ?1 AND seq = ?2"))?;
     let mut rows = statement.query((number, read::int(seq.cast_unsigned())))?;
     match rows.next()? {
         Some(row) => document(db, session, number, row),

@@ -1,7 +1,7 @@
 //! Finds the sessions that may match by querying each shard once, instead of once per session.
 
 use super::{SEQ_BITS, Suspects, find::asked, is_of_shard, parts, role_word};
-use crate::store::{SearchQuery, sqlite::Fault};
+use crate::{SearchQuery, sqlite::Fault};
 use rusqlite::Connection;
 use std::collections::{HashMap, HashSet};
 

@@ -22,7 +22,7 @@ pub(super) use find::search;
 pub(super) use index::{IndexSlice, Indexed};
 
 use super::is_damage;
-use crate::store::search::range::Range;
+use crate::search::range::Range;
 use reseed_protocol::{SessionId, tree::HitRole};
 use rusqlite::{Connection, OptionalExtension as _};
 use std::{

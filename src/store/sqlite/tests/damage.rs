@@ -1,7 +1,7 @@
 //! Damage by bad disks: it is detected, reported precisely, and does not affect other sessions.
 
 use super::{place, tamper, written};
-use crate::store::{
+use crate::{
     Append, CommandMark, EntryQuery, Error, Head, ListQuery, Part, SessionStore, SubtreeQuery,
     conformance::{NOW, append, append_of, entry, id, log, short},
     sqlite::SqliteStore,
@@ -116,7 +116,7 @@ async fn a_damaged_head_closes_its_session_and_is_listed_for_operators_alone() {
         let damaged = Error::Damaged { session: id("s"), part: Part::Head, reason: "checksum mismatch" };
         assert_eq!(store.open(&id("s")).await.unwrap_err(), damaged, "{change}");
         assert_eq!(store.head(&id("s")).await.unwrap_err(), damaged, "{change}");
-        let lease = crate::store::Lease { session: id("s"), term: 1, next_seq: 3, epoch: String::new() };
+        let lease = crate::Lease { session: id("s"), term: 1, next_seq: 3, epoch: String::new() };
         assert_eq!(store.append(&lease, 3, append_of(["x"])).await.unwrap_err(), damaged, "{change}");
         // Undamaged records can still be read.
         assert_eq!(short(&store.read(&id("s"), 0, 2).await.unwrap()), "1:e1 2:e2", "{change}");

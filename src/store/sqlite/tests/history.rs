@@ -1,7 +1,7 @@
 //! The search index: it is filled while the store is in use, loses deleted text, and can itself be lost.
 
-use super::{WITHOUT_STAGES, place, tamper};
-use crate::store::{
+use super::{WITHOUT_VIEWS, place, tamper};
+use crate::{
     Append, Head, Lease, SearchQuery, SessionStore,
     conformance::{NOW, Subject, append, id, tests::searching::said},
     sqlite::{SqliteStore, vacuum},
@@ -30,7 +30,7 @@ fn count(path: &Path, sql: &str) -> i64 {
 /// The contract of searches, with every entry in the index.
 mod indexed {
     use super::{SqliteStore, Subject, place};
-    use crate::store::conformance::contract_suite;
+    use crate::conformance::contract_suite;
 
     async fn build() -> Subject {
         let (dir, path) = place();
@@ -66,7 +66,7 @@ async fn entries_are_indexed_while_the_store_is_used_and_after_a_restart() {
     store.close().await.unwrap();
 
     // An older program leaves a file like this.
-    tamper(&path, WITHOUT_STAGES);
+    tamper(&path, WITHOUT_VIEWS);
     tamper(&path, "DROP TABLE history_1; DROP TABLE history_part; DROP TABLE history_shard; PRAGMA user_version = 8;");
     let store = SqliteStore::open(&path).unwrap();
     assert_eq!(found(&store, "s", "word7").await, [8], "at once");

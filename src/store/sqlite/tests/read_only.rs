@@ -1,7 +1,7 @@
 //! Reading a file that a server has open.
 
 use super::{place, tamper};
-use crate::store::{
+use crate::{
     Error, ListQuery, SessionStore, SubtreeQuery,
     conformance::{NOW, append, append_of, entry, id, log},
     sqlite::{OpenError, SqliteStore, schema},

@@ -4,7 +4,7 @@
 //! second of CPU time; reading the links of the whole log takes a few milliseconds.
 
 use super::{AFTER, ORPHANED, Tree};
-use crate::store::{
+use crate::{
     sqlite::Fault,
     walk::{Found, Links},
 };
@@ -21,7 +21,7 @@ const ONE_BY_ONE: u32 = 32;
 const LINKS_FOR_EACH: u32 = 128;
 
 /// A tree that reads all links once it has looked up the children of several entries.
-pub(in crate::store::sqlite) struct Linked<'a> {
+pub(in crate::sqlite) struct Linked<'a> {
     tree: Tree<'a>,
     looks: Cell<u32>,
     links_max: u32,
@@ -39,7 +39,7 @@ struct All {
 
 impl<'a> Linked<'a> {
     /// Creates the tree for a query of at most this many entries.
-    pub(in crate::store::sqlite) fn new(tree: Tree<'a>, limit: u32) -> Self {
+    pub(in crate::sqlite) fn new(tree: Tree<'a>, limit: u32) -> Self {
         Self { tree, looks: Cell::new(0), links_max: limit.saturating_mul(LINKS_FOR_EACH), all: OnceCell::new() }
     }
 

@@ -8,7 +8,7 @@ use super::{
     Parts, QUEUE_MAX, Thread,
     job::{Call, Job, Write},
 };
-use crate::store::Error;
+use crate::Error;
 use std::{
     io,
     sync::{Arc, Mutex, PoisonError},
@@ -17,7 +17,7 @@ use std::{
 use tokio::sync::{Semaphore, mpsc, watch};
 
 /// The handle of the writer thread.
-pub(in crate::store::sqlite) struct Writer {
+pub(in crate::sqlite) struct Writer {
     /// `None` once closed.
     running: Mutex<Option<Running>>,
     health: Arc<Health>,
@@ -38,7 +38,7 @@ struct Running {
 
 impl Writer {
     /// Starts the thread. It holds the lock until the connection is closed.
-    pub(in crate::store::sqlite) fn start(parts: Parts) -> io::Result<Self> {
+    pub(in crate::sqlite) fn start(parts: Parts) -> io::Result<Self> {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
         let watched = parts.lock.as_ref().map(|lock| lock.watched().clone());
         let writing = Thread::new(parts)?;
@@ -52,7 +52,7 @@ impl Writer {
     }
 
     /// Executes a write, which is durable when this returns `Ok`. Dropping the future does not undo a queued write.
-    pub(in crate::store::sqlite) async fn call<W: Write>(&self, write: W) -> Result<W::Output, Error> {
+    pub(in crate::sqlite) async fn call<W: Write>(&self, write: W) -> Result<W::Output, Error> {
         let queue = self.running().as_ref().map(|running| running.queue.clone());
         let queue = queue.ok_or_else(closed)?;
         let (job, result) = Call::boxed(write);
@@ -62,13 +62,13 @@ impl Writer {
     }
 
     /// Returns the reason why nothing more is written, if there is one.
-    pub(in crate::store::sqlite) fn failure(&self) -> Option<Error> {
+    pub(in crate::sqlite) fn failure(&self) -> Option<Error> {
         self.health.failure()
     }
 
     /// Checks whether a write would succeed now, by a probe write if necessary. Checks that cost no sync run every
     /// time: whether the files are still there, and how much space their disk has.
-    pub(in crate::store::sqlite) async fn check(&self) -> Result<(), Error> {
+    pub(in crate::sqlite) async fn check(&self) -> Result<(), Error> {
         if let Some(error) = self.failure() {
             return Err(error);
         }
@@ -95,38 +95,38 @@ impl Writer {
             // The handle of the database is dropped before the permit, which promises that no one holds it.
             drop(watched);
             drop(permit);
-            lost.map_or(Ok(free_bytes), |lost| Err(Error::Unknown(lost.reason())))
+            lost.map_or(Ok(free_bytes), |reason| Err(Error::Unknown(reason)))
         });
         look.await.unwrap_or_else(|_| Err(Error::Unknown("the check of the files panicked".into())))
     }
 
     #[cfg(test)]
-    pub(in crate::store::sqlite) fn watched(&self) -> Option<&Watched> {
+    pub(in crate::sqlite) fn watched(&self) -> Option<&Watched> {
         self.watched.as_ref()
     }
 
     /// Waits for the current check of the files, and refuses further ones. If its handle closed later, it would release
     /// the locks of the next opener of the database in this process.
-    pub(in crate::store::sqlite) async fn end_looks(&self) {
+    pub(in crate::sqlite) async fn end_looks(&self) {
         // An error means that checks were already refused.
         let _last = self.looks.acquire().await;
         self.looks.close();
     }
 
     /// Waits until deletions leave no work, except steps that failed and are retried later.
-    pub(in crate::store::sqlite) async fn settled(&self) {
+    pub(in crate::sqlite) async fn settled(&self) {
         // An error means that the thread has ended.
         let _ = self.upkeep.clone().wait_for(|is_busy| !is_busy).await;
     }
 
     /// Waits until every entry is indexed, or none can be.
-    pub(in crate::store::sqlite) async fn indexed(&self) {
+    pub(in crate::sqlite) async fn indexed(&self) {
         // An error means that the thread has ended.
         let _ = self.indexing.clone().wait_for(|is_busy| !is_busy).await;
     }
 
     /// Ends the thread after it has executed everything accepted. Blocks until then.
-    pub(in crate::store::sqlite) fn close(&self) -> Result<(), Error> {
+    pub(in crate::sqlite) fn close(&self) -> Result<(), Error> {
         let Some(running) = self.running().take() else { return Ok(()) };
         drop(running.queue);
         running.thread.join().map_err(|_| Error::Unknown("the writer has panicked".into()))

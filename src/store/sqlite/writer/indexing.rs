@@ -6,7 +6,7 @@ use super::{
     Thread,
     job::Write,
 };
-use crate::store::{Error, sqlite::Fault};
+use crate::{Error, sqlite::Fault};
 use reseed_protocol::SessionId;
 use rusqlite::Connection;
 use std::{
@@ -151,12 +151,10 @@ impl Thread {
     pub(super) fn index_when_due(&mut self, is_busy: bool) {
         let now = Instant::now();
         let at = if is_busy { self.indexing.busy_at } else { self.indexing.idle_at };
-        if self.indexing.is_done() || at > now || self.health.failure().is_some() || self.reserve.is_spent() {
+        if self.indexing.is_done() || at > now || self.health.failure().is_some() {
             if self.health.failure().is_some() {
                 self.indexing.is_off = true;
                 self.indexing.busy.send_replace(false);
-            } else if self.reserve.is_spent() {
-                self.indexing.idle_at = now + RETRY;
             }
             return;
         }

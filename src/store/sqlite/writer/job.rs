@@ -1,35 +1,29 @@
 //! A write of any output type, as it waits in the writer's queue.
 
 use super::super::Fault;
-use crate::store::Error;
+use crate::Error;
 use reseed_protocol::SessionId;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 /// The size of what a write puts into the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::store::sqlite) struct Size {
-    pub(in crate::store::sqlite) records: u64,
-    pub(in crate::store::sqlite) bytes: u64,
+pub(in crate::sqlite) struct Size {
+    pub(in crate::sqlite) records: u64,
+    pub(in crate::sqlite) bytes: u64,
 }
 
 /// One write, executed inside a transaction that others share.
-pub(in crate::store::sqlite) trait Write: Send + 'static {
+pub(in crate::sqlite) trait Write: Send + 'static {
     type Output: Send + 'static;
 
-    /// True if the write deletes a session: it may use the reserve of a full disk, and the session's text is erased
-    /// afterwards.
+    /// True if the write deletes a session, whose text is erased afterwards.
     const DELETES: bool = false;
 
     /// Executes the write, or refuses it without having changed anything.
     fn write(&self, db: &Connection) -> Result<Self::Output, Fault>;
 
     fn size(&self) -> Size {
-        Size::default()
-    }
-
-    /// Returns the number of rows that the write puts into a stage, as records, and the bytes of their text.
-    fn staged(&self) -> Size {
         Size::default()
     }
 
@@ -56,9 +50,6 @@ pub(super) trait Job: Send {
     fn written(&self) -> Option<Size>;
 
     fn size(&self) -> Size;
-
-    /// Returns [`Write::staged`] if the write was executed.
-    fn staged(&self) -> Size;
 
     /// Returns [`Write::adds_to`].
     fn adds_to(&self) -> Option<&SessionId>;
@@ -106,10 +97,6 @@ impl<W: Write> Job for Call<W> {
 
     fn size(&self) -> Size {
         self.write.size()
-    }
-
-    fn staged(&self) -> Size {
-        if matches!(self.result, Some(Ok(_))) { self.write.staged() } else { Size::default() }
     }
 
     fn adds_to(&self) -> Option<&SessionId> {

@@ -1,44 +1,26 @@
 //! Tests of the writer thread: groups, commits and failures.
 
 use super::{
-    super::{
-        Fault,
-        health::Probe,
-        history::Suspects,
-        readers::Readers,
-        reserve::{Hold, Reserve},
-        staging::Staged,
-    },
+    super::{Fault, health::Probe, history::Suspects, readers::Readers},
     CommitStats, Parts, Thread, Write, ffi,
     job::Call,
 };
-use crate::store::Error;
+use crate::Error;
 use rusqlite::Connection;
 use std::{
-    io,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 fn thread(db: Connection, observer: Box<dyn Fn(CommitStats) + Send>) -> Thread {
-    thread_with(db, observer, Box::new(|_| Ok(())))
-}
-
-fn thread_with(db: Connection, observer: Box<dyn Fn(CommitStats) + Send>, reserve: Hold) -> Thread {
     Thread::new(Parts {
         db,
-        copying: None,
         lock: None,
         observer,
         checkpoint_pages: 1000,
         retry: Duration::ZERO,
-        reserve: Reserve::take(reserve),
         readers: Readers::new(Vec::new()).pool(),
         has_deletions: false,
-        staged: Staged::default(),
         suspects: Suspects::default(),
         index: false,
     })
@@ -169,30 +151,25 @@ fn after_a_commit_that_fails_nothing_more_is_written_but_where_the_disk_is_full(
 
 /// The log may be the only valid copy, so it is kept as it is.
 #[test]
-fn after_a_failed_round_the_writers_group_is_unknown_and_the_log_is_kept() {
+fn after_a_failure_nothing_is_written_and_the_log_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log.db");
     let db = Connection::open(&path).unwrap();
     db.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (value)").unwrap();
     let mut thread = thread(db, Box::new(|_| {}));
-    let health = thread.health.clone();
-    thread.commit = Box::new(move |db| {
-        let done = db.execute_batch("COMMIT");
-        health.end(Error::Unknown("beside".into()));
-        done
-    });
-    let mut run = |value| {
+    let run = |thread: &mut Thread, value| {
         let (job, mut result) = Call::boxed(Step::Insert(value));
         thread.write_group(vec![job]);
         result.try_recv().unwrap()
     };
-    let unknown = Error::Unknown("beside".into());
-    assert_eq!((run(1), run(2)), (Err(unknown.clone()), Err(unknown.clone())));
-    assert_eq!((thread.stats.commits, thread.stats.failed), (0, 2));
+    let unknown = Error::Unknown("a failed sync".into());
+    assert_eq!(run(&mut thread, 1), Ok(1));
+    thread.health.end(unknown.clone());
+    assert_eq!(run(&mut thread, 2), Err(unknown.clone()));
+    assert_eq!((thread.stats.commits, thread.stats.failed), (1, 1));
     let log = || std::fs::metadata(path.with_extension("db-wal")).unwrap().len();
     let before = log();
-    assert!(thread.checkpoint().is_err_and(|failed| failed.error == unknown));
-    assert_eq!(thread.erase_now(), Err(unknown));
+    assert_eq!(thread.checkpoint(), Err(unknown));
     assert!(before > 0 && log() == before);
     let count = thread.db.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0));
     assert_eq!(count, Ok(1));
@@ -216,55 +193,6 @@ fn a_full_disk_is_known_until_as_much_fits_again() {
     };
     assert_eq!(probe(4), (Err(true), Some(100_000), None, 1));
     assert_eq!(probe(1_000), (Ok(()), None, None, 1));
-}
-
-/// Deletes a session if there is room.
-struct Deletion(Arc<AtomicBool>);
-
-impl Write for Deletion {
-    type Output = i64;
-
-    const DELETES: bool = true;
-
-    fn write(&self, _: &Connection) -> Result<i64, Fault> {
-        if self.0.load(Ordering::Relaxed) { Ok(0) } else { Err(failure(ffi::SQLITE_FULL).into()) }
-    }
-}
-
-#[test]
-fn on_a_full_disk_the_reserve_is_for_deletions_until_they_are_done() {
-    let db = Connection::open_in_memory().unwrap();
-    db.execute_batch("CREATE TABLE t (value)").unwrap();
-    let has_room = Arc::new(AtomicBool::new(false));
-    let room = has_room.clone();
-    // The reserve is freed, and there is no room to create it again.
-    let hold = move |hold: bool| {
-        let is_first = !room.swap(!hold, Ordering::Relaxed);
-        if hold && !is_first { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
-    };
-    let mut thread = thread_with(db, Box::new(|_| {}), Box::new(hold));
-    let run = |thread: &mut Thread, values: &[i64], deletes: bool| {
-        let (mut jobs, mut results) = (Vec::new(), Vec::new());
-        for value in values {
-            let (job, result) = Call::boxed(Step::Insert(*value));
-            jobs.push(job);
-            results.push(result);
-        }
-        if deletes {
-            let (job, result) = Call::boxed(Deletion(has_room.clone()));
-            jobs.push(job);
-            results.push(result);
-        }
-        thread.write_group(jobs);
-        let answers = results.iter_mut().map(|result| result.try_recv().unwrap().map_err(|error| error.to_string()));
-        answers.collect::<Vec<_>>()
-    };
-    let refused = |reason: &str| Err(format!("the store failed: {reason}"));
-    assert_eq!(run(&mut thread, &[1], true), [refused("write: Error code 13: database or disk is full"), Ok(0)]);
-    assert_eq!(run(&mut thread, &[2], true), [refused(super::FULL), Ok(0)]);
-    assert_eq!(thread.health.failure(), None);
-    thread.upkeep = super::Upkeep::new(false, Duration::ZERO);
-    assert_eq!(run(&mut thread, &[3], false), [Ok(3)]);
 }
 
 #[test]

@@ -4,13 +4,13 @@
 use super::{
     super::{
         checkpoint,
-        removal::{self, Hidden, Removed, Shrink, Slice, Unstage},
+        removal::{self, Hidden, Removed, Shrink, Slice},
     },
     Thread,
     job::{Call, Write},
     unknown,
 };
-use crate::store::Error;
+use crate::Error;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -177,13 +177,7 @@ impl Thread {
                 self.upkeep.warn_if_late(&error.to_string());
             }
         }
-        if self.reserve.is_spent() {
-            // The log of a few steps must not outgrow the remaining room.
-            drop(self.checkpoint());
-            if self.upkeep.is_idle() { self.reserve.restore_now() } else { self.reserve.restore() }
-        } else {
-            self.checkpoint_when_due();
-        }
+        self.checkpoint_when_due();
     }
 
     /// Does the remaining work, unless that takes too long or a step fails.
@@ -221,9 +215,6 @@ impl Thread {
                     "text of a deleted session stays in the database, whose pages are damaged: restore a backup, or \
                      export the other sessions"
                 );
-                if let Err(error) = self.write_own(Unstage(number)) {
-                    tracing::error!(%error, "new rows of the deleted session stay too");
-                }
                 // It is not counted, because every pass meets it again.
                 Ok(Step::Remove { after: number, sessions_left })
             }
@@ -252,11 +243,6 @@ impl Thread {
     }
 
     fn erase(&mut self) -> Result<Step, Error> {
-        self.settle_copying();
-        // A failed round may have left pages of which only the log has a valid copy.
-        if let Some(error) = self.health.failure() {
-            return Err(error);
-        }
         match checkpoint::empty(&self.db, self.lock.as_ref()) {
             Ok(true) => {
                 self.readers.forget();
@@ -266,11 +252,6 @@ impl Thread {
             Err(error) if super::is_fatal(&error) => Err(self.end(unknown("empty the write-ahead log", &error))),
             Err(error) => Err(unknown("empty the write-ahead log", &error)),
         }
-    }
-
-    #[cfg(test)]
-    pub(super) fn erase_now(&mut self) -> Result<(), Error> {
-        self.erase().map(drop)
     }
 
     /// Executes a write of the thread itself, in a group of its own.

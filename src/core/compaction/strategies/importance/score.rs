@@ -1,6 +1,6 @@
 //! Rates the importance of each part of a context by rule. The work is linear in the text read, which is bounded.
 
-use crate::core::{
+use crate::{
     compaction::structure::{Structure, Unit},
     context::messages::{Context, Counted},
     text::clip::prefix,
@@ -110,7 +110,7 @@ fn is_name(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::context::{build::build_context, counter::Counter, testing::path};
+    use crate::context::{build::build_context, counter::Counter, testing::path};
 
     #[test]
     fn names_are_distinguished_from_prose() {

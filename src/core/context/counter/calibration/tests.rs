@@ -1,7 +1,7 @@
 //! Tests what a calibration learns, and what it must not learn.
 
 use super::*;
-use crate::core::context::counter::{Script, Scripts};
+use crate::context::counter::{Script, Scripts};
 use proptest::prelude::*;
 use std::ops::RangeInclusive;
 

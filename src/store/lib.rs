@@ -3,18 +3,22 @@
 //! It does not interpret the bodies, except that `upgrade` translates those of older versions. The interface suits a
 //! single node and a cluster alike: `open` returns a lease whose `term` fences stale writers.
 
+mod address;
 mod check;
 mod checksum;
 mod cluster;
 mod connect;
 mod epoch;
 mod error;
-pub(crate) mod faulty;
+#[doc(hidden)]
+pub mod faulty;
+mod lines;
 pub mod memory;
-pub(crate) mod migrate;
+pub mod migrate;
 mod page;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod postgres_url;
 mod restored;
 mod search;
 pub mod sqlite;
@@ -25,21 +29,32 @@ mod walk;
 #[cfg(test)]
 pub(crate) mod conformance;
 
-pub(crate) use cluster::DELETED_KEPT;
+pub use address::{Database, InvalidDatabase, may_be_shown};
 pub use cluster::{
-    Changes, Cluster, Held, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf,
+    Changes, Cluster, DELETED_KEPT, Held, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut,
+    TicketsOf,
 };
-pub use connect::{ConnectError, connect};
-pub(crate) use connect::{describe, open, open_for_nodes, open_read_only};
+pub use connect::{ConnectError, connect, describe, open, open_for_nodes, open_read_only};
 pub use error::{Error, Part};
+#[doc(hidden)]
+pub use lines::Spaced;
 pub use page::EntriesPage;
-pub(crate) use restored::restored;
+pub use postgres_url::{Postgres, PostgresUrl};
+pub use restored::{Renewed, RestoredError, restored};
 pub use search::{HISTORY_TOOLS, HITS_MAX, Hit, Hits, Query, SearchQuery, SearchScope, TERMS_MAX};
 pub use stats::CommitStats;
 pub use walk::SubtreeQuery;
 
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp, event::Event};
 use std::{future::Future, pin::Pin, sync::Arc};
+
+/// The metric that counts reads of PostgreSQL that waited for a connection.
+#[doc(hidden)]
+pub const READS_WAITED_TOTAL: &str = "reseed_store_reads_waited_total";
+
+/// The metric that counts failovers of PostgreSQL, and restored backups.
+#[doc(hidden)]
+pub const TIMELINE_CHANGES_TOTAL: &str = "reseed_store_timeline_changes_total";
 
 /// A future returned by a store.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -302,7 +317,7 @@ pub enum EntryQuery {
 /// whose future is dropped may still be executed. Reads see everything acknowledged before they began.
 ///
 /// ```
-/// use reseed::store::{Append, Error, Head, NewRecord, SessionStore, memory::MemoryStore};
+/// use reseed_store::{Append, Error, Head, NewRecord, SessionStore, memory::MemoryStore};
 /// use reseed_protocol::{SessionId, Timestamp};
 ///
 /// async fn two_writers(store: &dyn SessionStore, session: SessionId) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! The store that `DATABASE_URL` names. This is the only place that parses the address.
+//! The address of a store, as in `DATABASE_URL`. This is the only place that parses it.
 
 use super::postgres_url::{Postgres, PostgresUrl};
 use std::{
@@ -22,7 +22,7 @@ const SERVER_WORDS: [&str; 5] = ["postgres", "psql", "pass", "pwd", "secret"];
 
 /// Returns true if an error may repeat a refused address, because it is clearly meant as a file path. Nothing is shown
 /// of any other, because any part of a mistyped address may be its password.
-pub(super) fn may_be_shown(address: &str) -> bool {
+pub fn may_be_shown(address: &str) -> bool {
     let text = address.to_ascii_lowercase();
     if text.is_empty() || text == "memory" || text == MEMORY {
         return true;
@@ -86,7 +86,7 @@ pub enum InvalidDatabase {
 impl Database {
     /// Returns the same store. A relative path is resolved against this directory.
     #[must_use]
-    pub(crate) fn below(&self, directory: &Path) -> Self {
+    pub fn below(&self, directory: &Path) -> Self {
         match self {
             Self::Sqlite(path) => Self::Sqlite(directory.join(path).components().collect()),
             Self::Postgres(postgres) => {

@@ -8,14 +8,15 @@ const SPACE: Duration = Duration::from_secs(2);
 /// The lines of one kind, with a minimum time between them. The first line of an outage is always logged, however many
 /// lines an earlier outage caused.
 #[derive(Debug, Default)]
-pub(crate) struct Spaced {
+pub struct Spaced {
     last: Option<Instant>,
     left_out: u64,
 }
 
 impl Spaced {
     /// Returns how many lines were left out before this one, or `None` if this one should be left out too.
-    pub(crate) fn admit(&mut self) -> Option<u64> {
+    #[must_use]
+    pub fn admit(&mut self) -> Option<u64> {
         self.admit_at(Instant::now())
     }
 
