@@ -199,6 +199,7 @@ macro_rules! metrics {
     ($($NAME:ident: $kind:expr, $name:literal { $($label:ident: $values:expr),* $(,)? }, $help:literal;)*) => {
         $(
             #[doc = $help]
+            #[allow(dead_code, reason = "the store records its own metrics, by their names")]
             pub(crate) const $NAME: Metric<{ <[&str]>::len(&[$(stringify!($label)),*]) }> =
                 Metric { name: $name, labels: [$(stringify!($label)),*] };
         )*
