@@ -376,8 +376,8 @@ fn each_rule_catches_what_it_is_for_and_nothing_else() {
         ),
         (imports, "src/config/a.rs", "#[cfg(test)]\nmod tests { use crate::tools::mcp; }\nfn a() {}", 0),
         (imports, "src/config/a.rs", "#[cfg(test)]\nmod tests { fn a() {} }\nuse crate::tools::mcp;", 1),
-        (imports, "src/store/a.rs", "use crate::{core::{a, b}, provider::{self, c::{d, e}}};", 3),
-        (imports, "src/store/sqlite/a.rs", "use crate::{config::StoreSettings, metrics}; use super::super::Lease;", 0),
+        (imports, "src/hooks/a.rs", "use crate::{core::{a, b}, provider::{self, c::{d, e}}};", 3),
+        (imports, "src/hooks/webhook/a.rs", "use crate::{config::HookSettings, metrics}; use super::super::Hook;", 0),
         (
             imports,
             "src/runtime/a.rs",
