@@ -387,8 +387,9 @@ fn prepare(writer: &mut Connection, lock: Option<&Lock>) -> rusqlite::Result<Fou
     // Pages of 8 KiB hold a few typical bodies without overflow. The size can only be set before the first table is
     // created.
     writer.pragma_update(None, "page_size", 8192)?;
-    // This overwrites deleted data: a page that SQLite only marks as free would keep users' messages. It is set before
-    // a migration drops tables.
+    // Statement journals hold users' messages too, and stay in memory. Both are set before a migration drops tables.
+    writer.pragma_update(None, "temp_store", "MEMORY")?;
+    // This overwrites deleted data: a page that SQLite only marks as free would keep users' messages.
     writer.pragma_update(None, "secure_delete", true)?;
     schema::migrate(writer)?;
     // This happens before the switch to WAL: reading after it would create a log beside a new file.
