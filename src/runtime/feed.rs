@@ -214,8 +214,8 @@ impl Feed {
         self.lock().seq
     }
 
-    /// Publishes durable events, by their stored bodies. `durable` is the last `seq` that the store has acknowledged. The
-    /// entry of the streamed answer ends its stream.
+    /// Publishes durable events, by their stored bodies. `durable` is the last `seq` that the store has acknowledged.
+    /// The entry of the streamed answer ends its stream.
     pub(super) fn publish(&self, durable: u64, bodies: &[Arc<str>], ends: Option<&EntryId>) {
         let mut inner = self.lock();
         let first_seq = inner.seq + 1;

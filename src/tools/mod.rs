@@ -35,7 +35,7 @@ pub type ForgetFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 ///
 /// ```
 /// use reseed::tools::{Call, CallFuture, Output, Tool};
-/// use reseed_protocol::command::{ToolAnnotations, ToolOffer};
+/// use reseed_protocol::tools::{ToolAnnotations, ToolOffer};
 ///
 /// /// Adds two numbers.
 /// struct Add;

@@ -1,8 +1,8 @@
 //! The table of commands, and what real servers did during the tests of `it`: each reply, event and error of each row
 //! was seen, or the list below says why no test can see it.
 //!
-//! The comparison reads the notes of a whole run of `it`. It is ignored unless asked for, so that nothing depends on the
-//! order in which cargo runs its test binaries; `tests/run` asks for it after cargo's tests.
+//! The comparison reads the notes of a whole run of `it`. It is ignored unless asked for, so that nothing depends on
+//! the order in which cargo runs its test binaries. `tests/run` asks for it after cargo's tests.
 #![allow(clippy::unwrap_used, reason = "the settings of clippy exempt tests, and what they call is as much a test")]
 
 #[allow(dead_code, reason = "`it` writes the notes and this binary reads them")]

@@ -5,7 +5,7 @@ mod erasure;
 mod history;
 mod read_only;
 
-use super::{CommitStats, OpenError, SqliteStore, schema};
+use super::{CommitStats, OpenError, SqliteStore, open::FILE_PAGE_BYTES, schema};
 use crate::{
     Append, CommandMark, Error, Head, SessionStore, Usage,
     conformance::{NOW, Subject, append, append_of, contract_suite, control, entry, id, log},
@@ -239,7 +239,7 @@ async fn a_file_that_is_not_ours_is_refused_and_left_as_it_is() {
     tamper(&sqlite, "PRAGMA journal_mode=WAL; PRAGMA user_version=1; CREATE TABLE session (id)");
     let contents = [
         ("text", b"a letter to my mother".to_vec()),
-        ("zeros", vec![0; 8192]),
+        ("zeros", vec![0; FILE_PAGE_BYTES as usize]),
         ("short", b"SQLite format 3\0rsed".to_vec()),
         ("other", fs::read(&sqlite).unwrap()),
     ];
@@ -322,7 +322,7 @@ async fn a_record_of_version_3_has_these_columns() {
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
         )
         .unwrap();
-    assert_eq!(header, (0x7273_6564, schema::VERSION, 8192, "wal".to_owned()));
+    assert_eq!(header, (0x7273_6564, schema::VERSION, FILE_PAGE_BYTES, "wal".to_owned()));
 }
 
 #[tokio::test]

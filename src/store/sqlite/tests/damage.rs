@@ -1,6 +1,6 @@
 //! Damage by bad disks: it is detected, reported precisely, and does not affect other sessions.
 
-use super::{place, tamper, written};
+use super::{FILE_PAGE_BYTES, place, tamper, written};
 use crate::{
     Append, CommandMark, EntryQuery, Error, Head, ListQuery, Part, SessionStore, SubtreeQuery,
     conformance::{NOW, append, append_of, entry, id, log, short},
@@ -236,7 +236,7 @@ fn overwrite_pages(path: &Path, is_meant: impl Fn(&[u8]) -> bool) -> usize {
     let mut file = fs::read(path).unwrap();
     let mut overwritten = 0;
     // The first page is never overwritten, because without it there is no database.
-    for page in file.chunks_mut(8192).skip(1) {
+    for page in file.chunks_mut(FILE_PAGE_BYTES as usize).skip(1) {
         if is_meant(page) {
             page.fill(0xa5);
             overwritten += 1;
