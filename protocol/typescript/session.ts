@@ -213,7 +213,7 @@ export interface SessionItem {
   updatedAt: Timestamp;
   /** The number of entries in its tree. */
   entries: number;
-  /** Tokens of its next request. */
+  /** Tokens of its next request, as of its last finished turn or compaction. */
   tokenCount: number;
   /** `tokenCount` as a share of the window, not clamped. */
   usageRatio: number;

@@ -1,5 +1,6 @@
 //! The cost of commands, in points of `RATE_LIMIT_PER_MINUTE`. A point is about the work of a ping. Commands that read
-//! or copy history, or call the model, cost more. The table in docker/README.md is generated from this file.
+//! or copy history, or call the model, cost more. A test compares them with the
+//! table in docker/README.md.
 
 use std::num::NonZeroU32;
 
@@ -37,15 +38,13 @@ pub(super) fn points(name: &str) -> NonZeroU32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reseed_protocol::command::Command;
-
-    /// Commands that v1 names differently.
-    const OF_V1: [&str; 1] = ["manual_compact"];
+    use reseed_protocol::command::{Command, OTHER_NAMES};
 
     #[test]
     fn every_name_is_a_commands_and_costs_once() {
         let mut names: Vec<&str> = COSTS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
-        let is_known = |name: &str| Command::NAMES.contains(&name) || OF_V1.contains(&name);
+        let is_known =
+            |name: &str| Command::NAMES.contains(&name) || OTHER_NAMES.iter().any(|(other, _)| *other == name);
         let unknown: Vec<&str> = names.iter().copied().filter(|name| !is_known(name)).collect();
         assert_eq!(unknown, Vec::<&str>::new());
         names.sort_unstable();

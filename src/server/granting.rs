@@ -227,3 +227,13 @@ async fn refused(app: &App, peer: Peer, refusal: Refusal) -> Response {
         }
     }
 }
+
+/// Allows pages of the configured origins to request tickets. The origin has already been checked.
+pub(super) async fn preflight() -> Response {
+    let headers = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "POST"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type"),
+        (header::ACCESS_CONTROL_MAX_AGE, "600"),
+    ];
+    (StatusCode::NO_CONTENT, headers).into_response()
+}

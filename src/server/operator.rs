@@ -1,5 +1,4 @@
-//! HTTP endpoints for operators and browsers: health, metrics, session statistics, the context of a session, MCP
-//! servers, and tickets.
+//! HTTP endpoints for operators: health, metrics, session statistics, the context of a session, and MCP servers.
 
 pub(super) mod context;
 pub(super) mod mcp;
@@ -186,14 +185,4 @@ fn answer_of<T: Serialize>(answer: Result<T, ErrorBody>) -> Response {
             problem(status, error)
         }
     }
-}
-
-/// Allows pages of the configured origins to request tickets. The origin has already been checked.
-pub(super) async fn preflight() -> Response {
-    let headers = [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, "POST"),
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type"),
-        (header::ACCESS_CONTROL_MAX_AGE, "600"),
-    ];
-    (StatusCode::NO_CONTENT, headers).into_response()
 }

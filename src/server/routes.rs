@@ -29,7 +29,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/healthz", get(operator::healthz))
         .route("/readyz", get(operator::readyz))
         .route("/metrics", get(operator::metrics))
-        .route("/api/tickets", post(granting::ticket).options(operator::preflight))
+        .route("/api/tickets", post(granting::ticket).options(granting::preflight))
         .route("/api/tickets/{id}", axum::routing::delete(granting::revoke_ticket))
         .route("/api/principals/{name}", axum::routing::delete(granting::revoke_user))
         .route("/api/sessions", get(operator::sessions))

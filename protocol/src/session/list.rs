@@ -48,7 +48,7 @@ open! {
         updated_at: Timestamp,
         /// The number of entries in its tree.
         entries: u64,
-        /// Tokens of its next request.
+        /// Tokens of its next request, as of its last finished turn or compaction.
         token_count: u64,
         /// `tokenCount` as a share of the window, not clamped.
         usage_ratio: f64,

@@ -1,12 +1,8 @@
 //! Session commands: dispatches each to its machine, one arm per command.
 //!
-//! A new command is a row in `protocol/src/command.rs`. The compiler then requires its arm: here if the row's scope is
-//! `Session`, in `server/commands.rs` if it is `Connection` or `Server`. A new reply is a variant in
-//! `protocol/src/reply.rs`; for that, the compiler requires an arm in `protocol/src/reply/duplicate.rs`.
-//!
-//! The compiler does not check the special needs of some commands: data read from the store first
-//! (`runtime/lookups.rs`), a separate thread because the command may take long (`kernel/weight.rs`), or waiting behind
-//! an input that hooks inspect (`waits_in_line`).
+//! `src/README.md` says how to add a command. The compiler does not check the special needs of some: data read from the
+//! store first (`runtime/lookups.rs`), a separate thread because the command may take long (`kernel/weight.rs`), or
+//! waiting behind an input that hooks inspect (`waits_in_line`).
 
 use crate::{
     agent_loop::{

@@ -128,6 +128,20 @@ async fn a_commit_that_stopped_waiting_for_its_standby_is_not_acknowledged() {
     let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'reseed'";
     for n in 0..2 {
         standby("ALTER SYSTEM SET synchronous_standby_names = 'nobody'").await;
+        // The server's processes read their settings again one after the other. From the first commit that waits, all
+        // commits do.
+        loop {
+            let probed = server.clone();
+            let probe = tokio::task::spawn_blocking(move || probed.sql("postgres", "SELECT txid_current()"));
+            let waits = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%txid%'";
+            while !probe.is_finished() && sql(waits).await.trim().is_empty() {}
+            let is_waiting = !probe.is_finished();
+            sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'").await;
+            probe.await.unwrap();
+            if is_waiting {
+                break;
+            }
+        }
         let (store, lease) = (store.clone(), lease.clone());
         let write = tokio::spawn(async move {
             match n {
