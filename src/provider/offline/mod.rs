@@ -191,10 +191,15 @@ fn tokens(text: &str) -> u64 {
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
-        let word = rest.find(|c: char| !c.is_whitespace()).unwrap_or(rest.len());
-        let end = rest[word..].find(char::is_whitespace).map_or(rest.len(), |chars| word + chars);
-        let (piece, _) = rest.split_at(end);
-        let piece = prefix(piece, PIECE_CHARS_MAX);
+        let mut is_word = false;
+        // It looks no further than a piece reaches, so that a long word costs no more than many short ones.
+        let mut chars = rest.char_indices().take(PIECE_CHARS_MAX);
+        let end = chars.find(|(_, char)| {
+            let ends = is_word && char.is_whitespace();
+            is_word |= !char.is_whitespace();
+            ends
+        });
+        let piece = end.map_or_else(|| prefix(rest, PIECE_CHARS_MAX), |(end, _)| &rest[..end]);
         rest = &rest[piece.len()..];
         (!piece.is_empty()).then_some(piece)
     })

@@ -393,3 +393,13 @@ fn a_summary_in_place_leaves_out_what_is_kept() {
     }
     assert!(!text(&answer).contains("Rex"), "{}", text(&answer));
 }
+
+#[test]
+fn a_text_without_breaks_is_counted_in_one_pass() {
+    // With a second pass for every piece, this takes minutes.
+    for (text, expected) in [("x", 250_000), (" ", 0), ("ab ", 333_334)] {
+        let text: String = text.chars().cycle().take(1_000_000).collect();
+        assert_eq!(super::tokens(&text), expected);
+        assert_eq!(super::pieces(&text).collect::<String>(), text);
+    }
+}

@@ -36,7 +36,6 @@ use super::{
     epoch::new_epoch, walk,
 };
 use history::Suspects;
-use lock::beside;
 use open::Beside;
 use readers::{READERS, Readers};
 use removal::Delete;
@@ -150,10 +149,6 @@ impl SqliteStore {
         let opened = open::open(path, Beside::Served, vfs.as_ref())?;
         if opened.found.is_marked {
             return Err(OpenError::Migrating { path: path.to_owned() });
-        }
-        if let Some(lock) = &opened.lock {
-            // Older programs kept a file here that reserved disk space. An error means that there is none.
-            let _ = std::fs::remove_file(beside(lock.path(), ".reserve"));
         }
         let readers = Readers::new(opened.readers);
         let suspects = Suspects::default();

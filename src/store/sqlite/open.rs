@@ -88,6 +88,21 @@ pub enum OpenError {
         /// The cause.
         source: io::Error,
     },
+    /// A file of an older program could not be upgraded. It is as it was.
+    #[error(
+        "upgrade the database `{}` from version {version}: {source}. The file is as it was: free disk space if that is \
+         full. If the file is damaged, start the program that wrote it, delete the sessions that its log names, or \
+         restore a backup",
+        path.display()
+    )]
+    Upgrade {
+        /// The database.
+        path: PathBuf,
+        /// Its version.
+        version: i64,
+        /// The cause.
+        source: rusqlite::Error,
+    },
     /// SQLite failed to open it.
     #[error("open the database `{}`: {source}", path.display())]
     Sqlite {
@@ -190,7 +205,15 @@ pub(super) fn open(path: &Path, beside: Beside, vfs: Option<&Vfs>) -> Result<Ope
     if version > schema::VERSION {
         return Err(OpenError::Newer { path: path.clone(), version, known: schema::VERSION });
     }
-    let found = prepare(&mut writer, lock.as_ref()).map_err(&sqlite)?;
+    if let Some(lock) = &lock {
+        // Older programs reserved disk space with this file, which an upgrade may need. An error means that there is
+        // none.
+        let _ = fs::remove_file(lock::beside(lock.path(), ".reserve"));
+    }
+    let found = prepare(&mut writer, lock.as_ref()).map_err(|source| match version {
+        0 | schema::VERSION => sqlite(source),
+        _ => OpenError::Upgrade { path: path.clone(), version, source },
+    })?;
     let readers = match beside {
         Beside::Served => open_readers(&path, READERS, vfs).map_err(&sqlite)?,
         Beside::Nothing => Vec::new(),
@@ -394,7 +417,10 @@ fn prepare(writer: &mut Connection, lock: Option<&Lock>) -> rusqlite::Result<Fou
     writer.pragma_update(None, "temp_store", "MEMORY")?;
     // This overwrites deleted data: a page that SQLite only marks as free would keep users' messages.
     writer.pragma_update(None, "secure_delete", true)?;
+    // SQLite's automatic copying of the log hides a sync that fails, so what a migration wrote is copied here.
+    writer.pragma_update(None, "wal_autocheckpoint", 0)?;
     schema::migrate(writer)?;
+    checkpoint::copy_back(writer, lock)?;
     // This happens before the switch to WAL: reading after it would create a log beside a new file.
     let found = Found { has_deletions: removal::next(writer, 0)?.is_some(), is_marked: transfer::is_marked(writer)? };
     // The pragma returns the requested mode before the switch is done; only running it to the end shows whether it
