@@ -132,8 +132,9 @@ async fn a_commit_that_stopped_waiting_for_its_standby_is_not_acknowledged() {
         // commits do.
         loop {
             let probed = server.clone();
-            let probe = tokio::task::spawn_blocking(move || probed.sql("postgres", "SELECT txid_current()"));
-            let waits = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%txid%'";
+            let write = "CREATE TABLE IF NOT EXISTS probe (n int); INSERT INTO probe VALUES (1)";
+            let probe = tokio::task::spawn_blocking(move || probed.sql("postgres", write));
+            let waits = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%probe%'";
             while !probe.is_finished() && sql(waits).await.trim().is_empty() {}
             let is_waiting = !probe.is_finished();
             sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'").await;
