@@ -247,17 +247,23 @@ fn goes_to_holder(connection: &Connection, session: &SessionId, command: &Comman
 }
 
 /// Returns the node that holds a session to which this connection is not subscribed, if it is another node with an
-/// address. A relayed client has already been sent to the holder.
+/// address.
+///
+/// # Errors
+/// As `locate`. `overloaded`: a relayed client was sent here, but another node has opened the session since.
 async fn elsewhere(
     connection: &mut Connection,
     session: &SessionId,
     owner: &str,
 ) -> Result<Option<Box<NodeRow>>, ErrorBody> {
-    if connection.via.is_some() || connection.subscriptions.of(session).is_some() {
+    if connection.subscriptions.of(session).is_some() {
         return Ok(None);
     }
-    match connection.app.registry.locate(session, owner).await? {
-        Place::Elsewhere(row) => Ok(Some(row).filter(|row| row.node.address.is_some())),
+    let registry = &connection.app.registry;
+    match registry.locate(session, owner).await? {
+        Place::Elsewhere(row) if row.node.address.is_none() => Ok(None),
+        Place::Elsewhere(row) if connection.via.is_some() => Err(registry.held(session, row.id)),
+        Place::Elsewhere(row) => Ok(Some(row)),
         Place::Here | Place::Free => Ok(None),
     }
 }

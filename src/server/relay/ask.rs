@@ -32,6 +32,7 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug, Serialize, Deserialize)]
 struct Revocation {
     service: String,
+    #[serde(flatten)]
     whose: Revoked,
 }
 

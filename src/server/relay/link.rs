@@ -85,7 +85,9 @@ pub(in crate::server) struct Dial {
 impl Link {
     /// Dials a holder. A frame that is sent meanwhile waits. It still goes to the holder if the client leaves.
     pub(in crate::server) fn dial(dial: Dial, number: u64, to_connection: mpsc::Sender<Told>) -> Self {
-        let (to_holder, from_connection) = mpsc::channel(1);
+        // A command is read while one place is free. With only one, the first frame of a link that dials would keep the
+        // client's other commands, such as `cancel_turn`, from being read.
+        let (to_holder, from_connection) = mpsc::channel(2);
         let holder = dial.holder;
         tokio::spawn(async move {
             let keeper = dial.keeper.clone();

@@ -24,7 +24,7 @@ pub(super) mod peers;
 pub(super) mod wire;
 
 /// The WebSocket subprotocol between nodes.
-pub(super) const SUBPROTOCOL: &str = "reseed.node.v1";
+pub(super) const SUBPROTOCOL: &str = "reseed.node.v2";
 
 /// The prefix of the paths for other nodes, which authenticate with NODE_TOKEN. These paths reject browsers.
 pub(super) const INTERNAL: &str = "/internal/";

@@ -106,7 +106,7 @@ async fn only_servers_with_the_secret_bring_clients() {
         ("Upgrade", "websocket"),
         ("Sec-WebSocket-Version", "13"),
         ("Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA=="),
-        ("Sec-WebSocket-Protocol", "reseed.node.v1"),
+        ("Sec-WebSocket-Protocol", "reseed.node.v2"),
     ];
     let right = format!("Bearer {TOKEN}");
     let origin = format!("http://{}", a.server.address);
