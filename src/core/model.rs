@@ -26,8 +26,7 @@ impl ModelRequest {
         self.envelope.messages.cached.iter().chain(&self.envelope.messages.uncached)
     }
 
-    /// Returns true if every tool call is followed by its result. The core ensures it, and the
-    /// sender asserts it.
+    /// Returns true if every tool call is followed by its result. The core ensures it, and the sender asserts it.
     #[must_use]
     pub fn is_paired(&self) -> bool {
         let mut pairing = Pairing::default();

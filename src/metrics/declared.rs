@@ -1,8 +1,8 @@
 //! All metrics, each declared once: kind, name, labels with their predictable values, help.
 //!
 //! Every predictable series exists at zero from the start. Otherwise an alert on an increase misses the first one,
-//! because a series that appears with the value 1 has not increased. The product of commands and error codes has
-//! thousands of members, of which a server sees a few: a command starts with its success, the errors that any command
+//! because a series that appears with the value 1 has not increased. Commands and error codes have thousands of
+//! combinations, and a server sees few of them: a command starts with its success, the errors that any command
 //! can return, and those in its row of [`OUTCOMES`]. Others appear on first use.
 
 use super::{calls::OF_CLIENT, compaction::reasons, limits::Limit, word};

@@ -150,7 +150,7 @@ impl Parts {
     }
 }
 
-/// Adds a model to those of which something is known. Returns false if it is already there, or there are too many.
+/// Adds a model to a list of known ones. Returns false if it is already there, or if the list is full.
 fn learn_model(known: &mut BTreeSet<String>, model: &str) -> bool {
     known.len() < MODELS_MAX && known.insert(model.to_owned())
 }

@@ -1,6 +1,5 @@
 //! The cost of commands, in points of `RATE_LIMIT_PER_MINUTE`. A point is about the work of a ping. Commands that read
-//! or copy history, or call the model, cost more. A test compares them with the
-//! table in docker/README.md.
+//! or copy history, or call the model, cost more. A test compares them with the table in docker/README.md.
 
 use std::num::NonZeroU32;
 

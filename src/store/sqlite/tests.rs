@@ -99,7 +99,7 @@ async fn a_check_on_a_disk_that_hangs_holds_up_no_other_task() {
     assert!(store.check_writable().await.unwrap_err().to_string().contains("closed"));
 }
 
-/// A killed program of version 10 left rows in both stages, some of which had moved already, or were of a deleted
+/// A program of version 10 was killed. It left rows in both stages; some had moved already, and some were of a deleted
 /// session.
 #[tokio::test]
 async fn rows_that_wait_in_stages_are_moved_when_the_file_is_opened() {
