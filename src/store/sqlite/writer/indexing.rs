@@ -19,12 +19,12 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// The time without appends before entries are indexed. An answer is often followed by the next question, so several
-/// entries are then indexed together.
-const IDLE: Duration = Duration::from_millis(50);
+/// The time without appends before entries are indexed. A slice costs as much as an append, so the entries of several
+/// requests and of quick turns are indexed together.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// The minimum time between two slices while there are appends, so that a slice has several entries.
-const BUSY: Duration = Duration::from_millis(250);
+const BUSY: Duration = Duration::from_secs(1);
 /// The fraction of the thread's time that slices may take meanwhile, as its denominator. Fewer than five of a hundred
 /// appends then meet a slice, which may take 20 ms.
 const BUSY_PART: u32 = 25;
