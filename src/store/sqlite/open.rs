@@ -143,8 +143,8 @@ pub struct Vfs {
 
 impl Default for Options {
     fn default() -> Self {
-        // This is 6 MB. Appends wait for a checkpoint, and the wait grows with the log: with 24 MB, 99 of 100 appends of
-        // 200 busy sessions took half as long again. With 1.4 MB, there were half as many.
+        // This is 6 MB. Appends wait for a checkpoint, and the wait grows with the log: with 24 MB, 99 of 100 appends
+        // of 200 busy sessions took half as long again. With 1.4 MB, there were half as many.
         let (observer, retry) = (Box::new(|_: CommitStats| {}), Duration::from_millis(10));
         Self { observer, checkpoint_pages: 1500, retry, index: true, vfs: None }
     }
