@@ -56,9 +56,10 @@ enum Command {
     ///
     /// Make a backup of the source first, and stop every server that uses either database. The target must be new or
     /// empty. Everything that a session holds is copied, read back and compared; only the search index is left to the
-    /// server that starts on the target. If this is interrupted, run the same command again: it goes on, and ends with
-    /// the same result. Until then no server starts on the target. The source's sessions stay as they are. Clients load
-    /// their sessions anew once.
+    /// server that starts on the target. The source's sessions stay as they are. Clients load their sessions anew once.
+    ///
+    /// If this is interrupted or fails, the target cannot be used: no server starts on it. Delete the file or drop the
+    /// schema, and run the command again: it starts over, into an empty database.
     ///
     /// Addresses are those of DATABASE_URL, such as sqlite://data/reseed.db or postgres://user:password@host/reseed.
     /// `@FILE` reads one from a file, so that its password is not in the list of processes. STORE_PATIENCE_SECS

@@ -19,6 +19,7 @@ mod page;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod postgres_url;
+mod record;
 mod restored;
 mod search;
 pub mod sqlite;

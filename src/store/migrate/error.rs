@@ -7,7 +7,7 @@ use std::fmt;
 /// The most names that an error lists; the rest are only counted.
 const NAMED_MAX: usize = 20;
 
-/// The reason a migration failed. The copied sessions stay in the target, and the next run resumes there.
+/// The reason a migration failed. If any session was copied, the target cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
     /// Both addresses are the same.
@@ -29,29 +29,16 @@ pub enum MigrateError {
         /// The servers' names.
         servers: String,
     },
-    /// The target holds sessions that differ from those of the source.
-    #[error(
-        "the target already holds sessions ({sessions}); they are not from an unfinished migration, and not those of \
-         the source as it is now: use an empty database (or, if an earlier migration into it was complete and \
-         servers have used it since, start them on it)"
-    )]
+    /// The target holds sessions.
+    #[error("the target already holds sessions ({sessions}): use an empty database")]
     NotEmpty {
         /// The number of sessions in the target.
         sessions: u64,
     },
-    /// The target is being filled from another source.
-    #[error(
-        "the target is being filled from `{source_name}`: finish that migration by running it again, or use an empty \
-         database"
-    )]
-    Other {
-        /// The other source.
-        source_name: String,
-    },
     /// Some sessions of the source are damaged.
     #[error(
-        "{} of the source's sessions are damaged and were not copied ({}), all others were; restore them from a backup, \
-         or leave them out with --skip-damaged",
+        "{} of the source's sessions are damaged ({}): restore them from a backup, or leave them out with \
+         --skip-damaged; then run this again into an empty database",
         .0.count,
         .0
     )]
@@ -63,8 +50,8 @@ pub enum MigrateError {
     Differs(SessionId),
     /// The source or the target was written to during the migration.
     #[error(
-        "{what}: something else has written to it during the migration; stop what uses it, then run this again: it \
-         copies what has changed"
+        "{what}: something else has written to it during the migration; stop what uses it, then run this again into \
+         an empty database"
     )]
     Changed {
         /// Describes what has changed.

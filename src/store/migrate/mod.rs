@@ -1,43 +1,42 @@
 //! Migration: copies all sessions from one database to another, of the same kind or a different one.
 //!
-//! - A session is copied as it is stored: records with their `seq` and version, bodies byte for byte, marks, and the
-//!   head with its state and times. The search index is not copied; the target's server builds its own.
+//! - A session is copied as its store returns it: records with their `seq`, bodies byte for byte, marks, and the head
+//!   with its state, times and term. Records of older versions are copied in the current form. The search index is not
+//!   copied; the target's server builds its own.
 //! - Each session gets a new epoch. Both databases can be written to afterwards if the source is used again, and two
 //!   different logs must not share a name. Clients take one new snapshot.
-//! - A session is published in the target only when it is complete. If a migration is killed, its unpublished rows are
-//!   marked for removal, like those of deleted sessions.
-//! - The target is marked until all of it is verified. No server starts on a marked target.
-//! - Every copied session is read back, and its digest is compared with the source's, even if an earlier run copied it.
-//!   So running a migration again has the same result, even after the last step, as long as neither side is used.
+//! - Everything is read back from the target and compared.
+//! - The target must be empty, and is marked until everything is copied. Nothing opens a marked target, not even
+//!   another migration: one that was interrupted starts over, into an empty database.
 //! - Only one page of one session is held in memory.
 
+mod bulk;
 mod error;
-mod rows;
 mod run;
-mod side;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
+pub use bulk::Size;
+pub(crate) use bulk::{Bulk, Listed, PAGE_BYTES, PAGE_ROWS, Page};
 pub use error::MigrateError;
-pub use rows::{Digest, Size};
-pub(crate) use rows::{Listed, Mark, Record, Session, User};
 pub use run::{Migrated, Options, Progress};
-pub(crate) use side::{Begun, PAGE_BYTES, PAGE_ROWS, Source, Target};
 #[cfg(feature = "postgres")]
 pub(crate) use watch::{Watched, watch};
 
+#[cfg(feature = "postgres")]
+use super::postgres::{self, PostgresStore};
 use super::{
     ConnectError,
-    sqlite::{OpenError, transfer::SqliteSide},
+    sqlite::{self, OpenError, SqliteStore},
 };
 use crate::Database;
 
-/// Copies all sessions from one database to another, or resumes an earlier run. `progress` is called after each page.
+/// Copies all sessions from one database to another, which must be empty. `progress` is called after each page.
 ///
 /// # Errors
-/// [`MigrateError`]. Copied sessions stay in the target, and the same call resumes there.
+/// [`MigrateError`]. If any session was copied, the target cannot be used.
 pub async fn migrate(
     from: &Database,
     to: &Database,
@@ -47,33 +46,50 @@ pub async fn migrate(
     if from == to {
         return Err(MigrateError::Same(from.to_string()));
     }
-    let mut source = open_source(from).await.map_err(|error| MigrateError::Open { side: "source", error })?;
-    let mut target = open_target(to).await.map_err(|error| MigrateError::Open { side: "target", error })?;
-    run::run((&mut *source, &mut *target), from, options, progress).await
+    let source = open_source(from).await.map_err(|error| MigrateError::Open { side: "source", error })?;
+    let target = open_target(to).await.map_err(|error| MigrateError::Open { side: "target", error })?;
+    let copied = run::run(&*source, &*target, options, progress).await;
+    let closed = target.close().await;
+    let copied = copied?;
+    closed.map_err(|error| MigrateError::Store { doing: "write to the target", error })?;
+    unmark(to).await.map_err(|error| MigrateError::Open { side: "target", error })?;
+    Ok(copied)
 }
 
-async fn open_source(database: &Database) -> Result<Box<dyn Source>, ConnectError> {
+async fn open_source(database: &Database) -> Result<Box<dyn Bulk>, ConnectError> {
     Ok(match database {
         Database::Sqlite(path) => {
             // Opening would create the file.
             std::fs::metadata(path).map_err(|source| OpenError::Io { path: path.clone(), source })?;
-            Box::new(SqliteSide::open_source(path)?)
+            Box::new(SqliteStore::open_bulk(path)?)
         }
         #[cfg(feature = "postgres")]
-        Database::Postgres(postgres) => Box::new(super::postgres::transfer::PostgresSide::open_source(postgres).await?),
+        Database::Postgres(postgres) => Box::new(PostgresStore::open_source(postgres).await?),
         #[cfg(not(feature = "postgres"))]
         Database::Postgres(_) => return Err(ConnectError::NotBuilt),
         Database::Memory => return Err(ConnectError::InMemory),
     })
 }
 
-async fn open_target(database: &Database) -> Result<Box<dyn Target>, ConnectError> {
+async fn open_target(database: &Database) -> Result<Box<dyn Bulk>, ConnectError> {
     Ok(match database {
-        Database::Sqlite(path) => Box::new(SqliteSide::open(path)?),
+        Database::Sqlite(path) => Box::new(SqliteStore::open_bulk(path)?),
         #[cfg(feature = "postgres")]
-        Database::Postgres(postgres) => Box::new(super::postgres::transfer::PostgresSide::open_target(postgres).await?),
+        Database::Postgres(postgres) => Box::new(PostgresStore::open_target(postgres).await?),
         #[cfg(not(feature = "postgres"))]
         Database::Postgres(_) => return Err(ConnectError::NotBuilt),
         Database::Memory => return Err(ConnectError::InMemory),
     })
+}
+
+/// Makes a complete target durable and removes its mark.
+async fn unmark(database: &Database) -> Result<(), ConnectError> {
+    match database {
+        Database::Sqlite(path) => Ok(sqlite::transfer::unmark(path)?),
+        #[cfg(feature = "postgres")]
+        Database::Postgres(postgres) => Ok(postgres::transfer::unmark(postgres).await?),
+        #[cfg(not(feature = "postgres"))]
+        Database::Postgres(_) => Err(ConnectError::NotBuilt),
+        Database::Memory => Err(ConnectError::InMemory),
+    }
 }

@@ -4,12 +4,12 @@ use super::{
     connection::Connection,
     fault::Fault,
     read::{self, listed_at},
-    record,
 };
 use crate::{
     Append, Error, Lease, Part,
     checksum::{self, int},
     page,
+    upgrade::RECORD_VERSION,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -153,7 +153,7 @@ pub(super) async fn send(db: &Connection, group: &[&AppendAt]) -> Result<Vec<boo
                 &folded,
                 &created,
                 &are_large,
-                &record::VERSION,
+                &(RECORD_VERSION as i16),
                 &records.at,
                 &records.seq,
                 &records.checksum,

@@ -100,14 +100,7 @@ impl PostgresStore {
     /// [`OpenError`].
     pub async fn open(database: &Postgres, observer: impl Fn(CommitStats) + Send + 'static) -> Result<Self, OpenError> {
         let timelines = Arc::<Timelines>::default();
-        let connector = comparing(Connector::new(database, Use::Write, None)?, &timelines);
-        let first = connect(&connector, database).await?;
-        let synchronous_commit = commit_mode(&first).await?;
-        drop(first);
-        let connector = comparing(Connector::new(database, Use::Write, Some(&synchronous_commit))?, &timelines);
-        let first = connect(&connector, database).await?;
-        schema::check_server(&first, database.allows_unsafe).await?;
-        schema::migrate(&first, &database.schema).await?;
+        let (connector, first) = prepared(database, &timelines).await?;
         transfer::refuse_marked(&first, &database.schema).await?;
         drop(first);
         let connector = connector.watching(timelines.clone());
@@ -257,6 +250,18 @@ async fn connect(connector: &Connector, database: &Postgres) -> Result<Connectio
     }
 }
 
+/// Connects to a database for writing, and creates the tables or brings them up to date. Commits of the connector are
+/// durable.
+async fn prepared(database: &Postgres, timelines: &Arc<Timelines>) -> Result<(Connector, Connection), OpenError> {
+    let first = comparing(Connector::new(database, Use::Write, None)?, timelines);
+    let mode = commit_mode(&connect(&first, database).await?).await?;
+    let connector = comparing(Connector::new(database, Use::Write, Some(&mode))?, timelines);
+    let first = connect(&connector, database).await?;
+    schema::check_server(&first, database.allows_unsafe).await?;
+    schema::migrate(&first, &database.schema).await?;
+    Ok((connector, first))
+}
+
 /// Returns the `synchronous_commit` mode for our commits: `on`, or the server's own if that waits for more.
 async fn commit_mode(db: &Connection) -> Result<String, OpenError> {
     let rows = db.rows("SELECT current_setting('synchronous_commit')", &[]).await.map_err(SchemaError::from)?;
@@ -274,7 +279,7 @@ impl SessionStore for PostgresStore {
         Box::pin(async move {
             self.writer()?;
             let holder = self.nodes.member.me();
-            match (New { session, owner, created_by: None, holder, now }).create(&self.readers).await? {
+            match (New { session, owner, created_by: None, holder, term: 1, now }).create(&self.readers).await? {
                 Created::Now(lease) => Ok(lease),
                 Created::Before(_) => Err(Error::Exists(session.clone())),
             }
@@ -291,7 +296,7 @@ impl SessionStore for PostgresStore {
         Box::pin(async move {
             self.writer()?;
             let holder = self.nodes.member.me();
-            New { session, owner, created_by: Some(command), holder, now }.create(&self.readers).await
+            New { session, owner, created_by: Some(command), holder, term: 1, now }.create(&self.readers).await
         })
     }
 

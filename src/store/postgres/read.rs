@@ -10,6 +10,7 @@ use crate::{
     CommandMark, Error, Head, ListPage, ListQuery, NodeId, Part, SessionHead, StoredRecord, UNFINISHED, Usage,
     checksum::{self, int},
     page::{self, Cursor, EntriesPage, Filling},
+    record::check_complete,
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use tokio_postgres::{Row, types::ToSql};
@@ -101,15 +102,9 @@ pub(super) async fn records(
             break;
         }
     }
-    // A log has no gaps, so a missing record was lost.
     let wanted = last_seq.cast_unsigned().saturating_sub(after_seq);
     let wanted = if left == 0 { records.len() as u64 } else { wanted.min(limit.into()) };
-    let missing = (after_seq.saturating_add(1)..).take(usize::try_from(wanted).unwrap_or(usize::MAX));
-    for (at, seq) in missing.enumerate() {
-        if records.get(at).is_none_or(|record: &StoredRecord| record.seq != seq) {
-            return Err(record::damaged(session, seq, "it is missing"));
-        }
-    }
+    check_complete(session, &records, after_seq, wanted)?;
     Ok(records)
 }
 
@@ -189,14 +184,19 @@ pub(super) async fn command(db: &Db, session: &SessionId, command_id: &str) -> R
         )
         .await?;
     let Some(row) = row else { return Ok(None) };
+    mark(session, command_id.to_owned(), &row).map(Some)
+}
+
+/// Reads the columns `fingerprint`, `reply` and `checksum` of a mark, and verifies it.
+pub(super) fn mark(session: &SessionId, command_id: String, row: &Row) -> Result<CommandMark, Fault> {
     let Ok(reply) = str::from_utf8(row.try_get(1)?) else { return Err(damaged(session, Part::Mark).into()) };
     // The bits of the hash, which PostgreSQL stores as a signed number.
     let fingerprint = row.try_get::<_, i64>(0)?.cast_unsigned();
-    let mark = CommandMark { command_id: command_id.to_owned(), fingerprint, reply: reply.into() };
+    let mark = CommandMark { command_id, fingerprint, reply: reply.into() };
     if row.try_get::<_, i64>(2)? != i64::from(checksum::mark(session, &mark)) {
         return Err(damaged(session, Part::Mark).into());
     }
-    Ok(Some(mark))
+    Ok(mark)
 }
 
 pub(super) fn damaged(session: &SessionId, part: Part) -> Error {

@@ -1,11 +1,12 @@
 //! Gives every session of a schema a new epoch; see `store/restored.rs`.
 
 use super::{
-    OpenError, SchemaError,
+    OpenError, PostgresStore,
     fault::Fault,
+    prepared,
     read::{HEAD_COLUMNS, HEAD_OF, session_head},
     timeline::LINEAGE,
-    transfer::PostgresSide,
+    transfer::refuse_marked,
 };
 use crate::{
     ConnectError, Postgres,
@@ -13,6 +14,7 @@ use crate::{
     migrate::{Watched, watch},
     restored::{Renewed, RestoredError},
 };
+use std::sync::Arc;
 
 /// The number of sessions that one statement renews.
 const PAGE: i64 = 1000;
@@ -23,12 +25,10 @@ pub(crate) async fn renew(
     database: &Postgres,
     announce: &mut (dyn FnMut(String, u64) + Send),
 ) -> Result<Renewed, RestoredError> {
-    let mut side = PostgresSide::open_target(database).await.map_err(ConnectError::from)?;
-    if side.has_mark().await? {
-        let error: OpenError = SchemaError::Migrating { schema: database.schema.clone() }.into();
-        return Err(ConnectError::from(error).into());
-    }
-    if let Watched::Alive(servers) = watch(&mut side, announce).await? {
+    let (connector, db) = prepared(database, &Arc::default()).await.map_err(ConnectError::from)?;
+    refuse_marked(&db, &database.schema).await.map_err(|error| ConnectError::from(OpenError::from(error)))?;
+    let store = PostgresStore::without_writer(connector, database).map_err(ConnectError::from)?;
+    if let Watched::Alive(servers) = watch(Some(&store), announce).await? {
         return Err(RestoredError::InUse(servers));
     }
     let (mut done, mut after) = (Renewed::default(), 0_i64);
@@ -36,7 +36,7 @@ pub(crate) async fn renew(
         "SELECT {HEAD_COLUMNS} FROM session s LEFT JOIN {HEAD_OF} ON true WHERE s.number > $1 ORDER BY s.number LIMIT $2"
     );
     loop {
-        let rows = side.rows(&page, &[&after, &PAGE]).await?;
+        let rows = db.rows(&page, &[&after, &PAGE]).await.map_err(crate::Error::from)?;
         let numbers = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>().map_err(Fault::from);
         let numbers = numbers.map_err(crate::Error::from)?;
         let Some(last) = numbers.last() else { break };
@@ -46,17 +46,14 @@ pub(crate) async fn renew(
             "UPDATE session s SET epoch = i.epoch, timeline = {LINEAGE}, holder = NULL \
              FROM unnest($1::bigint[], $2::text[]) AS i(number, epoch) WHERE s.number = i.number"
         );
-        side.write(&sql, &[&numbers, &epochs]).await?;
+        db.rows(&sql, &[&numbers, &epochs]).await.map_err(crate::Error::from)?;
         // A damaged one gets a new epoch too, in case its head is repaired.
         let whole = rows.iter().filter(|row| matches!(session_head(row), Ok(Some(_)))).count();
         done.renewed += whole as u64;
         done.damaged += (rows.len() - whole) as u64;
     }
     for sql in ["DELETE FROM ticket", "DELETE FROM node"] {
-        side.write_durably(sql).await?;
+        db.rows(sql, &[]).await.map_err(crate::Error::from)?;
     }
-    // This commit is synced, and with it everything before. The other statements may have deleted nothing, which syncs
-    // nothing.
-    side.write_durably("SELECT pg_logical_emit_message(true, 'reseed', '')::text").await?;
     Ok(done)
 }

@@ -136,8 +136,8 @@ pub enum SchemaError {
     },
     /// A migration into the schema is not complete: it holds only some of the sessions.
     #[error(
-        "a migration into the schema `{schema}` is not complete: run the same `reseed migrate` again to finish it, \
-         or use another schema or database"
+        "a migration into the schema `{schema}` is not complete, so it cannot be used: drop it, and run \
+         `reseed migrate` again into an empty one"
     )]
     Migrating {
         /// The schema.

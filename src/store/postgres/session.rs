@@ -24,6 +24,8 @@ pub(super) struct New<'a> {
     pub(super) created_by: Option<&'a CommandId>,
     /// The node that creates it.
     pub(super) holder: Option<NodeId>,
+    /// Its first term.
+    pub(super) term: u64,
     pub(super) now: Timestamp,
 }
 
@@ -31,7 +33,8 @@ impl New<'_> {
     /// Creates the session, unless its command already created one.
     pub(super) async fn create(&self, readers: &Readers) -> Result<Created, Error> {
         let epoch = &new_epoch()?;
-        let lease = || Lease { session: self.session.clone(), term: 1, next_seq: 1, epoch: epoch.clone() };
+        let (session, term) = (self.session, self.term);
+        let lease = || Lease { session: session.clone(), term, next_seq: 1, epoch: epoch.clone() };
         readers
             .write(|db, _| async move {
                 if self.insert(&db, epoch).await? {
@@ -64,7 +67,7 @@ impl New<'_> {
         let is_member = is_member("$9");
         let sql = format!(
             "WITH s AS (INSERT INTO session (id, owner, checksum, created_by, epoch, timeline, term, name, name_folded, \
-             created_at, listed_at, holder) SELECT $1, $2, $3, $4, $5, {LINEAGE}, 1, '', '', $6, $7, $9 \
+             created_at, listed_at, holder) SELECT $1, $2, $3, $4, $5, {LINEAGE}, $10, '', '', $6, $7, $9 \
              WHERE {is_member} ON CONFLICT DO NOTHING RETURNING number) \
              INSERT INTO head (session, seq, updated_at, entries, token_count, window_tokens, unpriced_requests, \
              running, bytes, checksum, state_checksum) \
@@ -83,6 +86,7 @@ impl New<'_> {
                     &listed_at(self.now),
                     &i64::from(read::head_checksum(self.session, 0, &head)),
                     &self.holder.map(|node| node.0),
+                    &int(self.term),
                 ],
             )
             .await?;

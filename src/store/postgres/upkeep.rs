@@ -60,7 +60,7 @@ async fn run(readers: Arc<Readers>, mut due: watch::Receiver<u64>, ended: watch:
     }
 }
 
-pub(super) async fn remove_all(db: &Db) -> Result<(), Fault> {
+async fn remove_all(db: &Db) -> Result<(), Fault> {
     changes::forget_old(db).await?;
     while let Some(row) = db.row("SELECT session FROM removal LIMIT 1", &[]).await? {
         let number: i64 = row.try_get(0)?;

@@ -145,11 +145,17 @@ impl SqliteStore {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_with(path: &Path, options: Options) -> Result<Self, OpenError> {
+        Self::start(path, options, open::SYNCED)
+    }
+
+    fn start(path: &Path, options: Options, synchronous: &str) -> Result<Self, OpenError> {
         let Options { observer, checkpoint_pages, retry, index, vfs } = options;
         let opened = open::open(path, Beside::Served, vfs.as_ref())?;
         if opened.found.is_marked {
             return Err(OpenError::Migrating { path: path.to_owned() });
         }
+        let mode = opened.writer.pragma_update(None, "synchronous", synchronous);
+        mode.map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })?;
         let readers = Readers::new(opened.readers);
         let suspects = Suspects::default();
         let parts = Parts {
@@ -249,7 +255,7 @@ fn new_session(
     now: Timestamp,
 ) -> Result<Create, Error> {
     let (session, owner, epoch) = (session.clone(), owner.to_owned(), new_epoch()?);
-    Ok(Create { session, owner, epoch, created_by: created_by.cloned(), now })
+    Ok(Create { session, owner, epoch, created_by: created_by.cloned(), term: 1, now })
 }
 
 impl SessionStore for SqliteStore {

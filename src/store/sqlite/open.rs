@@ -72,8 +72,8 @@ pub enum OpenError {
     },
     /// A migration into the file is not complete: it holds only some of the sessions.
     #[error(
-        "a migration into the database `{}` is not complete: run the same `reseed migrate` again to finish it, or \
-         use another database",
+        "a migration into the database `{}` is not complete, so it cannot be used: delete it, and run `reseed migrate` \
+         again into an empty one",
         path.display()
     )]
     Migrating {
@@ -401,6 +401,9 @@ fn open_readers(path: &Path, readers: usize, vfs: Option<&str>) -> rusqlite::Res
     (0..readers).map(|_| connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, vfs)).collect()
 }
 
+/// FULL syncs the WAL at each commit; NORMAL loses the last commits in a power loss.
+pub(super) const SYNCED: &str = "FULL";
+
 /// The size of a page of a new file. Files of older versions keep theirs, 8 KiB.
 pub(super) const FILE_PAGE_BYTES: i64 = 4096;
 
@@ -432,8 +435,7 @@ fn prepare(writer: &mut Connection, lock: Option<&Lock>) -> rusqlite::Result<Fou
         let message = format!("the database remains in journal mode `{mode}`; it must be `wal`");
         return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR), Some(message)));
     }
-    // FULL syncs the WAL at each commit; NORMAL is hardly faster and loses the last commits in a power loss.
-    writer.pragma_update(None, "synchronous", "FULL")?;
+    writer.pragma_update(None, "synchronous", SYNCED)?;
     // The unit is KiB. A group changes one leaf of each index for each of its sessions.
     writer.pragma_update(None, "cache_size", -16 * 1024)?;
     Ok(found)

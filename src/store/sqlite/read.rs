@@ -8,7 +8,9 @@ use super::{
 use crate::{
     CommandMark, EntryQuery, Error, Head, ListPage, ListQuery, Part, SessionHead, StoredRecord, UNFINISHED, Usage,
     checksum,
+    migrate::{Listed, PAGE_ROWS},
     page::{self, Cursor, EntriesPage, Filling},
+    record::check_complete,
     walk::{self, Links as _},
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
@@ -69,14 +71,8 @@ pub(super) fn records(
             break;
         }
     }
-    // A log has no gaps, so a missing record was lost.
     let wanted = last_seq.saturating_sub(after_seq).min(limit.into());
-    let missing = (after_seq.saturating_add(1)..).take(usize::try_from(wanted).unwrap_or(usize::MAX));
-    for (at, seq) in missing.enumerate() {
-        if records.get(at).is_none_or(|record| record.seq != seq) {
-            return Err(record::damaged(session, seq, "it is missing"));
-        }
-    }
+    check_complete(session, &records, after_seq, wanted)?;
     Ok(records)
 }
 
@@ -199,13 +195,18 @@ pub(super) fn command(db: &Connection, session: &SessionId, command_id: &str) ->
     )?;
     let mut rows = statement.query((session.as_str(), command_id))?;
     let Some(row) = rows.next()? else { return Ok(None) };
+    mark(session, command_id.to_owned(), row).map(Some)
+}
+
+/// Reads the columns `fingerprint`, `reply` and `checksum` of a mark, and verifies it.
+pub(super) fn mark(session: &SessionId, command_id: String, row: &Row<'_>) -> Result<CommandMark, Fault> {
     // The bits of the hash, which SQLite stores as a signed number.
     let fingerprint = row.get::<_, i64>(0)?.cast_unsigned();
-    let mark = CommandMark { command_id: command_id.to_owned(), fingerprint, reply: row.get(1)? };
+    let mark = CommandMark { command_id, fingerprint, reply: row.get(1)? };
     if !fits(row.get_ref(2)?, checksum::mark(session, &mark)) {
         return Err(damaged(session, Part::Mark).into());
     }
-    Ok(Some(mark))
+    Ok(mark)
 }
 
 /// Returns true if the stored checksum equals `want`, or is missing: version 1 of the tables had none, and such a row
@@ -352,6 +353,16 @@ pub(super) fn created_by(db: &Connection, owner: &str, command: &CommandId) -> R
     let read =
         |text: String| text.parse().map_err(|error| Error::Unknown(format!("read the id of a session: {error}")));
     Ok(found.map(read).transpose()?)
+}
+
+/// Returns a page of all sessions with numbers above `after`.
+pub(super) fn listed(db: &Connection, after: i64) -> rusqlite::Result<Vec<Listed>> {
+    let mut statement =
+        db.prepare_cached("SELECT number, id, created_by FROM session WHERE number > ?1 ORDER BY number LIMIT ?2")?;
+    let rows = statement.query_map((after, PAGE_ROWS), |row| {
+        Ok(Listed::of(row.get(0)?, row.get_ref(1)?.as_str().ok(), row.get_ref(2)?.as_str().ok()))
+    })?;
+    rows.collect()
 }
 
 /// Returns empty sessions that were created before a time, oldest first.

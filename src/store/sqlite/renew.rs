@@ -8,14 +8,10 @@ use super::{
 use crate::{
     Error, checksum,
     epoch::new_epoch,
+    migrate::Listed,
     restored::{Renewed, RestoredError},
 };
-use reseed_protocol::SessionId;
-use rusqlite::{Connection, types::ValueRef};
 use std::{fs, path::Path};
-
-/// The number of sessions in one transaction.
-const PAGE: u32 = 1000;
 
 /// Renews the epochs in the file at `path`, which no server may have open.
 pub(crate) fn renew(path: &Path) -> Result<Renewed, RestoredError> {
@@ -32,11 +28,11 @@ pub(crate) fn renew(path: &Path) -> Result<Renewed, RestoredError> {
     let (mut done, mut after) = (Renewed::default(), 0);
     loop {
         let failed = |error: rusqlite::Error| Error::Unknown(format!("write to `{}`: {error}", path.display()));
-        let page = page(&db, after).map_err(failed)?;
-        let Some((last, _)) = page.last() else { return Ok(done) };
-        after = *last;
+        let page = read::listed(&db, after).map_err(failed)?;
+        let Some(last) = page.last() else { return Ok(done) };
+        after = last.number;
         let transaction = db.unchecked_transaction().map_err(failed)?;
-        for (number, id) in &page {
+        for Listed { number, id, .. } in &page {
             match id.as_ref().map(|id| read::head_without_state(&transaction, id).map_err(|fault| fault.reading(id))) {
                 Some(Ok(mut found)) => {
                     found.head.epoch = new_epoch()?;
@@ -55,18 +51,4 @@ pub(crate) fn renew(path: &Path) -> Result<Renewed, RestoredError> {
         }
         transaction.commit().map_err(failed)?;
     }
-}
-
-/// Returns sessions with larger numbers; an unreadable id is `None`.
-fn page(db: &Connection, after: i64) -> rusqlite::Result<Vec<(i64, Option<SessionId>)>> {
-    let mut statement =
-        db.prepare_cached("SELECT number, id FROM session WHERE number > ?1 ORDER BY number LIMIT ?2")?;
-    let rows = statement.query_map((after, PAGE), |row| {
-        let id = match row.get_ref(1)? {
-            ValueRef::Text(id) => str::from_utf8(id).ok().and_then(|id| id.parse().ok()),
-            _ => None,
-        };
-        Ok((row.get(0)?, id))
-    })?;
-    rows.collect()
 }

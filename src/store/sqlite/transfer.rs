@@ -1,23 +1,14 @@
-//! A SQLite file as the source or target of a migration. It is opened as a server opens it, so no server can use it
-//! meanwhile.
-//!
-//! The calls block the thread for as long as SQLite takes: the migrating command does nothing else meanwhile.
+//! A SQLite file as the source or target of a migration. The lock of the file keeps servers out meanwhile.
 
-use super::{
-    Fault, OpenError,
-    lock::Lock,
-    open::{self, Opened},
-    read, record,
-    vacuum::remove_hidden,
-    write::NewRow,
-};
+use super::{Fault, OpenError, Options, SqliteStore, new_session, open, read, record, write::Create, writer::Write};
 use crate::{
-    CommandMark, Error, Part, SessionHead, StoreFuture, checksum,
-    migrate::{Begun, Listed, Mark, PAGE_BYTES, PAGE_ROWS, Record, Session, Size, Source, Target, User},
+    CommandMark, EntryColumns, Error, Lease, NewRecord, SessionHead, StoreFuture,
+    checksum::int,
+    migrate::{Bulk, Listed, PAGE_BYTES, PAGE_ROWS, Page, Size},
 };
-use reseed_protocol::SessionId;
-use rusqlite::{Connection, OptionalExtension as _, Row, types::ValueRef};
-use std::{future::ready, path::Path};
+use reseed_protocol::{CommandId, SessionId};
+use rusqlite::{Connection, Row};
+use std::path::Path;
 
 /// The table that marks a target. It is not part of the schema, because it only exists while a migration is incomplete.
 const MARK: &str = "migration";
@@ -27,321 +18,106 @@ pub(super) fn is_marked(db: &Connection) -> rusqlite::Result<bool> {
     db.prepare("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1")?.exists([MARK])
 }
 
-/// An open file. The lock is released after the connection is closed.
-pub(crate) struct SqliteSide {
-    db: Connection,
-    _lock: Option<Lock>,
+/// Makes everything in a target durable and removes the mark.
+pub(crate) fn unmark(path: &Path) -> Result<(), OpenError> {
+    let opened = open::open(path, open::Beside::Nothing, None)?;
+    let removed = opened.writer.execute_batch(&format!("DROP TABLE IF EXISTS {MARK}"));
+    removed.map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })
 }
 
-impl SqliteSide {
-    /// Opens the file at `path`; creates it if it does not exist.
+/// Marks the file.
+struct Mark;
+
+impl Write for Mark {
+    type Output = ();
+
+    fn write(&self, db: &Connection) -> Result<(), Fault> {
+        Ok(db.execute_batch(&format!("CREATE TABLE {MARK} (source TEXT)"))?)
+    }
+}
+
+impl SqliteStore {
+    /// Opens a file for a migration. Nothing is indexed, and writes are only durable once the store is closed: a target
+    /// that was interrupted is not used.
     ///
     /// # Errors
-    /// [`OpenError`]: among others, a server uses it.
-    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
-        let Opened { writer: db, lock, .. } = open::open(path, open::Beside::Nothing, None)?;
-        Ok(Self { db, _lock: lock })
-    }
-
-    /// Opens a file to read all of it. Refuses the target of an unfinished migration.
-    pub(crate) fn open_source(path: &Path) -> Result<Self, OpenError> {
-        let Opened { writer: db, lock, found, .. } = open::open(path, open::Beside::Nothing, None)?;
-        if found.is_marked {
-            return Err(OpenError::Migrating { path: path.to_owned() });
-        }
-        Ok(Self { db, _lock: lock })
+    /// As [`Self::open`].
+    pub(crate) fn open_bulk(path: &Path) -> Result<Self, OpenError> {
+        Self::start(path, Options { index: false, ..Options::default() }, "NORMAL")
     }
 }
 
-const LISTED: &str = "number, id, term, last_seq, updated_at";
-
-fn listed(row: &Row<'_>) -> rusqlite::Result<Listed> {
-    let id = match row.get_ref(1)? {
-        ValueRef::Text(id) => String::from_utf8_lossy(id).into_owned(),
-        _ => String::new(),
-    };
-    // Damage is reported when the session is read.
-    Ok(Listed {
-        number: row.get(0)?,
-        id,
-        term: row.get(2).unwrap_or(-1),
-        last_seq: row.get(3).ok(),
-        updated_at: row.get(4).ok(),
-    })
+fn page(db: &Connection, session: &SessionId, after_seq: u64, after_command: &str) -> Result<Page, Fault> {
+    let stored = read::records(db, session, after_seq, PAGE_ROWS, PAGE_BYTES)?;
+    let number = read::number(db, session)?;
+    let mut statement = db.prepare_cached(
+        "SELECT entry, parent, kind FROM record WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
+    )?;
+    // Reading the records has verified these columns.
+    let columns = statement.query_map((number, int(after_seq), int(stored.len() as u64)), |row| {
+        Ok([row.get(0)?, row.get(1)?, row.get(2)?])
+    })?;
+    let mut records = Vec::with_capacity(stored.len());
+    for (columns, stored) in columns.zip(stored) {
+        let entry = EntryColumns::stored(columns?).map_err(|reason| record::damaged(session, stored.seq, reason))?;
+        records.push(NewRecord { body: stored.body, entry });
+    }
+    Ok(Page { records, marks: marks(db, session, number, after_command)? })
 }
 
-/// Takes rows until their texts reach [`PAGE_BYTES`].
-fn page_of<T>(
-    mut rows: rusqlite::Rows<'_>,
-    take: impl Fn(&Row<'_>) -> Result<(T, usize), Fault>,
-) -> Result<Vec<T>, Fault> {
-    let (mut page, mut bytes) = (Vec::new(), 0);
+fn marks(db: &Connection, session: &SessionId, number: i64, after: &str) -> Result<Vec<CommandMark>, Fault> {
+    let mut statement = db.prepare_cached(
+        "SELECT fingerprint, reply, checksum, command FROM mark WHERE session = ?1 AND command > ?2 \
+         ORDER BY command LIMIT ?3",
+    )?;
+    let mut rows = statement.query((number, after, PAGE_ROWS))?;
+    let (mut marks, mut bytes) = (Vec::new(), 0);
     while bytes < PAGE_BYTES
         && let Some(row) = rows.next()?
     {
-        let (value, len) = take(row)?;
-        bytes += len;
-        page.push(value);
+        let mark = read::mark(session, row.get(3)?, row)?;
+        bytes += mark.reply.len();
+        marks.push(mark);
     }
-    Ok(page)
+    Ok(marks)
 }
 
-impl SqliteSide {
-    fn records_of(&self, number: i64, session: &SessionId, after: i64) -> Result<Vec<Record>, Fault> {
-        let sql = format!(
-            "SELECT {}, follows FROM record WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
-            record::COLUMNS
-        );
-        let mut statement = self.db.prepare_cached(&sql)?;
-        page_of(statement.query((number, after, PAGE_ROWS))?, |row| {
-            let record::Verified { seq, version, checksum, columns, body } = record::verify(session, row)?;
-            let damaged = |reason| record::damaged(session, seq, reason);
-            let text = |text: Option<&[u8]>| match text.map(|text| str::from_utf8(text).map(str::to_owned)) {
-                Some(Err(_)) => Err(damaged("a column is not UTF-8")),
-                Some(Ok(text)) => Ok(Some(text)),
-                None => Ok(None),
-            };
-            let [entry, parent, kind] = columns;
-            let record = Record {
-                seq: seq.cast_signed(),
-                version: i16::try_from(version).map_err(|_| damaged("unknown format version"))?,
-                checksum,
-                entry: text(entry)?,
-                parent: text(parent)?,
-                kind: text(kind)?,
-                follows: row.get::<_, Option<i64>>(7)?.is_some_and(|follows| follows != 0),
-                body: body.to_owned(),
-            };
-            Ok((record, body.len()))
-        })
-    }
-
-    fn marks_of(&self, number: i64, session: &SessionId, after: &str) -> Result<Vec<Mark>, Fault> {
-        let mut statement = self.db.prepare_cached(
-            "SELECT command, fingerprint, reply, checksum FROM mark WHERE session = ?1 AND command > ?2 \
-             ORDER BY command LIMIT ?3",
-        )?;
-        page_of(statement.query((number, after, PAGE_ROWS))?, |row| {
-            let (command, fingerprint, reply): (String, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            let mark = CommandMark {
-                command_id: command.clone(),
-                fingerprint: fingerprint.cast_unsigned(),
-                reply: reply.as_str().into(),
-            };
-            let checksum = checksum::mark(session, &mark);
-            // Version 1 of the tables had no checksum.
-            if !matches!(row.get_ref(3)?, ValueRef::Null) && row.get_ref(3)? != ValueRef::Integer(checksum.into()) {
-                let (session, part) = (session.clone(), Part::Mark);
-                return Err(Error::Damaged { session, part, reason: "checksum mismatch" }.into());
-            }
-            let bytes = reply.len();
-            Ok((Mark { command, fingerprint, reply, checksum }, bytes))
-        })
-    }
-
-    fn session_of(&self, session: &SessionId) -> Result<Session, Fault> {
-        let found = read::head(&self.db, session)?;
-        let mut statement = self.db.prepare_cached("SELECT created_by FROM session WHERE number = ?1")?;
-        let created_by = statement.query_row([found.number], |row| row.get(0))?;
-        let head = SessionHead { term: found.term, ..found.head };
-        Ok(Session { head, created_by, last_entry: found.last_entry })
-    }
-
-    /// Executes writes in one transaction.
-    fn transaction<T>(&self, write: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
-        let work = || {
-            let transaction = self.db.unchecked_transaction()?;
-            let done = write(&transaction)?;
-            transaction.commit()?;
-            Ok(done)
-        };
-        work().map_err(failed)
-    }
-
-    fn begin_from(&self, source: &str) -> Result<Begun, Error> {
-        // Before the end, a crash of the machine may lose the last transactions; the next run copies them again.
-        self.db.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
-        self.transaction(|db| {
-            if is_marked(db)? {
-                let sql = format!("SELECT source FROM {MARK}");
-                let other: String = db.query_row(&sql, [], |row| row.get(0))?;
-                return Ok(if other == source { Begun::Again } else { Begun::Other(other) });
-            }
-            if db.prepare("SELECT 1 FROM session LIMIT 1")?.exists([])? {
-                return Ok(Begun::Full);
-            }
-            db.execute_batch(&format!("CREATE TABLE {MARK} (source TEXT NOT NULL)"))?;
-            db.execute(&format!("INSERT INTO {MARK} (source) VALUES (?1)"), [source])?;
-            Ok(Begun::New)
-        })
-    }
-
-    fn publish_as(&self, number: i64, session: &Session, bytes: u64) -> Result<(), Error> {
-        let (created_by, last_entry) = (session.created_by.as_deref(), session.last_entry.as_deref());
-        let row = NewRow { number: Some(number), head: &session.head, last_entry, created_by, bytes };
-        self.transaction(|db| {
-            db.prepare_cached("DELETE FROM deletion WHERE number = ?1")?.execute([number])?;
-            row.insert(db)
-        })
-    }
-
-    fn put_records_of(&self, number: i64, records: &[Record]) -> Result<(), Error> {
-        self.transaction(|db| {
-            let mut insert = db.prepare_cached(
-                "INSERT INTO record (session, seq, version, checksum, entry, parent, kind, body, follows) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-            )?;
-            for record in records {
-                insert.execute((
-                    number,
-                    record.seq,
-                    record.version,
-                    record.checksum,
-                    &record.entry,
-                    &record.parent,
-                    &record.kind,
-                    &record.body,
-                    record.follows.then_some(1),
-                ))?;
-            }
-            Ok(())
-        })
-    }
-
-    fn put_marks_of(&self, number: i64, marks: &[Mark]) -> Result<(), Error> {
-        self.transaction(|db| {
-            let mut insert = db.prepare_cached(
-                "INSERT INTO mark (session, command, fingerprint, reply, checksum) VALUES (?1, ?2, ?3, ?4, ?5)",
-            )?;
-            for mark in marks {
-                insert.execute((number, &mark.command, mark.fingerprint, &mark.reply, mark.checksum))?;
-            }
-            Ok(())
-        })
-    }
-
-    /// Reserves the next number. Numbers grow, and none is used twice, not even one that an earlier run reserved.
-    fn reserve_for(&self, session: &SessionId) -> Result<i64, Error> {
-        self.transaction(|db| {
-            let number: i64 = db
-                .prepare_cached(
-                    "SELECT 1 + max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'session'), 0), \
-                     coalesce((SELECT max(number) FROM deletion), 0))",
-                )?
-                .query_row([], |row| row.get(0))?;
-            db.prepare_cached("INSERT INTO deletion (number, id) VALUES (?1, ?2)")?
-                .execute((number, session.as_str()))?;
-            Ok(number)
-        })
-    }
-
-    fn withdraw_of(&self, session: &str) -> Result<(), Error> {
-        self.transaction(|db| {
-            db.execute("INSERT INTO deletion (number, id) SELECT number, id FROM session WHERE id = ?1", [session])?;
-            db.execute("DELETE FROM session WHERE id = ?1", [session])?;
-            Ok(())
-        })
-    }
-
-    fn end(&self) -> rusqlite::Result<()> {
-        self.db.pragma_update(None, "synchronous", "FULL")?;
-        self.db.execute_batch(&format!("DROP TABLE IF EXISTS {MARK}"))?;
-        // This sync also makes everything durable that was written without one.
-        open::to_the_end(&self.db, "PRAGMA wal_checkpoint(TRUNCATE)").map(drop)
-    }
-}
-
-fn failed(error: rusqlite::Error) -> Error {
-    Error::Unknown(error.to_string())
-}
-
-/// Wraps a finished result in a future.
-fn now<'a, T: Send + 'a>(done: T) -> StoreFuture<'a, T> {
-    Box::pin(ready(done))
-}
-
-impl Source for SqliteSide {
-    fn size(&mut self) -> StoreFuture<'_, Result<Size, Error>> {
+impl Bulk for SqliteStore {
+    fn size(&self) -> StoreFuture<'_, Result<Size, Error>> {
         let sql = "SELECT count(*), coalesce(sum(last_seq), 0) FROM session";
         let count = |row: &Row<'_>, column| row.get::<_, i64>(column).map(i64::cast_unsigned);
-        let size = self.db.query_row(sql, [], |row| {
-            Ok(Size { sessions: count(row, 0)?, records: count(row, 1)?, ..Size::default() })
-        });
-        now(size.map_err(failed))
+        Box::pin(self.readers.run(move |db| {
+            let size = |row: &Row<'_>| Ok(Size { sessions: count(row, 0)?, records: count(row, 1)?, marks: 0 });
+            Ok(db.query_row(sql, [], size)?)
+        }))
     }
 
-    fn list(&mut self, after: i64) -> StoreFuture<'_, Result<Vec<Listed>, Error>> {
-        let sql = format!("SELECT {LISTED} FROM session WHERE number > ?1 ORDER BY number LIMIT ?2");
-        let list = || -> rusqlite::Result<Vec<Listed>> {
-            self.db.prepare_cached(&sql)?.query_map((after, PAGE_ROWS), listed)?.collect()
-        };
-        now(list().map_err(failed))
+    fn listed(&self, after: i64) -> StoreFuture<'_, Result<Vec<Listed>, Error>> {
+        Box::pin(self.readers.run(move |db| Ok(read::listed(db, after)?)))
     }
 
-    fn find<'a>(&'a mut self, id: &'a str) -> StoreFuture<'a, Result<Option<Listed>, Error>> {
-        let sql = format!("SELECT {LISTED} FROM session WHERE id = ?1");
-        let find = || self.db.prepare_cached(&sql)?.query_row([id], listed).optional();
-        now(find().map_err(failed))
-    }
-
-    fn session<'a>(&'a mut self, session: &'a SessionId) -> StoreFuture<'a, Result<Session, Error>> {
-        now(self.session_of(session).map_err(|fault| fault.reading(session).into()))
-    }
-
-    fn records<'a>(
-        &'a mut self,
-        number: i64,
+    fn page<'a>(
+        &'a self,
         session: &'a SessionId,
-        after: i64,
-    ) -> StoreFuture<'a, Result<Vec<Record>, Error>> {
-        now(self.records_of(number, session, after).map_err(|fault| fault.reading(session).into()))
+        after_seq: u64,
+        after_command: &'a str,
+    ) -> StoreFuture<'a, Result<Page, Error>> {
+        let command = after_command.to_owned();
+        Box::pin(self.readers.run_for(session, move |db, session| page(db, session, after_seq, &command)))
     }
 
-    fn marks<'a>(
-        &'a mut self,
-        number: i64,
-        session: &'a SessionId,
-        after: &'a str,
-    ) -> StoreFuture<'a, Result<Vec<Mark>, Error>> {
-        now(self.marks_of(number, session, after).map_err(|fault| fault.reading(session).into()))
+    fn create_copy<'a>(
+        &'a self,
+        head: &'a SessionHead,
+        created_by: Option<&'a CommandId>,
+    ) -> StoreFuture<'a, Result<Lease, Error>> {
+        Box::pin(async move {
+            let new = new_session(&head.session, &head.owner, created_by, head.head.created_at)?;
+            self.write(Create { term: head.term, ..new }).await
+        })
     }
 
-    fn users(&mut self) -> StoreFuture<'_, Result<Vec<User>, Error>> {
-        // The lock of the file keeps everyone else out.
-        now(Ok(Vec::new()))
-    }
-}
-
-impl Target for SqliteSide {
-    fn begin<'a>(&'a mut self, source: &'a str) -> StoreFuture<'a, Result<Begun, Error>> {
-        now(self.begin_from(source))
-    }
-
-    fn reserve<'a>(&'a mut self, session: &'a SessionId) -> StoreFuture<'a, Result<i64, Error>> {
-        now(self.reserve_for(session))
-    }
-
-    fn put_records<'a>(&'a mut self, number: i64, records: &'a [Record]) -> StoreFuture<'a, Result<(), Error>> {
-        now(self.put_records_of(number, records))
-    }
-
-    fn put_marks<'a>(&'a mut self, number: i64, marks: &'a [Mark]) -> StoreFuture<'a, Result<(), Error>> {
-        now(self.put_marks_of(number, marks))
-    }
-
-    fn publish<'a>(&'a mut self, number: i64, session: &'a Session, bytes: u64) -> StoreFuture<'a, Result<(), Error>> {
-        now(self.publish_as(number, session, bytes))
-    }
-
-    fn withdraw<'a>(&'a mut self, session: &'a str) -> StoreFuture<'a, Result<(), Error>> {
-        now(self.withdraw_of(session))
-    }
-
-    fn sweep(&mut self) -> StoreFuture<'_, Result<(), Error>> {
-        now(remove_hidden(&self.db).map_err(failed))
-    }
-
-    fn finish(&mut self) -> StoreFuture<'_, Result<(), Error>> {
-        now(self.end().map_err(failed))
+    fn mark(&self) -> StoreFuture<'_, Result<(), Error>> {
+        Box::pin(self.write(Mark))
     }
 }

@@ -107,7 +107,7 @@ fn rewrite(opened: Opened, path: &Path, copy: &Path) -> Result<Vacuumed, VacuumE
 }
 
 /// Removes the rows of deleted sessions. Damaged ones remain: the copy shows whether they can be read.
-pub(super) fn remove_hidden(db: &rusqlite::Connection) -> rusqlite::Result<()> {
+fn remove_hidden(db: &rusqlite::Connection) -> rusqlite::Result<()> {
     let mut after = 0;
     while let Some(hidden) = removal::next(db, after)? {
         let number = hidden.number;

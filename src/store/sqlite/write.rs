@@ -5,10 +5,9 @@
 use super::{
     Fault, damaged_pages, is_damage,
     read::{self, FoundHead, int},
-    record,
     writer::{Size, Write},
 };
-use crate::{Append, Created, Error, Head, Lease, SessionHead, checksum, page};
+use crate::{Append, Created, Error, Head, Lease, SessionHead, checksum, page, upgrade::RECORD_VERSION};
 use reseed_protocol::{CommandId, SessionId, Timestamp};
 use rusqlite::{Connection, ErrorCode};
 
@@ -24,6 +23,8 @@ pub(super) struct Create {
     pub(super) epoch: String,
     /// The client's command that creates it, if there is one.
     pub(super) created_by: Option<CommandId>,
+    /// Its first term.
+    pub(super) term: u64,
     pub(super) now: Timestamp,
 }
 
@@ -41,71 +42,28 @@ impl Write for Create {
             owner: self.owner.clone(),
             epoch: self.epoch.clone(),
             last_seq: 0,
-            term: 1,
+            term: self.term,
             holder: None,
             head: Head { created_at: self.now, updated_at: self.now, ..Head::default() },
         };
-        let created_by = self.created_by.as_ref().map(CommandId::as_str);
-        NewRow { number: None, head: &head, last_entry: None, created_by, bytes: 0 }.insert(db)?;
-        Ok(Lease { session: self.session.clone(), term: 1, next_seq: 1, epoch: self.epoch.clone() })
-    }
-}
-
-/// A session's row to insert.
-pub(super) struct NewRow<'a> {
-    /// The number reserved for it; `None` takes the next one.
-    pub(super) number: Option<i64>,
-    pub(super) head: &'a SessionHead,
-    /// The entry appended last, if known.
-    pub(super) last_entry: Option<&'a str>,
-    /// The command that created it.
-    pub(super) created_by: Option<&'a str>,
-    /// The bytes of what it has stored.
-    pub(super) bytes: u64,
-}
-
-impl NewRow<'_> {
-    /// Inserts the row, and the row with the session's state.
-    pub(super) fn insert(&self, db: &Connection) -> rusqlite::Result<()> {
-        let Self { number, head: found, last_entry, created_by, bytes } = *self;
-        let head = &found.head;
+        let now = self.now.0;
         db.prepare_cached(
-            "INSERT INTO session (number, id, owner, epoch, term, last_seq, name, name_folded, created_at, \
-             updated_at, entries, token_count, window_tokens, running, checksum, last_entry, cost_nano_usd, \
-             unpriced_requests, created_by, bytes) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
+            "INSERT INTO session (id, owner, epoch, term, last_seq, name, name_folded, created_at, updated_at, \
+             entries, token_count, window_tokens, running, checksum, unpriced_requests, created_by, bytes) \
+             VALUES (?1, ?2, ?3, ?4, 0, '', '', ?5, ?5, 0, 0, 0, FALSE, ?6, 0, ?7, 0)",
         )?
-        .execute(rusqlite::params![
-            number,
-            found.session.as_str(),
-            found.owner,
-            found.epoch,
-            int(found.term),
-            int(found.last_seq),
-            head.name,
-            page::fold(&head.name),
-            head.created_at.0,
-            head.updated_at.0,
-            int(head.entries),
-            int(head.token_count),
-            int(head.window_tokens),
-            head.running,
-            checksum::head(found, found.term, last_entry),
-            last_entry,
-            head.cost_nano_usd.map(int),
-            int(head.unpriced_requests),
-            created_by,
-            int(bytes),
-        ])?;
-        let number = db.last_insert_rowid();
-        let state = head.state.as_deref();
-        let checksum = state.map(|state| checksum::state(&found.session, state));
-        db.prepare_cached("INSERT INTO session_state (session, state, checksum) VALUES (?1, ?2, ?3)")?.execute((
-            number,
-            state.unwrap_or_default(),
-            checksum,
+        .execute((
+            self.session.as_str(),
+            &self.owner,
+            &self.epoch,
+            int(self.term),
+            now,
+            checksum::head(&head, self.term, None),
+            self.created_by.as_ref().map(CommandId::as_str),
         ))?;
-        Ok(())
+        let number = db.last_insert_rowid();
+        db.prepare_cached("INSERT INTO session_state (session, state) VALUES (?1, '')")?.execute([number])?;
+        Ok(Lease { session: self.session.clone(), term: self.term, next_seq: 1, epoch: self.epoch.clone() })
     }
 }
 
@@ -232,7 +190,7 @@ impl AppendAt {
             let row = (
                 found.number,
                 int(seq),
-                record::VERSION,
+                RECORD_VERSION,
                 checksum::record(&self.lease.session, seq, entry, &record.body),
                 entry.map(|entry| entry.entry_id.as_str()),
                 parent,

@@ -73,7 +73,7 @@ async fn a_newer_database_and_a_missing_one_are_refused() {
     open(&address).await.close().await.unwrap();
     drains().await.unwrap();
     PostgresStore::open_read_only(&settings(&address)).await.unwrap().close().await.unwrap();
-    let copied = super::super::transfer::PostgresSide::open_source(&settings(&address)).await.map(drop);
+    let copied = PostgresStore::open_source(&settings(&address)).await.map(drop);
     assert!(matches!(copied, Err(OpenError::Schema(SchemaError::Newer { found: 8, .. }))), "{copied:?}");
     sql(&address, "INSERT INTO reseed.schema_step (step) VALUES (8)").await;
     let error = refusal(&settings(&address)).await;
