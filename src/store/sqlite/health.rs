@@ -21,11 +21,8 @@ const PROBE_BYTES_MIN: u64 = 16 * 1024;
 const PROBE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The time for which a successful write counts as recent. More frequent checks cost no further syncs.
 const RECHECK: Duration = Duration::from_secs(10);
-/// The same while writes fail or the disk is nearly full. It keeps checks from occupying the disk.
+/// The same while writes fail. It keeps checks from occupying the disk.
 const RECHECK_SOON: Duration = Duration::from_secs(1);
-/// A disk with less free space counts as nearly full. This is room for a few of the largest groups and their
-/// write-ahead log.
-const FREE_BYTES_MIN: u64 = 16 * PROBE_BYTES_MAX;
 
 /// The state of the writer, updated by its thread and read by others.
 #[derive(Debug, Default)]
@@ -75,19 +72,14 @@ impl Health {
         last.refused_bytes = Some(last.refused_bytes.map_or(bytes, |refused| refused.max(bytes)));
     }
 
-    /// Returns the size of the probe to try, given the free space on the disk (if known); `None` if the latest result
-    /// is recent enough.
-    pub(super) fn probe_due(&self, free_bytes: Option<u64>) -> Option<u64> {
+    /// Returns the size of the probe to try; `None` if the latest result is recent enough.
+    pub(super) fn probe_due(&self) -> Option<u64> {
         let last = self.last();
         let is_new = |at: Option<Instant>, recheck| at.is_some_and(|at| at.elapsed() < recheck);
         let probed = last.probed.as_ref().map(|(at, _)| *at);
         match last.refused_bytes {
             Some(bytes) => (!is_new(probed, RECHECK_SOON)).then_some(bytes),
-            None => {
-                let is_scarce = free_bytes.is_some_and(|free| free < FREE_BYTES_MIN);
-                let recheck = if is_scarce { RECHECK_SOON } else { RECHECK };
-                (!is_new(last.committed, recheck)).then_some(PROBE_BYTES_MIN)
-            }
+            None => (!is_new(last.committed, RECHECK)).then_some(PROBE_BYTES_MIN),
         }
     }
 
@@ -137,41 +129,31 @@ impl Write for Probe {
 
 #[cfg(test)]
 mod tests {
-    use super::{FREE_BYTES_MIN, Health, PROBE_BYTES_MIN, RECHECK_SOON};
+    use super::{Health, PROBE_BYTES_MIN};
     use crate::Error;
-    use std::time::Instant;
 
     fn full() -> Error {
         Error::Unknown("full".into())
     }
 
     #[test]
-    fn on_a_disk_that_is_nearly_full_a_write_counts_as_recent_only_briefly() {
-        let health = Health::default();
-        health.last().committed = Instant::now().checked_sub(2 * RECHECK_SOON);
-        for (free, due) in [(None, None), (Some(FREE_BYTES_MIN), None), (Some(0), Some(PROBE_BYTES_MIN))] {
-            assert_eq!(health.probe_due(free), due, "{free:?}");
-        }
-    }
-
-    #[test]
     fn a_refused_size_is_probed_until_as_much_is_accepted() {
         let health = Health::default();
-        assert_eq!(health.probe_due(None), Some(PROBE_BYTES_MIN), "nothing is known yet");
+        assert_eq!(health.probe_due(), Some(PROBE_BYTES_MIN), "nothing is known yet");
         health.committed(100);
-        assert_eq!((health.probe_due(None), health.probed()), (None, Ok(())));
+        assert_eq!((health.probe_due(), health.probed()), (None, Ok(())));
         health.failed(100_000);
         health.failed(50_000);
-        assert_eq!(health.probe_due(None), Some(100_000));
+        assert_eq!(health.probe_due(), Some(100_000));
         health.was_probed(Err(full()));
-        assert_eq!((health.probe_due(None), health.probed()), (None, Err(full())), "not tried again at once");
+        assert_eq!((health.probe_due(), health.probed()), (None, Err(full())), "not tried again at once");
         health.committed(99_999);
         assert_eq!(health.probed(), Err(full()), "a smaller one says nothing of a larger one");
         health.committed(100_000);
-        assert_eq!((health.probe_due(None), health.probed()), (None, Ok(())));
+        assert_eq!((health.probe_due(), health.probed()), (None, Ok(())));
         // A probe that succeeded before a write failed says nothing about that failure.
         health.was_probed(Ok(()));
         health.failed(1);
-        assert_eq!(health.probe_due(None), Some(PROBE_BYTES_MIN));
+        assert_eq!(health.probe_due(), Some(PROBE_BYTES_MIN));
     }
 }

@@ -8,10 +8,9 @@
 //! Closing any handle of a file releases the locks that SQLite has on it in this process. So the handle of the database
 //! is closed after SQLite's, and no file that this process has open is opened a second time.
 
-use super::watched::{Identity, Watched, identity};
 use std::{
     collections::BTreeSet,
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, Metadata, OpenOptions, TryLockError},
     io::{self, Read, Write},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -23,13 +22,48 @@ const PID_BYTES_MAX: u64 = 10;
 /// The file identities of the databases that this process has open.
 static OPEN: Mutex<BTreeSet<Identity>> = Mutex::new(BTreeSet::new());
 
+/// The device and inode number of a file.
+type Identity = (u64, u64);
+
+/// Returns the identity of a file, whatever its name. Outside Unix, files in use cannot be replaced.
+#[cfg(unix)]
+fn identity(metadata: &Metadata) -> Identity {
+    use std::os::unix::fs::MetadataExt as _;
+    (metadata.dev(), metadata.ino())
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Metadata) -> Identity {
+    (0, 0)
+}
+
+/// An open file.
+#[derive(Debug)]
+struct Held {
+    path: PathBuf,
+    file: File,
+    identity: Identity,
+}
+
+impl Held {
+    fn new(path: &Path, file: File) -> io::Result<Self> {
+        let identity = identity(&file.metadata()?);
+        Ok(Self { path: path.to_owned(), file, identity })
+    }
+
+    /// Returns true if the path still leads to the file.
+    fn is_there(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|there| identity(&there) == self.identity)
+    }
+}
+
 /// The lock; dropping it lets the next process in.
 #[derive(Debug)]
 pub(super) struct Lock {
     /// Locked until this value is dropped.
-    file: File,
-    /// The files to watch, with the database once that exists; on Linux the database is locked too.
-    watched: Watched,
+    lock: Held,
+    /// The database, once it exists; on Linux it is locked too.
+    database: Option<Held>,
 }
 
 /// The reason the lock was not acquired.
@@ -82,37 +116,43 @@ impl Lock {
         }
         let write = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
         write.map_err(Refused::Io)?;
-        let held = identity(&file.metadata().map_err(Refused::Io)?);
-        Ok(Self { file, watched: Watched::new(path.to_owned(), held) })
+        Ok(Self { lock: Held::new(path, file).map_err(Refused::Io)?, database: None })
     }
 
-    /// Locks the database itself. From now on, [`Watched::lost`] checks it too.
+    /// Locks the database itself. From now on, [`Self::lost`] checks it too.
     pub(super) fn hold(&mut self, database: &Path) -> Result<(), Refused> {
         let file = OpenOptions::new().read(true).write(true).open(database).map_err(Refused::Io)?;
-        let metadata = file.metadata().map_err(Refused::Io)?;
         #[cfg(target_os = "linux")]
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(Refused::Held(None)),
             Err(TryLockError::Error(error)) => return Err(Refused::Io(error)),
         }
-        opened().insert(identity(&metadata));
-        self.watched.add(database.to_owned(), identity(&metadata), file);
+        let held = Held::new(database, file).map_err(Refused::Io)?;
+        opened().insert(held.identity);
+        self.database = Some(held);
         Ok(())
     }
 
-    pub(super) fn watched(&self) -> &Watched {
-        &self.watched
+    /// Returns the reason why nothing more may be written, if there is one. Another process can lock a lock file that
+    /// was replaced. Writes to a database file that was moved or removed would be lost.
+    pub(super) fn lost(&self) -> Option<String> {
+        if !self.lock.is_there() {
+            return Some(format!("the lock file `{}` was removed or replaced", self.lock.path.display()));
+        }
+        let lost = self.database.as_ref().filter(|database| !database.is_there())?;
+        Some(format!("the database file `{}` was moved or replaced", lost.path.display()))
     }
 
     /// Returns the path of the database once that is locked too; before, the path of the lock file.
     pub(super) fn path(&self) -> &Path {
-        self.watched.path()
+        &self.database.as_ref().unwrap_or(&self.lock).path
     }
 
     /// Returns the database's file, once that is locked too, and the path of its write-ahead log.
     pub(super) fn database(&self) -> Option<(&File, PathBuf)> {
-        self.watched.database()
+        let Held { path, file, .. } = self.database.as_ref()?;
+        Some((file, beside(path, "-wal")))
     }
 }
 
@@ -121,10 +161,10 @@ impl Drop for Lock {
     /// its own program, and those copies keep the locks.
     fn drop(&mut self) {
         // If this fails, the lock remains until the last copy is closed.
-        let _ = self.file.unlock();
-        if let Some(database) = self.watched.file() {
-            let _ = database.unlock();
-            opened().retain(|open| !self.watched.is(*open));
+        let _ = self.lock.file.unlock();
+        if let Some(database) = &self.database {
+            let _ = database.file.unlock();
+            opened().remove(&database.identity);
         }
     }
 }
@@ -139,7 +179,7 @@ mod tests {
         let path = folder.path().join("reseed.db.lock");
         let lock = Lock::take(&path).unwrap();
         // A child process that is being started has such a copy.
-        let copy = lock.file.try_clone().unwrap();
+        let copy = lock.lock.file.try_clone().unwrap();
         assert!(matches!(Lock::take(&path), Err(Refused::Held(Some(_)))));
         drop(lock);
         assert!(Lock::take(&path).is_ok());

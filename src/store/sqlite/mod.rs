@@ -19,7 +19,6 @@ mod scrub;
 pub(super) mod transfer;
 mod tree;
 mod vacuum;
-mod watched;
 mod write;
 mod writer;
 
@@ -414,7 +413,6 @@ impl SessionStore for SqliteStore {
             // The readers close first: the last connection to close runs a checkpoint, and a reader cannot write.
             self.readers.close().await;
             let Some(writer) = self.writer.clone() else { return Ok(()) };
-            writer.end_looks().await;
             let closed = tokio::task::spawn_blocking(move || writer.close()).await;
             closed.unwrap_or_else(|_| Err(Error::Unknown("closing the store panicked".into())))
         })

@@ -179,7 +179,7 @@ impl Thread {
         if self.health.failure().is_some() {
             return;
         }
-        if let Some(reason) = self.lock.as_ref().and_then(|lock| lock.watched().lost()) {
+        if let Some(reason) = self.lock.as_ref().and_then(Lock::lost) {
             self.end(Error::Unknown(reason));
         }
     }

@@ -1,10 +1,7 @@
 //! The handle of the writer thread: its queue, and its known state.
 
 use super::{
-    super::{
-        health::{Health, Probe},
-        watched::Watched,
-    },
+    super::health::{Health, Probe},
     Parts, QUEUE_MAX, Thread,
     job::{Call, Job, Write},
 };
@@ -14,17 +11,13 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
 };
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 /// The handle of the writer thread.
 pub(in crate::sqlite) struct Writer {
     /// `None` once closed.
     running: Mutex<Option<Running>>,
     health: Arc<Health>,
-    /// The files that the lock covers, if there is a lock.
-    watched: Option<Watched>,
-    /// Allows one check of these files at a time, because on a disk that hangs, each check occupies a thread.
-    looks: Arc<Semaphore>,
     /// True while deletions leave work to do.
     upkeep: watch::Receiver<bool>,
     /// True while there are entries to index.
@@ -40,15 +33,13 @@ impl Writer {
     /// Starts the thread. It holds the lock until the connection is closed.
     pub(in crate::sqlite) fn start(parts: Parts) -> io::Result<Self> {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
-        let watched = parts.lock.as_ref().map(|lock| lock.watched().clone());
         let writing = Thread::new(parts)?;
         let (health, upkeep) = (writing.health.clone(), writing.upkeep.watch());
         let indexing = writing.indexing.watch();
         // It has a runtime of its own, so that a store can be opened outside of any.
         let timer = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let thread = thread::Builder::new().name("store-writer".into()).spawn(move || writing.run(jobs, &timer))?;
-        let (running, looks) = (Mutex::new(Some(Running { queue, thread })), Arc::new(Semaphore::new(1)));
-        Ok(Self { running, health, watched, looks, upkeep, indexing })
+        Ok(Self { running: Mutex::new(Some(Running { queue, thread })), health, upkeep, indexing })
     }
 
     /// Executes a write, which is durable when this returns `Ok`. Dropping the future does not undo a queued write.
@@ -66,8 +57,7 @@ impl Writer {
         self.health.failure()
     }
 
-    /// Checks whether a write would succeed now, by a probe write if necessary. Checks that cost no sync run every
-    /// time: whether the files are still there, and how much space their disk has.
+    /// Checks whether a write would succeed now, by a probe write if none was executed recently.
     pub(in crate::sqlite) async fn check(&self) -> Result<(), Error> {
         if let Some(error) = self.failure() {
             return Err(error);
@@ -75,42 +65,10 @@ impl Writer {
         if self.running().is_none() {
             return Err(closed());
         }
-        let free_bytes = match &self.watched {
-            Some(watched) => self.look(watched.clone()).await?,
-            None => None,
-        };
-        let Some(bytes) = self.health.probe_due(free_bytes) else { return self.health.probed() };
+        let Some(bytes) = self.health.probe_due() else { return self.health.probed() };
         let outcome = self.call(Probe { bytes }).await;
         self.health.was_probed(outcome.clone());
         outcome
-    }
-
-    /// Checks whether the files are still there, on a thread that may block. Returns the free space on their disk, if
-    /// it is known.
-    async fn look(&self, watched: Watched) -> Result<Option<u64>, Error> {
-        let permit = self.looks.clone().acquire_owned().await.map_err(|_| closed())?;
-        let look = tokio::task::spawn_blocking(move || {
-            let lost = watched.lost();
-            let free_bytes = watched.free_bytes();
-            // The handle of the database is dropped before the permit, which promises that no one holds it.
-            drop(watched);
-            drop(permit);
-            lost.map_or(Ok(free_bytes), |reason| Err(Error::Unknown(reason)))
-        });
-        look.await.unwrap_or_else(|_| Err(Error::Unknown("the check of the files panicked".into())))
-    }
-
-    #[cfg(test)]
-    pub(in crate::sqlite) fn watched(&self) -> Option<&Watched> {
-        self.watched.as_ref()
-    }
-
-    /// Waits for the current check of the files, and refuses further ones. If its handle closed later, it would release
-    /// the locks of the next opener of the database in this process.
-    pub(in crate::sqlite) async fn end_looks(&self) {
-        // An error means that checks were already refused.
-        let _last = self.looks.acquire().await;
-        self.looks.close();
     }
 
     /// Waits until deletions leave no work, except steps that failed and are retried later.

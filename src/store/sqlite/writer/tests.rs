@@ -189,7 +189,7 @@ fn a_full_disk_is_known_until_as_much_fits_again() {
         let left: i64 = thread.db.query_row("SELECT count(*) FROM mark", [], |row| row.get(0)).unwrap();
         assert_eq!(left, 0, "it leaves nothing behind");
         let outcome = result.try_recv().unwrap().map_err(|error| error.to_string().contains("disk is full"));
-        (outcome, thread.health.probe_due(None), thread.health.failure(), thread.stats.failed)
+        (outcome, thread.health.probe_due(), thread.health.failure(), thread.stats.failed)
     };
     assert_eq!(probe(4), (Err(true), Some(100_000), None, 1));
     assert_eq!(probe(1_000), (Ok(()), None, None, 1));
