@@ -11,7 +11,6 @@
 
 mod append;
 mod changes;
-mod cluster;
 mod connection;
 mod durability;
 mod fault;
@@ -86,7 +85,6 @@ pub struct PostgresStore {
     /// `None` if the database is open read-only.
     indexer: Option<Indexer>,
     nodes: Nodes,
-    timelines: Arc<Timelines>,
     /// True if searches wait for the index, so that a test knows which code path they take.
     #[cfg(test)]
     waits_for_index: bool,
@@ -108,7 +106,7 @@ impl PostgresStore {
         let readers = Arc::new(readers.map_err(|error| OpenError::Connect(error.to_string()))?);
         // A beat that is lost in a crash is soon followed by another.
         let beats = Connector::new(database, Use::Write, Some("off"))?.watching(timelines.clone());
-        let nodes = Nodes::new(beats, readers.clone());
+        let nodes = Nodes::new(beats, readers.clone(), timelines);
         let upkeep = Upkeep::start(readers.clone());
         let indexer = Indexer::start(readers.clone(), history::BLOCK);
         let writer = Writer::start(&connector, database.patience, Box::new(observer));
@@ -118,7 +116,6 @@ impl PostgresStore {
             upkeep: Some(upkeep),
             indexer: Some(indexer),
             nodes,
-            timelines,
             #[cfg(test)]
             waits_for_index: false,
         })
@@ -153,14 +150,13 @@ impl PostgresStore {
     fn without_writer(connector: Connector, database: &Postgres) -> Result<Self, OpenError> {
         let readers = Readers::new(connector.clone(), database.readers, database.patience);
         let readers = Arc::new(readers.map_err(|error| OpenError::Connect(error.to_string()))?);
-        let nodes = Nodes::new(connector, readers.clone());
+        let nodes = Nodes::new(connector, readers.clone(), Arc::default());
         Ok(Self {
             readers,
             writer: None,
             upkeep: None,
             indexer: None,
             nodes,
-            timelines: Arc::default(),
             #[cfg(test)]
             waits_for_index: false,
         })
@@ -314,7 +310,7 @@ impl SessionStore for PostgresStore {
     fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
         Box::pin(async move {
             self.writer()?;
-            session::open(&self.readers, session, &self.nodes.member, &self.timelines).await
+            session::open(&self.readers, session, &self.nodes.member, &self.nodes.timelines).await
         })
     }
 
@@ -458,7 +454,7 @@ impl SessionStore for PostgresStore {
     }
 
     fn cluster(&self) -> Option<&dyn Cluster> {
-        Some(self)
+        Some(&self.nodes)
     }
 }
 

@@ -4,16 +4,19 @@
 //! counters back. An observer therefore takes any change of a counter as a sign of life.
 
 use super::{
+    changes,
     connection::{Connection, Connector},
     fault::Fault,
     readers::Readers,
+    tickets,
+    timeline::Timelines,
 };
 use crate::{
-    Error,
+    Changes, Cluster, Error, NewTicket, SessionHead, StoreFuture, TicketBounds, TicketPut, TicketsOf,
     checksum::int,
     cluster::{Held, Membership, NewNode, NodeId, NodeRow, Pulse, Silent, by_name},
 };
-use reseed_protocol::SessionId;
+use reseed_protocol::{SessionId, Timestamp};
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
@@ -38,6 +41,7 @@ pub(super) struct Nodes {
     /// The connection for beats, while it is not in use.
     connection: Mutex<Option<Connection>>,
     readers: Arc<Readers>,
+    pub(super) timelines: Arc<Timelines>,
     pub(super) member: Membership,
     /// The timeout for the answer to a beat, in milliseconds.
     limit_ms: AtomicU64,
@@ -49,46 +53,24 @@ const LIMIT_TENTHS: u32 = 4;
 
 impl Nodes {
     /// Creates the handle. `connector` makes the connection for beats.
-    pub(super) fn new(connector: Connector, readers: Arc<Readers>) -> Self {
+    pub(super) fn new(connector: Connector, readers: Arc<Readers>, timelines: Arc<Timelines>) -> Self {
         Self {
             connector,
             connection: Mutex::default(),
             readers,
+            timelines,
             member: Membership::default(),
             limit_ms: AtomicU64::new(0),
         }
     }
 
-    pub(super) async fn join(&self, node: &NewNode) -> Result<NodeId, Error> {
-        // The column's own sequence, which older versions use, advances together with these numbers. A copy of the
-        // database may have lost some numbers, but the next one is still above those of all servers in it.
-        let sql = &format!(
-            "WITH own AS MATERIALIZED (SELECT name, nextval(name) AS n \
-               FROM pg_get_serial_sequence('node', 'incarnation') AS name), \
-             top AS (SELECT coalesce(max(incarnation), 0) / {APART} + 1 AS n FROM node) \
-             INSERT INTO node (incarnation, name, address, version, lease_millis) OVERRIDING SYSTEM VALUE \
-             SELECT CASE WHEN own.n >= top.n THEN own.n ELSE setval(own.name, top.n) END * {APART} + $1, \
-             $2, $3, $4, $5 \
-             FROM own, top RETURNING incarnation"
-        );
-        let lease = i64::try_from(node.lease.as_millis()).unwrap_or(i64::MAX);
-        let limit = u64::try_from((node.lease * LIMIT_TENTHS / 10).as_millis()).unwrap_or(u64::MAX);
-        self.limit_ms.store(limit, Ordering::Relaxed);
-        // An attempt whose answer was lost leaves a row without a server. That row is silent and holds nothing.
-        let row = self
-            .readers
-            .write(|db, _| async move {
-                db.row(sql, &[&random_part()?, &node.name, &node.address, &node.version, &lease]).await
-            })
-            .await?;
-        let row = row.ok_or_else(|| Error::Unknown("the database did not add this server".to_owned()))?;
-        let me = NodeId(row.try_get(0).map_err(Fault::from)?);
-        self.member.set_me(Some(me));
-        Ok(me)
+    /// Closes the connection for beats.
+    pub(super) fn close(&self) {
+        drop(self.connection.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// Sends a beat. If this future fails or is dropped, its connection is closed.
-    pub(super) async fn beat(&self, pulse: Pulse) -> Result<Option<Vec<NodeRow>>, Error> {
+    async fn send_beat(&self, pulse: Pulse) -> Result<Option<Vec<NodeRow>>, Error> {
         let Some(me) = self.member.me() else { return Ok(None) };
         let kept = self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
         let db = match kept.filter(|db| !db.is_closed()) {
@@ -109,51 +91,129 @@ impl Nodes {
         let is_member = rows.first().is_some_and(|row| row.try_get(10).unwrap_or(false));
         Ok(if is_member { Some(decoded(&rows)?) } else { None })
     }
+}
 
-    pub(super) async fn leave(&self) -> Result<(), Error> {
-        let Some(me) = self.member.me() else { return Ok(()) };
-        let sql = "DELETE FROM node WHERE incarnation = $1";
-        self.readers.write(|db, _| async move { db.rows(sql, &[&me.0]).await.map(drop) }).await?;
-        self.member.set_me(None);
-        self.close();
-        Ok(())
+impl Cluster for Nodes {
+    fn join<'a>(&'a self, node: &'a NewNode) -> StoreFuture<'a, Result<NodeId, Error>> {
+        Box::pin(async move {
+            // The column's own sequence, which older versions use, advances together with these numbers. A copy of the
+            // database may have lost some numbers, but the next one is still above those of all servers in it.
+            let sql = &format!(
+                "WITH own AS MATERIALIZED (SELECT name, nextval(name) AS n \
+                   FROM pg_get_serial_sequence('node', 'incarnation') AS name), \
+                 top AS (SELECT coalesce(max(incarnation), 0) / {APART} + 1 AS n FROM node) \
+                 INSERT INTO node (incarnation, name, address, version, lease_millis) OVERRIDING SYSTEM VALUE \
+                 SELECT CASE WHEN own.n >= top.n THEN own.n ELSE setval(own.name, top.n) END * {APART} + $1, \
+                 $2, $3, $4, $5 \
+                 FROM own, top RETURNING incarnation"
+            );
+            let lease = i64::try_from(node.lease.as_millis()).unwrap_or(i64::MAX);
+            let limit = u64::try_from((node.lease * LIMIT_TENTHS / 10).as_millis()).unwrap_or(u64::MAX);
+            self.limit_ms.store(limit, Ordering::Relaxed);
+            // An attempt whose answer was lost leaves a row without a server. That row is silent and holds nothing.
+            let row = self
+                .readers
+                .write(|db, _| async move {
+                    db.row(sql, &[&random_part()?, &node.name, &node.address, &node.version, &lease]).await
+                })
+                .await?;
+            let row = row.ok_or_else(|| Error::Unknown("the database did not add this server".to_owned()))?;
+            let me = NodeId(row.try_get(0).map_err(Fault::from)?);
+            self.member.set_me(Some(me));
+            Ok(me)
+        })
     }
 
-    pub(super) async fn all(&self) -> Result<Vec<NodeRow>, Error> {
-        let sql = &format!("SELECT {COLUMNS} FROM node");
-        self.readers.read(|db| async move { decoded(&db.rows(sql, &[]).await?) }).await.map(by_name)
+    fn beat(&self, pulse: Pulse) -> StoreFuture<'_, Result<Option<Vec<NodeRow>>, Error>> {
+        Box::pin(self.send_beat(pulse))
     }
 
-    pub(super) async fn remove(&self, silent: &[Silent]) -> Result<(), Error> {
-        let (nodes, beats) = &columns(silent);
-        let sql = "DELETE FROM node USING unnest($1::bigint[], $2::bigint[]) AS q(silent, at) \
-                   WHERE incarnation = q.silent AND beat = q.at";
-        self.readers.write(|db, _| async move { db.rows(sql, &[nodes, beats]).await.map(drop) }).await
+    fn judge(&self, silent: Vec<Silent>, failovers: u64) {
+        self.member.judge(silent, failovers);
     }
 
-    pub(super) async fn ask_to_drain(&self, node: NodeId) -> Result<bool, Error> {
-        let sql = "UPDATE node SET draining = true WHERE incarnation = $1 RETURNING 1";
-        self.readers.write(|db, _| async move { Ok(db.row(sql, &[&node.0]).await?.is_some()) }).await
+    fn leave(&self) -> StoreFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let Some(me) = self.member.me() else { return Ok(()) };
+            let sql = "DELETE FROM node WHERE incarnation = $1";
+            self.readers.write(|db, _| async move { db.rows(sql, &[&me.0]).await.map(drop) }).await?;
+            self.member.set_me(None);
+            self.close();
+            Ok(())
+        })
     }
 
-    pub(super) async fn lost(&self, held: &[Held]) -> Result<Vec<SessionId>, Error> {
-        let ids: &Vec<&str> = &held.iter().map(|held| held.session.as_str()).collect();
-        let epochs: &Vec<&str> = &held.iter().map(|held| held.epoch.as_str()).collect();
-        let terms: &Vec<i64> = &held.iter().map(|held| int(held.term)).collect();
-        let seqs: &Vec<i64> = &held.iter().map(|held| int(held.last_seq)).collect();
-        // A copy of the database that lacks an opening assigns its term again, under another epoch.
-        let sql = "SELECT i.at FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) WITH ORDINALITY \
-                   AS i(id, epoch, term, seq, at) LEFT JOIN session s ON s.id = i.id AND s.epoch = i.epoch \
-                   LEFT JOIN LATERAL (SELECT seq FROM head WHERE session = s.number ORDER BY seq DESC LIMIT 1) h \
-                   ON true WHERE s.term IS DISTINCT FROM i.term OR h.seq < i.seq";
-        let rows = self.readers.read(|db| async move { db.rows(sql, &[ids, epochs, terms, seqs]).await }).await?;
-        let at = |row: &Row| usize::try_from(row.try_get::<_, i64>(0).ok()?).ok()?.checked_sub(1);
-        Ok(rows.iter().filter_map(at).filter_map(|at| held.get(at)).map(|held| held.session.clone()).collect())
+    fn nodes(&self) -> StoreFuture<'_, Result<Vec<NodeRow>, Error>> {
+        Box::pin(async move {
+            let sql = &format!("SELECT {COLUMNS} FROM node");
+            self.readers.read(|db| async move { decoded(&db.rows(sql, &[]).await?) }).await.map(by_name)
+        })
     }
 
-    /// Closes the connection for beats.
-    pub(super) fn close(&self) {
-        drop(self.connection.lock().unwrap_or_else(PoisonError::into_inner).take());
+    fn remove<'a>(&'a self, silent: &'a [Silent]) -> StoreFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let (nodes, beats) = &columns(silent);
+            let sql = "DELETE FROM node USING unnest($1::bigint[], $2::bigint[]) AS q(silent, at) \
+                       WHERE incarnation = q.silent AND beat = q.at";
+            self.readers.write(|db, _| async move { db.rows(sql, &[nodes, beats]).await.map(drop) }).await
+        })
+    }
+
+    fn ask_to_drain(&self, node: NodeId) -> StoreFuture<'_, Result<bool, Error>> {
+        Box::pin(async move {
+            let sql = "UPDATE node SET draining = true WHERE incarnation = $1 RETURNING 1";
+            self.readers.write(|db, _| async move { Ok(db.row(sql, &[&node.0]).await?.is_some()) }).await
+        })
+    }
+
+    fn lost<'a>(&'a self, held: &'a [Held]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
+        Box::pin(async move {
+            let ids: &Vec<&str> = &held.iter().map(|held| held.session.as_str()).collect();
+            let epochs: &Vec<&str> = &held.iter().map(|held| held.epoch.as_str()).collect();
+            let terms: &Vec<i64> = &held.iter().map(|held| int(held.term)).collect();
+            let seqs: &Vec<i64> = &held.iter().map(|held| int(held.last_seq)).collect();
+            // A copy of the database that lacks an opening assigns its term again, under another epoch.
+            let sql = "SELECT i.at FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) WITH ORDINALITY \
+                       AS i(id, epoch, term, seq, at) LEFT JOIN session s ON s.id = i.id AND s.epoch = i.epoch \
+                       LEFT JOIN LATERAL (SELECT seq FROM head WHERE session = s.number ORDER BY seq DESC LIMIT 1) h \
+                       ON true WHERE s.term IS DISTINCT FROM i.term OR h.seq < i.seq";
+            let rows = self.readers.read(|db| async move { db.rows(sql, &[ids, epochs, terms, seqs]).await }).await?;
+            let at = |row: &Row| usize::try_from(row.try_get::<_, i64>(0).ok()?).ok()?.checked_sub(1);
+            Ok(rows.iter().filter_map(at).filter_map(|at| held.get(at)).map(|held| held.session.clone()).collect())
+        })
+    }
+
+    fn changes<'a>(
+        &'a self,
+        owners: &'a [String],
+        since: Timestamp,
+        within: Duration,
+    ) -> StoreFuture<'a, Result<Changes, Error>> {
+        Box::pin(changes::since(&self.readers, owners, since, within))
+    }
+
+    fn running<'a>(&'a self, owners: &'a [String]) -> StoreFuture<'a, Result<Vec<SessionHead>, Error>> {
+        Box::pin(changes::running(&self.readers, owners))
+    }
+
+    fn failovers(&self) -> u64 {
+        self.timelines.failovers()
+    }
+
+    fn put_ticket<'a>(
+        &'a self,
+        ticket: &'a NewTicket,
+        bounds: TicketBounds,
+    ) -> StoreFuture<'a, Result<TicketPut, Error>> {
+        Box::pin(tickets::put(&self.readers, ticket, bounds))
+    }
+
+    fn take_ticket<'a>(&'a self, hash: &'a [u8; 32]) -> StoreFuture<'a, Result<Option<(String, Duration)>, Error>> {
+        Box::pin(tickets::take(&self.readers, hash))
+    }
+
+    fn withdraw_tickets<'a>(&'a self, service: &'a str, of: TicketsOf<'a>) -> StoreFuture<'a, Result<u64, Error>> {
+        Box::pin(tickets::withdraw(&self.readers, service, of))
     }
 }
 

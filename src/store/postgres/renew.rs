@@ -6,10 +6,10 @@ use super::{
     prepared,
     read::{HEAD_COLUMNS, HEAD_OF, session_head},
     timeline::LINEAGE,
-    transfer::refuse_marked,
+    transfer::{refuse_marked, replicated},
 };
 use crate::{
-    ConnectError, Postgres,
+    ConnectError, Postgres, SessionStore as _,
     epoch::new_epoch,
     migrate::{Watched, watch},
     restored::{Renewed, RestoredError},
@@ -28,7 +28,7 @@ pub(crate) async fn renew(
     let (connector, db) = prepared(database, &Arc::default()).await.map_err(ConnectError::from)?;
     refuse_marked(&db, &database.schema).await.map_err(|error| ConnectError::from(OpenError::from(error)))?;
     let store = PostgresStore::without_writer(connector, database).map_err(ConnectError::from)?;
-    if let Watched::Alive(servers) = watch(Some(&store), announce).await? {
+    if let Watched::Alive(servers) = watch(store.cluster(), announce).await? {
         return Err(RestoredError::InUse(servers));
     }
     let (mut done, mut after) = (Renewed::default(), 0_i64);
@@ -55,5 +55,6 @@ pub(crate) async fn renew(
     for sql in ["DELETE FROM ticket", "DELETE FROM node"] {
         db.rows(sql, &[]).await.map_err(crate::Error::from)?;
     }
+    replicated(&db).map_err(crate::Error::from)?;
     Ok(done)
 }

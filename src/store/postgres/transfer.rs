@@ -37,7 +37,15 @@ pub(super) async fn refuse_marked(db: &Connection, schema: &str) -> Result<(), S
 pub(crate) async fn unmark(database: &Postgres) -> Result<(), OpenError> {
     let (_, db) = prepared(database, &Arc::default()).await?;
     db.rows("DROP TABLE migration", &[]).await.map_err(SchemaError::from)?;
-    Ok(())
+    Ok(replicated(&db).map_err(SchemaError::from)?)
+}
+
+/// Fails if a commit of this connection has stopped waiting for its standby.
+pub(super) fn replicated(db: &Connection) -> Result<(), Fault> {
+    match db.take_warned() {
+        false => Ok(()),
+        true => Err(Error::Unknown("the standby did not confirm a commit in time".to_owned()).into()),
+    }
 }
 
 impl PostgresStore {
