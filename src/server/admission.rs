@@ -7,10 +7,7 @@ use crate::{
     store::Spaced,
 };
 use reseed_protocol::ErrorBody;
-use std::{
-    net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{net::IpAddr, sync::Arc};
 
 pub(crate) struct Admission {
     /// The bytes of the largest message that a client may send.
@@ -23,7 +20,7 @@ pub(crate) struct Admission {
     guesses: Guesses,
     shares: Arc<Shares>,
     /// Limits the log lines about pages that were refused.
-    refused_pages: Mutex<Spaced>,
+    refused_pages: Spaced,
 }
 
 impl Admission {
@@ -38,14 +35,13 @@ impl Admission {
             addresses,
             audit: Audit::default(),
             shares,
-            refused_pages: Mutex::default(),
+            refused_pages: Spaced::default(),
         }
     }
 
     /// Logs that a page was refused, at most once per interval, because a page repeats its attempts.
     pub(super) fn log_refused(&self, origin: &str) {
-        let admitted = self.refused_pages.lock().unwrap_or_else(PoisonError::into_inner).admit();
-        if let Some(left_out) = admitted {
+        if let Some(left_out) = self.refused_pages.admit() {
             tracing::warn!(?origin, left_out, "refuse a page; if it is yours, add its origin to ALLOWED_ORIGINS");
         }
     }

@@ -1,17 +1,23 @@
 //! The audit log: refused credentials, and what operators read. It never contains conversation text, and its rate is
 //! bounded.
 
-use crate::shares::lines::Lines;
+use crate::{shares::LINES_MAX, store::Spaced};
 use reseed_protocol::SessionId;
 use std::net::IpAddr;
 
 const METRICS: &str = "metrics";
 
 /// The audit log.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Audit {
-    refusals: Lines,
-    reads: Lines,
+    refusals: Spaced,
+    reads: Spaced,
+}
+
+impl Default for Audit {
+    fn default() -> Self {
+        Self { refusals: Spaced::bursts(LINES_MAX), reads: Spaced::bursts(LINES_MAX) }
+    }
 }
 
 impl Audit {

@@ -49,7 +49,7 @@ pub(crate) fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<Running>
 }
 
 async fn accept(listener: TcpListener, app: Arc<App>, router: Router) {
-    let mut failures = Spaced::default();
+    let failures = Spaced::default();
     let turns = Turns::new(Handle::current().metrics().num_workers());
     loop {
         // Connections that were already accepted come first.

@@ -4,7 +4,6 @@
 //! held at a time (connections, open sessions, forks), by [`Permit`]s. [`turns`] lets users take turns at the model,
 //! and [`rates`] limits commands per minute.
 
-pub(crate) mod lines;
 pub(crate) mod quota;
 pub(crate) mod rates;
 pub(crate) mod turns;
@@ -12,14 +11,16 @@ pub(crate) mod turns;
 pub(crate) use self::quota::Permit;
 
 use self::{
-    lines::Lines,
     quota::{Full, Quota},
     rates::Rate,
     turns::{Bounds, Turns},
 };
-use crate::{config::LimitSettings, metrics::limits::Limit};
+use crate::{config::LimitSettings, metrics::limits::Limit, store::Spaced};
 use reseed_protocol::{ErrorBody, ErrorCode};
 use std::sync::Arc;
+
+/// The most log lines of one kind that follow each other at once, if clients cause them.
+pub(crate) const LINES_MAX: u32 = 30;
 
 /// A resource that users share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +68,8 @@ pub(crate) const FORKS_PER_USER_MAX: u32 = 4;
 #[derive(Debug)]
 pub(crate) struct Shares {
     quotas: [Arc<Quota>; SHARES],
-    lines: Lines,
+    /// Limits the log lines about refusals.
+    lines: Spaced,
     turns: Arc<Turns>,
     reading: Arc<Turns>,
     /// The points of commands, by user, or by address; `None` means no limit.
@@ -79,7 +81,7 @@ impl Default for Shares {
     fn default() -> Self {
         let without = || Turns::new(Bounds { most: 0, most_per_user: 0 });
         let (turns, reading) = (without(), without());
-        Self { quotas: Default::default(), lines: Lines::default(), turns, reading, commands: None }
+        Self { quotas: Default::default(), lines: Spaced::bursts(LINES_MAX), turns, reading, commands: None }
     }
 }
 
@@ -99,7 +101,7 @@ impl Shares {
         ];
         Arc::new(Self {
             quotas: quotas.map(|most| Quota::new(0, share(most))),
-            lines: Lines::default(),
+            lines: Spaced::bursts(LINES_MAX),
             turns: turns(settings.model_requests_max, settings.model_requests_per_user()),
             reading: turns(0, 1),
             commands: Rate::new(settings.points_per_minute(has_several_users)),

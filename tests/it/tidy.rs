@@ -29,7 +29,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("provider", LEAVES),
     ("hooks", LEAVES),
     ("tools", &["core", "config", "clock", "metrics", "store"]),
-    ("shares", LEAVES),
+    ("shares", &["core", "config", "clock", "metrics", "store"]),
     ("runtime", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "shares"]),
     ("server", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "shares", "runtime"]),
     (
