@@ -7,7 +7,7 @@ mod standby;
 
 pub use self::standby::Standby;
 
-use self::session::{Session, stored};
+use self::session::{Session, SessionLinks, stored};
 use super::{
     Append, Cluster, CommandMark, Created, EMPTY_SEQ_MAX, EntryQuery, Error, Head, Lease, ListPage, ListQuery,
     NewTicket, NodeId, NodeRow, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
@@ -284,7 +284,7 @@ impl SessionStore for MemoryStore {
         query: EntryQuery,
         bytes_max: usize,
     ) -> StoreFuture<'a, Result<EntriesPage, Error>> {
-        self.with(move |state| Ok(state.session(session)?.entries(&query, bytes_max)))
+        self.with(move |state| state.session(session)?.entries(session, &query, bytes_max))
     }
 
     fn subtree<'a>(
@@ -293,8 +293,8 @@ impl SessionStore for MemoryStore {
         query: SubtreeQuery,
     ) -> StoreFuture<'a, Result<Vec<StoredNode>, Error>> {
         self.with(move |state| {
-            let Ok(nodes) = walk::subtree(state.session(session)?, &query);
-            Ok(nodes)
+            let links = SessionLinks { id: session, session: state.session(session)? };
+            walk::immediate(walk::subtree(&links, &query))
         })
     }
 

@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr};
 const ECHO_CHARS_MAX: usize = 64;
 
 /// A page of records that append entries.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EntriesPage {
     /// The records, in the order of the query.
     pub records: Vec<StoredRecord>,
@@ -41,11 +41,6 @@ impl Filling {
             self.page.records.push(record);
         }
         Ok(!self.page.cut)
-    }
-
-    /// Returns the number of records on the page.
-    pub(super) fn count(&self) -> usize {
-        self.page.records.len()
     }
 
     pub(super) fn done(self) -> EntriesPage {

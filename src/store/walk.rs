@@ -1,14 +1,17 @@
-//! Queries that follow the tree, shared by all stores: the subtree below an entry, its newest leaf, its children, and
-//! the path between two entries.
-//! An entry whose parent is not in the session counts as a root. Entries that are each other's ancestors (possible in
-//! an imported file) have no root; a walk that meets such a cycle visits each entry once.
+//! Queries that follow the tree, shared by all stores: a path, the children of an entry, the subtree below it, and its
+//! newest leaf. A walk first reads links, which have no bodies, and then the bodies of the entries that it returns.
+//!
+//! Nearly every entry is a child of the previous entry in the log, and is marked as such (`follows`). Databases index
+//! only the others by their parent. An entry whose parent is not in the session counts as a root. Entries that are each
+//! other's ancestors (possible in an imported file) have no root; a walk that meets such a cycle visits each entry once.
 
-use super::{
-    StoredNode, StoredRecord,
-    page::{EntriesPage, Filling},
+use super::{EntryQuery, Error, StoredNode, StoredRecord, page::EntriesPage, record::damaged};
+use reseed_protocol::{EntryId, SessionId};
+use std::{
+    collections::{HashSet, VecDeque},
+    pin::pin,
+    task::{Context, Poll, Waker},
 };
-use reseed_protocol::EntryId;
-use std::collections::{HashSet, VecDeque};
 
 /// Selects the part of a tree to read, breadth first: an entry or the roots, then their children, and so on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,185 +27,351 @@ pub struct SubtreeQuery {
     pub bytes_max: usize,
 }
 
-/// An entry found by a walk.
-pub(super) struct Found {
-    pub(super) entry: EntryId,
-    pub(super) record: StoredRecord,
+/// The number of links in the first run that a path reads, and in the later ones. Most paths are short.
+const RUN_FIRST: usize = 128;
+const RUN: usize = 1000;
+
+/// The entry followed its parent in the log, but the previous entry is now a different one.
+const ORPHANED: &str = "the entry before it is missing";
+
+/// The index leads to an intact record, but not to the requested one.
+pub(crate) const MISPLACED: &str = "index mismatch";
+
+/// An entry without its body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) seq: u64,
+    pub(crate) entry: String,
+    pub(crate) parent: Option<String>,
+    pub(crate) body_bytes: usize,
+    /// True if it is marked as a child of the previous entry in the log.
+    pub(crate) follows: bool,
 }
 
-/// Access to one session's entries; children come in log order.
-pub(super) trait Links {
-    type Error;
-
-    /// Returns the entry if it exists.
-    fn find(&self, entry: &EntryId) -> Result<Option<Found>, Self::Error>;
-
-    /// Returns the parent of an entry, read without its body; `None` if the entry does not exist.
-    fn parent(&self, entry: &EntryId) -> Result<Option<Option<EntryId>>, Self::Error>;
-
-    /// Checks that an entry may have a parent that does not exist; an error means that the parent was lost.
-    fn check_orphan(&self, entry: &EntryId) -> Result<(), Self::Error>;
-
-    /// Returns the `seq` of at most `limit` children with a larger one; with `None`, of the roots.
-    fn places(&self, of: Option<&EntryId>, after_seq: u64, limit: u32) -> Result<Vec<u64>, Self::Error>;
-
-    /// Reads the entry at a `seq` that [`Self::places`] returned for this parent.
-    fn at(&self, seq: u64, parent: Option<&EntryId>) -> Result<Found, Self::Error>;
-
-    /// Returns the number of children of an entry.
-    fn child_count(&self, of: &EntryId) -> Result<u64, Self::Error>;
-
-    /// Returns all children of an entry with their `seq`, without reading their records.
-    fn child_links(&self, of: &EntryId) -> Result<Vec<(u64, EntryId)>, Self::Error>;
-}
-
-/// Reads the subtree that `query` selects; empty if its root does not exist.
-pub(super) fn subtree<L: Links>(links: &L, query: &SubtreeQuery) -> Result<Vec<StoredNode>, L::Error> {
-    let mut part =
-        Part { links, room: query.limit, bytes_left: query.bytes_max, seen: HashSet::new(), nodes: Vec::new() };
-    match &query.root {
-        Some(root) if !part.is_full() => links.find(root)?.into_iter().for_each(|root| part.add(0, root)),
-        Some(_) => {}
-        None => part.add_children(0, None)?,
+impl Link {
+    fn node(&self) -> (u64, &str) {
+        (self.seq, &self.entry)
     }
-    let mut at = 0;
-    while let Some((level, found)) = part.nodes.get(at) {
-        if *level < query.depth && !part.is_full() {
-            let (level, entry) = (level + 1, found.entry.clone());
-            part.add_children(level, Some(&entry))?;
+
+    fn check_follows(&self, session: &SessionId, before: &str) -> Result<(), Error> {
+        match self.follows && self.parent.as_deref() != Some(before) {
+            true => Err(damaged(session, self.seq, ORPHANED)),
+            false => Ok(()),
         }
-        at += 1;
     }
-    let node = |(_, found): (u32, Found)| {
-        Ok(StoredNode { child_count: links.child_count(&found.entry)?, record: found.record })
-    };
-    part.nodes.into_iter().map(node).collect()
 }
 
-/// The part of a tree that has been read so far.
-struct Part<'a, L> {
-    links: &'a L,
+/// The children of an entry that are not marked as following it, in any order and perhaps twice, and the next entry in
+/// the log.
+pub(crate) type Candidates = (Vec<Link>, Option<Link>);
+
+/// Access to one session's entries. The reads of a store without a network are immediate; see [`immediate`].
+pub(crate) trait Links {
+    type Error: From<Error>;
+
+    fn session(&self) -> &SessionId;
+
+    /// Returns an entry and the entries before it in the log, newest first, as long as each is the parent of the one
+    /// after it; at most `limit`. Returns none if the entry does not exist. [`run_of`] does this for rows.
+    fn run(&self, entry: &str, limit: usize) -> impl Future<Output = Result<Vec<Link>, Self::Error>> + Send;
+
+    /// Returns entries with larger `seq` in log order.
+    fn after(&self, seq: u64, limit: usize) -> impl Future<Output = Result<Vec<Link>, Self::Error>> + Send;
+
+    /// Returns where the children of each of these entries may be.
+    fn candidates(&self, parents: &[(u64, &str)]) -> impl Future<Output = Result<Vec<Candidates>, Self::Error>> + Send;
+
+    /// Returns the roots in any order: entries without a parent, and entries whose parent is not in the session.
+    fn roots(&self) -> impl Future<Output = Result<Vec<Link>, Self::Error>> + Send;
+
+    /// Reads the records of these links, in this order. A record with another entry or parent is [`MISPLACED`].
+    fn records(&self, links: &[Link]) -> impl Future<Output = Result<Vec<StoredRecord>, Self::Error>> + Send;
+}
+
+/// Returns the result of a walk whose reads are all immediate.
+pub(crate) fn immediate<T>(walk: impl Future<Output = T>) -> T {
+    match pin!(walk).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => done,
+        Poll::Pending => unreachable!("a walk waits only for its reads"),
+    }
+}
+
+/// Takes the run that begins at `entry` from links in descending order of the log.
+pub(crate) fn run_of<E: From<Error>>(
+    session: &SessionId,
+    entry: &str,
+    mut links: impl Iterator<Item = Result<Link, E>>,
+) -> Result<Vec<Link>, E> {
+    let (mut run, mut want) = (Vec::new(), entry.to_owned());
+    while let Some(link) = links.next().transpose()? {
+        if link.entry != want {
+            if run.is_empty() {
+                return Err(damaged(session, link.seq, MISPLACED).into());
+            }
+            break;
+        }
+        let parent = link.parent.clone();
+        run.push(link);
+        let Some(parent) = parent else { break };
+        want = parent;
+    }
+    Ok(run)
+}
+
+/// Answers a query that follows the tree; `None` for the others.
+pub(crate) async fn entries<L: Links>(
+    links: &L,
+    query: &EntryQuery,
+    bytes_max: usize,
+) -> Result<Option<EntriesPage>, L::Error> {
+    Ok(Some(match query {
+        EntryQuery::Path { from, limit } => path(links, from, *limit, bytes_max).await?,
+        EntryQuery::PathAfter { after, to, steps, limit } => {
+            path_after(links, (after, to), *steps, *limit as usize, bytes_max).await?
+        }
+        EntryQuery::Children { of, after_seq, limit } => {
+            let mut found = match of {
+                None => roots(links).await?,
+                Some(of) => {
+                    // An entry that is not in the session has no child that follows it.
+                    let seq = links.run(of.as_str(), 1).await?.first().map_or(u64::MAX, |link| link.seq);
+                    children(links, &[(seq, of.as_str())]).await?.concat()
+                }
+            };
+            found.retain(|link| link.seq > *after_seq);
+            found.truncate(*limit as usize);
+            fill(links, found, bytes_max).await?
+        }
+        EntryQuery::NewestLeaf { below } => match newest_leaf(links, below).await? {
+            Some(leaf) => fill(links, vec![leaf], usize::MAX).await?,
+            None => EntriesPage::default(),
+        },
+        EntryQuery::Log { .. } | EntryQuery::Kind { .. } => return Ok(None),
+    }))
+}
+
+/// Reads the bodies of the first links that fit.
+async fn fill<L: Links>(links: &L, mut chosen: Vec<Link>, bytes_max: usize) -> Result<EntriesPage, L::Error> {
+    let mut bytes_left = bytes_max;
+    let fits = |(at, link): &(usize, &Link)| {
+        let fits = *at == 0 || bytes_left > 0 && link.body_bytes <= bytes_left;
+        bytes_left = bytes_left.saturating_sub(link.body_bytes);
+        fits
+    };
+    let count = chosen.iter().enumerate().take_while(fits).count();
+    let cut = count < chosen.len();
+    chosen.truncate(count);
+    Ok(EntriesPage { records: links.records(&chosen).await?, cut })
+}
+
+/// How a walk towards the root ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// At the entry that it was to find.
+    Found,
+    /// At an entry without a parent.
+    Root,
+    /// At an entry whose parent is not in the session.
+    Orphan,
+    /// After its steps or bytes.
+    Stopped,
+}
+
+/// Walks from an entry towards its root until it meets `until`, which counts as a step but is not returned. Returns at
+/// most the last `kept` links, newest first. Stops once the bodies exceed `bytes_max`.
+async fn back<L: Links>(
+    links: &L,
+    (from, until): (&EntryId, Option<&EntryId>),
+    steps: u32,
+    kept: usize,
+    bytes_max: usize,
+) -> Result<(VecDeque<Link>, End), L::Error> {
+    let (mut path, mut want, mut bytes) = (VecDeque::new(), from.as_str().to_owned(), 0);
+    let (mut left, mut most) = (steps as usize, RUN_FIRST);
+    let is_found = |want: &str| until.is_some_and(|until| until.as_str() == want);
+    // The first entry fits, however large; the one that does not fit is needed to tell.
+    let is_spent = |left: usize, bytes: usize| bytes > bytes_max && steps as usize - left > 1;
+    while left > 0 && !is_spent(left, bytes) {
+        if is_found(&want) {
+            return Ok((path, End::Found));
+        }
+        let run = links.run(&want, most.min(left)).await?;
+        if run.is_empty() {
+            return Ok((path, End::Orphan));
+        }
+        most = RUN;
+        for link in run {
+            let parent = link.parent.clone();
+            (left, bytes) = (left - 1, bytes.saturating_add(link.body_bytes));
+            path.push_back(link);
+            if path.len() > kept.max(1) {
+                path.pop_front();
+            }
+            let Some(parent) = parent else { return Ok((path, End::Root)) };
+            want = parent;
+            if is_found(&want) || is_spent(left, bytes) {
+                break;
+            }
+        }
+    }
+    Ok((path, End::Stopped))
+}
+
+/// Reads the path from an entry to its root. A missing parent ends the path, unless it used to exist; `limit` ends the
+/// path even if damage has created a cycle.
+pub(crate) async fn path<L: Links>(
+    links: &L,
+    from: &EntryId,
+    limit: u32,
+    bytes_max: usize,
+) -> Result<EntriesPage, L::Error> {
+    let (path, end) = back(links, (from, None), limit, usize::MAX, bytes_max).await?;
+    let last = path.back().cloned().filter(|_| end == End::Orphan);
+    let page = fill(links, path.into(), bytes_max).await?;
+    if let Some(last) = last.filter(|_| !page.cut) {
+        last.check_follows(links.session(), "")?;
+    }
+    Ok(page)
+}
+
+/// Reads the path from `after`, which is left out, to `to`; see [`EntryQuery::PathAfter`].
+async fn path_after<L: Links>(
+    links: &L,
+    (after, to): (&EntryId, &EntryId),
+    steps: u32,
+    limit: usize,
+    bytes_max: usize,
+) -> Result<EntriesPage, L::Error> {
+    let (mut path, end) = back(links, (to, Some(after)), steps, limit, usize::MAX).await?;
+    if end != End::Found {
+        // Reading the entry at which the path ends shows whether the cause is damage.
+        if let Some(last) = path.pop_back().filter(|_| end != End::Stopped) {
+            links.records(std::slice::from_ref(&last)).await?;
+            if end == End::Orphan {
+                last.check_follows(links.session(), "")?;
+            }
+        }
+        path.clear();
+    }
+    let mut path: Vec<Link> = path.into_iter().rev().collect();
+    path.truncate(limit);
+    fill(links, path, bytes_max).await
+}
+
+async fn roots<L: Links>(links: &L) -> Result<Vec<Link>, L::Error> {
+    let mut roots = links.roots().await?;
+    roots.sort_unstable_by_key(|link| link.seq);
+    Ok(roots)
+}
+
+/// Returns the children of entries, in log order each.
+async fn children<L: Links>(links: &L, parents: &[(u64, &str)]) -> Result<Vec<Vec<Link>>, L::Error> {
+    let mut all = Vec::with_capacity(parents.len());
+    for ((mut children, next), (_, parent)) in links.candidates(parents).await?.into_iter().zip(parents) {
+        if let Some(next) = next {
+            next.check_follows(links.session(), parent)?;
+            children.extend((next.parent.as_deref() == Some(*parent)).then_some(next));
+        }
+        // Entries written by an older version are in the index even if they follow their parent.
+        children.sort_unstable_by_key(|link| link.seq);
+        children.dedup_by_key(|link| link.seq);
+        all.push(children);
+    }
+    Ok(all)
+}
+
+/// The part of a tree that has been chosen so far.
+struct Part {
     room: u32,
     bytes_left: usize,
     seen: HashSet<u64>,
-    /// Nodes with their level.
-    nodes: Vec<(u32, Found)>,
+    nodes: Vec<Link>,
 }
 
-impl<L: Links> Part<'_, L> {
+impl Part {
     fn is_full(&self) -> bool {
         self.room == 0 || self.bytes_left == 0
     }
 
-    fn add(&mut self, level: u32, node: Found) {
-        self.seen.insert(node.record.seq);
-        self.room -= 1;
-        self.bytes_left = self.bytes_left.saturating_sub(node.record.body.len());
-        self.nodes.push((level, node));
-    }
-
-    fn add_children(&mut self, level: u32, of: Option<&EntryId>) -> Result<(), L::Error> {
-        let mut after_seq = 0;
-        while !self.is_full() {
-            let asked = self.room;
-            let places = self.links.places(of, after_seq, asked)?;
-            for seq in &places {
-                if !self.is_full() && !self.seen.contains(seq) {
-                    self.add(level, self.links.at(*seq, of)?);
-                }
+    /// Adds the entries of a level that fit.
+    fn add(&mut self, links: impl IntoIterator<Item = Link>) {
+        for link in links {
+            if self.is_full() {
+                break;
             }
-            match places.last() {
-                Some(last) if places.len() >= asked as usize => after_seq = *last,
-                _ => break,
+            if self.seen.insert(link.seq) {
+                self.room -= 1;
+                self.bytes_left = self.bytes_left.saturating_sub(link.body_bytes);
+                self.nodes.push(link);
             }
         }
-        Ok(())
     }
 }
 
-/// Reads children of an entry, or roots, in log order.
-pub(super) fn children<L: Links>(
-    links: &L,
-    of: Option<&EntryId>,
-    after_seq: u64,
-    limit: u32,
-    bytes_max: usize,
-) -> Result<EntriesPage, L::Error> {
-    let mut page = Filling::new(bytes_max);
-    for seq in links.places(of, after_seq, limit)? {
-        if !page.add(|| Ok(links.at(seq, of)?.record))? {
+/// Reads the subtree that `query` selects; empty if its root does not exist.
+pub(crate) async fn subtree<L: Links>(links: &L, query: &SubtreeQuery) -> Result<Vec<StoredNode>, L::Error> {
+    let mut part = Part { room: query.limit, bytes_left: query.bytes_max, seen: HashSet::new(), nodes: Vec::new() };
+    match &query.root {
+        Some(root) => part.add(links.run(root.as_str(), 1).await?),
+        None => part.add(roots(links).await?),
+    }
+    let mut counts = Vec::new();
+    for _ in 0..query.depth {
+        // The nodes whose children are not known are those of the last level.
+        let level: Vec<(u64, &str)> = part.nodes[counts.len()..].iter().map(Link::node).collect();
+        if level.is_empty() || part.is_full() {
+            break;
+        }
+        let below = children(links, &level).await?;
+        counts.extend(below.iter().map(|children| children.len() as u64));
+        part.add(below.into_iter().flatten());
+    }
+    let rest: Vec<(u64, &str)> = part.nodes[counts.len()..].iter().map(Link::node).collect();
+    counts.extend(children(links, &rest).await?.iter().map(|children| children.len() as u64));
+    let records = links.records(&part.nodes).await?;
+    Ok(records.into_iter().zip(counts).map(|(record, child_count)| StoredNode { record, child_count }).collect())
+}
+
+/// Returns the newest entry without children at or below an entry. Except in some imported files, children come after
+/// their parents, so one pass over the links after the entry suffices.
+async fn newest_leaf<L: Links>(links: &L, below: &EntryId) -> Result<Option<Link>, L::Error> {
+    let Some(top) = links.run(below.as_str(), 1).await?.pop() else { return Ok(None) };
+    let mut inside = HashSet::from([top.entry.clone()]);
+    let (mut newest, mut before) = (top.clone(), top.clone());
+    loop {
+        let page = links.after(before.seq, RUN).await?;
+        let is_last = page.len() < RUN;
+        for link in page {
+            link.check_follows(links.session(), &before.entry)?;
+            if link.parent.as_ref().is_some_and(|parent| inside.contains(parent)) {
+                inside.insert(link.entry.clone());
+                newest = link.clone();
+            }
+            before = link;
+        }
+        if is_last {
             break;
         }
     }
-    Ok(page.done())
+    match children(links, &[newest.node()]).await?.concat().is_empty() {
+        true => Ok(Some(newest)),
+        // A child comes before its parent.
+        false => newest_leaf_by_links(links, top).await.map(Some),
+    }
 }
 
-/// Reads the path from `after`, which is left out, to `to`; see [`super::EntryQuery::PathAfter`].
-pub(super) fn path_after<L: Links>(
-    links: &L,
-    (after, to): (&EntryId, &EntryId),
-    steps: u32,
-    limit: u32,
-    bytes_max: usize,
-) -> Result<EntriesPage, L::Error> {
-    let mut page = Filling::new(bytes_max);
-    for entry in &ids_after(links, (after, to), steps, limit)? {
-        let Some(found) = links.find(entry)? else { break };
-        if !page.add(|| Ok(found.record))? {
-            break;
-        }
-    }
-    Ok(page.done())
-}
-
-/// Returns the first ids of the path after `after`, found by walking back from `to`.
-fn ids_after<L: Links>(
-    links: &L,
-    (after, to): (&EntryId, &EntryId),
-    steps: u32,
-    limit: u32,
-) -> Result<VecDeque<EntryId>, L::Error> {
-    let mut ids = VecDeque::new();
-    let mut at = to.clone();
-    for _ in 0..steps {
-        if at == *after {
-            return Ok(ids);
-        }
-        match links.parent(&at)? {
-            Some(Some(parent)) => {
-                ids.push_front(std::mem::replace(&mut at, parent));
-                ids.truncate(limit as usize);
-            }
-            // The path ends here. Reading this entry, or checking the one that names it, shows whether the cause is
-            // damage.
-            Some(None) => {
-                links.find(&at)?;
-                break;
-            }
-            None => {
-                ids.front().map(|below| links.check_orphan(below)).transpose()?;
-                break;
+/// Finds the newest leaf by following all links. A cycle has no leaf; then it returns the entry at which it began.
+async fn newest_leaf_by_links<L: Links>(links: &L, top: Link) -> Result<Link, L::Error> {
+    let mut seen = HashSet::from([top.seq]);
+    let (mut level, mut newest) = (vec![top.clone()], None::<Link>);
+    while !level.is_empty() {
+        let below = children(links, &level.iter().map(Link::node).collect::<Vec<_>>()).await?;
+        for (link, children) in level.iter().zip(&below) {
+            if children.is_empty() && newest.as_ref().is_none_or(|newest| newest.seq < link.seq) {
+                newest = Some(link.clone());
             }
         }
+        level = below.into_iter().flatten().filter(|link| seen.insert(link.seq)).collect();
     }
-    Ok(VecDeque::new())
-}
-
-/// Returns the newest entry without children at or below `below`. It walks everything below, reading only links.
-pub(super) fn newest_leaf<L: Links>(links: &L, below: &EntryId) -> Result<Option<StoredRecord>, L::Error> {
-    let Some(top) = links.find(below)? else { return Ok(None) };
-    let mut seen = HashSet::from([top.record.seq]);
-    let mut waiting = vec![(top.record.seq, top.entry)];
-    let mut newest: Option<(u64, EntryId)> = None;
-    while let Some((seq, entry)) = waiting.pop() {
-        let children = links.child_links(&entry)?;
-        if children.is_empty() && newest.as_ref().is_none_or(|(newest, _)| *newest < seq) {
-            newest = Some((seq, entry));
-        }
-        waiting.extend(children.into_iter().filter(|(seq, _)| seen.insert(*seq)));
-    }
-    match newest {
-        Some((_, leaf)) => Ok(links.find(&leaf)?.map(|found| found.record)),
-        None => Ok(Some(top.record)),
-    }
+    Ok(newest.unwrap_or(top))
 }

@@ -1,10 +1,10 @@
 //! A session in memory.
 
 use crate::{
-    Append, CommandMark, EMPTY_SEQ_MAX, EntryQuery, Error, Head, Lease, NewRecord, NodeId, SessionHead, StoredRecord,
-    Usage,
+    Append, CommandMark, EMPTY_SEQ_MAX, EntryColumns, EntryQuery, Error, Head, Lease, NewRecord, NodeId, SessionHead,
+    StoredRecord, Usage,
     page::{EntriesPage, Filling},
-    walk::{self, Found, Links},
+    walk::{self, Candidates, Link, Links, run_of},
 };
 use reseed_protocol::{EntryId, SessionId};
 use std::{collections::HashMap, convert::Infallible};
@@ -96,101 +96,93 @@ impl Session {
         records.iter().enumerate().map(move |(i, record)| ((start + i) as u64 + 1, record))
     }
 
-    /// Returns the records from an entry back to its root.
-    fn path<'a>(&'a self, from: &'a EntryId) -> impl Iterator<Item = (u64, &'a NewRecord)> {
-        let mut next = Some(from);
-        std::iter::from_fn(move || {
-            let seq = *self.seq_of_entry.get(next?)?;
-            let record = self.records.get(usize::try_from(seq).ok()?.checked_sub(1)?)?;
-            next = record.entry.as_ref().and_then(|entry| entry.parent_id.as_ref());
-            Some((seq, record))
-        })
-    }
-
-    pub(super) fn entries(&self, query: &EntryQuery, bytes_max: usize) -> EntriesPage {
+    pub(super) fn entries(&self, id: &SessionId, query: &EntryQuery, bytes_max: usize) -> Result<EntriesPage, Error> {
         match query {
-            EntryQuery::Path { from, limit } => filled(self.path(from).take(*limit as usize), bytes_max),
-            EntryQuery::PathAfter { after, to, steps, limit } => {
-                let Ok(page) = walk::path_after(self, (after, to), *steps, *limit, bytes_max);
-                page
-            }
             EntryQuery::Log { before_seq, after_seq, limit } => {
                 let entries = self
                     .between(after_seq.unwrap_or(0), before_seq.unwrap_or(u64::MAX))
                     .filter(|(_, record)| record.entry.is_some());
                 if after_seq.is_some() {
-                    return filled(entries.take(*limit as usize), bytes_max);
+                    return Ok(filled(entries.take(*limit as usize), bytes_max));
                 }
                 let mut newest = filled(entries.rev().take(*limit as usize), bytes_max);
                 newest.records.reverse();
-                newest
-            }
-            EntryQuery::Children { of, after_seq, limit } => {
-                let Ok(page) = walk::children(self, of.as_ref(), *after_seq, *limit, bytes_max);
-                page
+                Ok(newest)
             }
             EntryQuery::Kind { kind, after_seq, limit } => {
                 let of_kind = |record: &NewRecord| record.entry.as_ref().is_some_and(|entry| entry.kind == *kind);
                 let records = self.between(*after_seq, u64::MAX).filter(|(_, record)| of_kind(record));
-                filled(records.take(*limit as usize), bytes_max)
+                Ok(filled(records.take(*limit as usize), bytes_max))
             }
-            EntryQuery::NewestLeaf { below } => {
-                let Ok(leaf) = walk::newest_leaf(self, below);
-                EntriesPage { records: leaf.into_iter().collect(), cut: false }
+            _ => {
+                let links = SessionLinks { id, session: self };
+                Ok(walk::immediate(walk::entries(&links, query, bytes_max))?.unwrap_or_default())
             }
         }
     }
+}
 
-    /// Returns the entry at `seq`, if that record holds one.
-    fn found(&self, seq: u64) -> Option<Found> {
-        let record = self.records.get(usize::try_from(seq).ok()?.checked_sub(1)?)?;
-        Some(Found { entry: record.entry.as_ref()?.entry_id.clone(), record: stored((seq, record)) })
+/// The entries of a session. None is marked as following its parent: all are indexed.
+pub(super) struct SessionLinks<'a> {
+    pub(super) id: &'a SessionId,
+    pub(super) session: &'a Session,
+}
+
+fn link((seq, record): (u64, &NewRecord)) -> Option<Link> {
+    let EntryColumns { entry_id, parent_id, .. } = record.entry.as_ref()?;
+    let (entry, parent) = (entry_id.to_string(), parent_id.as_ref().map(EntryId::to_string));
+    Some(Link { seq, entry, parent, body_bytes: record.body.len(), follows: false })
+}
+
+impl SessionLinks<'_> {
+    fn after(&self, seq: u64) -> impl Iterator<Item = Link> {
+        self.session.between(seq, u64::MAX).filter_map(link)
     }
 
-    fn is_root(&self, record: &NewRecord) -> bool {
-        let parent = record.entry.as_ref().map(|entry| entry.parent_id.as_ref());
-        parent.is_some_and(|parent| parent.is_none_or(|parent| !self.seq_of_entry.contains_key(parent)))
+    fn at(&self, seq: &u64) -> Option<(u64, &NewRecord)> {
+        self.session.between(seq.saturating_sub(1), seq.saturating_add(1)).next()
+    }
+
+    fn children(&self, of: &str) -> Vec<Link> {
+        let seqs = of.parse().ok().and_then(|of: EntryId| self.session.children.get(&of));
+        seqs.into_iter().flatten().filter_map(|seq| link(self.at(seq)?)).collect()
+    }
+
+    fn run(&self, entry: &str, limit: usize) -> Result<Vec<Link>, Error> {
+        let seq = entry.parse().ok().and_then(|entry: EntryId| self.session.seq_of_entry.get(&entry));
+        let Some(seq) = seq else { return Ok(Vec::new()) };
+        let links = self.session.between(0, seq + 1).rev().filter_map(link);
+        run_of(self.id, entry, links.take(limit).map(Ok))
     }
 }
 
-impl Links for Session {
-    type Error = Infallible;
+impl Links for SessionLinks<'_> {
+    type Error = Error;
 
-    fn find(&self, entry: &EntryId) -> Result<Option<Found>, Infallible> {
-        Ok(self.seq_of_entry.get(entry).and_then(|seq| self.found(*seq)))
+    fn session(&self) -> &SessionId {
+        self.id
     }
 
-    fn parent(&self, entry: &EntryId) -> Result<Option<Option<EntryId>>, Infallible> {
-        let record = self.path(entry).next().and_then(|(_, record)| record.entry.as_ref());
-        Ok(record.map(|entry| entry.parent_id.clone()))
+    async fn run(&self, entry: &str, limit: usize) -> Result<Vec<Link>, Error> {
+        Self::run(self, entry, limit)
     }
 
-    fn check_orphan(&self, _: &EntryId) -> Result<(), Infallible> {
-        Ok(())
+    async fn after(&self, seq: u64, limit: usize) -> Result<Vec<Link>, Error> {
+        Ok(Self::after(self, seq).take(limit).collect())
     }
 
-    fn places(&self, of: Option<&EntryId>, after_seq: u64, limit: u32) -> Result<Vec<u64>, Infallible> {
-        let seqs: Vec<u64> = match of {
-            Some(parent) => self.children.get(parent).cloned().unwrap_or_default(),
-            None => {
-                let records = self.between(after_seq, u64::MAX).filter(|(_, record)| self.is_root(record));
-                records.map(|(seq, _)| seq).take(limit as usize).collect()
-            }
-        };
-        Ok(seqs.into_iter().filter(|seq| *seq > after_seq).take(limit as usize).collect())
+    async fn candidates(&self, parents: &[(u64, &str)]) -> Result<Vec<Candidates>, Error> {
+        Ok(parents.iter().map(|(_, entry)| (self.children(entry), None)).collect())
     }
 
-    fn at(&self, seq: u64, _parent: Option<&EntryId>) -> Result<Found, Infallible> {
-        Ok(self.found(seq).expect("a place was found under the same lock"))
+    async fn roots(&self) -> Result<Vec<Link>, Error> {
+        let is_there =
+            |parent: &str| parent.parse().is_ok_and(|parent| self.session.seq_of_entry.contains_key(&parent));
+        Ok(Self::after(self, 0).filter(|link| !link.parent.as_deref().is_some_and(is_there)).collect())
     }
 
-    fn child_count(&self, of: &EntryId) -> Result<u64, Infallible> {
-        Ok(self.children.get(of).map_or(0, |children| children.len() as u64))
-    }
-
-    fn child_links(&self, of: &EntryId) -> Result<Vec<(u64, EntryId)>, Infallible> {
-        let children = self.children.get(of).into_iter().flatten();
-        Ok(children.filter_map(|seq| self.found(*seq).map(|found| (*seq, found.entry))).collect())
+    async fn records(&self, links: &[Link]) -> Result<Vec<StoredRecord>, Error> {
+        Ok(links.iter().filter_map(|link| self.at(&link.seq)).map(stored).collect())
     }
 }
 

@@ -42,7 +42,7 @@ pub use tls::Error as TlsError;
 use super::{
     Append, Cluster, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage,
     ListQuery, Part, SearchQuery, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
-    Usage,
+    Usage, walk,
 };
 use crate::Postgres;
 use connection::{Connection, Connector, Use};
@@ -369,7 +369,7 @@ impl SessionStore for PostgresStore {
     ) -> StoreFuture<'a, Result<Vec<StoredNode>, Error>> {
         Box::pin(async move {
             let query = &query;
-            let work = |db: Arc<Db>| async move { Tree::of(&db, session).await?.subtree(query).await };
+            let work = |db: Arc<Db>| async move { walk::subtree(&Tree::of(&db, session).await?, query).await };
             self.read_of(session, work).await
         })
     }
@@ -460,22 +460,12 @@ impl SessionStore for PostgresStore {
 
 async fn entries(db: &Db, session: &SessionId, query: &EntryQuery, bytes_max: usize) -> Result<EntriesPage, Fault> {
     match query {
-        EntryQuery::Path { from, limit } => Tree::of(db, session).await?.path(from, *limit, bytes_max).await,
-        EntryQuery::PathAfter { after, to, steps, limit } => {
-            Tree::of(db, session).await?.path_after((after, to), *steps, *limit, bytes_max).await
-        }
         EntryQuery::Log { before_seq, after_seq, limit } => {
             read::window(db, session, (*before_seq, *after_seq), *limit, bytes_max).await
-        }
-        EntryQuery::Children { of, after_seq, limit } => {
-            Tree::of(db, session).await?.children(of.as_ref(), *after_seq, *limit, bytes_max).await
         }
         EntryQuery::Kind { kind, after_seq, limit } => {
             read::of_kind(db, session, kind, *after_seq, *limit, bytes_max).await
         }
-        EntryQuery::NewestLeaf { below } => {
-            let leaf = Tree::of(db, session).await?.newest_leaf(below).await?;
-            Ok(EntriesPage { records: leaf.into_iter().collect(), cut: false })
-        }
+        _ => Ok(walk::entries(&Tree::of(db, session).await?, query, bytes_max).await?.unwrap_or_default()),
     }
 }

@@ -335,9 +335,11 @@ impl SessionStore for SqliteStore {
         session: &'a SessionId,
         query: SubtreeQuery,
     ) -> StoreFuture<'a, Result<Vec<StoredNode>, Error>> {
-        Box::pin(self.readers.run_for(session, move |db, session| {
-            walk::subtree(&tree::links::Linked::new(tree::Tree::of(db, session)?, query.limit), &query)
-        }))
+        Box::pin(
+            self.readers.run_for(session, move |db, session| {
+                walk::immediate(walk::subtree(&tree::Tree::of(db, session)?, &query))
+            }),
+        )
     }
 
     fn entry_seq<'a>(

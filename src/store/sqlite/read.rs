@@ -3,7 +3,7 @@
 use super::{
     Fault, is_damage,
     record::{self, COLUMNS},
-    tree::{MISPLACED, Tree},
+    tree::Tree,
 };
 use crate::{
     CommandMark, EntryQuery, Error, Head, ListPage, ListQuery, Part, SessionHead, StoredRecord, UNFINISHED, Usage,
@@ -11,7 +11,7 @@ use crate::{
     migrate::{Listed, PAGE_ROWS},
     page::{self, Cursor, EntriesPage, Filling},
     record::check_complete,
-    walk::{self, Links as _},
+    walk::{self, immediate},
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, types::ValueRef};
@@ -98,13 +98,9 @@ pub(super) fn entries(
     query: &EntryQuery,
     bytes_max: usize,
 ) -> Result<EntriesPage, Fault> {
-    let number = number(db, session)?;
     match query {
-        EntryQuery::Path { from, limit } => path(db, (session, number), from, *limit, bytes_max),
-        EntryQuery::PathAfter { after, to, steps, limit } => {
-            walk::path_after(&Tree::new(db, session, number), (after, to), *steps, *limit, bytes_max)
-        }
         EntryQuery::Log { before_seq, after_seq, limit } => {
+            let number = number(db, session)?;
             let order = if after_seq.is_some() { "ASC" } else { "DESC" };
             let statement = db.prepare_cached(&log_sql(order))?;
             let (after, before) = (int(after_seq.unwrap_or(0)), int(before_seq.unwrap_or(u64::MAX)));
@@ -114,17 +110,11 @@ pub(super) fn entries(
             }
             Ok(found)
         }
-        EntryQuery::Children { of, after_seq, limit } => {
-            walk::children(&Tree::new(db, session, number), of.as_ref(), *after_seq, *limit, bytes_max)
-        }
         EntryQuery::Kind { kind, after_seq, limit } => {
             let statement = db.prepare_cached(&kind_sql(kind == MESSAGE))?;
-            collect(session, statement, (number, int(*after_seq), limit, kind), bytes_max)
+            collect(session, statement, (number(db, session)?, int(*after_seq), limit, kind), bytes_max)
         }
-        EntryQuery::NewestLeaf { below } => {
-            let leaf = Tree::new(db, session, number).newest_leaf(below)?;
-            Ok(EntriesPage { records: leaf.into_iter().collect(), cut: false })
-        }
+        _ => Ok(immediate(walk::entries(&Tree::of(db, session)?, query, bytes_max))?.unwrap_or_default()),
     }
 }
 
@@ -145,41 +135,6 @@ fn log_sql(order: &str) -> String {
         "SELECT {COLUMNS} FROM record WHERE session = ?1 AND seq > ?2 AND seq < ?3 AND entry IS NOT NULL \
          ORDER BY seq {order} LIMIT ?4"
     )
-}
-
-/// Walks from child to parent with one index look-up per step, so other branches are not touched. A missing parent ends
-/// the path, unless it used to exist; `limit` ends the path even if damage has created a cycle.
-fn path(
-    db: &Connection,
-    (session, number): (&SessionId, i64),
-    from: &EntryId,
-    limit: u32,
-    bytes_max: usize,
-) -> Result<EntriesPage, Fault> {
-    let mut step = db.prepare_cached(&format!("SELECT {COLUMNS} FROM record WHERE session = ?1 AND entry = ?2"))?;
-    let mut path = Filling::new(bytes_max);
-    let mut next = Some(from.as_str().to_owned());
-    let mut below: Option<EntryId> = None;
-    while let Some(entry) = next.filter(|_| path.count() < limit as usize) {
-        let mut rows = step.query((number, &entry))?;
-        let Some(row) = rows.next()? else {
-            below.map(|below| Tree::new(db, session, number).check_orphan(&below)).transpose()?;
-            break;
-        };
-        let has_room = path.add(|| {
-            let record = record::decode(session, row)?;
-            if row.get_ref(record::ENTRY)?.as_str().ok() != Some(&*entry) {
-                return Err(record::damaged(session, record.seq, MISPLACED));
-            }
-            Ok(record)
-        })?;
-        if !has_room {
-            break;
-        }
-        next = row.get(record::PARENT)?;
-        below = entry.parse().ok();
-    }
-    Ok(path.done())
 }
 
 pub(super) fn entry_seq(db: &Connection, session: &SessionId, entry: &EntryId) -> Result<Option<u64>, Fault> {
@@ -418,10 +373,8 @@ mod tests {
             (log_sql("DESC"), "_seq (session=? AND seq>? AND seq<?)"),
             (kind_sql(true), "_seq (session=? AND seq>?)"),
             (kind_sql(false), "_kind (session=? AND kind=? AND seq>?)"),
-            (tree::PLACES.to_owned(), "_parent (session=? AND parent=? AND seq>?)"),
-            (tree::COUNT.to_owned(), "_parent (session=? AND parent=?)"),
-            (tree::LINKS.to_owned(), "_parent (session=? AND parent=?)"),
-            (tree::AFTER.to_owned(), "_seq (session=? AND seq>?)"),
+            (tree::children_sql(), "_parent (session=? AND parent=?)"),
+            (tree::after_sql(), "_seq (session=? AND seq>?)"),
             (entry.to_owned(), "_entry (session=? AND entry=?)"),
         ];
         for (sql, want) in records {
@@ -438,7 +391,7 @@ mod tests {
     fn roots_are_found_by_indexes() {
         let mut db = Connection::open_in_memory().unwrap();
         schema::migrate(&mut db).unwrap();
-        let plan = plan(&db, tree::ROOTS);
+        let plan = plan(&db, &tree::roots_sql());
         for want in [
             "SEARCH record USING INDEX record_root (session=?)",
             "SEARCH below USING INDEX record_parent (session=? AND parent>?)",
