@@ -417,8 +417,7 @@ impl SessionStore for PostgresStore {
             {
                 indexer.indexed().await;
             }
-            let query = &query;
-            self.readers.read(|db| async move { history::search(&db, query).await }).await
+            history::search(self, &query).await
         })
     }
 

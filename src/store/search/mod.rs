@@ -13,7 +13,7 @@ pub use document::HISTORY_TOOLS;
 pub(super) use document::{Document, KINDS};
 pub(super) use query::Term;
 pub use query::{Query, TERMS_MAX};
-pub(super) use scan::{CALL_STEPS_MAX, scan};
+pub(super) use scan::{CALL_STEPS_MAX, Scan, scan};
 pub(super) use words::spaced;
 
 use reseed_core::session::preview::{SummaryLine, summary_line};
@@ -85,6 +85,11 @@ impl SearchQuery {
         let query = Query::parse(text);
         let scope = SearchScope::Owner(owner.to_owned());
         Self { query, scope, limit, role: None, on_path_to: None, before_seq: None, any: false }
+    }
+
+    /// Returns true if nothing can be found.
+    pub(super) fn is_empty(&self) -> bool {
+        self.query.is_empty() || self.hits_max() == 0
     }
 
     pub(super) fn hits_max(&self) -> usize {

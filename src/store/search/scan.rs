@@ -1,6 +1,6 @@
-//! Search for stores without an index: reads entries, newest first.
+//! Searches by reading entries, newest first: everything in the scope, or what an index leaves over.
 
-use super::{Document, Hits, SEARCHED_MAX, SearchQuery, SearchScope, rank};
+use super::{Document, Hit, Hits, SEARCHED_MAX, SearchQuery, SearchScope, range::Range, rank};
 use crate::{EntriesPage, EntryQuery, Error, ListQuery, Part, SessionStore, StoredRecord, whole_mark};
 use reseed_protocol::{EntryId, SessionId};
 
@@ -18,11 +18,10 @@ pub(crate) const CALL_STEPS_MAX: u32 = 256;
 /// # Errors
 /// [`Error::NotFound`], [`Error::Unknown`]. Damaged records are skipped.
 pub(crate) async fn scan<S: SessionStore + ?Sized>(store: &S, query: SearchQuery) -> Result<Hits, Error> {
-    let limit = query.hits_max();
     if let SearchScope::Session(session) = &query.scope {
         store.head(session).await?;
     }
-    if query.query.is_empty() || limit == 0 {
+    if query.is_empty() {
         return Ok(Hits::default());
     }
     let sessions = match &query.scope {
@@ -33,72 +32,101 @@ pub(crate) async fn scan<S: SessionStore + ?Sized>(store: &S, query: SearchQuery
         }
     };
     let is_partial = sessions.len() >= SEARCHED_MAX as usize;
-    let mut found = Vec::new();
+    let mut scan = Scan::new(store, &query, u32::MAX, usize::MAX);
     for session in sessions {
-        match Scan::new(store, &session, &query).run(&mut found, limit + 1).await {
+        match scan.session(&session).await {
             // The session was deleted since it was listed.
             Err(Error::NotFound(_)) if matches!(query.scope, SearchScope::Owner(_)) => {}
             done => done?,
         }
-        if !query.any && found.len() > limit {
+        if scan.is_full() {
             break;
         }
     }
-    if query.any {
-        rank(&mut found, query.query.len(), |hit| hit.seq);
-    }
-    Ok(Hits::first(found.into_iter().map(|(hit, _)| hit).collect(), limit, is_partial))
+    Ok(scan.hits(is_partial))
 }
 
-/// The matches: a hit and its terms each.
-type Found = Vec<(super::Hit, Vec<bool>)>;
-
-struct Scan<'a, S: ?Sized> {
+/// A search that reads entries of one session after another.
+pub(crate) struct Scan<'a, S: ?Sized> {
     store: &'a S,
-    session: &'a SessionId,
     query: &'a SearchQuery,
+    /// The hits, each with the terms that it contains.
+    found: Vec<(Hit, Vec<bool>)>,
+    /// The records, and bytes of them, that may still be read.
+    reads_left: u32,
+    bytes_left: usize,
 }
 
 impl<'a, S: SessionStore + ?Sized> Scan<'a, S> {
-    fn new(store: &'a S, session: &'a SessionId, query: &'a SearchQuery) -> Self {
-        Self { store, session, query }
+    pub(crate) fn new(store: &'a S, query: &'a SearchQuery, reads_max: u32, bytes_max: usize) -> Self {
+        Self { store, query, found: Vec::new(), reads_left: reads_max, bytes_left: bytes_max }
     }
 
-    async fn run(&self, found: &mut Found, hits_max: usize) -> Result<(), Error> {
-        let is_full = |found: &Found| !self.query.any && found.len() >= hits_max;
+    /// Returns true if it has read as much as it may.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.reads_left == 0 || self.bytes_left == 0
+    }
+
+    /// Returns true if nothing more needs to be read.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_spent() || !self.query.any && self.found.len() > self.query.hits_max()
+    }
+
+    /// Returns the best hits. `is_partial` says whether there may be more than those found.
+    pub(crate) fn hits(mut self, is_partial: bool) -> Hits {
+        let is_partial = is_partial || self.is_spent();
+        if self.query.any {
+            rank(&mut self.found, self.query.query.len(), |hit| hit.seq);
+        }
+        Hits::first(self.found.into_iter().map(|(hit, _)| hit).collect(), self.query.hits_max(), is_partial)
+    }
+
+    /// Searches a whole session, or the path that the search is limited to.
+    async fn session(&mut self, session: &SessionId) -> Result<(), Error> {
         let in_session = matches!(self.query.scope, SearchScope::Session(_));
         let mut from = self.query.on_path_to.clone().filter(|_| in_session);
-        let mut before = self.query.before_seq;
-        loop {
-            let (records, is_last) = match &from {
-                Some(from) => self.path(from).await?,
-                None => self.log(before).await?,
-            };
-            let Some(oldest) = records.last() else { return Ok(()) };
-            before = Some(oldest.seq);
-            let oldest = Document::parent_of(&oldest.body);
+        if from.is_none() {
+            let last = self.query.before_seq.map_or(i64::MAX, |before| before.min(i64::MAX as u64).cast_signed()) - 1;
+            return self.ranges(session, &[Range { first: 1, last }]).await;
+        }
+        while let Some(entry) = from {
+            let (records, is_last) = self.path(session, &entry).await?;
+            from = records.last().filter(|_| !is_last).and_then(|oldest| Document::parent_of(&oldest.body));
             for record in &records {
-                self.look(record, found).await?;
-                if is_full(found) {
+                self.look(session, record).await?;
+                if self.is_full() {
                     return Ok(());
                 }
             }
-            if is_last {
-                return Ok(());
-            }
-            if from.is_some() {
-                let Some(parent) = oldest else { return Ok(()) };
-                from = Some(parent);
-            }
         }
+        Ok(())
     }
 
-    /// Reads entries from one back to its root. Damage ends the path.
-    async fn path(&self, from: &EntryId) -> Result<(Vec<StoredRecord>, bool), Error> {
+    /// Searches ranges of a session, given newest first.
+    pub(crate) async fn ranges(&mut self, session: &SessionId, ranges: &[Range]) -> Result<(), Error> {
+        for range in ranges {
+            let mut before = range.last + 1;
+            while before > range.first && !self.is_full() {
+                let most = u32::try_from(before - range.first).unwrap_or(PAGE).min(PAGE).min(self.reads_left);
+                let (records, oldest) = self.log(session, before.cast_unsigned(), most).await?;
+                let Some(oldest) = oldest else { break };
+                before = oldest.cast_signed();
+                for record in records {
+                    if record.seq.cast_signed() >= range.first && !self.is_full() {
+                        self.look(session, &record).await?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a page of the path, newest first, and whether the path ends there. A damaged entry ends it.
+    async fn path(&self, session: &SessionId, from: &EntryId) -> Result<(Vec<StoredRecord>, bool), Error> {
         let mut limit = PAGE;
         loop {
             let query = EntryQuery::Path { from: from.clone(), limit };
-            match self.store.entries_page(self.session, query, PAGE_BYTES_MAX).await {
+            match self.store.entries_page(session, query, PAGE_BYTES_MAX).await {
                 Ok(EntriesPage { records, cut }) => {
                     let is_last = limit < PAGE || !cut && records.len() < limit as usize;
                     return Ok((records, is_last));
@@ -110,51 +138,57 @@ impl<'a, S: SessionStore + ?Sized> Scan<'a, S> {
         }
     }
 
-    /// Reads entries before a position, newest first, and skips damaged ones.
-    async fn log(&self, before_seq: Option<u64>) -> Result<(Vec<StoredRecord>, bool), Error> {
-        let query = EntryQuery::Log { before_seq, after_seq: None, limit: PAGE };
-        match self.store.entries_page(self.session, query, PAGE_BYTES_MAX).await {
-            Ok(EntriesPage { mut records, cut }) => {
-                let is_last = !cut && records.len() < PAGE as usize;
-                records.reverse();
-                // If a page is cut short, its oldest entries are missing.
-                Ok((records, is_last))
+    /// Reads entries before a position, newest first, and skips damaged ones. Returns the position at which to
+    /// continue; `None` at the end.
+    async fn log(
+        &mut self,
+        session: &SessionId,
+        before: u64,
+        limit: u32,
+    ) -> Result<(Vec<StoredRecord>, Option<u64>), Error> {
+        let query = |after_seq| EntryQuery::Log { before_seq: Some(before), after_seq, limit };
+        let (mut records, oldest) = match self.store.entries_page(session, query(None), PAGE_BYTES_MAX).await {
+            Ok(page) => {
+                let oldest = page.records.first().map(|record| record.seq);
+                (page.records, oldest)
             }
             Err(Error::Damaged { part: Part::Record(seq), .. }) => {
-                let near = EntryQuery::Log { before_seq, after_seq: Some(seq), limit: PAGE };
-                let mut records = self.store.entries_page(self.session, near, usize::MAX).await?.records;
-                records.reverse();
-                records.push(StoredRecord { seq, body: "".into() });
-                Ok((records, false))
+                let near = self.store.entries_page(session, query(Some(seq)), usize::MAX).await;
+                (near.map(|page| page.records).unwrap_or_default(), Some(seq))
             }
-            Err(error) => Err(error),
-        }
+            Err(error) => return Err(error),
+        };
+        self.reads_left = self.reads_left.saturating_sub(u32::try_from(records.len()).unwrap_or(u32::MAX));
+        self.bytes_left = self.bytes_left.saturating_sub(records.iter().map(|record| record.body.len()).sum());
+        records.reverse();
+        Ok((records, oldest))
     }
 
-    async fn look(&self, record: &StoredRecord, found: &mut Found) -> Result<(), Error> {
+    /// Adds an entry if it matches. If the record holds only a part of a tool's result, the whole result is searched.
+    async fn look(&mut self, session: &SessionId, record: &StoredRecord) -> Result<(), Error> {
         let Some(mut document) = Document::of(&record.body) else { return Ok(()) };
         if document.is_cut
-            && let Some(mark) = self.store.command(self.session, &whole_mark(&document.entry)).await?
+            && let Some(mark) = self.store.command(session, &whole_mark(&document.entry)).await?
         {
             document.text = mark.reply.to_string();
         }
-        if let Some(hit) = self.query.hit(self.session, record.seq, &document)
-            && !self.repeats(&document).await?
+        if let Some(hit) = self.query.hit(session, record.seq, &document)
+            && !self.repeats(session, &document).await?
         {
-            found.push(hit);
+            self.found.push(hit);
         }
         Ok(())
     }
 
     /// Returns true for the results of the history tools.
-    async fn repeats(&self, document: &Document) -> Result<bool, Error> {
+    async fn repeats(&self, session: &SessionId, document: &Document) -> Result<bool, Error> {
         let (Some(call), Some(parent)) = (&document.answers, &document.parent) else { return Ok(false) };
         let query = EntryQuery::Path { from: parent.clone(), limit: CALL_STEPS_MAX };
-        let above = match self.store.entries_page(self.session, query, PAGE_BYTES_MAX).await {
+        let above = match self.store.entries_page(session, query, PAGE_BYTES_MAX).await {
             Ok(page) => page.records,
             Err(Error::Damaged { .. }) => return Ok(false),
             Err(error) => return Err(error),
         };
-        Ok(above.iter().filter_map(|record| Document::of(&record.body)?.makes(call)).next().unwrap_or(false))
+        Ok(above.iter().find_map(|record| Document::of(&record.body)?.makes(call)).unwrap_or(false))
     }
 }

@@ -2,22 +2,18 @@
 
 use super::{BLOCK, Range, SEPARATOR, path_to};
 use crate::{
-    Error, Hit, Hits, ListQuery, Part, SearchQuery, SearchScope, StoredRecord,
+    Error, Hits, ListQuery, SearchQuery, SearchScope,
     checksum::int,
-    postgres::{fault::Fault, read, readers::Db, tree::Tree},
-    search::{CALL_STEPS_MAX, Document, SEARCHED_MAX, SESSIONS_MAX, Term, rank},
-    whole_mark,
+    postgres::{PostgresStore, fault::Fault, read, readers::Db},
+    search::{SEARCHED_MAX, SESSIONS_MAX, Scan, Term},
 };
 use reseed_protocol::SessionId;
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
+use tokio_postgres::Row;
 
 /// The most records, and bytes of them, that a search reads. A search that stops there reports that there may be more.
 const READS_MAX: u32 = 10_000;
 const READ_BYTES_MAX: usize = 32 * 1024 * 1024;
-
-/// The most records, and bytes of them, that one statement reads.
-const PAGE: u32 = 256;
-const PAGE_BYTES_MAX: usize = 1024 * 1024;
 
 /// The number of an owner's sessions that are listed and looked up in the index together. The first page is small,
 /// because most searches end there.
@@ -36,36 +32,24 @@ const STATEMENT_LOOKS_MAX: usize = 10_000;
 /// whole term.
 const NEEDLES_OF_TERM: usize = 3;
 
-pub(in crate::postgres) async fn search(db: &Db, query: &SearchQuery) -> Result<Hits, Fault> {
-    let limit = query.hits_max();
-    let mut search = Search {
-        db,
-        query,
-        asked: Asked::of(query),
-        found: Vec::new(),
-        reads_left: READS_MAX,
-        bytes_left: READ_BYTES_MAX,
-        searched_left: SEARCHED_MAX,
-        looks_left: LOOKS_MAX,
-    };
-    match &query.scope {
+pub(in crate::postgres) async fn search(store: &PostgresStore, query: &SearchQuery) -> Result<Hits, Error> {
+    let scan = Scan::new(store, query, READS_MAX, READ_BYTES_MAX);
+    let asked = Asked::of(query);
+    let mut search = Search { store, query, asked, scan, searched_left: SEARCHED_MAX, looks_left: LOOKS_MAX };
+    let is_partial = match &query.scope {
         SearchScope::Session(session) => {
             // This also reports damage.
-            let found = read::head(db, session).await?;
-            if query.query.is_empty() || limit == 0 {
+            let head = async |db: Arc<Db>| read::head(&db, session).await.map_err(|fault| fault.of(session));
+            let found = store.readers.read(head).await?;
+            if query.is_empty() {
                 return Ok(Hits::default());
             }
-            search.sessions(&[(session.clone(), found.number, int(found.head.last_seq))]).await?;
+            search.sessions(&[(session.clone(), found.number, int(found.head.last_seq))]).await?
         }
-        SearchScope::Owner(_) if query.query.is_empty() || limit == 0 => return Ok(Hits::default()),
+        SearchScope::Owner(_) if query.is_empty() => return Ok(Hits::default()),
         SearchScope::Owner(owner) => search.all_of(owner).await?,
-    }
-    let is_partial = search.is_spent();
-    let mut found = search.found;
-    if query.any {
-        rank(&mut found, query.query.len(), |hit| hit.seq);
-    }
-    Ok(Hits::first(found.into_iter().map(|(hit, _)| hit).collect(), limit, is_partial))
+    };
+    Ok(search.scan.hits(is_partial))
 }
 
 /// What a block must contain, as byte strings to be found in its words.
@@ -117,55 +101,42 @@ fn needles_of(term: &Term) -> Vec<Vec<u8>> {
 type Place = (SessionId, i64, i64);
 
 struct Search<'a> {
-    db: &'a Db,
+    store: &'a PostgresStore,
     query: &'a SearchQuery,
     asked: Asked,
-    /// The hits, each with the terms that it contains.
-    found: Vec<(Hit, Vec<bool>)>,
-    reads_left: u32,
-    bytes_left: usize,
+    scan: Scan<'a, PostgresStore>,
     /// The number of sessions whose entries may still be read.
     searched_left: u32,
     looks_left: usize,
 }
 
 impl Search<'_> {
-    fn is_spent(&self) -> bool {
-        self.reads_left == 0 || self.bytes_left == 0
-    }
-
-    /// Returns true if nothing more needs to be read.
-    fn is_full(&self) -> bool {
-        self.is_spent() || !self.query.any && self.found.len() > self.query.hits_max()
-    }
-
-    async fn all_of(&mut self, owner: &str) -> Result<(), Fault> {
+    /// Searches an owner's sessions. Returns true if some were left out.
+    async fn all_of(&mut self, owner: &str) -> Result<bool, Error> {
         let mut list = ListQuery { owner: Some(owner.to_owned()), limit: LIST_PAGE, ..ListQuery::default() };
         let mut sessions_left = SESSIONS_MAX as usize;
         loop {
-            let (page, next_cursor) = read::list_numbered(self.db, &list).await?;
+            let query = &list;
+            let page = self.store.readers.read(|db| async move { read::list_numbered(&db, query).await });
+            let (page, next_cursor) = page.await?;
             let mut sessions: Vec<Place> =
                 page.into_iter().map(|found| (found.head.session, found.number, int(found.head.last_seq))).collect();
             sessions.truncate(sessions_left);
             sessions_left -= sessions.len();
             let mut rest = sessions.as_slice();
-            while !rest.is_empty() && !self.is_full() && self.looks_left > 0 {
+            while !rest.is_empty() && !self.scan.is_full() {
                 let portion;
                 (portion, rest) = rest.split_at(self.portion(rest));
-                self.sessions(portion).await?;
+                if self.looks_left == 0 || self.sessions(portion).await? {
+                    return Ok(true);
+                }
             }
             match next_cursor {
-                _ if self.is_full() => return Ok(()),
-                _ if !rest.is_empty() => {
-                    self.reads_left = 0;
-                    return Ok(());
+                Some(_) if sessions_left == 0 => return Ok(true),
+                Some(cursor) if !self.scan.is_full() => {
+                    list = ListQuery { cursor: Some(cursor), limit: NEXT_PAGE, ..list };
                 }
-                Some(_) if sessions_left == 0 || self.searched_left == 0 || self.looks_left == 0 => {
-                    self.reads_left = 0;
-                    return Ok(());
-                }
-                Some(cursor) => list = ListQuery { cursor: Some(cursor), limit: NEXT_PAGE, ..list },
-                None => return Ok(()),
+                _ => return Ok(false),
             }
         }
     }
@@ -181,42 +152,42 @@ impl Search<'_> {
         sessions.iter().take_while(fits).count().max(1)
     }
 
-    /// Searches sessions one after the other, after one look-up in the index for all of them.
-    async fn sessions(&mut self, sessions: &[Place]) -> Result<(), Fault> {
-        let numbers: Vec<i64> = sessions.iter().map(|(_, number, _)| *number).collect();
+    /// Searches sessions one after the other, after one look-up in the index for all of them. Returns true if some were
+    /// left out.
+    async fn sessions(&mut self, sessions: &[Place]) -> Result<bool, Error> {
+        let numbers: &Vec<i64> = &sessions.iter().map(|(_, number, _)| *number).collect();
         // The result is parallel to `needles`; `position` compares bytes.
         let sql = "SELECT session, first_seq, last_seq, ARRAY(SELECT position(n.needle IN w.words) > 0 \
                    FROM unnest($2::bytea[]) WITH ORDINALITY AS n(needle, at) ORDER BY n.at) \
                    FROM unnest($1::bigint[]) AS i(number) JOIN words w ON w.session = i.number \
                    ORDER BY session, first_seq";
-        let rows = self.db.rows(sql, &[&numbers, &self.asked.needles]).await?;
-        self.looks_left = self.looks_left.saturating_sub(rows.len() * self.asked.needles.len());
+        let needles = &self.asked.needles;
+        let rows = self.store.readers.read(|db| async move { db.rows(sql, &[numbers, needles]).await }).await?;
+        self.looks_left = self.looks_left.saturating_sub(rows.len() * needles.len());
         let mut blocks: HashMap<i64, Vec<(Range, bool)>> = HashMap::new();
         for row in &rows {
-            let has: Vec<bool> = row.try_get(3)?;
-            let range = Range { first: row.try_get(1)?, last: row.try_get(2)? };
-            blocks.entry(row.try_get(0)?).or_default().push((range, self.asked.fits(&has, self.query.any)));
+            let (number, range, has) = block(row)?;
+            blocks.entry(number).or_default().push((range, self.asked.fits(&has, self.query.any)));
         }
         for (session, number, last_seq) in sessions {
             let ranges = candidates(blocks.get(number).map_or(&[], Vec::as_slice), *last_seq);
             if ranges.is_empty() {
                 continue;
             }
-            if self.is_full() {
-                return Ok(());
+            if self.scan.is_full() {
+                return Ok(false);
             }
             if self.searched_left == 0 {
-                self.reads_left = 0;
-                return Ok(());
+                return Ok(true);
             }
             self.searched_left -= 1;
             match self.session(session, *number, *last_seq, ranges).await {
                 // The session was deleted since it was listed.
-                Err(Fault::Refused(Error::NotFound(_))) if matches!(self.query.scope, SearchScope::Owner(_)) => {}
+                Err(Error::NotFound(_)) if matches!(self.query.scope, SearchScope::Owner(_)) => {}
                 done => done?,
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     async fn session(
@@ -225,94 +196,22 @@ impl Search<'_> {
         number: i64,
         last_seq: i64,
         mut ranges: Vec<Range>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Error> {
         let last = self.query.before_seq.map_or(last_seq, |before| int(before).saturating_sub(1).min(last_seq));
         let wanted = Range { first: 1, last };
         ranges = ranges.into_iter().filter_map(|range| range.and(wanted)).collect();
         let in_session = matches!(self.query.scope, SearchScope::Session(_));
         if let Some(entry) = self.query.on_path_to.as_ref().filter(|_| in_session) {
-            let path = path_to(self.db, number, entry).await?;
+            let path = self.store.readers.read(|db| async move { path_to(&db, number, entry).await }).await?;
             ranges = path.iter().flat_map(|on| ranges.iter().filter_map(|range| range.and(*on))).collect();
         }
-        for range in ranges {
-            let mut before = range.last + 1;
-            while before > range.first && !self.is_full() {
-                let most = u32::try_from(before - range.first).unwrap_or(PAGE).min(PAGE).min(self.reads_left);
-                let (records, oldest) = self.read(session, before, most).await?;
-                let Some(oldest) = oldest else { break };
-                before = oldest;
-                for record in records {
-                    if record.seq.cast_signed() >= range.first && !self.is_full() {
-                        self.look(session, number, &record).await?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads entries before a position, newest first, and skips damaged ones. Returns the position at which to
-    /// continue; `None` at the end.
-    async fn read(
-        &mut self,
-        session: &SessionId,
-        before: i64,
-        most: u32,
-    ) -> Result<(Vec<StoredRecord>, Option<i64>), Fault> {
-        let before = before.cast_unsigned();
-        let window = (Some(before), None);
-        let (mut records, oldest) = match read::window(self.db, session, window, most, PAGE_BYTES_MAX).await {
-            Ok(page) => {
-                let oldest = page.records.first().map(|record| record.seq.cast_signed());
-                (page.records, oldest)
-            }
-            Err(Fault::Refused(Error::Damaged { part: Part::Record(seq), .. })) => {
-                let near = (Some(before), Some(seq));
-                let page = read::window(self.db, session, near, most, PAGE_BYTES_MAX).await;
-                (page.map(|page| page.records).unwrap_or_default(), Some(seq.cast_signed()))
-            }
-            Err(fault) => return Err(fault),
-        };
-        self.reads_left = self.reads_left.saturating_sub(u32::try_from(records.len()).unwrap_or(u32::MAX));
-        let bytes: usize = records.iter().map(|record| record.body.len()).sum();
-        self.bytes_left = self.bytes_left.saturating_sub(bytes);
-        records.reverse();
-        Ok((records, oldest))
-    }
-
-    async fn look(&mut self, session: &SessionId, number: i64, record: &StoredRecord) -> Result<(), Fault> {
-        let Some(document) = document(self.db, session, record).await? else { return Ok(()) };
-        if let Some(hit) = self.query.hit(session, record.seq, &document)
-            && !self.repeats(session, number, &document).await?
-        {
-            self.found.push(hit);
-        }
-        Ok(())
-    }
-
-    /// Returns true for the results of the history tools.
-    async fn repeats(&self, session: &SessionId, number: i64, document: &Document) -> Result<bool, Fault> {
-        let (Some(call), Some(parent)) = (&document.answers, &document.parent) else { return Ok(false) };
-        let tree = Tree::new(self.db, session, number);
-        let above = match tree.path(parent, CALL_STEPS_MAX, PAGE_BYTES_MAX).await {
-            Ok(page) => page.records,
-            Err(Fault::Refused(Error::Damaged { .. })) => return Ok(false),
-            Err(fault) => return Err(fault),
-        };
-        Ok(above.iter().find_map(|record| Document::of(&record.body)?.makes(call)).unwrap_or(false))
+        self.scan.ranges(session, &ranges).await
     }
 }
 
-/// Returns the searched text of a record. If the record holds only a part of a tool's result, the whole result is
-/// included.
-pub(super) async fn document(db: &Db, session: &SessionId, record: &StoredRecord) -> Result<Option<Document>, Fault> {
-    let Some(mut document) = Document::of(&record.body) else { return Ok(None) };
-    if document.is_cut
-        && let Some(mark) = read::command(db, session, &whole_mark(&document.entry)).await?
-    {
-        document.text = mark.reply.to_string();
-    }
-    Ok(Some(document))
+/// Reads a row about a block: its session's number, its range, and which needles it has.
+fn block(row: &Row) -> Result<(i64, Range, Vec<bool>), Fault> {
+    Ok((row.try_get(0)?, Range { first: row.try_get(1)?, last: row.try_get(2)? }, row.try_get(3)?))
 }
 
 /// Returns the ranges to read, newest first: blocks that may match, and records that are in no block. Adjacent ranges

@@ -1,14 +1,15 @@
 //! Fills the index in the background.
 
-use super::{SEPARATOR, find};
+use super::SEPARATOR;
 use crate::{
-    Error,
+    Error, StoredRecord,
     postgres::{
         fault::Fault,
         read,
         readers::{Db, Readers},
     },
-    search::spaced,
+    search::{Document, spaced},
+    whole_mark,
 };
 use reseed_protocol::SessionId;
 use std::{
@@ -229,7 +230,7 @@ async fn index(db: &Db, due: &Due, block: u32) -> Result<(), Fault> {
         }
         let mut words = BTreeSet::new();
         for record in &records {
-            if let Some(document) = find::document(db, &session, record).await? {
+            if let Some(document) = document(db, &session, record).await? {
                 words.extend(spaced(&document.text, usize::MAX).split(' ').map(str::to_owned));
             }
         }
@@ -248,6 +249,18 @@ async fn index(db: &Db, due: &Due, block: u32) -> Result<(), Fault> {
         }
         after = last;
     }
+}
+
+/// Returns the searched text of a record. If the record holds only a part of a tool's result, the whole result is
+/// included.
+async fn document(db: &Db, session: &SessionId, record: &StoredRecord) -> Result<Option<Document>, Fault> {
+    let Some(mut document) = Document::of(&record.body) else { return Ok(None) };
+    if document.is_cut
+        && let Some(mark) = read::command(db, session, &whole_mark(&document.entry)).await?
+    {
+        document.text = mark.reply.to_string();
+    }
+    Ok(Some(document))
 }
 
 fn joined(words: &BTreeSet<String>) -> String {
