@@ -99,20 +99,11 @@ impl<S: SessionStore> Faulty<S> {
 }
 
 impl<S: SessionStore> SessionStore for Faulty<S> {
-    fn create<'a>(
-        &'a self,
-        session: &'a SessionId,
-        owner: &'a str,
-        now: Timestamp,
-    ) -> StoreFuture<'a, Result<Lease, Error>> {
-        self.inner.create(session, owner, now)
-    }
-
     fn create_once<'a>(
         &'a self,
         session: &'a SessionId,
         owner: &'a str,
-        command: &'a CommandId,
+        command: Option<&'a CommandId>,
         now: Timestamp,
     ) -> StoreFuture<'a, Result<Created, Error>> {
         self.inner.create_once(session, owner, command, now)
@@ -150,13 +141,14 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
         self.inner.release(lease)
     }
 
-    fn read<'a>(
+    fn read_page<'a>(
         &'a self,
         session: &'a SessionId,
         after_seq: u64,
         limit: u32,
+        bytes_max: usize,
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
-        self.inner.read(session, after_seq, limit)
+        self.inner.read_page(session, after_seq, limit, bytes_max)
     }
 
     fn entries_page<'a>(

@@ -352,9 +352,17 @@ pub trait SessionStore: Send + Sync {
         session: &'a SessionId,
         owner: &'a str,
         now: Timestamp,
-    ) -> StoreFuture<'a, Result<Lease, Error>>;
+    ) -> StoreFuture<'a, Result<Lease, Error>> {
+        Box::pin(async move {
+            match self.create_once(session, owner, None, now).await? {
+                Created::Now(lease) => Ok(lease),
+                Created::Before(earlier) => Err(Error::Exists(earlier)),
+            }
+        })
+    }
 
     /// Creates an empty session for this command of its owner and opens it, unless the command already created one.
+    /// Without a command, it always creates one.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::NotMember`], [`Error::Unknown`].
@@ -362,7 +370,7 @@ pub trait SessionStore: Send + Sync {
         &'a self,
         session: &'a SessionId,
         owner: &'a str,
-        command: &'a CommandId,
+        command: Option<&'a CommandId>,
         now: Timestamp,
     ) -> StoreFuture<'a, Result<Created, Error>>;
 
@@ -402,7 +410,9 @@ pub trait SessionStore: Send + Sync {
         session: &'a SessionId,
         after_seq: u64,
         limit: u32,
-    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>>;
+    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
+        self.read_page(session, after_seq, limit, usize::MAX)
+    }
 
     /// Reads as [`SessionStore::read`] does, but stops once the records read hold `bytes_max` bytes. Returns at least
     /// one, however large.
@@ -415,17 +425,7 @@ pub trait SessionStore: Send + Sync {
         after_seq: u64,
         limit: u32,
         bytes_max: usize,
-    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
-        Box::pin(async move {
-            let (mut page, mut bytes, mut after) = (Vec::new(), 0, after_seq);
-            while page.len() < limit as usize && (page.is_empty() || bytes < bytes_max) {
-                let Some(record) = self.read(session, after, 1).await?.pop() else { break };
-                (after, bytes) = (record.seq, bytes + record.body.len());
-                page.push(record);
-            }
-            Ok(page)
-        })
-    }
+    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>>;
 
     /// Returns records that append entries. A path also ends at a parent that is not in the session; its last record
     /// then names that missing parent.

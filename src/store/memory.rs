@@ -185,29 +185,21 @@ impl State {
 }
 
 impl SessionStore for MemoryStore {
-    fn create<'a>(
-        &'a self,
-        session: &'a SessionId,
-        owner: &'a str,
-        now: Timestamp,
-    ) -> StoreFuture<'a, Result<Lease, Error>> {
-        self.with(move |state| state.create(session, owner, self.member.me(), now))
-    }
-
     fn create_once<'a>(
         &'a self,
         session: &'a SessionId,
         owner: &'a str,
-        command: &'a CommandId,
+        command: Option<&'a CommandId>,
         now: Timestamp,
     ) -> StoreFuture<'a, Result<Created, Error>> {
         self.with(move |state| {
-            let key = (owner.to_owned(), command.clone());
-            if let Some(earlier) = state.created.get(&key).filter(|earlier| state.sessions.contains_key(*earlier)) {
+            let key = command.map(|command| (owner.to_owned(), command.clone()));
+            let earlier = key.as_ref().and_then(|key| state.created.get(key));
+            if let Some(earlier) = earlier.filter(|earlier| state.sessions.contains_key(*earlier)) {
                 return Ok(Created::Before(earlier.clone()));
             }
             let lease = state.create(session, owner, self.member.me(), now)?;
-            state.created.insert(key, session.clone());
+            state.created.extend(key.map(|key| (key, session.clone())));
             Ok(Created::Now(lease))
         })
     }
@@ -266,15 +258,22 @@ impl SessionStore for MemoryStore {
         })
     }
 
-    fn read<'a>(
+    fn read_page<'a>(
         &'a self,
         session: &'a SessionId,
         after_seq: u64,
         limit: u32,
+        bytes_max: usize,
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
         self.with(move |state| {
-            let records = state.session(session)?.between(after_seq, u64::MAX);
-            Ok(records.take(limit as usize).map(stored).collect())
+            let mut bytes = 0;
+            let has_room = |record: &StoredRecord| {
+                let has_room = bytes == 0 || bytes < bytes_max;
+                bytes += record.body.len();
+                has_room
+            };
+            let records = state.session(session)?.between(after_seq, u64::MAX).take(limit as usize);
+            Ok(records.map(stored).take_while(has_room).collect())
         })
     }
 

@@ -2,8 +2,9 @@
 //! newest leaf. A walk first reads links, which have no bodies, and then the bodies of the entries that it returns.
 //!
 //! Nearly every entry is a child of the previous entry in the log, and is marked as such (`follows`). Databases index
-//! only the others by their parent. An entry whose parent is not in the session counts as a root. Entries that are each
-//! other's ancestors (possible in an imported file) have no root; a walk that meets such a cycle visits each entry once.
+//! only the others by their parent. An entry whose parent is not in the session counts as a root. Entries that are
+//! each other's ancestors (possible in an imported file) have no root; a walk that meets such a cycle visits each entry
+//! once.
 
 use super::{EntryQuery, Error, StoredNode, StoredRecord, page::EntriesPage, record::damaged};
 use reseed_protocol::{EntryId, SessionId};

@@ -42,24 +42,11 @@ impl Broken {
 }
 
 impl SessionStore for Broken {
-    fn create<'a>(
-        &'a self,
-        session: &'a SessionId,
-        owner: &'a str,
-        now: Timestamp,
-    ) -> StoreFuture<'a, Result<Lease, Error>> {
-        Box::pin(async move {
-            let lease = self.inner.create(session, owner, now).await?;
-            self.remember(&lease);
-            Ok(lease)
-        })
-    }
-
     fn create_once<'a>(
         &'a self,
         session: &'a SessionId,
         owner: &'a str,
-        command: &'a CommandId,
+        command: Option<&'a CommandId>,
         now: Timestamp,
     ) -> StoreFuture<'a, Result<Created, Error>> {
         Box::pin(async move {
@@ -113,13 +100,14 @@ impl SessionStore for Broken {
         self.inner.release(lease)
     }
 
-    fn read<'a>(
+    fn read_page<'a>(
         &'a self,
         session: &'a SessionId,
         after_seq: u64,
         limit: u32,
+        bytes_max: usize,
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
-        self.inner.read(session, after_seq, limit)
+        self.inner.read_page(session, after_seq, limit, bytes_max)
     }
 
     fn entries_page<'a>(

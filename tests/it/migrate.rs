@@ -83,7 +83,7 @@ fn message(entry: &str, parent: Option<&str>, body: &str) -> NewRecord {
 async fn filled(path: &Path, small: u32) {
     let store = SqliteStore::open(path).unwrap();
     let session: SessionId = id("odd");
-    let lease = store.create_once(&session, "ann\u{0}é", &id("command-that-created-it"), NOW).await.unwrap();
+    let lease = store.create_once(&session, "ann\u{0}é", Some(&id("command-that-created-it")), NOW).await.unwrap();
     drop(lease);
     let (lease, _) = store.open(&session).await.unwrap();
     let whole: EntryId = id("b");

@@ -389,7 +389,7 @@ impl SessionStore for Road {
         &'a self,
         session: &'a SessionId,
         owner: &'a str,
-        _command: &'a CommandId,
+        _command: Option<&'a CommandId>,
         now: Timestamp,
     ) -> StoreFuture<'a, Result<Created, Error>> {
         // No client of the simulated world creates a session by a command.
@@ -440,13 +440,14 @@ impl SessionStore for Road {
         })
     }
 
-    fn read<'a>(
+    fn read_page<'a>(
         &'a self,
         session: &'a SessionId,
         after_seq: u64,
         limit: u32,
+        bytes_max: usize,
     ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
-        Box::pin(async move { self.asked("read", self.store().read(session, after_seq, limit)).await })
+        Box::pin(async move { self.asked("read", self.store().read_page(session, after_seq, limit, bytes_max)).await })
     }
 
     fn entries_page<'a>(

@@ -42,12 +42,7 @@ impl Registry {
         // The slot is taken first, so that a repeat of the command that finds the session waits for this actor.
         let mut slot = self.open.lock(&id).await;
         let store = &self.shared.store;
-        let create = || async {
-            match command {
-                Some(command) => store.create_once(&id, owner, command, now).await,
-                None => store.create(&id, owner, now).await.map(Created::Now),
-            }
-        };
+        let create = || store.create_once(&id, owner, command, now);
         let (since, created) = self.as_member(create).await;
         let refused = match created {
             Ok(Created::Now(lease)) => match self.seed(self.unwritten(id.clone(), now)) {

@@ -84,7 +84,7 @@ pub(crate) async fn a_session_held_by_a_node_is_closed_to_others(a: &dyn Session
     let (at_a, at_b) = (join(a, "a").await, join(b, "b").await);
     a.create(&id("s"), "ann", NOW).await.unwrap();
     let command = "c1".parse().unwrap();
-    a.create_once(&id("t"), "ann", &command, NOW).await.unwrap();
+    a.create_once(&id("t"), "ann", Some(&command), NOW).await.unwrap();
     for session in ["s", "t"] {
         assert_eq!(opened(b, session).await.unwrap_err(), held(session, at_a));
         assert_eq!(b.head(&id(session)).await.unwrap().holder, Some(at_a));

@@ -1,6 +1,6 @@
 //! What a migration needs of a store in addition to [`SessionStore`].
 
-use crate::{CommandMark, EntryColumns, Error, Lease, NewRecord, SessionHead, SessionStore, StoreFuture};
+use crate::{CommandMark, Created, EntryColumns, Error, NewRecord, SessionHead, SessionStore, StoreFuture};
 use reseed_protocol::{CommandId, SessionId};
 
 /// The most rows of a page, and the bytes of text after which a page ends.
@@ -82,7 +82,7 @@ pub(crate) trait Bulk: SessionStore {
         &'a self,
         head: &'a SessionHead,
         created_by: Option<&'a CommandId>,
-    ) -> StoreFuture<'a, Result<Lease, Error>>;
+    ) -> StoreFuture<'a, Result<Created, Error>>;
 
     /// Marks the store as the target of a migration that is not complete.
     fn mark(&self) -> StoreFuture<'_, Result<(), Error>>;

@@ -6,7 +6,7 @@ use super::{
     error::Damaged,
     watch::{Beat, Watched, beats, names, watch},
 };
-use crate::{Append, Error, SessionHead};
+use crate::{Append, Created, Error, SessionHead};
 use std::collections::BTreeSet;
 
 /// The options of a migration.
@@ -157,7 +157,8 @@ impl Copy<'_> {
         let invalid = || Halt::Damaged(format!("the id of session number {} is not valid", listed.number));
         let id = listed.id.as_ref().ok_or_else(invalid)?;
         let found = self.source.head(id).await.map_err(reading)?;
-        let lease = self.target.create_copy(&found, listed.created_by.as_ref()).await.map_err(at(WRITE))?;
+        let created = self.target.create_copy(&found, listed.created_by.as_ref()).await.map_err(at(WRITE))?;
+        let Created::Now(lease) = created else { return Err(MigrateError::Differs(id.clone()).into()) };
         let (mut size, mut command) = (Size { sessions: 1, ..Size::default() }, String::new());
         loop {
             let page = self.source.page(id, size.records, &command).await.map_err(reading)?;

@@ -41,7 +41,7 @@ async fn filled(path: &Path) {
         store.append(&long, 1 + part * 500, append).await.unwrap();
     }
     let command = id("command-that-created-it");
-    store.create_once(&id("tree"), "bob", &command, NOW).await.unwrap();
+    store.create_once(&id("tree"), "bob", Some(&command), NOW).await.unwrap();
     let (tree, _) = store.open(&id("tree")).await.unwrap();
     store.append(&tree, 1, append(vec![entry("a", ""), entry("b", "a"), entry("c", "a")])).await.unwrap();
     store.create(&id("empty"), "", NOW).await.unwrap();

@@ -266,33 +266,17 @@ async fn commit_mode(db: &Connection) -> Result<String, OpenError> {
 }
 
 impl SessionStore for PostgresStore {
-    fn create<'a>(
-        &'a self,
-        session: &'a SessionId,
-        owner: &'a str,
-        now: Timestamp,
-    ) -> StoreFuture<'a, Result<Lease, Error>> {
-        Box::pin(async move {
-            self.writer()?;
-            let holder = self.nodes.member.me();
-            match (New { session, owner, created_by: None, holder, term: 1, now }).create(&self.readers).await? {
-                Created::Now(lease) => Ok(lease),
-                Created::Before(_) => Err(Error::Exists(session.clone())),
-            }
-        })
-    }
-
     fn create_once<'a>(
         &'a self,
         session: &'a SessionId,
         owner: &'a str,
-        command: &'a CommandId,
+        command: Option<&'a CommandId>,
         now: Timestamp,
     ) -> StoreFuture<'a, Result<Created, Error>> {
         Box::pin(async move {
             self.writer()?;
             let holder = self.nodes.member.me();
-            New { session, owner, created_by: Some(command), holder, term: 1, now }.create(&self.readers).await
+            New { session, owner, created_by: command, holder, term: 1, now }.create(&self.readers).await
         })
     }
 
@@ -328,15 +312,6 @@ impl SessionStore for PostgresStore {
             self.writer()?;
             session::release(&self.readers, lease, &self.nodes.member).await
         })
-    }
-
-    fn read<'a>(
-        &'a self,
-        session: &'a SessionId,
-        after_seq: u64,
-        limit: u32,
-    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
-        self.read_page(session, after_seq, limit, usize::MAX)
     }
 
     fn read_page<'a>(

@@ -10,7 +10,7 @@ use super::{
     writer::Writer,
 };
 use crate::{
-    CommandMark, Created, EntryColumns, Error, Lease, NewRecord, Postgres, SessionHead, StoreFuture,
+    CommandMark, Created, EntryColumns, Error, NewRecord, Postgres, SessionHead, StoreFuture,
     checksum::int,
     migrate::{Bulk, Listed, PAGE_BYTES, PAGE_ROWS, Page, Size},
 };
@@ -61,8 +61,8 @@ impl PostgresStore {
         Self::without_writer(connector, database)
     }
 
-    /// Opens a database to copy sessions into it; creates the tables. Writes are only durable after [`unmark`]: a target
-    /// that was interrupted is not used.
+    /// Opens a database to copy sessions into it; creates the tables. Writes are only durable after [`unmark`]: a
+    /// target that was interrupted is not used.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -131,14 +131,11 @@ impl Bulk for PostgresStore {
         &'a self,
         head: &'a SessionHead,
         created_by: Option<&'a CommandId>,
-    ) -> StoreFuture<'a, Result<Lease, Error>> {
+    ) -> StoreFuture<'a, Result<Created, Error>> {
         Box::pin(async move {
             let SessionHead { session, owner, term, head, .. } = head;
             let new = New { session, owner, created_by, holder: None, term: *term, now: head.created_at };
-            match new.create(&self.readers).await? {
-                Created::Now(lease) => Ok(lease),
-                Created::Before(_) => Err(Error::Exists(session.clone())),
-            }
+            new.create(&self.readers).await
         })
     }
 

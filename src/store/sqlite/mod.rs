@@ -40,7 +40,7 @@ use readers::{READERS, Readers};
 use removal::Delete;
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{path::Path, sync::Arc};
-use write::{AppendAt, Create, CreateOnce, Open};
+use write::{AppendAt, Create, Open};
 use writer::{Parts, Writer};
 
 /// The reason a read or a write was not executed.
@@ -258,23 +258,14 @@ fn new_session(
 }
 
 impl SessionStore for SqliteStore {
-    fn create<'a>(
-        &'a self,
-        session: &'a SessionId,
-        owner: &'a str,
-        now: Timestamp,
-    ) -> StoreFuture<'a, Result<Lease, Error>> {
-        Box::pin(async move { self.write(new_session(session, owner, None, now)?).await })
-    }
-
     fn create_once<'a>(
         &'a self,
         session: &'a SessionId,
         owner: &'a str,
-        command: &'a CommandId,
+        command: Option<&'a CommandId>,
         now: Timestamp,
     ) -> StoreFuture<'a, Result<Created, Error>> {
-        Box::pin(async move { self.write(CreateOnce(new_session(session, owner, Some(command), now)?)).await })
+        Box::pin(async move { self.write(new_session(session, owner, command, now)?).await })
     }
 
     fn created_by<'a>(
@@ -297,17 +288,6 @@ impl SessionStore for SqliteStore {
     fn release<'a>(&'a self, _lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>> {
         // There is only one node, so no other can take the lease. The next `open` makes it stale.
         Box::pin(async { Ok(()) })
-    }
-
-    fn read<'a>(
-        &'a self,
-        session: &'a SessionId,
-        after_seq: u64,
-        limit: u32,
-    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
-        Box::pin(
-            self.readers.run_for(session, move |db, session| read::records(db, session, after_seq, limit, usize::MAX)),
-        )
     }
 
     fn read_page<'a>(

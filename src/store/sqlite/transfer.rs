@@ -2,7 +2,7 @@
 
 use super::{Fault, OpenError, Options, SqliteStore, new_session, open, read, record, write::Create, writer::Write};
 use crate::{
-    CommandMark, EntryColumns, Error, Lease, NewRecord, SessionHead, StoreFuture,
+    CommandMark, Created, EntryColumns, Error, NewRecord, SessionHead, StoreFuture,
     checksum::int,
     migrate::{Bulk, Listed, PAGE_BYTES, PAGE_ROWS, Page, Size},
 };
@@ -110,7 +110,7 @@ impl Bulk for SqliteStore {
         &'a self,
         head: &'a SessionHead,
         created_by: Option<&'a CommandId>,
-    ) -> StoreFuture<'a, Result<Lease, Error>> {
+    ) -> StoreFuture<'a, Result<Created, Error>> {
         Box::pin(async move {
             let new = new_session(&head.session, &head.owner, created_by, head.head.created_at)?;
             self.write(Create { term: head.term, ..new }).await

@@ -15,7 +15,7 @@ use rusqlite::{Connection, ErrorCode};
 const FIND_ENTRY: &str = "SELECT 1 FROM record WHERE session = ?1 AND entry = ?2";
 const FIND_COMMAND: &str = "SELECT 1 FROM mark WHERE session = ?1 AND command = ?2";
 
-/// Creates a session.
+/// Creates a session, unless its command already created one.
 pub(super) struct Create {
     pub(super) session: SessionId,
     pub(super) owner: String,
@@ -29,9 +29,13 @@ pub(super) struct Create {
 }
 
 impl Write for Create {
-    type Output = Lease;
+    type Output = Created;
 
-    fn write(&self, db: &Connection) -> Result<Lease, Fault> {
+    fn write(&self, db: &Connection) -> Result<Created, Fault> {
+        let earlier = self.created_by.as_ref().map(|command| read::created_by(db, &self.owner, command));
+        if let Some(earlier) = earlier.transpose()?.flatten() {
+            return Ok(Created::Before(earlier));
+        }
         match read::number(db, &self.session).map_err(|fault| fault.writing(&self.session)) {
             Ok(_) => return Err(Error::Exists(self.session.clone()).into()),
             Err(Fault::Refused(Error::NotFound(_))) => {}
@@ -63,26 +67,8 @@ impl Write for Create {
         ))?;
         let number = db.last_insert_rowid();
         db.prepare_cached("INSERT INTO session_state (session, state) VALUES (?1, '')")?.execute([number])?;
-        Ok(Lease { session: self.session.clone(), term: self.term, next_seq: 1, epoch: self.epoch.clone() })
-    }
-}
-
-/// Creates a session, unless its command already created one.
-pub(super) struct CreateOnce(pub(super) Create);
-
-impl Write for CreateOnce {
-    type Output = Created;
-
-    fn write(&self, db: &Connection) -> Result<Created, Fault> {
-        let Create { owner, created_by, .. } = &self.0;
-        let earlier = match created_by {
-            Some(command) => read::created_by(db, owner, command)?,
-            None => None,
-        };
-        match earlier {
-            Some(earlier) => Ok(Created::Before(earlier)),
-            None => self.0.write(db).map(Created::Now),
-        }
+        let (session, epoch) = (self.session.clone(), self.epoch.clone());
+        Ok(Created::Now(Lease { session, term: self.term, next_seq: 1, epoch }))
     }
 }
 

@@ -32,21 +32,21 @@ pub(crate) async fn a_session_is_made_once(store: &dyn SessionStore) {
 pub(crate) async fn a_command_creates_one_session(store: &dyn SessionStore) {
     let command = |text: &str| text.parse().unwrap();
     let (first, other) = (command("0000000000000001"), command("0000000000000002"));
-    let created = store.create_once(&id("s"), "alice", &first, NOW).await.unwrap();
+    let created = store.create_once(&id("s"), "alice", Some(&first), NOW).await.unwrap();
     let Created::Now(lease) = created else { panic!("{created:?}") };
     assert_eq!((&lease.session, lease.term, lease.next_seq), (&id("s"), 1, 1));
     // The same command is repeated by its owner and by another user, and another command follows.
-    let again = store.create_once(&id("t"), "alice", &first, NOW).await.unwrap();
+    let again = store.create_once(&id("t"), "alice", Some(&first), NOW).await.unwrap();
     assert_eq!(again, Created::Before(id("s")));
     assert_eq!(store.head(&id("t")).await.unwrap_err(), Error::NotFound(id("t")), "nothing was written");
     for (session, owner, by) in [("u", "bob", &first), ("v", "alice", &other)] {
-        let created = store.create_once(&id(session), owner, by, NOW).await.unwrap();
+        let created = store.create_once(&id(session), owner, Some(by), NOW).await.unwrap();
         assert!(matches!(&created, Created::Now(lease) if lease.session == id(session)), "{created:?}");
     }
-    assert_eq!(store.create_once(&id("s"), "bob", &other, NOW).await, Err(Error::Exists(id("s"))));
+    assert_eq!(store.create_once(&id("s"), "bob", Some(&other), NOW).await, Err(Error::Exists(id("s"))));
     // A deleted session is not opened again.
     store.delete(&id("s")).await.unwrap();
-    let created = store.create_once(&id("w"), "alice", &first, NOW).await.unwrap();
+    let created = store.create_once(&id("w"), "alice", Some(&first), NOW).await.unwrap();
     assert!(matches!(&created, Created::Now(lease) if lease.session == id("w")), "{created:?}");
 }
 
@@ -57,13 +57,13 @@ pub(crate) async fn a_session_is_found_by_the_command_that_created_it(store: &dy
     let found = async |owner: &str, by| store.created_by(owner, by).await.unwrap();
     assert_eq!(found("alice", &first).await, None, "nothing is there yet");
     for (session, owner, by) in [("s", "alice", &first), ("t", "bob", &first), ("u", "alice", &other)] {
-        store.create_once(&id(session), owner, by, NOW).await.unwrap();
+        store.create_once(&id(session), owner, Some(by), NOW).await.unwrap();
     }
     // No command created this session.
     store.create(&id("v"), "carol", NOW).await.unwrap();
     // A repeat and a refused command change nothing.
-    store.create_once(&id("w"), "alice", &first, NOW).await.unwrap();
-    assert_eq!(store.create_once(&id("s"), "alice", &unknown, NOW).await, Err(Error::Exists(id("s"))));
+    store.create_once(&id("w"), "alice", Some(&first), NOW).await.unwrap();
+    assert_eq!(store.create_once(&id("s"), "alice", Some(&unknown), NOW).await, Err(Error::Exists(id("s"))));
     for (owner, by, expected) in [
         ("alice", &first, Some(id("s"))),
         ("alice", &other, Some(id("u"))),
@@ -81,7 +81,7 @@ pub(crate) async fn a_session_is_found_by_the_command_that_created_it(store: &dy
     assert_eq!(found("alice", &first).await, Some(id("s")));
     store.delete(&id("s")).await.unwrap();
     assert_eq!((found("alice", &first).await, found("bob", &first).await), (None, Some(id("t"))));
-    store.create_once(&id("x"), "alice", &first, NOW).await.unwrap();
+    store.create_once(&id("x"), "alice", Some(&first), NOW).await.unwrap();
     assert_eq!(found("alice", &first).await, Some(id("x")));
 }
 
