@@ -39,10 +39,9 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 /// Step 8: the search index of the history (see `history/`). Its word tables are created as needed, and the entries of
 /// an older file are indexed while it is in use.
 ///
-/// Step 9: new rows wait in small tables, called stages, and move from there to the main tables in bulk; `moved` is the
-/// last session of a stage whose rows are already there.
+/// Step 9: the tables stay unchanged. Programs of version 10 kept new rows in stages; see [`FROM_STAGES`].
 ///
-/// Step 10: no more stages. Their rows move to the main tables. The views stay for programs of others that read them.
+/// Step 10: views for programs of others that read them.
 pub(super) const STEPS: &[&str] = &[
     "
 CREATE TABLE session (
@@ -160,83 +159,18 @@ CREATE TABLE history_part (
 ) WITHOUT ROWID;
 CREATE INDEX history_part_of_shard ON history_part (shard);
 ",
+    "",
     "
-CREATE TABLE staging (
-    stage   INTEGER PRIMARY KEY,
-    written INTEGER NOT NULL,
-    moved   INTEGER NOT NULL
-);
-INSERT INTO staging (stage, written, moved) VALUES (1, 1, 0), (2, 0, 0);
-CREATE TABLE record_staged_1 (
-    session  INTEGER NOT NULL,
-    seq      INTEGER NOT NULL,
-    version  INTEGER NOT NULL,
-    checksum INTEGER NOT NULL,
-    entry    TEXT,
-    parent   TEXT,
-    kind     TEXT,
-    body     TEXT NOT NULL,
-    follows  INTEGER
-);
-CREATE UNIQUE INDEX record_staged_1_seq ON record_staged_1 (session, seq);
-CREATE UNIQUE INDEX record_staged_1_entry ON record_staged_1 (session, entry) WHERE entry IS NOT NULL;
-CREATE INDEX record_staged_1_parent ON record_staged_1 (session, parent, seq)
-    WHERE parent IS NOT NULL AND follows IS NULL;
-CREATE INDEX record_staged_1_root ON record_staged_1 (session, seq) WHERE parent IS NULL AND entry IS NOT NULL;
-CREATE INDEX record_staged_1_kind ON record_staged_1 (session, kind, seq) WHERE kind <> 'message';
-CREATE TABLE mark_staged_1 (
-    session     INTEGER NOT NULL,
-    command     TEXT NOT NULL,
-    fingerprint INTEGER NOT NULL,
-    reply       TEXT NOT NULL,
-    checksum    INTEGER
-);
-CREATE UNIQUE INDEX mark_staged_1_command ON mark_staged_1 (session, command);
-CREATE TABLE record_staged_2 (
-    session  INTEGER NOT NULL,
-    seq      INTEGER NOT NULL,
-    version  INTEGER NOT NULL,
-    checksum INTEGER NOT NULL,
-    entry    TEXT,
-    parent   TEXT,
-    kind     TEXT,
-    body     TEXT NOT NULL,
-    follows  INTEGER
-);
-CREATE UNIQUE INDEX record_staged_2_seq ON record_staged_2 (session, seq);
-CREATE UNIQUE INDEX record_staged_2_entry ON record_staged_2 (session, entry) WHERE entry IS NOT NULL;
-CREATE INDEX record_staged_2_parent ON record_staged_2 (session, parent, seq)
-    WHERE parent IS NOT NULL AND follows IS NULL;
-CREATE INDEX record_staged_2_root ON record_staged_2 (session, seq) WHERE parent IS NULL AND entry IS NOT NULL;
-CREATE INDEX record_staged_2_kind ON record_staged_2 (session, kind, seq) WHERE kind <> 'message';
-CREATE TABLE mark_staged_2 (
-    session     INTEGER NOT NULL,
-    command     TEXT NOT NULL,
-    fingerprint INTEGER NOT NULL,
-    reply       TEXT NOT NULL,
-    checksum    INTEGER
-);
-CREATE UNIQUE INDEX mark_staged_2_command ON mark_staged_2 (session, command);
-CREATE VIEW record_all AS
-    SELECT session, seq, version, checksum, entry, parent, kind, body, follows FROM record
-    UNION ALL SELECT session, seq, version, checksum, entry, parent, kind, body, follows FROM record_staged_1
-    WHERE session > (SELECT moved FROM staging WHERE stage = 1)
-    UNION ALL SELECT session, seq, version, checksum, entry, parent, kind, body, follows FROM record_staged_2
-    WHERE session > (SELECT moved FROM staging WHERE stage = 2);
-CREATE VIEW record_root_all AS
-    SELECT session, seq FROM record INDEXED BY record_root WHERE parent IS NULL AND entry IS NOT NULL
-    UNION ALL SELECT session, seq FROM record_staged_1 INDEXED BY record_staged_1_root
-    WHERE session > (SELECT moved FROM staging WHERE stage = 1) AND parent IS NULL AND entry IS NOT NULL
-    UNION ALL SELECT session, seq FROM record_staged_2 INDEXED BY record_staged_2_root
-    WHERE session > (SELECT moved FROM staging WHERE stage = 2) AND parent IS NULL AND entry IS NOT NULL;
-CREATE VIEW mark_all AS
-    SELECT session, command, fingerprint, reply, checksum FROM mark
-    UNION ALL SELECT session, command, fingerprint, reply, checksum FROM mark_staged_1
-    WHERE session > (SELECT moved FROM staging WHERE stage = 1)
-    UNION ALL SELECT session, command, fingerprint, reply, checksum FROM mark_staged_2
-    WHERE session > (SELECT moved FROM staging WHERE stage = 2);
+CREATE VIEW record_all AS SELECT session, seq, version, checksum, entry, parent, kind, body, follows FROM record;
+CREATE VIEW mark_all AS SELECT session, command, fingerprint, reply, checksum FROM mark;
 ",
-    "
+];
+
+/// The only version whose files have stages.
+const VERSION_OF_STAGES: i64 = 10;
+
+/// Files of version 10 hold newer rows in stages; only they have these tables. Step 10 is executed after this.
+const FROM_STAGES: &str = "
 INSERT INTO record (session, seq, version, checksum, entry, parent, kind, body, follows)
     SELECT session, seq, version, checksum, entry, parent, kind, body, follows FROM record_staged_1
     WHERE session > (SELECT moved FROM staging WHERE stage = 1) AND session NOT IN (SELECT number FROM deletion)
@@ -255,10 +189,7 @@ DROP TABLE record_staged_2;
 DROP TABLE mark_staged_1;
 DROP TABLE mark_staged_2;
 DROP TABLE staging;
-CREATE VIEW record_all AS SELECT session, seq, version, checksum, entry, parent, kind, body, follows FROM record;
-CREATE VIEW mark_all AS SELECT session, command, fingerprint, reply, checksum FROM mark;
-",
-];
+";
 
 /// Returns the number of migrations applied to the file; 0 for a new one.
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
@@ -281,6 +212,9 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
         drop(connection.prepare("PRAGMA auto_vacuum = INCREMENTAL")?);
     }
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    if from == VERSION_OF_STAGES {
+        transaction.execute_batch(FROM_STAGES)?;
+    }
     for step in STEPS.iter().skip(usize::try_from(from).unwrap_or(0)) {
         transaction.execute_batch(step)?;
     }

@@ -66,6 +66,84 @@ async fn once_the_file_or_its_lock_is_replaced_nothing_more_is_written() {
     }
 }
 
+/// The tables that files of version 10 have beside those of today.
+const STAGES: &str = "
+CREATE TABLE staging (
+    stage   INTEGER PRIMARY KEY,
+    written INTEGER NOT NULL,
+    moved   INTEGER NOT NULL
+);
+INSERT INTO staging (stage, written, moved) VALUES (1, 1, 0), (2, 0, 0);
+CREATE TABLE record_staged_1 (
+    session  INTEGER NOT NULL,
+    seq      INTEGER NOT NULL,
+    version  INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    entry    TEXT,
+    parent   TEXT,
+    kind     TEXT,
+    body     TEXT NOT NULL,
+    follows  INTEGER
+);
+CREATE UNIQUE INDEX record_staged_1_seq ON record_staged_1 (session, seq);
+CREATE UNIQUE INDEX record_staged_1_entry ON record_staged_1 (session, entry) WHERE entry IS NOT NULL;
+CREATE INDEX record_staged_1_parent ON record_staged_1 (session, parent, seq)
+    WHERE parent IS NOT NULL AND follows IS NULL;
+CREATE INDEX record_staged_1_root ON record_staged_1 (session, seq) WHERE parent IS NULL AND entry IS NOT NULL;
+CREATE INDEX record_staged_1_kind ON record_staged_1 (session, kind, seq) WHERE kind <> 'message';
+CREATE TABLE mark_staged_1 (
+    session     INTEGER NOT NULL,
+    command     TEXT NOT NULL,
+    fingerprint INTEGER NOT NULL,
+    reply       TEXT NOT NULL,
+    checksum    INTEGER
+);
+CREATE UNIQUE INDEX mark_staged_1_command ON mark_staged_1 (session, command);
+CREATE TABLE record_staged_2 (
+    session  INTEGER NOT NULL,
+    seq      INTEGER NOT NULL,
+    version  INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    entry    TEXT,
+    parent   TEXT,
+    kind     TEXT,
+    body     TEXT NOT NULL,
+    follows  INTEGER
+);
+CREATE UNIQUE INDEX record_staged_2_seq ON record_staged_2 (session, seq);
+CREATE UNIQUE INDEX record_staged_2_entry ON record_staged_2 (session, entry) WHERE entry IS NOT NULL;
+CREATE INDEX record_staged_2_parent ON record_staged_2 (session, parent, seq)
+    WHERE parent IS NOT NULL AND follows IS NULL;
+CREATE INDEX record_staged_2_root ON record_staged_2 (session, seq) WHERE parent IS NULL AND entry IS NOT NULL;
+CREATE INDEX record_staged_2_kind ON record_staged_2 (session, kind, seq) WHERE kind <> 'message';
+CREATE TABLE mark_staged_2 (
+    session     INTEGER NOT NULL,
+    command     TEXT NOT NULL,
+    fingerprint INTEGER NOT NULL,
+    reply       TEXT NOT NULL,
+    checksum    INTEGER
+);
+CREATE UNIQUE INDEX mark_staged_2_command ON mark_staged_2 (session, command);
+CREATE VIEW record_all AS
+    SELECT session, seq, version, checksum, entry, parent, kind, body, follows FROM record
+    UNION ALL SELECT session, seq, version, checksum, entry, parent, kind, body, follows FROM record_staged_1
+    WHERE session > (SELECT moved FROM staging WHERE stage = 1)
+    UNION ALL SELECT session, seq, version, checksum, entry, parent, kind, body, follows FROM record_staged_2
+    WHERE session > (SELECT moved FROM staging WHERE stage = 2);
+CREATE VIEW record_root_all AS
+    SELECT session, seq FROM record INDEXED BY record_root WHERE parent IS NULL AND entry IS NOT NULL
+    UNION ALL SELECT session, seq FROM record_staged_1 INDEXED BY record_staged_1_root
+    WHERE session > (SELECT moved FROM staging WHERE stage = 1) AND parent IS NULL AND entry IS NOT NULL
+    UNION ALL SELECT session, seq FROM record_staged_2 INDEXED BY record_staged_2_root
+    WHERE session > (SELECT moved FROM staging WHERE stage = 2) AND parent IS NULL AND entry IS NOT NULL;
+CREATE VIEW mark_all AS
+    SELECT session, command, fingerprint, reply, checksum FROM mark
+    UNION ALL SELECT session, command, fingerprint, reply, checksum FROM mark_staged_1
+    WHERE session > (SELECT moved FROM staging WHERE stage = 1)
+    UNION ALL SELECT session, command, fingerprint, reply, checksum FROM mark_staged_2
+    WHERE session > (SELECT moved FROM staging WHERE stage = 2);
+";
+
 /// A program of version 10 was killed. It left rows in both stages; some had moved already, and some were of a deleted
 /// session.
 #[tokio::test]
@@ -92,7 +170,7 @@ async fn rows_that_wait_in_stages_are_moved_when_the_file_is_opened() {
              DELETE FROM mark WHERE session > 1; \
              INSERT INTO deletion VALUES (4, 'gone'); DELETE FROM session WHERE number = 4; \
              PRAGMA user_version = 10;",
-            schema::STEPS[9]
+            STAGES
         ),
     );
     let store = SqliteStore::open(&path).unwrap();
