@@ -1,65 +1,46 @@
 //! What a server's settings mean for the durability of acknowledged writes, for `reseed check`.
 
 use super::{connection::Connection, fault::Fault};
+use std::collections::HashMap;
+
+/// The names of the server settings that determine durability.
+const NAMES: [&str; 10] = [
+    "fsync",
+    "full_page_writes",
+    "synchronous_commit",
+    "synchronous_standby_names",
+    "wal_level",
+    "archive_mode",
+    "checkpoint_timeout",
+    "max_wal_size",
+    "wal_compression",
+    "data_checksums",
+];
 
 /// The server settings that determine durability.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Durability {
-    fsync: String,
-    full_page_writes: String,
-    /// `synchronous_commit` as the role and the database set it; our connections set their own.
-    role_commit: String,
+    /// The settings, `synchronous_commit` as the role and the database set it.
+    settings: HashMap<String, String>,
     /// `synchronous_commit` as our connections set it.
     our_commit: String,
-    /// `synchronous_standby_names`.
-    standby_names: String,
     /// The number of connections that receive the WAL.
     standbys: i64,
-    wal_level: String,
-    archive_mode: String,
-    checkpoint_timeout: String,
-    max_wal_size: String,
-    wal_compression: String,
-    data_checksums: String,
 }
 
 impl Durability {
     /// Reads the settings on a connection that has the role's own `synchronous_commit`.
     pub(super) async fn of(db: &Connection, our_commit: &str) -> Result<Self, Fault> {
-        const NAMES: [&str; 10] = [
-            "fsync",
-            "full_page_writes",
-            "synchronous_commit",
-            "synchronous_standby_names",
-            "wal_level",
-            "archive_mode",
-            "checkpoint_timeout",
-            "max_wal_size",
-            "wal_compression",
-            "data_checksums",
-        ];
-        let names = NAMES.as_slice();
-        let sql = "SELECT current_setting(n, true) FROM unnest($1::text[]) WITH ORDINALITY AS given(n, at) ORDER BY at";
-        let rows = db.rows(sql, &[&names]).await?;
-        let setting = |at: usize| -> Result<String, Fault> {
-            let found: Option<String> = rows.get(at).map(|row| row.try_get(0)).transpose()?.flatten();
-            Ok(found.unwrap_or_else(|| "unknown".to_owned()))
-        };
+        let sql = "SELECT n, coalesce(current_setting(n, true), 'unknown') FROM unnest($1::text[]) AS given(n)";
+        let rows = db.rows(sql, &[&NAMES.as_slice()]).await?;
+        let settings = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, Fault>>()?;
         let standbys = db.rows("SELECT count(*) FROM pg_stat_replication", &[]).await?;
-        Ok(Self {
-            fsync: setting(0)?,
-            full_page_writes: setting(1)?,
-            role_commit: setting(2)?,
-            our_commit: our_commit.to_owned(),
-            standby_names: setting(3)?,
-            standbys: standbys.first().map_or(Ok(0), |row| row.try_get(0))?,
-            wal_level: setting(4)?,
-            archive_mode: setting(5)?,
-            checkpoint_timeout: setting(6)?,
-            max_wal_size: setting(7)?,
-            wal_compression: setting(8)?,
-            data_checksums: setting(9)?,
-        })
+        let standbys = standbys.first().map_or(Ok(0), |row| row.try_get(0))?;
+        Ok(Self { settings, our_commit: our_commit.to_owned(), standbys })
+    }
+
+    fn get(&self, name: &str) -> &str {
+        self.settings.get(name).map_or("unknown", String::as_str)
     }
 
     /// Returns lines for people, each with a label.
@@ -74,8 +55,9 @@ impl Durability {
     }
 
     fn crash(&self) -> String {
-        let Self { fsync, full_page_writes, data_checksums, .. } = self;
-        let means = match (&**fsync, &**full_page_writes) {
+        let [fsync, full_page_writes, data_checksums] =
+            ["fsync", "full_page_writes", "data_checksums"].map(|name| self.get(name));
+        let means = match (fsync, full_page_writes) {
             ("on", "on") => "what is acknowledged survives a crash of the server and of its machine",
             ("on", _) => "a crash of the machine can tear pages and lose sessions",
             _ => "a crash of the machine can lose all sessions",
@@ -84,7 +66,7 @@ impl Durability {
     }
 
     fn commits(&self) -> String {
-        let Self { role_commit, our_commit, .. } = self;
+        let (role_commit, our_commit) = (self.get("synchronous_commit"), &self.our_commit);
         let set = if role_commit == our_commit {
             String::new()
         } else {
@@ -94,7 +76,8 @@ impl Durability {
     }
 
     fn failover(&self) -> String {
-        let Self { standby_names, standbys, our_commit, .. } = self;
+        let Self { standbys, our_commit, .. } = self;
+        let standby_names = self.get("synchronous_standby_names");
         let connected = match standbys {
             0 => "none is connected".to_owned(),
             1 => "1 is connected".to_owned(),
@@ -116,8 +99,8 @@ impl Durability {
     }
 
     fn backups(&self) -> String {
-        let Self { wal_level, archive_mode, .. } = self;
-        let means = match (&**wal_level, &**archive_mode) {
+        let (wal_level, archive_mode) = (self.get("wal_level"), self.get("archive_mode"));
+        let means = match (wal_level, archive_mode) {
             ("minimal", _) => "only pg_dump and copies of the stopped server are possible",
             (_, "off") => "a backup restores to the time when it was made, unless a standby or a tool receives the WAL",
             _ => "with a backup and its archived WAL, any later time can be restored",
@@ -126,7 +109,8 @@ impl Durability {
     }
 
     fn recovery(&self) -> String {
-        let Self { checkpoint_timeout, max_wal_size, wal_compression, .. } = self;
+        let [checkpoint_timeout, max_wal_size, wal_compression] =
+            ["checkpoint_timeout", "max_wal_size", "wal_compression"].map(|name| self.get(name));
         format!(
             "checkpoint_timeout {checkpoint_timeout}, max_wal_size {max_wal_size}, wal_compression {wal_compression}: \
              after a crash nothing is served until the WAL since the last checkpoint is replayed"
@@ -138,47 +122,48 @@ impl Durability {
 mod tests {
     use super::Durability;
 
-    fn usual() -> Durability {
-        let text = str::to_owned;
-        Durability {
-            fsync: text("on"),
-            full_page_writes: text("on"),
-            role_commit: text("on"),
-            our_commit: text("on"),
-            standby_names: String::new(),
-            standbys: 0,
-            wal_level: text("replica"),
-            archive_mode: text("off"),
-            checkpoint_timeout: text("5min"),
-            max_wal_size: text("1GB"),
-            wal_compression: text("off"),
-            data_checksums: text("off"),
-        }
+    /// Returns the usual settings with some changes.
+    fn with(changes: &[(&str, &str)]) -> Durability {
+        let usual = [
+            ("fsync", "on"),
+            ("full_page_writes", "on"),
+            ("synchronous_commit", "on"),
+            ("synchronous_standby_names", ""),
+            ("wal_level", "replica"),
+            ("archive_mode", "off"),
+            ("checkpoint_timeout", "5min"),
+            ("max_wal_size", "1GB"),
+            ("wal_compression", "off"),
+            ("data_checksums", "off"),
+        ];
+        let settings = usual.iter().chain(changes).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Durability { settings: settings.collect(), our_commit: "on".to_owned(), standbys: 0 }
     }
 
     #[test]
     fn settings_are_explained() {
-        let text = str::to_owned;
+        let usual = || with(&[]);
+        let named = |name| with(&[("synchronous_standby_names", name)]);
         let cases = [
             (usual(), "durability", "on, data_checksums off: what is acknowledged survives a crash"),
-            (Durability { fsync: text("off"), ..usual() }, "durability", "fsync off"),
-            (Durability { fsync: text("off"), ..usual() }, "durability", "can lose all sessions"),
-            (Durability { full_page_writes: text("off"), ..usual() }, "durability", "can tear pages"),
+            (with(&[("fsync", "off")]), "durability", "fsync off"),
+            (with(&[("fsync", "off")]), "durability", "can lose all sessions"),
+            (with(&[("full_page_writes", "off")]), "durability", "can tear pages"),
             (usual(), "commits", "synchronous_commit on: an append"),
-            (Durability { role_commit: text("off"), ..usual() }, "commits", "on (the role's default is off; every"),
+            (with(&[("synchronous_commit", "off")]), "commits", "on (the role's default is off; every"),
             (usual(), "standbys", "is empty, none is connected: no commit waits for a standby; if the disk is lost"),
             (Durability { standbys: 2, ..usual() }, "standbys", "2 are connected: no commit waits"),
             (Durability { standbys: 2, ..usual() }, "standbys", "may lose what was acknowledged last"),
-            (Durability { standby_names: text("ANY 1 (a, b)"), standbys: 1, ..usual() }, "standbys", "loses nothing"),
-            (Durability { standby_names: text("a"), ..usual() }, "standbys", "until one connects, every append waits"),
+            (Durability { standbys: 1, ..named("ANY 1 (a, b)") }, "standbys", "loses nothing"),
+            (named("a"), "standbys", "until one connects, every append waits"),
             (
-                Durability { standby_names: text("a"), our_commit: text("remote_apply"), ..usual() },
+                Durability { our_commit: "remote_apply".to_owned(), ..named("a") },
                 "standbys",
                 "a named standby has applied it",
             ),
             (usual(), "backups", "archive_mode off: a backup restores to the time when it was made"),
-            (Durability { archive_mode: text("on"), ..usual() }, "backups", "any later time can be restored"),
-            (Durability { wal_level: text("minimal"), ..usual() }, "backups", "only pg_dump"),
+            (with(&[("archive_mode", "on")]), "backups", "any later time can be restored"),
+            (with(&[("wal_level", "minimal")]), "backups", "only pg_dump"),
             (usual(), "recovery", "checkpoint_timeout 5min, max_wal_size 1GB, wal_compression off: after a crash"),
         ];
         for (durability, about, said) in cases {
