@@ -121,21 +121,12 @@ impl<'a, S: SessionStore + ?Sized> Scan<'a, S> {
         Ok(())
     }
 
-    /// Returns a page of the path, newest first, and whether the path ends there. A damaged entry ends it.
+    /// Returns a page of the path, newest first, and whether the path ends there.
     async fn path(&self, session: &SessionId, from: &EntryId) -> Result<(Vec<StoredRecord>, bool), Error> {
-        let mut limit = PAGE;
-        loop {
-            let query = EntryQuery::Path { from: from.clone(), limit };
-            match self.store.entries_page(session, query, PAGE_BYTES_MAX).await {
-                Ok(EntriesPage { records, cut }) => {
-                    let is_last = limit < PAGE || !cut && records.len() < limit as usize;
-                    return Ok((records, is_last));
-                }
-                Err(Error::Damaged { part: Part::Record(_), .. }) if limit > 1 => limit /= 2,
-                Err(Error::Damaged { part: Part::Record(_), .. }) => return Ok((Vec::new(), true)),
-                Err(error) => return Err(error),
-            }
-        }
+        let query = EntryQuery::Path { from: from.clone(), limit: PAGE };
+        let EntriesPage { records, cut } = self.store.entries_page(session, query, PAGE_BYTES_MAX).await?;
+        let is_last = !cut && records.len() < PAGE as usize;
+        Ok((records, is_last))
     }
 
     /// Reads entries before a position, newest first, and skips damaged ones. Returns the position at which to
