@@ -17,7 +17,7 @@ use std::{
     future::poll_fn,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -136,9 +136,9 @@ impl Connector {
     pub(super) async fn connect(&self) -> Result<Connection, Fault> {
         let began = Instant::now();
         match timeout(self.timeout, self.dial()).await {
-            Ok(Ok((client, task, warned))) => {
+            Ok(Ok((client, task))) => {
                 let client = ClientWrapper::new(client, task);
-                Ok(Connection { client, warned, began, timelines: self.timelines.clone() })
+                Ok(Connection { client, began, timelines: self.timelines.clone() })
             }
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(Fault::NoConnection("the database did not answer while connecting".to_owned())),
@@ -180,7 +180,7 @@ impl Connector {
         let timelines = self.timelines.as_ref().filter(|timelines| self.has_several_hosts() && !timelines.is_known());
         let Some(timelines) = timelines else { return };
         let timeline_of = async |host| {
-            let (client, task, _) = self.reach(host).await.ok()?;
+            let (client, task) = self.reach(host).await.ok()?;
             let found = timeline::of(&client).await.ok();
             drop(client);
             task.abort();
@@ -228,8 +228,7 @@ impl Connector {
 
     async fn reach(&self, host: &Config) -> Result<Dialled, tokio_postgres::Error> {
         let (client, mut connection) = host.connect(self.tls.clone()).await?;
-        let warned = Arc::new(AtomicBool::new(false));
-        let (warns, counts) = (warned.clone(), self.unreplicated.clone());
+        let counts = self.unreplicated.clone();
         let task = tokio::spawn(async move {
             loop {
                 match poll_fn(|context| connection.poll_message(context)).await {
@@ -239,7 +238,6 @@ impl Connector {
                         if notice.parsed_severity() == Some(Severity::Warning)
                             && notice.routine() == Some("SyncRepWaitForLSN")
                         {
-                            warns.store(true, Ordering::Release);
                             counts.fetch_add(1, Ordering::AcqRel);
                         }
                     }
@@ -250,18 +248,18 @@ impl Connector {
             }
         });
         client.batch_execute(self.begin).await?;
-        Ok((client, task, warned))
+        Ok((client, task))
     }
 }
 
-type Dialled = (Client, tokio::task::JoinHandle<()>, Arc<AtomicBool>);
+type Dialled = (Client, tokio::task::JoinHandle<()>);
 
 impl deadpool_postgres::Connect for Connector {
     fn connect(
         &self,
         _: &Config,
     ) -> BoxFuture<'_, Result<(Client, tokio::task::JoinHandle<()>), tokio_postgres::Error>> {
-        Box::pin(async move { self.dial().await.map(|(client, task, _)| (client, task)) })
+        Box::pin(self.dial())
     }
 }
 
@@ -272,17 +270,11 @@ fn source_of(error: &tokio_postgres::Error) -> String {
 /// A connection with a single user, which writes. Dropping it closes it immediately.
 pub(super) struct Connection {
     client: ClientWrapper,
-    warned: Arc<AtomicBool>,
     began: Instant,
     timelines: Option<Arc<Timelines>>,
 }
 
 impl Connection {
-    /// Returns true if a commit has stopped waiting for its standby since the last call.
-    pub(super) fn take_warned(&self) -> bool {
-        self.warned.swap(false, Ordering::AcqRel)
-    }
-
     /// Returns true if the connection is closed, or leads to a copy of the database that has been replaced.
     pub(super) fn is_closed(&self) -> bool {
         self.client.is_closed() || self.timelines.as_ref().is_some_and(|timelines| timelines.has_left(self.began))

@@ -27,7 +27,7 @@ pub(crate) async fn renew(
 ) -> Result<Renewed, RestoredError> {
     let (connector, db) = prepared(database, &Arc::default()).await.map_err(ConnectError::from)?;
     refuse_marked(&db, &database.schema).await.map_err(|error| ConnectError::from(OpenError::from(error)))?;
-    let store = PostgresStore::without_writer(connector, database).map_err(ConnectError::from)?;
+    let store = PostgresStore::without_writer(connector.clone(), database).map_err(ConnectError::from)?;
     if let Watched::Alive(servers) = watch(store.cluster(), announce).await? {
         return Err(RestoredError::InUse(servers));
     }
@@ -55,6 +55,6 @@ pub(crate) async fn renew(
     for sql in ["DELETE FROM ticket", "DELETE FROM node"] {
         db.rows(sql, &[]).await.map_err(crate::Error::from)?;
     }
-    replicated(&db).map_err(crate::Error::from)?;
+    replicated(&connector).map_err(crate::Error::from)?;
     Ok(done)
 }

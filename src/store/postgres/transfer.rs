@@ -35,16 +35,16 @@ pub(super) async fn refuse_marked(db: &Connection, schema: &str) -> Result<(), S
 
 /// Removes the mark of a target. This commit is synced, and with it everything written before.
 pub(crate) async fn unmark(database: &Postgres) -> Result<(), OpenError> {
-    let (_, db) = prepared(database, &Arc::default()).await?;
+    let (connector, db) = prepared(database, &Arc::default()).await?;
     db.rows("DROP TABLE migration", &[]).await.map_err(SchemaError::from)?;
-    Ok(replicated(&db).map_err(SchemaError::from)?)
+    Ok(replicated(&connector).map_err(SchemaError::from)?)
 }
 
-/// Fails if a commit of this connection has stopped waiting for its standby.
-pub(super) fn replicated(db: &Connection) -> Result<(), Fault> {
-    match db.take_warned() {
-        false => Ok(()),
-        true => Err(Error::Unknown("the standby did not confirm a commit in time".to_owned()).into()),
+/// Fails if a commit has stopped waiting for its standby.
+pub(super) fn replicated(connector: &Connector) -> Result<(), Fault> {
+    match connector.unreplicated() {
+        0 => Ok(()),
+        _ => Err(Error::Unknown("the standby did not confirm a commit in time".to_owned()).into()),
     }
 }
 

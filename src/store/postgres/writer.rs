@@ -266,9 +266,11 @@ impl Lane {
             self.connection = Some(self.connector.connect().await?);
         }
         let Some(db) = &self.connection else { return Ok(()) };
+        // Both lanes count together. A warning about the other lane's group only costs another look at this one.
+        let before = self.connector.unreplicated();
         if group.iter().any(|job| job.was_sent) {
             append::wait_for(db, &group.iter().map(|job| &job.at).collect::<Vec<_>>()).await?;
-            if db.take_warned() {
+            if self.connector.unreplicated() != before {
                 return Err(Fault::Silence);
             }
             answer_known(db, group).await?;
@@ -277,11 +279,10 @@ impl Lane {
             }
         }
         let began = Instant::now();
-        db.take_warned();
         // Until the answer arrives, a copy may be under way.
         *sends = true;
         let sent = append::send(db, &group.iter().map(|job| &job.at).collect::<Vec<_>>()).await?;
-        if db.take_warned() {
+        if self.connector.unreplicated() != before {
             // The warning is "Committed locally, but might not have been replicated."
             return Err(Fault::Silence);
         }
