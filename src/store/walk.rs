@@ -9,7 +9,7 @@
 use super::{EntryQuery, Error, StoredNode, StoredRecord, page::EntriesPage, record::damaged};
 use reseed_protocol::{EntryId, SessionId};
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     pin::pin,
     task::{Context, Poll, Waker},
 };
@@ -31,6 +31,12 @@ pub struct SubtreeQuery {
 /// The number of links in the first run that a path reads, and in the later ones. Most paths are short.
 const RUN_FIRST: usize = 128;
 const RUN: usize = 1000;
+
+/// The number of levels of a subtree that are read one by one before all links are. Most requested trees are small.
+const LEVELS_ALONE: u32 = 32;
+
+/// The most links that are read for each requested entry of a subtree; above that, reading level by level is faster.
+const LINKS_FOR_EACH: u32 = 128;
 
 /// The entry followed its parent in the log, but the previous entry is now a different one.
 const ORPHANED: &str = "the entry before it is missing";
@@ -309,26 +315,59 @@ impl Part {
     }
 }
 
-/// Reads the subtree that `query` selects; empty if its root does not exist.
+/// The children of every entry of a session.
+type All = HashMap<String, Vec<Link>>;
+
+/// Reads all links of a session; `None` if there are too many for a walk of `limit` entries, or if one is damaged.
+async fn all<L: Links>(links: &L, limit: u32) -> Result<Option<All>, L::Error> {
+    let (mut all, mut before, mut left) = (All::new(), (0, String::new()), limit.saturating_mul(LINKS_FOR_EACH));
+    loop {
+        let page = links.after(before.0, RUN).await?;
+        let is_last = page.len() < RUN;
+        for link in page {
+            left = left.saturating_sub(1);
+            if left == 0 || link.check_follows(links.session(), &before.1).is_err() {
+                return Ok(None);
+            }
+            before = (link.seq, link.entry.clone());
+            if let Some(parent) = link.parent.clone() {
+                all.entry(parent).or_default().push(link);
+            }
+        }
+        if is_last {
+            return Ok(Some(all));
+        }
+    }
+}
+
+/// Reads the subtree that `query` selects; empty if its root does not exist. Finding the children of one level takes a
+/// few statements, and a conversation has as many levels as entries, so a large part is read with all links.
 pub(crate) async fn subtree<L: Links>(links: &L, query: &SubtreeQuery) -> Result<Vec<StoredNode>, L::Error> {
     let mut part = Part { room: query.limit, bytes_left: query.bytes_max, seen: HashSet::new(), nodes: Vec::new() };
     match &query.root {
         Some(root) => part.add(links.run(root.as_str(), 1).await?),
         None => part.add(roots(links).await?),
     }
-    let mut counts = Vec::new();
-    for _ in 0..query.depth {
+    let (mut counts, mut known, mut levels) = (Vec::new(), None, 0);
+    loop {
         // The nodes whose children are not known are those of the last level.
         let level: Vec<(u64, &str)> = part.nodes[counts.len()..].iter().map(Link::node).collect();
-        if level.is_empty() || part.is_full() {
+        if level.is_empty() {
             break;
         }
-        let below = children(links, &level).await?;
+        if levels == LEVELS_ALONE {
+            known = all(links, query.limit).await?;
+        }
+        let below: Vec<Vec<Link>> = match &known {
+            Some(all) => level.iter().map(|(_, entry)| all.get(*entry).cloned().unwrap_or_default()).collect(),
+            None => children(links, &level).await?,
+        };
         counts.extend(below.iter().map(|children| children.len() as u64));
-        part.add(below.into_iter().flatten());
+        if levels < query.depth && !part.is_full() {
+            part.add(below.into_iter().flatten());
+        }
+        levels += 1;
     }
-    let rest: Vec<(u64, &str)> = part.nodes[counts.len()..].iter().map(Link::node).collect();
-    counts.extend(children(links, &rest).await?.iter().map(|children| children.len() as u64));
     let records = links.records(&part.nodes).await?;
     Ok(records.into_iter().zip(counts).map(|(record, child_count)| StoredNode { record, child_count }).collect())
 }
