@@ -18,10 +18,12 @@ use super::{
     blocking,
     cluster::Since,
     effects::{Asker, Effects},
+    errors::{stopping, store_error},
     feed::Feed,
-    handle::{MAILBOX_MAX, Message, SessionHandle, stopping},
+    handle::{Mailbox, Message, SessionHandle},
     load::path_to,
-    shared::{Shared, store_error},
+    model_calls::ModelCalls,
+    shared::Shared,
     state_copy::StateCopy,
     steady::SteadyTime,
     watch::{Compactions, Row},
@@ -124,7 +126,7 @@ enum End {
 
 /// Creates a session's actor. Returns its handle and the task to spawn.
 pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, impl Future<Output = ()> + Send) {
-    let (sender, mailbox) = mpsc::channel(MAILBOX_MAX);
+    let (sender, mailbox) = Mailbox::new();
     let id = started.lease.session.clone();
     let feed = Feed::new(id.clone(), started.seed.session.state.seq);
     let (term, epoch) = (started.lease.term, started.lease.epoch.as_str().into());
@@ -140,9 +142,9 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
     let mut copy = StateCopy::new(state, started.stored_seq);
     copy.calibrate(started.seed.calibration.clone());
     let owner = started.row.owner();
-    let effects =
-        Effects::new(shared.clone(), owner, started.lease, copy, started.head, feed.clone(), sender.downgrade())
-            .opened_since(started.since);
+    let (lease, weak) = (started.lease, sender.downgrade());
+    let model = ModelCalls::new(shared.clone(), owner, lease.clone(), started.since, feed.clone(), weak.clone());
+    let effects = Effects::new(shared.clone(), lease, copy, started.head, feed.clone(), model, weak);
     let generation = started.seed.session.state.generation.max(1);
     let queue_waits = !started.seed.session.state.queue.is_empty();
     let mut seed = started.seed;
@@ -374,9 +376,9 @@ impl Actor {
                 Effect::Reply { origin, id, reply } => self.effects.reply(asker, origin, id, reply),
                 Effect::Emit(event) => self.effects.emit(&event),
                 Effect::CallModel(call) => self.effects.call_model(*call),
-                Effect::Hurry(request) => self.effects.hurry(request),
+                Effect::Hurry(request) => self.effects.model.hurry(request),
                 Effect::CancelModel(request) => {
-                    let shown = self.effects.cancel(request);
+                    let shown = self.effects.model.cancel(request);
                     if let Some(agent) = &mut self.agent {
                         waiting.extend(handled(agent, now, Input::Cancelled { request, shown }));
                     }
@@ -397,7 +399,7 @@ impl Actor {
                 Effect::CallHook(call) => {
                     let CallHook { place, call, awaited } = *call;
                     match place {
-                        HookPlace::Server => self.effects.call_hook(call, awaited),
+                        HookPlace::Server => self.effects.hooks.ask(call, awaited),
                         HookPlace::Client => {
                             let call_id = call.call_id.clone();
                             if let Some(input) = self.call_client(call, awaited)
@@ -412,16 +414,16 @@ impl Actor {
                     }
                 }
                 Effect::CallTool(call) => match call.place {
-                    ToolPlace::Server => self.effects.call_tool(*call),
+                    ToolPlace::Server => self.effects.tools.start(*call),
                     ToolPlace::Client => {
-                        self.effects.client_call_starts(&call.call_id);
+                        self.effects.measure.client_call_starts(&call.call_id);
                         self.run_open_calls();
                     }
                 },
-                Effect::CancelTool(call_id) => self.effects.cancel_tool(&call_id),
+                Effect::CancelTool(call_id) => self.effects.tools.cancel(&call_id),
                 Effect::CancelHook(call_id) => {
                     self.call_off(now, &call_id);
-                    self.effects.cancel_hook(now, &call_id);
+                    self.effects.hooks.cancel(now, &call_id);
                 }
                 Effect::Reseed => waiting.extend(self.reseed(now).await?),
             }

@@ -4,64 +4,49 @@
 //! between.
 
 use super::{
-    cluster::Since,
     ended,
     feed::Feed,
-    handle::Message,
+    handle::WeakMailbox,
     hooks::HookCalls,
-    late::Late,
+    late::{Late, mark_duplicate},
     measure::{LastCompaction, Measure},
+    model_calls::ModelCalls,
     outbox::Outbox,
-    readable::{check_read_back, readable},
+    readable::check_read_back,
     shared::Shared,
     state_copy::StateCopy,
-    summaries::{self, Heard},
     tools::ToolCalls,
     whole,
 };
 use crate::{
     core::{
-        agent_loop::{Append, CallModel, CallTool, Input, Origin, RequestId},
+        agent_loop::{Append, CallModel, Input, Origin},
         context::counter::Calibration,
-        model::{Delta, ModelFault, Purpose},
-        need::Need,
         session::{self, fingerprint::fingerprint},
     },
-    metrics::MODEL_REQUESTS_WAITING,
-    provider::DeltaSink,
-    store::{self, CommandMark, EntryColumns, Head, Held, Lease, NewRecord},
+    store::{self, CommandMark, EntryColumns, Head, Lease, NewRecord},
 };
 use reseed_protocol::{
-    CallId, CommandId, EntryId, ErrorBody, ErrorCode, Part, Timestamp,
+    CommandId, EntryId, ErrorBody, ErrorCode, Timestamp,
     context::BreakerReason,
     event::{EphemeralEvent, Event},
-    hooks::HookCall,
     reply::Reply,
     session::SubscriptionEnd,
 };
-use std::{sync::Arc, time::Duration};
-use tokio::{sync::mpsc, task::AbortHandle};
-use tokio_util::sync::CancellationToken;
+use std::sync::Arc;
 
 pub(super) struct Effects {
     shared: Arc<Shared>,
-    owner: Arc<str>,
     lease: Lease,
-    /// The node's standing before it opened the session; `None` outside a cluster.
-    since: Option<Since>,
     feed: Arc<Feed>,
-    mailbox: mpsc::WeakSender<Box<Message>>,
     copy: StateCopy,
     head: Head,
     /// True if something was appended that watchers of the session list have not seen.
     changed: bool,
-    /// The request whose answer is being streamed.
-    asking: Option<ProviderCall>,
-    /// The request for a summary that runs in parallel.
-    summarising: Option<ProviderCall>,
-    hooks: HookCalls,
-    tools: ToolCalls,
-    measure: Measure,
+    pub(super) model: ModelCalls,
+    pub(super) hooks: HookCalls,
+    pub(super) tools: ToolCalls,
+    pub(super) measure: Measure,
     /// The command being executed, until it is answered. Each command gets one reply, even if something fails.
     expected: Option<CommandId>,
     /// Replies to commands that are answered after later ones.
@@ -81,53 +66,31 @@ pub(super) struct Asker<'a> {
 /// and more commands than most sessions see.
 const MARKED_MAX: usize = 512;
 
-/// A model request in progress.
-struct ProviderCall {
-    request: RequestId,
-    /// The item that shows it; `None` if it is not shown.
-    item: Option<EntryId>,
-    model: String,
-    /// Cancelled once somebody waits for its result.
-    hurry: CancellationToken,
-    task: AbortHandle,
-}
-
-impl Drop for ProviderCall {
-    /// Disconnects the request, also if the actor panicked.
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 impl Effects {
     pub(super) fn new(
         shared: Arc<Shared>,
-        owner: Arc<str>,
         lease: Lease,
         copy: StateCopy,
         head: Head,
         feed: Arc<Feed>,
-        mailbox: mpsc::WeakSender<Box<Message>>,
+        model: ModelCalls,
+        mailbox: WeakMailbox,
     ) -> Self {
         let measure = Measure::new(lease.session.clone());
         let hooks = HookCalls::new(shared.clone(), lease.session.clone(), mailbox.clone());
-        let tools = ToolCalls::new(shared.clone(), lease.session.clone(), mailbox.clone());
+        let tools = ToolCalls::new(shared.clone(), lease.session.clone(), mailbox);
         let late = Late::new(lease.session.clone());
         // Under the first lease of an empty log, no command has been written yet.
         let marked = (lease.term == 1 && lease.next_seq == 1).then(Vec::new);
         Self {
             shared,
-            owner,
             lease,
-            since: None,
             feed,
-            mailbox,
             copy,
             // An idle session needs no copy of the stored state.
             head: Head { state: None, ..head },
             changed: false,
-            asking: None,
-            summarising: None,
+            model,
             hooks,
             tools,
             measure,
@@ -135,11 +98,6 @@ impl Effects {
             late,
             marked,
         }
-    }
-
-    /// Sets the node's standing before it opened the session.
-    pub(super) fn opened_since(self, since: Option<Since>) -> Self {
-        Self { since, ..self }
     }
 
     pub(super) fn head(&self) -> &Head {
@@ -336,148 +294,23 @@ impl Effects {
         self.measure.appended(now, event);
     }
 
-    /// Sends a request to the model in a task of its own.
+    /// Sends a request to the model.
     pub(super) fn call_model(&mut self, call: CallModel) {
-        let CallModel { request, body, shown_as, withheld, makes_way } = call;
-        debug_assert!(body.is_paired(), "a call without its result, which no provider accepts");
-        // A wait for the model server is reported even if the answer is withheld.
-        let turn = shown_as.as_ref().map(|(_, turn)| turn.clone());
-        let feed = self.feed.clone();
-        // An answer that a hook may still change is not shown. Clients first see it as the entry that it becomes.
-        let shown_as = shown_as.filter(|_| !withheld);
-        if let Some((item, turn)) = &shown_as {
-            self.feed.begin_item(item, turn);
-        }
-        let item = shown_as.map(|(item, _)| item);
-        let (shared, parts, mailbox) = (self.shared.clone(), self.shared.parts.in_use(), self.mailbox.clone());
-        let mut shown = item.clone().map(|item| {
-            let first = self.measure.first_delta();
-            StreamedAnswer { feed: self.feed.clone(), item, first }
-        });
-        let purpose = body.purpose;
-        let model = body.model.clone();
-        // The session may have chosen the model while it was allowed, or may have been imported with it.
-        let allowed = parts.deployment.check_model(&model);
-        // A summary makes room in a session whose turn may wait for it, so it does not wait for its user's turn.
-        let turns = (purpose == Purpose::Turn).then(|| (self.shared.shares.turns().clone(), self.owner.clone()));
-        let cluster = self.shared.cluster.clone().zip(self.since);
-        let held = Held {
-            session: self.lease.session.clone(),
-            epoch: self.lease.epoch.clone(),
-            term: self.lease.term,
-            last_seq: self.feed.seq(),
-        };
-        let (slots, session) = (self.shared.slots.clone(), self.lease.session.clone());
-        let hurry = CancellationToken::new();
-        let hurried = hurry.clone();
-        let task = tokio::spawn(async move {
-            let shown_by = shown.as_ref().map(|shown| (shown.feed.clone(), shown.item.clone()));
-            let mut report = OutcomeReport { request, purpose, mailbox, shown_by, done: false };
-            if let Err(refused) = allowed {
-                report.send(Err(ModelFault::new(refused.code, refused.message))).await;
-                return;
-            }
-            let _turn = match &turns {
-                Some((turns, owner)) => {
-                    let _waiting = MODEL_REQUESTS_WAITING.hold([]);
-                    Some(turns.take(owner).await)
-                }
-                None => None,
-            };
-            // If another node may have taken over the session, no request is sent, even after waiting for the user's
-            // turn. Ending the session drops this task.
-            if let Some((keeper, since)) = cluster
-                && !keeper.still_has(held, since).await
-            {
-                let message = "this server has lost touch with its database";
-                report.send(Err(ModelFault::new(ErrorCode::StoreFailed, message))).await;
-                return;
-            }
-            let provider = &*parts.provider;
-            let outcome = match purpose {
-                Purpose::Summary if makes_way => {
-                    summaries::making_way(provider, &body, (&slots, &session), &hurried, &report).await
-                }
-                Purpose::Summary => summaries::summary(provider, &body, slots.summary(session)).await,
-                Purpose::Turn => {
-                    let at_work = slots.turn(session);
-                    let sink: &mut dyn DeltaSink = match &mut shown {
-                        Some(shown) => shown,
-                        None => &mut WithheldAnswer,
-                    };
-                    let tells = turn.as_ref().map(|turn| (&*feed, turn));
-                    let mut heard = Heard { sink, at_work: &at_work, tells, has_begun: false };
-                    let outcome = provider.answer(&body, &mut heard).await;
-                    report.tell_waited(at_work.waited()).await;
-                    outcome
-                }
-            };
-            if outcome.as_ref().is_ok_and(|answer| answer.learnt.has(Need::NoImages)) {
-                shared.parts.takes_no_images(&body.model);
-            }
-            let outcome = outcome.and_then(readable);
-            super::measure::model_answered(&body, &parts.deployment.prices, &outcome);
-            report.send(outcome).await;
-        });
-        let slot = match purpose {
-            Purpose::Turn => &mut self.asking,
-            Purpose::Summary => &mut self.summarising,
-        };
-        *slot = Some(ProviderCall { request, item, model, hurry, task: task.abort_handle() });
-    }
-
-    /// Calls a hook of the server.
-    pub(super) fn call_hook(&mut self, call: HookCall, awaited: bool) {
-        self.hooks.ask(call, awaited);
-    }
-
-    /// Cancels a call to a hook of the server.
-    pub(super) fn cancel_hook(&mut self, now: Timestamp, call_id: &CallId) {
-        self.hooks.cancel(now, call_id);
-    }
-
-    /// Starts a call to one of the server's tools.
-    pub(super) fn call_tool(&mut self, call: CallTool) {
-        self.tools.start(call);
-    }
-
-    /// Records that a client's tool call, which waited for others, starts now.
-    pub(super) fn client_call_starts(&mut self, call_id: &CallId) {
-        self.measure.client_call_starts(call_id);
-    }
-
-    /// Cancels a call to one of the server's tools.
-    pub(super) fn cancel_tool(&mut self, call_id: &CallId) {
-        self.tools.cancel(call_id);
+        let measure = &mut self.measure;
+        self.model.start(call, || measure.first_delta());
     }
 
     /// Records why a request of the running turn failed, for the log.
     pub(super) fn note_fault(&mut self, input: &Input) {
         if let Input::Failed { request, fault, .. } = input
-            && let Some(asking) = self.asking.as_ref().filter(|asking| asking.request == *request)
+            && let Some(model) = self.model.model_of(*request)
         {
-            self.measure.turn_failed(fault, &asking.model);
+            self.measure.turn_failed(fault, model);
         }
-    }
-
-    /// Notes that somebody waits for this summary, so that it no longer makes way.
-    pub(super) fn hurry(&self, request: RequestId) {
-        if let Some(call) = self.summarising.as_ref().filter(|call| call.request == request) {
-            call.hurry.cancel();
-        }
-    }
-
-    /// Cancels a request. Dropping the provider's future disconnects the upstream. Returns what was shown.
-    pub(super) fn cancel(&mut self, request: RequestId) -> Vec<Part> {
-        self.summarising.take_if(|asking| asking.request == request);
-        let asking = self.asking.take_if(|asking| asking.request == request);
-        let item = asking.and_then(|mut asking| asking.item.take());
-        item.map(|item| self.feed.stop(&item)).unwrap_or_default()
     }
 
     pub(super) async fn release(&mut self) {
-        self.asking = None;
-        self.summarising = None;
+        self.model.cancel_all();
         self.hooks.cancel_all();
         self.tools.cancel_all();
         if let Err(error) = self.shared.store.release(&self.lease).await {
@@ -496,94 +329,4 @@ fn sets_model(events: &[Event]) -> Option<&String> {
 
 fn json<T: serde::Serialize>(value: &T) -> Arc<str> {
     serde_json::to_string(value).expect("wire types have text keys and finite numbers").into()
-}
-
-/// Marks a reply as one to a repeated command.
-pub(super) fn mark_duplicate(reply: &mut Reply) {
-    if let Some(duplicate) = reply.duplicate_mut() {
-        *duplicate = Some(true);
-    }
-}
-
-/// Shows an answer as it arrives.
-struct StreamedAnswer {
-    feed: Arc<Feed>,
-    item: EntryId,
-    first: Option<std::time::Instant>,
-}
-
-impl DeltaSink for StreamedAnswer {
-    fn delta(&mut self, delta: Delta<'_>) {
-        if let Some(began) = self.first.take() {
-            crate::metrics::FIRST_DELTA_SECONDS.record([], began.elapsed());
-        }
-        self.feed.delta(&self.item, delta);
-    }
-}
-
-/// The sink for answers that a hook may change.
-struct WithheldAnswer;
-
-impl DeltaSink for WithheldAnswer {
-    fn delta(&mut self, _: Delta<'_>) {}
-}
-
-/// Reports the outcome of a request to its session, even if the provider panics, because a turn must end.
-pub(super) struct OutcomeReport {
-    pub(super) request: RequestId,
-    purpose: Purpose,
-    mailbox: mpsc::WeakSender<Box<Message>>,
-    /// The feed and the item that show the answer; `None` if it is not shown.
-    shown_by: Option<(Arc<Feed>, EntryId)>,
-    done: bool,
-}
-
-impl OutcomeReport {
-    async fn tell_waited(&self, waited: Option<Duration>) {
-        if let Some(waited) = waited {
-            let millis = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-            self.tell(Input::WaitedBehindSummary { millis }).await;
-        }
-    }
-
-    pub(super) async fn tell(&self, input: Input) {
-        if let Some(mailbox) = self.mailbox.upgrade() {
-            let _ = mailbox.send(Box::new(Message::Input(input))).await;
-        }
-    }
-
-    async fn send(&mut self, outcome: Result<crate::core::model::Answer, ModelFault>) {
-        self.done = true;
-        let request = self.request;
-        let input = match outcome {
-            Ok(answer) => Input::Answered { request, answer },
-            Err(fault) => self.failed(fault),
-        };
-        self.tell(input).await;
-    }
-
-    /// Returns the input for a failure, with the part of the answer that was shown.
-    fn failed(&self, fault: ModelFault) -> Input {
-        let shown = self.shown_by.as_ref().map(|(feed, item)| feed.stop(item)).unwrap_or_default();
-        Input::Failed { request: self.request, fault, shown }
-    }
-}
-
-impl Drop for OutcomeReport {
-    fn drop(&mut self) {
-        if self.done {
-            return;
-        }
-        super::measure::model_left(self.purpose, std::thread::panicking());
-        let Some(mailbox) = self.mailbox.upgrade() else { return };
-        let fault =
-            ModelFault::new(ErrorCode::Internal, "the model request ended without an outcome; see the server's log");
-        let input = self.failed(fault);
-        // After a cancellation, the report is a stale response. After a panic, it ends the turn.
-        if let Err(mpsc::error::TrySendError::Full(message)) = mailbox.try_send(Box::new(Message::Input(input)))
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn(async move { mailbox.send(message).await });
-        }
-    }
 }

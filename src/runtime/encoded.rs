@@ -1,9 +1,31 @@
-//! The newest frames of the answer being streamed. Readers at the same position share one serialisation.
+//! What readers receive, and the newest frames of the answer being streamed. Readers at the same position share one
+//! serialisation.
 
+use reseed_protocol::session::SubscriptionEnd;
 use std::collections::VecDeque;
 
 /// The complete text of a frame. Clones share the bytes, down to the socket's write buffer.
 pub(crate) type FrameText = axum::extract::ws::Utf8Bytes;
+
+/// A unit that a subscriber receives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Frame {
+    /// The seq of a durable event, and its complete frame.
+    Durable(u64, FrameText),
+    /// The complete frame of an ephemeral event.
+    Ephemeral(FrameText),
+    /// The complete frame of an event of the answer being streamed.
+    Streamed(FrameText),
+    /// Durable events after this seq are no longer in memory. Read them from the store, then continue.
+    Behind {
+        /// The last event that the subscriber received.
+        after: u64,
+        /// The last published event. The store may already have more, whose replies have not been sent yet.
+        up_to: u64,
+    },
+    /// The session was closed, so the subscription ends.
+    Closed(SubscriptionEnd),
+}
 
 /// Maximum number of frames kept. Readers that keep up are at one or two positions, and slower ones soon are too.
 const FRAMES_MAX: usize = 16;

@@ -13,8 +13,8 @@
 //! Invariant: nothing enters the feed as durable before the store has acknowledged it.
 
 use super::{
-    encoded::FrameText,
-    live::{Live, Reading},
+    encoded::{Frame, FrameText},
+    live::{Live, Reading, Seen},
     tail::Tail,
 };
 use crate::core::model::Delta;
@@ -126,17 +126,6 @@ pub struct Cursor {
     void: Vec<EntryId>,
 }
 
-/// A subscriber's position in a running item.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
-    /// The item.
-    pub item: EntryId,
-    /// Its part.
-    pub part: u32,
-    /// UTF-16 code units of that part.
-    pub offset: u64,
-}
-
 /// A subscriber's registration with a feed. While one exists, the session counts as attached.
 #[derive(Debug)]
 pub struct Reader {
@@ -168,26 +157,6 @@ impl Drop for Reader {
             inner.tail.taken(0, u64::MAX);
         }
     }
-}
-
-/// A unit that a subscriber receives.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Frame {
-    /// The seq of a durable event, and its complete frame.
-    Durable(u64, FrameText),
-    /// The complete frame of an ephemeral event.
-    Ephemeral(FrameText),
-    /// The complete frame of an event of the answer being streamed.
-    Streamed(FrameText),
-    /// Durable events after this seq are no longer in memory. Read them from the store, then continue.
-    Behind {
-        /// The last event that the subscriber received.
-        after: u64,
-        /// The last published event. The store may already have more, whose replies have not been sent yet.
-        up_to: u64,
-    },
-    /// The session was closed, so the subscription ends.
-    Closed(SubscriptionEnd),
 }
 
 impl Feed {

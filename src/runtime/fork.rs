@@ -11,16 +11,16 @@ mod source;
 
 use self::{copy::Copy, source::ForkSource};
 use super::{
+    errors::store_error,
     load::{state, stored_calibration},
     outbox::Outbox,
     registry::Registry,
-    shared::store_error,
     watch::list_item,
 };
 use crate::{
     core::{
         agent_loop::{Mark, Origin},
-        session::{fingerprint::fingerprint, lookup::landing},
+        session::lookup::landing,
     },
     shares::Share,
     store::{Append, CommandMark, Error, Head, Lease, ListQuery, SessionStore, UNFINISHED},
@@ -33,11 +33,6 @@ use reseed_protocol::{
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use tokio::sync::Mutex;
-
-/// Maximum number of forks in progress. Each holds a piece of its path in memory, and further ones wait. Forks of one
-/// session always wait for each other, so that a repeated command is executed once.
-const FORKS_MAX: usize = 16;
 
 /// Maximum entries of one append, which occupies the store's writer for some milliseconds.
 const PIECE_ENTRIES_MAX: u32 = 256;
@@ -75,23 +70,6 @@ struct CopyOf {
     command_id: String,
 }
 
-/// Locks for forks: each session maps to one, which it shares with some others.
-pub(super) struct ForkLocks([Mutex<()>; FORKS_MAX]);
-
-impl Default for ForkLocks {
-    fn default() -> Self {
-        Self(std::array::from_fn(|_| Mutex::new(())))
-    }
-}
-
-impl ForkLocks {
-    /// Returns the lock for forks of this session.
-    fn of(&self, source: &SessionId) -> &Mutex<()> {
-        let lock = fingerprint(source.as_str().as_bytes()) % FORKS_MAX as u64;
-        &self.0[usize::try_from(lock).unwrap_or(0)]
-    }
-}
-
 impl Registry {
     /// Starts a fork. The reply is sent through the order's channel. The fork ends early if the connection is gone,
     /// because a client that returns sends the command again.
@@ -114,7 +92,8 @@ impl Registry {
     }
 
     async fn make_fork(&self, order: &ForkOrder) -> Result<Reply, ErrorBody> {
-        let _alone = self.fork_locks().of(&order.source).lock().await;
+        // Forks of one session wait for each other, so that a repeated command is executed once.
+        let _turn = self.shares().forking().take(order.source.as_str()).await;
         check_awaited(&order.outgoing)?;
         let head = self.head(&order.source, &order.owner).await?;
         if let Some(reply) = self.forked_before(order).await? {

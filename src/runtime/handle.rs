@@ -3,32 +3,35 @@
 
 use super::{
     cluster::Since,
-    feed::{Bell, Cursor, Feed, Reader, Seen},
-    outbox::Outbox,
+    feed::{Bell, Cursor, Feed, Reader},
+    live::Seen,
+    outbox::{Outbox, REPLIES_MAX},
 };
 use crate::core::{
-    agent_loop::{Mark, Origin, Snapshot, Tools},
+    agent_loop::{Input, Mark, Origin, Snapshot, Tools},
     hook::HookSpec,
 };
 use crate::store::{Error as StoreError, SessionStore, StoredRecord};
 use reseed_protocol::{
-    CommandId, ConnectionId, ErrorBody, ErrorCode, SessionId,
+    CommandId, ConnectionId, ErrorBody, SessionId,
     command::{HostingCommand, SessionCommand},
     context::{Context, GetContext},
-    reply::Reply,
     session::{Host, Participant, SessionRole, Software, SubscriptionEnd},
     turn::RunningItem,
 };
 use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::{
+    runtime,
+    sync::{
+        Semaphore,
+        mpsc::{self, error::TrySendError},
+        oneshot,
+    },
+};
 
 /// Maximum number of commands that wait in one session's mailbox. Clients wait for room, because the actor takes one
 /// store commit per command.
 pub(super) const MAILBOX_MAX: usize = 64;
-
-/// Maximum number of replies and events of one session that wait for a connection. A connection stops reading commands
-/// when half as many are unanswered. Events leave that half to the replies.
-pub const REPLIES_MAX: usize = 64;
 
 /// Maximum number of sessions to which one connection may subscribe. Nobody has that many windows open. A connection
 /// checks each of them whenever one has more.
@@ -41,42 +44,6 @@ pub(crate) const OUTGOING_MAX: usize = SUBSCRIPTIONS_MAX * REPLIES_MAX / 2 + REP
 /// Maximum bytes of events that wait for one connection, or one event if that is larger. Each call of a `context` hook
 /// carries the whole next request, so a client that does not read would otherwise hold one copy per hook.
 pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
-
-/// A message from a session to one connection, besides its feed. It is small, because a connection's channel reserves
-/// room for 32 from the start.
-#[derive(Debug)]
-pub enum Outgoing {
-    /// The session's reply to one of the connection's own commands.
-    Reply(Box<Replied>),
-    /// An ephemeral event for this connection only.
-    Event(Box<Private>),
-}
-
-/// A reply and the command that it answers.
-#[derive(Debug)]
-pub struct Replied {
-    /// The session.
-    pub session: SessionId,
-    /// The command.
-    pub re: CommandId,
-    /// The reply.
-    pub reply: Reply,
-    /// The space that a large reply takes in the connection's queue, released when it is written or dropped.
-    pub(crate) room: Option<OwnedSemaphorePermit>,
-}
-
-/// An ephemeral event for one connection.
-#[derive(Debug)]
-pub struct Private {
-    /// The session that it belongs to. A connection that has left that session does not receive it.
-    pub session: SessionId,
-    /// It is sent once the connection has sent all durable events up to this one, to which it may refer.
-    pub after: u64,
-    /// The complete frame.
-    pub frame: String,
-    /// The space that it takes in the connection's queue, released when it is written or dropped.
-    pub(super) _room: OwnedSemaphorePermit,
-}
 
 /// A connection's request to join.
 #[derive(Debug)]
@@ -187,7 +154,74 @@ pub(super) enum Message {
     },
     /// Leave memory and end all subscriptions.
     Close(SubscriptionEnd),
-    Input(crate::core::agent_loop::Input),
+    Input(Input),
+}
+
+/// The sending side of a session's mailbox. It keeps the actor running.
+#[derive(Debug, Clone)]
+pub(super) struct Mailbox(mpsc::Sender<Box<Message>>);
+
+/// The sending side of a mailbox for work that the session started. It does not keep the actor running.
+#[derive(Debug, Clone)]
+pub(super) struct WeakMailbox(mpsc::WeakSender<Box<Message>>);
+
+impl Mailbox {
+    pub(super) fn new() -> (Self, mpsc::Receiver<Box<Message>>) {
+        let (sender, receiver) = mpsc::channel(MAILBOX_MAX);
+        (Self(sender), receiver)
+    }
+
+    pub(super) fn downgrade(&self) -> WeakMailbox {
+        WeakMailbox(self.0.downgrade())
+    }
+
+    pub(super) async fn send(&self, message: Message) -> Result<(), Gone> {
+        self.0.send(Box::new(message)).await.map_err(|_| Gone)
+    }
+
+    /// Sends a message that carries the channel for its answer, and waits for the answer.
+    pub(super) async fn ask<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, Gone> {
+        let (answer, answered) = oneshot::channel();
+        self.send(message(answer)).await?;
+        answered.await.map_err(|_| Gone)
+    }
+
+    /// Sends a message without waiting. If the mailbox is full, the message is sent once there is room.
+    fn post(&self, message: Message) {
+        if let Err(TrySendError::Full(message)) = self.0.try_send(Box::new(message))
+            && let Ok(runtime) = runtime::Handle::try_current()
+        {
+            let mailbox = self.0.clone();
+            runtime.spawn(async move { mailbox.send(message).await });
+        }
+    }
+}
+
+impl WeakMailbox {
+    pub(super) fn upgrade(&self) -> Result<Mailbox, Gone> {
+        self.0.upgrade().map(Mailbox).ok_or(Gone)
+    }
+
+    /// Passes an input to the agent loop, unless the session has left memory.
+    pub(super) async fn tell(&self, input: Input) {
+        if let Ok(mailbox) = self.upgrade() {
+            let _ = mailbox.send(Message::Input(input)).await;
+        }
+    }
+
+    /// Passes an input to the agent loop without waiting, unless the session has left memory.
+    pub(super) fn post(&self, input: Input) {
+        if let Ok(mailbox) = self.upgrade() {
+            mailbox.post(Message::Input(input));
+        }
+    }
+
+    /// Passes an input to the agent loop if the mailbox has room for it.
+    pub(super) fn try_tell(&self, input: Input) {
+        if let Ok(mailbox) = self.upgrade() {
+            let _ = mailbox.0.try_send(Box::new(Message::Input(input)));
+        }
+    }
 }
 
 /// An open session. Cheap to clone. A session that has left memory answers every call with `Gone`.
@@ -202,7 +236,7 @@ pub struct SessionHandle {
     /// The node's standing before it opened the session; `None` outside a cluster.
     pub(super) since: Option<Since>,
     pub(super) feed: Arc<Feed>,
-    pub(super) mailbox: mpsc::Sender<Box<Message>>,
+    pub(super) mailbox: Mailbox,
 }
 
 /// The session has left memory. Open it again.
@@ -216,9 +250,7 @@ impl SessionHandle {
     /// # Errors
     /// [`Gone`], or inside it the reason for a refusal: `session_damaged`.
     pub async fn attach(&self, attach: Attach) -> Result<Result<Attached, ErrorBody>, Gone> {
-        let (answer, answered) = oneshot::channel();
-        self.send(Message::Attach(attach, answer)).await?;
-        answered.await.map_err(|_| Gone)
+        self.mailbox.ask(|answer| Message::Attach(attach, answer)).await
     }
 
     /// Sends a command; its one reply is sent through `outgoing`.
@@ -232,7 +264,7 @@ impl SessionHandle {
         command: SessionCommand,
         outgoing: Outbox,
     ) -> Result<(), Gone> {
-        self.send(Message::Command { origin, id, command, outgoing }).await
+        self.mailbox.send(Message::Command { origin, id, command, outgoing }).await
     }
 
     /// Sends a command about hosting; its one reply is sent through `outgoing`.
@@ -246,7 +278,7 @@ impl SessionHandle {
         command: HostingCommand,
         outgoing: Outbox,
     ) -> Result<(), Gone> {
-        self.send(Message::Hosting { origin, id, command, outgoing }).await
+        self.mailbox.send(Message::Hosting { origin, id, command, outgoing }).await
     }
 
     /// Returns the state of the session.
@@ -254,9 +286,7 @@ impl SessionHandle {
     /// # Errors
     /// [`Gone`].
     pub async fn snapshot(&self) -> Result<Snapshot, Gone> {
-        let (answer, answered) = oneshot::channel();
-        self.send(Message::Snapshot(answer)).await?;
-        answered.await.map_err(|_| Gone)
+        self.mailbox.ask(Message::Snapshot).await
     }
 
     /// Reads what a subscriber has missed and the feed no longer holds; `None` if the log has been replaced. A database
@@ -282,9 +312,7 @@ impl SessionHandle {
     /// # Errors
     /// [`Gone`], or inside it why it cannot be shown.
     pub async fn next_request(&self, get: GetContext) -> Result<Result<Context, ErrorBody>, Gone> {
-        let (answer, answered) = oneshot::channel();
-        self.send(Message::NextRequest(get, answer)).await?;
-        answered.await.map_err(|_| Gone)
+        self.mailbox.ask(|answer| Message::NextRequest(get, answer)).await
     }
 
     /// Writes the mark of a command that was executed elsewhere. It is durable when this returns `Ok`.
@@ -293,39 +321,29 @@ impl SessionHandle {
     /// [`Gone`]: the mark may have been written. The inner error is `idempotency_conflict`: another command has this
     /// id.
     pub(super) async fn remember(&self, mark: Mark) -> Result<Result<(), ErrorBody>, Gone> {
-        let (answer, answered) = oneshot::channel();
-        self.send(Message::Remember(mark, answer)).await?;
-        answered.await.map_err(|_| Gone)
+        self.mailbox.ask(|answer| Message::Remember(mark, answer)).await
     }
 
     /// Reports that a connection has left the session but continues. It must have released the feed.
     pub async fn leave(&self, origin: Origin) {
-        let _: Result<(), Gone> = self.send(Message::Left { origin, has_closed: true }).await;
+        let _: Result<(), Gone> = self.mailbox.send(Message::Left { origin, has_closed: true }).await;
     }
 
     /// Reports that a connection is gone. It must have released the feed.
     pub fn left(&self, origin: Origin) {
-        let sent = self.mailbox.try_send(Box::new(Message::Left { origin, has_closed: false }));
         // The actor must receive this even if its mailbox is full, because it may be waiting for hooks of that
         // connection.
-        if let Err(mpsc::error::TrySendError::Full(message)) = sent
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            let mailbox = self.mailbox.clone();
-            runtime.spawn(async move { mailbox.send(message).await });
+        self.mailbox.post(Message::Left { origin, has_closed: false });
+    }
+
+    /// Closes the session for this reason, and waits until its actor has ended.
+    pub(super) async fn close(&self, reason: SubscriptionEnd) {
+        if self.mailbox.send(Message::Close(reason)).await.is_ok() {
+            self.mailbox.0.closed().await;
         }
     }
 
-    pub(super) async fn send(&self, message: Message) -> Result<(), Gone> {
-        self.mailbox.send(Box::new(message)).await.map_err(|_| Gone)
-    }
-
     pub(crate) fn is_gone(&self) -> bool {
-        self.mailbox.is_closed()
+        self.mailbox.0.is_closed()
     }
-}
-
-/// Returns the error for anything that a stopping server no longer starts.
-pub(super) fn stopping() -> ErrorBody {
-    ErrorBody::new(ErrorCode::ShuttingDown, "the server is stopping; reconnect and resume")
 }

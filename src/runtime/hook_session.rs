@@ -2,10 +2,11 @@
 //! what is not in memory.
 
 use super::{
-    handle::{Message, Outgoing},
+    errors::store_error,
+    handle::{Gone, Mailbox, Message, WeakMailbox},
     load::entry,
-    outbox::Outbox,
-    shared::{Shared, store_error},
+    outbox::{Outbox, Outgoing},
+    shared::Shared,
 };
 use crate::{
     core::agent_loop::{Origin, Snapshot},
@@ -23,13 +24,12 @@ use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
-use tokio::sync::{mpsc, oneshot};
 
 /// A session in the form that its hooks see.
 pub(super) struct HookSession {
     pub(super) shared: Arc<Shared>,
     pub(super) session: SessionId,
-    pub(super) mailbox: mpsc::WeakSender<Box<Message>>,
+    pub(super) mailbox: WeakMailbox,
     /// The hook call that this access belongs to, which its command ids contain.
     pub(super) call_id: CallId,
     /// The number of commands sent so far.
@@ -37,9 +37,8 @@ pub(super) struct HookSession {
 }
 
 impl HookSession {
-    async fn send(&self, message: Message) -> Result<(), ErrorBody> {
-        let mailbox = self.mailbox.upgrade().ok_or_else(gone)?;
-        mailbox.send(Box::new(message)).await.map_err(|_| gone())
+    fn mailbox(&self) -> Result<Mailbox, ErrorBody> {
+        self.mailbox.upgrade().map_err(gone)
     }
 }
 
@@ -54,28 +53,21 @@ impl Access for HookSession {
             let id = format!("hook-{}-{number}", self.call_id).parse();
             let id = id.map_err(|_| ErrorBody::new(ErrorCode::Internal, "a hook's call has an invalid id"))?;
             let (outgoing, mut incoming) = Outbox::new(1);
-            self.send(Message::Command { origin: Origin::HOOK, id, command, outgoing }).await?;
+            let message = Message::Command { origin: Origin::HOOK, id, command, outgoing };
+            self.mailbox()?.send(message).await.map_err(gone)?;
             match incoming.recv().await {
                 Some(Outgoing::Reply(replied)) => Ok(replied.reply),
-                _ => Err(gone()),
+                _ => Err(gone(Gone)),
             }
         })
     }
 
     fn now(&self) -> AccessFuture<'_, Snapshot> {
-        Box::pin(async move {
-            let (answer, answered) = oneshot::channel();
-            self.send(Message::Snapshot(answer)).await?;
-            answered.await.map_err(|_| gone())
-        })
+        Box::pin(async move { self.mailbox()?.ask(Message::Snapshot).await.map_err(gone) })
     }
 
     fn context(&self, get: GetContext) -> AccessFuture<'_, Context> {
-        Box::pin(async move {
-            let (answer, answered) = oneshot::channel();
-            self.send(Message::NextRequest(get, answer)).await?;
-            answered.await.map_err(|_| gone())?
-        })
+        Box::pin(async move { self.mailbox()?.ask(|answer| Message::NextRequest(get, answer)).await.map_err(gone)? })
     }
 
     fn path(&self, from: EntryId, limit: u32) -> AccessFuture<'_, Vec<Entry>> {
@@ -88,6 +80,6 @@ impl Access for HookSession {
     }
 }
 
-fn gone() -> ErrorBody {
+fn gone(_: Gone) -> ErrorBody {
     ErrorBody::new(ErrorCode::SessionNotFound, "the session has left memory")
 }

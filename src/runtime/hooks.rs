@@ -1,6 +1,6 @@
 //! Calls the server's hooks for a session. Some are awaited, and others only observe.
 
-use super::{handle::Message, hook_session::HookSession, shared::Shared};
+use super::{handle::WeakMailbox, hook_session::HookSession, shared::Shared};
 use crate::{
     core::{
         agent_loop::Input,
@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    sync::{OwnedSemaphorePermit, Semaphore},
     task::AbortHandle,
     time::timeout,
 };
@@ -40,7 +40,7 @@ const OBSERVERS_MAX: usize = 64;
 pub(super) struct HookCalls {
     shared: Arc<Shared>,
     session: SessionId,
-    mailbox: mpsc::WeakSender<Box<Message>>,
+    mailbox: WeakMailbox,
     /// At most [`CALLS_MAX`].
     awaited: BTreeMap<CallId, Awaited>,
     observers: Arc<Semaphore>,
@@ -68,7 +68,7 @@ impl Drop for Awaited {
 }
 
 impl HookCalls {
-    pub(super) fn new(shared: Arc<Shared>, session: SessionId, mailbox: mpsc::WeakSender<Box<Message>>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, session: SessionId, mailbox: WeakMailbox) -> Self {
         let observers = Arc::new(Semaphore::new(OBSERVERS_MAX));
         Self { shared, session, mailbox, awaited: BTreeMap::new(), observers }
     }
@@ -95,13 +95,7 @@ impl HookCalls {
 
     fn answer_removed(&self, call_id: CallId) {
         let fault = HookFault::unavailable("it was removed from the server's settings; try again");
-        let mailbox = self.mailbox.clone();
-        tokio::spawn(async move {
-            let input = Input::HookAnswered { call_id, answer: Box::new(Err(fault)) };
-            if let Some(mailbox) = mailbox.upgrade() {
-                let _ = mailbox.send(Box::new(Message::Input(input))).await;
-            }
-        });
+        self.mailbox.post(Input::HookAnswered { call_id, answer: Box::new(Err(fault)) });
     }
 
     /// Returns access to the session for a hook that needs it.
@@ -126,10 +120,7 @@ impl HookCalls {
             };
             outcome.ended(outcome_of(&answer));
             log_fault(&session, &name, &answer);
-            let input = Input::HookAnswered { call_id, answer: Box::new(answer) };
-            if let Some(mailbox) = mailbox.upgrade() {
-                let _ = mailbox.send(Box::new(Message::Input(input))).await;
-            }
+            mailbox.tell(Input::HookAnswered { call_id, answer: Box::new(answer) }).await;
         });
         self.awaited.insert(id, Awaited { deadline, meter, task: task.abort_handle() });
     }

@@ -4,17 +4,17 @@
 //! Invariant: a pending command is not executed a second time. A repeat waits with the first, and both are answered at
 //! the same time.
 
-use super::{effects::mark_duplicate, outbox::Outbox};
+use super::outbox::Outbox;
 use crate::core::agent_loop::Origin;
 use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, reply::Reply};
 use std::collections::VecDeque;
 
 /// Maximum number of pending commands per session. One connection waits for at most half of
-/// [`REPLIES_MAX`](super::handle::REPLIES_MAX) replies. The rest is for commands left by earlier connections.
+/// [`REPLIES_MAX`](super::outbox::REPLIES_MAX) replies. The rest is for commands left by earlier connections.
 pub(super) const LATE_MAX: usize = 64;
 
 /// Maximum number of pending commands per connection, repeats included. A connection stops reading commands when half
-/// of [`REPLIES_MAX`](super::handle::REPLIES_MAX) are unanswered. The remainder is for its hook answers, which pending
+/// of [`REPLIES_MAX`](super::outbox::REPLIES_MAX) are unanswered. The remainder is for its hook answers, which pending
 /// commands wait for.
 pub(super) const LATE_OF_ONE_MAX: usize = 24;
 
@@ -145,10 +145,17 @@ impl Late {
     }
 }
 
+/// Marks a reply as one to a repeated command.
+pub(super) fn mark_duplicate(reply: &mut Reply) {
+    if let Some(duplicate) = reply.duplicate_mut() {
+        *duplicate = Some(true);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::handle::Outgoing;
+    use crate::runtime::outbox::Outgoing;
     use reseed_protocol::reply::Done;
 
     fn id(text: &str) -> CommandId {

@@ -3,10 +3,7 @@
 //! Invariant: a reader's positions are on character boundaries. Their bytes and UTF-16 units refer to the same
 //! position.
 
-use super::{
-    encoded::{Encoded, FrameText, Told},
-    feed::{Frame, Seen},
-};
+use super::encoded::{Encoded, Frame, FrameText, Told};
 use crate::core::model::Delta;
 use reseed_protocol::{
     EntryId, Part, SessionId, TurnId,
@@ -49,6 +46,17 @@ enum PartKind {
     Text,
     Reasoning,
     Call { name: String, finished: bool },
+}
+
+/// A subscriber's position in a running item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// The item.
+    pub item: EntryId,
+    /// Its part.
+    pub part: u32,
+    /// UTF-16 code units of that part.
+    pub offset: u64,
 }
 
 /// A reader's position in an answer.

@@ -4,8 +4,8 @@
 
 use super::{
     ended,
+    errors::store_error,
     load::{WayBack, entry, path_to},
-    shared::store_error,
 };
 use crate::{
     core::{

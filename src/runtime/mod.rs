@@ -5,7 +5,8 @@
 //! - [`handle`]: what other parts of the server may do with an open session
 //! - `actor`: a session's mailbox; everything that can wake it becomes one input of the agent loop
 //! - [`shared`]: the state that all actors share; [`parts`]: the replaceable part of it
-//! - `effects`: calls the provider, appends to the store; each answer returns as an input
+//! - `effects`: appends to the store, publishes events, answers commands
+//! - `model_calls`: calls the provider; each answer returns as an input
 //! - `hooks`: calls the server's hooks; `hook_session`: a hook's access to its session
 //! - `tools`: runs the server's tools
 //! - `summaries`: requests summaries; `slots`: detects a model server that works on one request at a time
@@ -43,6 +44,7 @@ pub(crate) mod cluster;
 mod effects;
 pub(crate) mod encoded;
 mod ended;
+pub(crate) mod errors;
 pub(crate) mod feed;
 pub(crate) mod fork;
 pub(crate) mod handle;
@@ -50,11 +52,12 @@ mod hook_session;
 mod hooks;
 pub(crate) mod labels;
 mod late;
-mod live;
+pub(crate) mod live;
 mod load;
 mod look;
 mod lookups;
 mod measure;
+mod model_calls;
 pub(crate) mod outbox;
 pub(crate) mod parts;
 mod readable;
@@ -77,9 +80,10 @@ mod resume_decisions;
 
 pub(crate) use actor::{PRESENCE_MAX, REPLAY_EVENTS_MAX};
 pub(crate) use cluster::{Keeper, Place};
-pub(crate) use feed::{Cursor, Frame, Reader, Seen};
-pub(crate) use handle::{
-    Attach, Attached, ConnectionShare, Identity, LeftOff, Outgoing, Private, Replied, SUBSCRIPTIONS_MAX, SessionHandle,
-};
+pub(crate) use encoded::Frame;
+pub(crate) use errors::store_error;
+pub(crate) use feed::{Cursor, Reader};
+pub(crate) use handle::{Attach, Attached, ConnectionShare, Identity, LeftOff, SUBSCRIPTIONS_MAX, SessionHandle};
+pub(crate) use live::Seen;
+pub(crate) use outbox::{Outgoing, Private, Replied};
 pub(crate) use registry::{Registry, RegistryOptions, holding::Found};
-pub(crate) use shared::store_error;

@@ -4,14 +4,53 @@
 //! So each connection has a budget for the bytes of large replies, as it has for its events. A reply that does not fit
 //! is replaced by `limit_reached`.
 
-use super::handle::{Outgoing, Replied};
 use crate::metrics::limits::Limit;
 use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, reply::Reply};
 use std::{io, ops::Deref, sync::Arc};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+/// Maximum number of replies and events of one session that wait for a connection. A connection stops reading commands
+/// when half as many are unanswered. Events leave that half to the replies.
+pub const REPLIES_MAX: usize = 64;
 
 /// Maximum bytes of large replies that wait for one connection, or one reply if that is larger.
 pub(crate) const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// A message from a session to one connection, besides its feed. It is small, because a connection's channel reserves
+/// room for 32 from the start.
+#[derive(Debug)]
+pub enum Outgoing {
+    /// The session's reply to one of the connection's own commands.
+    Reply(Box<Replied>),
+    /// An ephemeral event for this connection only.
+    Event(Box<Private>),
+}
+
+/// A reply and the command that it answers.
+#[derive(Debug)]
+pub struct Replied {
+    /// The session.
+    pub session: SessionId,
+    /// The command.
+    pub re: CommandId,
+    /// The reply.
+    pub reply: Reply,
+    /// The space that a large reply takes in the connection's queue, released when it is written or dropped.
+    pub(crate) room: Option<OwnedSemaphorePermit>,
+}
+
+/// An ephemeral event for one connection.
+#[derive(Debug)]
+pub struct Private {
+    /// The session that it belongs to. A connection that has left that session does not receive it.
+    pub session: SessionId,
+    /// It is sent once the connection has sent all durable events up to this one, to which it may refer.
+    pub after: u64,
+    /// The complete frame.
+    pub frame: String,
+    /// The space that it takes in the connection's queue, released when it is written or dropped.
+    pub(super) _room: OwnedSemaphorePermit,
+}
 
 /// The sending side of a connection's channel.
 #[derive(Debug, Clone)]

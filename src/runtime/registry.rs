@@ -10,13 +10,13 @@ use self::{holding::NotOpened, open_sessions::OpenSessions};
 use super::{
     actor,
     cluster::Keeper,
-    fork::ForkLocks,
-    handle::{SessionHandle, stopping},
+    errors::{stopping, store_error},
+    handle::SessionHandle,
     load::{leaf, load, stored_copy},
     parts::Parts,
-    shared::{Shared, store_error},
+    shared::Shared,
     slots::Slots,
-    stored_shares::StoredBounds,
+    stored_shares::StoredShares,
     watch::{Compactions, Row, Watches},
 };
 use crate::{
@@ -86,7 +86,6 @@ pub struct Registry {
     stopping: AtomicBool,
     actors: TaskTracker,
     random_bits: RandomBits,
-    forks: ForkLocks,
     watches: Arc<Watches>,
 }
 
@@ -114,7 +113,9 @@ impl Registry {
             host_away,
             cluster,
         } = options;
+        let shares = Shares::new(&limits, has_several_users);
         let shared = Shared {
+            stored: StoredShares::new(store.clone(), shares.clone(), &limits, has_several_users),
             slots: Slots::new(provider.slots()),
             store,
             parts: Parts::new(provider, hooks, tools, deployment),
@@ -125,8 +126,7 @@ impl Registry {
             stop: CancellationToken::new(),
             calibrations: DashMap::new(),
             damaged: DashMap::new(),
-            shares: Shares::new(&limits, has_several_users),
-            stored: StoredBounds::of(&limits, has_several_users),
+            shares,
             cluster,
         };
         Arc::new(Self {
@@ -136,7 +136,6 @@ impl Registry {
             stopping: AtomicBool::new(false),
             actors: TaskTracker::new(),
             random_bits,
-            forks: ForkLocks::default(),
             watches: Arc::default(),
         })
     }
@@ -339,11 +338,6 @@ impl Registry {
         if tokio::time::timeout(INTERRUPT_TIME, self.actors.wait()).await.is_err() {
             tracing::warn!(sessions = self.open_count(), "some sessions did not stop in time");
         }
-    }
-
-    /// Returns the locks of forks in progress.
-    pub(super) fn fork_locks(&self) -> &ForkLocks {
-        &self.forks
     }
 
     /// Runs a task that the server waits for when it stops.

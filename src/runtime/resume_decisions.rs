@@ -2,7 +2,11 @@
 //!
 //! The message contains a failing seed. `SEED=72 cargo test resume_decisions` repeats only that one.
 
-use super::feed::{Cursor, Feed, Frame, Seen};
+use super::{
+    encoded::Frame,
+    feed::{Cursor, Feed},
+    live::Seen,
+};
 use crate::core::model::Delta;
 use fastrand::Rng;
 use reseed_protocol::{

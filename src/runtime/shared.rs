@@ -1,10 +1,11 @@
-//! State shared by all session actors, and the conversion of store errors.
+//! State shared by all session actors.
 
 use super::{
     cluster::Keeper,
+    errors::store_error,
     parts::{MODELS_MAX, Parts},
     slots::Slots,
-    stored_shares::StoredBounds,
+    stored_shares::StoredShares,
 };
 use crate::{
     clock::Clock,
@@ -16,10 +17,10 @@ use crate::{
         session::Session,
     },
     shares::Shares,
-    store::{Error as StoreError, Part, SessionStore},
+    store::{Error as StoreError, SessionStore},
 };
 use dashmap::DashMap;
-use reseed_protocol::{ErrorBody, ErrorCode, SessionId};
+use reseed_protocol::{ErrorBody, SessionId};
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
@@ -43,7 +44,7 @@ pub(super) struct Shared {
     /// The shares of the users, which limit how much each may take at a time.
     pub(super) shares: Arc<Shares>,
     /// The limits on the sessions and bytes that each user may store.
-    pub(super) stored: StoredBounds,
+    pub(super) stored: StoredShares,
     /// This server's membership in the cluster, if it is one of several.
     pub(super) cluster: Option<Arc<Keeper>>,
 }
@@ -115,39 +116,6 @@ impl Shared {
     fn remember(&self, model: &str, calibration: Calibration) {
         if self.calibrations.len() < MODELS_MAX {
             self.calibrations.insert(model.to_owned(), calibration);
-        }
-    }
-}
-
-/// How long to wait before asking again for a session that another node has open, if nothing is known of that node.
-const HELD_RETRY_MS: u64 = 1_000;
-
-/// Converts a store error to a wire error.
-#[must_use]
-pub fn store_error(error: &StoreError) -> ErrorBody {
-    match error {
-        StoreError::NotFound(id) => {
-            ErrorBody::new(ErrorCode::SessionNotFound, format!("you have no session `{id}`")).with_field("sessionId")
-        }
-        StoreError::Damaged { session, part, reason } => {
-            let message = format!(
-                "{part} of session `{session}` is damaged ({reason}), so it is read-only: read the rest \
-                 with get_entries (without `path`), restore the database from a backup, or delete the session"
-            );
-            let body = ErrorBody::new(ErrorCode::SessionDamaged, message);
-            match part {
-                Part::Record(seq) => body.with_details(serde_json::json!({ "seq": seq })),
-                Part::Head | Part::Mark | Part::Pages => body,
-            }
-        }
-        StoreError::Held { session, .. } => {
-            let message = format!("session `{session}` is open on another server; try again");
-            ErrorBody::new(ErrorCode::Overloaded, message).with_retry_after_ms(HELD_RETRY_MS)
-        }
-        // Internal causes go to the operator's log only.
-        other => {
-            tracing::error!(error = %other, "the store failed");
-            ErrorBody::new(ErrorCode::StoreFailed, "the store failed; nothing was acknowledged, try again")
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Reads stored sessions without opening them and without a server: for the command line.
 
-use super::{load, shared::store_error};
+use super::{errors::store_error, load};
 use crate::{
     core::{
         agent_loop::{AgentLoop, Deployment, Seed},

@@ -2,42 +2,51 @@
 //! running answer or fork may therefore exceed them once. A repeated command gets its earlier reply, whatever has been
 //! stored since.
 
-use super::shared::Shared;
-use crate::{config::LimitSettings, metrics::limits::Limit, shares::limit_reached, store::Usage};
+use super::errors::store_error;
+use crate::{
+    config::LimitSettings,
+    metrics::limits::Limit,
+    shares::{Shares, limit_reached},
+    store::{SessionStore, Usage},
+};
 use reseed_protocol::{ErrorBody, command::SessionCommand};
+use std::sync::Arc;
 
 /// The maximum that each user may have stored; 0 means no limit.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct StoredBounds {
+pub(super) struct StoredShares {
+    store: Arc<dyn SessionStore>,
+    shares: Arc<Shares>,
     sessions: u64,
     empty: u64,
     bytes: u64,
 }
 
-impl StoredBounds {
+impl StoredShares {
     /// Takes the limits from the settings. A single user has nobody to share with.
-    pub(super) fn of(limits: &LimitSettings, has_several_users: bool) -> Self {
-        if !has_several_users {
-            return Self::default();
-        }
+    pub(super) fn new(
+        store: Arc<dyn SessionStore>,
+        shares: Arc<Shares>,
+        limits: &LimitSettings,
+        has_several_users: bool,
+    ) -> Self {
+        let share = |most: u64| if has_several_users { most } else { 0 };
         Self {
-            sessions: limits.stored_sessions_per_user_max.into(),
-            empty: limits.empty_sessions_per_user_max.into(),
-            bytes: limits.stored_bytes_per_user_max,
+            store,
+            shares,
+            sessions: share(limits.stored_sessions_per_user_max.into()),
+            empty: share(limits.empty_sessions_per_user_max.into()),
+            bytes: share(limits.stored_bytes_per_user_max),
         }
     }
-}
 
-impl Shared {
     /// Refuses a new session if the user has reached a limit on stored data.
     pub(super) async fn check_may_create(&self, owner: &str) -> Result<(), ErrorBody> {
-        let StoredBounds { sessions, empty, bytes } = self.stored;
         let bounds = [
-            (Limit::StoredSessionsPerUser, sessions),
-            (Limit::EmptySessionsPerUser, empty),
-            (Limit::StoredBytesPerUser, bytes),
+            (Limit::StoredSessionsPerUser, self.sessions),
+            (Limit::EmptySessionsPerUser, self.empty),
+            (Limit::StoredBytesPerUser, self.bytes),
         ];
-        self.check_stored(owner, &bounds).await
+        self.check(owner, &bounds).await
     }
 
     /// Refuses a command that adds to the stored data, if its user has reached a limit.
@@ -45,14 +54,14 @@ impl Shared {
         if !adds_text(command) {
             return Ok(());
         }
-        self.check_stored(owner, &[(Limit::StoredBytesPerUser, self.stored.bytes)]).await
+        self.check(owner, &[(Limit::StoredBytesPerUser, self.bytes)]).await
     }
 
-    async fn check_stored(&self, owner: &str, bounds: &[(Limit, u64)]) -> Result<(), ErrorBody> {
+    async fn check(&self, owner: &str, bounds: &[(Limit, u64)]) -> Result<(), ErrorBody> {
         if bounds.iter().all(|(_, most)| *most == 0) {
             return Ok(());
         }
-        let Some(usage) = self.store.usage(owner).await.map_err(|error| self.fault(&error))? else { return Ok(()) };
+        let Some(usage) = self.store.usage(owner).await.map_err(|error| store_error(&error))? else { return Ok(()) };
         for &(limit, most) in bounds {
             let (stored, what, remedy) = stored(limit, usage);
             if most > 0 && stored >= most {

@@ -4,13 +4,13 @@
 //! deadline, so its answer is cut off early. The core keeps what precedes the repetition.
 
 use super::{
-    effects::OutcomeReport,
     feed::Feed,
+    handle::WeakMailbox,
     slots::{Slots, SummaryAtWork, TurnAtWork},
 };
 use crate::{
     core::{
-        agent_loop::Input,
+        agent_loop::{Input, RequestId},
         compaction::summary::Repetition,
         model::{Answer, Delta, ModelFault, ModelRequest},
     },
@@ -84,20 +84,27 @@ pub(super) async fn summary(
     })
 }
 
+/// A summary's request, while nobody waits for it.
+pub(super) struct MakesWay<'a> {
+    pub(super) request: RequestId,
+    pub(super) mailbox: &'a WeakMailbox,
+    /// Cancelled once somebody waits for the summary.
+    pub(super) hurry: &'a CancellationToken,
+}
+
 /// Requests a summary that nobody waits for. If the model server works on one request at a time, the request is held
 /// back or withdrawn while a user wants the server, until somebody is in a `hurry` for the summary.
 pub(super) async fn making_way(
     provider: &dyn Provider,
     request: &ModelRequest,
     (slots, session): (&Arc<Slots>, &SessionId),
-    hurry: &CancellationToken,
-    report: &OutcomeReport,
+    MakesWay { request: id, mailbox, hurry }: MakesWay<'_>,
 ) -> Result<Answer, ModelFault> {
     let mut is_wanted = slots.is_wanted();
     let mut patience = MAKES_WAY_MAX;
     loop {
         if is_wanted && !hurry.is_cancelled() && !patience.is_zero() {
-            report.tell(Input::MadeWay { request: report.request }).await;
+            mailbox.tell(Input::MadeWay { request: id }).await;
             let since = Instant::now();
             tokio::select! {
                 () = slots.until(false) => {}
@@ -105,7 +112,7 @@ pub(super) async fn making_way(
                 () = tokio::time::sleep(patience) => {}
             }
             patience = patience.saturating_sub(since.elapsed());
-            report.tell(Input::AskedAgain { request: report.request }).await;
+            mailbox.tell(Input::AskedAgain { request: id }).await;
         }
         let withdrawn = async {
             slots.until(true).await;

@@ -1,6 +1,6 @@
 //! Runs the server's tools for a session.
 
-use super::{handle::Message, shared::Shared};
+use super::{handle::WeakMailbox, shared::Shared};
 use crate::{
     core::agent_loop::{CallTool, Input},
     metrics::calls::ToolCallMeter,
@@ -8,13 +8,13 @@ use crate::{
 };
 use reseed_protocol::{CallId, SessionId};
 use std::{collections::BTreeMap, sync::Arc};
-use tokio::{sync::mpsc, task::AbortHandle};
+use tokio::task::AbortHandle;
 
 /// A session's calls of the server's tools. Dropping it cancels them.
 pub(super) struct ToolCalls {
     shared: Arc<Shared>,
     session: SessionId,
-    mailbox: mpsc::WeakSender<Box<Message>>,
+    mailbox: WeakMailbox,
     /// Bounded by [`TOOL_PARALLEL_MAX`](crate::core::agent_loop::TOOL_PARALLEL_MAX), because the loop starts no more.
     running: BTreeMap<CallId, Running>,
 }
@@ -28,7 +28,7 @@ impl Drop for Running {
 }
 
 impl ToolCalls {
-    pub(super) fn new(shared: Arc<Shared>, session: SessionId, mailbox: mpsc::WeakSender<Box<Message>>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, session: SessionId, mailbox: WeakMailbox) -> Self {
         Self { shared, session, mailbox, running: BTreeMap::new() }
     }
 
@@ -50,9 +50,7 @@ impl ToolCalls {
                 Err(error) => Output::error(format!("The arguments are not JSON: {error}.")),
             };
             meter.ended(output.is_error);
-            if let Some(mailbox) = mailbox.upgrade() {
-                let _ = mailbox.send(Box::new(Message::Input(Input::ToolAnswered { call_id, output }))).await;
-            }
+            mailbox.tell(Input::ToolAnswered { call_id, output }).await;
         });
         self.running.insert(id, Running(task.abort_handle()));
     }
@@ -62,9 +60,7 @@ impl ToolCalls {
     fn progress(&self, call_id: CallId) -> Progress {
         let mailbox = self.mailbox.clone();
         Progress::new(move |message| {
-            let Some(mailbox) = mailbox.upgrade() else { return };
-            let input = Input::ToolProgressed { call_id: call_id.clone(), message: message.map(bounded) };
-            let _ = mailbox.try_send(Box::new(Message::Input(input)));
+            mailbox.try_tell(Input::ToolProgressed { call_id: call_id.clone(), message: message.map(bounded) });
         })
     }
 

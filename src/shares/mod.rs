@@ -64,6 +64,9 @@ impl Share {
 /// it.
 pub(crate) const FORKS_PER_USER_MAX: u32 = 4;
 
+/// Maximum number of forks in progress. Each holds a piece of its path in memory, and further ones wait.
+const FORKS_MAX: usize = 16;
+
 /// The shares that the users of a server hold.
 #[derive(Debug)]
 pub(crate) struct Shares {
@@ -72,17 +75,9 @@ pub(crate) struct Shares {
     lines: Spaced,
     turns: Arc<Turns>,
     reading: Arc<Turns>,
+    forking: Arc<Turns>,
     /// The points of commands, by user, or by address; `None` means no limit.
     commands: Option<Rate>,
-}
-
-impl Default for Shares {
-    /// Without any limit.
-    fn default() -> Self {
-        let without = || Turns::new(Bounds { most: 0, most_per_user: 0 });
-        let (turns, reading) = (without(), without());
-        Self { quotas: Default::default(), lines: Spaced::bursts(LINES_MAX), turns, reading, commands: None }
-    }
 }
 
 impl Shares {
@@ -104,6 +99,7 @@ impl Shares {
             lines: Spaced::bursts(LINES_MAX),
             turns: turns(settings.model_requests_max, settings.model_requests_per_user()),
             reading: turns(0, 1),
+            forking: Turns::new(Bounds { most: FORKS_MAX, most_per_user: 1 }),
             commands: Rate::new(settings.points_per_minute(has_several_users)),
         })
     }
@@ -117,6 +113,11 @@ impl Shares {
     /// processors. If there is only one user, nobody waits.
     pub(crate) fn reading(&self) -> &Arc<Turns> {
         &self.reading
+    }
+
+    /// Returns the turns of forking, which sessions take instead of users. Forks of one session wait for each other.
+    pub(crate) fn forking(&self) -> &Arc<Turns> {
+        &self.forking
     }
 
     /// Returns the rate of commands, if it is limited.

@@ -7,9 +7,10 @@ use super::{
 use crate::{
     core::agent_loop::Input,
     runtime::{
-        feed::{Cursor, Reader, Seen},
+        errors::store_error,
+        feed::{Cursor, Reader},
         handle::{Attach, Attached, LeftOff},
-        store_error,
+        live::Seen,
     },
 };
 use reseed_protocol::{

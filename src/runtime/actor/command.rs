@@ -7,7 +7,7 @@ use crate::{
         agent_loop::{Input, Origin},
         session::fingerprint::{fingerprint_of, withheld},
     },
-    runtime::{effects::Asker, handle::stopping, late, lookups::Lookups, outbox::Outbox},
+    runtime::{effects::Asker, errors::stopping, late, lookups::Lookups, outbox::Outbox},
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode,
@@ -68,7 +68,7 @@ impl Actor {
         }
         // Hooks continue what a command began, and that command was checked.
         if origin != Origin::HOOK
-            && let Err(error) = self.shared.check_may_store(&self.row.owner(), &command).await
+            && let Err(error) = self.shared.stored.check_may_store(&self.row.owner(), &command).await
         {
             self.note_failed_read(&error);
             refuse(error);

@@ -3,8 +3,8 @@
 use crate::{
     core::{agent_loop::Origin, agent_loop::Tools, hook::HookSpec},
     runtime::{
-        handle::{Attach, EVENT_BYTES_MAX, Identity, Outgoing, Private, REPLIES_MAX},
-        outbox::Outbox,
+        handle::{Attach, EVENT_BYTES_MAX, Identity},
+        outbox::{Outbox, Outgoing, Private, REPLIES_MAX},
     },
     shares::Permit,
 };

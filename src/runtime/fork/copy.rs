@@ -10,7 +10,7 @@ use crate::{
         fork::{PathCopy, fork_name, marks_mention, marks_of, mentions},
     },
     runtime::{
-        labels::newest_labels, load::stored_state, outbox::Outbox, registry::Registry, shared::store_error,
+        errors::store_error, labels::newest_labels, load::stored_state, outbox::Outbox, registry::Registry,
         stored_calibration::StoredCalibration, whole,
     },
     store::{Append, CommandMark, EntryColumns, EntryQuery, Head, Lease, NewRecord, UNFINISHED},

@@ -2,7 +2,7 @@
 
 use super::PIECE_ENTRIES_MAX;
 use crate::{
-    runtime::{load::entry, registry::Registry, shared::store_error},
+    runtime::{errors::store_error, load::entry, registry::Registry},
     store::EntryQuery,
 };
 use reseed_protocol::{Entry, EntryId, ErrorBody, ErrorCode, SessionId};

@@ -3,10 +3,17 @@
 use super::*;
 use crate::{
     clock::ManualClock,
+    config::LimitSettings,
     core::agent_loop::Deployment,
     hooks::{Hook, on},
     provider::scripted::Scripted,
-    runtime::{parts::Parts, slots::Slots, stored_shares::StoredBounds},
+    runtime::{
+        handle::{Mailbox, Message},
+        parts::Parts,
+        slots::Slots,
+        stored_shares::StoredShares,
+    },
+    shares::Shares,
     store::memory::MemoryStore,
     tools::Toolset,
 };
@@ -14,19 +21,21 @@ use dashmap::DashMap;
 use reseed_protocol::hooks::{HookEvent, HookPoint};
 use serde_json::json;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 const AT: HookPoint = HookPoint::ToolCall;
 
-fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, mpsc::Sender<Box<Message>>, mpsc::Receiver<Box<Message>>) {
+fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, Mailbox, mpsc::Receiver<Box<Message>>) {
     let parts =
         Parts::new(Arc::new(Scripted::new()), Hooks::new(hooks).unwrap(), Toolset::default(), Deployment::default());
+    let (store, limits) = (Arc::new(MemoryStore::new()), LimitSettings::default());
+    let shares = Shares::new(&limits, false);
     let shared = Shared {
         slots: Slots::new(crate::provider::Slots::Several),
-        shares: Arc::default(),
-        stored: StoredBounds::default(),
-        store: Arc::new(MemoryStore::new()),
+        stored: StoredShares::new(store.clone(), shares.clone(), &limits, false),
+        shares,
+        store,
         parts,
         clock: Arc::new(ManualClock::default()),
         detached_turn: Duration::ZERO,
@@ -37,7 +46,7 @@ fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, mpsc::Sender<Box<Message>>, m
         damaged: DashMap::new(),
         cluster: None,
     };
-    let (sender, receiver) = mpsc::channel(8);
+    let (sender, receiver) = Mailbox::new();
     (HookCalls::new(Arc::new(shared), "session1".parse().unwrap(), sender.downgrade()), sender, receiver)
 }
 

@@ -73,7 +73,7 @@ impl Registry {
 
     /// Refuses a new session if the user has reached a limit on stored data.
     pub(in crate::runtime) async fn check_may_create(&self, owner: &str) -> Result<(), ErrorBody> {
-        self.shared.check_may_create(owner).await
+        self.shared.stored.check_may_create(owner).await
     }
 
     /// Returns the session that this command has created before.

@@ -4,7 +4,8 @@ use super::Registry;
 use crate::{
     runtime::{
         cluster::{Keeper, Place, Since},
-        handle::{Message, SessionHandle, stopping},
+        errors::stopping,
+        handle::{Message, SessionHandle},
     },
     store::{Error as StoreError, Held, Lease, NodeId, NodeRow, SessionHead},
 };
@@ -137,8 +138,8 @@ impl Registry {
     /// A head that was read before this node opened the session has an older term, and ends nothing.
     pub(super) async fn end_if_stale(&self, handle: Option<&SessionHandle>, head: &SessionHead) {
         let Some(handle) = handle else { return };
-        if head.term > handle.term && handle.send(Message::Close(SubscriptionEnd::Moved)).await.is_ok() {
-            handle.mailbox.closed().await;
+        if head.term > handle.term {
+            handle.close(SubscriptionEnd::Moved).await;
         }
     }
 
@@ -265,7 +266,7 @@ impl Registry {
             let handle = self.open.lock(id).await.open().cloned();
             if let Some(handle) = handle.filter(|handle| handle.term == term) {
                 // A session that is gone has closed its feed itself.
-                let _ = handle.send(Message::Close(SubscriptionEnd::Moved)).await;
+                let _ = handle.mailbox.send(Message::Close(SubscriptionEnd::Moved)).await;
             }
         };
         if !sessions.is_empty() {

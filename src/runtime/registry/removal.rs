@@ -2,7 +2,7 @@
 
 use super::Registry;
 use crate::{
-    runtime::{handle::Message, watch::list_item},
+    runtime::watch::list_item,
     store::{EMPTY_SEQ_MAX, Error as StoreError, SessionHead, UNFINISHED},
 };
 use reseed_protocol::{
@@ -28,10 +28,8 @@ impl Registry {
     pub async fn delete(&self, id: &SessionId, owner: &str) -> Result<(), ErrorBody> {
         let head = self.head(id, owner).await?;
         let slot = self.open.lock(id).await;
-        if let Some(handle) = slot.open()
-            && handle.send(Message::Close(SubscriptionEnd::Deleted)).await.is_ok()
-        {
-            handle.mailbox.closed().await;
+        if let Some(handle) = slot.open() {
+            handle.close(SubscriptionEnd::Deleted).await;
         }
         self.erase(&head).await.map_err(|error| self.fault(&error))
     }

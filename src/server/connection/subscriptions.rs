@@ -3,10 +3,8 @@
 use crate::{
     core::agent_loop::Origin,
     runtime::{
-        Attached, ConnectionShare, Cursor, Outgoing, Private, Reader, SessionHandle,
-        handle::{OUTGOING_MAX, REPLIES_MAX},
-        outbox::Outbox,
-        watch::Watcher,
+        Attached, ConnectionShare, Cursor, Outgoing, Private, Reader, SessionHandle, handle::OUTGOING_MAX,
+        outbox::Outbox, outbox::REPLIES_MAX, watch::Watcher,
     },
 };
 use reseed_protocol::{

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     metrics::{self, Outcome},
-    runtime::{encoded::FrameText, handle::REPLIES_MAX},
+    runtime::{encoded::FrameText, outbox::REPLIES_MAX},
     store::NodeId,
 };
 use reseed_protocol::{CommandId, ErrorCode, SessionId};
