@@ -17,7 +17,7 @@ use self::{
 use super::{
     blocking,
     cluster::Since,
-    effects::{Asker, Effects},
+    effects::{Effects, ReplyTo},
     errors::{stopping, store_error},
     feed::Feed,
     handle::{Mailbox, Message, SessionHandle},
@@ -79,12 +79,12 @@ struct Actor {
     /// The client whose tools and hooks the loop knows, if any.
     host: Option<Box<Host>>,
     /// The host that was last announced to clients.
-    told_host: Option<session::Host>,
+    announced_host: Option<session::Host>,
     /// The client that was asked to run each open tool call. Bounded by the calls of one answer.
     runs: BTreeMap<CallId, Run>,
     stopping: bool,
     /// True if the running turn was stopped early, so that queued inputs must not start.
-    held: bool,
+    queue_held: bool,
     /// True if the session was loaded with queued inputs. They wait for the first connection that may write, because it
     /// may bring tools and hooks.
     queue_waits: bool,
@@ -161,10 +161,10 @@ pub(super) fn actor(shared: Arc<Shared>, started: Started) -> (SessionHandle, im
         row: started.row,
         members: Members::default(),
         host: None,
-        told_host: None,
+        announced_host: None,
         runs: BTreeMap::new(),
         stopping: false,
-        held: false,
+        queue_held: false,
         queue_waits,
         quarantined: false,
         database_is_away: false,
@@ -227,8 +227,8 @@ impl Actor {
                     self.stopping = true;
                     Message::Input(Input::Hold(Box::new(stopping())))
                 }
-                () = stop.cancelled(), if !self.held => {
-                    self.held = true;
+                () = stop.cancelled(), if !self.queue_held => {
+                    self.queue_held = true;
                     Message::Input(Input::Stop(Box::new(stopping())))
                 }
                 message = mailbox.recv() => match message {
@@ -289,7 +289,7 @@ impl Actor {
                 return Err(End::Close(reason));
             }
             Message::Input(Input::Tick) if self.detached_too_long() => {
-                self.held = true;
+                self.queue_held = true;
                 let message = "no client is connected, so the session stopped its turn; send it again";
                 self.tell(Input::Abandon(Box::new(ErrorBody::new(ErrorCode::ShuttingDown, message))), None).await?;
             }
@@ -320,25 +320,25 @@ impl Actor {
         }
         let append = Effect::Append(Append { events: Vec::new(), marks: vec![mark] });
         self.carry_out(vec![append], None).await?;
-        self.tell_list();
+        self.update_list();
         Ok(Ok(()))
     }
 
     /// Passes an input to the loop and executes all of the resulting effects.
-    async fn tell(&mut self, input: Input, asker: Option<Asker<'_>>) -> Result<(), End> {
+    async fn tell(&mut self, input: Input, reply_to: Option<ReplyTo<'_>>) -> Result<(), End> {
         let Some(agent) = &mut self.agent else { return Err(End::Close(SubscriptionEnd::Failed)) };
         if agent.is_idle() {
             self.time = SteadyTime::new(&*self.shared.clock);
         }
         let now = self.time.now(&*self.shared.clock);
         let effects = handled(agent, now, input);
-        self.carry_out(effects, asker).await?;
-        self.tell_list();
+        self.carry_out(effects, reply_to).await?;
+        self.update_list();
         Ok(())
     }
 
     /// Reports changes to operators and to watchers of the session list.
-    fn tell_list(&mut self) {
+    fn update_list(&mut self) {
         let Some(agent) = &self.agent else { return };
         let (doing, breaker_open) = (agent.doing(), agent.tripped());
         let last = self.effects.note_breaker(breaker_open);
@@ -352,7 +352,7 @@ impl Actor {
     }
 
     /// Executes effects in order, each to completion.
-    async fn carry_out(&mut self, effects: Vec<Effect>, asker: Option<Asker<'_>>) -> Result<(), End> {
+    async fn carry_out(&mut self, effects: Vec<Effect>, reply_to: Option<ReplyTo<'_>>) -> Result<(), End> {
         // Effects can cause inputs (a cancelled request, a new loop), and inputs cause more effects. Hence a queue
         // instead of recursion.
         let mut waiting: VecDeque<Effect> = effects.into();
@@ -368,12 +368,12 @@ impl Actor {
                         append.marks.extend(next.marks);
                     }
                     let has_calls = append.events.iter().any(|event| matches!(event, Event::ToolCall(_)));
-                    self.effects.append(now, append, asker).await.map_err(End::Close)?;
+                    self.effects.append(now, append, reply_to).await.map_err(End::Close)?;
                     if has_calls {
                         self.run_open_calls();
                     }
                 }
-                Effect::Reply { origin, id, reply } => self.effects.reply(asker, origin, id, reply),
+                Effect::Reply { origin, id, reply } => self.effects.reply(reply_to, origin, id, reply),
                 Effect::Emit(event) => self.effects.emit(&event),
                 Effect::CallModel(call) => self.effects.call_model(*call),
                 Effect::Hurry(request) => self.effects.model.hurry(request),

@@ -8,7 +8,7 @@ pub(crate) mod view;
 use self::view::{BEATS, Holder, View};
 use crate::{
     metrics,
-    store::{Cluster, Error, Held, NewNode, NodeId, NodeRow, Pulse, SessionStore, Spaced},
+    store::{Cluster, Error, LeasedSession, NewNode, NodeId, NodeRow, Pulse, SessionStore, Spaced},
 };
 use reseed_protocol::SessionId;
 use std::{
@@ -30,7 +30,7 @@ const LEAVE_TIME: Duration = Duration::from_secs(5);
 
 /// Where a session's loop runs, or may be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum SessionLocation {
     /// It is open here, or held by this node.
     Here,
     /// Another node holds it.
@@ -185,7 +185,7 @@ impl Keeper {
     /// Waits until this node may trust itself, and returns true if it still holds a session opened at that standing. If
     /// trust has run out in between, the store is queried, because others may have opened a session that is not closed
     /// here yet.
-    pub(crate) async fn still_has(&self, held: Held, then: Since) -> bool {
+    pub(crate) async fn still_has(&self, held: LeasedSession, then: Since) -> bool {
         if !self.trusted().await {
             return false;
         }
@@ -203,7 +203,7 @@ impl Keeper {
     ///
     /// # Errors
     /// [`Error::Unknown`].
-    pub(crate) async fn lost(&self, held: &[Held], then: Since, now: Since) -> Result<Vec<SessionId>, Error> {
+    pub(crate) async fn lost(&self, held: &[LeasedSession], then: Since, now: Since) -> Result<Vec<SessionId>, Error> {
         let all = || held.iter().map(|held| held.session.clone()).collect();
         let Some(cluster) = self.cluster().filter(|_| now.me == then.me) else { return Ok(all()) };
         let lost = cluster.lost(held).await?;
@@ -254,19 +254,19 @@ impl Keeper {
     ///
     /// # Errors
     /// [`Error::Unknown`].
-    pub async fn place(&self, holder: Option<NodeId>) -> Result<Place, Error> {
+    pub async fn location(&self, holder: Option<NodeId>) -> Result<SessionLocation, Error> {
         let known = self.view().holder(holder);
         Ok(match known {
-            Holder::Nobody => Place::Free,
-            Holder::Me => Place::Here,
-            Holder::Other(row) => Place::Elsewhere(row),
+            Holder::Nobody => SessionLocation::Free,
+            Holder::Me => SessionLocation::Here,
+            Holder::Other(row) => SessionLocation::Elsewhere(row),
             Holder::Unknown => {
                 let rows = match self.cluster() {
                     Some(cluster) => cluster.nodes().await?,
                     None => Vec::new(),
                 };
                 let found = rows.into_iter().find(|row| Some(row.id) == holder);
-                found.map_or(Place::Free, |row| Place::Elsewhere(Box::new(row)))
+                found.map_or(SessionLocation::Free, |row| SessionLocation::Elsewhere(Box::new(row)))
             }
         })
     }

@@ -4,14 +4,14 @@
 //! between.
 
 use super::{
-    ended,
+    ended_calls,
     feed::Feed,
     handle::WeakMailbox,
     hooks::HookCalls,
-    late::{Late, mark_duplicate},
     measure::{LastCompaction, Measure},
     model_calls::ModelCalls,
     outbox::Outbox,
+    pending_replies::{PendingReplies, mark_duplicate},
     readable::check_read_back,
     shared::Shared,
     state_copy::StateCopy,
@@ -50,14 +50,14 @@ pub(super) struct Effects {
     /// The command being executed, until it is answered. Each command gets one reply, even if something fails.
     expected: Option<CommandId>,
     /// Replies to commands that are answered after later ones.
-    pub(super) late: Late,
+    pub(super) pending: PendingReplies,
     /// Fingerprints of the ids of all commands in the log, if they are known. Otherwise the store is queried.
     marked: Option<Vec<u64>>,
 }
 
 /// The sender of the command being executed, and where its reply goes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asker<'a> {
+pub(super) struct ReplyTo<'a> {
     pub(super) origin: Origin,
     pub(super) outgoing: &'a Outbox,
 }
@@ -79,7 +79,7 @@ impl Effects {
         let measure = Measure::new(lease.session.clone());
         let hooks = HookCalls::new(shared.clone(), lease.session.clone(), mailbox.clone());
         let tools = ToolCalls::new(shared.clone(), lease.session.clone(), mailbox);
-        let late = Late::new(lease.session.clone());
+        let pending = PendingReplies::new(lease.session.clone());
         // Under the first lease of an empty log, no command has been written yet.
         let marked = (lease.term == 1 && lease.next_seq == 1).then(Vec::new);
         Self {
@@ -95,7 +95,7 @@ impl Effects {
             tools,
             measure,
             expected: None,
-            late,
+            pending,
             marked,
         }
     }
@@ -161,10 +161,10 @@ impl Effects {
         &mut self,
         now: Timestamp,
         append: Append,
-        asker: Option<Asker<'_>>,
+        reply_to: Option<ReplyTo<'_>>,
     ) -> Result<(), SubscriptionEnd> {
         let Append { mut events, marks } = append;
-        let mut stored_marks: Vec<CommandMark> = ended::marks(&events).collect();
+        let mut stored_marks: Vec<CommandMark> = ended_calls::marks(&events).collect();
         stored_marks.extend(whole::take_all(&mut events));
         let first_seq = self.copy.state().seq + 1;
         let changes_model = sets_model(&events).is_some_and(|model| *model != self.copy.state().model);
@@ -207,7 +207,7 @@ impl Effects {
             if let Some(marked) = &mut self.marked {
                 marked.push(fingerprint(mark.id.as_str().as_bytes()));
             }
-            self.answer(asker, mark.origin, mark.id, mark.reply);
+            self.answer(reply_to, mark.origin, mark.id, mark.reply);
         }
         if !bodies.is_empty() {
             self.feed.publish(self.copy.state().seq, &bodies, ends.as_ref());
@@ -249,9 +249,9 @@ impl Effects {
     }
 
     /// Answers a command that wrote nothing.
-    pub(super) fn reply(&mut self, asker: Option<Asker<'_>>, origin: Origin, id: CommandId, reply: Reply) {
+    pub(super) fn reply(&mut self, reply_to: Option<ReplyTo<'_>>, origin: Origin, id: CommandId, reply: Reply) {
         self.measure.replied(&reply);
-        self.answer(asker, origin, id, reply);
+        self.answer(reply_to, origin, id, reply);
     }
 
     /// Publishes an event that is not stored.
@@ -260,19 +260,19 @@ impl Effects {
         self.feed.emit(event);
     }
 
-    fn answer(&mut self, asker: Option<Asker<'_>>, origin: Origin, id: CommandId, reply: Reply) {
-        let asker = asker.filter(|asker| asker.origin == origin);
+    fn answer(&mut self, reply_to: Option<ReplyTo<'_>>, origin: Origin, id: CommandId, reply: Reply) {
+        let reply_to = reply_to.filter(|reply_to| reply_to.origin == origin);
         // A late reply to another connection's command with the same id does not answer this one.
-        let is_to_this = asker.is_some() && self.expected.as_ref() == Some(&id);
+        let is_to_this = reply_to.is_some() && self.expected.as_ref() == Some(&id);
         if is_to_this {
             self.expected = None;
-        } else if self.late.answer(origin, &id, &reply) {
+        } else if self.pending.answer(origin, &id, &reply) {
             return;
         }
-        let Some(asker) = asker else { return };
+        let Some(reply_to) = reply_to else { return };
         // A connection stops reading commands before its channel has no room for replies. So this fails only if it is
         // gone.
-        asker.outgoing.reply(self.lease.session.clone(), id, reply);
+        reply_to.outgoing.reply(self.lease.session.clone(), id, reply);
     }
 
     /// Records the newest token count for lists, and the metrics.

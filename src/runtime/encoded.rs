@@ -35,7 +35,7 @@ const BYTES_MAX: usize = 32 * 1024;
 
 /// What a frame reports about an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum FrameKey {
     /// The answer starts.
     Started,
     /// A tool call starts in this part.
@@ -50,20 +50,20 @@ pub(super) enum Told {
 
 /// The newest frames, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Encoded {
-    frames: VecDeque<(Told, FrameText)>,
+pub(super) struct FrameCache {
+    frames: VecDeque<(FrameKey, FrameText)>,
     bytes: usize,
 }
 
-impl Encoded {
+impl FrameCache {
     /// Returns the frame that reports this. It is serialised unless it is among the newest frames.
-    pub(super) fn frame(&mut self, told: Told, encode: impl FnOnce() -> String) -> FrameText {
-        if let Some((_, frame)) = self.frames.iter().rev().find(|(known, _)| *known == told) {
+    pub(super) fn frame(&mut self, key: FrameKey, encode: impl FnOnce() -> String) -> FrameText {
+        if let Some((_, frame)) = self.frames.iter().rev().find(|(known, _)| *known == key) {
             return frame.clone();
         }
         let frame = FrameText::from(encode());
         self.bytes += frame.len();
-        self.frames.push_back((told, frame.clone()));
+        self.frames.push_back((key, frame.clone()));
         while self.frames.len() > FRAMES_MAX || (self.bytes > BYTES_MAX && self.frames.len() > 1) {
             if let Some((_, oldest)) = self.frames.pop_front() {
                 self.bytes -= oldest.len();
@@ -84,10 +84,10 @@ mod tests {
 
     /// Returns how many of these ranges are serialised again on the second pass.
     fn again(ranges: usize, bytes: usize) -> usize {
-        let (mut encoded, mut written) = (Encoded::default(), 0);
+        let (mut encoded, mut written) = (FrameCache::default(), 0);
         for round in 0..2 {
             for from in (0..ranges).rev() {
-                encoded.frame(Told::Text { part: 0, from, to: ranges }, || {
+                encoded.frame(FrameKey::Text { part: 0, from, to: ranges }, || {
                     written += round;
                     "x".repeat(bytes)
                 });

@@ -14,7 +14,7 @@
 
 use super::{
     encoded::{Frame, FrameText},
-    live::{Live, Reading, Seen},
+    live::{AnswerPosition, ItemPosition, Live},
     tail::Tail,
 };
 use crate::core::model::Delta;
@@ -119,7 +119,7 @@ pub struct Cursor {
     /// The last durable event it received.
     pub seq: u64,
     ephemeral: u64,
-    answer: Reading,
+    answer: AnswerPosition,
     /// The last event that it does not need from memory. It reads the store up to this point, in pages.
     waived: u64,
     /// Answers that it saw in part and that were aborted while it was away. They are reported before anything else.
@@ -292,7 +292,7 @@ impl Feed {
     /// Returns a cursor for a subscriber that has seen everything up to `seq`, and these UTF-16 code units of each part
     /// of the streamed answer. `None` if that is impossible, so that the subscriber needs the whole state.
     #[must_use]
-    pub fn rejoin(&self, seq: u64, items: &[Seen]) -> Option<Cursor> {
+    pub fn rejoin(&self, seq: u64, items: &[ItemPosition]) -> Option<Cursor> {
         let inner = self.lock();
         if seq > inner.seq {
             return None;
@@ -331,7 +331,7 @@ impl Feed {
 
 impl Cursor {
     /// Reports these aborted answers to the reader before anything else.
-    pub(super) fn tell_void(&mut self, items: Vec<EntryId>) {
+    pub(super) fn report_aborted(&mut self, items: Vec<EntryId>) {
         self.void = items;
     }
 

@@ -4,7 +4,7 @@
 use super::{
     cluster::Since,
     feed::{Bell, Cursor, Feed, Reader},
-    live::Seen,
+    live::ItemPosition,
     outbox::{Outbox, REPLIES_MAX},
 };
 use crate::core::{
@@ -103,7 +103,7 @@ pub struct LeftOff {
     /// The last durable event that it received.
     pub seq: u64,
     /// Its positions in running items.
-    pub items: Vec<Seen>,
+    pub items: Vec<ItemPosition>,
 }
 
 /// The result of joining, for a connection.

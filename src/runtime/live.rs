@@ -3,7 +3,7 @@
 //! Invariant: a reader's positions are on character boundaries. Their bytes and UTF-16 units refer to the same
 //! position.
 
-use super::encoded::{Encoded, Frame, FrameText, Told};
+use super::encoded::{Frame, FrameCache, FrameKey, FrameText};
 use crate::core::model::Delta;
 use reseed_protocol::{
     EntryId, Part, SessionId, TurnId,
@@ -31,7 +31,7 @@ pub(super) struct Live {
     /// The durable event that ended it. The answer is kept until the next one, so that attached readers get all of its
     /// text before that event.
     pub(super) ended_at: Option<u64>,
-    encoded: Encoded,
+    encoded: FrameCache,
 }
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ enum PartKind {
 
 /// A subscriber's position in a running item.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ItemPosition {
     /// The item.
     pub item: EntryId,
     /// Its part.
@@ -61,7 +61,7 @@ pub struct Seen {
 
 /// A reader's position in an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Reading {
+pub(super) struct AnswerPosition {
     /// The number of the answer; 0 for none.
     number: u32,
     /// True once the reader has received all of the answer, and its end.
@@ -81,7 +81,7 @@ struct PartPosition {
 }
 
 #[cfg(test)]
-impl Reading {
+impl AnswerPosition {
     /// Returns the number of parts that it has room for.
     pub(super) fn parts_capacity(&self) -> usize {
         self.parts.capacity()
@@ -131,7 +131,7 @@ impl LivePart {
 impl Live {
     /// Creates an answer without text. Its `number`, from 1, distinguishes it from other answers of its feed.
     pub(super) fn new(session: SessionId, number: u32, item: EntryId, turn: TurnId) -> Self {
-        let (parts, encoded) = (Vec::new(), Encoded::default());
+        let (parts, encoded) = (Vec::new(), FrameCache::default());
         Self { session, number, item, turn, parts, stopped: false, ended_at: None, encoded }
     }
 
@@ -196,17 +196,17 @@ impl Live {
     }
 
     /// Returns the position of a reader that has all of it.
-    pub(super) fn read(&self) -> Reading {
+    pub(super) fn read(&self) -> AnswerPosition {
         if self.ended_at.is_some() {
-            return Reading { number: self.number, finished: true, parts: Vec::new() };
+            return AnswerPosition { number: self.number, finished: true, parts: Vec::new() };
         }
-        Reading { number: self.number, finished: false, parts: self.parts.iter().map(LivePart::end).collect() }
+        AnswerPosition { number: self.number, finished: false, parts: self.parts.iter().map(LivePart::end).collect() }
     }
 
     /// Returns the position of a reader that has seen these parts of it; `None` if that is impossible.
-    pub(super) fn seen<'a>(&self, items: impl Iterator<Item = &'a Seen>) -> Option<Reading> {
-        let mut reading = Reading { number: self.number, ..Reading::default() };
-        for Seen { part, offset, .. } in items {
+    pub(super) fn seen<'a>(&self, items: impl Iterator<Item = &'a ItemPosition>) -> Option<AnswerPosition> {
+        let mut reading = AnswerPosition { number: self.number, ..AnswerPosition::default() };
+        for ItemPosition { part, offset, .. } in items {
             let at = usize::try_from(*part).ok()?;
             let bytes = byte_place(&self.parts.get(at)?.text, *offset)?;
             if reading.parts.len() <= at {
@@ -220,7 +220,7 @@ impl Live {
     }
 
     /// Returns true if a reader has not received all of it.
-    pub(super) fn has_more(&self, reading: &Reading) -> bool {
+    pub(super) fn has_more(&self, reading: &AnswerPosition) -> bool {
         if !self.has_begun() {
             return false;
         }
@@ -233,19 +233,24 @@ impl Live {
     }
 
     /// Adds what a reader has not received, in frames of about `bytes_left` bytes of text. Returns the number of bytes.
-    pub(super) fn next(&mut self, reading: &mut Reading, mut bytes_left: usize, frames: &mut Vec<Frame>) -> usize {
+    pub(super) fn next(
+        &mut self,
+        reading: &mut AnswerPosition,
+        mut bytes_left: usize,
+        frames: &mut Vec<Frame>,
+    ) -> usize {
         let bytes_max = bytes_left;
         if !self.has_more(reading) {
             return 0;
         }
         if reading.number != self.number {
-            *reading = Reading { number: self.number, ..Reading::default() };
-            self.tell(Told::Started, frames);
+            *reading = AnswerPosition { number: self.number, ..AnswerPosition::default() };
+            self.tell(FrameKey::Started, frames);
         }
         reading.parts.resize(self.parts.len(), PartPosition::default());
         for (index, place) in reading.parts.iter_mut().enumerate() {
             if matches!(self.parts[index].kind, PartKind::Call { .. }) && !place.started {
-                self.tell(Told::CallStarted(index), frames);
+                self.tell(FrameKey::CallStarted(index), frames);
                 place.started = true;
             }
             while place.bytes < self.parts[index].text.len() && bytes_left > 0 {
@@ -253,7 +258,7 @@ impl Live {
                 let length = rest.floor_char_boundary(DELTA_BYTES_MAX.min(bytes_left).max(4));
                 let (from, to) = (place.bytes, place.bytes + length);
                 let utf16 = utf16_len(&rest[..length]);
-                let frame = self.encode(Told::Text { part: index, from, to }, place.utf16);
+                let frame = self.encode(FrameKey::Text { part: index, from, to }, place.utf16);
                 frames.push(Frame::Streamed(frame));
                 place.bytes = to;
                 place.utf16 += utf16;
@@ -263,23 +268,23 @@ impl Live {
                 return bytes_max - bytes_left;
             }
             if matches!(self.parts[index].kind, PartKind::Call { finished: true, .. }) && !place.finished {
-                self.tell(Told::CallFinished(index), frames);
+                self.tell(FrameKey::CallFinished(index), frames);
                 place.finished = true;
             }
         }
         if self.ended_at.is_some() {
-            self.tell(Told::Finished, frames);
+            self.tell(FrameKey::Finished, frames);
             *reading = self.read();
         }
         bytes_max - bytes_left
     }
 
-    fn tell(&mut self, told: Told, frames: &mut Vec<Frame>) {
-        frames.push(Frame::Streamed(self.encode(told, 0)));
+    fn tell(&mut self, key: FrameKey, frames: &mut Vec<Frame>) {
+        frames.push(Frame::Streamed(self.encode(key, 0)));
     }
 
     /// Returns the frame that reports this. Its text begins at `offset`, in UTF-16 code units.
-    fn encode(&mut self, told: Told, offset: u64) -> FrameText {
+    fn encode(&mut self, key: FrameKey, offset: u64) -> FrameText {
         let Self { session, item, turn, parts, encoded, .. } = self;
         let started = |kind, part, name| {
             let (item_id, turn_id) = (item.clone(), turn.clone());
@@ -287,21 +292,21 @@ impl Live {
         };
         let finished = |part| EphemeralEvent::ItemFinished(ItemFinished { item_id: item.clone(), part });
         let number = |part: usize| Some(u32::try_from(part).unwrap_or(u32::MAX));
-        encoded.frame(told, || {
-            let event = match told {
-                Told::Text { part, from, to } => {
+        encoded.frame(key, || {
+            let event = match key {
+                FrameKey::Text { part, from, to } => {
                     return delta_frame(session, item, part, &parts[part], offset, from..to);
                 }
-                Told::Started => started(ItemKind::Message, None, None),
-                Told::CallStarted(part) => {
+                FrameKey::Started => started(ItemKind::Message, None, None),
+                FrameKey::CallStarted(part) => {
                     let name = match &parts[part].kind {
                         PartKind::Call { name, .. } => Some(name.clone()),
                         PartKind::Text | PartKind::Reasoning => None,
                     };
                     started(ItemKind::ToolCall, number(part), name)
                 }
-                Told::CallFinished(part) => finished(number(part)),
-                Told::Finished => finished(None),
+                FrameKey::CallFinished(part) => finished(number(part)),
+                FrameKey::Finished => finished(None),
             };
             encode_event(Some(session), &event)
         })

@@ -3,7 +3,7 @@
 //! changes meanwhile.
 
 use super::{
-    ended,
+    ended_calls,
     errors::store_error,
     load::{WayBack, entry, path_to},
 };
@@ -118,7 +118,7 @@ impl Lookups<'_> {
         if self.state.pending.iter().any(|pending| pending.call_id == *call) {
             return Ok(None);
         }
-        let ended = ended::read(self.store, self.session, call).await.map_err(|error| store_error(&error))?;
+        let ended = ended_calls::read(self.store, self.session, call).await.map_err(|error| store_error(&error))?;
         Ok(ended.map(|ended| Box::new(Lookup::EndedCall(ended))))
     }
 
@@ -128,7 +128,7 @@ impl Lookups<'_> {
         let is_open = self.state.approvals.iter().any(|open| open.approval_id == *approval);
         let ended = match approval.as_str().parse::<CallId>() {
             Ok(id) if !is_open => {
-                ended::read(self.store, self.session, &id).await.map_err(|error| store_error(&error))?
+                ended_calls::read(self.store, self.session, &id).await.map_err(|error| store_error(&error))?
             }
             _ => None,
         };

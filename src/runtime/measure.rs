@@ -182,7 +182,7 @@ impl Measure {
                 self.fault = None;
                 self.compacted(now, compacted);
             }
-            Event::CompactionFailed(failed) => self.came_to_nothing(now, failed),
+            Event::CompactionFailed(failed) => self.compaction_failed(now, failed),
             Event::CompactionUndone(undone) => {
                 metrics::COMPACTIONS_UNDONE_TOTAL.add([], 1);
                 tracing::info!(
@@ -300,7 +300,7 @@ impl Measure {
         );
     }
 
-    fn came_to_nothing(&mut self, now: Timestamp, event: &CompactionFailed) {
+    fn compaction_failed(&mut self, now: Timestamp, event: &CompactionFailed) {
         compaction::compaction_failed(event);
         let session = &self.session;
         let Some(trigger) = event.trigger else {

@@ -9,9 +9,9 @@
 //! - `model_calls`: calls the provider; each answer returns as an input
 //! - `hooks`: calls the server's hooks; `hook_session`: a hook's access to its session
 //! - `tools`: runs the server's tools
-//! - `summaries`: requests summaries; `slots`: detects a model server that works on one request at a time
+//! - `summaries`: requests summaries; `model_server_load`: detects a model server that works on one request at a time
 //! - `live`: the answer being streamed
-//! - `late`: replies to commands that are answered after later ones
+//! - `pending_replies`: replies to commands that are answered after later ones
 //! - `lookups`: prefetches from the store what a command needs elsewhere in the tree
 //! - [`fork`]: makes a session from a path of another
 //! - `steady`: the clock of a session's loop
@@ -27,10 +27,10 @@
 //!
 //! Stored sessions:
 //! - `load`: loads a session from the store, as far back as the model can see
-//! - `look`: reads sessions without opening them; [`stored`]: the same without a server
+//! - `peek`: reads sessions without opening them; [`stored`]: the same without a server
 //! - `state_copy`: the copy of a session's state that is stored with its log
 //! - `stored_calibration`: a session's calibration, stored beside that copy
-//! - `ended`: marks of finished tool calls
+//! - `ended_calls`: marks of finished tool calls
 //! - [`labels`]: the labels of entries
 //! - [`whole`]: the full text of truncated tool results
 //! - `readable`: checks that stored records can be read back
@@ -43,7 +43,7 @@ pub(crate) mod blocking;
 pub(crate) mod cluster;
 mod effects;
 pub(crate) mod encoded;
-mod ended;
+mod ended_calls;
 pub(crate) mod errors;
 pub(crate) mod feed;
 pub(crate) mod fork;
@@ -51,19 +51,19 @@ pub(crate) mod handle;
 mod hook_session;
 mod hooks;
 pub(crate) mod labels;
-mod late;
 pub(crate) mod live;
 mod load;
-mod look;
 mod lookups;
 mod measure;
 mod model_calls;
+mod model_server_load;
 pub(crate) mod outbox;
 pub(crate) mod parts;
+mod peek;
+mod pending_replies;
 mod readable;
 pub(crate) mod registry;
 pub(crate) mod shared;
-mod slots;
 mod state_copy;
 mod steady;
 pub(crate) mod stored;
@@ -79,11 +79,11 @@ pub(crate) mod whole;
 mod resume_decisions;
 
 pub(crate) use actor::{PRESENCE_MAX, REPLAY_EVENTS_MAX};
-pub(crate) use cluster::{Keeper, Place};
+pub(crate) use cluster::{Keeper, SessionLocation};
 pub(crate) use encoded::Frame;
 pub(crate) use errors::store_error;
 pub(crate) use feed::{Cursor, Reader};
 pub(crate) use handle::{Attach, Attached, ConnectionShare, Identity, LeftOff, SUBSCRIPTIONS_MAX, SessionHandle};
-pub(crate) use live::Seen;
+pub(crate) use live::ItemPosition;
 pub(crate) use outbox::{Outgoing, Private, Replied};
 pub(crate) use registry::{Registry, RegistryOptions, holding::Found};

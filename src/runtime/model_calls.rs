@@ -8,7 +8,7 @@ use super::{
     measure::{model_answered, model_left},
     readable::readable,
     shared::Shared,
-    summaries::{self, Heard},
+    summaries::{self, TurnSink},
 };
 use crate::{
     core::{
@@ -18,7 +18,7 @@ use crate::{
     },
     metrics::{FIRST_DELTA_SECONDS, MODEL_REQUESTS_WAITING},
     provider::DeltaSink,
-    store::{Held, Lease},
+    store::{Lease, LeasedSession},
 };
 use reseed_protocol::{EntryId, ErrorCode, Part};
 use std::{sync::Arc, thread, time::Instant};
@@ -89,7 +89,7 @@ impl ModelCalls {
         // The session may have chosen the model while it was allowed, or may have been imported with it.
         let allowed = parts.deployment.check_model(&model);
         let cluster = self.shared.cluster.clone().zip(self.since);
-        let held = Held {
+        let held = LeasedSession {
             session: session.clone(),
             epoch: self.lease.epoch.clone(),
             term: self.lease.term,
@@ -129,18 +129,18 @@ impl ModelCalls {
                 report.send(Err(ModelFault::new(ErrorCode::StoreFailed, message))).await;
                 return;
             }
-            let (provider, slots) = (&*parts.provider, &shared.slots);
+            let (provider, load) = (&*parts.provider, &shared.model_server);
             let outcome = match purpose {
                 Purpose::Summary if makes_way => {
                     let makes_way = summaries::MakesWay { request, mailbox: &report.mailbox, hurry: &hurried };
-                    summaries::making_way(provider, &body, (slots, &session), makes_way).await
+                    summaries::making_way(provider, &body, (load, &session), makes_way).await
                 }
-                Purpose::Summary => summaries::summary(provider, &body, slots.summary(session)).await,
+                Purpose::Summary => summaries::summary(provider, &body, load.summary(session)).await,
                 Purpose::Turn => {
-                    let at_work = slots.turn(session);
+                    let at_work = load.turn(session);
                     let tells = turn.as_ref().map(|turn| (&*feed, turn));
-                    let mut heard = Heard { sink: &mut sink, at_work: &at_work, tells, has_begun: false };
-                    let outcome = provider.answer(&body, &mut heard).await;
+                    let mut sink = TurnSink { sink: &mut sink, at_work: &at_work, tells, has_begun: false };
+                    let outcome = provider.answer(&body, &mut sink).await;
                     if let Some(waited) = at_work.waited() {
                         let millis = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
                         report.mailbox.tell(Input::WaitedBehindSummary { millis }).await;

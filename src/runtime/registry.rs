@@ -13,9 +13,9 @@ use super::{
     errors::{stopping, store_error},
     handle::SessionHandle,
     load::{leaf, load, stored_copy},
+    model_server_load::ModelServerLoad,
     parts::Parts,
     shared::Shared,
-    slots::Slots,
     stored_shares::StoredShares,
     watch::{Compactions, Row, Watches},
 };
@@ -116,7 +116,7 @@ impl Registry {
         let shares = Shares::new(&limits, has_several_users);
         let shared = Shared {
             stored: StoredShares::new(store.clone(), shares.clone(), &limits, has_several_users),
-            slots: Slots::new(provider.slots()),
+            model_server: ModelServerLoad::new(provider.slots()),
             store,
             parts: Parts::new(provider, hooks, tools, deployment),
             clock,
@@ -182,7 +182,7 @@ impl Registry {
     pub async fn open(&self, id: &SessionId, owner: &str) -> Result<SessionHandle, ErrorBody> {
         let head = self.head(id, owner).await?;
         self.open_at(&head).await.map_err(|refused| match refused {
-            NotOpened::Held(node) => self.held(id, node),
+            NotOpened::Held(node) => self.held_elsewhere(id, node),
             NotOpened::Refused(error) => error,
         })
     }

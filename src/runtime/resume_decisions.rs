@@ -5,7 +5,7 @@
 use super::{
     encoded::Frame,
     feed::{Cursor, Feed},
-    live::Seen,
+    live::ItemPosition,
 };
 use crate::core::model::Delta;
 use fastrand::Rng;
@@ -139,11 +139,11 @@ impl World {
     fn cut(&mut self, client: &mut Client) {
         let honest = self.rng.u8(..5) > 0;
         let mut seq = client.seq;
-        let mut seen: Vec<Seen> = Vec::new();
+        let mut seen: Vec<ItemPosition> = Vec::new();
         for (item, texts) in &client.items {
             for (part, text) in texts {
                 let (item, part) = (item.parse().unwrap(), u32::try_from(*part).unwrap());
-                seen.push(Seen { item, part, offset: utf16_len(text) });
+                seen.push(ItemPosition { item, part, offset: utf16_len(text) });
             }
         }
         if !honest {

@@ -3,8 +3,8 @@
 use super::{
     cluster::Keeper,
     errors::store_error,
+    model_server_load::ModelServerLoad,
     parts::{MODELS_MAX, Parts},
-    slots::Slots,
     stored_shares::StoredShares,
 };
 use crate::{
@@ -40,7 +40,7 @@ pub(super) struct Shared {
     /// Sessions that are read-only because a record cannot be read back; at most [`DAMAGED_MAX`].
     pub(super) damaged: DashMap<SessionId, ErrorBody>,
     /// The requests in progress at the model server.
-    pub(super) slots: Arc<Slots>,
+    pub(super) model_server: Arc<ModelServerLoad>,
     /// The shares of the users, which limit how much each may take at a time.
     pub(super) shares: Arc<Shares>,
     /// The limits on the sessions and bytes that each user may store.

@@ -6,7 +6,7 @@
 use super::{
     feed::Feed,
     handle::WeakMailbox,
-    slots::{Slots, SummaryAtWork, TurnAtWork},
+    model_server_load::{ModelServerLoad, SummaryRequest, TurnRequest},
 };
 use crate::{
     core::{
@@ -29,16 +29,16 @@ const TOKEN_BYTES_MAX: usize = 16;
 const MAKES_WAY_MAX: Duration = Duration::from_secs(300);
 
 /// Watches a summary as it arrives.
-struct Watched<'a> {
+struct SummarySink<'a> {
     repetition: Repetition,
     /// The same for the reasoning that precedes it.
     reasoning: Repetition,
     bytes_max: usize,
     ends: &'a Notify,
-    at_work: SummaryAtWork,
+    at_work: SummaryRequest,
 }
 
-impl DeltaSink for Watched<'_> {
+impl DeltaSink for SummarySink<'_> {
     fn delta(&mut self, delta: Delta<'_>) {
         self.at_work.speaks();
         let only_repeats = match delta {
@@ -57,12 +57,12 @@ impl DeltaSink for Watched<'_> {
 pub(super) async fn summary(
     provider: &dyn Provider,
     request: &ModelRequest,
-    at_work: SummaryAtWork,
+    at_work: SummaryRequest,
 ) -> Result<Answer, ModelFault> {
     let ends = Notify::new();
     let tokens_max = request.envelope.options.max_output_tokens.and_then(|tokens| usize::try_from(tokens).ok());
     let bytes_max = tokens_max.map_or(usize::MAX, |tokens| tokens.saturating_mul(TOKEN_BYTES_MAX));
-    let mut watched = Watched {
+    let mut watched = SummarySink {
         repetition: Repetition::default(),
         reasoning: Repetition::of_reasoning(),
         bytes_max,
@@ -97,17 +97,17 @@ pub(super) struct MakesWay<'a> {
 pub(super) async fn making_way(
     provider: &dyn Provider,
     request: &ModelRequest,
-    (slots, session): (&Arc<Slots>, &SessionId),
+    (load, session): (&Arc<ModelServerLoad>, &SessionId),
     MakesWay { request: id, mailbox, hurry }: MakesWay<'_>,
 ) -> Result<Answer, ModelFault> {
-    let mut is_wanted = slots.is_wanted();
+    let mut is_wanted = load.is_wanted();
     let mut patience = MAKES_WAY_MAX;
     loop {
         if is_wanted && !hurry.is_cancelled() && !patience.is_zero() {
             mailbox.tell(Input::MadeWay { request: id }).await;
             let since = Instant::now();
             tokio::select! {
-                () = slots.until(false) => {}
+                () = load.until(false) => {}
                 () = hurry.cancelled() => {}
                 () = tokio::time::sleep(patience) => {}
             }
@@ -115,14 +115,14 @@ pub(super) async fn making_way(
             mailbox.tell(Input::AskedAgain { request: id }).await;
         }
         let withdrawn = async {
-            slots.until(true).await;
+            load.until(true).await;
             if hurry.is_cancelled() || patience.is_zero() {
                 pending().await
             }
         };
         tokio::select! {
             biased;
-            outcome = summary(provider, request, slots.summary(session.clone())) => return outcome,
+            outcome = summary(provider, request, load.summary(session.clone())) => return outcome,
             () = withdrawn => is_wanted = true,
         }
     }
@@ -133,15 +133,15 @@ pub(super) async fn making_way(
 const DELAY_TOLD_MIN: Duration = Duration::from_secs(1);
 
 /// Passes on the pieces of a turn's answer, and records that they come.
-pub(super) struct Heard<'a> {
+pub(super) struct TurnSink<'a> {
     pub(super) sink: &'a mut dyn DeltaSink,
-    pub(super) at_work: &'a TurnAtWork,
+    pub(super) at_work: &'a TurnRequest,
     /// The feed that reports waits, and their turn.
     pub(super) tells: Option<(&'a Feed, &'a TurnId)>,
     pub(super) has_begun: bool,
 }
 
-impl DeltaSink for Heard<'_> {
+impl DeltaSink for TurnSink<'_> {
     fn delta(&mut self, delta: Delta<'_>) {
         if !std::mem::replace(&mut self.has_begun, true) {
             self.at_work.speaks();

@@ -78,7 +78,7 @@ pub enum Missed {
 impl Missed {
     /// Returns the message for the watcher's client: what happened, and what to do.
     #[must_use]
-    pub fn told(self) -> &'static str {
+    pub fn message(self) -> &'static str {
         match self {
             Self::Behind => "too many sessions changed without being read; list them again",
             Self::Unseen => "the server cannot tell which sessions other servers have changed; list them again",

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     core::session::fingerprint::fingerprint_of,
     runtime::{
-        Identity, PRESENCE_MAX, Place, REPLAY_EVENTS_MAX, SUBSCRIPTIONS_MAX, SessionHandle, blocking,
+        Identity, PRESENCE_MAX, REPLAY_EVENTS_MAX, SUBSCRIPTIONS_MAX, SessionHandle, SessionLocation, blocking,
         encoded::FrameText, fork, handle::Gone, outbox::Outbox,
     },
     shares::turns::{Turn, Turns},
@@ -261,10 +261,10 @@ async fn elsewhere(
     }
     let registry = &connection.app.registry;
     match registry.locate(session, owner).await? {
-        Place::Elsewhere(row) if row.node.address.is_none() => Ok(None),
-        Place::Elsewhere(row) if connection.via.is_some() => Err(registry.held(session, row.id)),
-        Place::Elsewhere(row) => Ok(Some(row)),
-        Place::Here | Place::Free => Ok(None),
+        SessionLocation::Elsewhere(row) if row.node.address.is_none() => Ok(None),
+        SessionLocation::Elsewhere(row) if connection.via.is_some() => Err(registry.held_elsewhere(session, row.id)),
+        SessionLocation::Elsewhere(row) => Ok(Some(row)),
+        SessionLocation::Here | SessionLocation::Free => Ok(None),
     }
 }
 

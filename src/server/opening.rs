@@ -6,7 +6,7 @@ use crate::{
         agent_loop::{Snapshot, Tools, check_offers},
         hook::{HookSpec, check_hooks},
     },
-    runtime::{Attach, Attached, Found, LeftOff, SUBSCRIPTIONS_MAX, Seen, blocking, encoded::FrameText},
+    runtime::{Attach, Attached, Found, ItemPosition, LeftOff, SUBSCRIPTIONS_MAX, blocking, encoded::FrameText},
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, SessionId,
@@ -60,7 +60,7 @@ pub(super) async fn open_session(
             Found::Here(handle) => handle,
             // The edge finds its holder at the next attempt.
             Found::Elsewhere(session, row) if connection.via.is_some() => {
-                return Err(app.registry.held(&session, row.id));
+                return Err(app.registry.held_elsewhere(&session, row.id));
             }
             Found::Elsewhere(session, row) => {
                 connection.send_to_node(&row, id, &session, "open_session", text)?;
@@ -87,7 +87,7 @@ pub(super) async fn open_session(
                 let count = open.entries.unwrap_or(ENTRIES_DEFAULT);
                 let asker = sessions::Asker { app: &app, owner: &owner };
                 let page = sessions::newest(&asker, &handle.id, &attached.snapshot, count).await;
-                // Reading may have found damage that makes the session read-only.
+                // AnswerPosition may have found damage that makes the session read-only.
                 let damage = app.registry.damage(&handle.id).filter(|_| role == SessionRole::Writer);
                 match page.and_then(|page| damage.map_or(Ok(page), Err)) {
                     Ok(page) => Some(page),
@@ -139,7 +139,7 @@ fn check_opening(open: &OpenSession, role: SessionRole) -> Result<Offered, Error
 
 fn left_off(resume: &Resume) -> LeftOff {
     let items = resume.items.iter().flatten();
-    let seen = items.map(|item| Seen { item: item.item_id.clone(), part: item.part, offset: item.offset });
+    let seen = items.map(|item| ItemPosition { item: item.item_id.clone(), part: item.part, offset: item.offset });
     LeftOff { epoch: resume.epoch.clone(), seq: resume.seq, items: seen.collect() }
 }
 

@@ -76,7 +76,7 @@ pub struct Silent {
 
 /// A session that a node has open.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct LeasedSession {
     /// The session.
     pub session: SessionId,
     /// The epoch under which it was opened.
@@ -209,7 +209,7 @@ pub trait Cluster: Send + Sync {
     ///
     /// # Errors
     /// [`Error::Unknown`].
-    fn lost<'a>(&'a self, held: &'a [Held]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>>;
+    fn lost<'a>(&'a self, held: &'a [LeasedSession]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>>;
 
     /// Returns the changes to these owners' sessions: sessions written to since a time, by the clocks of their writers,
     /// and sessions deleted less than `within` ago, by the store's clock. The store forgets deletions after an hour.

@@ -32,8 +32,8 @@ pub(crate) mod conformance;
 
 pub use address::{Database, InvalidDatabase, may_be_shown};
 pub use cluster::{
-    Changes, Cluster, DELETED_KEPT, Held, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut,
-    TicketsOf,
+    Changes, Cluster, DELETED_KEPT, LeasedSession, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds,
+    TicketPut, TicketsOf,
 };
 pub use connect::{ConnectError, connect, describe, open, open_for_nodes, open_read_only};
 pub use error::{Error, Part};

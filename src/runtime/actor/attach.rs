@@ -10,7 +10,7 @@ use crate::{
         errors::store_error,
         feed::{Cursor, Reader},
         handle::{Attach, Attached, LeftOff},
-        live::Seen,
+        live::ItemPosition,
     },
 };
 use reseed_protocol::{
@@ -52,7 +52,7 @@ impl Actor {
         // If the client hosted the session before, it takes over from its earlier connection.
         let replaced =
             if writes { self.first_offer(&member.client, None, None).tools } else { OfferedTools::default() };
-        let tools = match attach.tools.take().map(|tools| self.held(tools, &replaced)).transpose() {
+        let tools = match attach.tools.take().map(|tools| self.reserve(tools, &replaced)).transpose() {
             Ok(tools) => tools,
             Err(refused) => return Ok(Err(refused)),
         };
@@ -63,7 +63,7 @@ impl Actor {
         let presence = self.members.add(member);
         // The snapshot tells the connection itself about all members.
         if !self.members.is_alone() {
-            self.tell_presence(presence, false);
+            self.announce_presence(presence, false);
         }
         if writes {
             self.writer_joined(attach.origin, tools, hooks).await?;
@@ -71,8 +71,8 @@ impl Actor {
         // Queued inputs start with the tools and hooks of the client that is now attached. An observer brings none, so
         // inputs that need a host's tools or hooks wait for the host.
         let may_begin = writes || self.agent.as_ref().is_some_and(|agent| !agent.needs_its_client());
-        if (self.held || self.queue_waits) && may_begin && !self.stopping && !self.quarantined {
-            (self.held, self.queue_waits) = (false, false);
+        if (self.queue_held || self.queue_waits) && may_begin && !self.stopping && !self.quarantined {
+            (self.queue_held, self.queue_waits) = (false, false);
             self.tell(Input::Go, None).await?;
         }
         let resumed = match &attach.resume {
@@ -111,7 +111,7 @@ impl Actor {
         // If the client saw a part of an answer that is neither being streamed nor in the log, the answer was aborted.
         // Either the process died, or the answer failed while the client was away. The client does not know that yet.
         let mut ended: Vec<&EntryId> = Vec::new();
-        for Seen { item, .. } in &left_off.items {
+        for ItemPosition { item, .. } in &left_off.items {
             if !ended.contains(&item) && !self.feed.holds(item) {
                 ended.push(item);
             }
@@ -130,7 +130,7 @@ impl Actor {
                 }
             }
         }
-        cursor.tell_void(void);
+        cursor.report_aborted(void);
         Some(cursor)
     }
 }

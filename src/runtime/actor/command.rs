@@ -7,7 +7,7 @@ use crate::{
         agent_loop::{Input, Origin},
         session::fingerprint::{fingerprint_of, withheld},
     },
-    runtime::{effects::Asker, errors::stopping, late, lookups::Lookups, outbox::Outbox},
+    runtime::{effects::ReplyTo, errors::stopping, lookups::Lookups, outbox::Outbox, pending_replies::PendingMatch},
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode,
@@ -95,11 +95,11 @@ impl Actor {
         self.note_hook_result(&command);
         let writes = command.spec().does == Does::Writes;
         let input = Input::Command { origin, id: id.clone(), fingerprint: content, command: Box::new(command), lookup };
-        let told = self.tell(input, Some(Asker { origin, outgoing })).await;
+        let told = self.tell(input, Some(ReplyTo { origin, outgoing })).await;
         let late = self.agent.as_ref().map(|agent| agent.answers_late()).unwrap_or_default();
         if told.is_ok() && late.contains(&id) && !self.effects.has_answered() {
-            self.effects.late.keep(&late);
-            self.effects.late.wait(origin, id.clone(), content, writes, outgoing.clone());
+            self.effects.pending.keep(&late);
+            self.effects.pending.wait(origin, id.clone(), content, writes, outgoing.clone());
         }
         if told.is_err() && !self.effects.has_answered() {
             refuse(ErrorBody::new(ErrorCode::StoreFailed, "the store failed to write; reopen the session"));
@@ -119,7 +119,7 @@ impl Actor {
         let refused = self.refusal(origin, command.spec());
         match refused.map_or_else(|| self.check_hosting(origin, command), Err) {
             Ok((reply, order)) => {
-                self.effects.reply(Some(Asker { origin, outgoing }), origin, id, reply);
+                self.effects.reply(Some(ReplyTo { origin, outgoing }), origin, id, reply);
                 self.execute_hosting(origin, order).await
             }
             Err(error) => {
@@ -172,21 +172,21 @@ impl Actor {
         outgoing: &Outbox,
     ) -> Result<EarlierCopy, ErrorBody> {
         let does = command.spec().does;
-        let full = self.effects.late.is_full(outgoing).filter(|_| does != Does::Cancels);
-        if self.effects.late.waits(id, content)
+        let full = self.effects.pending.is_full(outgoing).filter(|_| does != Does::Cancels);
+        if self.effects.pending.waits(id, content)
             && let Some(full) = full
         {
             return Err(full);
         }
-        match self.effects.late.join(id, content, outgoing) {
-            late::Met::Itself => return Ok(EarlierCopy::Waiting),
-            late::Met::Another if does.writes() => return Err(ErrorBody::id_reused(id)),
-            late::Met::Another | late::Met::Nobody => {}
+        match self.effects.pending.join(id, content, outgoing) {
+            PendingMatch::Repeat => return Ok(EarlierCopy::Waiting),
+            PendingMatch::Conflict if does.writes() => return Err(ErrorBody::id_reused(id)),
+            PendingMatch::Conflict | PendingMatch::Nothing => {}
         }
         if does.writes() {
             match self.effects.earlier(id).await? {
                 Some((earlier, _))
-                    if earlier == withheld(command.spec().name) && self.effects.late.was_another(id, content) =>
+                    if earlier == withheld(command.spec().name) && self.effects.pending.was_another(id, content) =>
                 {
                     return Err(ErrorBody::id_reused(id));
                 }

@@ -61,7 +61,7 @@ impl Actor {
     fn send_call(&mut self, call: HookCall) -> Result<(), HookFault> {
         let (session, after) = (self.id.clone(), self.feed.seq());
         let sent = match self.host_here() {
-            Some(member) => member.tell(&session, after, &EphemeralEvent::HookCall(Box::new(call))),
+            Some(member) => member.send_event(&session, after, &EphemeralEvent::HookCall(Box::new(call))),
             None => Err("is not connected"),
         };
         sent.map_err(|why| HookFault::unavailable(format!("its client {why}")))
@@ -111,7 +111,7 @@ impl Actor {
             let event = EphemeralEvent::HookCancelled(HookCancelled { call_id: call_id.clone(), outcome });
             // If the event does not fit because the client does not read, the client learns of the cancellation by
             // `too_late`.
-            let _ = member.tell(&session, after, &event);
+            let _ = member.send_event(&session, after, &event);
         }
     }
 

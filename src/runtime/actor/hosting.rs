@@ -131,7 +131,7 @@ impl Actor {
                 let tools = blocking::apart(|| check_offers(register.tools))?;
                 unchecked_patterns = tools.unchecked_patterns();
                 let offers = !(tools.is_empty() && own.hooks.is_empty());
-                (Order::Offer { tools: Some(self.held(tools, &own.tools)?), hooks: None }, offers)
+                (Order::Offer { tools: Some(self.reserve(tools, &own.tools)?), hooks: None }, offers)
             }
             HostingCommand::RegisterHooks(register) => {
                 let hooks = check_hooks(register.hooks)?;
@@ -149,7 +149,7 @@ impl Actor {
     ///
     /// # Errors
     /// `limit_reached`.
-    pub(super) fn held(&self, tools: Tools, replaced: &OfferedTools) -> Result<OfferedTools, ErrorBody> {
+    pub(super) fn reserve(&self, tools: Tools, replaced: &OfferedTools) -> Result<OfferedTools, ErrorBody> {
         let (owner, bytes) = (self.row.owner(), tools.bytes());
         let share = self.shared.shares.exchange(Share::OfferedBytes, &owner, bytes, &replaced.share)?;
         Ok(OfferedTools::new(tools, share))
@@ -162,7 +162,7 @@ impl Actor {
             Order::TakeOver => {
                 if self.host.as_ref().is_none_or(|host| host.client.origin != origin) {
                     self.pass_to(origin).await?;
-                    self.tell_host();
+                    self.announce_host();
                 }
                 Ok(())
             }
@@ -181,7 +181,7 @@ impl Actor {
         member.offer.replace(tools.clone(), hooks.clone());
         if offered_before == member.offer.is_empty() {
             let presence = member.presence();
-            self.tell_presence(presence, false);
+            self.announce_presence(presence, false);
         }
         let has_hooks = hooks.is_some();
         if self.offer_to_loop(origin, tools, hooks).await? {
@@ -241,7 +241,7 @@ impl Actor {
         if let Some(member) = self.members.get_mut(older).filter(|_| older != origin) {
             member.offer = Offer::default();
             let presence = member.presence();
-            self.tell_presence(presence, false);
+            self.announce_presence(presence, false);
         }
         self.offer_to_loop(origin, tools, hooks).await?;
         self.settle_host().await?;
@@ -251,7 +251,7 @@ impl Actor {
     }
 
     /// Announces to everyone that a connection has joined, changed or left.
-    pub(super) fn tell_presence(&mut self, presence: Option<Participant>, left: bool) {
+    pub(super) fn announce_presence(&mut self, presence: Option<Participant>, left: bool) {
         if let Some(connection) = presence {
             self.effects.emit(&EphemeralEvent::PresenceChanged(PresenceChanged { connection, left }));
         }
@@ -260,9 +260,9 @@ impl Actor {
     /// Handles a connection that has left. Hook calls that wait for its answer fail until it is back.
     pub(super) async fn member_left(&mut self, origin: Origin, has_closed: bool) -> Result<(), End> {
         let Some(member) = self.members.remove(origin) else { return Ok(()) };
-        self.tell_presence(member.presence(), true);
+        self.announce_presence(member.presence(), true);
         let next = self.members.name_next();
-        self.tell_presence(next, false);
+        self.announce_presence(next, false);
         for run in self.runs.values_mut().filter(|run| run.client.origin == origin) {
             run.has_left = true;
         }
@@ -292,7 +292,7 @@ impl Actor {
                 self.tell(Input::ToolsOffered(Tools::default()), None).await?;
             }
         }
-        self.tell_host();
+        self.announce_host();
         Ok(())
     }
 
@@ -350,7 +350,7 @@ impl Actor {
                 let cancelled = HookCancelled { call_id: call_id.clone(), outcome: CallOutcome::Dropped };
                 // If the event does not fit because the client does not read, the client learns of the cancellation by
                 // `too_late`.
-                let _ = member.tell(&session, after, &EphemeralEvent::HookCancelled(cancelled));
+                let _ = member.send_event(&session, after, &EphemeralEvent::HookCancelled(cancelled));
             }
         }
         self.tell(Input::HostLeft, None).await
@@ -366,10 +366,10 @@ impl Actor {
     }
 
     /// Announces the host to everyone, if it has changed.
-    fn tell_host(&mut self) {
+    fn announce_host(&mut self) {
         let host = self.host_for_clients();
-        if host != self.told_host {
-            self.told_host.clone_from(&host);
+        if host != self.announced_host {
+            self.announced_host.clone_from(&host);
             self.effects.emit(&EphemeralEvent::HostChanged(HostChanged { host }));
         }
     }
@@ -391,7 +391,7 @@ impl Actor {
                 Some(_) => continue,
             };
             let run = EphemeralEvent::RunTool(RunTool { tool_call_id: call.call_id.clone(), again });
-            if member.tell(&self.id, self.feed.seq(), &run).is_ok() {
+            if member.send_event(&self.id, self.feed.seq(), &run).is_ok() {
                 let run = Run { client: host.client.clone(), has_left: false };
                 self.runs.insert(call.call_id.clone(), run);
             }

@@ -120,7 +120,12 @@ impl Member {
     ///
     /// # Errors
     /// The reason why it was not sent, as the end of a sentence about the client.
-    pub(super) fn tell(&mut self, session: &SessionId, after: u64, event: &EphemeralEvent) -> Result<(), &'static str> {
+    pub(super) fn send_event(
+        &mut self,
+        session: &SessionId,
+        after: u64,
+        event: &EphemeralEvent,
+    ) -> Result<(), &'static str> {
         if self.outgoing.is_closed() {
             return Err("is not connected");
         }
@@ -280,7 +285,7 @@ mod tests {
         let session: SessionId = "session".parse().unwrap();
         for (bytes, fit) in [(10, REPLIES_MAX / 2 - 1), (EVENT_BYTES_MAX / 4, 3), (2 * EVENT_BYTES_MAX, 1)] {
             let (mut member, mut incoming) = member(1);
-            let told = (0..REPLIES_MAX).take_while(|_| member.tell(&session, 0, &call(bytes)).is_ok()).count();
+            let told = (0..REPLIES_MAX).take_while(|_| member.send_event(&session, 0, &call(bytes)).is_ok()).count();
             assert_eq!(told, fit, "of {bytes} bytes");
             assert_eq!(member.waiting(), told);
             // Reading them makes room again.
@@ -291,9 +296,9 @@ mod tests {
                 assert!(event.frame.starts_with(head), "{}", &event.frame[..20]);
             }
             assert!(member.reads_again() && !member.reads_again(), "it is asked again once");
-            assert!(member.tell(&session, 0, &call(bytes)).is_ok(), "of {bytes} bytes");
+            assert!(member.send_event(&session, 0, &call(bytes)).is_ok(), "of {bytes} bytes");
             drop(incoming);
-            assert_eq!(member.tell(&session, 0, &call(bytes)), Err("is not connected"));
+            assert_eq!(member.send_event(&session, 0, &call(bytes)), Err("is not connected"));
         }
     }
 

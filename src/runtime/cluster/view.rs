@@ -37,12 +37,12 @@ pub(crate) struct View {
     trusted_until: Duration,
     /// When the last successful poll was answered.
     answered: Duration,
-    others: BTreeMap<NodeId, Seen>,
+    others: BTreeMap<NodeId, Peer>,
 }
 
 /// Another node.
 #[derive(Debug, Clone)]
-struct Seen {
+struct Peer {
     row: NodeRow,
     /// How long its counter is known to have stood still.
     quiet: Duration,
@@ -82,10 +82,10 @@ impl View {
     /// Restarts all judgments, because another replica of the store has taken over. It may lack the last beats of every
     /// node, so their counters would seem to have stood still.
     pub(crate) fn doubt(&mut self) {
-        for seen in self.others.values_mut() {
+        for peer in self.others.values_mut() {
             // It is no longer known to be silent, but has not shown a sign of life either.
-            seen.has_moved &= !seen.is_silent();
-            seen.quiet = Duration::ZERO;
+            peer.has_moved &= !peer.is_silent();
+            peer.quiet = Duration::ZERO;
         }
     }
 
@@ -114,11 +114,11 @@ impl View {
             }
             // A crash of the database may move a counter back, so any different value is a sign of life.
             let (quiet, has_moved) = match before.remove(&row.id) {
-                Some(seen) if seen.row.beat == row.beat => (seen.quiet.saturating_add(still), seen.has_moved),
+                Some(peer) if peer.row.beat == row.beat => (peer.quiet.saturating_add(still), peer.has_moved),
                 Some(_) => (Duration::ZERO, true),
                 None => (Duration::ZERO, false),
             };
-            self.others.insert(row.id, Seen { row, quiet, has_moved });
+            self.others.insert(row.id, Peer { row, quiet, has_moved });
         }
         self.trusted_until = sent + self.lease * TRUST_TENTHS / 10;
         self.answered = answered;
@@ -145,19 +145,19 @@ impl View {
     }
 
     fn silent_for(&self, at_least: Duration) -> Vec<Silent> {
-        let silent = self.others.values().filter(|seen| seen.is_silent() && seen.quiet >= at_least);
-        silent.map(|seen| Silent { node: seen.row.id, beat: seen.row.beat }).collect()
+        let silent = self.others.values().filter(|peer| peer.is_silent() && peer.quiet >= at_least);
+        silent.map(|peer| Silent { node: peer.row.id, beat: peer.row.beat }).collect()
     }
 
     /// Returns the other nodes that are not silent.
     pub(crate) fn living(&self) -> impl Iterator<Item = &NodeRow> {
-        self.others.values().filter(|seen| !seen.is_silent()).map(|seen| &seen.row)
+        self.others.values().filter(|peer| !peer.is_silent()).map(|peer| &peer.row)
     }
 
     /// Returns the other nodes that were seen alive, the newest last. A node that is merely not silent yet may be the
     /// row of a server that was killed long before this one started.
     fn seen_to_live(&self) -> impl DoubleEndedIterator<Item = &NodeRow> {
-        self.others.values().filter(|seen| seen.has_moved && !seen.is_silent()).map(|seen| &seen.row)
+        self.others.values().filter(|peer| peer.has_moved && !peer.is_silent()).map(|peer| &peer.row)
     }
 
     /// Counts the servers in each state. This server is `me`. Each start of a server that was killed has left a row. So
@@ -172,24 +172,24 @@ impl View {
             *(if is_draining { &mut counted.draining } else { &mut counted.living }) += 1;
         };
         count(is_draining);
-        let mut lives = BTreeSet::from([place(me)]);
+        let mut lives = BTreeSet::from([identity(me)]);
         // The newest come first. If a server was killed and restarted within its lease, its old id is not silent yet.
         for row in self.seen_to_live().rev() {
-            let is_first = lives.insert(place(&row.node));
+            let is_first = lives.insert(identity(&row.node));
             // Without addresses, several servers on one machine may have its name.
             if is_first || row.node.address.is_none() {
                 count(row.pulse.draining);
             }
         }
-        let silent = self.others.values().filter(|seen| seen.is_silent());
-        let silent: BTreeSet<_> = silent.map(|seen| place(&seen.row.node)).collect();
+        let silent = self.others.values().filter(|peer| peer.is_silent());
+        let silent: BTreeSet<_> = silent.map(|peer| identity(&peer.row.node)).collect();
         counted.silent = silent.difference(&lives).count();
         counted
     }
 
     /// Returns true if a node is known, and silent.
     pub(crate) fn is_silent(&self, node: NodeId) -> bool {
-        self.others.get(&node).is_some_and(Seen::is_silent)
+        self.others.get(&node).is_some_and(Peer::is_silent)
     }
 
     /// Returns another node with this address that was seen alive. This excludes the earlier id of this server, if it
@@ -214,8 +214,8 @@ impl View {
             None => Holder::Nobody,
             Some(node) if node == self.me => Holder::Me,
             Some(node) => match self.others.get(&node) {
-                Some(seen) if seen.is_silent() => Holder::Nobody,
-                Some(seen) => Holder::Other(Box::new(seen.row.clone())),
+                Some(peer) if peer.is_silent() => Holder::Nobody,
+                Some(peer) => Holder::Other(Box::new(peer.row.clone())),
                 None => Holder::Unknown,
             },
         }
@@ -232,20 +232,20 @@ impl View {
     pub(crate) fn retry_after(&self, node: NodeId) -> Duration {
         let beat = self.beat_every();
         match self.others.get(&node) {
-            Some(seen) if seen.quiet >= beat * 2 => seen.row.node.lease.saturating_sub(seen.quiet) + beat,
+            Some(peer) if peer.quiet >= beat * 2 => peer.row.node.lease.saturating_sub(peer.quiet) + beat,
             _ => (beat * 2).min(GIVEN_UP_AFTER),
         }
     }
 }
 
-impl Seen {
+impl Peer {
     fn is_silent(&self) -> bool {
         self.quiet >= self.row.node.lease
     }
 }
 
 /// Returns what identifies a server across restarts: its address, or its name if it has none.
-fn place(node: &NewNode) -> (&'static str, &str) {
+fn identity(node: &NewNode) -> (&'static str, &str) {
     node.address.as_deref().map_or(("name", node.name.as_str()), |address| ("address", address))
 }
 

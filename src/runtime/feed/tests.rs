@@ -82,7 +82,7 @@ fn the_rest_of_an_answer_comes_before_its_entry_however_late_its_reader_is() {
         assert_eq!(read(&feed, &mut began), ["item_started", "0@0 one"]);
         feed.delta(&item, Delta::Text { part: 0, text: " two" });
         publish(&feed, &[entry, "end"], Some(&item));
-        let back = feed.rejoin(1, &[Seen { item: item.clone(), part: 0, offset: 3 }]).unwrap();
+        let back = feed.rejoin(1, &[ItemPosition { item: item.clone(), part: 0, offset: 3 }]).unwrap();
         let away = feed.rejoin(1, &[]).unwrap();
         let rest: &[&str] = &["0@3  two", "item_finished"];
         let all: &[&str] = &["item_started", "0@0 one ", "0@4 two", "item_finished"];
@@ -141,7 +141,7 @@ fn who_comes_back_is_told_first_which_answers_came_to_nothing() {
     let feed = Feed::new("session".parse().unwrap(), 0);
     publish(&feed, &["a"], None);
     let mut cursor = feed.rejoin(0, &[]).unwrap();
-    cursor.tell_void(vec![ids().0]);
+    cursor.report_aborted(vec![ids().0]);
     assert_eq!(read(&feed, &mut cursor), ["item_aborted", "1 a"]);
     assert!(read(&feed, &mut cursor).is_empty());
 }
@@ -243,8 +243,8 @@ fn a_reader_rejoins_within_the_arguments_of_a_call() {
         (&[(3, 0)], None),
     ];
     for (positions, expected) in table {
-        let seen: Vec<Seen> =
-            positions.iter().map(|&(part, offset)| Seen { item: item.clone(), part, offset }).collect();
+        let seen: Vec<ItemPosition> =
+            positions.iter().map(|&(part, offset)| ItemPosition { item: item.clone(), part, offset }).collect();
         let got = feed.rejoin(0, &seen).map(|mut cursor| {
             let got = read(&feed, &mut cursor);
             assert!(read(&feed, &mut cursor).is_empty());
@@ -332,7 +332,7 @@ fn readers_share_one_serialisation_of_each_event_and_of_each_range_of_text() {
 fn a_position_costs_no_more_than_before_once_its_answer_is_over() {
     let feed = Feed::new("session".parse().unwrap(), 0);
     let (mut cursor, _) = feed.join();
-    let fresh = (std::mem::size_of::<Reading>(), cursor.answer.clone());
+    let fresh = (std::mem::size_of::<AnswerPosition>(), cursor.answer.clone());
     let item = with_calls(&feed);
     read(&feed, &mut cursor);
     publish(&feed, &["entry"], Some(&item));
@@ -359,7 +359,7 @@ fn a_reader_rejoins_within_an_answer_or_not_at_all() {
     let table: &[(u64, u64, Option<&[&str]>)] =
         &[(3, 0, Some(&["0@0 a🌍b"])), (3, 3, Some(&["0@3 b"])), (3, 2, None), (3, 9, None), (4, 0, None)];
     for (seq, offset, expected) in table {
-        let cursor = feed.rejoin(*seq, &[Seen { item: item.clone(), part: 0, offset: *offset }]);
+        let cursor = feed.rejoin(*seq, &[ItemPosition { item: item.clone(), part: 0, offset: *offset }]);
         let got = cursor.map(|mut cursor| read(&feed, &mut cursor));
         assert_eq!(got, expected.map(|e| e.iter().map(ToString::to_string).collect()), "{seq} {offset}");
     }

@@ -9,8 +9,8 @@ use crate::{
     provider::scripted::Scripted,
     runtime::{
         handle::{Mailbox, Message},
+        model_server_load::ModelServerLoad,
         parts::Parts,
-        slots::Slots,
         stored_shares::StoredShares,
     },
     shares::Shares,
@@ -32,7 +32,7 @@ fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, Mailbox, mpsc::Receiver<Box<M
     let (store, limits) = (Arc::new(MemoryStore::new()), LimitSettings::default());
     let shares = Shares::new(&limits, false);
     let shared = Shared {
-        slots: Slots::new(crate::provider::Slots::Several),
+        model_server: ModelServerLoad::new(crate::provider::Slots::Several),
         stored: StoredShares::new(store.clone(), shares.clone(), &limits, false),
         shares,
         store,

@@ -3,11 +3,11 @@
 use super::Registry;
 use crate::{
     runtime::{
-        cluster::{Keeper, Place, Since},
+        cluster::{Keeper, SessionLocation, Since},
         errors::stopping,
         handle::{Message, SessionHandle},
     },
-    store::{Error as StoreError, Held, Lease, NodeId, NodeRow, SessionHead},
+    store::{Error as StoreError, Lease, LeasedSession, NodeId, NodeRow, SessionHead},
 };
 use futures_util::future::join_all;
 use reseed_protocol::{CommandId, ErrorBody, ErrorCode, SessionId, session::SubscriptionEnd};
@@ -52,13 +52,17 @@ impl Registry {
     ///
     /// # Errors
     /// `session_not_found`, `store_failed`.
-    pub async fn locate(&self, id: &SessionId, owner: &str) -> Result<Place, ErrorBody> {
+    pub async fn locate(&self, id: &SessionId, owner: &str) -> Result<SessionLocation, ErrorBody> {
         let head = self.head(id, owner).await?;
         let Some(keeper) = self.keeper() else {
-            return Ok(if self.opened(id).is_some() { Place::Here } else { Place::Free });
+            return Ok(if self.opened(id).is_some() { SessionLocation::Here } else { SessionLocation::Free });
         };
-        let place = keeper.place(head.holder).await.map_err(|error| self.fault(&error))?;
-        Ok(if place == Place::Free && self.opened(id).is_some() { Place::Here } else { place })
+        let location = keeper.location(head.holder).await.map_err(|error| self.fault(&error))?;
+        Ok(if location == SessionLocation::Free && self.opened(id).is_some() {
+            SessionLocation::Here
+        } else {
+            location
+        })
     }
 
     /// Opens a session that belongs to `owner`. If another node holds it, that node is returned instead.
@@ -83,7 +87,7 @@ impl Registry {
                 Err(NotOpened::Refused(error)) => return Err(error),
             }
         }
-        Err(held_by.map_or_else(stopping, |node| self.held(id, node)))
+        Err(held_by.map_or_else(stopping, |node| self.held_elsewhere(id, node)))
     }
 
     /// Creates a session for `owner` and opens it, or opens the one that this command has created before. If another
@@ -106,9 +110,9 @@ impl Registry {
     /// Returns the node that holds a session, if it is another living one.
     async fn elsewhere(&self, head: &SessionHead) -> Result<Option<Box<NodeRow>>, ErrorBody> {
         let Some(keeper) = self.keeper() else { return Ok(None) };
-        match keeper.place(head.holder).await.map_err(|error| self.fault(&error))? {
-            Place::Elsewhere(row) => Ok(Some(row)),
-            Place::Here | Place::Free => Ok(None),
+        match keeper.location(head.holder).await.map_err(|error| self.fault(&error))? {
+            SessionLocation::Elsewhere(row) => Ok(Some(row)),
+            SessionLocation::Here | SessionLocation::Free => Ok(None),
         }
     }
 
@@ -123,7 +127,7 @@ impl Registry {
     }
 
     /// Returns the error for a session that another node holds.
-    pub(crate) fn held(&self, session: &SessionId, node: NodeId) -> ErrorBody {
+    pub(crate) fn held_elsewhere(&self, session: &SessionId, node: NodeId) -> ErrorBody {
         let error = self.fault(&StoreError::Held { session: session.clone(), node });
         match self.keeper() {
             Some(keeper) => {
@@ -201,7 +205,7 @@ impl Registry {
     /// The store's.
     pub(in crate::runtime) async fn is_held_elsewhere(&self, head: &SessionHead) -> Result<bool, StoreError> {
         let Some(keeper) = self.keeper() else { return Ok(false) };
-        Ok(matches!(keeper.place(head.holder).await?, Place::Elsewhere(_)))
+        Ok(matches!(keeper.location(head.holder).await?, SessionLocation::Elsewhere(_)))
     }
 
     /// Returns true if another living node is working on a session, as of the last poll.
@@ -225,7 +229,7 @@ impl Registry {
                 }
                 let now = standing.borrow_and_update().since();
                 if now != known {
-                    let mut held = registry.held_sessions(Some(now)).await;
+                    let mut held = registry.leased_sessions(Some(now)).await;
                     match keeper.lost(&held, known, now).await {
                         Ok(lost) => {
                             let lost: HashSet<SessionId> = lost.into_iter().collect();
@@ -240,7 +244,7 @@ impl Registry {
                 if keeper.is_trusted() {
                     away_since = None;
                 } else if away_since.get_or_insert_with(Instant::now).elapsed() >= keeper.patience() {
-                    registry.evict(&registry.held_sessions(None).await, "the database is away").await;
+                    registry.evict(&registry.leased_sessions(None).await, "the database is away").await;
                     away_since = None;
                 }
             }
@@ -249,9 +253,9 @@ impl Registry {
 
     /// Returns the open sessions and how far their logs reach, except those opened at the standing `now`. A session
     /// that is just being opened is waited for, because others may take it over meanwhile.
-    async fn held_sessions(&self, now: Option<Since>) -> Vec<Held> {
+    async fn leased_sessions(&self, now: Option<Since>) -> Vec<LeasedSession> {
         let open = self.open.all().await.into_iter();
-        let held = open.filter(|handle| now.is_none() || handle.since != now).map(|handle| Held {
+        let held = open.filter(|handle| now.is_none() || handle.since != now).map(|handle| LeasedSession {
             session: handle.id.clone(),
             epoch: handle.epoch.to_string(),
             term: handle.term,
@@ -261,7 +265,7 @@ impl Registry {
     }
 
     /// Closes sessions. Their clients reconnect and find them wherever they are now.
-    async fn evict(&self, sessions: &[Held], why: &'static str) {
+    async fn evict(&self, sessions: &[LeasedSession], why: &'static str) {
         let close = async |id: &SessionId, term: u64| {
             let handle = self.open.lock(id).await.open().cloned();
             if let Some(handle) = handle.filter(|handle| handle.term == term) {
@@ -271,7 +275,7 @@ impl Registry {
         };
         if !sessions.is_empty() {
             tracing::warn!(sessions = sessions.len(), "closing sessions: {why}");
-            for Held { session, last_seq, .. } in sessions.iter().take(NAMED_MAX) {
+            for LeasedSession { session, last_seq, .. } in sessions.iter().take(NAMED_MAX) {
                 tracing::info!(%session, last_seq, "closing a session: {why}");
             }
         }

@@ -37,23 +37,23 @@ const LOOKED_BACK_MILLIS: i64 = 30_000;
 const RECENT_MILLIS: i64 = 10_000;
 
 /// A session in the form in which it was last reported.
-type Told = (u64, SessionState, String);
+type LastReport = (u64, SessionState, String);
 
-/// What the polls so far have seen.
+/// What the polls so far have polled.
 #[derive(Debug, Default)]
-struct Seen {
+struct Polled {
     /// When the last answered poll ran, or the first one if none was answered.
     at: Option<Timestamp>,
     owners: HashSet<String>,
     /// Sessions that were written to recently, and those whose turns run elsewhere.
-    sessions: HashMap<SessionId, (SessionHead, Told)>,
+    sessions: HashMap<SessionId, (SessionHead, LastReport)>,
     /// Deletions that the store still repeats.
     deleted: HashSet<SessionId>,
     /// True if the last answered poll left out changes.
     was_cut: bool,
 }
 
-impl Seen {
+impl Polled {
     /// Returns the time from which on the polls so far may have missed something.
     fn whole_until(&mut self, now: Timestamp) -> Timestamp {
         // If a clock was set back, others' changes carry its new times.
@@ -76,14 +76,14 @@ impl Registry {
         self.track(async move {
             let mut due = interval(LOOK_EVERY);
             due.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let mut seen = Seen::default();
+            let mut polled = Polled::default();
             loop {
                 tokio::select! {
                     () = registry.shared.drain.cancelled() => return,
                     _ = due.tick() => {}
                 }
                 // The next poll covers what this one would have.
-                if let Err(error) = registry.look(&mut seen).await {
+                if let Err(error) = registry.look(&mut polled).await {
                     tracing::debug!(%error, "look for sessions that other servers change");
                 }
             }
@@ -91,19 +91,19 @@ impl Registry {
     }
 
     /// Polls the sessions of all watched owners, and reports what is new.
-    async fn look(&self, seen: &mut Seen) -> Result<(), StoreError> {
+    async fn look(&self, polled: &mut Polled) -> Result<(), StoreError> {
         let owners = self.watches.owners();
         let is_watched: HashSet<&String> = owners.iter().collect();
         let Some(cluster) = self.store().cluster().filter(|_| !owners.is_empty()) else {
-            *seen = Seen::default();
+            *polled = Polled::default();
             return Ok(());
         };
         let now = self.now();
-        let from = seen.whole_until(now);
+        let from = polled.whole_until(now);
         let since = earlier(from, LOOKED_BACK_MILLIS);
         // The store times deletions by its own clock, which may differ too.
         let within = Duration::from_millis(now.millis_since(earlier(since, LOOKED_BACK_MILLIS)));
-        let added: Vec<String> = owners.iter().filter(|owner| !seen.owners.contains(*owner)).cloned().collect();
+        let added: Vec<String> = owners.iter().filter(|owner| !polled.owners.contains(*owner)).cloned().collect();
         // Lists show these as running. They may write nothing for a long time, and end with their server.
         let running = if added.is_empty() { Vec::new() } else { cluster.running(&added).await? };
         let Changes { heads, deleted, is_cut } = cluster.changes(&owners, since, within).await?;
@@ -111,47 +111,47 @@ impl Registry {
         if within > DELETED_KEPT || is_cut && was_away {
             self.watches.lose();
         }
-        if seen.begins_to_cut(is_cut && !was_away) {
+        if polled.begins_to_cut(is_cut && !was_away) {
             tracing::warn!(
                 "too many sessions change at once: watched lists may miss the oldest changes of other servers"
             );
         }
-        let mut before = std::mem::take(&mut seen.sessions);
+        let mut before = std::mem::take(&mut polled.sessions);
         for head in heads {
             let told_before = before.remove(&head.session).map(|(_, told)| told);
             let is_recent = head.head.updated_at >= earlier(from, RECENT_MILLIS);
-            let is_awaited = told_before.is_some() || seen.owners.contains(&head.owner) || is_recent;
+            let is_awaited = told_before.is_some() || polled.owners.contains(&head.owner) || is_recent;
             let told = self.tell_changed(&head, told_before.as_ref(), is_awaited);
-            seen.sessions.insert(head.session.clone(), (head, told));
+            polled.sessions.insert(head.session.clone(), (head, told));
         }
         // The sessions that were just read are newer than these, and may still have to be reported.
-        for head in running.into_iter().filter(|head| !seen.sessions.contains_key(&head.session)) {
+        for head in running.into_iter().filter(|head| !polled.sessions.contains_key(&head.session)) {
             let told = self.tell_changed(&head, None, false);
             before.insert(head.session.clone(), (head, told));
         }
         for (session, owner) in &deleted {
             before.remove(session);
-            seen.sessions.remove(session);
-            if !seen.deleted.contains(session) {
+            polled.sessions.remove(session);
+            if !polled.deleted.contains(session) {
                 self.watches.changed(owner, || gone(session));
             }
         }
-        seen.deleted = deleted.into_iter().map(|(session, _)| session).collect();
+        polled.deleted = deleted.into_iter().map(|(session, _)| session).collect();
         // A turn also ends with its server, and nothing is written then.
         let running = before
             .into_iter()
             .filter(|(_, (head, told))| told.1 == SessionState::Running && is_watched.contains(&head.owner));
         for (session, (head, told)) in running {
             let now = self.tell_changed(&head, Some(&told), true);
-            seen.sessions.insert(session, (head, now));
+            polled.sessions.insert(session, (head, now));
         }
-        seen.owners = owners.into_iter().collect();
-        seen.at = Some(now);
+        polled.owners = owners.into_iter().collect();
+        polled.at = Some(now);
         Ok(())
     }
 
     /// Reports a session if it differs from its last report. Returns its current form.
-    fn tell_changed(&self, head: &SessionHead, before: Option<&Told>, is_awaited: bool) -> Told {
+    fn tell_changed(&self, head: &SessionHead, before: Option<&LastReport>, is_awaited: bool) -> LastReport {
         let state = self.doing_anywhere(head);
         let told = (head.last_seq, state, head.head.name.clone());
         // A list may have shown it as running until its server was found gone, and nothing is written then.
@@ -199,7 +199,7 @@ mod tests {
         keeper: Arc<Keeper>,
         other: MemoryStore,
         at_other: NodeId,
-        seen: Seen,
+        polled: Polled,
     }
 
     impl Pair {
@@ -228,12 +228,12 @@ mod tests {
                 host_away: Duration::ZERO,
                 cluster: Some(keeper.clone()),
             });
-            Self { registry, clock, keeper, other, at_other, seen: Seen::default() }
+            Self { registry, clock, keeper, other, at_other, polled: Polled::default() }
         }
 
         /// Returns what a poll reports to a watcher.
         async fn look(&mut self, watcher: &mut Watcher) -> Result<Vec<(String, SessionState)>, Missed> {
-            self.registry.look(&mut self.seen).await.unwrap();
+            self.registry.look(&mut self.polled).await.unwrap();
             let told = watcher.take()?;
             Ok(told.iter().map(|item| (item.session_id.to_string(), item.state)).collect())
         }
@@ -263,7 +263,7 @@ mod tests {
         let mut watcher = pair.registry.watches().watch("ann");
         pair.look(&mut watcher).await.unwrap();
         pair.clock.advance_millis(3_600_000);
-        let missed = pair.look(&mut watcher).await.map_err(Missed::told);
+        let missed = pair.look(&mut watcher).await.map_err(Missed::message);
         assert_eq!(missed, Err("the server cannot tell which sessions other servers have changed; list them again"));
         let mut again = pair.registry.watches().watch("ann");
         assert_eq!(pair.look(&mut again).await, Ok(vec![]));
@@ -271,19 +271,19 @@ mod tests {
 
     #[test]
     fn a_look_goes_back_to_the_last_one_that_was_answered_or_the_first_that_was_not() {
-        let mut seen = Seen::default();
+        let mut polled = Polled::default();
         let at = |millis| Timestamp(START.0 + millis);
-        assert_eq!(seen.whole_until(at(0)), at(0));
-        assert_eq!(seen.whole_until(at(40_000)), at(0), "the first was not answered");
-        seen.at = Some(at(40_000));
-        assert_eq!(seen.whole_until(at(41_000)), at(40_000));
-        assert_eq!(seen.whole_until(at(10_000)), at(10_000), "the clock was put back");
+        assert_eq!(polled.whole_until(at(0)), at(0));
+        assert_eq!(polled.whole_until(at(40_000)), at(0), "the first was not answered");
+        polled.at = Some(at(40_000));
+        assert_eq!(polled.whole_until(at(41_000)), at(40_000));
+        assert_eq!(polled.whole_until(at(10_000)), at(10_000), "the clock was put back");
     }
 
     #[test]
     fn changes_that_are_left_out_are_logged_once_in_a_row() {
-        let mut seen = Seen::default();
-        let cuts = [false, true, true, false, true].map(|is_cut| seen.begins_to_cut(is_cut));
+        let mut polled = Polled::default();
+        let cuts = [false, true, true, false, true].map(|is_cut| polled.begins_to_cut(is_cut));
         assert_eq!(cuts, [false, true, false, false, true]);
     }
 

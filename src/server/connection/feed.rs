@@ -115,7 +115,7 @@ impl Connection {
     /// Reports changes of the session list.
     pub(in crate::server) async fn tell_list(&mut self) -> Flow {
         let Some(watcher) = &mut self.subscriptions.watching else { return Ok(()) };
-        let items = watcher.take().map_err(|missed| End::Close(CloseCode::SlowReader, missed.told()))?;
+        let items = watcher.take().map_err(|missed| End::Close(CloseCode::SlowReader, missed.message()))?;
         for item in items {
             self.credentials.still_granted()?;
             let event = EphemeralEvent::SessionChanged(item);

@@ -63,7 +63,7 @@ impl Connection {
         let link = match self.links.as_ref().and_then(|links| links.to(row.id)) {
             Some(link) => link,
             None => {
-                let dial = self.dial(row).ok_or_else(|| self.app.registry.held(session, row.id))?;
+                let dial = self.dial(row).ok_or_else(|| self.app.registry.held_elsewhere(session, row.id))?;
                 self.links.get_or_insert_default().dial(dial)
             }
         };
@@ -154,7 +154,7 @@ impl Connection {
                 "close_session" => Reply::Ok(Done::default()),
                 // Its outcome is unknown.
                 _ if sessions.contains(&session) => Reply::Error(self.app.session_gone()),
-                _ => Reply::Error(self.app.registry.held(&session, node)),
+                _ => Reply::Error(self.app.registry.held_elsewhere(&session, node)),
             };
             count_reply(name, &reply);
             self.send(encode_reply(Some(&id), Some(&session), &reply)).await?;

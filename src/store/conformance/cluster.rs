@@ -4,8 +4,8 @@
 
 use super::{NOW, append_of, id, log};
 use crate::{
-    Append, Changes, Cluster, Error, Head, Held, Lease, NewNode, NewTicket, NodeId, Pulse, SessionStore, Silent,
-    TicketBounds, TicketPut, TicketsOf, cluster::DELETED_KEPT,
+    Append, Changes, Cluster, Error, Head, Lease, LeasedSession, NewNode, NewTicket, NodeId, Pulse, SessionStore,
+    Silent, TicketBounds, TicketPut, TicketsOf, cluster::DELETED_KEPT,
 };
 use reseed_protocol::Timestamp;
 use std::{any::Any, time::Duration};
@@ -234,7 +234,7 @@ pub(crate) async fn a_node_finds_the_sessions_that_it_has_lost(a: &dyn SessionSt
     let mut held = Vec::new();
     for session in ["kept", "taken", "deleted"] {
         let lease = a.create(&id(session), "ann", NOW).await.unwrap();
-        held.push(Held { session: lease.session, epoch: lease.epoch, term: lease.term, last_seq: 0 });
+        held.push(LeasedSession { session: lease.session, epoch: lease.epoch, term: lease.term, last_seq: 0 });
     }
     assert_eq!(cluster(a).lost(&held).await.unwrap(), []);
     cluster(b).judge(vec![Silent { node: at_a, beat: beat_of(b, at_a).await }], 0);

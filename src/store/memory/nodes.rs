@@ -4,8 +4,8 @@ use super::{MemoryStore, State, session::Session};
 use crate::{
     Error, SessionHead, StoreFuture,
     cluster::{
-        Changes, Cluster, Held, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut, TicketsOf,
-        by_name,
+        Changes, Cluster, LeasedSession, NewNode, NewTicket, NodeId, NodeRow, Pulse, Silent, TicketBounds, TicketPut,
+        TicketsOf, by_name,
     },
 };
 use reseed_protocol::{SessionId, Timestamp};
@@ -85,12 +85,13 @@ impl Cluster for MemoryStore {
         })
     }
 
-    fn lost<'a>(&'a self, held: &'a [Held]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
+    fn lost<'a>(&'a self, held: &'a [LeasedSession]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
         self.with(move |state| {
-            let is_same = |found: &Session, held: &Held| {
+            let is_same = |found: &Session, held: &LeasedSession| {
                 (found.term, &found.epoch) == (held.term, &held.epoch) && found.last_seq() >= held.last_seq
             };
-            let is_lost = |held: &&Held| state.sessions.get(&held.session).is_none_or(|found| !is_same(found, held));
+            let is_lost =
+                |held: &&LeasedSession| state.sessions.get(&held.session).is_none_or(|found| !is_same(found, held));
             Ok(held.iter().filter(is_lost).map(|held| held.session.clone()).collect())
         })
     }

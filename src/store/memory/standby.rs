@@ -30,7 +30,7 @@ impl MemoryStore {
 #[cfg(test)]
 mod tests {
     use super::MemoryStore;
-    use crate::{Append, Cluster as _, Error, Head, Held, NewNode, NewRecord, Pulse, SessionStore as _};
+    use crate::{Append, Cluster as _, Error, Head, LeasedSession, NewNode, NewRecord, Pulse, SessionStore as _};
     use reseed_protocol::Timestamp;
     use std::time::Duration;
 
@@ -47,7 +47,12 @@ mod tests {
         store.append(&lease, 1, append()).await.expect("the first record");
         let standby = store.standby();
         store.append(&lease, 2, append()).await.expect("the second record");
-        let held = |last_seq| Held { session: session.clone(), epoch: lease.epoch.clone(), term: lease.term, last_seq };
+        let held = |last_seq| LeasedSession {
+            session: session.clone(),
+            epoch: lease.epoch.clone(),
+            term: lease.term,
+            last_seq,
+        };
         assert_eq!(store.lost(&[held(2)]).await, Ok(vec![]));
         store.fail_over(standby, true);
         assert_eq!(store.failovers(), 1);

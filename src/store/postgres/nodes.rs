@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Changes, Cluster, Error, NewTicket, SessionHead, StoreFuture, TicketBounds, TicketPut, TicketsOf,
     checksum::int,
-    cluster::{Held, Membership, NewNode, NodeId, NodeRow, Pulse, Silent, by_name},
+    cluster::{LeasedSession, Membership, NewNode, NodeId, NodeRow, Pulse, Silent, by_name},
 };
 use reseed_protocol::{SessionId, Timestamp};
 use std::{
@@ -166,7 +166,7 @@ impl Cluster for Nodes {
         })
     }
 
-    fn lost<'a>(&'a self, held: &'a [Held]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
+    fn lost<'a>(&'a self, held: &'a [LeasedSession]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
         Box::pin(async move {
             let ids: &Vec<&str> = &held.iter().map(|held| held.session.as_str()).collect();
             let epochs: &Vec<&str> = &held.iter().map(|held| held.epoch.as_str()).collect();

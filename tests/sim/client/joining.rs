@@ -98,7 +98,7 @@ async fn elsewhere(server: &Server, session: &SessionId) -> Result<Option<Refuse
         return Ok(None);
     }
     Ok(match server.registry.locate(session, "").await? {
-        reseed::internals::Place::Elsewhere(row) => {
+        reseed::internals::SessionLocation::Elsewhere(row) => {
             let error = ErrorBody::new(ErrorCode::Overloaded, "another node has the session");
             Some(Refused { error, elsewhere: row.node.name.parse().ok() })
         }

@@ -12,7 +12,7 @@ use super::{
     settings,
 };
 use crate::{
-    Append, CommandMark, Error, Held, NewNode, Pulse, SessionStore as _,
+    Append, CommandMark, Error, LeasedSession, NewNode, Pulse, SessionStore as _,
     conformance::{NOW, append_of, id, log},
 };
 use futures_util::future::join;
@@ -190,7 +190,7 @@ async fn a_log_on_another_timeline_gets_a_new_name_and_fences_what_came_before()
     store.append(&old, 1, append_of(["a"])).await.unwrap();
     let lost = async |lease: &crate::Lease, last_seq| {
         let (session, epoch, term) = (lease.session.clone(), lease.epoch.clone(), lease.term);
-        store.cluster().unwrap().lost(&[Held { session, epoch, term, last_seq }]).await.unwrap().len()
+        store.cluster().unwrap().lost(&[LeasedSession { session, epoch, term, last_seq }]).await.unwrap().len()
     };
     assert_eq!((lost(&old, 1).await, lost(&old, 2).await), (0, 1), "a log that was longer has lost its end");
     // A standby took over that lacks part of this, even the last opening: the same term is assigned again.

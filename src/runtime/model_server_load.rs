@@ -10,7 +10,7 @@
 //! than usual, the turn has waited behind it. That time counts as a pause of the session. One such wait may be a hard
 //! question that took its time, but two in a row show that the server has one slot.
 
-use crate::provider::Slots as Told;
+use crate::provider::Slots;
 use reseed_protocol::SessionId;
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ const WAITS_TO_LEARN: u32 = 2;
 
 /// The requests in progress at the model server.
 #[derive(Debug)]
-pub(super) struct Slots {
+pub(super) struct ModelServerLoad {
     state: Mutex<State>,
     /// True while a user wants a server that works on one request at a time.
     wanted: watch::Sender<bool>,
@@ -36,9 +36,9 @@ pub(super) struct Slots {
 
 #[derive(Debug)]
 struct State {
-    slots: Told,
+    slots: Slots,
     /// True if the server itself reported it. Observations do not change it then.
-    is_told: bool,
+    is_reported: bool,
     next: u64,
     turns: BTreeMap<u64, Turn>,
     summaries: BTreeMap<u64, Summary>,
@@ -72,11 +72,18 @@ struct Summary {
     spoken_beside: bool,
 }
 
-impl Slots {
-    pub(super) fn new(told: Told) -> Arc<Self> {
+impl ModelServerLoad {
+    pub(super) fn new(told: Slots) -> Arc<Self> {
         let (turns, summaries) = (BTreeMap::new(), BTreeMap::new());
-        let state =
-            State { slots: told, is_told: told != Told::Unknown, next: 0, turns, summaries, usual: None, waits: 0 };
+        let state = State {
+            slots: told,
+            is_reported: told != Slots::Unknown,
+            next: 0,
+            turns,
+            summaries,
+            usual: None,
+            waits: 0,
+        };
         Arc::new(Self { state: Mutex::new(state), wanted: watch::Sender::new(false) })
     }
 
@@ -89,22 +96,22 @@ impl Slots {
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let changed = change(&mut state);
-        let wanted = state.slots == Told::One && !state.turns.is_empty();
+        let wanted = state.slots == Slots::One && !state.turns.is_empty();
         // Sent within the lock, so that the newest value stays.
         self.wanted.send_if_modified(|told| std::mem::replace(told, wanted) != wanted);
         changed
     }
 
     /// Records that a turn's request goes to the server.
-    pub(super) fn turn(self: &Arc<Self>, session: SessionId) -> TurnAtWork {
+    pub(super) fn turn(self: &Arc<Self>, session: SessionId) -> TurnRequest {
         let id = self.change(|state| state.turn(session, Instant::now()));
-        TurnAtWork { slots: self.clone(), id }
+        TurnRequest { load: self.clone(), id }
     }
 
     /// Records that a request for a summary goes to the server.
-    pub(super) fn summary(self: &Arc<Self>, session: SessionId) -> SummaryAtWork {
+    pub(super) fn summary(self: &Arc<Self>, session: SessionId) -> SummaryRequest {
         let id = self.change(|state| state.summary(session));
-        SummaryAtWork { slots: self.clone(), id }
+        SummaryRequest { load: self.clone(), id }
     }
 
     /// Returns true if a user wants a server that works on one request at a time.
@@ -141,9 +148,9 @@ impl State {
 
     fn summary_speaks(&mut self, id: u64) {
         let Some(summary) = self.summaries.get_mut(&id) else { return };
-        if summary.spoken_beside && !self.is_told && self.slots != Told::Several {
+        if summary.spoken_beside && !self.is_reported && self.slots != Slots::Several {
             tracing::info!("the model server works on several requests at a time");
-            self.slots = Told::Several;
+            self.slots = Slots::Several;
         }
         summary.speaks = true;
     }
@@ -175,16 +182,16 @@ impl State {
         };
         let (waited, after) = (ended.duration_since(turn.since), now.duration_since(ended));
         let shows = waited >= WAIT_MIN.max(usual * WAIT_TIMES) && after <= waited && self.summaries.is_empty();
-        if !shows || self.slots == Told::Several {
+        if !shows || self.slots == Slots::Several {
             self.waits = 0;
             return;
         }
         self.waits += 1;
-        if self.slots == Told::One || self.waits >= WAITS_TO_LEARN {
+        if self.slots == Slots::One || self.waits >= WAITS_TO_LEARN {
             turn.waited = is_own.then_some(waited);
         }
-        if self.slots == Told::Unknown && self.waits >= WAITS_TO_LEARN {
-            self.slots = Told::One;
+        if self.slots == Slots::Unknown && self.waits >= WAITS_TO_LEARN {
+            self.slots = Slots::One;
             tracing::warn!(
                 waited_millis = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
                 "a user waited behind a summary: the model server works on one request at a time; summaries in the \
@@ -196,20 +203,20 @@ impl State {
 
 /// A turn's request at the server. Dropping it ends the request.
 #[derive(Debug)]
-pub(super) struct TurnAtWork {
-    slots: Arc<Slots>,
+pub(super) struct TurnRequest {
+    load: Arc<ModelServerLoad>,
     id: u64,
 }
 
-impl TurnAtWork {
+impl TurnRequest {
     /// Records that a piece of the answer has come.
     pub(super) fn speaks(&self) {
-        self.slots.change(|state| state.turn_speaks(self.id, Instant::now()));
+        self.load.change(|state| state.turn_speaks(self.id, Instant::now()));
     }
 
     /// Records that the server has deferred the request, so that it is sent again later.
     pub(super) fn delayed(&self) {
-        self.slots.change(|state| {
+        self.load.change(|state| {
             if let Some(turn) = state.turns.get_mut(&self.id) {
                 turn.delayed = true;
             }
@@ -218,33 +225,33 @@ impl TurnAtWork {
 
     /// Returns how long it has waited behind a summary of its session.
     pub(super) fn waited(&self) -> Option<Duration> {
-        self.slots.lock().turns.get(&self.id)?.waited
+        self.load.lock().turns.get(&self.id)?.waited
     }
 }
 
-impl Drop for TurnAtWork {
+impl Drop for TurnRequest {
     fn drop(&mut self) {
-        self.slots.change(|state| state.turns.remove(&self.id));
+        self.load.change(|state| state.turns.remove(&self.id));
     }
 }
 
 /// A request for a summary at the server. Dropping it ends the request.
 #[derive(Debug)]
-pub(super) struct SummaryAtWork {
-    slots: Arc<Slots>,
+pub(super) struct SummaryRequest {
+    load: Arc<ModelServerLoad>,
     id: u64,
 }
 
-impl SummaryAtWork {
+impl SummaryRequest {
     /// Records that a piece of the summary has come.
     pub(super) fn speaks(&self) {
-        self.slots.change(|state| state.summary_speaks(self.id));
+        self.load.change(|state| state.summary_speaks(self.id));
     }
 }
 
-impl Drop for SummaryAtWork {
+impl Drop for SummaryRequest {
     fn drop(&mut self) {
-        self.slots.change(|state| state.summary_ends(self.id, Instant::now()));
+        self.load.change(|state| state.summary_ends(self.id, Instant::now()));
     }
 }
 
@@ -261,18 +268,18 @@ mod tests {
     }
 
     /// Runs a turn alone that takes this long to its first word.
-    async fn usual(slots: &Arc<Slots>, secs: u64) {
-        let turn = slots.turn(session("a"));
+    async fn usual(load: &Arc<ModelServerLoad>, secs: u64) {
+        let turn = load.turn(session("a"));
         after(secs).await;
         turn.speaks();
     }
 
     /// Runs a turn during a summary of another session or its own, which ends after `waits`. The turn's first word
     /// comes `then` later. Returns how long it has waited.
-    async fn behind(slots: &Arc<Slots>, of: &str, waits: u64, then: u64) -> Option<u64> {
-        let summary = slots.summary(session(of));
+    async fn behind(load: &Arc<ModelServerLoad>, of: &str, waits: u64, then: u64) -> Option<u64> {
+        let summary = load.summary(session(of));
         summary.speaks();
-        let turn = slots.turn(session("a"));
+        let turn = load.turn(session("a"));
         after(waits).await;
         drop(summary);
         after(then).await;
@@ -283,81 +290,81 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_slot_is_learnt_from_two_turns_that_waited_behind_a_summary() {
         for (name, told, of, usually, waits, learnt, paused) in [
-            ("its own", Told::Unknown, "a", Some(3), &[(180, 4), (180, 4)][..], Told::One, Some(180)),
-            ("another's", Told::Unknown, "b", Some(3), &[(180, 4), (90, 4)], Told::One, None),
-            ("known already", Told::One, "a", Some(3), &[(180, 4)], Told::One, Some(180)),
-            ("once may be chance", Told::Unknown, "a", Some(3), &[(180, 4)], Told::Unknown, None),
-            ("not in a row", Told::Unknown, "a", Some(3), &[(180, 4), (5, 1), (180, 4)], Told::Unknown, None),
-            ("not longer than usual", Told::Unknown, "a", Some(3), &[(5, 1); 3], Told::Unknown, None),
-            ("no word after it either", Told::Unknown, "a", Some(3), &[(10, 11); 3], Told::Unknown, None),
-            ("nothing is usual yet", Told::Unknown, "a", None, &[(180, 4); 3], Told::Unknown, None),
-            ("too short to tell", Told::Unknown, "a", Some(0), &[(0, 1); 3], Told::Unknown, None),
-            ("several are known", Told::Several, "a", Some(3), &[(180, 4); 3], Told::Several, None),
+            ("its own", Slots::Unknown, "a", Some(3), &[(180, 4), (180, 4)][..], Slots::One, Some(180)),
+            ("another's", Slots::Unknown, "b", Some(3), &[(180, 4), (90, 4)], Slots::One, None),
+            ("known already", Slots::One, "a", Some(3), &[(180, 4)], Slots::One, Some(180)),
+            ("once may be chance", Slots::Unknown, "a", Some(3), &[(180, 4)], Slots::Unknown, None),
+            ("not in a row", Slots::Unknown, "a", Some(3), &[(180, 4), (5, 1), (180, 4)], Slots::Unknown, None),
+            ("not longer than usual", Slots::Unknown, "a", Some(3), &[(5, 1); 3], Slots::Unknown, None),
+            ("no word after it either", Slots::Unknown, "a", Some(3), &[(10, 11); 3], Slots::Unknown, None),
+            ("nothing is usual yet", Slots::Unknown, "a", None, &[(180, 4); 3], Slots::Unknown, None),
+            ("too short to tell", Slots::Unknown, "a", Some(0), &[(0, 1); 3], Slots::Unknown, None),
+            ("several are known", Slots::Several, "a", Some(3), &[(180, 4); 3], Slots::Several, None),
         ] {
-            let slots = Slots::new(told);
+            let load = ModelServerLoad::new(told);
             if let Some(usually) = usually {
-                usual(&slots, usually).await;
+                usual(&load, usually).await;
             }
             let mut waited = None;
             for &(waits, then) in waits {
-                waited = behind(&slots, of, waits, then).await;
+                waited = behind(&load, of, waits, then).await;
             }
-            assert_eq!((slots.lock().slots, waited), (learnt, paused), "{name}");
+            assert_eq!((load.lock().slots, waited), (learnt, paused), "{name}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_that_was_asked_to_wait_shows_nothing() {
-        let slots = Slots::new(Told::Unknown);
-        usual(&slots, 2).await;
+        let load = ModelServerLoad::new(Slots::Unknown);
+        usual(&load, 2).await;
         for _ in 0..3 {
-            let summary = slots.summary(session("a"));
-            let turn = slots.turn(session("a"));
+            let summary = load.summary(session("a"));
+            let turn = load.turn(session("a"));
             turn.delayed();
             after(20).await;
             drop(summary);
             after(11).await;
             turn.speaks();
             let waited = turn.waited();
-            assert_eq!((slots.lock().slots, waited), (Told::Unknown, None));
+            assert_eq!((load.lock().slots, waited), (Slots::Unknown, None));
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn several_slots_are_learnt_from_a_word_in_the_middle_of_a_summary() {
         for (speaks_before, speaks_after, expected) in
-            [(true, true, Told::Several), (true, false, Told::Unknown), (false, true, Told::Unknown)]
+            [(true, true, Slots::Several), (true, false, Slots::Unknown), (false, true, Slots::Unknown)]
         {
-            let slots = Slots::new(Told::Unknown);
-            usual(&slots, 1).await;
-            let summary = slots.summary(session("a"));
+            let load = ModelServerLoad::new(Slots::Unknown);
+            usual(&load, 1).await;
+            let summary = load.summary(session("a"));
             if speaks_before {
                 summary.speaks();
             }
-            let turn = slots.turn(session("a"));
+            let turn = load.turn(session("a"));
             turn.speaks();
             if speaks_after {
                 summary.speaks();
             }
-            assert_eq!(slots.lock().slots, expected, "{speaks_before} {speaks_after}");
-            if expected == Told::Several {
-                assert_eq!(behind(&slots, "a", 180, 1).await, None, "that is sure");
+            assert_eq!(load.lock().slots, expected, "{speaks_before} {speaks_after}");
+            if expected == Slots::Several {
+                assert_eq!(behind(&load, "a", 180, 1).await, None, "that is sure");
             }
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_slot_is_wanted_while_a_turn_is_there() {
-        for told in [Told::One, Told::Several, Told::Unknown] {
-            let slots = Slots::new(told);
-            let turns = [slots.turn(session("a")), slots.turn(session("b"))];
-            assert_eq!(slots.is_wanted(), told == Told::One);
+        for told in [Slots::One, Slots::Several, Slots::Unknown] {
+            let load = ModelServerLoad::new(told);
+            let turns = [load.turn(session("a")), load.turn(session("b"))];
+            assert_eq!(load.is_wanted(), told == Slots::One);
             let [first, second] = turns;
             drop(first);
-            assert_eq!(slots.is_wanted(), told == Told::One);
+            assert_eq!(load.is_wanted(), told == Slots::One);
             drop(second);
-            slots.until(false).await;
-            assert!(!slots.is_wanted());
+            load.until(false).await;
+            assert!(!load.is_wanted());
         }
     }
 }

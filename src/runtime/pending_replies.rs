@@ -11,12 +11,12 @@ use std::collections::VecDeque;
 
 /// Maximum number of pending commands per session. One connection waits for at most half of
 /// [`REPLIES_MAX`](super::outbox::REPLIES_MAX) replies. The rest is for commands left by earlier connections.
-pub(super) const LATE_MAX: usize = 64;
+pub(super) const PENDING_MAX: usize = 64;
 
 /// Maximum number of pending commands per connection, repeats included. A connection stops reading commands when half
 /// of [`REPLIES_MAX`](super::outbox::REPLIES_MAX) are unanswered. The remainder is for its hook answers, which pending
 /// commands wait for.
-pub(super) const LATE_OF_ONE_MAX: usize = 24;
+pub(super) const PENDING_OF_ONE_MAX: usize = 24;
 
 /// Maximum number of pending commands that write whose fingerprints are remembered, so that a different command with
 /// the same id is detected.
@@ -37,18 +37,18 @@ struct PendingCommand {
 
 /// A command with the id of a pending command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Met {
+pub(super) enum PendingMatch {
     /// No command with this id is pending.
-    Nobody,
+    Nothing,
     /// A repeat, which is answered with the first.
-    Itself,
+    Repeat,
     /// A command with different content.
-    Another,
+    Conflict,
 }
 
 /// The pending commands.
 #[derive(Debug)]
-pub(super) struct Late {
+pub(super) struct PendingReplies {
     session: SessionId,
     waiting: Vec<PendingCommand>,
     /// The last [`SEEN_MAX`] pending commands that write, with their fingerprints. They are kept in memory only. The
@@ -57,7 +57,7 @@ pub(super) struct Late {
     seen: VecDeque<(CommandId, u64)>,
 }
 
-impl Late {
+impl PendingReplies {
     pub(super) fn new(session: SessionId) -> Self {
         Self { session, waiting: Vec::new(), seen: VecDeque::new() }
     }
@@ -69,14 +69,14 @@ impl Late {
             copies.filter(|other| other.same_channel(outgoing)).count()
         };
         let of_this: usize = self.waiting.iter().map(of_one).sum();
-        let message = if of_this >= LATE_OF_ONE_MAX {
+        let message = if of_this >= PENDING_OF_ONE_MAX {
             format!(
                 "{of_this} commands of this connection are waiting for hooks (the limit); wait for a reply, then send \
                  it again"
             )
-        } else if self.waiting.len() >= LATE_MAX {
+        } else if self.waiting.len() >= PENDING_MAX {
             format!(
-                "{LATE_MAX} commands of this session are waiting for hooks (the limit); wait for a reply, then send it \
+                "{PENDING_MAX} commands of this session are waiting for hooks (the limit); wait for a reply, then send it \
                  again"
             )
         } else {
@@ -96,16 +96,16 @@ impl Late {
     }
 
     /// Adds a repeat of a pending command.
-    pub(super) fn join(&mut self, id: &CommandId, fingerprint: u64, outgoing: &Outbox) -> Met {
+    pub(super) fn join(&mut self, id: &CommandId, fingerprint: u64, outgoing: &Outbox) -> PendingMatch {
         match self.waiting.iter_mut().find(|waiting| waiting.id == *id) {
-            None => Met::Nobody,
+            None => PendingMatch::Nothing,
             Some(waiting) if waiting.fingerprint == fingerprint => {
                 // A client whose connection is gone sends the command again elsewhere.
                 waiting.again.retain(|outgoing| !outgoing.is_closed());
                 waiting.again.push(outgoing.clone());
-                Met::Itself
+                PendingMatch::Repeat
             }
-            Some(_) => Met::Another,
+            Some(_) => PendingMatch::Conflict,
         }
     }
 
@@ -176,66 +176,66 @@ mod tests {
     fn whoever_sends_a_waiting_command_again_is_answered_with_the_first() {
         let (first, mut to_first) = Outbox::new(8);
         let (second, mut to_second) = Outbox::new(8);
-        let mut late = Late::new("session".parse().unwrap());
-        late.wait(Origin(1), id("one"), 1, true, first.clone());
-        late.wait(Origin(1), id("two"), 2, true, first.clone());
-        assert_eq!(late.join(&id("one"), 1, &first), Met::Itself);
-        assert_eq!(late.join(&id("one"), 1, &second), Met::Itself);
-        assert_eq!(late.join(&id("one"), 7, &second), Met::Another);
-        assert_eq!(late.join(&id("three"), 1, &second), Met::Nobody);
+        let mut pending = PendingReplies::new("session".parse().unwrap());
+        pending.wait(Origin(1), id("one"), 1, true, first.clone());
+        pending.wait(Origin(1), id("two"), 2, true, first.clone());
+        assert_eq!(pending.join(&id("one"), 1, &first), PendingMatch::Repeat);
+        assert_eq!(pending.join(&id("one"), 1, &second), PendingMatch::Repeat);
+        assert_eq!(pending.join(&id("one"), 7, &second), PendingMatch::Conflict);
+        assert_eq!(pending.join(&id("three"), 1, &second), PendingMatch::Nothing);
         let ok = Reply::Ok(Done::default());
-        assert!(!late.answer(Origin(2), &id("one"), &ok), "somebody else's command of that id");
-        assert!(late.answer(Origin(1), &id("one"), &ok));
+        assert!(!pending.answer(Origin(2), &id("one"), &ok), "somebody else's command of that id");
+        assert!(pending.answer(Origin(1), &id("one"), &ok));
         assert_eq!(came(&mut to_first), [("one".to_owned(), false), ("one".to_owned(), true)]);
         assert_eq!(came(&mut to_second), [("one".to_owned(), true)]);
-        assert!(!late.answer(Origin(1), &id("one"), &ok), "it is answered once");
-        assert!(late.answer(Origin(1), &id("two"), &ok));
+        assert!(!pending.answer(Origin(1), &id("one"), &ok), "it is answered once");
+        assert!(pending.answer(Origin(1), &id("two"), &ok));
         assert_eq!(came(&mut to_first), [("two".to_owned(), false)]);
     }
 
     #[test]
     fn an_id_stands_for_the_last_command_that_was_pending_under_it() {
         let (outgoing, _incoming) = Outbox::new(8);
-        let mut late = Late::new("session".parse().unwrap());
-        assert!(!late.was_another(&id("one"), 1));
+        let mut pending = PendingReplies::new("session".parse().unwrap());
+        assert!(!pending.was_another(&id("one"), 1));
         for fingerprint in [1, 2] {
-            late.wait(Origin(1), id("one"), fingerprint, true, outgoing.clone());
-            late.keep(&[]);
+            pending.wait(Origin(1), id("one"), fingerprint, true, outgoing.clone());
+            pending.keep(&[]);
         }
-        late.wait(Origin(1), id("one"), 3, false, outgoing.clone());
-        assert!(late.was_another(&id("one"), 1), "the first was cancelled");
-        assert!(!late.was_another(&id("one"), 2));
+        pending.wait(Origin(1), id("one"), 3, false, outgoing.clone());
+        assert!(pending.was_another(&id("one"), 1), "the first was cancelled");
+        assert!(!pending.was_another(&id("one"), 2));
     }
 
     #[test]
     fn what_waits_is_bounded_and_what_nothing_answers_is_forgotten() {
         let (outgoing, _incoming) = Outbox::new(1);
-        let mut late = Late::new("session".parse().unwrap());
+        let mut pending = PendingReplies::new("session".parse().unwrap());
         let mut others = Vec::new();
-        for number in 0..LATE_MAX {
-            if number % LATE_OF_ONE_MAX == 0 {
+        for number in 0..PENDING_MAX {
+            if number % PENDING_OF_ONE_MAX == 0 {
                 others.push(Outbox::new(1));
             }
             let one = &others.last().unwrap().0;
-            assert!(late.is_full(one).is_none(), "{number}");
-            late.wait(Origin(1), id(&format!("command-{number}")), 0, true, one.clone());
+            assert!(pending.is_full(one).is_none(), "{number}");
+            pending.wait(Origin(1), id(&format!("command-{number}")), 0, true, one.clone());
         }
-        let full = late.is_full(&others[0].0).unwrap();
+        let full = pending.is_full(&others[0].0).unwrap();
         assert!(full.message.contains("24 commands of this connection") && full.retriable, "{}", full.message);
-        assert!(late.is_full(&outgoing).unwrap().message.contains("64 commands of this session"));
-        late.keep(&[id("command-3")]);
-        assert!(late.is_full(&others[0].0).is_none());
+        assert!(pending.is_full(&outgoing).unwrap().message.contains("64 commands of this session"));
+        pending.keep(&[id("command-3")]);
+        assert!(pending.is_full(&others[0].0).is_none());
         // A repeat is pending like the first.
-        for _ in 1..LATE_OF_ONE_MAX {
-            late.join(&id("command-3"), 0, &others[0].0);
+        for _ in 1..PENDING_OF_ONE_MAX {
+            pending.join(&id("command-3"), 0, &others[0].0);
         }
-        assert!(late.is_full(&others[0].0).is_some() && late.is_full(&outgoing).is_none());
-        late.waiting[0].again.clear();
+        assert!(pending.is_full(&others[0].0).is_some() && pending.is_full(&outgoing).is_none());
+        pending.waiting[0].again.clear();
         for _ in 0..3 {
             let (gone, _) = Outbox::new(1);
-            assert_eq!(late.join(&id("command-3"), 0, &gone), Met::Itself);
+            assert_eq!(pending.join(&id("command-3"), 0, &gone), PendingMatch::Repeat);
         }
-        assert!(late.waiting[0].again.len() <= 2, "who hung up is not kept");
-        assert_eq!(late.join(&id("command-4"), 0, &outgoing), Met::Nobody);
+        assert!(pending.waiting[0].again.len() <= 2, "who hung up is not kept");
+        assert_eq!(pending.join(&id("command-4"), 0, &outgoing), PendingMatch::Nothing);
     }
 }
