@@ -120,8 +120,6 @@ pub struct Cursor {
     pub seq: u64,
     ephemeral: u64,
     answer: AnswerPosition,
-    /// The last event that it does not need from memory. It reads the store up to this point, in pages.
-    waived: u64,
     /// Answers that it saw in part and that were aborted while it was away. They are reported before anything else.
     void: Vec<EntryId>,
 }
@@ -154,7 +152,6 @@ impl Drop for Reader {
         let mut inner = self.feed.lock();
         if let Some(at) = inner.bells.iter().position(|bell| Arc::ptr_eq(bell, &self.bell)) {
             inner.bells.swap_remove(at);
-            inner.tail.taken(0, u64::MAX);
         }
     }
 }
@@ -193,11 +190,10 @@ impl Feed {
         }
         for body in bodies {
             inner.seq += 1;
-            let (seq, readers) = (inner.seq, inner.bells.len());
-            inner.tail.push(seq, encode_stored(&self.session, seq, body).into(), readers);
+            let seq = inner.seq;
+            inner.tail.push(seq, encode_stored(&self.session, seq, body).into());
         }
         debug_assert_eq!(inner.seq, durable, "events are announced once they are durable, all of them and in order");
-        inner.tail.trim();
         inner.ring();
     }
 
@@ -365,14 +361,11 @@ impl Inner {
                     }
                     None => {
                         frames.push(Frame::Behind { after: cursor.seq, up_to: self.seq });
-                        self.tail.taken(cursor.seq.max(cursor.waived), self.seq);
-                        cursor.waived = self.seq;
                     }
                 }
                 return frames;
             }
         }
-        let began_at = cursor.seq;
         let mut durable = self.tail.after(cursor.seq).peekable();
         let from = self.ephemeral.partition_point(|event| event.number <= cursor.ephemeral);
         let mut ephemeral = self.ephemeral.range(from..).peekable();
@@ -401,11 +394,9 @@ impl Inner {
             }
         }
         let caught_up = durable.peek().is_none() && ephemeral.peek().is_none();
-        drop(durable);
         if let Some(live) = live.filter(|live| caught_up && live.is_streaming()) {
             live.next(&mut cursor.answer, bytes_max.saturating_sub(bytes), &mut frames);
         }
-        self.tail.taken(began_at.max(cursor.waived), cursor.seq);
         frames
     }
 }

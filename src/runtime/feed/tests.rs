@@ -316,16 +316,6 @@ fn readers_share_one_serialisation_of_each_event_and_of_each_range_of_text() {
     assert_eq!(serialisations(&feed, &mut readers), 3, "a call's beginning, its arguments and its end");
     publish(&feed, &["entry", "end"], Some(&item));
     assert_eq!(serialisations(&feed, &mut readers), 3, "item_finished, the entry and another event");
-    // A long event that is followed at once by another one is kept for current readers, and no longer.
-    let here: Vec<Reader> = readers.iter().map(|_| Reader::new(&feed, Bell::default())).collect();
-    publish(&feed, &[&"x".repeat(2 * TAIL_BYTES_MAX)], None);
-    publish(&feed, &["end"], None);
-    let (last, others) = readers.split_last_mut().unwrap();
-    assert_eq!(serialisations(&feed, others), 2, "the long event and its end");
-    assert_eq!(serialisations(&feed, std::slice::from_mut(last)), 2, "for the last one too");
-    let first = feed.lock().tail.first_seq();
-    assert_eq!(first, Some(feed.seq()), "only the newest is left");
-    drop(here);
 }
 
 #[test]
