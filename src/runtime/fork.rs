@@ -118,9 +118,9 @@ impl Registry {
         let made = async {
             let copy_of = CopyOf { source: order.source.clone(), command_id: order.id.as_str().to_owned() };
             let mut copy = Copy::begin(self, &source, lease, copy_of, &state, stored_calibration(&head)).await?;
-            copy.path(&path, &state.undone, &order.outgoing).await?;
+            copy.path(&path, &order.outgoing).await?;
             copy.labels(&path).await?;
-            copy.end(&path, &state, &head.head).await?;
+            copy.end(&path, &state).await?;
             may_count = true;
             self.mark_source(order, &copy.lease, input).await.map(|reply| (copy, reply))
         };

@@ -16,14 +16,10 @@ use crate::{
     store::{Append, CommandMark, EntryColumns, EntryQuery, Head, Lease, NewRecord, UNFINISHED},
 };
 use reseed_protocol::{
-    Entry, EntryData, EntryId, ErrorBody, compaction::CompactionUndone, event::Event, session::SessionUpdated,
-    tree::EntryAppended,
+    Entry, ErrorBody, compaction::CompactionUndone, event::Event, session::SessionUpdated, tree::EntryAppended,
 };
 use serde::Serialize;
 use std::sync::Arc;
-
-/// Maximum bytes of entries read at once to count the next request. This exceeds the text of most windows.
-const COUNTED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The new session while it is being written.
 pub(super) struct Copy<'a> {
@@ -36,9 +32,6 @@ pub(super) struct Copy<'a> {
     chain: PathCopy,
     /// What the source's counter has learned, so that the copy counts as the source does.
     calibration: Option<StoredCalibration>,
-    /// Bytes of the entries since the newest compaction. An open session with this path holds about this much in
-    /// memory.
-    active_bytes: usize,
 }
 
 impl<'a> Copy<'a> {
@@ -53,7 +46,7 @@ impl<'a> Copy<'a> {
     ) -> Result<Self, ErrorBody> {
         let head = Head { created_at: UNFINISHED, updated_at: UNFINISHED, ..Head::default() };
         let (next_seq, state, chain) = (lease.next_seq, SessionState::default(), PathCopy::default());
-        let mut this = Self { source, registry, lease, next_seq, state, head, chain, calibration, active_bytes: 0 };
+        let mut this = Self { source, registry, lease, next_seq, state, head, chain, calibration };
         let founding = SessionUpdated {
             model: Some(of.model.clone()),
             strategy: Some(of.strategy.clone()),
@@ -68,17 +61,13 @@ impl<'a> Copy<'a> {
     }
 
     /// Copies the path while the client waits.
-    pub(super) async fn path(&mut self, path: &Path, undone: &[EntryId], outgoing: &Outbox) -> Result<(), ErrorBody> {
+    pub(super) async fn path(&mut self, path: &Path, outgoing: &Outbox) -> Result<(), ErrorBody> {
         for (from, limit) in path.pieces.iter().rev() {
             self.registry.check_running()?;
             check_awaited(outgoing)?;
             let piece = self.source.read(EntryQuery::Path { from: from.clone(), limit: *limit }).await?;
             let mut events = Vec::with_capacity(piece.len());
-            for (_, entry, bytes) in piece.into_iter().rev() {
-                if matches!(entry.data, EntryData::Compaction(_)) && !undone.contains(&entry.entry_id) {
-                    self.active_bytes = 0;
-                }
-                self.active_bytes += bytes;
+            for (_, entry, _) in piece.into_iter().rev() {
                 let there = self.source.on_path(path, mentions(&entry)).await?;
                 events.extend(self.chain.take(entry, &there).map(appended));
             }
@@ -114,9 +103,8 @@ impl<'a> Copy<'a> {
         self.append(events, Vec::new()).await
     }
 
-    /// Writes the name, pins and undone compactions, and what lists show. If counting would need much memory, lists
-    /// show the source's count until the first turn. Undone compactions require counting in any case.
-    pub(super) async fn end(&mut self, path: &Path, of: &SessionState, source: &Head) -> Result<(), ErrorBody> {
+    /// Writes the name, pins and undone compactions, and what lists show.
+    pub(super) async fn end(&mut self, path: &Path, of: &SessionState) -> Result<(), ErrorBody> {
         let there = self.source.on_path(path, marks_mention(of)).await?;
         let (pins, undone) = marks_of(of, &there);
         let name = Some(fork_name(&of.name)).filter(|name| *name != self.state.name);
@@ -124,11 +112,6 @@ impl<'a> Copy<'a> {
         if name.is_some() || pins.is_some() {
             let updated = SessionUpdated { name, pins, ..SessionUpdated::default() };
             self.append(vec![Event::SessionUpdated(Box::new(updated))], Vec::new()).await?;
-        }
-        if self.active_bytes > COUNTED_BYTES_MAX && undone.is_empty() {
-            self.head.token_count = source.token_count;
-            self.head.window_tokens = source.window_tokens;
-            return Ok(());
         }
         let mut head = self.registry.store().head(&self.lease.session).await.map_err(|error| store_error(&error))?;
         head.head.state = Some(stored_state(
