@@ -22,6 +22,7 @@ pub(super) const MODELS_MAX: usize = 1_000;
 pub struct Parts(RwLock<Arc<InUse>>);
 
 /// The parts at one moment. A caller that does several things with them keeps them meanwhile.
+#[derive(Clone)]
 pub(super) struct InUse {
     pub(super) provider: Arc<dyn Provider>,
     pub(super) hooks: Hooks,
@@ -77,10 +78,7 @@ impl Parts {
 
     /// Sends all further requests to this provider.
     pub fn replace_provider(&self, provider: Arc<dyn Provider>) {
-        self.replace(|old| {
-            let (hooks, tools) = (old.hooks.clone(), old.tools.clone());
-            Some(InUse { provider, hooks, tools, deployment: old.deployment.clone() })
-        });
+        self.replace(|old| Some(InUse { provider, ..old.clone() }));
     }
 
     /// Applies new server-side tools. A session offers them from its next turn or compaction on. A call of a tool that
@@ -133,12 +131,7 @@ impl Parts {
     fn learn(&self, learn: impl FnOnce(&mut Deployment) -> bool) {
         self.replace(|old| {
             let mut deployment = (*old.deployment).clone();
-            learn(&mut deployment).then(|| InUse {
-                provider: old.provider.clone(),
-                hooks: old.hooks.clone(),
-                tools: old.tools.clone(),
-                deployment: Arc::new(deployment),
-            })
+            learn(&mut deployment).then(|| InUse { deployment: Arc::new(deployment), ..old.clone() })
         });
     }
 

@@ -17,7 +17,7 @@ use std::{
     collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU8, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -231,7 +231,8 @@ pub(super) struct Row {
     watches: Arc<Watches>,
     session: SessionId,
     owner: Arc<str>,
-    doing: AtomicU8,
+    doing: Mutex<SessionState>,
+    /// Boxed, because most sessions are never compacted.
     compactions: Mutex<Option<Box<Compactions>>>,
 }
 
@@ -251,8 +252,8 @@ pub struct Compactions {
 
 impl Row {
     pub(super) fn new(watches: Arc<Watches>, session: SessionId, owner: String) -> Arc<Self> {
-        let doing = AtomicU8::new(number(SessionState::Idle));
-        Arc::new(Self { watches, session, owner: owner.into(), doing, compactions: Mutex::default() })
+        let (doing, compactions) = (Mutex::new(SessionState::Idle), Mutex::default());
+        Arc::new(Self { watches, session, owner: owner.into(), doing, compactions })
     }
 
     /// Returns the session's owner.
@@ -269,29 +270,18 @@ impl Row {
     pub(super) fn compacts(&self, now: Compactions) {
         let mut compactions = self.compactions.lock().unwrap_or_else(PoisonError::into_inner);
         if compactions.as_deref().copied().unwrap_or_default() != now {
-            // Boxed, because most sessions are never compacted.
             *compactions = Some(Box::new(now));
         }
     }
 
     pub(super) fn doing(&self) -> SessionState {
-        let doing = self.doing.load(Ordering::Relaxed);
-        let states = [SessionState::Running, SessionState::Compacting];
-        states.into_iter().find(|state| number(*state) == doing).unwrap_or(SessionState::Idle)
+        *self.doing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reports a change of the session's head or of what it is doing.
     pub(super) fn changed(&self, head: &Head, doing: SessionState) {
-        self.doing.store(number(doing), Ordering::Relaxed);
+        *self.doing.lock().unwrap_or_else(PoisonError::into_inner) = doing;
         self.watches.changed(&self.owner, || list_item(&self.session, head, doing));
-    }
-}
-
-fn number(state: SessionState) -> u8 {
-    match state {
-        SessionState::Idle => 0,
-        SessionState::Running => 1,
-        SessionState::Compacting => 2,
     }
 }
 
