@@ -21,7 +21,7 @@ use super::{
     errors::{stopping, store_error},
     feed::Feed,
     handle::{Mailbox, Message, SessionHandle},
-    load::path_to,
+    load::path,
     model_calls::ModelCalls,
     shared::Shared,
     state_copy::StateCopy,
@@ -31,13 +31,11 @@ use super::{
 use crate::{
     core::{
         agent_loop::{AgentLoop, Append, CallHook, Deployment, Effect, Input, Mark, Seed},
-        context::counter::Counter,
         hook::HookPlace,
-        session::{Session, SessionTree},
         tool::ToolPlace,
     },
     metrics,
-    store::{Error as StoreError, Head, Lease, SessionStore},
+    store::{Error as StoreError, Head, Lease},
 };
 use reseed_protocol::{
     CallId, ErrorBody, ErrorCode, SessionId, Timestamp,
@@ -437,7 +435,11 @@ impl Actor {
         let (generation, is_stale) = (old.generation() + 1, old.has_stale_path());
         let mut seed = old.into_seed();
         if is_stale {
-            seed.session.tree = path_of(&*self.shared.store, &seed.session).await?;
+            let path = path(&*self.shared.store, &self.id, &seed.session.state).await;
+            seed.session.tree = path.map_err(|error| {
+                tracing::error!(session = %self.id, %error, "read path; the session is closed and must be reopened");
+                End::Close(SubscriptionEnd::Failed)
+            })?;
         }
         seed.calibration = self.effects.calibration_of(&seed.session);
         tracing::debug!(session = %self.id, generation, "loop seeded");
@@ -487,17 +489,6 @@ impl Actor {
         let alone = self.detached_since.map(|since| since + alone_for);
         [tools, alone, self.next_look(), self.next_host_change()].into_iter().flatten().min()
     }
-}
-
-/// Loads the path to the session's leaf from the store.
-async fn path_of(store: &dyn SessionStore, session: &Session) -> Result<SessionTree, End> {
-    let (state, none) = (&session.state, SessionTree::default());
-    let counter = Counter::for_model(&state.model);
-    let path = path_to(store, &session.id, state.leaf.clone(), state, &counter, &none).await;
-    path.map_err(|error| {
-        tracing::error!(session = %session.id, %error, "read path; the session is closed and must be reopened");
-        End::Close(SubscriptionEnd::Failed)
-    })
 }
 
 /// Passes an input to the loop.

@@ -107,10 +107,9 @@ async fn queue(
 pub(super) async fn load(store: &dyn SessionStore, head: &SessionHead) -> Result<Session, Error> {
     let mut session = Session::new(head.session.clone(), head.head.created_at);
     session.state = Arc::new(state(store, head).await?);
-    let counter = Counter::for_model(&session.state.model);
-    let (leaf, none) = (session.state.leaf.clone(), SessionTree::default());
-    session.tree = path_to(store, &head.session, leaf, &session.state, &counter, &none).await?;
+    session.tree = path(store, &head.session, &session.state).await?;
     session.held = held(store, &head.session, session.state.held.as_ref()).await?;
+    let counter = Counter::for_model(&session.state.model);
     session.calibration = stored_calibration(head).and_then(|stored| stored.read(&session.state.model, &counter));
     Ok(session)
 }
@@ -130,6 +129,18 @@ async fn held(store: &dyn SessionStore, session: &SessionId, at: Option<&HeldAt>
     })
 }
 
+/// Loads the path to the leaf of a state, as far back as the model can see.
+///
+/// # Errors
+/// As [`load`].
+pub(super) async fn path(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    state: &SessionState,
+) -> Result<SessionTree, Error> {
+    path_to(store, session, state.leaf.clone(), state, &SessionTree::default()).await
+}
+
 /// Loads the path to an entry, as far back as the model can see. Where it meets a known path, the rest is taken from
 /// that path.
 ///
@@ -140,13 +151,13 @@ pub(super) async fn path_to(
     session: &SessionId,
     leaf: Option<EntryId>,
     state: &SessionState,
-    counter: &Counter,
     known: &SessionTree,
 ) -> Result<SessionTree, Error> {
     if let Some(path) = leaf.as_ref().and_then(|leaf| known.upto(leaf)) {
         return Ok(path);
     }
-    let mut reader = PathReader::new(state, counter);
+    let counter = Counter::for_model(&state.model);
+    let mut reader = PathReader::new(state, &counter);
     let mut back = WayBack::from(leaf);
     let mut seqs: HashMap<EntryId, Option<u64>> = HashMap::new();
     let (mut ahead, mut pages) = (None, 0_u32);
@@ -168,7 +179,7 @@ pub(super) async fn path_to(
         if is_long {
             back.limit = (back.limit * 2).min(PATH_PAGE_MAX);
         }
-        let fetch = async { if is_long { Some(back.next_page_beside(store, session).await) } else { None } };
+        let fetch = async { if is_long { Some(back.next_page(store, session).await) } else { None } };
         let (fetched, taken) = join(fetch, take(&mut reader, page, known)).await;
         match taken {
             Taken::All => ahead = fetched.transpose()?,
@@ -262,37 +273,13 @@ impl WayBack {
         store: &dyn SessionStore,
         session: &SessionId,
     ) -> Result<Vec<(u64, Entry)>, Error> {
-        let page = self.records(store, session).await?;
-        let full = self.is_full(&page);
-        Ok(self.goes_on(entries(session, page.records)?, full))
-    }
-
-    /// As [`Self::next_page`], but parses the entries concurrently with the caller's other work.
-    async fn next_page_beside(
-        &mut self,
-        store: &dyn SessionStore,
-        session: &SessionId,
-    ) -> Result<Vec<(u64, Entry)>, Error> {
-        let page = self.records(store, session).await?;
-        let (full, of) = (self.is_full(&page), session.clone());
-        let parsed = blocking::beside(move || entries(&of, page.records)).await?;
-        Ok(self.goes_on(parsed, full))
-    }
-
-    /// Reads the records of the next page.
-    async fn records(&mut self, store: &dyn SessionStore, session: &SessionId) -> Result<EntriesPage, Error> {
-        let Some(from) = self.next.take() else { return Ok(EntriesPage { records: Vec::new(), cut: false }) };
-        store.entries_page(session, EntryQuery::Path { from, limit: self.limit }, PATH_PAGE_BYTES).await
-    }
-
-    fn is_full(&self, page: &EntriesPage) -> bool {
-        page.cut || page.records.len() == self.limit as usize
-    }
-
-    /// Prepares the walk for the page after this one, unless this is the last.
-    fn goes_on(&mut self, page: Vec<(u64, Entry)>, full: bool) -> Vec<(u64, Entry)> {
-        self.next = page.last().and_then(|(_, entry)| entry.parent_id.clone()).filter(|_| full);
-        page
+        let Some(from) = self.next.take() else { return Ok(Vec::new()) };
+        let query = EntryQuery::Path { from, limit: self.limit };
+        let EntriesPage { records, cut } = store.entries_page(session, query, PATH_PAGE_BYTES).await?;
+        let (is_full, of) = (cut || records.len() == self.limit as usize, session.clone());
+        let page = blocking::beside(move || entries(&of, records)).await?;
+        self.next = page.last().and_then(|(_, entry)| entry.parent_id.clone()).filter(|_| is_full);
+        Ok(page)
     }
 }
 

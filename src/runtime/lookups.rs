@@ -5,12 +5,12 @@
 use super::{
     ended_calls,
     errors::store_error,
-    load::{WayBack, entry, path_to},
+    load::{WayBack, entry, path, path_to},
 };
 use crate::{
     core::{
         agent_loop::{pins_without, undo_target},
-        context::{build::remaining, counter::Counter},
+        context::build::remaining,
         session::{Destination, Lookup, SessionState, SessionTree, lookup::landing, unit::UnitReader},
     },
     store::{EntryQuery, SessionStore, StoredRecord},
@@ -144,10 +144,7 @@ impl Lookups<'_> {
     /// Returns the path to the leaf as the model would see it with these pins and undone compactions. It is read
     /// completely, because the copy in memory lacks what a compaction replaced.
     async fn seen(&self, then: &SessionState) -> Result<Option<Box<Lookup>>, ErrorBody> {
-        let counter = Counter::for_model(&self.state.model);
-        let (leaf, none) = (self.state.leaf.clone(), SessionTree::default());
-        let tree = path_to(self.store, self.session, leaf, then, &counter, &none).await;
-        let tree = tree.map_err(|error| store_error(&error))?;
+        let tree = path(self.store, self.session, then).await.map_err(|error| store_error(&error))?;
         Ok(Some(Box::new(Lookup::Path(tree))))
     }
 
@@ -229,8 +226,7 @@ impl Lookups<'_> {
 
     /// Returns the path to an entry. The part in memory is neither read nor counted again.
     async fn path(&self, leaf: &Option<EntryId>) -> Result<SessionTree, ErrorBody> {
-        let counter = Counter::for_model(&self.state.model);
-        let path = path_to(self.store, self.session, leaf.clone(), self.state, &counter, self.tree).await;
+        let path = path_to(self.store, self.session, leaf.clone(), self.state, self.tree).await;
         path.map_err(|error| store_error(&error))
     }
 

@@ -2,10 +2,7 @@
 
 use super::{PATH_PAGE, PATH_PAGE_BYTES, PATH_PAGE_MAX, load, path_to};
 use crate::{
-    core::{
-        context::counter::Counter,
-        session::{SessionState, SessionTree},
-    },
+    core::session::{SessionState, SessionTree},
     store::{Append, EntryColumns, Head, Lease, NewRecord, SessionHead, SessionStore, memory::MemoryStore},
 };
 use reseed_protocol::{
@@ -80,9 +77,9 @@ async fn paths_of_any_length() {
 async fn a_long_path_ends_where_it_meets_a_known_one() {
     let messages = 5 * PATH_PAGE as usize;
     let (store, head) = session(messages, 10).await;
-    let (state, counter) = (SessionState::default(), Counter::by_characters());
+    let state = SessionState::default();
     let to = async |n: usize, known: &SessionTree| {
-        path_to(&store, &head.session, Some(entry_id(n)), &state, &counter, known).await.unwrap()
+        path_to(&store, &head.session, Some(entry_id(n)), &state, known).await.unwrap()
     };
     for known in [0, 1, 127, 128, 300, messages - 1] {
         let upto = to(known, &SessionTree::default()).await;
@@ -103,9 +100,9 @@ async fn nothing_is_read_behind_what_a_compaction_needs() {
         "tokensBefore": 1, "keptEntryIds": [entry_id(5)] });
     records[at] = record(at, serde_json::from_value(summary).unwrap());
     let (store, head) = stored(records).await;
-    let (leaf, counter) = (entry_id(at + 2 * first + 10), Counter::by_characters());
+    let leaf = entry_id(at + 2 * first + 10);
     let (state, none) = (SessionState::default(), SessionTree::default());
-    let path = path_to(&store, &head.session, Some(leaf), &state, &counter, &none).await.unwrap();
+    let path = path_to(&store, &head.session, Some(leaf), &state, &none).await.unwrap();
     let expected = [5].into_iter().chain(at - 1..=at + 2 * first + 10).map(entry_id);
     assert!(ids(&path) == expected.collect::<Vec<_>>(), "{:?}", &ids(&path)[..4]);
 }
