@@ -22,7 +22,7 @@ use crate::{
     core::{
         agent_loop::{Append, CallModel, Input, Origin},
         context::counter::Calibration,
-        session::{self, fingerprint::fingerprint},
+        session,
     },
     store::{self, CommandMark, EntryColumns, Head, Lease, NewRecord},
 };
@@ -51,8 +51,6 @@ pub(super) struct Effects {
     expected: Option<CommandId>,
     /// Replies to commands that are answered after later ones.
     pub(super) pending: PendingReplies,
-    /// Fingerprints of the ids of all commands in the log, if they are known. Otherwise the store is queried.
-    marked: Option<Vec<u64>>,
 }
 
 /// The sender of the command being executed, and where its reply goes.
@@ -61,10 +59,6 @@ pub(super) struct ReplyTo<'a> {
     pub(super) origin: Origin,
     pub(super) outgoing: &'a Outbox,
 }
-
-/// Maximum number of a new session's commands that are known without querying the store. This is 4 KiB of fingerprints,
-/// and more commands than most sessions see.
-const MARKED_MAX: usize = 512;
 
 impl Effects {
     pub(super) fn new(
@@ -80,8 +74,6 @@ impl Effects {
         let hooks = HookCalls::new(shared.clone(), lease.session.clone(), mailbox.clone());
         let tools = ToolCalls::new(shared.clone(), lease.session.clone(), mailbox);
         let pending = PendingReplies::new(lease.session.clone());
-        // Under the first lease of an empty log, no command has been written yet.
-        let marked = (lease.term == 1 && lease.next_seq == 1).then(Vec::new);
         Self {
             shared,
             lease,
@@ -96,7 +88,6 @@ impl Effects {
             measure,
             expected: None,
             pending,
-            marked,
         }
     }
 
@@ -142,9 +133,6 @@ impl Effects {
 
     /// Returns the fingerprint of an earlier command with this id, and its reply, marked as a duplicate.
     pub(super) async fn earlier(&self, id: &CommandId) -> Result<Option<(u64, Reply)>, ErrorBody> {
-        if self.marked.as_ref().is_some_and(|marked| !marked.contains(&fingerprint(id.as_str().as_bytes()))) {
-            return Ok(None);
-        }
         let mark = self.shared.store.command(&self.lease.session, id.as_str()).await;
         let Some(mark) = mark.map_err(|error| self.shared.fault(&error))? else { return Ok(None) };
         let mut reply: Reply = serde_json::from_str(&mark.reply)
@@ -203,10 +191,6 @@ impl Effects {
         }
         self.changed = true;
         for mark in marks {
-            self.marked = self.marked.take().filter(|marked| marked.len() < MARKED_MAX);
-            if let Some(marked) = &mut self.marked {
-                marked.push(fingerprint(mark.id.as_str().as_bytes()));
-            }
             self.answer(reply_to, mark.origin, mark.id, mark.reply);
         }
         if !bodies.is_empty() {
