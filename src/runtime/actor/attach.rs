@@ -7,7 +7,6 @@ use super::{
 use crate::{
     core::agent_loop::Input,
     runtime::{
-        errors::store_error,
         feed::{Cursor, Reader},
         handle::{Attach, Attached, LeftOff},
         live::ItemPosition,
@@ -125,7 +124,8 @@ impl Actor {
                 Ok(Some(_)) => {}
                 Ok(None) => void.push(item.clone()),
                 Err(error) => {
-                    self.note_failed_read(&store_error(&error));
+                    let error = self.shared.fault(&error);
+                    self.note_failed_read(&error);
                     return None;
                 }
             }

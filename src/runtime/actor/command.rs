@@ -5,25 +5,26 @@ use super::{Actor, End};
 use crate::{
     core::{
         agent_loop::{Input, Origin},
-        session::fingerprint::{fingerprint_of, withheld},
+        session::{
+            Lookup,
+            fingerprint::{fingerprint_of, withheld},
+        },
     },
     runtime::{effects::ReplyTo, errors::stopping, lookups::Lookups, outbox::Outbox, pending_replies::PendingMatch},
 };
 use reseed_protocol::{
-    CommandId, ErrorBody, ErrorCode,
+    CommandId, ErrorBody, ErrorCode, SessionId,
     command::{Does, HostingCommand, Sender, SessionCommand, Spec},
     reply::Reply,
-    session::{SessionRole, SubscriptionEnd},
+    session::SessionRole,
 };
 
-/// An earlier copy of a command, if there is one.
-enum EarlierCopy {
-    /// There is none.
-    Nothing,
-    /// The first copy is pending. Both will be answered together.
-    Waiting,
-    /// It was already answered with this reply.
-    Answered(Box<Reply>),
+/// A command that was not refused.
+enum Admitted {
+    /// It is executed now, with what it needs from the store.
+    Now(Option<Box<Lookup>>),
+    /// It was sent before, and needs nothing more.
+    Before,
 }
 
 impl Actor {
@@ -34,47 +35,66 @@ impl Actor {
         command: SessionCommand,
         outgoing: &Outbox,
     ) -> Result<(), End> {
-        let session = self.id.clone();
-        let refuse = |error: ErrorBody| {
-            outgoing.reply(session.clone(), id.clone(), Reply::Error(error));
-        };
         self.effects.expect_answer(&id);
-        if let Some(error) = self.refusal(origin, command.spec()) {
-            refuse(error);
-            return Ok(());
-        }
-        if command.spec().does.writes()
-            && let Some(error) = self.away()
-        {
-            refuse(error);
-            return Ok(());
-        }
-        let mut content = 0;
-        if command.spec().does != Does::Transient {
-            content = fingerprint_of(&command);
-            match self.met(&id, content, &command, outgoing).await {
-                Ok(EarlierCopy::Nothing) => {}
-                Ok(EarlierCopy::Waiting) => return Ok(()),
-                Ok(EarlierCopy::Answered(reply)) => {
-                    outgoing.reply(session.clone(), id, *reply);
-                    return Ok(());
-                }
-                Err(error) => {
-                    self.note_failed_read(&error);
-                    refuse(error);
-                    return Ok(());
-                }
+        let refuse = |session: &SessionId, id: CommandId, error: ErrorBody| {
+            outgoing.reply(session.clone(), id, Reply::Error(error));
+        };
+        let does = command.spec().does;
+        let fingerprint = if does == Does::Transient { 0 } else { fingerprint_of(&command) };
+        let lookup = match self.admit(origin, &id, fingerprint, &command, outgoing).await {
+            Ok(Admitted::Now(lookup)) => lookup,
+            Ok(Admitted::Before) => return Ok(()),
+            Err(error) => {
+                self.note_failed_read(&error);
+                refuse(&self.id, id, error);
+                return Ok(());
             }
+        };
+        self.note_hook_result(&command);
+        let input = Input::Command { origin, id: id.clone(), fingerprint, command: Box::new(command), lookup };
+        let told = self.tell(input, Some(ReplyTo { origin, outgoing })).await;
+        if self.effects.has_answered() {
+            return told;
+        }
+        let late = self.agent.as_ref().map(|agent| agent.answers_late()).unwrap_or_default();
+        if told.is_err() {
+            refuse(
+                &self.id,
+                id,
+                ErrorBody::new(ErrorCode::StoreFailed, "the store failed to write; reopen the session"),
+            );
+        } else if late.contains(&id) {
+            self.effects.pending.keep(&late);
+            self.effects.pending.wait(origin, id, fingerprint, does == Does::Writes, outgoing.clone());
+        }
+        told
+    }
+
+    /// Checks whether a command may be executed now, and prefetches what it needs.
+    ///
+    /// # Errors
+    /// The reason why it is refused.
+    async fn admit(
+        &mut self,
+        origin: Origin,
+        id: &CommandId,
+        fingerprint: u64,
+        command: &SessionCommand,
+        outgoing: &Outbox,
+    ) -> Result<Admitted, ErrorBody> {
+        let spec = command.spec();
+        if let Some(error) = self.refusal(origin, spec).or_else(|| spec.does.writes().then(|| self.away()).flatten()) {
+            return Err(error);
+        }
+        if spec.does != Does::Transient && self.is_repeat(id, fingerprint, spec, outgoing).await? {
+            return Ok(Admitted::Before);
         }
         // Hooks continue what a command began, and that command was checked.
-        if origin != Origin::HOOK
-            && let Err(error) = self.shared.stored.check_may_store(&self.row.owner(), &command).await
-        {
-            self.note_failed_read(&error);
-            refuse(error);
-            return Ok(());
+        if origin != Origin::HOOK {
+            self.shared.stored.check_may_store(&self.row.owner(), command).await?;
         }
-        let Some(agent) = &self.agent else { return Err(End::Close(SubscriptionEnd::Failed)) };
+        // Without a loop, the session is about to be closed, and the command is refused then.
+        let Some(agent) = &self.agent else { return Ok(Admitted::Now(None)) };
         let session = agent.session();
         let lookups = Lookups {
             store: &*self.shared.store,
@@ -84,27 +104,7 @@ impl Actor {
             sender: self.members.get(origin).and_then(|member| member.client.identity.client_id.as_deref()),
             hook_is_asked: agent.asks_before_navigate(),
         };
-        let lookup = match lookups.for_command(&command, agent.is_busy()).await {
-            Ok(lookup) => lookup,
-            Err(error) => {
-                self.note_failed_read(&error);
-                refuse(error);
-                return Ok(());
-            }
-        };
-        self.note_hook_result(&command);
-        let writes = command.spec().does == Does::Writes;
-        let input = Input::Command { origin, id: id.clone(), fingerprint: content, command: Box::new(command), lookup };
-        let told = self.tell(input, Some(ReplyTo { origin, outgoing })).await;
-        let late = self.agent.as_ref().map(|agent| agent.answers_late()).unwrap_or_default();
-        if told.is_ok() && late.contains(&id) && !self.effects.has_answered() {
-            self.effects.pending.keep(&late);
-            self.effects.pending.wait(origin, id.clone(), content, writes, outgoing.clone());
-        }
-        if told.is_err() && !self.effects.has_answered() {
-            refuse(ErrorBody::new(ErrorCode::StoreFailed, "the store failed to write; reopen the session"));
-        }
-        told
+        lookups.for_command(command, agent.is_busy()).await.map(Admitted::Now)
     }
 
     /// Executes a command about hosting. It is not remembered, and changes nothing that is stored.
@@ -160,43 +160,44 @@ impl Actor {
         self.shared.damage(&self.id).filter(|_| begins_something)
     }
 
-    /// Checks whether a command was sent before.
+    /// Returns true if a command was sent before. A repeat of an answered command gets the earlier reply. A repeat of a
+    /// pending one is answered with it.
     ///
     /// # Errors
     /// `idempotency_conflict`, `overloaded`, the store's errors.
-    async fn met(
+    async fn is_repeat(
         &mut self,
         id: &CommandId,
-        content: u64,
-        command: &SessionCommand,
+        fingerprint: u64,
+        Spec { does, name, .. }: Spec,
         outgoing: &Outbox,
-    ) -> Result<EarlierCopy, ErrorBody> {
-        let does = command.spec().does;
+    ) -> Result<bool, ErrorBody> {
         let full = self.effects.pending.is_full(outgoing).filter(|_| does != Does::Cancels);
-        if self.effects.pending.waits(id, content)
+        if self.effects.pending.waits(id, fingerprint)
             && let Some(full) = full
         {
             return Err(full);
         }
-        match self.effects.pending.join(id, content, outgoing) {
-            PendingMatch::Repeat => return Ok(EarlierCopy::Waiting),
+        match self.effects.pending.join(id, fingerprint, outgoing) {
+            PendingMatch::Repeat => return Ok(true),
             PendingMatch::Conflict if does.writes() => return Err(ErrorBody::id_reused(id)),
             PendingMatch::Conflict | PendingMatch::Nothing => {}
         }
         if does.writes() {
             match self.effects.earlier(id).await? {
                 Some((earlier, _))
-                    if earlier == withheld(command.spec().name) && self.effects.pending.was_another(id, content) =>
+                    if earlier == withheld(name) && self.effects.pending.was_another(id, fingerprint) =>
                 {
                     return Err(ErrorBody::id_reused(id));
                 }
-                Some((earlier, reply)) if earlier == content || earlier == withheld(command.spec().name) => {
-                    return Ok(EarlierCopy::Answered(Box::new(reply)));
+                Some((earlier, reply)) if earlier == fingerprint || earlier == withheld(name) => {
+                    outgoing.reply(self.id.clone(), id.clone(), reply);
+                    return Ok(true);
                 }
                 Some(_) => return Err(ErrorBody::id_reused(id)),
                 None => {}
             }
         }
-        full.map_or(Ok(EarlierCopy::Nothing), Err)
+        full.map_or(Ok(false), Err)
     }
 }
