@@ -81,7 +81,7 @@ pub mod internals {
         },
         provider::overflow::detect as detect_overflow,
         runtime::{
-            cluster::{Keeper, SessionLocation},
+            cluster::Keeper,
             encoded::Frame,
             errors::store_error,
             feed::{Cursor, Reader},

@@ -28,17 +28,6 @@ use tokio_util::sync::CancellationToken;
 /// The time limit for announcing that this node leaves. Without it, the others notice after the lease.
 const LEAVE_TIME: Duration = Duration::from_secs(5);
 
-/// Where a session's loop runs, or may be started.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SessionLocation {
-    /// It is open here, or held by this node.
-    Here,
-    /// Another node holds it.
-    Elsewhere(Box<NodeRow>),
-    /// Nobody holds it, or only a silent node does, so it may be opened here.
-    Free,
-}
-
 /// The standing of this node. Its changes trigger a check of its sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing {
@@ -250,25 +239,25 @@ impl Keeper {
         self.view().living().cloned().collect()
     }
 
-    /// Returns where a session with this holder is.
+    /// Returns the node that holds a session with this holder, if it is another one and not silent.
     ///
     /// # Errors
     /// [`Error::Unknown`].
-    pub async fn location(&self, holder: Option<NodeId>) -> Result<SessionLocation, Error> {
+    pub(crate) async fn elsewhere(&self, holder: Option<NodeId>) -> Result<Option<Box<NodeRow>>, Error> {
         let known = self.view().holder(holder);
         Ok(match known {
-            Holder::Nobody => SessionLocation::Free,
-            Holder::Me => SessionLocation::Here,
-            Holder::Other(row) => SessionLocation::Elsewhere(row),
-            Holder::Unknown => {
-                let rows = match self.cluster() {
-                    Some(cluster) => cluster.nodes().await?,
-                    None => Vec::new(),
-                };
-                let found = rows.into_iter().find(|row| Some(row.id) == holder);
-                found.map_or(SessionLocation::Free, |row| SessionLocation::Elsewhere(Box::new(row)))
-            }
         })
+    }
+
+            Holder::Nobody | Holder::Me => None,
+            Holder::Other(row) => Some(row),
+            Holder::Unknown => self.rows().await?.into_iter().find(|row| Some(row.id) == holder).map(Box::new),
+    /// Returns the rows of all nodes from the store.
+    async fn rows(&self) -> Result<Vec<NodeRow>, Error> {
+        match self.cluster() {
+            Some(cluster) => cluster.nodes().await,
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Returns all nodes from the store. The flag is true for a silent node.
@@ -276,10 +265,7 @@ impl Keeper {
     /// # Errors
     /// [`Error::Unknown`].
     pub async fn nodes(&self) -> Result<Vec<(NodeRow, bool)>, Error> {
-        let rows = match self.cluster() {
-            Some(cluster) => cluster.nodes().await?,
-            None => Vec::new(),
-        };
+        let rows = self.rows().await?;
         let view = self.view();
         Ok(rows.into_iter().map(|row| (view.is_silent(row.id), row)).map(|(silent, row)| (row, silent)).collect())
     }

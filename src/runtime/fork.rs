@@ -258,7 +258,7 @@ pub async fn settle(registry: &Registry) -> Result<(), Error> {
         let page = store.list(query).await?;
         for head in page.items {
             let is_own = me.is_some() && head.holder == me;
-            if is_own || registry.is_held_elsewhere(&head).await? {
+            if is_own || registry.elsewhere(&head).await?.is_some() {
                 continue;
             }
             match settle_one(registry, &head.session).await {

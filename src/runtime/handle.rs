@@ -11,7 +11,7 @@ use crate::core::{
     agent_loop::{Input, Mark, Origin, Snapshot, Tools},
     hook::HookSpec,
 };
-use crate::store::{Error as StoreError, SessionStore, StoredRecord};
+use crate::store::{Error as StoreError, LeasedSession, SessionStore, StoredRecord};
 use reseed_protocol::{
     CommandId, ConnectionId, ErrorBody, SessionId,
     command::{HostingCommand, SessionCommand},
@@ -187,7 +187,7 @@ impl Mailbox {
     }
 
     /// Sends a message without waiting. If the mailbox is full, the message is sent once there is room.
-    fn post(&self, message: Message) {
+    pub(super) fn post(&self, message: Message) {
         if let Err(TrySendError::Full(message)) = self.0.try_send(Box::new(message))
             && let Ok(runtime) = runtime::Handle::try_current()
         {
@@ -334,6 +334,16 @@ impl SessionHandle {
         // The actor must receive this even if its mailbox is full, because it may be waiting for hooks of that
         // connection.
         self.mailbox.post(Message::Left { origin, has_closed: false });
+    }
+
+    /// Returns the session's lease and how far its log reaches.
+    pub(super) fn leased(&self) -> LeasedSession {
+        LeasedSession {
+            session: self.id.clone(),
+            epoch: self.epoch.to_string(),
+            term: self.term,
+            last_seq: self.feed.seq(),
+        }
     }
 
     /// Closes the session for this reason, and waits until its actor has ended.

@@ -79,7 +79,7 @@ pub(crate) mod whole;
 mod resume_decisions;
 
 pub(crate) use actor::{PRESENCE_MAX, REPLAY_EVENTS_MAX};
-pub(crate) use cluster::{Keeper, SessionLocation};
+pub(crate) use cluster::Keeper;
 pub(crate) use encoded::Frame;
 pub(crate) use errors::store_error;
 pub(crate) use feed::{Cursor, Reader};

@@ -11,7 +11,7 @@ use super::{
     actor,
     cluster::Keeper,
     errors::{stopping, store_error},
-    handle::SessionHandle,
+    handle::{Message, SessionHandle},
     load::{leaf, load, stored_copy},
     model_server_load::ModelServerLoad,
     parts::Parts,
@@ -35,7 +35,9 @@ use crate::{
 };
 use dashmap::DashMap;
 use reseed_protocol::{
-    EntryId, ErrorBody, ErrorCode, SessionId, Timestamp, context::ContextInfo, session::SessionState,
+    EntryId, ErrorBody, ErrorCode, SessionId, Timestamp,
+    context::ContextInfo,
+    session::{SessionState, SubscriptionEnd},
 };
 use std::{
     sync::{
@@ -190,16 +192,18 @@ impl Registry {
     /// Opens the session with this head if necessary.
     async fn open_at(&self, head: &SessionHead) -> Result<SessionHandle, NotOpened> {
         let id = &head.session;
-        let mut slot = self.open.lock(id).await;
-        self.end_if_stale(slot.open(), head).await;
-        if let Some(handle) = slot.open() {
-            return Ok(handle.clone());
+        let _turn = self.open.lock(id).await;
+        if let Some(handle) = self.open.get(id) {
+            // If another node has opened it since, its next append would be refused anyway. A head that was read before
+            // this node opened it has an older term.
+            if head.term <= handle.term {
+                return Ok(handle);
+            }
+            handle.close(SubscriptionEnd::Moved).await;
         }
         let room = self.room(&head.owner).map_err(NotOpened::Refused)?;
         let started = self.read(id, head.holder).await?;
-        let handle = self.spawn(started, room);
-        slot.put(handle.clone());
-        Ok(handle)
+        Ok(self.spawn(started, room))
     }
 
     /// Becomes the writer of a session and loads it. `before` is the node that held it until now.
@@ -383,11 +387,16 @@ impl Registry {
     fn spawn(&self, started: actor::Started, room: Permit) -> SessionHandle {
         let row = started.row.clone();
         let (handle, run) = actor::actor(self.shared.clone(), started);
-        let entered = self.open.enter(handle.id.clone(), row);
+        let entered = self.open.enter(handle.clone(), row);
         self.actors.spawn(async move {
             run.await;
             drop((entered, room));
         });
+        // If the node's standing has changed while the session was being opened, the check of all open sessions may
+        // have missed it.
+        if self.since() != handle.since {
+            handle.mailbox.post(Message::Close(SubscriptionEnd::Moved));
+        }
         handle
     }
 }

@@ -10,8 +10,8 @@ use super::{
 use crate::{
     core::session::fingerprint::fingerprint_of,
     runtime::{
-        Identity, PRESENCE_MAX, REPLAY_EVENTS_MAX, SUBSCRIPTIONS_MAX, SessionHandle, SessionLocation, blocking,
-        encoded::FrameText, fork, handle::Gone, outbox::Outbox,
+        Identity, PRESENCE_MAX, REPLAY_EVENTS_MAX, SUBSCRIPTIONS_MAX, SessionHandle, blocking, encoded::FrameText,
+        fork, handle::Gone, outbox::Outbox,
     },
     shares::turns::{Turn, Turns},
     store::NodeRow,
@@ -261,10 +261,9 @@ async fn elsewhere(
     }
     let registry = &connection.app.registry;
     match registry.locate(session, owner).await? {
-        SessionLocation::Elsewhere(row) if row.node.address.is_none() => Ok(None),
-        SessionLocation::Elsewhere(row) if connection.via.is_some() => Err(registry.held_elsewhere(session, row.id)),
-        SessionLocation::Elsewhere(row) => Ok(Some(row)),
-        SessionLocation::Here | SessionLocation::Free => Ok(None),
+        Some(row) if row.node.address.is_none() => Ok(None),
+        Some(row) if connection.via.is_some() => Err(registry.held_elsewhere(session, row.id)),
+        other => Ok(other),
     }
 }
 

@@ -5,7 +5,7 @@ use reseed::{
     config::LimitSettings,
     core::{agent_loop::Deployment, context::windows::Windows},
     hooks::Hooks,
-    internals::{Clock, Keeper, Registry, RegistryOptions, SessionLocation, settle_forks},
+    internals::{Clock, Keeper, Registry, RegistryOptions, settle_forks},
     provider::scripted::Scripted,
     store::{Error, ListQuery, NewNode, SessionStore, UNFINISHED, memory::MemoryStore},
     tools::Toolset,
@@ -100,11 +100,11 @@ async fn what_another_node_is_making_or_has_open_is_left_alone_until_it_is_gone(
         let refused = registry.open(&id("empty"), "ann").await.unwrap_err();
         assert_eq!((refused.code, refused.retriable), (ErrorCode::Overloaded, true));
         let place = registry.locate(&id("empty"), "ann").await.unwrap();
-        assert!(matches!(&place, SessionLocation::Elsewhere(row) if row.node.name == "a"), "{place:?}");
+        assert!(place.as_ref().is_some_and(|row| row.node.name == "a"), "{place:?}");
     }
     // Now it is silent, while the one that beats by itself is not.
     pass(LEASE * 2).await;
-    assert_eq!(registry.locate(&id("empty"), "ann").await.unwrap(), SessionLocation::Free);
+    assert_eq!(registry.locate(&id("empty"), "ann").await.unwrap(), None);
     assert_eq!(keeper.others().iter().map(|row| row.id).collect::<Vec<_>>(), [a.me()]);
     settle_forks(&registry).await.unwrap();
     assert_eq!(stored(&at_a).await, ["empty"]);
@@ -122,7 +122,7 @@ async fn a_node_that_was_removed_joins_again_and_holds_nothing() {
     registry.keep_holding();
     let first = keeper.me();
     let handle = registry.create("ann").await.unwrap();
-    assert_eq!(registry.locate(&handle.id, "ann").await.unwrap(), SessionLocation::Here);
+    assert!(registry.opened(&handle.id).is_some());
     let cluster = at_a.cluster().unwrap();
     let beat = cluster.nodes().await.unwrap()[0].beat;
     cluster.remove(&[reseed::store::Silent { node: first, beat }]).await.unwrap();
@@ -130,9 +130,10 @@ async fn a_node_that_was_removed_joins_again_and_holds_nothing() {
     assert_ne!(keeper.me(), first);
     // Its session was closed: nobody had it open when the node was another one.
     assert!(handle.snapshot().await.is_err());
-    assert_eq!(registry.locate(&handle.id, "ann").await.unwrap(), SessionLocation::Free);
+    assert!(registry.opened(&handle.id).is_none());
+    assert_eq!(registry.locate(&handle.id, "ann").await.unwrap(), None);
     registry.open(&handle.id, "ann").await.unwrap();
-    assert_eq!(registry.locate(&handle.id, "ann").await.unwrap(), SessionLocation::Here);
+    assert!(registry.opened(&handle.id).is_some());
 }
 
 #[tokio::test(start_paused = true)]

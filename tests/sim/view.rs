@@ -2,7 +2,7 @@
 //! order of `seq`, and inserts streamed text at its offset. Written against the protocol, not against the server.
 
 use crate::streamed::Streamed;
-use reseed::internals::{LeftOff, Seen};
+use reseed::internals::{ItemPosition, LeftOff};
 use reseed_protocol::{
     Entry, EntryData, EntryId, TurnId,
     compaction::{FailedCompaction, Pin},
@@ -182,7 +182,7 @@ impl View {
     /// Returns the position from which a client with this view resumes.
     pub(crate) fn left_off(&self) -> LeftOff {
         let parts = self.streamed.iter().flat_map(|streamed| {
-            streamed.parts.iter().map(|(at, part)| Seen {
+            streamed.parts.iter().map(|(at, part)| ItemPosition {
                 item: streamed.item.clone(),
                 part: *at,
                 offset: utf16_len(part.text()),

@@ -39,8 +39,8 @@ impl Registry {
         };
         let id = self.random_id()?;
         let now = self.shared.clock.now();
-        // The slot is taken first, so that a repeat of the command that finds the session waits for this actor.
-        let mut slot = self.open.lock(&id).await;
+        // A repeat of the command that finds the session waits for this actor.
+        let turn = self.open.lock(&id).await;
         let store = &self.shared.store;
         let create = || store.create_once(&id, owner, command, now);
         let (since, created) = self.as_member(create).await;
@@ -49,18 +49,15 @@ impl Registry {
                 Ok(seed) => {
                     let row = Row::new(self.watches.clone(), id, owner.to_owned());
                     let head = Head { created_at: now, updated_at: now, ..Head::default() };
-                    let handle = self.spawn(actor::Started { lease, since, seed, head, stored_seq: 0, row }, room);
-                    slot.put(handle.clone());
-                    return Ok(handle);
+                    return Ok(self.spawn(actor::Started { lease, since, seed, head, stored_seq: 0, row }, room));
                 }
                 Err(error) => Err(error),
             },
             Ok(Created::Before(earlier)) => Ok(earlier),
             Err(error) => Err(self.fault(&error)),
         };
-        drop(slot);
-        // Opening takes its own permit.
-        drop(room);
+        // Opening takes its own turn and permit.
+        drop((turn, room));
         self.open(&refused?, owner).await
     }
 

@@ -3,7 +3,7 @@
 use super::Registry;
 use crate::{
     runtime::{
-        cluster::{Keeper, SessionLocation, Since},
+        cluster::{Keeper, Since},
         errors::stopping,
         handle::{Message, SessionHandle},
     },
@@ -48,21 +48,13 @@ impl Registry {
         self.keeper().is_none_or(|keeper| keeper.is_trusted())
     }
 
-    /// Returns where a session is, if it belongs to `owner`.
+    /// Returns the node that holds a session of `owner`, if it is another living one.
     ///
     /// # Errors
     /// `session_not_found`, `store_failed`.
-    pub async fn locate(&self, id: &SessionId, owner: &str) -> Result<SessionLocation, ErrorBody> {
+    pub async fn locate(&self, id: &SessionId, owner: &str) -> Result<Option<Box<NodeRow>>, ErrorBody> {
         let head = self.head(id, owner).await?;
-        let Some(keeper) = self.keeper() else {
-            return Ok(if self.opened(id).is_some() { SessionLocation::Here } else { SessionLocation::Free });
-        };
-        let location = keeper.location(head.holder).await.map_err(|error| self.fault(&error))?;
-        Ok(if location == SessionLocation::Free && self.opened(id).is_some() {
-            SessionLocation::Here
-        } else {
-            location
-        })
+        self.elsewhere(&head).await.map_err(|error| self.fault(&error))
     }
 
     /// Opens a session that belongs to `owner`. If another node holds it, that node is returned instead.
@@ -78,7 +70,8 @@ impl Registry {
         for _ in 0..2 {
             let head = self.head(id, owner).await?;
             // A node without an address may be giving the session up. Opening it asks the store, which knows best.
-            if let Some(row) = self.elsewhere(&head).await?.filter(|row| row.node.address.is_some()) {
+            let row = self.elsewhere(&head).await.map_err(|error| self.fault(&error))?;
+            if let Some(row) = row.filter(|row| row.node.address.is_some()) {
                 return Ok(Found::Elsewhere(id.clone(), row));
             }
             match self.open_at(&head).await {
@@ -107,13 +100,14 @@ impl Registry {
         }
     }
 
-    /// Returns the node that holds a session, if it is another living one.
-    async fn elsewhere(&self, head: &SessionHead) -> Result<Option<Box<NodeRow>>, ErrorBody> {
+    /// Returns the node that holds a session, if it is another living one. The store is queried if this node does not
+    /// know.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(in crate::runtime) async fn elsewhere(&self, head: &SessionHead) -> Result<Option<Box<NodeRow>>, StoreError> {
         let Some(keeper) = self.keeper() else { return Ok(None) };
-        match keeper.location(head.holder).await.map_err(|error| self.fault(&error))? {
-            SessionLocation::Elsewhere(row) => Ok(Some(row)),
-            SessionLocation::Here | SessionLocation::Free => Ok(None),
-        }
+        keeper.elsewhere(head.holder).await
     }
 
     /// Waits until this node may open sessions.
@@ -135,15 +129,6 @@ impl Registry {
                 error.with_retry_after_ms(wait)
             }
             None => error,
-        }
-    }
-
-    /// Ends the actor of a session that another node has opened since, because its next append would be refused anyway.
-    /// A head that was read before this node opened the session has an older term, and ends nothing.
-    pub(super) async fn end_if_stale(&self, handle: Option<&SessionHandle>, head: &SessionHead) {
-        let Some(handle) = handle else { return };
-        if head.term > handle.term {
-            handle.close(SubscriptionEnd::Moved).await;
         }
     }
 
@@ -169,13 +154,17 @@ impl Registry {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        let since = || self.keeper().map(|keeper| keeper.since());
-        let (asked, answer) = (since(), ask().await);
+        let (asked, answer) = (self.since(), ask().await);
         let Err(StoreError::NotMember(lacking)) = answer else { return (asked, answer) };
         if let Some(keeper) = self.keeper() {
             keeper.join_now(lacking).await;
         }
-        (since(), ask().await)
+        (self.since(), ask().await)
+    }
+
+    /// Returns this node's standing, in a cluster.
+    pub(super) fn since(&self) -> Option<Since> {
+        self.keeper().map(|keeper| keeper.since())
     }
 
     /// Ensures that nothing sent earlier to a session's log can still be written. It opens the session, which fences
@@ -185,8 +174,8 @@ impl Registry {
     /// # Errors
     /// The store's.
     pub(in crate::runtime) async fn fence(&self, id: &SessionId) -> Result<(), StoreError> {
-        let slot = self.open.lock(id).await;
-        if let Some(handle) = slot.open()
+        let _turn = self.open.lock(id).await;
+        if let Some(handle) = self.open.get(id)
             && handle.snapshot().await.is_ok()
         {
             return Ok(());
@@ -197,15 +186,6 @@ impl Registry {
             Err(StoreError::Held { .. } | StoreError::NotFound(_)) => Ok(()),
             Err(error) => Err(error),
         }
-    }
-
-    /// Returns true if another living node is working on a session. The store is queried if this node does not know.
-    ///
-    /// # Errors
-    /// The store's.
-    pub(in crate::runtime) async fn is_held_elsewhere(&self, head: &SessionHead) -> Result<bool, StoreError> {
-        let Some(keeper) = self.keeper() else { return Ok(false) };
-        Ok(matches!(keeper.location(head.holder).await?, SessionLocation::Elsewhere(_)))
     }
 
     /// Returns true if another living node is working on a session, as of the last poll.
@@ -229,12 +209,14 @@ impl Registry {
                 }
                 let now = standing.borrow_and_update().since();
                 if now != known {
-                    let mut held = registry.leased_sessions(Some(now)).await;
-                    match keeper.lost(&held, known, now).await {
+                    let mut open = registry.open.all();
+                    open.retain(|handle| handle.since != Some(now));
+                    let leased: Vec<LeasedSession> = open.iter().map(SessionHandle::leased).collect();
+                    match keeper.lost(&leased, known, now).await {
                         Ok(lost) => {
                             let lost: HashSet<SessionId> = lost.into_iter().collect();
-                            held.retain(|held| lost.contains(&held.session));
-                            registry.evict(&held, LOST).await;
+                            open.retain(|handle| lost.contains(&handle.id));
+                            registry.evict(&open, LOST).await;
                             keeper.compared(now);
                             known = now;
                         }
@@ -244,41 +226,22 @@ impl Registry {
                 if keeper.is_trusted() {
                     away_since = None;
                 } else if away_since.get_or_insert_with(Instant::now).elapsed() >= keeper.patience() {
-                    registry.evict(&registry.leased_sessions(None).await, "the database is away").await;
+                    registry.evict(&registry.open.all(), "the database is away").await;
                     away_since = None;
                 }
             }
         });
     }
 
-    /// Returns the open sessions and how far their logs reach, except those opened at the standing `now`. A session
-    /// that is just being opened is waited for, because others may take it over meanwhile.
-    async fn leased_sessions(&self, now: Option<Since>) -> Vec<LeasedSession> {
-        let open = self.open.all().await.into_iter();
-        let held = open.filter(|handle| now.is_none() || handle.since != now).map(|handle| LeasedSession {
-            session: handle.id.clone(),
-            epoch: handle.epoch.to_string(),
-            term: handle.term,
-            last_seq: handle.feed.seq(),
-        });
-        held.collect()
-    }
-
     /// Closes sessions. Their clients reconnect and find them wherever they are now.
-    async fn evict(&self, sessions: &[LeasedSession], why: &'static str) {
-        let close = async |id: &SessionId, term: u64| {
-            let handle = self.open.lock(id).await.open().cloned();
-            if let Some(handle) = handle.filter(|handle| handle.term == term) {
-                // A session that is gone has closed its feed itself.
-                let _ = handle.mailbox.send(Message::Close(SubscriptionEnd::Moved)).await;
-            }
-        };
+    async fn evict(&self, sessions: &[SessionHandle], why: &'static str) {
         if !sessions.is_empty() {
             tracing::warn!(sessions = sessions.len(), "closing sessions: {why}");
-            for LeasedSession { session, last_seq, .. } in sessions.iter().take(NAMED_MAX) {
-                tracing::info!(%session, last_seq, "closing a session: {why}");
-            }
         }
-        join_all(sessions.iter().map(|held| close(&held.session, held.term))).await;
+        for handle in sessions.iter().take(NAMED_MAX) {
+            tracing::info!(session = %handle.id, last_seq = handle.feed.seq(), "closing a session: {why}");
+        }
+        // A session that is gone has closed its feed itself.
+        join_all(sessions.iter().map(|handle| handle.mailbox.send(Message::Close(SubscriptionEnd::Moved)))).await;
     }
 }

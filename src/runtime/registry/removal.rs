@@ -27,8 +27,8 @@ impl Registry {
     /// `session_not_found`, `store_failed`.
     pub async fn delete(&self, id: &SessionId, owner: &str) -> Result<(), ErrorBody> {
         let head = self.head(id, owner).await?;
-        let slot = self.open.lock(id).await;
-        if let Some(handle) = slot.open() {
+        let _turn = self.open.lock(id).await;
+        if let Some(handle) = self.open.get(id) {
             handle.close(SubscriptionEnd::Deleted).await;
         }
         self.erase(&head).await.map_err(|error| self.fault(&error))
@@ -82,10 +82,10 @@ impl Registry {
         });
     }
 
-    /// Deletes a session if it is empty and not open. Its slot is locked meanwhile, so that nobody opens it.
+    /// Deletes a session if it is empty and not open. Nobody can open it meanwhile.
     async fn delete_if_empty(&self, id: &SessionId) -> Result<bool, StoreError> {
-        let slot = self.open.lock(id).await;
-        if slot.open().is_some() { Ok(false) } else { self.erase_if_empty(id).await }
+        let _turn = self.open.lock(id).await;
+        if self.open.get(id).is_some() { Ok(false) } else { self.erase_if_empty(id).await }
     }
 
     async fn erase_if_empty(&self, id: &SessionId) -> Result<bool, StoreError> {
@@ -94,7 +94,7 @@ impl Registry {
                 if self.keeper().is_none() {
                     return self.erase(&head).await.map(|()| true);
                 }
-                if self.is_held_elsewhere(&head).await? {
+                if self.elsewhere(&head).await?.is_some() {
                     return Ok(false);
                 }
                 // From here on no other node can open it, and what another node has written in the meantime is visible.

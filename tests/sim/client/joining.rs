@@ -97,13 +97,10 @@ async fn elsewhere(server: &Server, session: &SessionId) -> Result<Option<Refuse
     if server.road.link.is_none() {
         return Ok(None);
     }
-    Ok(match server.registry.locate(session, "").await? {
-        reseed::internals::SessionLocation::Elsewhere(row) => {
-            let error = ErrorBody::new(ErrorCode::Overloaded, "another node has the session");
-            Some(Refused { error, elsewhere: row.node.name.parse().ok() })
-        }
-        _ => None,
-    })
+    Ok(server.registry.locate(session, "").await?.map(|row| {
+        let error = ErrorBody::new(ErrorCode::Overloaded, "another node has the session");
+        Refused { error, elsewhere: row.node.name.parse().ok() }
+    }))
 }
 
 async fn path(server: &Server, session: &SessionId, snapshot: &Snapshot) -> Result<Vec<Entry>, ErrorBody> {

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use reseed::{
     internals::{Clock, Keeper},
     store::{
-        Append, Changes, Cluster, Error, Held, Lease, NewNode, NewTicket, NodeId, NodeRow, Pulse, SessionHead,
+        Append, Changes, Cluster, Error, Lease, LeasedSession, NewNode, NewTicket, NodeId, NodeRow, Pulse, SessionHead,
         SessionStore, Silent, StoreFuture, TicketBounds, TicketPut, TicketsOf, memory::MemoryStore,
     },
 };
@@ -231,7 +231,7 @@ impl Cluster for Road {
         if self.disk.broken == Broken::UntoldFailover { 0 } else { self.nodes_of().failovers() }
     }
 
-    fn lost<'a>(&'a self, held: &'a [Held]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
+    fn lost<'a>(&'a self, held: &'a [LeasedSession]) -> StoreFuture<'a, Result<Vec<SessionId>, Error>> {
         let held = if self.disk.broken == Broken::NothingLost { &[] } else { held };
         Box::pin(self.asked("lost", self.nodes_of().lost(held)))
     }
