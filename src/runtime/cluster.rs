@@ -12,7 +12,6 @@ use crate::{
 };
 use reseed_protocol::SessionId;
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -69,15 +68,12 @@ pub struct Keeper {
     began: Instant,
     view: Mutex<View>,
     standing: watch::Sender<Standing>,
-    /// Signals that another node joins, leaves or becomes silent. Many tasks wait for that, and need not wake at each
-    /// beat.
-    changes: watch::Sender<()>,
     /// This node's standing when all its open sessions were last compared with the store.
     compared: Mutex<Since>,
     counts: OnceLock<Counts>,
     draining: AtomicBool,
     /// Limits the log lines about other nodes that cannot be reached.
-    unreachable: Mutex<BTreeMap<NodeId, Spaced>>,
+    unreachable: Mutex<Spaced>,
     /// Cancelled when an operator asks this node to stop.
     asked: CancellationToken,
     /// Requests a beat at once.
@@ -109,7 +105,6 @@ impl Keeper {
             began,
             view: Mutex::new(view),
             standing,
-            changes: watch::Sender::new(()),
             compared: Mutex::new(first.since()),
             counts: OnceLock::new(),
             draining: AtomicBool::new(false),
@@ -246,12 +241,12 @@ impl Keeper {
     pub(crate) async fn elsewhere(&self, holder: Option<NodeId>) -> Result<Option<Box<NodeRow>>, Error> {
         let known = self.view().holder(holder);
         Ok(match known {
-        })
-    }
-
             Holder::Nobody | Holder::Me => None,
             Holder::Other(row) => Some(row),
             Holder::Unknown => self.rows().await?.into_iter().find(|row| Some(row.id) == holder).map(Box::new),
+        })
+    }
+
     /// Returns the rows of all nodes from the store.
     async fn rows(&self) -> Result<Vec<NodeRow>, Error> {
         match self.cluster() {
@@ -301,11 +296,11 @@ impl Keeper {
 
     /// Waits until another node is silent or has left. A node that is not known yet counts as living.
     pub(crate) async fn gone(&self, node: NodeId) {
-        let (mut changes, mut was_seen) = (self.changes.subscribe(), false);
+        let (mut standing, mut was_seen) = (self.standing.subscribe(), false);
         loop {
             let is_seen = self.view().living().any(|row| row.id == node);
             // The sender lives as long as this borrow.
-            if was_seen && !is_seen || changes.changed().await.is_err() {
+            if was_seen && !is_seen || standing.changed().await.is_err() {
                 return;
             }
             was_seen |= is_seen;
@@ -317,13 +312,10 @@ impl Keeper {
         self.view().retry_after(node)
     }
 
-    /// Limits the log lines about an unreachable node, because each client that asks for a session there would cause
-    /// one. Returns the number of lines left out before this one, or `None` if this one should be left out.
-    pub(crate) fn admit_unreachable(&self, node: NodeId) -> Option<u64> {
-        let view = self.view();
-        let mut unreachable = self.unreachable.lock().unwrap_or_else(PoisonError::into_inner);
-        unreachable.retain(|other, _| *other == node || view.knows(*other));
-        unreachable.entry(node).or_default().admit()
+    /// Limits the log lines about unreachable nodes, because each client that asks for a session there would cause one.
+    /// Returns the number of lines left out before this one, or `None` if this one should be left out.
+    pub(crate) fn admit_unreachable(&self) -> Option<u64> {
+        self.unreachable.lock().unwrap_or_else(PoisonError::into_inner).admit()
     }
 
     /// Announces with an immediate beat that this server is about to stop.
@@ -364,7 +356,7 @@ impl Keeper {
     async fn run(self: Arc<Self>) {
         let mut due = interval(self.node.lease / BEATS);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut is_away, mut is_told, mut is_told_of_lease) = (false, false, false);
+        let (mut is_away, mut is_warned) = (false, false);
         loop {
             tokio::select! {
                 () = self.ended.cancelled() => return,
@@ -375,8 +367,7 @@ impl Keeper {
                 () = self.ended.cancelled() => return,
                 () = self.beat(&mut is_away) => {}
             }
-            is_told = is_told || self.check_address();
-            is_told_of_lease = is_told_of_lease || self.check_lease();
+            is_warned = is_warned || self.check_address();
         }
     }
 
@@ -404,7 +395,7 @@ impl Keeper {
             self.asked.cancel();
         }
         let failovers = cluster.failovers();
-        let (counted, gone, lapsed, has_changed) = {
+        let (counted, gone, lapsed) = {
             let mut view = self.view();
             // The clock of a suspended machine may have stopped too. The store's clock is used only to add suspicion.
             let age = rows.iter().find(|row| row.id == view.me()).map_or(Duration::ZERO, |row| row.age);
@@ -424,7 +415,7 @@ impl Keeper {
                 standing.failovers = failovers;
                 standing.others += u64::from(has_changed);
             });
-            (counted, view.gone(), lapsed, has_changed)
+            (counted, view.gone(), lapsed)
         };
         metrics::LEASE_AGE_RATIO.set([], 0.0);
         if lapsed {
@@ -433,9 +424,6 @@ impl Keeper {
         metrics::nodes(counted.living, counted.draining, counted.silent, sessions);
         if std::mem::take(is_away) {
             tracing::info!("this server renews its lease again");
-        }
-        if has_changed {
-            self.changes.send_replace(());
         }
         if !gone.is_empty()
             && let Err(error) = cluster.remove(&gone).await
@@ -465,21 +453,6 @@ impl Keeper {
         let (view, address) = (self.view(), self.node.address.as_deref());
         let Some(twin) = address.and_then(|address| view.twin(address)) else { return false };
         tracing::error!(node = %twin.id, name = %twin.node.name, "another server has the same NODE_ADDRESS; change one");
-        true
-    }
-
-    /// Warns if another living node has a different lease. Each node is judged by its own lease, so the sessions of a
-    /// killed node become free at different times. Returns true if so.
-    fn check_lease(&self) -> bool {
-        let view = self.view();
-        let Some(other) = view.of_other_lease() else { return false };
-        tracing::warn!(
-            node = %other.id,
-            name = %other.node.name,
-            its_secs = other.node.lease.as_secs(),
-            own_secs = self.node.lease.as_secs(),
-            "another server has another NODE_LEASE_SECS; all should have the same"
-        );
         true
     }
 }

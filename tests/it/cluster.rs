@@ -295,24 +295,6 @@ async fn a_database_that_is_away_for_longer_than_the_lease_moves_and_closes_noth
 }
 
 #[tokio::test]
-async fn another_lease_is_warned_of_once() {
-    let address = database().await;
-    let longer = [("NODE_LEASE_SECS", "3")];
-    let (a, b) = (Node::alone(&address, "a", &[]).await, Node::alone(&address, "b", &longer).await);
-    let warnings = |node: &Node| -> Vec<String> {
-        let log = node.log();
-        log.lines().filter(|line| line.contains("another NODE_LEASE_SECS")).map(str::to_owned).collect()
-    };
-    for (node, words) in [(&a, "name=b its_secs=3 own_secs=2"), (&b, "name=a its_secs=2 own_secs=3")] {
-        until("it warns", async || if warnings(node).is_empty() { Err(node.log()) } else { Ok(()) }).await;
-        assert!(warnings(node)[0].contains(words), "{}", node.log());
-    }
-    // Several beats later.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!((warnings(&a).len(), warnings(&b).len()), (1, 1));
-}
-
-#[tokio::test]
 async fn a_server_that_is_killed_again_and_again_is_one_that_is_silent() {
     let address = database().await;
     let (mut a, b) = (Node::start(&address, "a", &[]).await, Node::start(&address, "b", &[]).await);

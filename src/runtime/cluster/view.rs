@@ -198,16 +198,6 @@ impl View {
         self.seen_to_live().find(|row| row.node.address.as_deref() == Some(address))
     }
 
-    /// Returns another node that was seen alive and has a different lease.
-    pub(crate) fn of_other_lease(&self) -> Option<&NodeRow> {
-        self.seen_to_live().find(|row| row.node.lease != self.lease)
-    }
-
-    /// Returns true if another node was present in the last poll, silent or not.
-    pub(crate) fn knows(&self, node: NodeId) -> bool {
-        self.others.contains_key(&node)
-    }
-
     /// Returns who a holder is.
     pub(crate) fn holder(&self, holder: Option<NodeId>) -> Holder {
         match holder {
@@ -351,22 +341,6 @@ mod tests {
         view.doubt();
         assert_eq!(view.silent(), []);
         assert_eq!(view.counted(&me, false), Counted { living: 2, draining: 0, silent: 0 });
-    }
-
-    #[test]
-    fn another_lease_is_noticed_at_a_node_that_was_seen_to_live() {
-        let with = |id: i64, beat: u64, lease: Duration| {
-            let row = row(NodeId(id), beat);
-            NodeRow { node: NewNode { lease, ..row.node }, ..row }
-        };
-        let mut view = view();
-        // The first has this node's lease. The second has a different one, and may have been killed long ago.
-        for n in 0..3 {
-            view.polled(ms(200 * n + 200), ms(200 * n + 200), vec![row(OTHER, n), with(3, 7, LEASE * 4)]);
-            assert_eq!(view.of_other_lease(), None);
-        }
-        view.polled(ms(800), ms(800), vec![row(OTHER, 3), with(3, 8, LEASE * 4)]);
-        assert_eq!(view.of_other_lease().map(|row| (row.id, row.node.lease)), Some((NodeId(3), LEASE * 4)));
     }
 
     #[test]

@@ -141,7 +141,7 @@ impl Connection {
         let Ended { node, sessions, unanswered } = ended;
         match end {
             LinkEnd::Unreachable(error) => {
-                if let Some(left_out) = self.app.registry.keeper().and_then(|keeper| keeper.admit_unreachable(node)) {
+                if let Some(left_out) = self.app.registry.keeper().and_then(|keeper| keeper.admit_unreachable()) {
                     tracing::warn!(%node, error, left_out, "another server cannot be reached");
                 }
             }
