@@ -2,7 +2,7 @@
 //!
 //! An open session:
 //! - [`registry`]: the open sessions; opens, creates and deletes sessions
-//! - [`handle`]: what other parts of the server may do with an open session
+//! - [`handle`]: what other parts of the server may do with an open session, and its mailbox
 //! - `actor`: a session's mailbox; everything that can wake it becomes one input of the agent loop
 //! - [`shared`]: the state that all actors share; [`parts`]: the replaceable part of it
 //! - `effects`: appends to the store, publishes events, answers commands
@@ -14,6 +14,7 @@
 //! - `pending_replies`: replies to commands that are answered after later ones
 //! - `lookups`: prefetches from the store what a command needs elsewhere in the tree
 //! - [`fork`]: makes a session from a path of another
+//! - [`errors`]: errors that several files return to clients
 //! - `steady`: the clock of a session's loop
 //! - `measure`: metrics and log lines about a session's life
 //! - [`blocking`]: runs long work without blocking a worker thread
