@@ -1,9 +1,6 @@
 //! Compactions that are finished but not yet applied: what they were made from, and how the log stores a held one.
 
-use super::{
-    given::HookRequests,
-    order::{Order, Outcome},
-};
+use super::order::{Order, Outcome};
 use crate::{
     context::messages::Context,
     fingerprint::{chain, chained, fingerprint},
@@ -32,8 +29,6 @@ pub struct Basis {
     pub failed: Vec<FailedRung>,
     /// True if it rebuilds the summary; it then need not save anything.
     pub is_rebuild: bool,
-    /// What its hooks requested.
-    pub wishes: HookRequests,
 }
 
 impl Basis {
@@ -47,7 +42,8 @@ impl Basis {
 /// A held compaction: prepared early, applied at the trigger.
 ///
 /// Invariant: it is the newest `session_updated.held` of the log, unless `context_compacted` or a `compaction_failed`
-/// for its job follows, so a session read from the store holds the same one.
+/// for its job follows, so a session read from the store holds the same one. Records of older versions have further
+/// fields, which are ignored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Held {
@@ -72,12 +68,9 @@ pub struct Held {
     pub read: String,
     /// Fingerprint of the settings it was made with.
     pub settings: String,
-    /// True if it was made from an earlier held one, which happens once per cycle.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub remade: bool,
-    /// The requests of its hooks. They are called once, so these also apply to a compaction made from this one.
-    #[serde(default, skip_serializing_if = "HookRequests::is_empty")]
-    pub wishes: HookRequests,
+    /// True if it was due when it was finished: it is committed as it is.
+    #[serde(rename = "remade", default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_last: bool,
     /// Its outcome.
     pub outcome: Outcome,
 }
@@ -107,7 +100,6 @@ impl Held {
             last_read: self.last_read.clone(),
             failed: self.outcome.failed.clone(),
             is_rebuild: false,
-            wishes: self.wishes.clone(),
         }
     }
 
@@ -115,14 +107,6 @@ impl Held {
     #[must_use]
     pub fn is_summary(&self) -> bool {
         !matches!(self.outcome.rung, CompactionRung::ClearToolResults | CompactionRung::Truncate)
-    }
-
-    /// Returns true if neither the model nor a hook was asked for it, so that making another one costs nothing.
-    #[must_use]
-    pub fn is_free(&self) -> bool {
-        use CompactionRung::{ClearToolResults, Extract, Truncate};
-        let by_rule = matches!(self.outcome.rung, ClearToolResults | Extract | Truncate);
-        by_rule && self.outcome.usage.is_none() && self.outcome.hook.is_none()
     }
 
     /// Returns true if what it read is unchanged.

@@ -9,7 +9,7 @@ use self::draft::Draft;
 use super::{
     ask::{Asking, Task},
     given::{HookRequests, HookSupply},
-    held::{Basis, Held},
+    held::Basis,
     order::{Order, Outcome},
     raw::Raw,
     segments::Room,
@@ -287,13 +287,6 @@ impl Job {
         self.messages.iter().rev().find_map(|(id, _)| id.as_ref())
     }
 
-    /// Starts with the cost of a held compaction whose summary this one absorbs. That summary is in no provider's
-    /// cache.
-    pub fn merge(&mut self, held: &Held) {
-        self.usage.clone_from(&held.outcome.usage);
-        self.conversation = None;
-    }
-
     /// Returns the data needed to apply the outcome.
     #[must_use]
     pub fn basis(&self) -> Basis {
@@ -305,7 +298,6 @@ impl Job {
             last_read: self.last_read().cloned(),
             failed: self.failed.clone(),
             is_rebuild: self.is_rebuild(),
-            wishes: self.given.wishes.clone(),
         }
     }
 

@@ -38,7 +38,6 @@ const CASES: &[Case] = &[
     ("preview_compaction", Talk, &["compaction_progress"]),
     ("preview_compaction", Preparing, &["compaction_failed"]),
     ("cancel_compaction", Compacting, &["compaction_failed"]),
-    ("cancel_compaction", Merging, &["compaction_failed", "session_updated"]),
     ("undo_compaction", PinnedBehind, &["session_updated"]),
     ("undo_compaction", PreparingAgain, &["compaction_failed"]),
     ("pin_entry", HeldAgain, &["compaction_failed"]),

@@ -52,8 +52,6 @@ pub(super) enum Before {
     HeldAgain,
     /// The same, and the first entry, which the earlier one removed, is pinned.
     HeldAgainPinned,
-    /// A held compaction is made again, with what was said since.
-    Merging,
 }
 
 /// The servers of the scenes, which share a model.
@@ -68,9 +66,6 @@ const QUEUE: usize = 3;
 
 /// Tokens from which on a compaction is prepared in the background.
 const PREPARED_FROM_TOKENS: u64 = 1_200;
-
-/// The number of words of an input for which a held compaction makes too little room.
-const MUCH_WORDS: usize = 300;
 
 /// Turns after which one is prepared at the latest.
 const TURNS_MAX: u64 = 40;
@@ -92,8 +87,8 @@ impl Stage {
 
     /// Returns a session that is ready for a command, in which nothing happens unless its gate opens.
     pub(super) async fn scene(&self, before: Before) -> Scene {
-        use Before::{HeldAgain, HeldAgainPinned, Merging, Preparing, PreparingAgain};
-        let is_prepared = matches!(before, Preparing | PreparingAgain | HeldAgain | HeldAgainPinned | Merging);
+        use Before::{HeldAgain, HeldAgainPinned, Preparing, PreparingAgain};
+        let is_prepared = matches!(before, Preparing | PreparingAgain | HeldAgain | HeldAgainPinned);
         let server = if is_prepared { &self.in_background } else { &self.by_order };
         let mut scene = Scene::new(server, self.gate.clone()).await;
         scene.bring_about(before).await;
@@ -286,14 +281,6 @@ impl Scene {
                 }
                 self.prepare().await;
                 self.client.event("compaction_prepared").await;
-            }
-            Merging => {
-                self.let_go();
-                self.prepare().await;
-                self.client.event("compaction_prepared").await;
-                self.hold_back();
-                self.client.ask("user_input", json!({ "input": words(77, MUCH_WORDS) })).await;
-                self.client.event("compaction_started").await;
             }
         }
     }

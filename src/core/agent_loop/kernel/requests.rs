@@ -27,12 +27,12 @@ impl AgentLoop {
                 let info = self.compaction.context_info_of(self.planner(), &count, window);
                 self.turn.warn(&mut self.ledger, info);
             }
-            Decision::Prepare => self.compacting().prepare(&count, false),
+            Decision::Prepare => self.compacting().prepare(&count),
             Decision::Due => {
                 if self.compacting().commit_held(Need::Due) {
                     return;
                 }
-                self.compacting().prepare(&count, true);
+                self.compacting().prepare(&count);
                 is_due = true;
             }
             Decision::Compact => {
@@ -52,7 +52,7 @@ impl AgentLoop {
     /// for it. Ends the turn if the request does not fit the window.
     pub(in crate::agent_loop) fn send_prepared(&mut self, prepared: PreparedRequest) {
         let PreparedRequest { context, count, is_due } = prepared;
-        // A held compaction that cannot be prepared again is committed as it is.
+        // A compaction that needs no model was prepared at once.
         if self.compacting().is_held_up()
             || is_due && !self.compaction.is_at_work() && self.compacting().commit_held(Need::Due)
         {

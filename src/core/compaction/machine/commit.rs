@@ -3,7 +3,12 @@
 
 use crate::{
     agent_loop::{ledger::Ledger, prompt::Prompt, records::appended},
-    compaction::machine::{Compactor, fail::unused, plan::Planner, plan::compaction_in, work::Ready, work::Spent},
+    compaction::machine::{
+        Compactor,
+        fail::{unused, void},
+        plan::{Planner, compaction_in},
+        work::Ready,
+    },
 };
 use crate::{
     compaction::{Basis, Outcome},
@@ -23,38 +28,24 @@ impl Compactor {
     /// # Errors
     /// The reason for the failure; the clients were notified.
     pub(crate) fn commit(&mut self, ledger: &mut Ledger, prompt: &Prompt, ready: Ready) -> Result<(), ErrorBody> {
-        let Ready { basis, mut outcome, background, waited_since, merged } = ready;
-        if !still_holds(ledger.path(), &basis, &outcome) {
-            let message = "what the compaction had read is no longer what the model sees";
-            let error = ErrorBody::new(ErrorCode::CompactionVoid, message);
-            self.compaction_failed(
-                ledger,
-                &basis.order,
-                Spent::of(&basis, ledger.now, background, waited_since),
-                error.clone(),
-            );
-            return Err(error);
+        if !still_holds(ledger.path(), &ready.basis, &ready.outcome) {
+            return Err(self.unusable(ledger, &ready, void()));
         }
-        keep_what_came(ledger.path(), &basis, &mut outcome);
+        let mut ready = ready;
+        keep_what_came(ledger.path(), &ready.basis, &mut ready.outcome);
         // It is counted now, because instructions, tools, settings and messages may have changed since the job started.
         let before = prompt.count_now(ledger);
         let entry_id: EntryId = ledger.new_id();
-        let (entry, after) = Planner { ledger, prompt }.would_be(&basis, &outcome, &entry_id, before.tokens);
-        let is_enough = Planner { ledger, prompt }.saves_enough(&basis, before.tokens, after.tokens);
-        if after.tokens >= before.tokens && !(basis.is_rebuild && is_enough) {
+        let (entry, after) = Planner { ledger, prompt }.would_be(&ready.basis, &ready.outcome, &entry_id, before.tokens);
+        let is_enough = Planner { ledger, prompt }.saves_enough(&ready.basis, before.tokens, after.tokens);
+        if after.tokens >= before.tokens && !(ready.basis.is_rebuild && is_enough) {
             let message = format!(
                 "the summary would not be smaller than what it replaces: {} tokens before, {} after",
                 before.tokens, after.tokens
             );
-            let error = ErrorBody::new(ErrorCode::NothingToCompact, message);
-            self.compaction_failed(
-                ledger,
-                &basis.order,
-                Spent::of(&basis, ledger.now, background, waited_since),
-                error.clone(),
-            );
-            return Err(error);
+            return Err(self.unusable(ledger, &ready, ErrorBody::new(ErrorCode::NothingToCompact, message)));
         }
+        let Ready { basis, outcome, background, waited_since } = ready;
         self.carried.breaker.gained(is_enough, after.tokens, ledger.window_tokens());
         if is_enough {
             // Below this count another compaction could not save enough, even with a threshold of 0, which every
@@ -93,7 +84,7 @@ impl Compactor {
             breakdown: BreakdownChange { before: before.breakdown, after: after.breakdown },
         };
         let command_id = basis.order.command_id.clone();
-        let passed_over = ledger.session.held.clone().filter(|held| held.job_id != basis.order.job_id && !merged);
+        let passed_over = ledger.session.held.clone().filter(|held| held.job_id != basis.order.job_id);
         let events = vec![appended(entry, turn_id, command_id), Event::ContextCompacted(Box::new(compacted))];
         ledger.append(events, Vec::new());
         if let Some(held) = passed_over {
@@ -147,8 +138,14 @@ impl Planner<'_> {
         (entry(compaction), after)
     }
 
+    /// Returns the token count of the pending request if this outcome were committed now.
+    pub(crate) fn would_leave(&self, basis: &Basis, outcome: &Outcome, tokens_before: u64) -> u64 {
+        let entry_id: EntryId = "unwritten".parse().expect("a word is an id");
+        self.would_be(basis, outcome, &entry_id, tokens_before).1.tokens
+    }
+
     /// Returns the tree with this outcome's compaction applied.
-    pub(crate) fn with_compaction(&self, entry: Entry, outcome: &Outcome) -> SessionTree {
+    fn with_compaction(&self, entry: Entry, outcome: &Outcome) -> SessionTree {
         let mut tree = self.ledger.session.tree.clone();
         tree.append(Arc::new(Node::compacted(entry, self.ledger.counter(), &outcome.shown)));
         tree.clear(&outcome.cleared, self.ledger.counter());

@@ -26,10 +26,10 @@
 //! unusable answer, or a request that was too large, the move continues with another attempt, a smaller request or an
 //! extract. After any other fault, or if it is cancelled, the session stays where it is.
 
-use crate::compaction::machine::work::{Advanced, JobPurpose, Running, Source, Spent};
+use crate::compaction::machine::work::{Advanced, JobPurpose, Ready, Running, Spent};
 use crate::{
     agent_loop::{io::Effect, ledger::Ledger, prompt::Prompt, step::Step},
-    compaction::machine::{Compacting, Compactor, held::keep_held_as_it_is},
+    compaction::machine::{Compacting, Compactor},
 };
 use crate::{
     compaction::{Held, Job, Order, SummaryAttempt},
@@ -158,7 +158,7 @@ impl Compacting<'_> {
         self.hooks.cancel_compaction_hooks(self.ledger);
         if let Some(running) = self.compaction.work.take_running() {
             let background = running.is_in_background();
-            let Running { request, job, purpose, waited_since, source, .. } = running;
+            let Running { request, job, purpose, waited_since, .. } = running;
             self.ledger.push(Effect::CancelModel(request));
             match purpose {
                 JobPurpose::Preview(caller) => self.ledger.reply(&caller, self.ledger.ending_or(error.clone())),
@@ -167,9 +167,6 @@ impl Compacting<'_> {
                     self.compaction.compaction_failed(self.ledger, &job.order, spent, error.clone());
                 }
             }
-            if source != Source::Seen && error.code == ErrorCode::CompactionCancelled {
-                keep_held_as_it_is(self.ledger);
-            }
             return Some(job.order.trigger);
         }
         let ready = self.compaction.work.take_ready()?;
@@ -177,8 +174,7 @@ impl Compacting<'_> {
             // It stays held and may still be committed; `check_held` decides whether it can be.
             return Some(ready.basis.order.trigger);
         }
-        let spent = Spent::of(&ready.basis, self.ledger.now, ready.background, ready.waited_since);
-        self.compaction.compaction_failed(self.ledger, &ready.basis.order, spent, error.clone());
+        self.compaction.unusable(self.ledger, &ready, error.clone());
         Some(ready.basis.order.trigger)
     }
 }
@@ -196,7 +192,7 @@ impl Compactor {
     /// Ends the job without an outcome. A preview's client gets the error as its reply; nothing else waits for it.
     pub(crate) fn fail(&mut self, ledger: &mut Ledger, running: Running, error: ErrorBody) -> Advanced {
         let background = running.is_in_background();
-        let Running { job, purpose, waited_since, source, .. } = running;
+        let Running { job, purpose, waited_since, .. } = running;
         if let JobPurpose::Preview(caller) = purpose {
             ledger.reply(&caller, Reply::Error(error));
             return Advanced::Over;
@@ -209,10 +205,14 @@ impl Compactor {
             Spent::of(&job.basis(), ledger.now, background, waited_since),
             error.clone(),
         );
-        if source != Source::Seen {
-            keep_held_as_it_is(ledger);
-        }
         Advanced::Failed(job.order.trigger, error)
+    }
+
+    /// Reports that a finished compaction cannot be used. Returns the error.
+    pub(crate) fn unusable(&mut self, ledger: &mut Ledger, ready: &Ready, error: ErrorBody) -> ErrorBody {
+        let spent = Spent::of(&ready.basis, ledger.now, ready.background, ready.waited_since);
+        self.compaction_failed(ledger, &ready.basis.order, spent, error.clone());
+        error
     }
 
     /// Reports to the circuit breaker that an automatic compaction gained too little.
@@ -265,6 +265,12 @@ impl Compactor {
             self.compaction_failed(ledger, &order, Spent::default(), cancelled());
         }
     }
+}
+
+/// Returns the error for a compaction that has read what is no longer in effect.
+pub(crate) fn void() -> ErrorBody {
+    let message = "what the compaction had read is no longer what the model sees";
+    ErrorBody::new(ErrorCode::CompactionVoid, message)
 }
 
 /// Returns the error for a held compaction that is dropped unused.

@@ -1,7 +1,7 @@
 //! Hooks before a compaction: they may cancel it, supply a summary, or choose another model.
 
 use crate::agent_loop::checks::{check_replaced, check_summary, refused};
-use crate::compaction::machine::work::{JobPurpose, Running, Source};
+use crate::compaction::machine::work::{JobPurpose, Running};
 use crate::{
     agent_loop::{
         step::Step,
@@ -63,14 +63,8 @@ impl Compacting<'_> {
         self.continue_if_failed(advanced);
     }
 
-    /// Calls the hooks before a prepared compaction. Returns it if no answer is awaited. A compaction that replaces the
-    /// held one follows the hooks' decisions on that one, because they are called once.
-    pub(crate) fn before_compaction(&mut self, mut running: Running) -> Option<Running> {
-        if running.source != Source::Seen {
-            let wishes = self.ledger.session.held.as_ref().map(|held| held.wishes.clone()).unwrap_or_default();
-            self.planner().follow(&mut running, HookSupply { wishes, ..HookSupply::default() });
-            return Some(running);
-        }
+    /// Calls the hooks before a prepared compaction. Returns it if no answer is awaited.
+    pub(crate) fn before_compaction(&mut self, running: Running) -> Option<Running> {
         if !self.roster.has_hooks(self.ledger, HookPoint::BeforeCompaction, None) {
             return Some(running);
         }
@@ -192,8 +186,7 @@ impl Planner<'_> {
             running.job.focus(instructions, replaces);
         }
         let other = model.map(|(_, model)| model).filter(|model| model != running.job.model());
-        // After a restart the model's window may no longer be known.
-        if let Some(model) = other.filter(|model| self.ledger.deployment.windows.knows(model)) {
+        if let Some(model) = other {
             let own = model == self.ledger.state().model;
             let counter = if own { *self.ledger.counter() } else { self.ledger.deployment.counter(&model) };
             let window_tokens = self.ledger.deployment.windows.tokens(&model);

@@ -21,8 +21,6 @@ pub(crate) struct CompactionMemory {
 pub(crate) struct Prepared {
     pub(crate) basis: Box<Basis>,
     pub(crate) outcome: Box<Outcome>,
-    /// The held compaction that it was made from.
-    pub(crate) merges: Option<JobId>,
     pub(crate) expires_at: Timestamp,
 }
 

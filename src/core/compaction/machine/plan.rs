@@ -1,10 +1,10 @@
 //! Planning: when and how to compact, by the strategy, the circuit breaker and the window.
 
-use crate::compaction::machine::work::{JobPurpose, Need, Source};
+use crate::compaction::machine::work::{JobPurpose, Need};
 use crate::compaction::segments::Room;
 use crate::{
     agent_loop::{ledger::Ledger, prompt::Prompt},
-    compaction::machine::{Compacting, held::keep_held_as_it_is},
+    compaction::machine::Compacting,
 };
 use crate::{
     compaction::{
@@ -17,7 +17,6 @@ use crate::{
     },
     context::{Context, RequestCount, counter::Counter, node::Node},
     model::{ModelRequest, Purpose},
-    session::SessionTree,
 };
 use reseed_protocol::{
     EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, UsageSource,
@@ -26,12 +25,14 @@ use reseed_protocol::{
 use std::sync::Arc;
 
 impl Compacting<'_> {
-    /// Prepares a compaction before a request that is near the trigger or above it (`is_due`), unless one is in
-    /// progress, the breaker is open, or the held one is good enough.
-    pub(crate) fn prepare(&mut self, count: &RequestCount, is_due: bool) {
+    /// Prepares a compaction before a request that is near the trigger or above it, unless one is in progress or held,
+    /// or the breaker is open.
+    pub(crate) fn prepare(&mut self, count: &RequestCount) {
+        self.check_held();
         if self.compaction.work.running().is_some()
             || self.compaction.work.ready().is_some()
             || self.compaction.work.ordered().is_some()
+            || self.ledger.session.held.is_some()
             || self.ledger.is_holding()
             || self.compaction.gave_up
         {
@@ -40,10 +41,9 @@ impl Compacting<'_> {
         if self.permit(count.tokens, false) != Permit::Full {
             return;
         }
-        let Some(source) = self.source(is_due) else { return };
         let order = Order::automatic(self.ledger.new_id(), self.prompt.manager().trigger());
         // If nothing can be cut yet, there is nothing to prepare.
-        let _ = self.start_job(order, JobPurpose::Commit { background: true }, true, source);
+        let _ = self.start_job(order, JobPurpose::Commit { background: true }, true);
     }
 
     /// Prepares a compaction while nothing is running, as the user reads or types. Commits the held one if the next
@@ -58,10 +58,10 @@ impl Compacting<'_> {
         let count = self.prompt.count_now(self.ledger);
         match self.prompt.manager().before_request(&count, self.ledger.window_tokens()) {
             Decision::Ready | Decision::Warn => {}
-            Decision::Prepare => self.prepare(&count, false),
+            Decision::Prepare => self.prepare(&count),
             Decision::Due | Decision::Compact => {
                 if !self.commit_held(Need::Due) {
-                    self.prepare(&count, true);
+                    self.prepare(&count);
                 }
             }
         }
@@ -71,34 +71,15 @@ impl Compacting<'_> {
     ///
     /// # Errors
     /// `nothing_to_compact`, `unknown_strategy`; nothing has changed then.
-    pub(crate) fn start_job(
-        &mut self,
-        order: Order,
-        purpose: JobPurpose,
-        asks_model: bool,
-        source: Source,
-    ) -> Result<(), ErrorBody> {
-        let merging = source == Source::Held;
-        let with_held = if merging { self.planner().with_held() } else { None };
-        let tree = with_held.as_ref().unwrap_or(&self.ledger.session.tree);
-        let context = tree.context();
-        let mut steps = self.planner().steps(tree, &context, &order)?;
-        if merging {
-            steps.retain(|step| matches!(step, FallbackStep::Summarise(_)));
-        }
+    pub(crate) fn start_job(&mut self, order: Order, purpose: JobPurpose, asks_model: bool) -> Result<(), ErrorBody> {
+        let context = self.ledger.context();
+        let steps = self.planner().steps(&context, &order)?;
         if steps.is_empty() {
-            if source != Source::Seen {
-                keep_held_as_it_is(self.ledger);
-            }
             return Err(self.planner().nothing_to_compact(&order));
         }
-        let path = tree.path().to_vec();
         let delimiter = self.ledger.new_text();
-        let mut job = self.planner().stage_job(order, &path, &context, steps, asks_model, delimiter);
-        if let Some(held) = self.ledger.session.held.as_ref().filter(|_| merging) {
-            job.merge(held);
-        }
-        let _ = self.begin(Box::new(job), purpose, source);
+        let job = self.planner().stage_job(order, &context, steps, asks_model, delimiter);
+        let _ = self.begin(Box::new(job), purpose);
         Ok(())
     }
 }
@@ -133,7 +114,7 @@ impl Planner<'_> {
     /// # Errors
     /// `nothing_to_compact`, `unknown_strategy`.
     pub(crate) fn check_worth(&self, order: &Order) -> Result<(), ErrorBody> {
-        let steps = self.steps(&self.ledger.session.tree, &self.ledger.context(), order)?;
+        let steps = self.steps(&self.ledger.context(), order)?;
         if steps.is_empty() { Err(self.nothing_to_compact(order)) } else { Ok(()) }
     }
 
@@ -151,12 +132,7 @@ impl Planner<'_> {
     ///
     /// # Errors
     /// `unknown_strategy`.
-    pub(crate) fn steps(
-        &self,
-        tree: &SessionTree,
-        context: &Context,
-        order: &Order,
-    ) -> Result<Vec<FallbackStep>, ErrorBody> {
+    pub(crate) fn steps(&self, context: &Context, order: &Order) -> Result<Vec<FallbackStep>, ErrorBody> {
         let other = self.ordered_strategy(order)?;
         let manager: &dyn ContextManager = other.as_deref().unwrap_or(self.prompt.manager());
         let tokens = self.prompt.count(self.ledger, context).tokens;
@@ -166,7 +142,7 @@ impl Planner<'_> {
             names_strategy: order.strategy.is_some(),
             trigger: order.trigger,
             is_rebuild: order.rebuild.is_some(),
-            path: tree.path(),
+            path: self.ledger.path(),
             context,
             tokens,
             window_tokens: self.ledger.window_tokens(),
@@ -203,21 +179,21 @@ impl Planner<'_> {
     fn stage_job(
         &self,
         order: Order,
-        path: &[Arc<Node>],
         context: &Context,
         steps: Vec<FallbackStep>,
         asks_model: bool,
         delimiter: String,
     ) -> Job {
-        let summariser = self.summariser();
-        let base = compaction_in(self.ledger.path()).map(|(id, _)| id.clone());
+        let (path, summariser) = (self.ledger.path(), self.summariser());
+        let earlier = compaction_in(path);
+        let base = earlier.map(|(id, _)| id.clone());
         let said = |node: &Arc<Node>| node.entry.shared_message().cloned();
         let originals =
             |id: &EntryId| -> Option<Arc<Message>> { path.iter().find(|node| node.id() == id).and_then(said) };
         let window = self.planning_window(order.trigger, || self.prompt.count(self.ledger, context).tokens);
         let around = Surroundings {
             room: self.summary_room(window),
-            earlier: compaction_in(path).map(|(_, compaction)| compaction),
+            earlier: earlier.map(|(_, compaction)| compaction),
             details: Some(noted_in(path)),
             asks_model,
             conversation: self.conversation(context),

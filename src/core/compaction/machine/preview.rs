@@ -51,7 +51,7 @@ impl Compacting<'_> {
             answer_job(self.ledger, caller, basis.order.job_id.clone());
             self.compaction.carried.breaker = self.compaction.carried.breaker.ordered();
             basis.order.command_id = Some(caller.id.clone());
-            self.compaction.work.wait(Ready { basis, outcome, background: true, waited_since: None, merged: false });
+            self.compaction.work.wait(Ready { basis, outcome, background: true, waited_since: None });
             self.proceed_if_idle();
             return Ok(());
         }
@@ -78,13 +78,12 @@ impl Compacting<'_> {
         if self.planner().is_plain(&order)
             && let Some((basis, outcome)) = self.held_for_person()
         {
-            self.compaction.show_preview(self.ledger, self.prompt, caller, basis, outcome, false);
+            self.compaction.show_preview(self.ledger, self.prompt, caller, basis, outcome);
             return Ok(());
         }
         self.planner().check_worth(&order)?;
         self.void_running("a preview was requested");
-        let source = self.source_of(&order);
-        self.start_job(order, JobPurpose::Preview(caller.clone()), true, source)
+        self.start_job(order, JobPurpose::Preview(caller.clone()), true)
     }
 
     fn apply_preview(&mut self, caller: &Caller, preview: &JobId) -> Result<(), ErrorBody> {
@@ -100,10 +99,7 @@ impl Compacting<'_> {
         self.void_running("a preview is applied");
         answer_job(self.ledger, caller, prepared.id().clone());
         self.compaction.carried.breaker = self.compaction.carried.breaker.ordered();
-        let Prepared { basis, outcome, merges, expires_at: _ } = *prepared;
-        // Its cost includes that of the held compaction from which it was made, unless that one was reported as unused
-        // meanwhile.
-        let merged = merges.is_some_and(|job| self.ledger.session.is_held(&job));
+        let Prepared { basis, outcome, expires_at: _ } = *prepared;
         let mut basis = *basis;
         basis.order.command_id = Some(caller.id.clone());
         basis.order.trigger = CompactionTrigger::Manual;
@@ -111,7 +107,7 @@ impl Compacting<'_> {
         (basis.started_at, basis.ended_at) = (self.ledger.now, None);
         // If the preview shows the held compaction, it is that compaction, which was prepared in the background.
         let background = self.ledger.session.is_held(&basis.order.job_id);
-        self.compaction.work.wait(Ready { basis, outcome, background, waited_since: None, merged });
+        self.compaction.work.wait(Ready { basis, outcome, background, waited_since: None });
         self.proceed_if_idle();
         Ok(())
     }
@@ -154,14 +150,12 @@ impl Compactor {
         caller: &Caller,
         basis: Basis,
         outcome: Box<Outcome>,
-        merges: bool,
     ) {
         let mut as_of_now = Outcome::clone(&outcome);
         keep_what_came(ledger.path(), &basis, &mut as_of_now);
         let context = ledger.context();
         let before = prompt.count(ledger, &context);
-        let entry: EntryId = "preview".parse().expect("a word is an id");
-        let (_, after) = Planner { ledger, prompt }.would_be(&basis, &as_of_now, &entry, before.tokens);
+        let tokens_after = Planner { ledger, prompt }.would_leave(&basis, &as_of_now, before.tokens);
         let expires_at = ledger.now.plus_millis(PREVIEW_MILLIS);
         let (dropped, kept) = parted(prompt, &context, &as_of_now);
         let shown = CompactionPreview {
@@ -177,13 +171,11 @@ impl Compactor {
             dropped,
             kept,
             tokens_before: before.tokens,
-            tokens_after: after.tokens,
+            tokens_after,
             retained: None,
             summary_usage: as_of_now.usage,
         };
-        let held = ledger.state().held.as_ref().filter(|_| merges);
-        let merges = held.map(|held| held.job_id.clone());
-        self.carried.preview = Some(Box::new(Prepared { basis: Box::new(basis), outcome, merges, expires_at }));
+        self.carried.preview = Some(Box::new(Prepared { basis: Box::new(basis), outcome, expires_at }));
         ledger.reply(caller, Reply::CompactionPreview(Box::new(shown)));
     }
 }

@@ -1,6 +1,6 @@
 //! Makes room for a request that would not fit, or that the provider refused as too large.
 
-use crate::compaction::machine::work::{JobPurpose, Need, Source};
+use crate::compaction::machine::work::{JobPurpose, Need};
 use crate::{
     agent_loop::io::Effect,
     compaction::machine::{Compacting, Compactor, plan::Planner},
@@ -22,14 +22,8 @@ impl Compacting<'_> {
             Permit::Denied => false,
             permit => {
                 let order = Order::automatic(self.ledger.new_id(), self.prompt.manager().trigger());
-                let source = self.source_now();
                 let purpose = JobPurpose::Commit { background: false };
-                let started = self.start_job(order, purpose, permit == Permit::Full, source);
-                match started {
-                    Ok(()) => self.is_held_up(),
-                    // A held compaction that cannot be made again is committed as it is.
-                    Err(_) => source != Source::Seen && self.commit_held(Need::Room),
-                }
+                self.start_job(order, purpose, permit == Permit::Full).is_ok() && self.is_held_up()
             }
         }
     }
@@ -52,9 +46,9 @@ impl Compacting<'_> {
         }
         let order = Order::automatic(self.ledger.new_id(), CompactionTrigger::Overflow);
         let permit = self.permit(count.tokens, true);
-        let (purpose, source) = (JobPurpose::Commit { background: false }, self.source_now());
+        let purpose = JobPurpose::Commit { background: false };
         permit != Permit::Denied
-            && self.start_job(order, purpose, permit == Permit::Full, source).is_ok()
+            && self.start_job(order, purpose, permit == Permit::Full).is_ok()
             && self.is_held_up()
     }
 

@@ -3,10 +3,10 @@
 //! One job runs at a time. A background job's outcome is committed at the next point between two requests. `fail`
 //! handles the failure of a step, or of the whole chain.
 
-use crate::compaction::machine::work::{Advanced, JobPurpose, PHASE, Ready, Running, Source, Spent};
+use crate::compaction::machine::work::{Advanced, JobPurpose, PHASE, Ready, Running, Spent};
 use crate::{
     agent_loop::{io::RequestId, ledger::Ledger},
-    compaction::machine::{Compacting, Compactor, held::paid_for_both, plan::Planner},
+    compaction::machine::{Compacting, Compactor, plan::Planner},
 };
 use crate::{
     compaction::{Basis, Job, Next, Order, Outcome},
@@ -14,7 +14,7 @@ use crate::{
     model::ModelRequest,
 };
 use reseed_protocol::{
-    EntryId, Timestamp,
+    Timestamp,
     compaction::{CompactionProgress, CompactionRung, CompactionStarted, CompactionTrigger, RunningCompaction},
     event::EphemeralEvent,
 };
@@ -24,8 +24,7 @@ impl Compacting<'_> {
     /// notified.
     pub(crate) fn start_ordered(&mut self, order: Order) -> bool {
         self.void_running("a compaction that was asked for takes its place");
-        let source = self.source_of(&order);
-        match self.start_job(order.clone(), JobPurpose::Commit { background: false }, true, source) {
+        match self.start_job(order.clone(), JobPurpose::Commit { background: false }, true) {
             Ok(()) => self.is_held_up(),
             Err(error) => {
                 self.compaction.compaction_failed(self.ledger, &order, Spent::default(), error);
@@ -35,7 +34,7 @@ impl Compacting<'_> {
     }
 
     /// Starts a prepared job.
-    pub(crate) fn begin(&mut self, job: Box<Job>, purpose: JobPurpose, source: Source) -> Advanced {
+    pub(crate) fn begin(&mut self, job: Box<Job>, purpose: JobPurpose) -> Advanced {
         if let JobPurpose::Commit { background } = purpose {
             self.ledger.emit(EphemeralEvent::CompactionStarted(CompactionStarted {
                 job_id: job.order.job_id.clone(),
@@ -43,7 +42,7 @@ impl Compacting<'_> {
                 background,
             }));
         }
-        let mut running = Running { request: RequestId(0), job, purpose, waited_since: None, source, makes_way: false };
+        let mut running = Running { request: RequestId(0), job, purpose, waited_since: None, makes_way: false };
         if !running.is_in_background() && (self.ledger.state().turn.is_some() || !self.ledger.state().queue.is_empty())
         {
             running.waited_since = Some(self.ledger.now);
@@ -80,31 +79,23 @@ impl Compacting<'_> {
     /// Uses a job's outcome: shows, holds or commits it.
     pub(crate) fn made(&mut self, running: Running, outcome: Box<Outcome>) -> Advanced {
         let background = running.is_in_background();
-        let Running { job, purpose, waited_since, source, .. } = running;
-        let (basis, merges) = (job.basis(), source == Source::Held);
+        let Running { job, purpose, waited_since, .. } = running;
+        let basis = job.basis();
         if let JobPurpose::Preview(caller) = purpose {
-            self.compaction.show_preview(self.ledger, self.prompt, &caller, basis, outcome, merges);
+            self.compaction.show_preview(self.ledger, self.prompt, &caller, basis, outcome);
             return Advanced::Over;
         }
         let trigger = basis.order.trigger;
-        if background && !self.is_waited_for() {
-            // This also holds for a compaction made from scratch that replaces a held one.
-            let remade = source != Source::Seen || self.ledger.session.held.is_some();
-            let outcome = if merges { outcome } else { paid_for_both(self.ledger.session.held.as_deref(), outcome) };
-            return match self.hold(basis, outcome, remade) {
-                Ok(()) => Advanced::Over,
-                Err(error) => Advanced::Failed(trigger, error),
-            };
-        }
-        let ready = Ready { basis, outcome, background, waited_since, merged: merges };
-        if !self.is_free || self.ledger.is_over() {
+        let ready = Ready { basis, outcome, background, waited_since };
+        let used = if background && !self.is_waited_for() {
+            self.hold(ready)
+        } else if !self.is_free || self.ledger.is_over() {
             self.compaction.work.wait(ready);
-            return Advanced::Over;
-        }
-        match self.compaction.commit(self.ledger, self.prompt, ready) {
-            Ok(()) => Advanced::Over,
-            Err(error) => Advanced::Failed(trigger, error),
-        }
+            Ok(())
+        } else {
+            self.compaction.commit(self.ledger, self.prompt, ready)
+        };
+        used.map_or_else(|error| Advanced::Failed(trigger, error), |()| Advanced::Over)
     }
 }
 
@@ -185,8 +176,7 @@ impl Compactor {
 impl Planner<'_> {
     /// Checks that an outcome is good enough; otherwise returns the reason and the tokens that it would leave.
     fn judge(&self, basis: &Basis, outcome: &Outcome, before: &RequestCount) -> Result<(), (&'static str, u64)> {
-        let entry = "preview".parse::<EntryId>().expect("a word is an id");
-        let after = self.would_be(basis, outcome, &entry, before.tokens).1.tokens;
+        let after = self.would_leave(basis, outcome, before.tokens);
         if outcome.rung == CompactionRung::HookSummary {
             // A hook's summary is final: it is refused only if it saves nothing.
             return if after < before.tokens { Ok(()) } else { Err(("not_smaller", after)) };

@@ -143,8 +143,6 @@ pub(crate) struct Running {
     pub(crate) purpose: JobPurpose,
     /// The time since which it is awaited.
     pub(crate) waited_since: Option<Timestamp>,
-    /// The source that it is made from.
-    pub(crate) source: Source,
     /// True while its request yields to others.
     pub(crate) makes_way: bool,
 }
@@ -156,8 +154,6 @@ pub(crate) struct Ready {
     pub(crate) outcome: Box<Outcome>,
     pub(crate) background: bool,
     pub(crate) waited_since: Option<Timestamp>,
-    /// True if it was made from the held compaction.
-    pub(crate) merged: bool,
 }
 
 /// The state of a job after `advance`.
@@ -201,18 +197,6 @@ pub(crate) enum Need {
     Room,
     /// The provider refused the request as too large.
     Refused,
-}
-
-/// The source of a compaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// The context that the model sees.
-    Seen,
-    /// The same context, for a compaction that replaces a held one: too much was appended since, and the held one was
-    /// free to make or saves too little.
-    SeenAgain,
-    /// The context with the held compaction applied: too much was appended since.
-    Held,
 }
 
 /// The cost of a failed compaction.

@@ -1,7 +1,7 @@
 //! Stores and reads back half of the outcomes before they are applied, as held compactions are.
 
 use super::World;
-use crate::compaction::{Held, HookRequests, Outcome, read_key};
+use crate::compaction::{Held, Outcome, read_key};
 use reseed_protocol::{Role, Timestamp, compaction::CompactionTrigger};
 
 impl World {
@@ -21,8 +21,7 @@ impl World {
             last_read: None,
             read,
             settings: "settings".into(),
-            remade: false,
-            wishes: HookRequests { instructions: Some("mind the gulls".into()), ..HookRequests::default() },
+            is_last: false,
             outcome,
         };
         let written = serde_json::to_string(&held.record()).unwrap();

@@ -17,8 +17,6 @@ use reseed_protocol::{
     tree::{Navigate, NavigatePosition},
 };
 
-mod remade;
-
 /// Returns a session with a held compaction, at 75 % of its window; the trigger is at 80 %.
 fn holding(hooks: Vec<HookSpec>) -> World {
     let mut world = World::full(hooks, "threshold", 75);
@@ -356,6 +354,20 @@ fn with_results(results: usize, sentences: usize) -> World {
         deployment.windows = Windows::new(Some(tokens * 100 / 75), Vec::new());
         deployment.summaries.model = Some("summariser".into());
     })
+}
+
+#[test]
+fn one_that_would_save_too_little_when_due_is_dropped_and_another_is_made() {
+    let mut world = holding(vec![hook("one", HookPoint::BeforeCompaction)]);
+    let first = world.held().unwrap().job_id.clone();
+    world.restart(|deployment| deployment.options.min_gain = 0.85).took();
+    world.say(&much()).check(&["+ user", "turn", "compaction failed compaction_void", "ask one before_compaction", "model"]);
+    assert_eq!(world.held(), None);
+    let failed = world.events.iter().rev().find_map(|event| match event {
+        Event::CompactionFailed(failed) => Some(failed.job_id.clone()),
+        _ => None,
+    });
+    assert_eq!(failed, Some(first), "whoever was told that it is held is told that it is not");
 }
 
 #[test]

@@ -140,12 +140,6 @@ impl World {
         self.tell(Input::Answered { request, answer })
     }
 
-    /// Fails the summary request.
-    pub(super) fn summary_fails(&mut self, code: ErrorCode) -> &mut Self {
-        let request = self.summarising.take().expect("the model is asked for a summary");
-        self.tell(Input::Failed { request, fault: ModelFault::new(code, "no"), shown: Vec::new() })
-    }
-
     pub(super) fn summary_piece(&mut self, request: RequestId) {
         let sections = crate::compaction::summary::SECTIONS.iter();
         let text = sections.map(|section| format!("## {section}\n- x\n")).collect();
