@@ -241,44 +241,14 @@ impl Folded<'_> {
     }
 }
 
-/// The bytes of a text that are examined together.
-const CHUNK_BYTES: usize = 256;
-
 fn edit_mark<'a>(text: &'a str, delimiter: &str, edit: Edit) -> Cow<'a, str> {
-    let mut wanted = delimiter.chars().map(fold);
-    let Some(first) = wanted.next() else { return Cow::Borrowed(text) };
-    let wanted: Vec<char> = wanted.collect();
     let mut edited = Edited::new(text, edit);
-    let mut look = |at: usize, behind: &str| {
-        let rest = behind.trim_start_matches('\\');
-        let mut spelt = rest.chars().map(fold);
-        if wanted.iter().all(|wanted| spelt.next() == Some(*wanted)) {
+    let mut wanted = delimiter.chars().map(fold);
+    let Some(first) = wanted.next() else { return edited.finish() };
+    for (at, c) in text.char_indices().filter(|(_, c)| fold(*c) == first) {
+        let mut spelt = text[at + c.len_utf8()..].trim_start_matches('\\').chars().map(fold);
+        if wanted.clone().all(|wanted| spelt.next() == Some(wanted)) {
             edited.at(at);
-        }
-    };
-    // Two characters suffice to rule out most chunks of a text as a whole.
-    let ascii = |c: Option<&char>| c.and_then(|c| u8::try_from(*c).ok()).filter(u8::is_ascii);
-    let begins = |(one, two): (u8, u8), first: u8, second: u8| {
-        let is_two = u8::from(second.to_ascii_lowercase() == two) | u8::from(second == b'\\');
-        u8::from(first.to_ascii_lowercase() == one) & is_two
-    };
-    let pair = ascii(Some(&first)).zip(ascii(wanted.first()));
-    for start in (0..text.len()).step_by(CHUNK_BYTES) {
-        let end = text.len().min(start + CHUNK_BYTES);
-        // The chunk includes the first byte of the next one, which may be the second of the pair.
-        let chunk = &text.as_bytes()[start..text.len().min(end + 1)];
-        let may_begin = pair.is_none_or(|pair| {
-            // There is no branch per byte, so that the compiler can vectorise the loop.
-            let pairs = chunk.iter().zip(&chunk[1..]);
-            !chunk.is_ascii() || pairs.fold(0, |any, (first, second)| any | begins(pair, *first, *second)) != 0
-        });
-        if !may_begin {
-            continue;
-        }
-        for at in (start..end).filter(|at| text.is_char_boundary(*at)) {
-            if let Some(c) = text[at..].chars().next().filter(|c| fold(*c) == first) {
-                look(at, &text[at + c.len_utf8()..]);
-            }
         }
     }
     edited.finish()

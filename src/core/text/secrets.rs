@@ -10,7 +10,7 @@ mod forms;
 
 pub use forms::MASK;
 
-use forms::{Strength, clue, is_bearer, known, strength};
+use forms::{Strength, is_bearer, known, strength};
 use std::borrow::Cow;
 
 /// Maximum bytes of a word that is checked as the name of a secret.
@@ -36,24 +36,18 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
     let mut last_word = 0;
     // The end of the last word that announces a secret on the current line.
     let mut announced: Option<usize> = None;
-    let mut begins_line = true;
     loop {
-        // Only private keys span lines, so lines without a clue can be skipped.
-        if begins_line {
-            let Some(clue) = clue(&text[at..]) else { break };
-            at += text[at..at + clue].rfind('\n').map_or(0, |end| end + 1);
-            last_word = at;
-            begins_line = false;
-        }
         let rest = &text[at..];
         let Some(c) = rest.chars().next() else { break };
         if !is_word(c) {
             let is_mask = c == '[' && rest.starts_with(MASK);
+            at += if is_mask { MASK.len() } else { c.len_utf8() };
             if is_mask || c == '\n' {
                 announced = None;
-                begins_line = !is_mask;
             }
-            at += if is_mask { MASK.len() } else { c.len_utf8() };
+            if c == '\n' {
+                last_word = at;
+            }
             continue;
         }
         let ascii = rest.bytes().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(rest.len());

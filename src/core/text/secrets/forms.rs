@@ -1,80 +1,7 @@
 //! The forms of secrets, and the words that announce one.
 
-use crate::text::clip::prefix;
-use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
-use std::sync::LazyLock;
-
 /// Replaces a secret.
 pub const MASK: &str = "[secret masked]";
-
-/// Finds the clues to secrets. A table for all bytes takes 1.4 MB and half the time of a smaller one.
-static CLUES: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    let mut builder = AhoCorasick::builder();
-    builder.kind(Some(AhoCorasickKind::DFA)).match_kind(MatchKind::LeftmostFirst).ascii_case_insensitive(true);
-    builder.build(substrings()).expect("some hundred short words fit into an automaton")
-});
-
-/// Returns substrings, at least one of which every line with a secret contains, in any case: key prefixes, and names
-/// that announce a secret, including their ends after a joining mark (`api_key`, `Kenn-Wort`).
-pub(super) fn substrings() -> Vec<String> {
-    let names = PASSWORDS.into_iter().chain(KEYS).chain(PASSWORDS_WHOLE);
-    let mut pieces: Vec<String> = vec![ADDRESS.to_owned()];
-    for name in names {
-        // A single one-byte letter does not end a name.
-        let ends = name.char_indices().skip(1).map(|(at, _)| &name[at..]).filter(|end| end.len() > 1);
-        for end in ends.flat_map(|end| cases(beginning(end))) {
-            pieces.extend(["_", "-"].map(|mark| format!("{mark}{end}")));
-        }
-        pieces.extend(cases(beginning(name)));
-    }
-    let forms = PREFIXES.into_iter().map(|(prefix, _)| prefix);
-    // The kelvin sign is a `k` in lower case.
-    pieces.extend(forms.chain(["bearer", "eyj", "-----begin", " key", "\u{212a}"]).map(str::to_owned));
-    pieces
-}
-
-/// The number of characters of a name that suffice as a clue.
-const BEGINNING_CHARS: usize = 3;
-/// Precedes the password in a URL; an `@` follows the password.
-pub(super) const ADDRESS: &str = "://";
-
-/// Returns the beginning of a name that is not ASCII, which has few combinations of upper and lower case.
-fn beginning(name: &str) -> &str {
-    if name.is_ascii() { name } else { prefix(name, BEGINNING_CHARS) }
-}
-
-/// Returns a name in every combination of upper and lower case of its non-ASCII letters.
-fn cases(name: &str) -> Vec<String> {
-    let mut cases = vec![String::new()];
-    for c in name.chars() {
-        let upper: String = if c.is_ascii() { c.to_string() } else { c.to_uppercase().collect() };
-        let mut raised = if upper.starts_with(c) { Vec::new() } else { cases.clone() };
-        raised.iter_mut().for_each(|case| case.push_str(&upper));
-        cases.iter_mut().for_each(|case| case.push(c));
-        cases.extend(raised);
-    }
-    cases
-}
-
-/// Returns the position of the first clue to a secret.
-pub(super) fn clue(text: &str) -> Option<usize> {
-    // The position of the next `@` or line end. A single search serves all URLs before it.
-    let mut mark = 0;
-    let mut has_password = |at: usize| {
-        if mark < at {
-            mark = text[at..].find(['@', '\n']).map_or(text.len(), |bytes| at + bytes);
-        }
-        text[mark..].starts_with('@')
-    };
-    let mut from = 0;
-    loop {
-        let at = CLUES.find(Input::new(text).range(from..))?.start();
-        if !text[at..].starts_with(ADDRESS) || has_password(at) {
-            return Some(at);
-        }
-        from = at + ADDRESS.len();
-    }
-}
 
 /// Key prefixes, each with the minimum bytes after it.
 const PREFIXES: [(&str, usize); 38] = [
@@ -134,7 +61,7 @@ pub(super) enum Strength {
 }
 
 /// Endings of password names, in lower case and without joining marks.
-pub(super) const PASSWORDS: [&str; 15] = [
+const PASSWORDS: [&str; 15] = [
     "password",
     "passwd",
     "passphrase",
@@ -152,7 +79,7 @@ pub(super) const PASSWORDS: [&str; 15] = [
     "pwd",
 ];
 /// Endings of key and token names.
-pub(super) const KEYS: [&str; 11] = [
+const KEYS: [&str; 11] = [
     "secret",
     "token",
     "apikey",
@@ -166,7 +93,7 @@ pub(super) const KEYS: [&str; 11] = [
     "authkey",
 ];
 /// Names that announce a password only as a whole word or after a mark (`DB_PASS`).
-pub(super) const PASSWORDS_WHOLE: [&str; 2] = ["pass", "pw"];
+const PASSWORDS_WHOLE: [&str; 2] = ["pass", "pw"];
 
 /// Values that are not secrets: types, placeholders, beginnings of sentences.
 const NO_SECRETS: &str = "\
