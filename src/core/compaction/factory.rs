@@ -14,7 +14,7 @@ use crate::{
 };
 use reseed_protocol::{ErrorBody, ErrorCode, compaction::StrategySettings};
 use serde::Serialize;
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::RangeInclusive, sync::Arc};
 
 /// Creates a strategy from its settings. A strategy that is composed of others finds them in the second argument.
 type Make = Arc<dyn Fn(Options, &Strategies) -> Box<dyn ContextManager> + Send + Sync>;
@@ -191,35 +191,20 @@ impl Strategies {
         let invalid = |field: &str, message: String| {
             Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(format!("settings.{field}")))
         };
-        if let Some(threshold) = settings.threshold {
-            if !(0.0..=1.0).contains(&threshold) {
-                return invalid("threshold", format!("threshold must be 0 to 1, not {threshold}"));
+        let shares: [(&str, Option<f64>, RangeInclusive<f64>, &mut f64); 5] = [
+            ("threshold", settings.threshold, 0.0..=1.0, &mut options.threshold),
+            ("target", settings.target, f64::MIN_POSITIVE..=1.0, &mut options.target),
+            ("background", settings.background, f64::MIN_POSITIVE..=1.0, &mut options.background),
+            ("minGain", settings.min_gain, 0.0..=0.9, &mut options.min_gain),
+            ("userShare", settings.user_share, 0.0..=1.0, &mut options.user_share),
+        ];
+        for (field, given, allowed, option) in shares {
+            let Some(given) = given else { continue };
+            if !allowed.contains(&given) {
+                let least = if *allowed.start() > 0.0 { "above 0 and at most" } else { "0 to" };
+                return invalid(field, format!("{field} must be {least} {}, not {given}", allowed.end()));
             }
-            options.threshold = threshold;
-        }
-        if let Some(target) = settings.target {
-            if !(target > 0.0 && target <= 1.0) {
-                return invalid("target", format!("target must be above 0 and at most 1, not {target}"));
-            }
-            options.target = target;
-        }
-        if let Some(background) = settings.background {
-            if !(background > 0.0 && background <= 1.0) {
-                return invalid("background", format!("background must be above 0 and at most 1, not {background}"));
-            }
-            options.background = background;
-        }
-        if let Some(min_gain) = settings.min_gain {
-            if !(0.0..=0.9).contains(&min_gain) {
-                return invalid("minGain", format!("minGain must be 0 to 0.9, not {min_gain}"));
-            }
-            options.min_gain = min_gain;
-        }
-        if let Some(user_share) = settings.user_share {
-            if !(0.0..=1.0).contains(&user_share) {
-                return invalid("userShare", format!("userShare must be 0 to 1, not {user_share}"));
-            }
-            options.user_share = user_share;
+            *option = given;
         }
         let mut reserve_tokens = options.reserve_tokens.unwrap_or_default();
         let counts: [(&str, Option<u64>, u64, &mut u64); 4] = [

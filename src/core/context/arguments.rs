@@ -9,11 +9,7 @@
 //! same.
 
 use reseed_protocol::{Message, Part};
-use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, SeqAccess, Visitor},
-};
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
 /// Maximum length of a tool's name. OpenAI set this limit, and others follow it.
 const NAME_LENGTH_MAX: usize = 64;
@@ -69,8 +65,10 @@ pub fn meant_arguments(written: &str) -> Cow<'_, str> {
     only_object(trimmed).unwrap_or(Cow::Borrowed(written))
 }
 
+/// Returns true for an object that every parser accepts: without unpaired surrogates (`\ud83d` alone) and numbers out
+/// of range (`1e999`), which only a complete parse finds.
 fn is_object(text: &str) -> bool {
-    text.starts_with('{') && serde_json::from_str::<Whole>(text).is_ok()
+    text.starts_with('{') && serde_json::from_str::<serde_json::Value>(text).is_ok()
 }
 
 /// Returns the object in a series of equal objects, ignoring empty ones.
@@ -129,58 +127,6 @@ pub fn sent_arguments(written: &str) -> Cow<'_, str> {
         return Cow::Borrowed(written);
     }
     Cow::Owned(serde_json::json!({ "malformed": written }).to_string())
-}
-
-/// A JSON value that is parsed to its end and not stored. Unlike `IgnoredAny`, it rejects unpaired surrogates (`\ud83d`
-/// alone) and numbers out of range (`1e999`), which other parsers refuse.
-struct Whole;
-
-impl<'de> Deserialize<'de> for Whole {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Self)
-    }
-}
-
-impl<'de> Visitor<'de> for Whole {
-    type Value = Self;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E>(self) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
-        while items.next_element::<Self>()?.is_some() {}
-        Ok(self)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self, A::Error> {
-        while fields.next_entry::<Self, Self>()?.is_some() {}
-        Ok(self)
-    }
 }
 
 /// Returns a message as requests send it: with its calls in the sent form.
