@@ -5,7 +5,7 @@ mod take;
 use crate::{
     compaction::{
         extract::{extract, newest_lines},
-        serialize::{Bounds, blocks_within, in_pieces, read},
+        serialize::{blocks, in_pieces, read, whole_blocks},
         summary::{self, InPlaceParts, PromptParts},
     },
     context::{counter::Counter, window::limit_answer, windows::WINDOW_TOKENS_MIN},
@@ -37,9 +37,6 @@ const ANSWER_TOKENS_PER_WORD: u64 = 4;
 /// Maximum tokens of an answer of a model that reasons first.
 const REASONED_TOKENS_MAX: u64 = 16_384;
 
-/// Maximum tokens that quoting adds to a block: its head, the blank line after it, and a note about omitted text.
-const BLOCK_TOKENS: u64 = 16;
-
 /// Maximum words requested, however large the window: longer summaries are read less carefully.
 const SUMMARY_WORDS_MAX: u64 = 1_200;
 
@@ -50,6 +47,10 @@ const EXTRACT_CHARS_PER_TOKEN: u64 = 3;
 /// Returns the characters of an extract of this many tokens.
 pub(super) fn extract_chars(tokens: u64) -> usize {
     usize::try_from(tokens.saturating_mul(EXTRACT_CHARS_PER_TOKEN)).unwrap_or(usize::MAX)
+}
+
+fn chars<'a>(blocks: impl IntoIterator<Item = &'a String>) -> u64 {
+    blocks.into_iter().map(|block| block.chars().count() as u64).sum()
 }
 
 /// Returns the maximum tokens of a summary for this window.
@@ -82,8 +83,6 @@ pub(super) struct Task {
     pub(super) reasons: bool,
     /// The messages to summarise, oldest first.
     pub(super) messages: Vec<Arc<Message>>,
-    /// Their tokens as counted by the same counter; `None` if another one counted them.
-    pub(super) messages_tokens: Option<u64>,
     /// True if everything the user said is kept beside the summary.
     pub(super) keeps_words: bool,
     /// True if the earlier summary is kept before this one.
@@ -122,8 +121,6 @@ pub struct Asking {
     total: usize,
     halvings: u32,
     tokens_max: u64,
-    /// Upper bound of the tokens, if everything is one piece and was not recounted.
-    piece_tokens: Option<u64>,
     ride: Option<Ride>,
 }
 
@@ -143,7 +140,6 @@ impl Asking {
             total: 0,
             halvings: 0,
             tokens_max,
-            piece_tokens: None,
             ride: None,
         };
         this.chunk();
@@ -159,17 +155,8 @@ impl Asking {
 
     /// Returns the tokens of a cached-prefix request.
     fn riding_tokens(&self, ride: &Ride) -> u64 {
-        // It was counted when it was built, unless the count was not needed.
-        let counted = Some(ride.conversation.envelope.meta.tokens).filter(|tokens| *tokens > 0);
-        let conversation = counted.unwrap_or_else(|| self.count(&ride.conversation));
-        conversation + self.task.counter.text(&self.riding(ride))
-    }
-
-    fn count(&self, request: &ModelRequest) -> u64 {
-        let counter = self.task.counter;
-        request.messages().map(|sent| counter.message(&sent.message).total()).sum::<u64>()
-            + counter.system(&request.envelope.system.compiled)
-            + request.envelope.tools.iter().map(|tool| counter.tool(tool)).sum::<u64>()
+        // The conversation was counted when it was built.
+        ride.conversation.envelope.meta.tokens + self.task.counter.text(&self.riding(ride))
     }
 
     fn riding(&self, ride: &Ride) -> String {
@@ -211,27 +198,13 @@ impl Asking {
             self.total = 1;
             return;
         }
-        let whole = |message: &Arc<Message>| blocks_within(message, &Bounds::WHOLE);
-        let blocks: Vec<String> = self.task.messages.iter().flat_map(whole).collect();
-        // Text that was counted before and fits with room to spare is not recounted: quoting adds only a head per block
-        // and an occasional backslash.
-        let most = self.task.messages_tokens.map(|tokens| tokens + tokens / 10 + BLOCK_TOKENS * blocks.len() as u64);
-        self.piece_tokens = most.filter(|most| *most <= room && !blocks.is_empty());
-        if self.piece_tokens.is_some() {
-            self.chunks.push_back(blocks);
-            self.total = 1;
-            return;
-        }
         let count = |blocks: Vec<String>| -> Vec<(u64, String)> {
             blocks.into_iter().map(|block| (counter.text(&block) + 2, block)).collect()
         };
-        let mut counted = count(blocks);
+        let mut counted = count(self.task.messages.iter().flat_map(|message| whole_blocks(message)).collect());
         if counted.iter().map(|(tokens, _)| tokens).sum::<u64>() > room {
-            let bounds = Bounds::default();
-            let chars = |blocks: &[String]| blocks.iter().map(|block| block.chars().count() as u64).sum::<u64>();
-            let before: u64 = counted.iter().map(|(_, block)| block.chars().count() as u64).sum();
-            let bounded: Vec<String> =
-                self.task.messages.iter().flat_map(|message| blocks_within(message, &bounds)).collect();
+            let bounded: Vec<String> = self.task.messages.iter().flat_map(|message| blocks(message)).collect();
+            let before = chars(counted.iter().map(|(_, block)| block));
             self.left_out = before.saturating_sub(chars(&bounded));
             let fits = |block: &str| counter.text(block) + 2 <= room;
             counted = count(bounded.into_iter().flat_map(|block| in_pieces(block, &fits)).collect());
@@ -254,7 +227,7 @@ impl Asking {
             // messages.
             let excess = self.chunks.len() - CHUNKS_MAX;
             let blocks: Vec<String> = self.chunks.drain(..excess).flatten().collect();
-            self.left_out += blocks.iter().map(|block| block.chars().count() as u64).sum::<u64>();
+            self.left_out += chars(&blocks);
             let beginnings = extract(&read(&blocks.join("\n\n")), extract_chars(self.task.summary_tokens_max));
             let so_far = self.summary.take().map(|summary| format!("{summary}\n")).unwrap_or_default();
             let chars_max = extract_chars(2 * self.task.summary_tokens_max);
@@ -318,11 +291,6 @@ impl Asking {
         }
     }
 
-    /// Returns the tokens left in the window besides what is sent, with a tenth reserved for estimation errors.
-    fn room_beside(&self, sent_tokens: u64) -> u64 {
-        (self.task.window_tokens - self.task.window_tokens / 10).saturating_sub(sent_tokens)
-    }
-
     /// Returns the next request; `None` once everything is summarised.
     pub(super) fn next_request(&self) -> Option<ModelRequest> {
         let chunk = self.chunks.front()?;
@@ -332,12 +300,10 @@ impl Asking {
         let prompt = self.prompt(chunk);
         let counter = self.task.counter;
         let system = summary::system_prompt().to_owned();
-        let beside = |said: u64| self.room_beside(counter.text(&system) + said + counter.request_overhead());
-        // If the known upper bound leaves room for the longest answer, the prompt is not recounted.
-        let known = self.piece_tokens.map(|tokens| beside(tokens + counter.text(&self.prompt(&[]))));
+        let sent = counter.text(&system) + counter.text(&prompt) + counter.request_overhead();
+        // A tenth is reserved for estimation errors.
+        let beside = (self.task.window_tokens - self.task.window_tokens / 10).saturating_sub(sent);
         let answer = self.answer_tokens_max();
-        let known = known.filter(|beside| *beside >= answer);
-        let beside = known.unwrap_or_else(|| beside(counter.text(&prompt)));
         // If a request was refused, the length of its answer may have been the reason, because strict servers count
         // that too.
         let most = if self.halvings > 0 { answer.min(self.tokens_max / 2) } else { answer };

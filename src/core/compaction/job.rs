@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     compaction::strategy::FallbackStep,
-    context::{counter::Method, seed},
+    context::seed,
     model::{Answer, ModelRequest},
     prices::Prices,
     text::files::FileTools,
@@ -61,11 +61,6 @@ pub struct Job {
     begins: Option<EntryId>,
     /// Indexes of the messages that a user wrote.
     inputs: HashSet<usize>,
-    /// Indexes of messages whose tool results were cleared: their original content is longer than what the context
-    /// counted.
-    cleared: HashSet<usize>,
-    /// The method by which the context was counted.
-    context_method: Method,
     earlier: Option<Compaction>,
     noted: Option<CompactionDetails>,
     file_tools: FileTools,

@@ -1,7 +1,6 @@
 //! The order for a compaction, and its outcome.
 
 use super::raw::Raw;
-use crate::context::node::Shown;
 use reseed_protocol::{
     CommandId, EntryId, JobId, Usage,
     compaction::{
@@ -110,7 +109,4 @@ pub struct Outcome {
     /// The details that the hook stores with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook_details: Option<serde_json::Value>,
-    /// The counted form of the summary in requests.
-    #[serde(skip)]
-    pub shown: Shown,
 }

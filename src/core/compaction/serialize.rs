@@ -1,7 +1,7 @@
 //! Quotes messages for a summariser: one block per piece of a message.
 //!
 //! Invariants:
-//! - texts are quoted in full; results, arguments and reasoning within [`Bounds`], with a note about omitted text;
+//! - texts are quoted in full; results, arguments and reasoning can be bounded, with a note about omitted text;
 //! - a block that is too long for a request can be split ([`in_pieces`]);
 //! - a block has no invisible characters and no secrets, and cannot imitate another speaker, the end of a turn or a
 //!   section of a summary: such text is escaped;
@@ -38,40 +38,6 @@ const HEADS: [&str; 6] = [USER, ASSISTANT, THINKING, TOOL_CALL, TOOL_RESULT, TOO
 const IMAGE_NOTE: &str = "(an image)";
 const INCOMPLETE_NOTE: &str = "(cut off here)";
 
-/// Maximum characters per kind of piece. Texts of the user and the model are unlimited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// For a tool result.
-    pub tool_result_chars_max: usize,
-    /// For a call's arguments.
-    pub arguments_chars_max: usize,
-    /// For one value of them.
-    pub value_chars_max: usize,
-    /// For a reasoning text.
-    pub thinking_chars_max: usize,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self {
-            tool_result_chars_max: TOOL_RESULT_CHARS_MAX,
-            arguments_chars_max: ARGUMENTS_CHARS_MAX,
-            value_chars_max: VALUE_CHARS_MAX,
-            thinking_chars_max: THINKING_CHARS_MAX,
-        }
-    }
-}
-
-impl Bounds {
-    /// These bounds omit nothing.
-    pub const WHOLE: Self = Self {
-        tool_result_chars_max: usize::MAX,
-        arguments_chars_max: usize::MAX,
-        value_chars_max: usize::MAX,
-        thinking_chars_max: usize::MAX,
-    };
-}
-
 /// Splits a block that is too long for one request; each part gets the head of the block. `fits` returns true for a
 /// block that need not be split.
 #[must_use]
@@ -92,15 +58,19 @@ pub fn in_pieces(block: String, fits: &dyn Fn(&str) -> bool) -> Vec<String> {
     parts.into_iter().flat_map(|part| in_pieces(part, fits)).collect()
 }
 
-/// Converts a message to blocks within the default bounds. Images become a note.
+/// Converts a message to blocks. Images become a note; long results, arguments and reasoning lose their middle.
 #[must_use]
 pub fn blocks(message: &Message) -> Vec<String> {
-    blocks_within(message, &Bounds::default())
+    blocks_within(message, &|chars_max| chars_max)
 }
 
-/// Converts a message to blocks within these bounds.
+/// Converts a message to blocks and omits nothing but images.
 #[must_use]
-pub fn blocks_within(message: &Message, bounds: &Bounds) -> Vec<String> {
+pub fn whole_blocks(message: &Message) -> Vec<String> {
+    blocks_within(message, &|_| usize::MAX)
+}
+
+fn blocks_within(message: &Message, bound: &dyn Fn(usize) -> usize) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut said = String::new();
     for part in &message.content {
@@ -110,17 +80,17 @@ pub fn blocks_within(message: &Message, bounds: &Bounds) -> Vec<String> {
             Part::Reasoning { text, .. } if text.trim().is_empty() => {}
             Part::Reasoning { text, .. } => {
                 push_text(&mut blocks, message.role, &mut said);
-                blocks.push(block(THINKING, text, bounds.thinking_chars_max));
+                blocks.push(block(THINKING, text, bound(THINKING_CHARS_MAX)));
             }
             Part::ToolCall { name, arguments, .. } => {
                 push_text(&mut blocks, message.role, &mut said);
-                let call = call(name, arguments, bounds.value_chars_max);
-                blocks.push(block(TOOL_CALL, &call, bounds.arguments_chars_max.saturating_add(name.len() + 2)));
+                let call = call(name, arguments, bound(VALUE_CHARS_MAX));
+                blocks.push(block(TOOL_CALL, &call, bound(ARGUMENTS_CHARS_MAX).saturating_add(name.len() + 2)));
             }
             Part::ToolResult { output, is_error, .. } => {
                 push_text(&mut blocks, message.role, &mut said);
                 let head = if *is_error { TOOL_ERROR } else { TOOL_RESULT };
-                blocks.push(block(head, output, bounds.tool_result_chars_max));
+                blocks.push(block(head, output, bound(TOOL_RESULT_CHARS_MAX)));
             }
         }
     }

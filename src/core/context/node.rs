@@ -3,7 +3,7 @@
 use crate::{
     context::{
         area::Area,
-        counter::{Counter, MessageTokens, Method},
+        counter::{Counter, MessageTokens},
         patch::StoredPatch,
         seed,
     },
@@ -13,7 +13,7 @@ use crate::{
 use reseed_protocol::{
     Entry, EntryData, EntryId, Message, Part, Role, compaction::Compaction, context::PATCH_VERSION, tree::Kept,
 };
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// An entry with its token count, computed once.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,28 +38,6 @@ pub struct Node {
     pub patch: Option<Arc<StoredPatch>>,
 }
 
-/// A compaction's summary as requests show it, once it was counted; clones share it. It is derived data, so all values
-/// are equal.
-#[derive(Debug, Clone, Default)]
-pub struct Shown(Arc<OnceLock<ShownSummary>>);
-
-impl PartialEq for Shown {
-    fn eq(&self, _other: &Self) -> bool {
-        true
-    }
-}
-
-#[derive(Debug)]
-struct ShownSummary {
-    summary: String,
-    /// True if the text around it names the tools that search the history.
-    searchable: bool,
-    method: Method,
-    message: Arc<Message>,
-    tokens: MessageTokens,
-    hash: u64,
-}
-
 /// The note that precedes the beginning of a cleared tool result.
 pub const CLEARED: &str = "[This old tool result was cut to save room; call the tool again if more of it is needed.]";
 
@@ -79,31 +57,6 @@ impl Node {
         // Entries of another program are shown as it wrote them, and measured by its rules too.
         let entry = if entry.imported.is_some() { entry } else { without_ballast(entry) };
         Self { entry, message, tokens, hash, pinned: false, undone: false, cleared: false, patch }
-    }
-
-    /// Counts a compaction's entry whose summary may have been counted before (`shown`). Summaries are tried out often,
-    /// each time in another entry.
-    #[must_use]
-    pub(crate) fn compacted(entry: Entry, counter: &Counter, shown: &Shown) -> Self {
-        let EntryData::Compaction(compaction) = &entry.data else { return Self::counted(entry, counter) };
-        let (searchable, method) = (compaction.history_tools, counter.method());
-        let is_it = |known: &&ShownSummary| {
-            known.method == method && known.searchable == searchable && known.summary == compaction.summary
-        };
-        if let Some(ShownSummary { message, tokens, hash, .. }) = shown.0.get().filter(is_it) {
-            let (message, tokens, hash) = (Some(message.clone()), *tokens, *hash);
-            let patch = patch_of(&entry, counter).map(Arc::new);
-            let entry = without_ballast(entry);
-            return Self { entry, message, tokens, hash, pinned: false, undone: false, cleared: false, patch };
-        }
-        let summary = compaction.summary.clone();
-        let node = Self::counted(entry, counter);
-        if let Some(message) = node.message.clone() {
-            let (tokens, hash) = (node.tokens, node.hash);
-            // If another thread set it first, this summary is counted each time.
-            let _ = shown.0.set(ShownSummary { summary, searchable, method, message, tokens, hash });
-        }
-        node
     }
 
     /// Wraps an entry without counting it, for callers that only read its content.
@@ -225,35 +178,4 @@ fn without_ballast(mut entry: Entry) -> Entry {
         _ => {}
     }
     entry
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use reseed_protocol::Timestamp;
-
-    #[test]
-    fn a_cached_count_equals_a_new_one() {
-        let shown = Shown::default();
-        let entry = |name: &str, summary: &str, history_tools| Entry {
-            entry_id: name.parse().unwrap(),
-            parent_id: None,
-            timestamp: Timestamp(0),
-            imported: None,
-            data: EntryData::Compaction(Compaction { summary: summary.into(), history_tools, ..Compaction::default() }),
-        };
-        for (name, summary, history_tools, model) in [
-            ("a", "Met Ann.", false, "test"),
-            ("b", "Met Ann.", false, "test"),
-            ("c", "Met Ann.", true, "test"),
-            ("d", "Met Ann and Bob.", false, "test"),
-            ("e", "Met Ann.", false, "gpt-4o"),
-            ("f", "", false, "test"),
-        ] {
-            let (counter, entry) = (Counter::for_model(model), entry(name, summary, history_tools));
-            assert_eq!(Node::compacted(entry.clone(), &counter, &shown), Node::counted(entry, &counter), "{name}");
-        }
-        let known = shown.0.get().expect("the first is kept");
-        assert_eq!((&*known.summary, known.searchable, known.method), ("Met Ann.", false, Method::Characters));
-    }
 }

@@ -294,7 +294,6 @@ impl World {
             model: "test",
             window_tokens: self.window,
             counter: self.counter,
-            counted_by: self.counter.method(),
             reasons: false,
             earlier: earlier.as_ref().map(|(_, compaction)| *compaction),
             details: None,

@@ -70,7 +70,6 @@ fn ridden(history: &Poisoned, answer: &str) -> (ModelRequest, ModelRequest, Opti
         model: "test",
         window_tokens: WINDOW_TOKENS,
         counter,
-        counted_by: counter.method(),
         reasons: false,
         earlier: path[0].compaction(),
         details: None,

@@ -21,7 +21,7 @@ impl Asking {
         let pieces = if self.ride.is_some() { self.chunks.len() } else { 1 };
         let read: Vec<&str> = self.chunks.iter().take(pieces).flatten().map(String::as_str).collect();
         let summary = summary::check(&said, &self.task.delimiter, &read).map_err(why)?;
-        let replaces_much = self.task.messages_tokens.is_none_or(|tokens| tokens >= MUCH_TOKENS);
+        let replaces_much = self.summary.is_some() || read.iter().map(|block| block.len()).sum::<usize>() >= MUCH_BYTES;
         if summary.chars().count() < CHARS_MIN && replaces_much && !self.task.is_clients {
             return Err(why(Unusable::Empty));
         }
@@ -51,9 +51,9 @@ impl Asking {
     }
 }
 
-/// The fewest characters of a summary that replaces this many tokens. A shorter answer says only "sorry" or "done".
+/// The fewest characters of a summary that replaces this many bytes. A shorter answer says only "sorry" or "done".
 const CHARS_MIN: usize = 40;
-const MUCH_TOKENS: u64 = 100;
+const MUCH_BYTES: usize = 500;
 
 /// The fewest characters before an endless repetition that count as a summary, not only as its first line.
 const KEPT_CHARS_MIN: usize = 200;

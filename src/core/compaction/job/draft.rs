@@ -91,15 +91,12 @@ impl Job {
             return if draft.merges_next() { self.merge_segments(draft) } else { State::ByRule(draft) };
         }
         let cut = &draft.cut;
-        let mut messages_tokens = self.counted(cut);
         if is_one && !draft.arranged.dropped.is_empty() {
             messages.splice(0..0, as_messages(&draft.arranged.dropped));
-            messages_tokens = None;
         }
         let previous = if is_one { draft.arranged.merged_text() } else { None };
         let task = Task {
             messages,
-            messages_tokens,
             split_turn: cut.turn_prefix.is_some(),
             keeps_words: self.keeps_words()
                 && draft.arranged.keeps_all
@@ -117,7 +114,7 @@ impl Job {
         draft.is_merging = true;
         let messages = as_messages(&draft.arranged.dropped).collect();
         let keeps_words = self.keeps_words() && draft.arranged.dropped.is_empty();
-        let task = Task { messages, messages_tokens: None, keeps_words, ..self.task.clone() };
+        let task = Task { messages, keeps_words, ..self.task.clone() };
         let asking = Asking::stage(task, draft.arranged.merged_text(), None);
         State::Asking(Box::new(asking), draft)
     }

@@ -14,7 +14,7 @@ use crate::{
         segments::{self, Segment},
         summary,
     },
-    context::{node::Shown, seed},
+    context::seed,
 };
 use reseed_protocol::{
     EntryId, Message, Part, Role, Usage,
@@ -62,12 +62,6 @@ impl Job {
     pub(super) fn removed_inputs(&self, cut: &Cut) -> impl Iterator<Item = (Option<&EntryId>, &Message)> {
         let of = |at: &usize| (self.messages[*at].0.as_ref(), &*self.messages[*at].1);
         cut.summarised.iter().filter(|at| self.inputs.contains(at)).map(of)
-    }
-
-    /// Returns the tokens of what a cut removes, if they are known: counted for the same model, with nothing cleared.
-    pub(super) fn counted(&self, cut: &Cut) -> Option<u64> {
-        let as_said = !self.is_rebuild() && cut.summarised.iter().all(|at| !self.cleared.contains(at));
-        (as_said && self.task.counter.method() == self.context_method).then_some(cut.dropped_tokens)
     }
 
     pub(super) fn previous(&self, cut: &Cut) -> Option<String> {
@@ -181,7 +175,6 @@ impl Job {
             any_gain,
             hook,
             hook_details,
-            shown: Shown::default(),
         }
     }
 
@@ -213,7 +206,6 @@ impl Job {
             any_gain: false,
             hook,
             hook_details,
-            shown: Shown::default(),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::{
         summary,
     },
     context::{
-        counter::{Counter, Method},
+        counter::Counter,
         messages::{Context, Counted, Kind},
     },
     model::ModelRequest,
@@ -33,8 +33,6 @@ pub struct Surroundings<'a> {
     pub window_tokens: u64,
     /// The counter for that model.
     pub counter: Counter,
-    /// The method by which the context was counted.
-    pub counted_by: Method,
     /// True if the model is known to reason before it answers.
     pub reasons: bool,
     /// The compaction in effect.
@@ -97,7 +95,6 @@ impl Job {
             reasons: around.reasons,
             delimiter: around.delimiter,
             messages: Vec::new(),
-            messages_tokens: None,
             keeps_words: false,
             keeps_earlier: false,
         };
@@ -110,8 +107,6 @@ impl Job {
             steps: steps.into(),
             messages: context.messages.iter().map(original).collect(),
             inputs: (0..context.messages.len()).filter(|at| context.messages[*at].is_input).collect(),
-            cleared: (0..context.messages.len()).filter(|at| context.messages[*at].cleared).collect(),
-            context_method: around.counted_by,
             begins: tail.filter_map(|counted| counted.entry_id.clone()).next(),
             earlier: around.earlier.cloned(),
             noted: around.details,

@@ -147,7 +147,7 @@ impl Planner<'_> {
     /// Returns the tree with this outcome's compaction applied.
     fn with_compaction(&self, entry: Entry, outcome: &Outcome) -> SessionTree {
         let mut tree = self.ledger.session.tree.clone();
-        tree.append(Arc::new(Node::compacted(entry, self.ledger.counter(), &outcome.shown)));
+        tree.append(Arc::new(Node::counted(entry, self.ledger.counter())));
         tree.clear(&outcome.cleared, self.ledger.counter());
         tree
     }

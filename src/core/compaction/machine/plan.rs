@@ -211,7 +211,6 @@ impl Planner<'_> {
             model,
             window_tokens: *window_tokens,
             counter: *counter,
-            counted_by: self.ledger.counter().method(),
             reasons: reasons(self.ledger.path(), model),
             earlier: None,
             details: None,
