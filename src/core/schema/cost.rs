@@ -1,7 +1,8 @@
-//! The cost of a schema: its size with every reference expanded, and the number of rules that can apply to one value.
+//! The cost of a schema: its size with every reference expanded, and the number of patterns that can apply to one
+//! value.
 
 use serde_json::Value;
-use std::{collections::BTreeMap, iter::Sum, ops::Add};
+use std::collections::BTreeMap;
 
 /// Maximum length of a chain of references.
 const CHAIN_MAX: usize = 32;
@@ -47,45 +48,18 @@ pub(super) const WITH_SCHEMAS: [&str; 15] = [
 /// The cost of a schema with every reference expanded.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cost {
-    /// Values of the schema.
+    /// Values of the schema. No more rules than these can apply to one value.
     pub values: u64,
-    /// The work that applies to the value itself.
-    here: Load,
-    /// The most work that can apply to any one value inside it.
-    below: Load,
+    /// The patterns that apply to the value itself.
+    here: u64,
+    /// The most patterns that can apply to any one value inside it.
+    below: u64,
     /// Levels of nesting.
     depth: usize,
     /// Levels of nested alternatives.
     alternatives: usize,
     /// Levels of nested schemas with unevaluated properties or items.
     unevaluated: usize,
-}
-
-/// The work that a validator does for one value.
-#[derive(Debug, Clone, Copy, Default)]
-struct Load {
-    rules: u64,
-    patterns: u64,
-}
-
-impl Load {
-    fn max(self, other: Self) -> Self {
-        Self { rules: self.rules.max(other.rules), patterns: self.patterns.max(other.patterns) }
-    }
-}
-
-impl Add for Load {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self { rules: self.rules.saturating_add(other.rules), patterns: self.patterns.saturating_add(other.patterns) }
-    }
-}
-
-impl Sum for Load {
-    fn sum<I: Iterator<Item = Self>>(loads: I) -> Self {
-        loads.fold(Self::default(), Add::add)
-    }
 }
 
 impl Cost {
@@ -115,10 +89,30 @@ impl Cost {
         Ok(cost)
     }
 
-    /// Returns the most rules, and the most patterns, that can apply to one value of the arguments.
-    pub(super) fn widest(&self) -> (u64, u64) {
-        let Load { rules, patterns } = self.here.max(self.below);
-        (rules, patterns)
+    /// Returns the most patterns that can apply to one value of the arguments.
+    pub(super) fn patterns(&self) -> u64 {
+        self.here.max(self.below)
+    }
+
+    /// Includes the size and the nesting of a part.
+    fn include(&mut self, part: &Self) {
+        self.values = self.values.saturating_add(part.values);
+        self.depth = self.depth.max(part.depth);
+        self.alternatives = self.alternatives.max(part.alternatives);
+        self.unevaluated = self.unevaluated.max(part.unevaluated);
+    }
+
+    /// Adds a keyword that reads a whole text.
+    fn read_text(&mut self) {
+        self.values = self.values.saturating_add(1);
+        self.here = self.here.saturating_add(1);
+    }
+
+    /// Adds a schema for the same value.
+    fn add(&mut self, part: &Self) {
+        self.include(part);
+        self.here = self.here.saturating_add(part.here);
+        self.below = self.below.saturating_add(part.below);
     }
 }
 
@@ -152,7 +146,6 @@ impl<'a> Unfolding<'a> {
         let mut whole = Cost { values: 1, ..Cost::default() };
         match value {
             Value::Object(fields) => {
-                whole.here.rules = 1;
                 for (keyword, field) in fields {
                     self.add_keyword(&mut whole, keyword, field)?;
                 }
@@ -164,10 +157,7 @@ impl<'a> Unfolding<'a> {
             }
             Value::Array(items) => {
                 for item in items {
-                    let cost = self.cost(item)?;
-                    whole.include(&cost);
-                    whole.here = whole.here + cost.here;
-                    whole.below = whole.below + cost.below;
+                    whole.add(&self.cost(item)?);
                 }
             }
             _ => {}
@@ -179,10 +169,7 @@ impl<'a> Unfolding<'a> {
     fn add_keyword(&mut self, whole: &mut Cost, keyword: &str, field: &'a Value) -> Result<(), String> {
         match (keyword, field) {
             ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
-                let cost = self.reference(reference)?;
-                whole.include(&cost);
-                whole.here = whole.here + cost.here;
-                whole.below = whole.below + cost.below;
+                whole.add(&self.reference(reference)?);
             }
             // Definitions are counted where they are referenced.
             ("$defs" | "definitions", _) => {}
@@ -190,17 +177,15 @@ impl<'a> Unfolding<'a> {
             ("properties" | "prefixItems", _) => {
                 let costs = self.each(field)?;
                 costs.iter().for_each(|cost| whole.include(cost));
-                let widest = costs.iter().fold(Load::default(), |widest, cost| widest.max(cost.here.max(cost.below)));
-                whole.here.rules = whole.here.rules.saturating_add(costs.len() as u64);
-                whole.below = whole.below + widest;
+                let widest = costs.iter().map(Cost::patterns).max().unwrap_or_default();
+                whole.below = whole.below.saturating_add(widest);
             }
             // All of them may apply to the same property, and its name is matched against each.
             ("patternProperties", _) => {
-                let costs = self.each(field)?;
-                costs.iter().for_each(|cost| whole.include(cost));
-                let names = Load { rules: costs.len() as u64, patterns: costs.len() as u64 };
-                let inside: Load = costs.iter().map(|cost| cost.here.max(cost.below)).sum();
-                whole.below = whole.below + inside + names;
+                for cost in self.each(field)? {
+                    whole.include(&cost);
+                    whole.below = whole.below.saturating_add(cost.patterns()).saturating_add(1);
+                }
             }
             (
                 "items"
@@ -214,38 +199,20 @@ impl<'a> Unfolding<'a> {
             ) => {
                 let cost = self.cost(field)?;
                 whole.include(&cost);
-                whole.below = whole.below + cost.here.max(cost.below);
+                whole.below = whole.below.saturating_add(cost.patterns());
             }
             // These are values to compare with.
-            ("const" | "enum", _) => {
-                let values = super::values_in(field);
-                whole.values = whole.values.saturating_add(values);
-                whole.here.rules = whole.here.rules.saturating_add(values);
-            }
-            _ if READING.contains(&keyword) => {
-                whole.values = whole.values.saturating_add(1);
-                whole.here = whole.here + Load { rules: 1, patterns: 1 };
-            }
-            ("pattern", Value::String(_)) => {
-                whole.values = whole.values.saturating_add(1);
-                whole.here = whole.here + Load { rules: 1, patterns: 1 };
-            }
+            ("const" | "enum", _) => whole.values = whole.values.saturating_add(super::values_in(field)),
+            ("pattern", Value::String(_)) => whole.read_text(),
+            _ if READING.contains(&keyword) => whole.read_text(),
             ("dependentSchemas" | "dependencies", _) => {
-                for cost in self.each(field)? {
-                    whole.include(&cost);
-                    whole.here = whole.here + cost.here;
-                    whole.below = whole.below + cost.below;
-                }
+                self.each(field)?.iter().for_each(|cost| whole.add(cost));
             }
             // These are schemas for the same value, and data that is no schema.
             _ => {
                 let mut cost = self.cost(field)?;
-                if matches!(keyword, "anyOf" | "oneOf" | "not" | "if") {
-                    cost.alternatives += 1;
-                }
-                whole.include(&cost);
-                whole.here = whole.here + cost.here + Load { rules: 1, patterns: 0 };
-                whole.below = whole.below + cost.below;
+                cost.alternatives += usize::from(matches!(keyword, "anyOf" | "oneOf" | "not" | "if"));
+                whole.add(&cost);
             }
         }
         Ok(())
@@ -302,14 +269,4 @@ fn leads_to_a_schema(reference: &str) -> bool {
         }
     }
     !reference.contains('%')
-}
-
-impl Cost {
-    /// Includes the size and the nesting of a part.
-    fn include(&mut self, part: &Cost) {
-        self.values = self.values.saturating_add(part.values);
-        self.depth = self.depth.max(part.depth);
-        self.alternatives = self.alternatives.max(part.alternatives);
-        self.unevaluated = self.unevaluated.max(part.unevaluated);
-    }
 }

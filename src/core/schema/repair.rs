@@ -1,4 +1,4 @@
-//! Repairs tool schemas, so that model servers accept them whoever offers the tool.
+//! Repairs tool schemas, so that model servers accept them from any host of tools.
 //!
 //! OpenAI and compatible servers refuse the whole request because of one schema. They refuse a root that is no
 //! `object`, lacks `properties`, or has `anyOf`, `oneOf`, `allOf`, `enum`, `not` or `$ref`; an array without `items`;
