@@ -76,8 +76,8 @@ pub struct Compaction {
     /// The form of the summary; absent if none was made, if a hook made it, and in older entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<SummaryForm>,
-    /// The user's constraints, verbatim, as older versions recognised them. They are still sent; new ones are not
-    /// looked for, because the user's messages are kept as they are.
+    /// The user's constraints, verbatim, as older versions recognised them. They are part of `summary` too. New entries
+    /// have none, because the user's messages are kept as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
     pub constraints: Vec<String>,

@@ -37,6 +37,7 @@ closed! {
 
 open! {
     /// Settings of a session besides model and strategy.
+    #[derive(Default)]
     struct SessionSettings {
         /// The system prompt; absent to use the deployment's.
         #[serde(default, skip_serializing_if = "Option::is_none")]

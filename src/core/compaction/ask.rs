@@ -346,18 +346,19 @@ impl Asking {
             return false;
         }
         self.halvings += 1;
-        let told = window_tokens.filter(|told| *told < self.task.window_tokens).map(|told| told.max(WINDOW_TOKENS_MIN));
-        match told {
-            Some(told) => {
-                self.task.window_tokens = told;
-                self.tokens_max = self.tokens_max.min(told);
-                self.task.summary_tokens_max = self.task.summary_tokens_max.min(summary_tokens_max(told));
+        let named =
+            window_tokens.filter(|named| *named < self.task.window_tokens).map(|named| named.max(WINDOW_TOKENS_MIN));
+        match named {
+            Some(named) => {
+                self.task.window_tokens = named;
+                self.tokens_max = self.tokens_max.min(named);
+                self.task.summary_tokens_max = self.task.summary_tokens_max.min(summary_tokens_max(named));
             }
             None => self.tokens_max /= 2,
         }
         self.summary.clone_from(&self.first);
         self.chunk();
         // A single piece was refused and would be refused again.
-        told.is_some() || self.total > 1 || self.halve(None)
+        named.is_some() || self.total > 1 || self.halve(None)
     }
 }

@@ -314,7 +314,7 @@ impl Job {
 }
 
 /// Returns the text of a summary message without the text around it. A summary from a patch has no such text.
-pub(crate) fn told_by(message: &Message) -> String {
+pub(crate) fn summary_in(message: &Message) -> String {
     let text = message.text();
     seed::unseed(&text).map(Cow::into_owned).unwrap_or(text)
 }

@@ -31,7 +31,7 @@ pub mod written;
 pub use ask::{Asking, summary_tokens_max};
 pub use given::{HookRequests, HookSupply};
 pub use held::{Basis, Held, read_key};
-pub(crate) use job::told_by;
+pub(crate) use job::summary_in;
 pub use job::{Job, Next, SummaryAttempt, stage::Surroundings};
 pub use order::{Order, Outcome, SummaryRequest, Writing};
 pub use raw::Raw;

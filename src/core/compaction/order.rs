@@ -75,9 +75,6 @@ pub struct Outcome {
     /// Characters of results, arguments and reasoning that no summary request contained.
     #[serde(default)]
     pub left_out: u64,
-    /// Constraints that an older version had recorded.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub constraints: Vec<String>,
     /// The step that produced it.
     pub rung: CompactionRung,
     /// The gentler steps that failed or saved too little.

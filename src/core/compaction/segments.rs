@@ -201,27 +201,6 @@ pub fn speaker(line: &str) -> Option<bool> {
     }
 }
 
-/// Makes sure that these constraints, which an older version recorded, are still in the text.
-pub fn hold(segments: &mut Vec<Segment>, constraints: &[String]) {
-    let has = |text: &str, constraint: &str| text.contains(constraint);
-    let missing: Vec<Said> = constraints
-        .iter()
-        .filter(|constraint| {
-            !segments.iter().any(|segment| {
-                has(&segment.text, constraint) || segment.said.iter().any(|said| has(&said.text, constraint))
-            })
-        })
-        .map(|constraint| Said { entry_id: None, text: constraint.clone() })
-        .collect();
-    if missing.is_empty() {
-        return;
-    }
-    match segments.first_mut() {
-        Some(first) => first.said.splice(0..0, missing).for_each(drop),
-        None => segments.push(Segment { said: missing, text: String::new() }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -341,15 +320,6 @@ mod tests {
         let (short, is_whole) = said("  yes\n").unwrap();
         assert_eq!((&*short.text, is_whole), ("yes", true));
         assert_eq!(said(" "), None);
-    }
-
-    #[test]
-    fn constraints_of_older_entries_stay() {
-        let mut segments = vec![Segment { said: Vec::new(), text: "- Never push to main.".into() }];
-        hold(&mut segments, &["Never push to main.".into(), "Use tabs.".into()]);
-        assert_eq!(segments[0].said, [Said { entry_id: None, text: "Use tabs.".into() }]);
-        let arranged = arrange(segments, Vec::new(), &room(0, 1_000), (u64::MAX, &words));
-        assert!(arranged.dropped.is_empty(), "they have no entry to be found again");
     }
 
     proptest! {

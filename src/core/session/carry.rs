@@ -3,7 +3,7 @@
 
 use super::tree::SessionTree;
 use crate::{
-    compaction::told_by,
+    compaction::summary_in,
     context::{
         messages::{Context, Counted, Kind},
         node::{Node, without_results},
@@ -56,7 +56,7 @@ fn messages(before: &Context, after: &Context, entry_id: &EntryId, compaction: &
 fn expected(before: &Context, kept: &[&EntryId], entry_id: &EntryId, compaction: &Compaction) -> Vec<PatchMessage> {
     let ids: HashSet<&EntryId> = kept.iter().copied().collect();
     // A compaction that only clears results keeps the existing summary, and a patch's additions before it stay.
-    let same_summary = |counted: &Counted| told_by(&counted.message) == compaction.summary;
+    let same_summary = |counted: &Counted| summary_in(&counted.message) == compaction.summary;
     let fate = |counted: &Counted| match &counted.entry_id {
         _ if counted.kind == Kind::Summary => {
             if same_summary(counted) {

@@ -134,8 +134,8 @@ impl Job {
             messages.retain(|message| message.role != Role::User || !said.contains(clean(&message.text()).trim()));
             let dropped: Vec<Arc<Message>> = as_messages(&draft.arranged.dropped).collect();
             let is_one = draft.arranged.is_one();
-            let told = dropped.iter().filter(|_| is_one).chain(&messages);
-            let new = extract(told.map(|message| &**message), chars_max);
+            let removed = dropped.iter().filter(|_| is_one).chain(&messages);
+            let new = extract(removed.map(|message| &**message), chars_max);
             let before = draft.arranged.merged_text().filter(|_| is_one);
             let before = before.map(|text| newest_lines(&text, chars_max)).filter(|text| !text.is_empty());
             draft.text = Some(
@@ -171,8 +171,7 @@ impl Job {
         let Draft { cut, arranged, text, merged, step, form, left_out, .. } = draft;
         let merged = merged.or_else(|| arranged.merged_text());
         let (new, old) = self.identified(&cut, &arranged, merged, text.unwrap_or_default());
-        let mut segments = arranged.finish(old, new);
-        segments::hold(&mut segments, self.noted_constraints());
+        let segments = arranged.finish(old, new);
         Outcome { form: Some(form), left_out, ..self.summarised(&cut, &segments, step) }
     }
 

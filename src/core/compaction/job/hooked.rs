@@ -92,7 +92,6 @@ impl Job {
         let outcome = Outcome {
             summary: summary.trim().to_owned(),
             details: self.details(cut),
-            constraints: self.noted_constraints().to_vec(),
             hook_details: self.given.wishes.details.as_ref().map(|(_, details)| details.clone()),
             ..self.outcome(cut, CompactionRung::HookSummary)
         };

@@ -5,7 +5,7 @@ use super::{
         Outcome,
         ask::{Ride, extract_chars},
     },
-    Job, told_by,
+    Job, summary_in,
 };
 use crate::{
     compaction::{
@@ -68,13 +68,13 @@ impl Job {
         if self.raw.as_ref().is_some_and(|raw| raw.is_whole()) {
             return None;
         }
-        Some(told_by(&self.messages[cut.previous?].1))
+        Some(summary_in(&self.messages[cut.previous?].1))
     }
 
     /// Returns the summary that the model sees, with patches applied; empty if it sees none.
     pub(super) fn shown_summary(&self) -> String {
         let shown = self.messages.iter().find(|(id, _)| id.is_some() && *id == self.base);
-        shown.map(|(_, message)| told_by(message)).unwrap_or_default()
+        shown.map(|(_, message)| summary_in(message)).unwrap_or_default()
     }
 
     /// Returns two fifths of what is removed, so that something is gained. A rebuilt summary has only its own bound.
@@ -144,7 +144,6 @@ impl Job {
             let text = format!("{} earlier messages were left out to save room.", cut.summarised.len());
             segments.push(Segment { said: Vec::new(), text });
         }
-        segments::hold(&mut segments, self.noted_constraints());
         let (summary, layout) = segments::write(&segments, self.room.shows_ids);
         // It leaves no room for a future summary, because later messages must not fill that room.
         let allowed_tokens = cut.kept_tokens + count(&seed::seed_text(&summary));
@@ -163,7 +162,6 @@ impl Job {
             segments: earlier.as_ref().map(|earlier| earlier.segments.clone()).unwrap_or_default(),
             left_out: 0,
             form: self.earlier.as_ref().and_then(|earlier| earlier.form),
-            constraints: self.noted_constraints().to_vec(),
             rung: CompactionRung::ClearToolResults,
             failed: self.failed.clone(),
             details: self.noted.clone().unwrap_or_default(),
@@ -178,11 +176,6 @@ impl Job {
         }
     }
 
-    /// Returns the constraints that an older version recorded.
-    pub(super) fn noted_constraints(&self) -> &[String] {
-        self.earlier.as_ref().map(|earlier| earlier.constraints.as_slice()).unwrap_or_default()
-    }
-
     pub(super) fn outcome(&self, cut: &Cut, rung: CompactionRung) -> Outcome {
         let (hook, hook_details) = self.owed();
         // Cleared results that stay are still shown as notes.
@@ -194,7 +187,6 @@ impl Job {
             segments: Vec::new(),
             left_out: 0,
             form: None,
-            constraints: self.noted_constraints().to_vec(),
             rung,
             failed: self.failed.clone(),
             details: CompactionDetails::default(),

@@ -36,7 +36,8 @@ impl Compactor {
         // It is counted now, because instructions, tools, settings and messages may have changed since the job started.
         let before = prompt.count_now(ledger);
         let entry_id: EntryId = ledger.new_id();
-        let (entry, after) = Planner { ledger, prompt }.would_be(&ready.basis, &ready.outcome, &entry_id, before.tokens);
+        let (entry, after) =
+            Planner { ledger, prompt }.would_be(&ready.basis, &ready.outcome, &entry_id, before.tokens);
         let is_enough = Planner { ledger, prompt }.saves_enough(&ready.basis, before.tokens, after.tokens);
         if after.tokens >= before.tokens && !(ready.basis.is_rebuild && is_enough) {
             let message = format!(
@@ -118,7 +119,7 @@ impl Planner<'_> {
             details: Some(outcome.details.clone()),
             carried_patch: Vec::new(),
             form: outcome.form,
-            constraints: outcome.constraints.clone(),
+            constraints: Vec::new(),
             hook: outcome.hook.clone(),
             hook_details: outcome.hook_details.clone(),
             rung: Some(outcome.rung),
