@@ -261,7 +261,7 @@ impl Compactor {
 
     /// Cancels an ordered compaction before it starts.
     pub(crate) fn cancel_ordered(&mut self, ledger: &mut Ledger) {
-        if let Some(order) = self.work.take_ordered() {
+        if let Some(order) = self.work.ordered.take() {
             self.compaction_failed(ledger, &order, Spent::default(), cancelled());
         }
     }

@@ -134,7 +134,7 @@ impl Compacting<'_> {
     /// Drops the held compaction.
     pub(crate) fn drop_held(&mut self, error: ErrorBody) {
         let Some(held) = self.ledger.state().held.clone() else { return };
-        let ordered = self.compaction.work.take_ready_if(|ready| ready.basis.order.job_id == held.job_id);
+        let ordered = self.compaction.work.take_ready_of(&held.job_id);
         match (ordered, self.ledger.session.held.clone()) {
             (Some(ready), _) => drop(self.compaction.unusable(self.ledger, &ready, error)),
             (None, Some(held)) => self.compaction.tell_dropped(self.ledger, &held, error),

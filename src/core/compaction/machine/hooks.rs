@@ -112,7 +112,7 @@ impl Compactor {
             branch_entries: planner.ledger.path().iter().map(|node| node.entry.clone()).collect(),
             leaf_id: planner.ledger.state().leaf.clone(),
         };
-        if let Some(running) = self.work.running() {
+        if let Some(running) = self.work.running.as_deref() {
             let order = &running.job.order;
             preparation.job_id = order.job_id.clone();
             preparation.trigger = order.trigger;
@@ -158,7 +158,7 @@ impl Compactor {
             return Err(HookFault::failed("its `firstKeptEntryId` needs a `summary` of what comes before that entry"));
         }
         let structure = Structure::of(context);
-        let known = self.work.running().map_or(0, |running| running.job.messages_read());
+        let known = self.work.running.as_ref().map_or(0, |running| running.job.messages_read());
         let is_it = |at: usize| context.messages[at].entry_id.as_ref() == Some(first_kept);
         let unit = structure.units.iter().position(|unit| unit.messages.clone().any(is_it));
         let Some((unit, at)) = unit.map(|at| (&structure.units[at], at)) else {

@@ -104,18 +104,23 @@ impl Compacting<'_> {
 
 impl Compactor {
     pub(crate) fn new(mut carried: CompactionMemory) -> Self {
-        Self { work: Work::of(carried.ordered.take()), carried, gave_up: false, awaited: false }
+        Self {
+            work: Work { ordered: carried.ordered.take(), ..Work::default() },
+            carried,
+            gave_up: false,
+            awaited: false,
+        }
     }
 
     /// Returns what the next loop inherits.
     pub(crate) fn into_carried(mut self) -> CompactionMemory {
-        self.carried.ordered = self.work.take_ordered();
+        self.carried.ordered = self.work.ordered.take();
         self.carried
     }
 
     /// Returns true if a job is running, waited for or not.
     pub(crate) fn is_at_work(&self) -> bool {
-        self.work.running().is_some()
+        self.work.running.is_some()
     }
 
     /// Returns true while the session waits for the running job.
@@ -130,35 +135,33 @@ impl Compactor {
 
     /// Returns the running, ordered or ready job.
     pub(crate) fn job_id(&self) -> Option<&JobId> {
-        match (self.work.running(), self.work.ordered()) {
-            (Some(running), _) => Some(&running.job.order.job_id),
-            (None, Some(order)) => Some(&order.job_id),
-            (None, None) => self.work.ready().map(|ready| &ready.basis.order.job_id),
-        }
+        let running = self.work.running.as_ref().map(|running| &running.job.order);
+        let order = running.or(self.work.ordered.as_ref());
+        order.or(self.work.ready.as_ref().map(|ready| &ready.basis.order)).map(|order| &order.job_id)
     }
 
     /// Returns the job that a client's own compaction must not replace: one that was requested or that is waited for.
     pub(crate) fn blocking_job(&self) -> Option<&JobId> {
-        match self.work.running() {
+        match &self.work.running {
             Some(running) if running.is_in_background() && running.waited_since.is_none() => None,
             Some(running) => Some(&running.job.order.job_id),
-            None => self.work.ordered().map(|order| &order.job_id),
+            None => self.work.ordered.as_ref().map(|order| &order.job_id),
         }
     }
 
     /// Returns the command that requested the running job as a preview.
     pub(crate) fn preview_of(&self) -> Option<CommandId> {
-        self.work.running().and_then(Running::preview_of)
+        self.work.running.as_deref().and_then(Running::preview_of)
     }
 
     /// Returns the deadline of the running job; none while its request yields to others.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
-        self.work.running().filter(|running| !running.makes_way).map(|running| running.job.deadline)
+        self.work.running.as_ref().filter(|running| !running.makes_way).map(|running| running.job.deadline)
     }
 
     /// Returns true if a compaction was ordered and has not started.
     pub(crate) fn is_ordered(&self) -> bool {
-        self.work.ordered().is_some()
+        self.work.ordered.is_some()
     }
 
     /// Returns the id of the preview that may be applied.
@@ -184,12 +187,14 @@ impl Compactor {
 
     /// Drops a ready compaction if it is the held one, which was ordered in the running turn. It stays held.
     pub(crate) fn leave_held(&mut self, ledger: &Ledger) {
-        self.work.take_ready_if(|ready| ledger.session.is_held(&ready.basis.order.job_id));
+        if let Some(held) = &ledger.state().held {
+            let _ = self.work.take_ready_of(&held.job_id);
+        }
     }
 
     /// Returns true if the running job was started in the background.
     pub(crate) fn is_in_background(&self) -> bool {
-        self.work.running().is_some_and(Running::is_in_background)
+        self.work.running.as_deref().is_some_and(Running::is_in_background)
     }
 
     /// Takes the compaction that waits for a point between two requests.
@@ -199,7 +204,7 @@ impl Compactor {
 
     /// Takes the ordered compaction.
     pub(crate) fn take_ordered(&mut self) -> Option<Order> {
-        self.work.take_ordered()
+        self.work.ordered.take()
     }
 
     /// Drops the preview if `is_read` accepts the last entry that it has read.
@@ -209,8 +214,8 @@ impl Compactor {
 
     /// Returns true if `is_read` accepts the last entry that the compaction in progress has read.
     pub(crate) fn has_read(&self, is_read: impl Fn(Option<&EntryId>) -> bool) -> bool {
-        let at_work = self.work.running().map(|running| running.job.last_read());
-        at_work.or(self.work.ready().map(|ready| ready.basis.last_read.as_ref())).is_some_and(is_read)
+        let at_work = self.work.running.as_ref().map(|running| running.job.last_read());
+        at_work.or(self.work.ready.as_ref().map(|ready| ready.basis.last_read.as_ref())).is_some_and(is_read)
     }
 
     /// Returns how full the window would be with the next request.

@@ -29,9 +29,10 @@ impl Compacting<'_> {
     /// or the breaker is open.
     pub(crate) fn prepare(&mut self, count: &RequestCount) {
         self.check_held();
-        if self.compaction.work.running().is_some()
-            || self.compaction.work.ready().is_some()
-            || self.compaction.work.ordered().is_some()
+        let work = &self.compaction.work;
+        if work.running.is_some()
+            || work.ready.is_some()
+            || work.ordered.is_some()
             || self.ledger.session.held.is_some()
             || self.ledger.is_holding()
             || self.compaction.gave_up

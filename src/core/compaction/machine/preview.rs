@@ -58,7 +58,7 @@ impl Compacting<'_> {
         self.planner().check_worth(&order)?;
         answer_job(self.ledger, caller, order.job_id.clone());
         self.compaction.carried.breaker = self.compaction.carried.breaker.ordered();
-        self.compaction.work.order(order);
+        self.compaction.work.ordered = Some(order);
         // During a turn it runs before the next request, so that the order is not lost and the answer is not
         // interrupted.
         self.proceed_if_idle();

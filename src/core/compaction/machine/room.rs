@@ -47,9 +47,7 @@ impl Compacting<'_> {
         let order = Order::automatic(self.ledger.new_id(), CompactionTrigger::Overflow);
         let permit = self.permit(count.tokens, true);
         let purpose = JobPurpose::Commit { background: false };
-        permit != Permit::Denied
-            && self.start_job(order, purpose, permit == Permit::Full).is_ok()
-            && self.is_held_up()
+        permit != Permit::Denied && self.start_job(order, purpose, permit == Permit::Full).is_ok() && self.is_held_up()
     }
 
     /// Returns true if the loop cannot continue: it waits for a compaction, or a compaction has ended it.
@@ -59,7 +57,7 @@ impl Compacting<'_> {
 
     /// Waits for the running job, if its outcome will be committed.
     pub(crate) fn wait_for_running(&mut self) -> bool {
-        let Some(running) = self.compaction.work.running_mut() else { return false };
+        let Some(running) = &mut self.compaction.work.running else { return false };
         if matches!(running.purpose, JobPurpose::Preview(_)) {
             self.void_running("the conversation needs room now");
             return false;

@@ -107,38 +107,38 @@ impl Compactor {
             phase: phase.to_owned(),
             background,
         };
-        if let Some(running) = self.work.running() {
+        if let Some(running) = &self.work.running {
             let background = !self.awaited;
             let is_shown = matches!(running.purpose, JobPurpose::Commit { .. });
             return is_shown.then(|| of(&running.job.order, PHASE, background));
         }
-        if let Some(ready) = self.work.ready() {
+        if let Some(ready) = &self.work.ready {
             return Some(of(&ready.basis.order, "ready", true));
         }
-        self.work.ordered().map(|order| of(order, "ordered", false))
+        self.work.ordered.as_ref().map(|order| of(order, "ordered", false))
     }
 
     pub(crate) fn is_running(&self, request: RequestId) -> bool {
-        self.work.running().is_some_and(|running| running.request == request)
+        self.work.running.as_ref().is_some_and(|running| running.request == request)
     }
 
     /// Marks the running job as needed by a request that the provider refused: if the job fails, so does the turn.
     pub(crate) fn overflowed(&mut self) {
-        if let Some(running) = self.work.running_mut() {
+        if let Some(running) = &mut self.work.running {
             running.job.order.trigger = CompactionTrigger::Overflow;
         }
     }
 
     /// Notes that the running job's request yields to others; its time limit is paused.
     pub(crate) fn makes_way(&mut self) {
-        if let Some(running) = self.work.running_mut() {
+        if let Some(running) = &mut self.work.running {
             running.makes_way = true;
         }
     }
 
     /// Notes that the running job's request is sent again; its time limit starts anew.
     pub(crate) fn is_asked_again(&mut self, ledger: &Ledger) {
-        if let Some(running) = self.work.running_mut() {
+        if let Some(running) = &mut self.work.running {
             running.makes_way = false;
             running.job.deadline = ledger.now.plus_millis(ledger.deployment.summaries.timeout_ms);
         }
@@ -146,7 +146,7 @@ impl Compactor {
 
     /// Notes that a turn's request waited behind the summary of the compaction in progress.
     pub(crate) fn waited_behind(&mut self, ledger: &Ledger, millis: u64) {
-        if self.work.running().is_none() && self.work.ready().is_none() && ledger.session.held.is_none() {
+        if self.work.running.is_none() && self.work.ready.is_none() && ledger.session.held.is_none() {
             return;
         }
         self.carried.waited_behind_ms = self.carried.waited_behind_ms.saturating_add(millis);
@@ -160,14 +160,14 @@ impl Compactor {
 
     /// Notes that the running job is no longer waited for.
     pub(crate) fn wait_no_more(&mut self) {
-        if let Some(running) = self.work.running_mut() {
+        if let Some(running) = &mut self.work.running {
             running.waited_since = None;
         }
     }
 
     /// Notes that queued input waits for the running job.
     pub(crate) fn waits_from(&mut self, now: Timestamp) {
-        if let Some(running) = self.work.running_mut().filter(|_| self.awaited) {
+        if let Some(running) = self.work.running.as_mut().filter(|_| self.awaited) {
             running.waited_since.get_or_insert(now);
         }
     }

@@ -6,120 +6,47 @@
 use crate::agent_loop::{io::Caller, io::RequestId};
 use crate::compaction::{Basis, Job, Order, Outcome};
 use reseed_protocol::{
-    CommandId, ErrorBody, Timestamp, Usage,
+    CommandId, ErrorBody, JobId, Timestamp, Usage,
     compaction::{CompactionTrigger, FailedRung},
 };
 
-/// The compaction in progress. An order that arrives during another one starts after it.
+/// The compaction in progress: at most one is running or ready.
 #[derive(Debug, Default)]
-pub(crate) enum Work {
-    /// No compaction is in progress.
-    #[default]
-    Nothing,
-    /// A compaction was ordered and has not started.
-    Ordered(Order),
-    /// A compaction or a preview is running, waited for or not.
-    Running { running: Box<Running>, then: Option<Order> },
-    /// A compaction is finished and waits for a point between two requests.
-    Ready { ready: Box<Ready>, then: Option<Order> },
+pub(crate) struct Work {
+    /// A compaction or a preview that is running, waited for or not.
+    pub(crate) running: Option<Box<Running>>,
+    /// A compaction that is finished and waits for a point between two requests.
+    pub(crate) ready: Option<Box<Ready>>,
+    /// A compaction that was ordered and has not started. It starts after the other one.
+    pub(crate) ordered: Option<Order>,
 }
 
 impl Work {
-    pub(crate) fn running(&self) -> Option<&Running> {
-        match self {
-            Self::Running { running, .. } => Some(running),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn running_mut(&mut self) -> Option<&mut Running> {
-        match self {
-            Self::Running { running, .. } => Some(running),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn ready(&self) -> Option<&Ready> {
-        match self {
-            Self::Ready { ready, .. } => Some(ready),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn ordered(&self) -> Option<&Order> {
-        match self {
-            Self::Nothing => None,
-            Self::Ordered(order) => Some(order),
-            Self::Running { then, .. } | Self::Ready { then, .. } => then.as_ref(),
-        }
-    }
-
     /// Takes the running job.
     pub(crate) fn take_running(&mut self) -> Option<Running> {
-        match std::mem::take(self) {
-            Self::Running { running, then } => {
-                *self = Self::of(then);
-                Some(*running)
-            }
-            other => {
-                *self = other;
-                None
-            }
-        }
+        self.running.take().map(|running| *running)
     }
 
     /// Takes the ready compaction.
     pub(crate) fn take_ready(&mut self) -> Option<Ready> {
-        self.take_ready_if(|_| true)
+        self.ready.take().map(|ready| *ready)
     }
 
-    /// Takes the ready compaction if it matches.
-    pub(crate) fn take_ready_if(&mut self, is_such: impl Fn(&Ready) -> bool) -> Option<Ready> {
-        match std::mem::take(self) {
-            Self::Ready { ready, then } if is_such(&ready) => {
-                *self = Self::of(then);
-                Some(*ready)
-            }
-            other => {
-                *self = other;
-                None
-            }
-        }
-    }
-
-    pub(crate) fn take_ordered(&mut self) -> Option<Order> {
-        match self {
-            Self::Nothing => None,
-            Self::Ordered(_) => match std::mem::take(self) {
-                Self::Ordered(order) => Some(order),
-                _ => None,
-            },
-            Self::Running { then, .. } | Self::Ready { then, .. } => then.take(),
-        }
+    /// Takes the ready compaction if this job made it.
+    pub(crate) fn take_ready_of(&mut self, job: &JobId) -> Option<Ready> {
+        self.ready.take_if(|ready| ready.basis.order.job_id == *job).map(|ready| *ready)
     }
 
     /// Sets the running job; an order waits behind it.
     pub(crate) fn run(&mut self, running: Running) {
-        debug_assert!(self.ready().is_none() && self.running().is_none(), "one compaction is under way at a time");
-        *self = Self::Running { running: Box::new(running), then: self.take_ordered() };
+        debug_assert!(self.ready.is_none() && self.running.is_none(), "one compaction is under way at a time");
+        self.running = Some(Box::new(running));
     }
 
     /// Sets the ready compaction; an order waits behind it.
     pub(crate) fn wait(&mut self, ready: Ready) {
-        debug_assert!(self.ready().is_none() && self.running().is_none(), "one compaction is under way at a time");
-        *self = Self::Ready { ready: Box::new(ready), then: self.take_ordered() };
-    }
-
-    /// Orders a compaction, replacing an earlier order.
-    pub(crate) fn order(&mut self, order: Order) {
-        match self {
-            Self::Nothing | Self::Ordered(_) => *self = Self::Ordered(order),
-            Self::Running { then, .. } | Self::Ready { then, .. } => *then = Some(order),
-        }
-    }
-
-    pub(crate) fn of(ordered: Option<Order>) -> Self {
-        ordered.map_or(Self::Nothing, Self::Ordered)
+        debug_assert!(self.ready.is_none() && self.running.is_none(), "one compaction is under way at a time");
+        self.ready = Some(Box::new(ready));
     }
 }
 

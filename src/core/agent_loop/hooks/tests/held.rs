@@ -361,7 +361,13 @@ fn one_that_would_save_too_little_when_due_is_dropped_and_another_is_made() {
     let mut world = holding(vec![hook("one", HookPoint::BeforeCompaction)]);
     let first = world.held().unwrap().job_id.clone();
     world.restart(|deployment| deployment.options.min_gain = 0.85).took();
-    world.say(&much()).check(&["+ user", "turn", "compaction failed compaction_void", "ask one before_compaction", "model"]);
+    world.say(&much()).check(&[
+        "+ user",
+        "turn",
+        "compaction failed compaction_void",
+        "ask one before_compaction",
+        "model",
+    ]);
     assert_eq!(world.held(), None);
     let failed = world.events.iter().rev().find_map(|event| match event {
         Event::CompactionFailed(failed) => Some(failed.job_id.clone()),
@@ -398,4 +404,29 @@ fn many_small_results_are_summarised_since_a_note_would_save_nothing() {
     assert!(world.summarising.is_some(), "{:?}", world.took());
     world.summary();
     assert_eq!(world.held().unwrap().outcome.rung, CompactionRung::ModelSummary);
+}
+
+#[test]
+fn a_compaction_that_is_applied_while_a_call_it_removes_is_open_is_void_once_the_call_has_its_result() {
+    let mut world = World::full(Vec::new(), "manual", 50);
+    world.restart(|deployment| {
+        deployment.options.target = 0.1;
+        deployment.options.keep_recent_tokens = 50;
+    });
+    world.offer_tool().say("hello");
+    let call = Part::ToolCall {
+        call_id: "call_0".parse().unwrap(),
+        name: "look".into(),
+        arguments: r#"{"where":"left"}"#.into(),
+    };
+    world.model_says(vec![Part::Text { text: "The harbour lies to the north. ".repeat(90) }, call]);
+    world.command(SessionCommand::PreviewCompaction(PreviewCompaction::default())).summary().took();
+    let Reply::CompactionPreview(preview) = world.reply() else { panic!("{:?}", world.reply()) };
+    assert_eq!(preview.first_kept_entry_id, None, "the answer with the call is removed");
+    let preview_id = Some(preview.preview_id.clone());
+    world.manual(StartCompaction { preview_id, ..StartCompaction::default() }).check(&[]);
+    // Its summary does not contain the result, which would be lost with the call.
+    world.tool("a cat");
+    world.check(&["+ tool", "compaction failed compaction_void", "model"]);
+    assert!(world.last_sent().last().unwrap().contains("a cat"), "{:?}", world.last_sent());
 }
