@@ -73,7 +73,7 @@ impl ContextManager for Importance {
                 tokens: planning.keep.tokens_max.max(planning.keep.tokens),
                 chooses_input: self.options.user_share == 0.0,
             };
-            let kept = choose(planning, &scores, limits).kept;
+            let kept = choose(planning, &scores, limits);
             let cut = cut_units(context, structure, &kept)
                 .or_else(|| find_cut(context, structure, planning.keep))
                 .or_else(|| last_turn_cut(context, structure));
@@ -90,26 +90,8 @@ impl ContextManager for Importance {
 fn least_important(planning: &Planning<'_>) -> Option<Cut> {
     let Planning { context, structure, keep, .. } = *planning;
     let scores = scores(context, structure);
-    let tokens_max = planning.room_without_summary();
-    let mut tail_tokens_max = keep.tokens;
-    loop {
-        let limits = Limits { tail_tokens: tail_tokens_max, tokens: tokens_max, chooses_input: true };
-        let chosen = choose(planning, &scores, limits);
-        // If more single units would fit than may be named, the tail grows into the remaining room.
-        if !chosen.is_capped || tail_tokens_max >= tokens_max {
-            return cut_units(context, structure, &chosen.kept);
-        }
-        tail_tokens_max = tail_tokens_max.saturating_mul(2).max(tail_tokens_max + chosen.room);
-    }
-}
-
-/// The units that stay, one flag each.
-struct Chosen {
-    kept: Vec<bool>,
-    /// Unused tokens of the budget.
-    room: u64,
-    /// True if more units would fit than may be kept individually.
-    is_capped: bool,
+    let limits = Limits { tail_tokens: keep.tokens, tokens: planning.room_without_summary(), chooses_input: true };
+    cut_units(context, structure, &choose(planning, &scores, limits))
 }
 
 /// Limits on what may be kept.
@@ -122,8 +104,8 @@ struct Limits {
     chooses_input: bool,
 }
 
-/// Keeps the newest units, then the most important older ones.
-fn choose(planning: &Planning<'_>, scores: &[i64], limits: Limits) -> Chosen {
+/// Keeps the newest units, then the most important older ones. Returns one flag per unit.
+fn choose(planning: &Planning<'_>, scores: &[i64], limits: Limits) -> Vec<bool> {
     let Planning { context, structure, .. } = *planning;
     let units = &structure.units;
     let mut kept = must_stay(context, structure);
@@ -152,11 +134,11 @@ fn choose(planning: &Planning<'_>, scores: &[i64], limits: Limits) -> Chosen {
             continue;
         }
         if chosen == KEPT_UNITS_MAX {
-            return Chosen { kept, room, is_capped: true };
+            break;
         }
         room -= units[at].tokens;
         kept[at] = true;
         chosen += 1;
     }
-    Chosen { kept, room, is_capped: false }
+    kept
 }
