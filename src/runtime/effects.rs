@@ -116,15 +116,14 @@ impl Effects {
         self.copy.calibrate(own);
     }
 
-    /// Returns the calibration for the next loop: the stored one, or else the one learned from the path. So it is the
-    /// same as after a restart.
+    /// Returns the calibration for the next loop: the stored one, or a new one. So it is the same as after a restart.
     pub(super) fn calibration_of(&mut self, session: &session::Session) -> Calibration {
         if let Some(known) = self.copy.calibration() {
             return known.clone();
         }
-        let relearnt = self.shared.relearnt(session);
-        self.copy.calibrate(relearnt.clone());
-        relearnt
+        let new = self.shared.new_calibration(session);
+        self.copy.calibrate(new.clone());
+        new
     }
 
     pub(super) fn epoch(&self) -> &str {

@@ -10,10 +10,7 @@ use super::{
 use crate::{
     clock::Clock,
     core::{
-        context::{
-            count::relearnt,
-            counter::{Calibration, Counter, Report},
-        },
+        context::counter::{Calibration, Counter, Report},
         session::Session,
     },
     shares::Shares,
@@ -90,27 +87,22 @@ impl Shared {
         self.known_calibration(model).unwrap_or_else(|| Calibration::new(Counter::for_model(model).method()))
     }
 
-    /// Returns the calibration for a session that is opened. This is the one stored with its state, or, for a session
-    /// of an older version, what its path teaches. A session that has learned nothing starts with what others have
-    /// learned.
+    /// Returns the calibration for a session that is opened: the one stored with its state. A session that has learned
+    /// nothing starts with what others have learned.
     pub(super) fn calibration_of(&self, session: &Session) -> Calibration {
         let model = &session.state.model;
         let method = self.parts.deployment().counter(model).method();
-        let stored = session.calibration.clone().filter(|stored| stored.method() == method);
-        let own = stored.unwrap_or_else(|| self.relearnt(session));
-        if own.reports() == 0 {
-            return self.calibration(model);
-        }
+        let stored = session.calibration.clone().filter(|stored| stored.method() == method && stored.reports() > 0);
+        let Some(own) = stored else { return self.calibration(model) };
         if !self.calibrations.contains_key(model) {
             self.remember(model, own.clone());
         }
         own
     }
 
-    /// Returns what a session's path teaches about its model.
-    pub(super) fn relearnt(&self, session: &Session) -> Calibration {
-        let model = &session.state.model;
-        relearnt(&session.tree.context(), model, &self.parts.deployment().counter(model))
+    /// Returns the calibration of a session's model that has learned nothing.
+    pub(super) fn new_calibration(&self, session: &Session) -> Calibration {
+        Calibration::new(self.parts.deployment().counter(&session.state.model).method())
     }
 
     fn remember(&self, model: &str, calibration: Calibration) {

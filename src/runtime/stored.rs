@@ -4,7 +4,7 @@ use super::{errors::store_error, load};
 use crate::{
     core::{
         agent_loop::{AgentLoop, Deployment, Seed},
-        context::count::relearnt,
+        context::counter::Calibration,
         session::{IdSource, SessionState},
     },
     store::{Error, SessionHead, SessionStore, UNFINISHED},
@@ -62,7 +62,7 @@ async fn seeded(
     let session = load::load(store, head).await.map_err(|error| store_error(&error))?;
     let counter = deployment.counter(&session.state.model);
     let stored = session.calibration.clone().filter(|own| own.method() == counter.method());
-    let calibration = stored.unwrap_or_else(|| relearnt(&session.tree.context(), &session.state.model, &counter));
+    let calibration = stored.unwrap_or_else(|| Calibration::new(counter.method()));
     let generation = session.state.generation.max(1);
     Ok(AgentLoop::seeded(generation, Seed::new(session, deployment, calibration, IdSource::seeded(0))))
 }

@@ -16,9 +16,6 @@ use reseed_protocol::{
 /// counts. Real tokenizers stay within it even for scripts that they handle badly.
 const PLAUSIBLE_FACTOR: u64 = 8;
 
-/// Newest answers of a session from which a model's calibration is relearned; more than the calibration remembers.
-const RELEARNT_ANSWERS_MAX: usize = 32;
-
 /// Estimated tokens of everything that is sent besides the messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fixed {
@@ -314,38 +311,6 @@ pub fn answer_report(message: &Message, counter: &Counter) -> Option<Report> {
         mix: counter.written(&tokens),
         tokens: usage.output_tokens.saturating_sub(thought),
     })
-}
-
-/// Relearns the calibration from the reports in a session, for a model's first session since the server started.
-#[must_use]
-pub fn relearnt(context: &Context, model: &str, counter: &Counter) -> Calibration {
-    let mut calibration = Calibration::new(counter.method());
-    if counter.trusts_reports() {
-        return calibration;
-    }
-    let messages = &context.messages;
-    let mut sent = SENT_NOTHING;
-    let mut before: Option<(Anchor, &str)> = None;
-    let answers = messages.iter().filter(|counted| counted.message.role == Role::Assistant).count();
-    let mut left_out = answers.saturating_sub(RELEARNT_ANSWERS_MAX);
-    for (at, counted) in messages.iter().enumerate() {
-        let key = counted.message.envelope_key.as_deref().and_then(|key| key.split('-').next()).unwrap_or_default();
-        let holds = report(counted, Freshness { model, envelope_key: key }, sent, false);
-        sent = sent.and(counted);
-        let (Some(tokens), Some(usage)) = (holds, &counted.message.usage) else { continue };
-        if left_out > 0 {
-            left_out -= 1;
-        } else {
-            if let Some((anchor, _)) = before.as_ref().filter(|(_, earlier)| *earlier == key) {
-                let rest = added(&messages[anchor.at + 1..at], counter);
-                let basis = anchor.basis(messages, rest, counter, &calibration);
-                calibration.observe(&basis.report(usage.input_tokens));
-            }
-            answer_report(&counted.message, counter).iter().for_each(|report| calibration.observe(report));
-        }
-        before = Some((Anchor { at, tokens }, key));
-    }
-    calibration
 }
 
 fn breakdown(context: &Context, (system, tools): (u64, u64)) -> Breakdown {

@@ -249,22 +249,6 @@ fn reasoning_that_is_not_sent_back_is_not_counted() {
     }
 }
 
-#[test]
-fn a_calibration_is_relearned_from_a_sessions_reports() {
-    let made = Made { percent: 130, ..AS_NOW };
-    let lines: Vec<String> = (0..40)
-        .map(|at| said(&format!("e{at}:{}", ["user", "assistant"][at % 2]), "what they say to each other "))
-        .collect();
-    let lines: Vec<(&str, Made<'_>)> = lines.iter().map(|line| (line.as_str(), made)).collect();
-    let context = build_context(&played(&lines));
-    let learnt = relearnt(&context, MODEL, &counter());
-    assert_eq!(learnt.reports(), 19 + 20);
-    assert!((1.25..1.33).contains(&learnt.factor()), "{}", learnt.factor());
-    assert_eq!(learnt, relearnt(&context, MODEL, &counter()));
-    assert_eq!(relearnt(&context, "another", &counter()), Calibration::new(counter().method()));
-    assert_eq!(relearnt(&context, MODEL, &Counter::by_rules_of(&Trusting)).reports(), 0);
-}
-
 /// An estimate that uses every report unchanged.
 #[derive(Debug)]
 struct Trusting;
