@@ -8,7 +8,7 @@ use crate::{
     config::{Database, Settings},
     core::{
         agent_loop::Deployment,
-        session::{IdSource, SessionState, input::name_from, state::no_settings},
+        session::{IdSource, SessionState, input::name_from},
     },
     pi::{
         Importer,
@@ -25,7 +25,7 @@ use reseed_protocol::{
     compaction::CompactionUndone,
     context::{Breakdown, ContextInfo, CountSource},
     event::Event,
-    session::SessionUpdated,
+    session::{SessionSettings, SessionUpdated},
     tree::EntryAppended,
 };
 use std::{
@@ -309,7 +309,7 @@ impl<'a> Writer<'a> {
         self.event(&updated(|updated| {
             updated.model = Some(self.model.clone());
             updated.strategy = Some(self.strategy.clone());
-            updated.settings = Some(no_settings());
+            updated.settings = Some(SessionSettings::default());
             updated.generation = Some(1);
         }))
         .await?;

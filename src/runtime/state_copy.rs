@@ -84,15 +84,17 @@ impl StateCopy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reseed_protocol::{session::SessionUpdated, turn::TurnFinished};
+    use reseed_protocol::{
+        session::{SessionSettings, SessionUpdated},
+        turn::TurnFinished,
+    };
 
     fn renamed(name: &str) -> Event {
         Event::SessionUpdated(Box::new(SessionUpdated { name: Some(name.into()), ..SessionUpdated::default() }))
     }
 
     fn instructed(bytes: usize) -> Event {
-        let mut settings = crate::core::session::state::no_settings();
-        settings.instructions = Some("x".repeat(bytes));
+        let settings = SessionSettings { instructions: Some("x".repeat(bytes)), ..SessionSettings::default() };
         Event::SessionUpdated(Box::new(SessionUpdated { settings: Some(settings), ..SessionUpdated::default() }))
     }
 

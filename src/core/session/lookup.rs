@@ -33,37 +33,25 @@ impl Lookup {
     /// Returns the path, if it was read.
     #[must_use]
     pub fn path(self) -> Option<SessionTree> {
-        match self {
-            Self::Path(tree) => Some(tree),
-            Self::Destination(_) | Self::Entries { .. } | Self::EndedCall(_) | Self::Approval { .. } => None,
-        }
+        if let Self::Path(tree) = self { Some(tree) } else { None }
     }
 
     /// Returns the outcome of a call, if it was read.
     #[must_use]
     pub fn ended_call(self) -> Option<EndedCall> {
-        match self {
-            Self::EndedCall(ended) => Some(ended),
-            Self::Path(_) | Self::Destination(_) | Self::Entries { .. } | Self::Approval { .. } => None,
-        }
+        if let Self::EndedCall(ended) = self { Some(ended) } else { None }
     }
 
     /// Returns the client that sent the approval's answer, if it is known, and the approval's outcome, if it is over.
     #[must_use]
     pub fn approval(self) -> (Option<String>, Option<EndedCall>) {
-        match self {
-            Self::Approval { by, ended } => (by, ended),
-            Self::Path(_) | Self::Destination(_) | Self::Entries { .. } | Self::EndedCall(_) => (None, None),
-        }
+        if let Self::Approval { by, ended } = self { (by, ended) } else { (None, None) }
     }
 
     /// Returns the destination, if it was read.
     #[must_use]
     pub fn destination(self) -> Option<Destination> {
-        match self {
-            Self::Destination(destination) => Some(destination),
-            Self::Path(_) | Self::Entries { .. } | Self::EndedCall(_) | Self::Approval { .. } => None,
-        }
+        if let Self::Destination(destination) = self { Some(destination) } else { None }
     }
 }
 

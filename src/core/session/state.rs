@@ -30,7 +30,16 @@ use reseed_protocol::{
 use serde::{Deserialize, Serialize};
 
 /// Version of the stored copy. A copy of another version is folded again from the log.
-pub const STATE_VERSION: u32 = 6;
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct StateVersion(u32);
+
+impl Default for StateVersion {
+    /// Returns the version that this server writes.
+    fn default() -> Self {
+        Self(6)
+    }
+}
 
 /// The size in bytes above which the copy is not stored with every append, but only at the end of a turn, where it is
 /// needed next, and once per [`UNSTORED_RECORDS_MAX`] records. Most copies are smaller: about 600 bytes.
@@ -69,12 +78,12 @@ pub struct HeldAt {
     pub job_id: JobId,
 }
 
-/// The state of a session.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// The state of a session. A new one leaves everything to the deployment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionState {
     /// Version of the stored form.
-    pub version: u32,
+    pub version: StateVersion,
     /// Sequence number of the newest event applied.
     pub seq: u64,
     /// The session's name; empty if it has none.
@@ -156,54 +165,6 @@ pub struct OpenTurn {
     pub overflowed: bool,
 }
 
-impl Default for SessionState {
-    fn default() -> Self {
-        Self {
-            version: STATE_VERSION,
-            seq: 0,
-            name: String::new(),
-            model: String::new(),
-            strategy: String::new(),
-            settings: no_settings(),
-            leaf: None,
-            generation: 0,
-            compactions: 0,
-            entries: 0,
-            pins: Vec::new(),
-            undone: Vec::new(),
-            rest_tokens: None,
-            held: None,
-            hooks: Vec::new(),
-            unseen: Vec::new(),
-            cost: Cost::default(),
-            queue: Vec::new(),
-            whole_queue_seq: 0,
-            turn: None,
-            last_turn: None,
-            unanswered_turns: Vec::new(),
-            failed_compactions: Vec::new(),
-            pending: Vec::new(),
-            approvals: Vec::new(),
-            standing_approvals: Vec::new(),
-        }
-    }
-}
-
-/// Returns settings that leave everything to the deployment.
-#[must_use]
-pub fn no_settings() -> SessionSettings {
-    SessionSettings {
-        instructions: None,
-        temperature: None,
-        max_output_tokens: None,
-        reasoning_effort: None,
-        strategy_settings: None,
-        learned_window_tokens: None,
-        tools_off: Vec::new(),
-        approvals: None,
-    }
-}
-
 /// A stored copy as it is read, with the queued inputs still in their records.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredState {
@@ -221,7 +182,7 @@ impl StoredState {
         }
         let state: SessionState = serde_json::from_str(json).ok()?;
         let References { queue } = serde_json::from_str(json).ok()?;
-        (state.version == STATE_VERSION).then_some(Self { state, queue })
+        (state.version == StateVersion::default()).then_some(Self { state, queue })
     }
 
     /// Returns the sequence number of the newest event applied.

@@ -2,7 +2,12 @@
 
 use super::*;
 use crate::context::{counter::Counter, testing::path};
-use reseed_protocol::{EntryId, context::EphemeralChange, session::SessionUpdated, tree::EntryAppended};
+use reseed_protocol::{
+    EntryId,
+    context::EphemeralChange,
+    session::{SessionSettings, SessionUpdated},
+    tree::EntryAppended,
+};
 use std::sync::Arc;
 
 fn patch(ops: &[PatchOp]) -> Cause {
@@ -92,11 +97,10 @@ fn events_of_the_log_are_causes() {
         (updated(|updated| updated.pins = Some(Vec::new())), vec![Cause::Pins]),
         (updated(|updated| updated.strategy = Some("manual".into())), vec![Cause::Strategy("manual".into())]),
         (updated(|updated| updated.name = Some("other".into())), vec![]),
-        (updated(|updated| updated.settings = Some(crate::session::state::no_settings())), vec![]),
+        (updated(|updated| updated.settings = Some(SessionSettings::default())), vec![]),
         (
             updated(|updated| {
-                let mut settings = crate::session::state::no_settings();
-                settings.instructions = Some("Be brief.".into());
+                let settings = SessionSettings { instructions: Some("Be brief.".into()), ..SessionSettings::default() };
                 updated.settings = Some(settings);
             }),
             vec![Cause::Instructions(None)],
