@@ -54,13 +54,13 @@ pub fn resolve(
     listed: &[(String, Option<u64>)],
     assumed: Option<u64>,
 ) -> Option<Window> {
-    let told = |tokens: Option<u64>, source| tokens.filter(|&n| n > 0).map(|tokens| Window { tokens, source });
+    let from = |tokens: Option<u64>, source| tokens.filter(|&n| n > 0).map(|tokens| Window { tokens, source });
     let of = |model: &str| listed.iter().find(|(id, _)| id == model).and_then(|&(_, tokens)| tokens);
     let provider = || of(model).or_else(|| of(base_model(model)?));
-    told(configured, WindowSource::Configured)
-        .or_else(|| told(provider(), WindowSource::Provider))
-        .or_else(|| told(known(model), WindowSource::Table))
-        .or_else(|| told(assumed, WindowSource::Assumed))
+    from(configured, WindowSource::Configured)
+        .or_else(|| from(provider(), WindowSource::Provider))
+        .or_else(|| from(known(model), WindowSource::Table))
+        .or_else(|| from(assumed, WindowSource::Assumed))
 }
 
 /// Returns true if an answer's usage shows that the request did not fit although the server did not refuse it, because
