@@ -3,17 +3,14 @@
 //! Every predictable series exists at zero from the start. Otherwise an alert on an increase misses the first one,
 //! because a series that appears with the value 1 has not increased. Commands and error codes have thousands of
 //! combinations, and a server sees few of them: a command starts with its success, the errors that any command
-//! can return, and those in its row of [`OUTCOMES`]. Others appear on first use.
+//! can return, and those in its row of [`Command::TABLE`]. Others appear on first use.
 
 use super::{calls::OF_CLIENT, compaction::reasons, limits::Limit, word};
 use ::metrics::Label;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use reseed_protocol::{
     CloseCode, ErrorCode,
-    command::{
-        Command,
-        outcomes::{OF_ANY, OUTCOMES},
-    },
+    command::{Command, Spec, outcomes::OF_ANY},
     hooks::HookPoint,
 };
 
@@ -179,8 +176,8 @@ fn is_expected(metric: &str, values: &[&str]) -> bool {
         // A compaction has a successful step if and only if it was committed.
         ("reseed_compactions_total", [_, rung, outcome, _]) => (*rung == "none") == (*outcome != "committed"),
         ("reseed_commands_total", [command, outcome]) => {
-            let own = OUTCOMES.iter().filter(|row| row.command == *command).flat_map(|row| row.own_errors());
-            *outcome == "ok" || own.chain(OF_ANY.iter().copied()).any(|code| code.as_str() == *outcome)
+            let own = Command::spec_of(command).map(Spec::own_errors).unwrap_or_default();
+            *outcome == "ok" || own.iter().chain(OF_ANY).any(|code| code.as_str() == *outcome)
         }
         ("reseed_hook_calls_total", [kind, _, outcome]) => !(*kind == "rust" && *outcome == "hook_unavailable"),
         _ => true,

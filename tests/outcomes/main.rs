@@ -13,7 +13,7 @@ mod unreached;
 use notes::{Kind, NONE, is_whole, line};
 use reseed_protocol::command::{
     Command,
-    outcomes::{NEVER_REPLIED, OF_A_FRAME, OF_ANY, OUTCOMES},
+    outcomes::{NEVER_REPLIED, OF_A_FRAME, OF_ANY},
 };
 use std::collections::BTreeSet;
 use unreached::UNREACHED;
@@ -23,16 +23,17 @@ use unreached::UNREACHED;
 /// refuses no command, the events that carry it.
 fn claimed() -> BTreeSet<String> {
     let replies = Command::TABLE.iter().map(|spec| line(spec.name, Kind::Reply, spec.reply));
-    let errors = OUTCOMES
+    let errors = Command::TABLE
         .iter()
-        .flat_map(|row| row.own_errors().into_iter().map(|code| line(row.command, Kind::Error, code.as_str())));
-    let events = OUTCOMES.iter().flat_map(|row| row.events.iter().map(|event| line(row.command, Kind::Event, event)));
+        .flat_map(|spec| spec.own_errors().into_iter().map(|code| line(spec.name, Kind::Error, code.as_str())));
+    let events =
+        Command::TABLE.iter().flat_map(|spec| spec.events.iter().map(|event| line(spec.name, Kind::Event, event)));
     let of_any = OF_A_FRAME.iter().chain(OF_ANY).map(|code| line(NONE, Kind::Error, code.as_str()));
     let carried = NEVER_REPLIED.iter().flat_map(|(code, place)| {
         let events = place.split('`').filter_map(|word| word.split_once('.'));
         events.map(|(event, _)| line(event, Kind::Carried, code.as_str()))
     });
-    let work = OUTCOMES.iter().flat_map(|row| row.work).flat_map(|work| work.events());
+    let work = Command::TABLE.iter().flat_map(|spec| spec.work).flat_map(|work| work.events());
     let work = work.map(|event| line(NONE, Kind::Event, event));
     replies.chain(errors).chain(events).chain(of_any).chain(carried).chain(work).collect()
 }

@@ -7,7 +7,7 @@ use reseed_protocol::{
     ErrorCode,
     command::{
         Address, Command,
-        outcomes::{OF_A_FRAME, OF_ANY, OUTCOMES},
+        outcomes::{OF_A_FRAME, OF_ANY},
     },
 };
 use serde_json::{Value, json};
@@ -221,7 +221,7 @@ impl Client {
         let allows = |kind: &str| match frame["type"].as_str() {
             Some("error") => {
                 let code: Result<ErrorCode, _> = serde_json::from_value(frame["payload"]["code"].clone());
-                let row = OUTCOMES.iter().find(|row| row.command == Command::name_in_table(kind));
+                let row = Command::spec_of(kind);
                 let (Ok(code), Some(row)) = (code, row) else { return false };
                 row.own_errors().contains(&code) || OF_ANY.contains(&code) || OF_A_FRAME.contains(&code)
             }

@@ -4,7 +4,7 @@ use reseed_protocol::{
     ErrorCode,
     command::{
         Command, Does, OTHER_NAMES, Sender, Spec,
-        outcomes::{NEVER_REPLIED, OF_A_FRAME, OF_ANY, OF_HOOKS, OF_THE_MODEL, OUTCOMES, Outcome, Work},
+        outcomes::{NEVER_REPLIED, OF_A_FRAME, OF_ANY, OF_HOOKS, OF_THE_MODEL, Work},
     },
 };
 use serde_json::Value;
@@ -63,14 +63,14 @@ pub(crate) fn commands(schema: &Value) -> String {
     let mut text = "| command | who may | payload | reply | events | errors |\n\
                     | --- | --- | --- | --- | --- | --- |\n"
         .to_owned();
-    for (spec, outcome) in Command::TABLE.iter().zip(OUTCOMES) {
+    for spec in Command::TABLE {
         let cells = [
             named(spec),
             who(spec),
             payload(schema, spec.name),
             format!("`{}`", spec.reply),
-            events(outcome),
-            errors(spec, outcome),
+            events(spec),
+            errors(spec),
         ];
         let cells: Vec<&str> = cells.iter().map(|cell| if cell.is_empty() { "–" } else { cell.as_str() }).collect();
         let _ = writeln!(text, "| {} |", cells.join(" | "));
@@ -151,18 +151,17 @@ fn payload(schema: &Value, command: &str) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-fn events(outcome: &Outcome) -> String {
-    let own = outcome.events.iter().map(|event| format!("`{event}`"));
-    let work = outcome.work.iter().map(|work| format!("*{}*", work.name()));
+fn events(spec: &Spec) -> String {
+    let own = spec.events.iter().map(|event| format!("`{event}`"));
+    let work = spec.work.iter().map(|work| format!("*{}*", work.name()));
     own.chain(work).collect::<Vec<_>>().join(", ")
 }
 
-fn errors(spec: &Spec, outcome: &Outcome) -> String {
-    let found = Outcome::refusals(spec)
-        .into_iter()
-        .filter(|code| *code == ErrorCode::SessionNotFound && !spec.needs_subscription());
-    let own: Vec<ErrorCode> = found.chain(outcome.errors.iter().copied()).collect();
+fn errors(spec: &Spec) -> String {
+    let refusals = spec.refusals().into_iter();
+    let found = refusals.filter(|code| *code == ErrorCode::SessionNotFound && !spec.needs_subscription());
+    let own: Vec<ErrorCode> = found.chain(spec.errors.iter().copied()).collect();
     let group = |group: &&[ErrorCode]| if *group == OF_HOOKS { "*hook errors*" } else { "*model errors*" };
-    let groups = outcome.groups.iter().map(|codes| group(codes).to_owned());
+    let groups = spec.groups.iter().map(|codes| group(codes).to_owned());
     own.iter().map(|code| format!("`{code}`")).chain(groups).collect::<Vec<_>>().join(", ")
 }

@@ -1,5 +1,8 @@
 //! The table of commands: the meaning of its columns, and what is derived from a row.
 
+use super::outcomes::Work;
+use crate::ErrorCode;
+
 /// One row of the table of commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spec {
@@ -15,6 +18,70 @@ pub struct Spec {
     pub sender: Sender,
     /// Its traces in the session.
     pub does: Does,
+    /// The events that report what the command itself did.
+    pub events: &'static [&'static str],
+    /// The work that it starts or continues, whose events follow.
+    pub work: &'static [Work],
+    /// The errors specific to it.
+    pub errors: &'static [ErrorCode],
+    /// Further groups of errors: [`OF_HOOKS`](super::outcomes::OF_HOOKS), [`OF_THE_MODEL`](super::outcomes::OF_THE_MODEL).
+    pub groups: &'static [&'static [ErrorCode]],
+}
+
+impl Spec {
+    /// Returns true if the command acts only on a session that its connection is subscribed to. Others act on any
+    /// session of the user, or on none.
+    #[must_use]
+    pub fn needs_subscription(&self) -> bool {
+        let of_any_session = self.does == Does::Creates
+            || self.sender == Sender::NonObserver
+            || (self.scope == Scope::Server && self.sender == Sender::Anyone);
+        self.address != Address::None && !of_any_session
+    }
+
+    /// Returns true if the command only reads, so that repeating it changes nothing.
+    #[must_use]
+    pub fn is_query(&self) -> bool {
+        self.does == Does::Transient && self.sender == Sender::Anyone && self.scope != Scope::Connection
+    }
+
+    /// Returns the errors that follow from the other columns.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<ErrorCode> {
+        let mut codes = Vec::new();
+        if self.needs_subscription() {
+            codes.push(ErrorCode::NoSession);
+        }
+        // Also if it is deleted while the command waits. A connection answers its own commands at once, from what it is
+        // subscribed to.
+        let is_looked_up = self.scope != Scope::Connection || self.does == Does::Creates;
+        if self.address != Address::None && is_looked_up {
+            codes.push(ErrorCode::SessionNotFound);
+        }
+        if self.sender != Sender::Anyone {
+            codes.push(ErrorCode::ReadOnly);
+        }
+        if self.does.writes() {
+            codes.push(ErrorCode::IdempotencyConflict);
+        }
+        if self.does == Does::Writes {
+            codes.push(ErrorCode::SessionDamaged);
+        }
+        codes
+    }
+
+    /// Returns every error that can refuse the command, besides those of [`OF_A_FRAME`](super::outcomes::OF_A_FRAME) and
+    /// [`OF_ANY`](super::outcomes::OF_ANY).
+    #[must_use]
+    pub fn own_errors(&self) -> Vec<ErrorCode> {
+        let mut codes: Vec<ErrorCode> = Vec::new();
+        for code in self.errors.iter().chain(self.groups.iter().copied().flatten()).copied().chain(self.refusals()) {
+            if !codes.contains(&code) {
+                codes.push(code);
+            }
+        }
+        codes
+    }
 }
 
 /// The place where a command is executed. [`Command::route`] sorts commands by it.
@@ -85,9 +152,14 @@ impl Does {
 /// Other names of commands, each with the name in the table. A command under either name is the same command.
 pub const OTHER_NAMES: [(&str, &str); 1] = [("manual_compact", "start_compaction")];
 
-/// Returns the row of `[name, reply, scope, address, sender, does]`.
+/// Returns the row of `[name, reply, scope, address, sender, does { outcomes }]`.
 macro_rules! spec {
-    ([$name:literal, $reply:literal, $scope:ident, $address:ident, $sender:ident, $does:ident]) => {
+    ([$name:literal, $reply:literal, $scope:ident, $address:ident, $sender:ident, $does:ident {
+        $(events: $($event:literal)*;)?
+        $(work: $($work:ident)*;)?
+        $(errors: $($error:ident)*;)?
+        $(groups: $($group:ident)*;)?
+    }]) => {
         Spec {
             name: $name,
             reply: $reply,
@@ -95,26 +167,34 @@ macro_rules! spec {
             address: Address::$address,
             sender: Sender::$sender,
             does: Does::$does,
+            events: &[$($($event),*)?],
+            work: &[$($(outcomes::Work::$work),*)?],
+            errors: &[$($(crate::ErrorCode::$error),*)?],
+            groups: &[$($(outcomes::$group),*)?],
         }
     };
 }
 
-/// Declares the commands, from rows `Variant(Payload) = "name" => "reply", Scope, Address, Sender, Does;`.
+/// Declares the commands, from rows `Variant(Payload) = "name" => "reply", Scope, Address, Sender, Does { outcomes }`.
 macro_rules! commands {
     ($(
         $(#[$doc:meta])*
-        $variant:ident($payload:ty) = $name:literal => $reply:literal, $scope:ident, $address:ident, $sender:ident, $does:ident;
+        $variant:ident($payload:ty) = $name:literal
+            => $reply:literal, $scope:ident, $address:ident, $sender:ident, $does:ident $outcomes:tt
     )*) => {
         enum_of_commands! {
             /// A command with its payload.
             #[derive(Deserialize)]
             #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-            Command { $($(#[$doc])* $variant($payload) = $name [$name, $reply, $scope, $address, $sender, $does],)* }
+            Command {
+                $($(#[$doc])* $variant($payload) = $name [$name, $reply, $scope, $address, $sender, $does $outcomes],)*
+            }
         }
 
         impl Command {
             /// Every command's row, in the order of the table.
-            pub const TABLE: &'static [Spec] = &[$(spec!([$name, $reply, $scope, $address, $sender, $does]),)*];
+            pub const TABLE: &'static [Spec] =
+                &[$(spec!([$name, $reply, $scope, $address, $sender, $does $outcomes]),)*];
 
             /// Every command's name, in the order of the table.
             pub const NAMES: &'static [&'static str] = &[$($name,)*];
@@ -126,12 +206,38 @@ macro_rules! commands {
                     _ => None,
                 }
             }
+
+            /// Sorts the command by its [`Scope`].
+            #[must_use]
+            pub fn route(self) -> Routed {
+                match self {
+                    $(Self::$variant(payload) => routed!($scope $variant payload),)*
+                }
+            }
         }
 
         routes! {
             [] [] [] []
-            $($scope { $(#[$doc])* $variant($payload) = $name [$name, $reply, $scope, $address, $sender, $does], })*
+            $($scope {
+                $(#[$doc])* $variant($payload) = $name [$name, $reply, $scope, $address, $sender, $does $outcomes],
+            })*
         }
+    };
+}
+
+/// Returns a command of one scope as a [`Routed`].
+macro_rules! routed {
+    (Connection $variant:ident $payload:ident) => {
+        Routed::Connection(ConnectionCommand::$variant($payload))
+    };
+    (Server $variant:ident $payload:ident) => {
+        Routed::Server(ServerCommand::$variant($payload))
+    };
+    (Hosting $variant:ident $payload:ident) => {
+        Routed::Hosting(HostingCommand::$variant($payload))
+    };
+    (Session $variant:ident $payload:ident) => {
+        Routed::Session(SessionCommand::$variant($payload))
     };
 }
 
@@ -148,9 +254,9 @@ macro_rules! enum_of_commands {
         impl $enum {
             /// Returns the command's row.
             #[must_use]
-            pub fn spec(&self) -> Spec {
+            pub fn spec(&self) -> &'static Spec {
                 match self {
-                    $(Self::$variant(_) => spec!($spec),)*
+                    $(Self::$variant(_) => const { &spec!($spec) },)*
                 }
             }
         }
@@ -201,31 +307,6 @@ macro_rules! routes {
             Hosting(HostingCommand),
             /// In a session's loop.
             Session(SessionCommand),
-        }
-
-        route! { [$($connection)*] [$($server)*] [$($hosting)*] [$($session)*] }
-    };
-}
-
-/// Declares [`Command::route`] from the list of each scope.
-macro_rules! route {
-    (
-        [$($(#[$connection_doc:meta])* $connection:ident $connection_payload:tt = $connection_name:literal $connection_spec:tt,)*]
-        [$($(#[$server_doc:meta])* $server:ident $server_payload:tt = $server_name:literal $server_spec:tt,)*]
-        [$($(#[$hosting_doc:meta])* $hosting:ident $hosting_payload:tt = $hosting_name:literal $hosting_spec:tt,)*]
-        [$($(#[$session_doc:meta])* $session:ident $session_payload:tt = $session_name:literal $session_spec:tt,)*]
-    ) => {
-        impl Command {
-            /// Sorts the command by its [`Scope`].
-            #[must_use]
-            pub fn route(self) -> Routed {
-                match self {
-                    $(Self::$connection(payload) => Routed::Connection(ConnectionCommand::$connection(payload)),)*
-                    $(Self::$server(payload) => Routed::Server(ServerCommand::$server(payload)),)*
-                    $(Self::$hosting(payload) => Routed::Hosting(HostingCommand::$hosting(payload)),)*
-                    $(Self::$session(payload) => Routed::Session(SessionCommand::$session(payload)),)*
-                }
-            }
         }
     };
 }

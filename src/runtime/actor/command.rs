@@ -147,7 +147,7 @@ impl Actor {
     }
 
     /// Returns the reason why this connection may not execute this command now.
-    fn refusal(&self, origin: Origin, spec: Spec) -> Option<ErrorBody> {
+    fn refusal(&self, origin: Origin, spec: &Spec) -> Option<ErrorBody> {
         let begins_something = spec.does == Does::Writes;
         if self.stopping && begins_something {
             return Some(stopping());

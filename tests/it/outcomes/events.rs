@@ -8,7 +8,7 @@ use crate::{
     commands::example,
     support::notes::{self, Kind},
 };
-use reseed_protocol::command::outcomes::OUTCOMES;
+use reseed_protocol::command::Command;
 use serde_json::{Value, json};
 
 /// A command, what was done before, and the events of its row that follow it. Nothing else happens in the session.
@@ -86,7 +86,7 @@ fn payload(command: &str, before: Before, scene: &Scene) -> Value {
 async fn each_event_of_a_row_follows_its_command() {
     let stage = Stage::new().await;
     for (command, before, events) in CASES {
-        let row = OUTCOMES.iter().find(|row| row.command == *command).unwrap();
+        let row = Command::spec_of(command).unwrap();
         let mut scene = stage.scene(*before).await;
         let payload = payload(command, *before, &scene);
         scene.client.send(command, payload).await;

@@ -10,14 +10,18 @@ use reseed::{
 };
 use reseed_protocol::{
     ErrorCode,
-    command::outcomes::{OF_HOOKS, OF_THE_MODEL, OUTCOMES},
+    command::{
+        Command,
+        outcomes::{OF_HOOKS, OF_THE_MODEL},
+    },
 };
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 
 /// Returns the commands whose row has this group of errors.
 fn commands_of(group: &'static [ErrorCode]) -> Vec<&'static str> {
-    let commands: Vec<_> = OUTCOMES.iter().filter(|row| row.groups.contains(&group)).map(|row| row.command).collect();
+    let rows = Command::TABLE.iter().filter(|spec| spec.groups.contains(&group));
+    let commands: Vec<_> = rows.map(|spec| spec.name).collect();
     assert!(!commands.is_empty(), "{group:?} is a group of no row");
     commands
 }

@@ -6,10 +6,7 @@ use crate::{
 };
 use reseed_protocol::{
     CommandId, EntryData, ErrorCode, Part,
-    command::{
-        Command,
-        outcomes::{OF_ANY, OUTCOMES},
-    },
+    command::{Command, outcomes::OF_ANY},
     content::{Input, InputContent},
     event::Event,
     reply::Reply,
@@ -118,10 +115,7 @@ fn contents(history: &History) -> BTreeMap<&CommandId, Vec<&Command>> {
 /// can refuse it.
 fn fits(command: &Command, reply: &Reply) -> bool {
     match reply {
-        Reply::Error(error) => {
-            let outcome = OUTCOMES.iter().find(|outcome| outcome.command == command.name());
-            OF_ANY.contains(&error.code) || outcome.is_some_and(|outcome| outcome.own_errors().contains(&error.code))
-        }
+        Reply::Error(error) => OF_ANY.contains(&error.code) || command.spec().own_errors().contains(&error.code),
         reply => command.spec().reply == reply.name(),
     }
 }
