@@ -63,16 +63,6 @@ fn every_command_has_a_reply_that_exists_and_its_description_names_it() {
 }
 
 #[test]
-fn the_readme_names_the_commands_that_write() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let (_, after) = readme.split_once("The writing commands are those that change a session:").unwrap();
-    let (list, _) = after.split_once("\n\n").unwrap();
-    let named: BTreeSet<&str> = list.split('`').skip(1).step_by(2).collect();
-    let writing = Command::TABLE.iter().filter(|spec| spec.does.writes()).map(|spec| spec.name);
-    assert_eq!(named, writing.collect());
-}
-
-#[test]
 fn no_name_stands_for_two_messages_of_one_direction() {
     for dialect in [codegen::v1(), codegen::v2()] {
         let mut seen = BTreeSet::new();

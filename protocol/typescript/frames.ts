@@ -1,5 +1,6 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
+import type { REPLIES } from "./command-table.js";
 import type { Command } from "./commands.js";
 import type { EphemeralEvent, Event } from "./events.js";
 import type { HookAnswer, HookCall, HookPoint } from "./hooks.js";
@@ -32,51 +33,7 @@ export type ServerFrame = ReplyFrame | DurableFrame | EphemeralFrame;
 export type CommandOf<T extends Command["type"]> = Extract<Command, { type: T }>;
 
 /** Which reply answers which command; every command may also be answered by `error`. */
-export interface ReplyTypes {
-  hello: "welcome";
-  authenticate: "ok";
-  open_session: "session_opened";
-  close_session: "ok";
-  list_sessions: "sessions";
-  list_models: "models";
-  rename_session: "ok";
-  delete_session: "ok";
-  get_entries: "entries";
-  search_history: "history_hits";
-  ping: "pong";
-  user_input: "accepted";
-  cancel_turn: "ok";
-  retry_turn: "accepted";
-  edit_queue: "ok";
-  tool_result: "ok";
-  call_progress: "ok";
-  approval_response: "ok";
-  navigate: "navigated";
-  fork_session: "forked";
-  get_tree: "tree";
-  set_label: "ok";
-  append_custom: "ok";
-  append_custom_message: "ok";
-  get_context_info: "context_info";
-  get_context: "context";
-  start_compaction: "ok";
-  preview_compaction: "compaction_preview";
-  cancel_compaction: "ok";
-  undo_compaction: "ok";
-  pin_entry: "ok";
-  unpin_entry: "ok";
-  set_context_strategy: "ok";
-  set_model: "ok";
-  set_instructions: "ok";
-  list_tools: "tools";
-  set_tools: "ok";
-  withdraw_approval: "ok";
-  set_options: "ok";
-  register_tools: "ok";
-  register_hooks: "ok";
-  take_over_host: "ok";
-  hook_result: "ok";
-}
+export type ReplyTypes = typeof REPLIES;
 
 /** Whether a command's frame names a session. */
 export interface Addresses {

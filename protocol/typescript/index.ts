@@ -1,7 +1,7 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
 export type * from "./frames.js";
-export * from "./writing-commands.js";
+export * from "./command-table.js";
 export type * from "./commands.js";
 export type * from "./replies.js";
 export type * from "./events.js";

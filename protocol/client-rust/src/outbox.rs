@@ -100,7 +100,7 @@ impl Outbox {
             subscribes: spec.needs_subscription(),
             deletes: matches!(command, Command::DeleteSession(_)),
             body,
-            resent: command.writes() || is_reading(command),
+            resent: command.writes() || spec.is_query(),
             writes: command.writes(),
             sent: false,
             sendings: 0,
@@ -246,20 +246,6 @@ impl Waiting {
         // This adds the longest session id, and the field names and quotes around both ids.
         self.body.len() + self.id.as_str().len() + 64 + r#""id":"","sessionId":"","#.len()
     }
-}
-
-/// Returns true if the command only reads, so that repeating it changes nothing.
-fn is_reading(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::ListSessions(_)
-            | Command::ListModels(_)
-            | Command::GetEntries(_)
-            | Command::GetTree(_)
-            | Command::GetContext(_)
-            | Command::GetContextInfo(_)
-            | Command::SearchHistory(_)
-    )
 }
 
 /// Returns the frame of a command.

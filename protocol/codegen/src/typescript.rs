@@ -1,6 +1,6 @@
 //! TypeScript types, one file per module, and the frames that contain them.
 //!
-//! Invariants: types only, and one constant in a file of its own; every name except v1's is unique, so that `index.ts`
+//! Invariants: types only, and constants in a file of their own; every name except v1's is unique, so that `index.ts`
 //! can export all of them.
 
 use super::{NOTICE, layout, schema};
@@ -69,7 +69,7 @@ pub(crate) fn files() -> Vec<(String, String)> {
         files.entry(*file).or_insert_with(|| types.file(file));
     }
     files.insert("frames", frames());
-    files.insert("writing-commands", writing_commands());
+    files.insert("command-table", command_table());
     files.insert("index", index());
     let sources = files.into_iter().map(|(name, text)| (format!("{name}.ts"), text));
     sources.chain([("package.json".to_owned(), PACKAGE.to_owned())]).collect()
@@ -201,7 +201,8 @@ fn with_optional_payloads(mut declaration: String) -> String {
 fn frames() -> String {
     let mut out = format!("// {NOTICE}\n\n");
     out.push_str(
-        r#"import type { Command } from "./commands.js";
+        r#"import type { REPLIES } from "./command-table.js";
+import type { Command } from "./commands.js";
 import type { EphemeralEvent, Event } from "./events.js";
 import type { HookAnswer, HookCall, HookPoint } from "./hooks.js";
 import type { Reply } from "./replies.js";
@@ -233,13 +234,12 @@ export type ServerFrame = ReplyFrame | DurableFrame | EphemeralFrame;
 export type CommandOf<T extends Command["type"]> = Extract<Command, { type: T }>;
 
 /** Which reply answers which command; every command may also be answered by `error`. */
-export interface ReplyTypes {
+export type ReplyTypes = typeof REPLIES;
+
+/** Whether a command's frame names a session. */
+export interface Addresses {
 "#,
     );
-    for spec in command::Command::TABLE {
-        let _ = writeln!(out, "  {}: \"{}\";", spec.name, spec.reply);
-    }
-    out.push_str("}\n\n/** Whether a command's frame names a session. */\nexport interface Addresses {\n");
     for spec in command::Command::TABLE {
         let address = match spec.address {
             command::Address::None => "none",
@@ -275,27 +275,35 @@ export type HookAnswerAt<P extends HookPoint> = Pick<HookAnswer, HookAnswerField
     out
 }
 
-/// Returns the writing commands as a constant: a client that reconnects decides by it what to send again.
-fn writing_commands() -> String {
-    let mut out = format!("// {NOTICE}\n\nimport type {{ Command }} from \"./commands.js\";\n\n");
-    out.push_str(
-        "/** The commands that change a session. Each is done once by its `id`, so send it again if its reply got lost. */\n",
-    );
-    out.push_str("export const WRITING_COMMANDS = [\n");
-    for spec in command::Command::TABLE.iter().filter(|spec| spec.does.writes()) {
-        let _ = writeln!(out, "  \"{}\",", spec.name);
+/// Returns what programs need from the table of commands, as constants.
+fn command_table() -> String {
+    let mut out = format!("// {NOTICE}\n\nimport type {{ Command }} from \"./commands.js\";\n");
+    let mut list = |name: &str, docs: &str, is_listed: fn(&command::Spec) -> bool| {
+        let _ = writeln!(out, "\n/** {docs} */\nexport const {name} = [");
+        for spec in command::Command::TABLE.iter().filter(|spec| is_listed(spec)) {
+            let _ = writeln!(out, "  \"{}\",", spec.name);
+        }
+        out.push_str("] as const satisfies readonly Command[\"type\"][];\n");
+    };
+    let writing = "Commands that change a session, once for each `id`: send one again if its reply was lost.";
+    list("WRITING_COMMANDS", writing, |spec| spec.does.writes());
+    list("QUERIES", "Commands that only read: repeating them changes nothing.", command::Spec::is_query);
+    list("WITHOUT_SUBSCRIPTION", "Commands that work without a subscription to their session.", |spec| {
+        !spec.needs_subscription() || spec.address == command::Address::Optional
+    });
+    out.push_str("\n/** A command that changes a session. */\n");
+    out.push_str("export type WritingCommand = (typeof WRITING_COMMANDS)[number];\n\n");
+    out.push_str("/** The reply to each command that was not refused. */\nexport const REPLIES = {\n");
+    for spec in command::Command::TABLE {
+        let _ = writeln!(out, "  {}: \"{}\",", spec.name, spec.reply);
     }
-    out.push_str(
-        "] as const satisfies readonly Command[\"type\"][];\n\n\
-         /** A command that changes a session. */\n\
-         export type WritingCommand = (typeof WRITING_COMMANDS)[number];\n",
-    );
+    out.push_str("} as const satisfies Record<Command[\"type\"], string>;\n");
     out
 }
 
 fn index() -> String {
     let mut out =
-        format!("// {NOTICE}\n\nexport type * from \"./frames.js\";\nexport * from \"./writing-commands.js\";\n");
+        format!("// {NOTICE}\n\nexport type * from \"./frames.js\";\nexport * from \"./command-table.js\";\n");
     let mut seen = BTreeSet::from(["v1"]);
     for (_, file) in FILES {
         if seen.insert(file) {

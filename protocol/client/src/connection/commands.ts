@@ -1,7 +1,14 @@
 /** Facts about commands that decide how they are sent. */
 
 import { CommandTooLarge } from "../errors.js";
-import { type Addresses, type Command, type Reply, type ReplyTypes, WRITING_COMMANDS } from "../wire.js";
+import {
+  type Command,
+  QUERIES,
+  type Reply,
+  type ReplyTypes,
+  WITHOUT_SUBSCRIPTION as FREE_COMMANDS,
+  WRITING_COMMANDS,
+} from "../wire.js";
 
 /** The name of a command. */
 export type CommandName = Command["type"];
@@ -13,38 +20,13 @@ export type PayloadOf<T extends CommandName> = Extract<Command, { type: T }>["pa
 export type ReplyPayload<T extends CommandName> = Extract<Reply, { type: ReplyTypes[T] }>["payload"];
 
 /** Commands that work without a subscription to the session. */
-export const WITHOUT_SUBSCRIPTION: ReadonlySet<CommandName> = new Set<CommandName>([
-  ...namesOf<"none" | "optional">({
-    hello: true,
-    authenticate: true,
-    open_session: true,
-    list_sessions: true,
-    list_models: true,
-    search_history: true,
-    ping: true,
-  }),
-  "rename_session",
-  "delete_session",
-  "get_entries",
-  "get_tree",
-]);
-
-/** Commands that only read: repeating them changes nothing. */
-const READING = [
-  "list_sessions",
-  "list_models",
-  "get_entries",
-  "get_tree",
-  "get_context",
-  "get_context_info",
-  "search_history",
-] as const;
+export const WITHOUT_SUBSCRIPTION: ReadonlySet<CommandName> = new Set<CommandName>(FREE_COMMANDS);
 
 /** Commands that the server executes once per id. */
 const WRITING: ReadonlySet<CommandName> = new Set<CommandName>(WRITING_COMMANDS);
 
 /** Commands that are resent if the connection is lost before their reply. */
-const RESENT: ReadonlySet<CommandName> = new Set<CommandName>([...WRITING, ...READING]);
+const RESENT: ReadonlySet<CommandName> = new Set<CommandName>([...WRITING_COMMANDS, ...QUERIES]);
 
 /** Returns true if the server stores the command's effect. A new session is created once per id. */
 export function isWriting(type: CommandName, creates: boolean): boolean {
@@ -75,11 +57,4 @@ export function tooLargeFor(bytesMax: number, type: CommandName, frame: string):
   const bytes = new TextEncoder().encode(frame).length;
   if (bytes <= bytesMax) return null;
   return new CommandTooLarge(`${type} has ${bytes} bytes, the server accepts ${bytesMax}; send less`);
-}
-
-/** Returns the names of a record that must list every command with one of these ways to address a session. */
-function namesOf<A extends Addresses[CommandName]>(names: {
-  [T in CommandName as Addresses[T] extends A ? T : never]: true;
-}): CommandName[] {
-  return Object.keys(names) as CommandName[];
 }

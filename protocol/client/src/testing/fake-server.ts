@@ -6,18 +6,18 @@
 import type { CommandName, ReplyPayload } from "../connection/commands.js";
 import type { SocketConstructor } from "../connection/environment.js";
 import { newId } from "../connection/ids.js";
-import type {
-  CommandFrame,
-  CommandOf,
-  ErrorBody,
-  Input,
-  ReplyFrame,
-  ReplyTypes,
-  ServerFrame,
-  SessionId,
+import {
+  type CommandFrame,
+  type CommandOf,
+  type ErrorBody,
+  type Input,
+  REPLIES,
+  type ReplyFrame,
+  type ServerFrame,
+  type SessionId,
 } from "../wire.js";
 import { FakeSession } from "./fake-session.js";
-import { example, payload, type ExampleName } from "./frames.js";
+import { example, payload } from "./frames.js";
 import { type FakeSocket, socketsTo } from "./socket.js";
 
 /** The result of a handler: the payload of the reply, an error, or nothing if it replies by itself or not at all. */
@@ -28,53 +28,6 @@ export type Handler<T extends CommandName> = (
   command: CommandOf<T> & { readonly id: string; readonly sessionId?: SessionId },
   socket: FakeSocket,
 ) => Handled<T>;
-
-/** The example to reply with for each command. */
-const REPLIES: { readonly [T in CommandName]: ExampleName } = {
-  hello: "replies/welcome",
-  authenticate: "replies/ok",
-  open_session: "replies/session_opened",
-  close_session: "replies/ok",
-  list_sessions: "replies/sessions",
-  list_models: "replies/models",
-  rename_session: "replies/ok",
-  delete_session: "replies/ok",
-  get_entries: "replies/entries",
-  search_history: "replies/history_hits",
-  ping: "replies/pong",
-  user_input: "replies/accepted",
-  cancel_turn: "replies/ok",
-  retry_turn: "replies/accepted",
-  edit_queue: "replies/ok",
-  tool_result: "replies/ok",
-  call_progress: "replies/ok",
-  approval_response: "replies/ok",
-  navigate: "replies/navigated",
-  fork_session: "replies/forked",
-  get_tree: "replies/tree",
-  set_label: "replies/ok",
-  append_custom: "replies/ok",
-  append_custom_message: "replies/ok",
-  get_context_info: "replies/context_info",
-  get_context: "replies/context",
-  start_compaction: "replies/ok",
-  preview_compaction: "replies/compaction_preview",
-  cancel_compaction: "replies/ok",
-  undo_compaction: "replies/ok",
-  pin_entry: "replies/ok",
-  unpin_entry: "replies/ok",
-  set_context_strategy: "replies/ok",
-  set_model: "replies/ok",
-  set_instructions: "replies/ok",
-  list_tools: "replies/tools",
-  set_tools: "replies/ok",
-  withdraw_approval: "replies/ok",
-  set_options: "replies/ok",
-  register_tools: "replies/ok",
-  register_hooks: "replies/ok",
-  hook_result: "replies/ok",
-  take_over_host: "replies/ok",
-};
 
 /** An in-memory server. */
 export class FakeServer {
@@ -227,7 +180,7 @@ const SESSION_NOT_FOUND: ErrorBody = {
 
 /** Returns the payload of the example reply to a command. */
 function payloadOf(type: CommandName): ReplyPayload<CommandName> {
-  const { payload: body } = example(REPLIES[type]);
+  const { payload: body } = example(`replies/${REPLIES[type]}`);
   if (type !== "hello") return body as ReplyPayload<CommandName>;
   return { ...payload("replies/welcome", "welcome"), connectionId: newId() };
 }
@@ -235,8 +188,7 @@ function payloadOf(type: CommandName): ReplyPayload<CommandName> {
 function replyTo(command: CommandFrame, handled: Handled<CommandName>): ReplyFrame {
   const sessionId = command.sessionId === undefined ? {} : { sessionId: command.sessionId };
   if (handled && "error" in handled) return { re: command.id, ...sessionId, type: "error", payload: handled.error };
-  const type = example(REPLIES[command.type]).type as ReplyTypes[CommandName];
-  return { re: command.id, ...sessionId, type, payload: handled } as ReplyFrame;
+  return { re: command.id, ...sessionId, type: REPLIES[command.type], payload: handled } as ReplyFrame;
 }
 
 function repeated(reply: ReplyFrame): ReplyFrame {
