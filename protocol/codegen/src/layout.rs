@@ -1,54 +1,36 @@
-//! Formats one TypeScript declaration: one field per line with its doc comment above, the members of a union on
-//! separate lines.
+//! Prints one TypeScript declaration: each field of an object with doc comments on a line of its own, and so each
+//! member of a union that contains such objects or is too long for one line.
 //!
-//! Parses the subset of TypeScript that declarations use: objects, unions, intersections, literals, names with
-//! arguments. Anything else is an error in the types and fails the test.
+//! Reads the declaration once, token by token, as the derive writes it: fields end with `,`, and doc comments stand
+//! before a field.
 
-/// The line width above which a union is split into lines.
+/// The length of a declaration above which it is split into lines.
 const COLUMNS_MAX: usize = 110;
 
-/// Formats `type Name = …;`, with its doc comment, as an exported declaration.
+/// Prints `type Name = …;`, with its doc comment, as an exported declaration.
 pub(crate) fn declaration(docs: Option<&str>, text: &str) -> String {
-    let tokens = tokens(text);
-    let mut reader = Reader { tokens: &tokens, at: 0 };
-    reader.expect("type");
-    let name = flat(&reader.primary());
-    reader.expect("=");
-    let node = reader.union();
-    reader.expect(";");
-    let mut out = docs.map(|docs| comment(&comment_text(docs), 0)).unwrap_or_default();
-    match &node {
-        Node::Object(fields) => {
-            out.push_str(&format!("export interface {name} "));
-            out.push_str(&lines(fields, 0));
-            out.push('\n');
-        }
-        _ => {
-            let flat = format!("export type {name} = {};", flat(&node));
-            match &node {
-                Node::Union(members) if flat.len() > COLUMNS_MAX || members.iter().any(has_docs) => {
-                    out.push_str(&format!("export type {name} ="));
-                    for member in members {
-                        out.push_str("\n  | ");
-                        out.push_str(&if has_docs(member) { broken(member, 4) } else { self::flat(member) });
-                    }
-                    out.push_str(";\n");
-                }
-                node if has_docs(node) || flat.len() > COLUMNS_MAX => {
-                    out.push_str(&format!("export type {name} = {};\n", broken(node, 0)));
-                }
-                _ => {
-                    out.push_str(&flat);
-                    out.push('\n');
-                }
-            }
-        }
+    let docs = docs.map(|docs| comment(&comment_text(docs), 0)).unwrap_or_default();
+    let text = text.trim_start_matches("type ").trim_end_matches(';');
+    let (name, value) = text.split_once(" = ").expect("a declaration has a name and a value");
+    let tokens = tokens(value);
+    let is_object = tokens[0] == "{" && length_inside(&tokens[1..]) + 2 == tokens.len();
+    let columns = format!("export type {name} = {value};").len();
+    let is_split = tokens.iter().any(|token| is_docs(token)) || columns > COLUMNS_MAX;
+    let mut printer = Printer { out: String::new(), open: Vec::new(), is_split };
+    if is_object {
+        printer.out = format!("{docs}export interface {name} ");
+    } else {
+        printer.out = format!("{docs}export type {name} =");
+        if is_split && is_union(&tokens) { printer.open_union() } else { printer.out.push(' ') }
     }
-    out
+    for (place, token) in tokens.iter().enumerate() {
+        printer.print(token, &tokens[place + 1..], is_object);
+    }
+    printer.out + if is_object { "\n" } else { ";\n" }
 }
 
-/// Formats a doc comment, indented by `indent` columns.
-pub(crate) fn comment(text: &str, indent: usize) -> String {
+/// Prints a doc comment, indented by `indent` columns.
+fn comment(text: &str, indent: usize) -> String {
     let pad = " ".repeat(indent);
     if text.contains('\n') {
         let body: String = text.lines().map(|line| format!("{pad} * {line}\n")).collect();
@@ -58,233 +40,166 @@ pub(crate) fn comment(text: &str, indent: usize) -> String {
     }
 }
 
-#[derive(Debug)]
-enum Node {
-    /// A literal, or a name with its arguments.
-    Leaf(String),
-    Object(Vec<Field>),
-    Union(Vec<Node>),
-    Intersection(Vec<Node>),
+/// A bracket that is open, or the outermost union.
+#[derive(PartialEq)]
+enum Open {
+    /// An object with a field per line.
+    Lines,
+    /// An object on one line.
+    Line,
+    /// A union with a member per line.
+    Union,
+    /// Type arguments, or a group.
+    Other,
 }
 
-#[derive(Debug)]
-struct Field {
-    docs: Option<String>,
-    /// With the `?` of an optional field.
-    name: String,
-    value: Node,
+struct Printer {
+    out: String,
+    open: Vec<Open>,
+    /// True if the declaration takes several lines.
+    is_split: bool,
 }
 
-fn has_docs(node: &Node) -> bool {
-    match node {
-        Node::Leaf(_) => false,
-        Node::Object(fields) => fields.iter().any(|field| field.docs.is_some() || has_docs(&field.value)),
-        Node::Union(members) | Node::Intersection(members) => members.iter().any(has_docs),
-    }
-}
-
-fn flat(node: &Node) -> String {
-    match node {
-        Node::Leaf(text) => text.clone(),
-        Node::Object(fields) => {
-            let fields: Vec<String> =
-                fields.iter().map(|field| format!("{}: {}", field.name, flat(&field.value))).collect();
-            format!("{{ {} }}", fields.join("; "))
-        }
-        Node::Union(members) => members.iter().map(flat).collect::<Vec<_>>().join(" | "),
-        Node::Intersection(members) => {
-            members.iter().map(|member| grouped(member, flat(member))).collect::<Vec<_>>().join(" & ")
-        }
-    }
-}
-
-fn broken(node: &Node, indent: usize) -> String {
-    match node {
-        Node::Leaf(text) => text.clone(),
-        Node::Object(fields) => lines(fields, indent),
-        Node::Union(members) => {
-            let pad = " ".repeat(indent + 2);
-            members.iter().map(|member| format!("\n{pad}| {}", broken_or_flat(member, indent + 4))).collect()
-        }
-        Node::Intersection(members) => {
-            let members: Vec<String> = members
-                .iter()
-                .map(|member| {
-                    let text = broken_or_flat(member, indent);
-                    let open = matches!(member, Node::Union(_)) && text.contains('\n');
-                    if open { format!("({text}\n{})", " ".repeat(indent)) } else { grouped(member, text) }
-                })
-                .collect();
-            members.join(" & ")
-        }
-    }
-}
-
-fn broken_or_flat(node: &Node, indent: usize) -> String {
-    let text = flat(node);
-    if has_docs(node) || text.len() + indent > COLUMNS_MAX { broken(node, indent) } else { text }
-}
-
-fn grouped(node: &Node, text: String) -> String {
-    if matches!(node, Node::Union(_)) { format!("({text})") } else { text }
-}
-
-fn lines(fields: &[Field], indent: usize) -> String {
-    let pad = " ".repeat(indent + 2);
-    let mut out = "{\n".to_owned();
-    for field in fields {
-        if let Some(docs) = &field.docs {
-            out.push_str(&comment(docs, indent + 2));
-        }
-        out.push_str(&format!("{pad}{}: {};\n", field.name, broken_or_flat(&field.value, indent + 2)));
-    }
-    out.push_str(&" ".repeat(indent));
-    out.push('}');
-    out
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum Token {
-    Docs(String),
-    /// A string literal, with its quotes.
-    Literal(String),
-    Name(String),
-    Sign(char),
-}
-
-impl Token {
-    fn text(&self) -> String {
-        match self {
-            Self::Docs(text) | Self::Literal(text) | Self::Name(text) => text.clone(),
-            Self::Sign(sign) => sign.to_string(),
-        }
-    }
-}
-
-struct Reader<'t> {
-    tokens: &'t [Token],
-    at: usize,
-}
-
-impl Reader<'_> {
-    fn peek(&self) -> Option<&Token> {
-        self.tokens.get(self.at)
-    }
-
-    fn next(&mut self) -> Token {
-        let token = self.peek().expect("a declaration ends with `;`").clone();
-        self.at += 1;
-        token
-    }
-
-    fn take(&mut self, sign: char) -> bool {
-        let found = self.peek() == Some(&Token::Sign(sign));
-        self.at += usize::from(found);
-        found
-    }
-
-    fn expect(&mut self, text: &str) {
-        let token = self.next();
-        assert_eq!(token.text(), text, "at token {} of a declaration", self.at);
-    }
-
-    fn union(&mut self) -> Node {
-        self.take('|');
-        let mut members = vec![self.intersection()];
-        while self.take('|') {
-            members.push(self.intersection());
-        }
-        one_or(members, Node::Union)
-    }
-
-    fn intersection(&mut self) -> Node {
-        let mut members = vec![self.primary()];
-        while self.take('&') {
-            members.push(self.primary());
-        }
-        one_or(members, Node::Intersection)
-    }
-
-    fn primary(&mut self) -> Node {
-        if self.take('(') {
-            let node = self.union();
-            self.expect(")");
-            return node;
-        }
-        if self.take('{') {
-            return self.object();
-        }
-        let mut text = self.next().text();
-        if self.take('<') {
-            let mut arguments = vec![flat(&self.union())];
-            while self.take(',') {
-                arguments.push(flat(&self.union()));
+impl Printer {
+    fn print(&mut self, token: &str, rest: &[&str], is_object: bool) {
+        let next = rest.first().copied().unwrap_or_default();
+        match token {
+            "{" => {
+                let has_docs = rest[..length_inside(rest)].iter().any(|token| is_docs(token));
+                let is_outermost = is_object && self.open.is_empty();
+                self.open.push(if has_docs || is_outermost { Open::Lines } else { Open::Line });
+                self.out.push('{');
+                self.between_fields();
             }
-            self.expect(">");
-            text = format!("{text}<{}>", arguments.join(", "));
+            "}" => {
+                self.out.truncate(self.out.trim_end().len());
+                let closed = self.open.pop();
+                if closed == Some(Open::Lines) {
+                    self.new_line(0)
+                } else {
+                    self.out.push(' ')
+                }
+                self.out.push('}');
+            }
+            "(" if self.is_split => {
+                self.out.push('(');
+                self.open_union();
+            }
+            "<" | "(" => {
+                self.open.push(Open::Other);
+                self.out.push_str(token);
+            }
+            ">" | ")" => {
+                if self.open.pop() == Some(Open::Union) {
+                    self.new_line(0);
+                }
+                self.out.push_str(token);
+            }
+            "," if self.open.last() == Some(&Open::Other) => self.out.push_str(", "),
+            "," if next == "}" && self.open.last() == Some(&Open::Line) => {}
+            "," => {
+                self.out.push(';');
+                self.between_fields();
+            }
+            "|" if self.open.last() == Some(&Open::Union) => self.begin_member(),
+            "|" | "&" => self.out.push_str(&format!(" {token} ")),
+            ":" => self.out.push_str(": "),
+            docs if is_docs(docs) => {
+                let indent = self.indent();
+                self.out.push_str(comment(&comment_text(docs), indent).trim_start());
+                self.out.push_str(&" ".repeat(indent));
+            }
+            name if matches!(next, ":" | "?") => self.out.push_str(name.trim_matches('"')),
+            other => self.out.push_str(other),
         }
-        Node::Leaf(text)
     }
 
-    fn object(&mut self) -> Node {
-        let mut fields = Vec::new();
-        while !self.take('}') {
-            let mut docs = None;
-            let mut token = self.next();
-            if let Token::Docs(text) = token {
-                docs = Some(text);
-                token = self.next();
-            }
-            let mut name = token.text().trim_matches('"').to_owned();
-            if self.take('?') {
-                name.push('?');
-            }
-            self.expect(":");
-            let value = self.union();
-            self.take(',');
-            fields.push(Field { docs, name, value });
-        }
-        Node::Object(fields)
+    fn open_union(&mut self) {
+        self.open.push(Open::Union);
+        self.begin_member();
+    }
+
+    fn begin_member(&mut self) {
+        self.new_line(2);
+        self.out.push_str("| ");
+    }
+
+    fn indent(&self) -> usize {
+        let columns = |open: &Open| match open {
+            Open::Lines => 2,
+            Open::Union => 4,
+            Open::Line | Open::Other => 0,
+        };
+        self.open.iter().map(columns).sum()
+    }
+
+    fn new_line(&mut self, columns_less: usize) {
+        self.out.push('\n');
+        self.out.push_str(&" ".repeat(self.indent() - columns_less));
+    }
+
+    fn between_fields(&mut self) {
+        if self.open.last() == Some(&Open::Lines) { self.new_line(0) } else { self.out.push(' ') }
     }
 }
 
-fn one_or(mut members: Vec<Node>, many: fn(Vec<Node>) -> Node) -> Node {
-    if members.len() == 1 { members.remove(0) } else { many(members) }
+/// Returns the number of tokens before the one that closes the bracket in front of them.
+fn length_inside(tokens: &[&str]) -> usize {
+    let mut depth = 1;
+    let closes = |token: &&str| {
+        match *token {
+            "{" | "(" | "<" => depth += 1,
+            "}" | ")" | ">" => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    };
+    tokens.iter().position(closes).expect("a bracket is closed")
 }
 
-fn tokens(text: &str) -> Vec<Token> {
+/// Returns true if a `|` of these tokens is in no bracket.
+fn is_union(tokens: &[&str]) -> bool {
+    let mut rest = tokens;
+    while let Some((token, after)) = rest.split_first() {
+        rest = match *token {
+            "|" => return true,
+            "{" | "(" | "<" => &after[length_inside(after) + 1..],
+            _ => after,
+        };
+    }
+    false
+}
+
+fn is_docs(token: &str) -> bool {
+    token.starts_with("/**")
+}
+
+/// Splits a type into names, literals, doc comments and single signs.
+fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
-        let length = if rest.starts_with("/**") {
-            let length = rest.find("*/").expect("a comment ends") + 2;
-            tokens.push(Token::Docs(comment_text(&rest[..length])));
-            length
-        } else if first == '"' {
-            let length = rest[1..].find('"').expect("a literal ends") + 2;
-            tokens.push(Token::Literal(rest[..length].to_owned()));
-            length
-        } else if first.is_alphanumeric() || first == '_' {
-            let length = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
-            tokens.push(Token::Name(rest[..length].to_owned()));
-            length
-        } else {
-            tokens.push(Token::Sign(first));
-            first.len_utf8()
+        let end = match first {
+            '/' => rest.find("*/").map(|end| end + 2),
+            '"' => rest[1..].find('"').map(|end| end + 2),
+            _ if is_of_name(first) => rest.find(|c: char| !is_of_name(c)),
+            _ => Some(first.len_utf8()),
         };
-        rest = rest[length..].trim_start();
+        let (token, after) = rest.split_at(end.unwrap_or(rest.len()));
+        tokens.push(token);
+        rest = after.trim_start();
     }
     tokens
 }
 
+pub(crate) fn is_of_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
 /// Returns the text of a doc comment, without its stars.
 fn comment_text(comment: &str) -> String {
-    let lines = comment.lines().map(|line| {
-        let line = line.trim();
-        let line = line.strip_prefix("/**").unwrap_or(line);
-        let line = line.strip_suffix("*/").unwrap_or(line);
-        line.trim().trim_start_matches("* ").trim_matches('*').trim().to_owned()
-    });
+    let comment = comment.trim().trim_start_matches("/**").trim_end_matches("*/");
+    let lines = comment.lines().map(|line| line.trim().trim_start_matches('*').trim());
     lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 

@@ -182,7 +182,7 @@ fn names(text: &str, name: &str) -> bool {
 }
 
 fn not_of_a_name(c: char) -> bool {
-    !(c.is_alphanumeric() || c == '_')
+    !layout::is_of_name(c)
 }
 
 /// Makes a payload without required fields optional.
