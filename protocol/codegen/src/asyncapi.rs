@@ -16,44 +16,30 @@ pub(crate) fn document(v2: &Dialect) -> Value {
     let mut listed = Map::new();
     let mut operations = Map::new();
     for message in &v2.messages {
-        let key = key(message);
+        let key = message.key();
         listed.insert(key.clone(), json!({ "$ref": format!("#/components/messages/{key}") }));
+        if let Some(spec) = Command::spec_of(&message.name).filter(|_| message.kind == Kind::Command) {
+            let mut operation = operation("receive", &summary(message), vec![on_socket(&key)]);
+            let replies = [on_socket(&format!("reply.{}", spec.reply)), on_socket("reply.error")];
+            operation["reply"] = json!({ "channel": operation["channel"], "messages": replies });
+            operations.insert(camel(spec.name), operation);
+        }
         messages.insert(key, described(message));
     }
-    for spec in Command::TABLE {
-        let operation = json!({
-            "action": "receive",
-            "channel": { "$ref": "#/channels/socket" },
-            "summary": summary(v2, Kind::Command, spec.name),
-            "messages": [on_socket("command", spec.name)],
-            "reply": {
-                "channel": { "$ref": "#/channels/socket" },
-                "messages": [on_socket("reply", spec.reply), on_socket("reply", "error")],
-            },
-        });
-        operations.insert(camel(spec.name), operation);
-    }
-    let sends = |kind: Kind, what: &str| {
+    let events = |kind: Kind| {
         let messages = v2.messages.iter().filter(|message| message.kind == kind);
-        let messages: Vec<Value> = messages.map(|message| on_socket("event", &message.name)).collect();
-        json!({
-            "action": "send",
-            "channel": { "$ref": "#/channels/socket" },
-            "summary": what,
-            "messages": messages,
-        })
+        messages.map(|message| on_socket(&message.key())).collect()
     };
     let durable = "Durable events: stored records, in `seq` order without a gap, also after a `resume`.";
-    operations.insert("durableEvents".to_owned(), sends(Kind::DurableEvent, durable));
     let ephemeral = "Ephemeral events: they have no `seq` and may be missed.";
-    operations.insert("ephemeralEvents".to_owned(), sends(Kind::Event, ephemeral));
-    let error = json!({
-        "action": "send",
-        "channel": { "$ref": "#/channels/socket" },
-        "summary": "An error about the connection as a whole: it has no `re`.",
-        "messages": [on_socket("reply", "error")],
-    });
-    operations.insert("connectionError".to_owned(), error);
+    let error = "An error about the connection as a whole: it has no `re`.";
+    for (name, summary, messages) in [
+        ("durableEvents", durable, events(Kind::DurableEvent)),
+        ("ephemeralEvents", ephemeral, events(Kind::Event)),
+        ("connectionError", error, vec![on_socket("reply.error")]),
+    ] {
+        operations.insert(name.to_owned(), operation("send", summary, messages));
+    }
     json!({
         "asyncapi": "3.0.0",
         "info": {
@@ -131,21 +117,26 @@ fn socket(messages: Map<String, Value>) -> Value {
     })
 }
 
+fn operation(action: &str, summary: &str, messages: Vec<Value>) -> Value {
+    let channel = json!({ "$ref": "#/channels/socket" });
+    json!({ "action": action, "channel": channel, "summary": summary, "messages": messages })
+}
+
 fn described(message: &Message) -> Value {
-    let (folder, definition) = (folder(message.kind), key(message));
     let mut described = json!({
         "name": message.name,
         "title": message.name,
-        "summary": message.description.replace('\n', " "),
-        "payload": { "$ref": format!("{SCHEMA}#/$defs/{definition}") },
+        "summary": summary(message),
+        "payload": { "$ref": format!("{SCHEMA}#/$defs/{}", message.key()) },
     });
-    match message.kind {
-        Kind::Command => described["correlationId"] = json!({ "location": "$message.payload#/id" }),
+    let (folder, id) = match message.kind {
+        Kind::Command => ("commands", Some("id")),
         // An `error` about the connection has no `re`.
-        Kind::Reply if message.name != "error" => {
-            described["correlationId"] = json!({ "location": "$message.payload#/re" });
-        }
-        Kind::Reply | Kind::DurableEvent | Kind::Event => {}
+        Kind::Reply => ("replies", Some("re").filter(|_| message.name != "error")),
+        Kind::DurableEvent | Kind::Event => ("events", None),
+    };
+    if let Some(id) = id {
+        described["correlationId"] = json!({ "location": format!("$message.payload#/{id}") });
     }
     if let Some(example) = example(folder, &message.name) {
         described["examples"] = json!([{ "name": message.name, "payload": example }]);
@@ -163,31 +154,13 @@ fn example(folder: &str, name: &str) -> Option<Value> {
     serde_json::from_str(&text).ok()
 }
 
-fn summary(v2: &Dialect, kind: Kind, name: &str) -> String {
-    let found = v2.messages.iter().find(|message| message.kind == kind && message.name == name);
-    found.map(|message| message.description.replace('\n', " ")).unwrap_or_default()
+fn summary(message: &Message) -> String {
+    message.description.replace('\n', " ")
 }
 
-fn on_socket(kind: &str, name: &str) -> Value {
-    json!({ "$ref": format!("#/channels/socket/messages/{kind}.{name}") })
-}
-
-/// Returns the message's name in the document, which is that of its definition in the schema.
-fn key(message: &Message) -> String {
-    let kind = match message.kind {
-        Kind::Command => "command",
-        Kind::Reply => "reply",
-        Kind::DurableEvent | Kind::Event => "event",
-    };
-    format!("{kind}.{}", message.name)
-}
-
-fn folder(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Command => "commands",
-        Kind::Reply => "replies",
-        Kind::DurableEvent | Kind::Event => "events",
-    }
+/// Refers to the message with this name in the schema.
+fn on_socket(key: &str) -> Value {
+    json!({ "$ref": format!("#/channels/socket/messages/{key}") })
 }
 
 /// Returns `user_input` as `userInput`.

@@ -42,6 +42,18 @@ pub struct Message {
     pub description: String,
 }
 
+impl Message {
+    /// Returns the name of its definition in the schema.
+    fn key(&self) -> String {
+        let kind = match self.kind {
+            Kind::Command => "command",
+            Kind::Reply => "reply",
+            Kind::DurableEvent | Kind::Event => "event",
+        };
+        format!("{kind}.{}", self.name)
+    }
+}
+
 /// A protocol version: its schema and its messages, in the order of the types.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dialect {

@@ -55,6 +55,9 @@ struct Document {
     messages: Vec<Message>,
 }
 
+/// A field of a frame: its name, its schema, and whether it is required.
+type Field = (&'static str, Value, bool);
+
 impl Document {
     fn new(title: &'static str) -> Self {
         Self { title, closed: false, definitions: BTreeMap::new(), unions: BTreeMap::new(), messages: Vec::new() }
@@ -94,49 +97,37 @@ impl Document {
     }
 
     fn add_frame(&mut self, kind: Kind, variant: &Value) {
-        let name =
-            variant["properties"]["type"]["const"].as_str().expect("a variant has its tag as constant").to_owned();
-        let description = variant["description"].as_str().unwrap_or_default().to_owned();
-        let payload = variant["properties"].get("payload").cloned();
-        let mut properties = Map::new();
-        let mut required = vec!["type"];
-        self.add_envelope(kind, &name, &mut properties, &mut required);
-        let others: Vec<&str> = match kind {
-            Kind::Command if self.closed => {
-                command::OTHER_NAMES.into_iter().filter(|(_, of)| *of == name).map(|(other, _)| other).collect()
-            }
-            _ => Vec::new(),
+        let name = variant["properties"]["type"]["const"].as_str().expect("a variant has its tag as constant");
+        let message = Message {
+            kind,
+            name: name.to_owned(),
+            description: variant["description"].as_str().unwrap_or_default().to_owned(),
         };
-        let tag = if others.is_empty() {
-            json!({ "const": name })
-        } else {
-            let names: Vec<&str> = std::iter::once(name.as_str()).chain(others).collect();
-            json!({ "enum": names })
-        };
-        properties.insert("type".to_owned(), tag);
-        if let Some(payload) = payload {
-            let may_be_absent = kind == Kind::Command && !self.requires_something(&payload);
-            properties.insert("payload".to_owned(), payload);
-            if !may_be_absent {
-                required.push("payload");
+        let spec = command::Command::spec_of(name).filter(|_| self.closed && kind == Kind::Command);
+        let mut fields = self.envelope(kind, name, spec);
+        let others = command::OTHER_NAMES.into_iter().filter(|(_, of)| spec.is_some_and(|spec| spec.name == *of));
+        let names: Vec<&str> = std::iter::once(name).chain(others.map(|(other, _)| other)).collect();
+        let tag = if names.len() == 1 { json!({ "const": name }) } else { json!({ "enum": names }) };
+        fields.push(("type", tag, true));
+        match variant["properties"].get("payload") {
+            Some(payload) => {
+                let is_required = kind != Kind::Command || self.requires_something(payload);
+                fields.push(("payload", payload.clone(), is_required));
             }
-        } else if kind == Kind::Command {
-            properties.insert("payload".to_owned(), json!({ "description": "Ignored." }));
+            None if kind == Kind::Command => fields.push(("payload", json!({ "description": "Ignored." }), false)),
+            None => {}
         }
         if kind == Kind::DurableEvent {
-            let seq = json!({ "type": "integer", "minimum": 1, "description": "Its place in the session's log." });
-            properties.insert("seq".to_owned(), seq);
-            required.push("seq");
+            let says = "Its place in the session's log.";
+            fields.push(("seq", json!({ "type": "integer", "minimum": 1, "description": says }), true));
         }
-        let mut frame = json!({
-            "type": "object",
-            "description": description,
-            "properties": properties,
-            "required": required,
-        });
-        if kind == Kind::Command && self.closed {
+        let required: Vec<&str> =
+            fields.iter().filter(|(_, _, is_required)| *is_required).map(|field| field.0).collect();
+        let mut frame = json!({ "type": "object", "description": message.description, "required": required });
+        frame["properties"] = fields.into_iter().map(|(name, schema, _)| (name.to_owned(), schema)).collect();
+        if let Some(spec) = spec {
             frame["additionalProperties"] = json!(false);
-            if command::Command::spec_of(&name).is_some_and(|spec| spec.does == command::Does::Creates) {
+            if spec.does == command::Does::Creates {
                 // It creates a session unless it names one.
                 frame["anyOf"] = json!([
                     { "required": ["sessionId"] },
@@ -144,78 +135,53 @@ impl Document {
                 ]);
             }
         }
-        let (folder, union) = match kind {
-            Kind::Command => ("command", "CommandFrame"),
-            Kind::Reply => ("reply", "ReplyFrame"),
-            Kind::DurableEvent => ("event", "DurableFrame"),
-            Kind::Event if self.closed => ("event", "EphemeralFrame"),
-            Kind::Event => ("event", "EventFrame"),
+        let union = match kind {
+            Kind::Command => "CommandFrame",
+            Kind::Reply => "ReplyFrame",
+            Kind::DurableEvent => "DurableFrame",
+            Kind::Event if self.closed => "EphemeralFrame",
+            Kind::Event => "EventFrame",
         };
-        let key = format!("{folder}.{name}");
+        let key = message.key();
         self.unions.entry(union).or_default().push(json!({ "$ref": format!("#/$defs/{key}") }));
         self.definitions.insert(key, frame);
-        self.messages.push(Message { kind, name, description });
+        self.messages.push(message);
     }
 
-    /// Adds the fields beside `type` and `payload`, except `seq`.
-    fn add_envelope(
-        &self,
-        kind: Kind,
-        name: &str,
-        properties: &mut Map<String, Value>,
-        required: &mut Vec<&'static str>,
-    ) {
-        let session = || {
-            let says = "The session that the frame is about.";
-            json!({ "type": "string", "pattern": ID_PATTERN, "description": says })
-        };
-        let mut add = |field: &'static str, schema: Value, must: bool| {
-            properties.insert(field.to_owned(), schema);
-            if must {
-                required.insert(0, field);
-            }
-        };
+    /// Returns the fields beside `type`, `payload` and `seq`.
+    fn envelope(&self, kind: Kind, name: &str, spec: Option<&command::Spec>) -> Vec<Field> {
+        let id = |pattern: &str, says: &str| json!({ "type": "string", "pattern": pattern, "not": { "pattern": "^s_" }, "description": says });
+        let says = "The session that the frame is about.";
+        let session = json!({ "type": "string", "pattern": ID_PATTERN, "description": says });
         match kind {
-            _ if !self.closed => {
-                let says = match kind {
-                    Kind::Command => "The client's own.",
-                    _ => "The command's; the server's own where there is none to answer.",
-                };
-                let id = match kind {
-                    Kind::Command => json!({
-                        "type": "string", "pattern": ID_PATTERN, "not": { "pattern": "^s_" }, "description": says,
-                    }),
-                    _ => json!({ "type": "string", "description": says }),
-                };
-                add("id", id, true);
-            }
             Kind::Command => {
-                let spec = command::Command::spec_of(name).expect("every command has a row");
-                let (pattern, says) = match spec.does.writes() {
-                    true => (WRITING_ID_PATTERN, "The client's own; the key under which the command is done once."),
-                    false => (ID_PATTERN, "The client's own; the reply carries it as `re`."),
+                let id = match spec {
+                    None => id(ID_PATTERN, "The client's own."),
+                    Some(spec) if spec.does.writes() => {
+                        id(WRITING_ID_PATTERN, "The client's own; the key under which the command is done once.")
+                    }
+                    Some(_) => id(ID_PATTERN, "The client's own; the reply carries it as `re`."),
                 };
-                let id =
-                    json!({ "type": "string", "pattern": pattern, "not": { "pattern": "^s_" }, "description": says });
-                if spec.address != Address::None {
-                    add("sessionId", session(), spec.address == Address::Required);
-                }
-                add("id", id, true);
+                let address = spec.map_or(Address::None, |spec| spec.address);
+                let session = (address != Address::None).then(|| ("sessionId", session, address == Address::Required));
+                [("id", id, true)].into_iter().chain(session).collect()
+            }
+            _ if !self.closed => {
+                let says = "The command's; the server's own where there is none to answer.";
+                vec![("id", json!({ "type": "string", "description": says }), true)]
             }
             Kind::Reply => {
-                add("sessionId", session(), false);
-                // An error without it is about the connection.
                 let says = "The `id` of the command that this answers.";
-                add("re", json!({ "type": "string", "pattern": ID_PATTERN, "description": says }), name != "error");
+                let re = json!({ "type": "string", "pattern": ID_PATTERN, "description": says });
+                // An error without it is about the connection.
+                vec![("re", re, name != "error"), ("sessionId", session, false)]
             }
-            Kind::DurableEvent => add("sessionId", session(), true),
+            Kind::DurableEvent => vec![("sessionId", session, true)],
             Kind::Event => {
-                if !matches!(name, "session_changed" | "token_expiring") {
-                    add("sessionId", session(), true);
-                }
-                // This tells an event from a reply.
-                add("re", json!(false), false);
-                add("seq", json!(false), false);
+                let is_of_session = !matches!(name, "session_changed" | "token_expiring");
+                let session = is_of_session.then_some(("sessionId", session, true));
+                // The absence of both tells an event from a reply.
+                session.into_iter().chain([("re", json!(false), false), ("seq", json!(false), false)]).collect()
             }
         }
     }
@@ -259,30 +225,20 @@ fn variants<T: JsonSchema>(generator: &mut SchemaGenerator) -> Vec<Value> {
 /// Removes what applies to Rust but not to JSON: names of integer types, and in what the server writes `null` for
 /// absent. What the server writes is also open, whatever the type says about reading it.
 fn tidy(schema: &mut Value, is_written: bool) {
-    match schema {
-        Value::Array(items) => items.iter_mut().for_each(|item| tidy(item, is_written)),
-        Value::Object(object) => {
-            if object.get("format").and_then(Value::as_str).is_some_and(|f| f.starts_with("uint") || f == "double") {
-                object.remove("format");
-            }
-            if is_written && object.get("additionalProperties") == Some(&Value::Bool(false)) {
-                object.remove("additionalProperties");
-            }
-            if is_written {
-                let required: Vec<String> = object
-                    .get("required")
-                    .and_then(Value::as_array)
-                    .map(|names| names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect())
-                    .unwrap_or_default();
-                if let Some(Value::Object(properties)) = object.get_mut("properties") {
-                    let optional = properties.iter_mut().filter(|(name, _)| !required.contains(name));
-                    optional.for_each(|(_, property)| without_null(property));
-                }
-            }
-            object.values_mut().for_each(|value| tidy(value, is_written));
+    each_object(schema, &mut |object| {
+        let is_of_rust = |format: &str| format.starts_with("uint") || format == "double";
+        object.retain(|key, value| key != "format" || !value.as_str().is_some_and(is_of_rust));
+        if !is_written {
+            return;
         }
-        _ => {}
-    }
+        object.retain(|key, value| key != "additionalProperties" || *value != false);
+        let required = object.get("required").cloned().unwrap_or_default();
+        let is_required = |name: &str| required.as_array().is_some_and(|names| names.iter().any(|known| known == name));
+        if let Some(Value::Object(properties)) = object.get_mut("properties") {
+            let optional = properties.iter_mut().filter(|(name, _)| !is_required(name));
+            optional.for_each(|(_, property)| without_null(property));
+        }
+    });
 }
 
 fn without_null(property: &mut Value) {
@@ -305,14 +261,21 @@ fn without_null(property: &mut Value) {
 }
 
 fn rename_references(schema: &mut Value, renamed: &BTreeMap<String, String>) {
-    match schema {
-        Value::Array(items) => items.iter_mut().for_each(|item| rename_references(item, renamed)),
+    each_object(schema, &mut |object| {
+        let name = object.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix("#/$defs/"));
+        if let Some(new) = name.and_then(|name| renamed.get(name)) {
+            object.insert("$ref".to_owned(), json!(format!("#/$defs/{new}")));
+        }
+    });
+}
+
+/// Changes every object in a value, the outer ones first.
+fn each_object(value: &mut Value, change: &mut impl FnMut(&mut Map<String, Value>)) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| each_object(item, change)),
         Value::Object(object) => {
-            let name = object.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix("#/$defs/"));
-            if let Some(new) = name.and_then(|name| renamed.get(name)) {
-                object.insert("$ref".to_owned(), json!(format!("#/$defs/{new}")));
-            }
-            object.values_mut().for_each(|value| rename_references(value, renamed));
+            change(object);
+            object.values_mut().for_each(|value| each_object(value, change));
         }
         _ => {}
     }
