@@ -1,5 +1,6 @@
 //! Decides what to do when a connection ends: reconnect, renew the credentials, or stop.
 
+use reseed_protocol::ErrorBody;
 use std::time::Duration;
 
 /// The maximum wait before the first attempt to reconnect.
@@ -104,9 +105,9 @@ fn meaning(code: u16) -> (&'static str, Then) {
     }
 }
 
-/// Returns the wait that the server requested in milliseconds, bounded by [`TOLD_MAX`].
-pub(crate) fn told_wait(ms: u64) -> Duration {
-    Duration::from_millis(ms).min(TOLD_MAX)
+/// Returns the wait that the server requested with an error, bounded by [`TOLD_MAX`].
+pub(crate) fn told_wait(error: &ErrorBody) -> Duration {
+    Duration::from_millis(error.retry_after_ms.unwrap_or_default()).min(TOLD_MAX)
 }
 
 /// Returns the wait before the next attempt. It is a random part of a limit that doubles with each failure ("full

@@ -83,7 +83,8 @@ impl Calls {
     pub fn take(&mut self, machine: &mut Machine, update: &Update) -> Vec<Task> {
         match update {
             Update::Event { session, event } if *session == self.session => match event {
-                SessionEvent::Durable(_, event) => self.durable(event),
+                SessionEvent::Durable(_, Event::CallResolved(resolved)) => self.drop_call(&resolved.call_id),
+                SessionEvent::Durable(..) => Vec::new(),
                 SessionEvent::Ephemeral(event) => self.ephemeral(machine, event),
             },
             Update::Opened { session, opened }
@@ -109,11 +110,8 @@ impl Calls {
         is_error: bool,
     ) -> Result<(), NotTaken> {
         let is_error = is_error.then_some(true);
-        self.answer(
-            machine,
-            call,
-            Command::ToolResult(ToolResult { call_id: call.clone(), output: output.into(), is_error }),
-        )
+        let result = ToolResult { call_id: call.clone(), output: output.into(), is_error };
+        self.answer(machine, call, Command::ToolResult(result))
     }
 
     /// Sends the answer of a hook. The answer is dropped if nobody waits for the call any more.
@@ -149,13 +147,6 @@ impl Calls {
             && let Some(oldest) = self.ended.pop_front()
         {
             self.calls.remove(&oldest);
-        }
-    }
-
-    fn durable(&mut self, event: &Event) -> Vec<Task> {
-        match event {
-            Event::CallResolved(resolved) => self.drop_call(&resolved.call_id),
-            _ => Vec::new(),
         }
     }
 

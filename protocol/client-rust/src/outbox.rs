@@ -163,7 +163,7 @@ impl Outbox {
             command.sent = false;
             command.refusals += 1;
             if error.code != ErrorCode::NoSession {
-                let wait = told_wait(error.retry_after_ms.unwrap_or_default());
+                let wait = told_wait(error);
                 command.held_until = Some(now + wait.max(backoff(command.refusals, random)));
             }
             return Replied::Stays;
@@ -249,7 +249,7 @@ impl Waiting {
 }
 
 /// Returns the frame of a command.
-pub(crate) fn frame(id: &CommandId, session: Option<&SessionId>, body: &str) -> String {
+fn frame(id: &CommandId, session: Option<&SessionId>, body: &str) -> String {
     // An id needs no escapes.
     let session = session.map(|session| format!(r#""sessionId":"{session}","#)).unwrap_or_default();
     format!(r#"{{"id":"{id}",{session}{}"#, &body[1..])

@@ -1,6 +1,6 @@
 //! Establishes, watches and replaces the connection of a client.
 
-use super::{Credentials, Machine, Output, Phase, encoded};
+use super::{Credentials, Machine, Output, Phase};
 use crate::{
     ending::{Lost, Then, backoff, told_wait},
     subscription::{Phase as Subscribed, Subscription},
@@ -9,6 +9,7 @@ use crate::{
 use reseed_protocol::{
     CommandId, ErrorCode, PROTOCOL_VERSION, SessionId,
     command::Command,
+    frame::encode_command,
     reply::Reply,
     session::{Authenticate, Hello, Ping, Pong, Welcome},
 };
@@ -58,7 +59,7 @@ impl Machine {
         let client_id = Some(self.identity.client_id.clone());
         let client = self.identity.software.clone();
         let command = Command::Hello(Hello { protocol_version: PROTOCOL_VERSION, client_id, client, ticket, token });
-        self.out.push_back(Output::Send(encoded(&hello, None, &command)));
+        self.out.push_back(Output::Send(encode_command(&hello, None, &command)));
         self.phase = Phase::Greeting { since, hello };
     }
 
@@ -70,7 +71,11 @@ impl Machine {
         }
         let (token, ticket) = credentials.into_fields();
         let id = self.new_id();
-        self.out.push_back(Output::Send(encoded(&id, None, &Command::Authenticate(Authenticate { ticket, token }))));
+        self.out.push_back(Output::Send(encode_command(
+            &id,
+            None,
+            &Command::Authenticate(Authenticate { ticket, token }),
+        )));
     }
 
     /// Handles the notice that the credentials expire soon.
@@ -150,7 +155,7 @@ impl Machine {
                 self.lost(now, Lost::closed(4401, &error.message));
             }
             Reply::Error(error) if error.retriable => {
-                let wait = told_wait(error.retry_after_ms.unwrap_or_default());
+                let wait = told_wait(&error);
                 self.retry(now, Lost::Broken(error.message), wait);
             }
             Reply::Error(error) => self.stop(Stop::Refused(error)),
@@ -241,7 +246,7 @@ impl Machine {
         greeted.read_at = now;
         greeted.probe = Some((id.clone(), asked.as_ref().map(|(key, seq, _)| (*key, *seq))));
         let ping = Command::Ping(Ping { seq: asked.as_ref().map(|(_, seq, _)| *seq) });
-        self.out.push_back(Output::Send(encoded(&id, asked.as_ref().map(|(_, _, id)| id), &ping)));
+        self.out.push_back(Output::Send(encode_command(&id, asked.as_ref().map(|(_, _, id)| id), &ping)));
     }
 
     pub(super) fn probed(&mut self, now: Instant, asked: Option<(Session, u64)>, reply: &Reply) {

@@ -20,7 +20,7 @@ use self::connection::{CONNECT, Greeted};
 use crate::{
     fold::Snapshot,
     incoming::{Body, Incoming},
-    outbox::{Outbox, frame},
+    outbox::Outbox,
     subscription::{Opening, Phase as Subscribed, Subscription},
     update::{Session, Stop, Update},
 };
@@ -357,9 +357,4 @@ impl std::fmt::Debug for Machine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Machine").field("phase", &self.phase).finish_non_exhaustive()
     }
-}
-
-fn encoded(id: &CommandId, session: Option<&SessionId>, command: &Command) -> String {
-    let body = serde_json::to_string(command).expect("wire types have text keys and finite numbers");
-    frame(id, session, &body)
 }

@@ -1,6 +1,6 @@
 //! Opens, resumes and ends the sessions of a client.
 
-use super::{Machine, Output, Phase, encoded};
+use super::{Machine, Output, Phase};
 use crate::{
     ending::{backoff, told_wait},
     subscription::{Phase as Subscribed, Subscription, Taken},
@@ -9,6 +9,7 @@ use crate::{
 use reseed_protocol::{
     ErrorBody, ErrorCode, SessionId,
     command::{Command, Empty},
+    frame::encode_command,
     reply::Reply,
     session::{SessionClosed, SessionOpened, SubscriptionEnd},
 };
@@ -35,7 +36,7 @@ impl Machine {
                 self.send_open(key);
             }
             Reply::Error(error) if error.retriable || known.is_closed_soon(&error) => {
-                let wait = told_wait(error.retry_after_ms.unwrap_or_default());
+                let wait = told_wait(&error);
                 self.retry_session(now, key, Some(error), wait);
             }
             Reply::Error(error) => self.end(key, SessionEnd::Refused(error)),
@@ -150,7 +151,7 @@ impl Machine {
         let Some(creates) = self.sessions.get(&key).filter(may_open).map(|known| known.creates.clone()) else { return };
         let id = creates.unwrap_or_else(|| self.new_id());
         let Some(known) = self.sessions.get_mut(&key) else { return };
-        let frame = encoded(&id, known.id.as_ref(), &Command::OpenSession(known.command()));
+        let frame = encode_command(&id, known.id.as_ref(), &Command::OpenSession(known.command()));
         // The server would close every connection because of its size.
         if frame.len() as u64 > bytes_max {
             return self.end(key, SessionEnd::TooLarge { bytes: frame.len(), bytes_max });
@@ -163,7 +164,7 @@ impl Machine {
     pub(super) fn send_now(&mut self, session: Option<&SessionId>, command: &Command) {
         if matches!(self.phase, Phase::Open(_)) {
             let id = self.new_id();
-            self.out.push_back(Output::Send(encoded(&id, session, command)));
+            self.out.push_back(Output::Send(encode_command(&id, session, command)));
         }
     }
 
