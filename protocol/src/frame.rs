@@ -63,7 +63,7 @@ pub struct Refused {
 /// # Errors
 /// The first error in it.
 pub fn parse_v2(text: &str) -> Result<Received, Refused> {
-    let (id, envelope) = envelope::<StrictEnvelope<'_>>(text)?;
+    let (id, envelope) = envelope(text, |envelope: &StrictEnvelope<'_>| &envelope.id)?;
     let named = envelope.session_id.clone();
     let refuse = |error| Refused { id: Some(id.clone()), session: named.clone(), error };
     let payload = envelope.payload.filter(|payload| payload.get() != "null").map_or("{}", RawValue::get);
@@ -117,7 +117,7 @@ pub fn peek_type(text: &str) -> Option<String> {
 /// # Errors
 /// The first error in it.
 pub fn parse_v1(text: &str) -> Result<(CommandId, v1::Command), Refused> {
-    let (id, envelope) = envelope::<LenientEnvelope<'_>>(text)?;
+    let (id, envelope) = envelope(text, |envelope: &LenientEnvelope<'_>| &envelope.id)?;
     let refuse = |error| Refused { id: Some(id.clone()), session: None, error };
     let raw = envelope.payload.filter(|payload| payload.get() != "null").map_or("{}", RawValue::get);
     let name: &str = &envelope.kind;
@@ -131,65 +131,48 @@ pub fn parse_v1(text: &str) -> Result<(CommandId, v1::Command), Refused> {
     command.map(|command| (id.clone(), command)).map_err(|fault| refuse(fault.into_error(name)))
 }
 
+/// The fields of a frame from this side, around its message.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Written<'a, T> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    re: Option<&'a CommandId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<&'a SessionId>,
+    #[serde(flatten)]
+    message: &'a T,
+}
+
+impl<T: Serialize> Written<'_, T> {
+    fn text(&self) -> String {
+        serde_json::to_string(self).expect("wire types have text keys and finite numbers")
+    }
+}
+
 /// Serialises a v1 frame, or the command of a v1 client.
 #[must_use]
 pub fn encode_v1<T: Serialize>(id: &str, message: &T) -> String {
-    #[derive(Serialize)]
-    struct Out<'a, T> {
-        id: &'a str,
-        #[serde(flatten)]
-        message: &'a T,
-    }
-    written(&Out { id, message })
+    Written { id: Some(id), re: None, session_id: None, message }.text()
 }
 
 /// Serialises a command.
 #[must_use]
 pub fn encode_command(id: &CommandId, session: Option<&SessionId>, command: &Command) -> String {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Out<'a> {
-        id: &'a CommandId,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        session_id: Option<&'a SessionId>,
-        #[serde(flatten)]
-        command: &'a Command,
-    }
-    written(&Out { id, session_id: session, command })
+    Written { id: Some(id.as_str()), re: None, session_id: session, message: command }.text()
 }
 
 /// Serialises a reply. Without `re` it is an error about the connection.
 #[must_use]
 pub fn encode_reply(re: Option<&CommandId>, session: Option<&SessionId>, reply: &Reply) -> String {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Out<'a> {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        re: Option<&'a CommandId>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        session_id: Option<&'a SessionId>,
-        #[serde(flatten)]
-        reply: &'a Reply,
-    }
-    written(&Out { re, session_id: session, reply })
+    Written { id: None, re, session_id: session, message: reply }.text()
 }
 
 /// Serialises an event that is not stored.
 #[must_use]
 pub fn encode_event<T: Serialize>(session: Option<&SessionId>, event: &T) -> String {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Out<'a, T> {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        session_id: Option<&'a SessionId>,
-        #[serde(flatten)]
-        event: &'a T,
-    }
-    written(&Out { session_id: session, event })
-}
-
-fn written<T: Serialize>(frame: &T) -> String {
-    serde_json::to_string(frame).expect("wire types have text keys and finite numbers")
+    Written { id: None, re: None, session_id: session, message: event }.text()
 }
 
 /// Serialises the frame of a durable event around its stored body, `{"type":…,"payload":…}`, without parsing it.
@@ -209,11 +192,7 @@ fn unknown_command(name: &str, known: &[&str]) -> ErrorBody {
         .with_field("type")
 }
 
-/// The fields of a frame beside its payload.
-trait Envelope<'a>: Deserialize<'a> {
-    fn id(&self) -> &str;
-}
-
+/// The fields of a v2 frame beside its payload.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct StrictEnvelope<'a> {
@@ -227,6 +206,7 @@ struct StrictEnvelope<'a> {
     payload: Option<&'a RawValue>,
 }
 
+/// The fields of a v1 frame beside its payload; others are ignored.
 #[derive(Deserialize)]
 struct LenientEnvelope<'a> {
     #[serde(borrow)]
@@ -237,19 +217,7 @@ struct LenientEnvelope<'a> {
     payload: Option<&'a RawValue>,
 }
 
-impl<'a> Envelope<'a> for StrictEnvelope<'a> {
-    fn id(&self) -> &str {
-        &self.id
-    }
-}
-
-impl<'a> Envelope<'a> for LenientEnvelope<'a> {
-    fn id(&self) -> &str {
-        &self.id
-    }
-}
-
-fn envelope<'a, E: Envelope<'a>>(text: &'a str) -> Result<(CommandId, E), Refused> {
+fn envelope<'a, E: Deserialize<'a>>(text: &'a str, id_of: fn(&E) -> &str) -> Result<(CommandId, E), Refused> {
     let nameless = |error| Refused { id: None, session: None, error };
     check(text).map_err(|error| Refused { id: peek_id(text), session: None, error })?;
     let envelope: E = strict(text).map_err(|fault| {
@@ -260,7 +228,7 @@ fn envelope<'a, E: Envelope<'a>>(text: &'a str) -> Result<(CommandId, E), Refuse
         };
         Refused { id, session: None, error }
     })?;
-    let id = envelope.id();
+    let id = id_of(&envelope);
     let invalid = |message: String| nameless(ErrorBody::new(ErrorCode::InvalidId, message).with_field("id"));
     check_id(id).map_err(|error| invalid(error.to_string()))?;
     if id.starts_with(SERVER_ID_PREFIX) {

@@ -47,8 +47,11 @@ struct Walk<'f> {
 }
 
 impl Walk<'_> {
-    fn deeper(&mut self) -> Result<Walk<'_>, ErrorBody> {
-        if self.depth >= DEPTH_MAX { Err(too_deep()) } else { Ok(Walk { depth: self.depth + 1, fault: self.fault }) }
+    fn deeper<E: serde::de::Error>(&mut self) -> Result<Walk<'_>, E> {
+        if self.depth >= DEPTH_MAX {
+            return Err(self.fail(too_deep()));
+        }
+        Ok(Walk { depth: self.depth + 1, fault: self.fault })
     }
 
     fn fail<E: serde::de::Error>(&mut self, error: ErrorBody) -> E {
@@ -93,10 +96,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
         loop {
-            let inner = match self.deeper() {
-                Ok(inner) => inner,
-                Err(error) => return Err(self.fail(error)),
-            };
+            let inner = self.deeper()?;
             if seq.next_element_seed(inner)?.is_none() {
                 return Ok(());
             }
@@ -113,10 +113,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
                 return Err(self.fail(error.with_field(shown)));
             }
             keys.insert(key);
-            let inner = match self.deeper() {
-                Ok(inner) => inner,
-                Err(error) => return Err(self.fail(error)),
-            };
+            let inner = self.deeper()?;
             map.next_value_seed(inner)?;
         }
         Ok(())
