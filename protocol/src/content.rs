@@ -7,17 +7,16 @@ pub use self::input::*;
 use crate::{ids::CallId, receipt::Receipt};
 use serde::{Deserialize, Serialize};
 
-/// The author of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// A person, or text in a person's place (a summary, a note).
-    User,
-    /// The model.
-    Assistant,
-    /// The result of a tool call.
-    Tool,
+words! {
+    /// The author of a message.
+    enum Role {
+        /// A person, or text in a person's place (a summary, a note).
+        User,
+        /// The model.
+        Assistant,
+        /// The result of a tool call.
+        Tool,
+    }
 }
 
 /// A piece of a message.
@@ -73,61 +72,56 @@ pub enum Part {
     },
 }
 
-/// The reason an answer ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(rename_all = "snake_case")]
-pub enum StopReason {
-    /// The model finished.
-    Stop,
-    /// The output limit cut it off.
-    Length,
-    /// It waits for tools.
-    ToolCalls,
-    /// The provider's filter cut it off.
-    ContentFilter,
-    /// The user cancelled it.
-    Cancelled,
+words! {
+    /// The reason an answer ended.
+    enum StopReason {
+        /// The model finished.
+        Stop,
+        /// The output limit cut it off.
+        Length,
+        /// It waits for tools.
+        ToolCalls,
+        /// The provider's filter cut it off.
+        ContentFilter,
+        /// The user cancelled it.
+        Cancelled,
+    }
+
+    /// The source of a count.
+    enum UsageSource {
+        /// The provider reported it.
+        Reported,
+        /// Estimated by the server.
+        Estimated,
+    }
 }
 
-/// The source of a count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(rename_all = "snake_case")]
-pub enum UsageSource {
-    /// The provider reported it.
-    Reported,
-    /// Estimated by the server.
-    Estimated,
-}
-
-/// Tokens of one request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[cfg_attr(feature = "codegen", ts(optional_fields))]
-#[serde(rename_all = "camelCase")]
-pub struct Usage {
-    /// Tokens sent, including cached ones.
-    pub input_tokens: u64,
-    /// The input tokens that were read from the provider's cache.
-    pub cached_tokens: u64,
-    /// The input tokens that were written to the provider's cache; absent if the provider does not report them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_write_tokens: Option<u64>,
-    /// Tokens of the answer, including reasoning.
-    pub output_tokens: u64,
-    /// The output tokens that were reasoning; absent if the provider does not report them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reasoning_tokens: Option<u64>,
-    /// The tokens of the longest prefix shared with the session's previous request, as counted before sending: what the
-    /// provider could have cached. Absent for summaries, and in older logs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prefix_tokens: Option<u64>,
-    /// The cost in billionths of a US dollar; absent if the model's price is unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_nano_usd: Option<u64>,
-    /// Reported by the provider, or estimated.
-    pub source: UsageSource,
+open! {
+    /// Tokens of one request.
+    #[derive(Eq)]
+    struct Usage {
+        /// Tokens sent, including cached ones.
+        input_tokens: u64,
+        /// The input tokens that were read from the provider's cache.
+        cached_tokens: u64,
+        /// The input tokens that were written to the provider's cache; absent if the provider does not report them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cache_write_tokens: Option<u64>,
+        /// Tokens of the answer, including reasoning.
+        output_tokens: u64,
+        /// The output tokens that were reasoning; absent if the provider does not report them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reasoning_tokens: Option<u64>,
+        /// The tokens of the longest prefix shared with the session's previous request, as counted before sending: what the
+        /// provider could have cached. Absent for summaries, and in older logs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        prefix_tokens: Option<u64>,
+        /// The cost in billionths of a US dollar; absent if the model's price is unknown.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost_nano_usd: Option<u64>,
+        /// Reported by the provider, or estimated.
+        source: UsageSource,
+    }
 }
 
 impl Usage {
@@ -138,43 +132,39 @@ impl Usage {
     }
 }
 
-/// The cut in a tool result that was too large. The output shows the beginning and the end, with a note between them.
-/// Lengths and positions are in UTF-16 code units.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[cfg_attr(feature = "codegen", ts(optional_fields))]
-#[serde(rename_all = "camelCase")]
-pub struct Cut {
-    /// The length of the whole result.
-    pub characters: u64,
-    /// The length of the parts that the output shows, without the note.
-    pub shown: u64,
-    /// The position from which characters were left out: the length of the beginning that is shown.
-    pub from: u64,
-    /// The whole result; only in the reply to `get_entries` with `entryId`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub whole: Option<String>,
-}
+open! {
+    /// The cut in a tool result that was too large. The output shows the beginning and the end, with a note between them.
+    /// Lengths and positions are in UTF-16 code units.
+    #[derive(Default, Eq)]
+    struct Cut {
+        /// The length of the whole result.
+        characters: u64,
+        /// The length of the parts that the output shows, without the note.
+        shown: u64,
+        /// The position from which characters were left out: the length of the beginning that is shown.
+        from: u64,
+        /// The whole result; only in the reply to `get_entries` with `entryId`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        whole: Option<String>,
+    }
 
-/// What a provider sent with an answer for itself: it goes back with that answer, byte for byte, to the same server and
-/// model only. Opaque to everyone else.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[cfg_attr(feature = "codegen", ts(optional_fields))]
-#[serde(rename_all = "camelCase")]
-pub struct Payload {
-    /// Identifies the server, without naming its address.
-    pub server: String,
-    /// The field that held the reasoning: the text of the message's reasoning parts goes back in it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reasoning: Option<String>,
-    /// The other fields of the answer, as the JSON text of an object.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fields: Option<String>,
-    /// What came with its tool calls.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<CallPayload>>"))]
-    pub calls: Vec<CallPayload>,
+    /// What a provider sent with an answer for itself: it goes back with that answer, byte for byte, to the same server and
+    /// model only. Opaque to everyone else.
+    #[derive(Default, Eq)]
+    struct Payload {
+        /// Identifies the server, without naming its address.
+        server: String,
+        /// The field that held the reasoning: the text of the message's reasoning parts goes back in it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reasoning: Option<String>,
+        /// The other fields of the answer, as the JSON text of an object.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fields: Option<String>,
+        /// What came with its tool calls.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<CallPayload>>"))]
+        calls: Vec<CallPayload>,
+    }
 }
 
 impl Payload {
@@ -186,61 +176,57 @@ impl Payload {
     }
 }
 
-/// What a provider sent with a tool call for itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[cfg_attr(feature = "codegen", ts(optional_fields))]
-#[serde(rename_all = "camelCase")]
-pub struct CallPayload {
-    /// The call.
-    #[serde(rename = "toolCallId")]
-    pub call_id: CallId,
-    /// The provider's own id of the call; empty if it gave none.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[cfg_attr(feature = "codegen", ts(as = "Option<String>"))]
-    pub id: String,
-    /// The other fields of the call, as the JSON text of an object.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fields: Option<String>,
-}
+open! {
+    /// What a provider sent with a tool call for itself.
+    #[derive(Eq)]
+    struct CallPayload {
+        /// The call.
+        #[serde(rename = "toolCallId")]
+        call_id: CallId,
+        /// The provider's own id of the call; empty if it gave none.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<String>"))]
+        id: String,
+        /// The other fields of the call, as the JSON text of an object.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fields: Option<String>,
+    }
 
-/// A message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[cfg_attr(feature = "codegen", ts(optional_fields))]
-#[serde(rename_all = "camelCase")]
-pub struct Message {
-    /// Its author.
-    pub role: Role,
-    /// Its content, in order.
-    pub content: Vec<Part>,
-    /// The model that answered; on assistant messages.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// The usage of its request; on assistant messages.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
-    /// Identifies the system prompt, the tools and the messages sent with the request, so that its `usage` is known to
-    /// be stale when they change; on assistant messages.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub envelope_key: Option<String>,
-    /// Cache diagnostics of its request; on assistant messages.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub receipt: Option<Box<Receipt>>,
-    /// The reason the answer ended; on assistant messages.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stop_reason: Option<StopReason>,
-    /// The answer was cancelled or broke off: this is what had been shown. One that was cancelled has the stop reason
-    /// `cancelled`; one that broke off, because the provider failed, has none.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
-    pub incomplete: bool,
-    /// The cut in the result; on tool messages whose result was too large.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cut: Option<Box<Cut>>,
-    /// What the provider sent with the answer for itself; on assistant messages.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub payload: Option<Box<Payload>>,
+    /// A message.
+    #[derive(Eq)]
+    struct Message {
+        /// Its author.
+        role: Role,
+        /// Its content, in order.
+        content: Vec<Part>,
+        /// The model that answered; on assistant messages.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// The usage of its request; on assistant messages.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+        /// Identifies the system prompt, the tools and the messages sent with the request, so that its `usage` is known to
+        /// be stale when they change; on assistant messages.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        envelope_key: Option<String>,
+        /// Cache diagnostics of its request; on assistant messages.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        receipt: Option<Box<Receipt>>,
+        /// The reason the answer ended; on assistant messages.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stop_reason: Option<StopReason>,
+        /// The answer was cancelled or broke off: this is what had been shown. One that was cancelled has the stop reason
+        /// `cancelled`; one that broke off, because the provider failed, has none.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
+        incomplete: bool,
+        /// The cut in the result; on tool messages whose result was too large.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cut: Option<Box<Cut>>,
+        /// What the provider sent with the answer for itself; on assistant messages.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        payload: Option<Box<Payload>>,
+    }
 }
 
 impl Message {

@@ -1,7 +1,7 @@
 //! Error codes and close codes, each declared once with cause and remedy.
 
 use crate::ids::CommandId;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 pub mod unknown;
@@ -167,21 +167,8 @@ impl Serialize for ErrorCode {
 
 impl<'de> Deserialize<'de> for ErrorCode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Code;
-
-        impl Visitor<'_> for Code {
-            type Value = ErrorCode;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("the code of an error, as a string")
-            }
-
-            fn visit_str<E>(self, name: &str) -> Result<ErrorCode, E> {
-                Ok(name.into())
-            }
-        }
-
-        deserializer.deserialize_str(Code)
+        let name = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        Ok(Self::from(&*name))
     }
 }
 
@@ -191,25 +178,23 @@ impl std::fmt::Display for ErrorCode {
     }
 }
 
-/// Payload of `error`, and of `turn_finished.error`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[cfg_attr(feature = "codegen", ts(optional_fields))]
-#[serde(rename_all = "camelCase")]
-pub struct ErrorBody {
-    /// The error code, for programs.
-    pub code: ErrorCode,
-    /// The error, with the value and the remedy, for people.
-    pub message: String,
-    /// True if the same command, sent again unchanged, may succeed.
-    pub retriable: bool,
-    /// The time to wait before sending it again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_after_ms: Option<u64>,
-    /// Further data for programs: the offending `field`, the running `jobId`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "codegen", ts(type = "Record<string, unknown>"))]
-    pub details: Option<Value>,
+open! {
+    /// Payload of `error`, and of `turn_finished.error`.
+    struct ErrorBody {
+        /// The error code, for programs.
+        code: ErrorCode,
+        /// The error, with the value and the remedy, for people.
+        message: String,
+        /// True if the same command, sent again unchanged, may succeed.
+        retriable: bool,
+        /// The time to wait before sending it again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u64>,
+        /// Further data for programs: the offending `field`, the running `jobId`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "codegen", ts(type = "Record<string, unknown>"))]
+        details: Option<Value>,
+    }
 }
 
 impl ErrorBody {
@@ -254,22 +239,20 @@ impl ErrorBody {
     }
 }
 
-/// `details` of a v1 error.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[cfg_attr(feature = "codegen", ts(optional_fields))]
-#[serde(rename_all = "camelCase")]
-pub struct ErrorDetails {
-    /// The error code, for programs.
-    pub code: ErrorCode,
-    /// True if the same command, sent again unchanged, may succeed.
-    pub retriable: bool,
-    /// The offending field.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub field: Option<String>,
-    /// The time to wait before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_after_ms: Option<u64>,
+open! {
+    /// `details` of a v1 error.
+    struct ErrorDetails {
+        /// The error code, for programs.
+        code: ErrorCode,
+        /// True if the same command, sent again unchanged, may succeed.
+        retriable: bool,
+        /// The offending field.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        field: Option<String>,
+        /// The time to wait before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u64>,
+    }
 }
 
 /// The reason the server closes a socket. 44xx: do not reconnect automatically. 45xx and 1011 to 1014: reconnect and

@@ -25,18 +25,16 @@ impl Command {
         &["user_input", "get_context_info", "manual_compact", "approval_response"];
 }
 
-/// Payload of `user_input`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[cfg_attr(feature = "codegen", ts(optional_fields))]
-#[serde(rename_all = "camelCase")]
-pub struct UserInput {
-    /// OpenAI Responses input items; unknown fields are ignored.
-    #[serde(deserialize_with = "lenient_items")]
-    pub input: Vec<InputItem>,
-    /// Accepted and ignored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub previous_response_id: Option<String>,
+open! {
+    /// Payload of `user_input`.
+    struct UserInput {
+        /// OpenAI Responses input items; unknown fields are ignored.
+        #[serde(deserialize_with = "lenient_items")]
+        input: Vec<InputItem>,
+        /// Accepted and ignored.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        previous_response_id: Option<String>,
+    }
 }
 
 /// Parses items with unknown fields, which v2's items refuse: v1 clients that send some cannot be changed.
@@ -86,24 +84,22 @@ fn lenient_items<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Input
     Ok(items.into_iter().map(item).collect())
 }
 
-/// Payload of `approval_response`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[cfg_attr(feature = "codegen", ts(optional_fields))]
-#[serde(rename_all = "camelCase")]
-pub struct ApprovalResponse {
-    /// The decision.
-    pub review: Review,
-    /// An echo of a patch, as clients of the original send it. It is ignored in favour of the server's own copy.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
-    pub apply_patch: Option<serde_json::Value>,
-    /// The message to the model on a denial.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub custom_deny_message: Option<String>,
-    /// A client's explanation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub explanation: Option<String>,
+open! {
+    /// Payload of `approval_response`.
+    struct ApprovalResponse {
+        /// The decision.
+        review: Review,
+        /// An echo of a patch, as clients of the original send it. It is ignored in favour of the server's own copy.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
+        apply_patch: Option<serde_json::Value>,
+        /// The message to the model on a denial.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        custom_deny_message: Option<String>,
+        /// A client's explanation.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        explanation: Option<String>,
+    }
 }
 
 /// A decision on an approval. Upper-case spellings are accepted.
@@ -166,56 +162,31 @@ impl ContextInfo {
     pub fn of(info: crate::context::ContextInfo) -> Self {
         // It has two decimals, as clients show it.
         let usage_percent = (info.usage_ratio * 10_000.0).round().clamp(0.0, 10_000.0) / 100.0;
-        let crate::context::ContextInfo {
-            token_count,
-            transcript_length,
-            max_tokens,
-            learned_window_tokens,
-            strategy,
-            warning,
-            usage_ratio,
-            source,
-            usage_tokens,
-            trailing_tokens,
-            last_usage_entry_id,
-            error_bound_tokens,
-            reserved_tokens,
-            compact_at_tokens,
-            compact_at_rule,
-            prepare_at_tokens,
-            cached_tokens,
-            generation,
-            compactions,
-            session_id,
-            leaf_id,
-            breaker,
-            breakdown,
-        } = info;
         Self {
             usage_percent,
-            token_count,
-            transcript_length,
-            max_tokens,
-            learned_window_tokens,
-            strategy,
-            warning,
-            usage_ratio,
-            source,
-            usage_tokens,
-            trailing_tokens,
-            last_usage_entry_id,
-            error_bound_tokens,
-            reserved_tokens,
-            compact_at_tokens,
-            compact_at_rule,
-            prepare_at_tokens,
-            cached_tokens,
-            generation,
-            compactions,
-            session_id,
-            leaf_id,
-            breaker,
-            breakdown,
+            token_count: info.token_count,
+            transcript_length: info.transcript_length,
+            max_tokens: info.max_tokens,
+            learned_window_tokens: info.learned_window_tokens,
+            strategy: info.strategy,
+            warning: info.warning,
+            usage_ratio: info.usage_ratio,
+            source: info.source,
+            usage_tokens: info.usage_tokens,
+            trailing_tokens: info.trailing_tokens,
+            last_usage_entry_id: info.last_usage_entry_id,
+            error_bound_tokens: info.error_bound_tokens,
+            reserved_tokens: info.reserved_tokens,
+            compact_at_tokens: info.compact_at_tokens,
+            compact_at_rule: info.compact_at_rule,
+            prepare_at_tokens: info.prepare_at_tokens,
+            cached_tokens: info.cached_tokens,
+            generation: info.generation,
+            compactions: info.compactions,
+            session_id: info.session_id,
+            leaf_id: info.leaf_id,
+            breaker: info.breaker,
+            breakdown: info.breakdown,
         }
     }
 }
@@ -233,24 +204,22 @@ pub struct LoadingState {
     pub loading: bool,
 }
 
-/// Payload of `approval_request`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(rename_all = "camelCase")]
-pub struct ApprovalRequest {
-    /// The tool's name and its arguments.
-    pub command: Vec<String>,
-    /// The approval.
-    pub approval_id: String,
-}
+open! {
+    /// Payload of `approval_request`.
+    #[derive(Eq)]
+    struct ApprovalRequest {
+        /// The tool's name and its arguments.
+        command: Vec<String>,
+        /// The approval.
+        approval_id: String,
+    }
 
-/// Payload of `agent_finished`: exactly this field, because the original client prints any other.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(rename_all = "camelCase")]
-pub struct AgentFinished {
-    /// The turn.
-    pub response_id: String,
+    /// Payload of `agent_finished`: exactly this field, because the original client prints any other.
+    #[derive(Eq)]
+    struct AgentFinished {
+        /// The turn.
+        response_id: String,
+    }
 }
 
 /// Payload of `error`.

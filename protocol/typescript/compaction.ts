@@ -189,7 +189,7 @@ export interface SummarySegment {
   /** Its length within `summary`, in bytes of UTF-8. Segments follow one another without gaps. */
   bytes: number;
   /** The user's messages in it, oldest first; its text precedes the model's. */
-  said?: Array<SaidByUser> | null;
+  said?: Array<SaidByUser>;
 }
 
 /** A message of the user that a segment quotes word for word. A long one has a note in its middle. */

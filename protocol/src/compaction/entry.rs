@@ -1,24 +1,21 @@
 //! The entry of a compaction, and how it came about.
 
 use crate::{content::Usage, context::PatchOp, ids::EntryId};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A part of a compaction's summary: what the user said in a stretch of the session, word for word, and what the model
-/// wrote about the rest of it. Later compactions keep it byte for byte until it is merged with others.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(rename_all = "camelCase")]
-pub struct SummarySegment {
-    /// Its length within `summary`, in bytes of UTF-8. Segments follow one another without gaps.
-    pub bytes: u64,
-    /// The user's messages in it, oldest first; its text precedes the model's.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<SaidByUser>>"))]
-    pub said: Vec<SaidByUser>,
-}
-
 open! {
+    /// A part of a compaction's summary: what the user said in a stretch of the session, word for word, and what the model
+    /// wrote about the rest of it. Later compactions keep it byte for byte until it is merged with others.
+    #[derive(Default, Eq)]
+    struct SummarySegment {
+        /// Its length within `summary`, in bytes of UTF-8. Segments follow one another without gaps.
+        bytes: u64,
+        /// The user's messages in it, oldest first; its text precedes the model's.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<SaidByUser>>"))]
+        said: Vec<SaidByUser>,
+    }
+
     /// A message of the user that a segment quotes word for word. A long one has a note in its middle.
     #[derive(Eq)]
     struct SaidByUser {
@@ -28,89 +25,86 @@ open! {
         /// The length of its text, in bytes of UTF-8.
         bytes: u64,
     }
-}
 
-/// A compaction: nothing is deleted; the summary replaces the older entries in what the model sees.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[cfg_attr(feature = "codegen", ts(optional_fields))]
-#[serde(rename_all = "camelCase")]
-pub struct Compaction {
-    /// The summary, as the model will read it; empty if nothing was summarised.
-    pub summary: String,
-    /// The parts of the summary, oldest first; absent if it is one text that is rewritten as a whole, if a hook made
-    /// it, and in older entries.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<SummarySegment>>"))]
-    pub segments: Vec<SummarySegment>,
-    /// The first entry kept verbatim; absent if none is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_kept_entry_id: Option<EntryId>,
-    /// Older entries kept verbatim, placed between the summary and the first kept entry.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<EntryId>>"))]
-    pub kept_entry_ids: Vec<EntryId>,
-    /// Entries whose tool results are shown as a short note from here on.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<EntryId>>"))]
-    pub cleared_entry_ids: Vec<EntryId>,
-    /// Tokens of the next request before this compaction.
-    pub tokens_before: u64,
-    /// Tokens of the same request after it; absent in histories made elsewhere.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokens_after: Option<u64>,
-    /// Its trigger; absent in histories made elsewhere.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trigger: Option<CompactionTrigger>,
-    /// Its duration in milliseconds; absent in histories made elsewhere.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub duration_ms: Option<u64>,
-    /// Files that the summarised part read and modified, as named by tools; accumulates over compactions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub details: Option<CompactionDetails>,
-    /// The system prompt, the tools and the options after all patches before this compaction, so that earlier patches
-    /// need not be read.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<PatchOp>>"))]
-    pub carried_patch: Vec<PatchOp>,
-    /// The form of the summary; absent if none was made, if a hook made it, and in older entries.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub form: Option<SummaryForm>,
-    /// The user's constraints, verbatim, as older versions recognised them. They are part of `summary` too. New entries
-    /// have none, because the user's messages are kept as they are.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
-    pub constraints: Vec<String>,
-    /// The hook that provided the summary, or named the model that made it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hook: Option<String>,
-    /// Data that the hook stores with it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
-    pub hook_details: Option<Value>,
-    /// Characters of tool results, arguments and reasoning that no summary request contained: the conversation did not
-    /// fit one request.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    #[cfg_attr(feature = "codegen", ts(as = "Option<u64>"))]
-    pub left_out: u64,
-    /// The fallback step that succeeded; absent in older histories and in those made elsewhere.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rung: Option<CompactionRung>,
-    /// The steps before it that failed or saved too little.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedRung>>"))]
-    pub failed_rungs: Vec<FailedRung>,
-    /// The retention of exact facts by the summary, in entries of older versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retained: Option<Retained>,
-    /// The usage of the summary requests together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub summary_usage: Option<Usage>,
-    /// True if the session offers the tools that search its history from here on: the text around the summary names
-    /// them.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
-    pub history_tools: bool,
+    /// A compaction: nothing is deleted; the summary replaces the older entries in what the model sees.
+    #[derive(Default)]
+    struct Compaction {
+        /// The summary, as the model will read it; empty if nothing was summarised.
+        summary: String,
+        /// The parts of the summary, oldest first; absent if it is one text that is rewritten as a whole, if a hook made
+        /// it, and in older entries.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<SummarySegment>>"))]
+        segments: Vec<SummarySegment>,
+        /// The first entry kept verbatim; absent if none is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        first_kept_entry_id: Option<EntryId>,
+        /// Older entries kept verbatim, placed between the summary and the first kept entry.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<EntryId>>"))]
+        kept_entry_ids: Vec<EntryId>,
+        /// Entries whose tool results are shown as a short note from here on.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<EntryId>>"))]
+        cleared_entry_ids: Vec<EntryId>,
+        /// Tokens of the next request before this compaction.
+        tokens_before: u64,
+        /// Tokens of the same request after it; absent in histories made elsewhere.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tokens_after: Option<u64>,
+        /// Its trigger; absent in histories made elsewhere.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trigger: Option<CompactionTrigger>,
+        /// Its duration in milliseconds; absent in histories made elsewhere.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        duration_ms: Option<u64>,
+        /// Files that the summarised part read and modified, as named by tools; accumulates over compactions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        details: Option<CompactionDetails>,
+        /// The system prompt, the tools and the options after all patches before this compaction, so that earlier patches
+        /// need not be read.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<PatchOp>>"))]
+        carried_patch: Vec<PatchOp>,
+        /// The form of the summary; absent if none was made, if a hook made it, and in older entries.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        form: Option<SummaryForm>,
+        /// The user's constraints, verbatim, as older versions recognised them. They are still sent; new ones are not
+        /// looked for, because the user's messages are kept as they are.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
+        constraints: Vec<String>,
+        /// The hook that provided the summary, or named the model that made it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hook: Option<String>,
+        /// Data that the hook stores with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
+        hook_details: Option<Value>,
+        /// Characters of tool results, arguments and reasoning that no summary request contained: the conversation did not
+        /// fit one request.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<u64>"))]
+        left_out: u64,
+        /// The fallback step that succeeded; absent in older histories and in those made elsewhere.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rung: Option<CompactionRung>,
+        /// The steps before it that failed or saved too little.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedRung>>"))]
+        failed_rungs: Vec<FailedRung>,
+        /// The retention of exact facts by the summary, in entries of older versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retained: Option<Retained>,
+        /// The usage of the summary requests together.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summary_usage: Option<Usage>,
+        /// True if the session offers the tools that search its history from here on: the text around the summary names
+        /// them.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
+        history_tools: bool,
+    }
 }
 
 words! {

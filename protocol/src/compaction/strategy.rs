@@ -1,7 +1,5 @@
 //! The strategy of a session: the command that sets it, and its settings.
 
-use serde::{Deserialize, Serialize};
-
 closed! {
     /// Payload of `set_context_strategy`.
     struct SetContextStrategy {
@@ -97,20 +95,18 @@ closed! {
     }
 }
 
-/// What a compaction does with the summaries of earlier ones.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(rename_all = "snake_case")]
-pub enum SummaryMode {
-    /// Keeps them as they are and adds a segment for what newly leaves the context. The oldest segments are merged when
-    /// all of them together exceed their share.
-    #[default]
-    Segments,
-    /// Brings one summary up to date.
-    Rewrite,
-}
-
 words! {
+    /// What a compaction does with the summaries of earlier ones.
+    #[derive(Default)]
+    enum SummaryMode {
+        /// Keeps them as they are and adds a segment for what newly leaves the context. The oldest segments are merged when
+        /// all of them together exceed their share.
+        #[default]
+        Segments,
+        /// Brings one summary up to date.
+        Rewrite,
+    }
+
     /// The kind of conversation, which determines what its summary must keep.
     #[derive(Default)]
     enum SummaryKind {

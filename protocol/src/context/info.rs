@@ -150,25 +150,24 @@ words! {
     }
 }
 
-/// The circuit breaker of automatic compaction: why it is open, and until when. A client may compact meanwhile, which
-/// closes the breaker if it saves enough.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[cfg_attr(feature = "codegen", ts(optional_fields))]
-#[serde(rename_all = "camelCase")]
-pub struct Breaker {
-    /// The reason.
-    pub reason: BreakerReason,
-    /// Consecutive compactions that failed or saved too little.
-    pub failures: u64,
-    /// Automatic compaction is tried again from this time on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_at: Option<Timestamp>,
-    /// Automatic compaction is tried again once the next request has more tokens than this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_above_tokens: Option<u64>,
-    /// A sentence for the user.
-    pub message: String,
+open! {
+    /// The circuit breaker of automatic compaction: why it is open, and until when. A client may compact meanwhile, which
+    /// closes the breaker if it saves enough.
+    #[derive(Eq)]
+    struct Breaker {
+        /// The reason.
+        reason: BreakerReason,
+        /// Consecutive compactions that failed or saved too little.
+        failures: u64,
+        /// Automatic compaction is tried again from this time on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_at: Option<Timestamp>,
+        /// Automatic compaction is tried again once the next request has more tokens than this.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_above_tokens: Option<u64>,
+        /// A sentence for the user.
+        message: String,
+    }
 }
 
 words! {

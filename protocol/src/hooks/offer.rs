@@ -1,27 +1,25 @@
 //! The extension points, and the hooks that a client offers for them.
 
-use serde::{Deserialize, Serialize};
-
-/// The extension points.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(rename_all = "snake_case")]
-pub enum HookPoint {
-    /// Before and after requests, with the envelope. Answers with patches.
-    Context,
-    /// The user has sent input that is not accepted yet, the model has answered and nobody has seen it, or a tool has
-    /// answered. Answers with another message, which is stored, shown and sent instead.
-    Message,
-    /// A turn starts. Answers with a system prompt for this turn, a message, or data to store.
-    BeforeAgentStart,
-    /// A compaction is about to be made. Answers with a summary, another model, or a cancellation.
-    BeforeCompaction,
-    /// The session is about to move in its tree. Answers with a summary, instructions, a label, or a cancellation.
-    BeforeNavigate,
-    /// The model has called a tool. Answers with other arguments, or blocks the call.
-    ToolCall,
-    /// A tool has answered. Answers with another result.
-    ToolResult,
+words! {
+    /// The extension points.
+    #[derive(PartialOrd, Ord)]
+    enum HookPoint {
+        /// Before and after requests, with the envelope. Answers with patches.
+        Context,
+        /// The user has sent input that is not accepted yet, the model has answered and nobody has seen it, or a tool has
+        /// answered. Answers with another message, which is stored, shown and sent instead.
+        Message,
+        /// A turn starts. Answers with a system prompt for this turn, a message, or data to store.
+        BeforeAgentStart,
+        /// A compaction is about to be made. Answers with a summary, another model, or a cancellation.
+        BeforeCompaction,
+        /// The session is about to move in its tree. Answers with a summary, instructions, a label, or a cancellation.
+        BeforeNavigate,
+        /// The model has called a tool. Answers with other arguments, or blocks the call.
+        ToolCall,
+        /// A tool has answered. Answers with another result.
+        ToolResult,
+    }
 }
 
 impl HookPoint {
@@ -80,33 +78,30 @@ words! {
     }
 }
 
-/// A hook offered by a client.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[cfg_attr(feature = "codegen", ts(optional_fields))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct HookOffer {
-    /// Its name, in errors and on what it creates: 1 to 64 of `A-Za-z0-9._-`; absent: `client`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// Its extension point.
-    pub point: HookPoint,
-    /// The occasions on which it is called, for `context`; absent: always.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reasons: Option<Vec<ContextReason>>,
-    /// The time limit of an answer in milliseconds; absent: the server's default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout_ms: Option<u64>,
-    /// True, the default unless `observe` is true: what the hook could not inspect, because it failed or its client was
-    /// away for too long, does not happen. False: its failure is reported, and the original is used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub required: Option<bool>,
-    /// If true, it is only notified: its answer is not awaited and changes nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observe: Option<bool>,
-}
-
 closed! {
+    /// A hook offered by a client.
+    #[derive(Eq)]
+    struct HookOffer {
+        /// Its name, in errors and on what it creates: 1 to 64 of `A-Za-z0-9._-`; absent: `client`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        /// Its extension point.
+        point: HookPoint,
+        /// The occasions on which it is called, for `context`; absent: always.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reasons: Option<Vec<ContextReason>>,
+        /// The time limit of an answer in milliseconds; absent: the server's default.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timeout_ms: Option<u64>,
+        /// True, the default unless `observe` is true: what the hook could not inspect, because it failed or its client was
+        /// away for too long, does not happen. False: its failure is reported, and the original is used.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        required: Option<bool>,
+        /// If true, it is only notified: its answer is not awaited and changes nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        observe: Option<bool>,
+    }
+
     /// Payload of `register_hooks`.
     struct RegisterHooks {
         /// The hooks, called in this order; empty for none.

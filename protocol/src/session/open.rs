@@ -15,7 +15,6 @@ use crate::{
     tree::Entry,
     turn::{EndedTurn, QueueItem, RunningTurn, UnansweredTurn},
 };
-use serde::{Deserialize, Serialize};
 
 closed! {
     /// Payload of `open_session`.
@@ -182,16 +181,15 @@ open! {
     }
 }
 
-/// Why a subscription ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(rename_all = "snake_case")]
-pub enum SubscriptionEnd {
-    /// The session was deleted.
-    Deleted,
-    /// The session left memory after an internal error or a failure of the store. Nothing acknowledged is lost.
-    Failed,
-    /// The session is open on another server of the cluster, or may be soon: this one has lost touch with the database,
-    /// or with the server that had it. Nothing acknowledged is lost.
-    Moved,
+words! {
+    /// Why a subscription ended.
+    enum SubscriptionEnd {
+        /// The session was deleted.
+        Deleted,
+        /// The session left memory after an internal error or a failure of the store. Nothing acknowledged is lost.
+        Failed,
+        /// The session is open on another server of the cluster, or may be soon: this one has lost touch with the database,
+        /// or with the server that had it. Nothing acknowledged is lost.
+        Moved,
+    }
 }

@@ -8,7 +8,6 @@ use crate::{
     ids::{ApprovalId, CallId, TurnId},
     time::Timestamp,
 };
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 closed! {
@@ -169,29 +168,26 @@ open! {
     }
 }
 
-/// Rules for a session's tools. The first rule that fits a call decides; without one, a tool that the server runs is
-/// `auto` if it is read-only and `ask` otherwise, and a tool of the client's is `auto`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ApprovalPolicy {
-    /// The rules: at most 64.
-    pub rules: Vec<ApprovalRule>,
-}
+closed! {
+    /// Rules for a session's tools. The first rule that fits a call decides; without one, a tool that the server runs is
+    /// `auto` if it is read-only and `ask` otherwise, and a tool of the client's is `auto`.
+    #[derive(Default, Eq)]
+    struct ApprovalPolicy {
+        /// The rules: at most 64.
+        rules: Vec<ApprovalRule>,
+    }
 
-/// A rule of an approval policy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[cfg_attr(feature = "codegen", ts(optional_fields))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ApprovalRule {
-    /// The tools: a name, in which `*` stands for any characters.
-    pub tool: String,
-    /// Patterns of arguments: from a JSON Pointer to a regular expression that must match the whole value. A value that
-    /// is not a text is compared as JSON. All of them must fit; an argument that is missing does not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "codegen", ts(type = "Record<string, string>"))]
-    pub arguments: Option<BTreeMap<String, String>>,
-    /// The decision.
-    pub policy: ApprovalDecision,
+    /// A rule of an approval policy.
+    #[derive(Eq)]
+    struct ApprovalRule {
+        /// The tools: a name, in which `*` stands for any characters.
+        tool: String,
+        /// Patterns of arguments: from a JSON Pointer to a regular expression that must match the whole value. A value that
+        /// is not a text is compared as JSON. All of them must fit; an argument that is missing does not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "codegen", ts(type = "Record<string, string>"))]
+        arguments: Option<BTreeMap<String, String>>,
+        /// The decision.
+        policy: ApprovalDecision,
+    }
 }

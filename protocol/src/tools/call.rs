@@ -5,7 +5,6 @@ use crate::{
     ids::{ApprovalId, CallId, TurnId},
     time::Timestamp,
 };
-use serde::{Deserialize, Serialize};
 
 closed! {
     /// Payload of `tool_result`.
@@ -72,23 +71,18 @@ open! {
         #[cfg_attr(feature = "codegen", ts(as = "Option<ToolPlace>"))]
         place: ToolPlace,
     }
-}
 
-/// Payload of `run_tool`. The call itself is the durable event `tool_call`, which comes first.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[cfg_attr(feature = "codegen", ts(optional_fields))]
-#[serde(rename_all = "camelCase")]
-pub struct RunTool {
-    /// The call.
-    pub tool_call_id: CallId,
-    /// True if this client was asked before, on an earlier connection: it ignores this if the tool is still running.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
-    pub again: bool,
-}
+    /// Payload of `run_tool`. The call itself is the durable event `tool_call`, which comes first.
+    #[derive(Eq)]
+    struct RunTool {
+        /// The call.
+        tool_call_id: CallId,
+        /// True if this client was asked before, on an earlier connection: it ignores this if the tool is still running.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
+        again: bool,
+    }
 
-open! {
     /// Payload of `call_progressed`.
     struct CallProgressed {
         /// The tool call, if a tool reported.

@@ -4,7 +4,6 @@ use super::{
     approval::ApprovalPolicy,
     offer::{ToolAnnotations, ToolPlace},
 };
-use serde::{Deserialize, Serialize};
 
 closed! {
     /// Payload of `set_tools`. Absent fields do not change.
@@ -19,24 +18,21 @@ closed! {
     }
 }
 
-/// Payload of `tools`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
-#[cfg_attr(feature = "codegen", ts(optional_fields))]
-#[serde(rename_all = "camelCase")]
-pub struct Tools {
-    /// The tools, in the order in which requests send them.
-    pub items: Vec<SessionTool>,
-    /// The estimated tokens that those that are switched on take in each request.
-    pub tokens: u64,
-    /// The MCP servers of this server, sorted by name; absent if there are none. They are the same for all sessions.
-    /// One that is up joins a session's tools at its next turn or compaction.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<ToolServer>>"))]
-    pub servers: Vec<ToolServer>,
-}
-
 open! {
+    /// Payload of `tools`.
+    #[derive(Eq)]
+    struct Tools {
+        /// The tools, in the order in which requests send them.
+        items: Vec<SessionTool>,
+        /// The estimated tokens that those that are switched on take in each request.
+        tokens: u64,
+        /// The MCP servers of this server, sorted by name; absent if there are none. They are the same for all sessions.
+        /// One that is up joins a session's tools at its next turn or compaction.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<ToolServer>>"))]
+        servers: Vec<ToolServer>,
+    }
+
     /// An MCP server: what its users may know of it.
     #[derive(Eq)]
     struct ToolServer {
