@@ -105,20 +105,16 @@ open! {
         /// The input tokens that were read from the provider's cache.
         cached_tokens: u64,
         /// The input tokens that were written to the provider's cache; absent if the provider does not report them.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        cache_write_tokens: Option<u64>,
+        cache_write_tokens?: u64,
         /// Tokens of the answer, including reasoning.
         output_tokens: u64,
         /// The output tokens that were reasoning; absent if the provider does not report them.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reasoning_tokens: Option<u64>,
+        reasoning_tokens?: u64,
         /// The tokens of the longest prefix shared with the session's previous request, as counted before sending: what the
         /// provider could have cached. Absent for summaries, and in older logs.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        prefix_tokens: Option<u64>,
+        prefix_tokens?: u64,
         /// The cost in billionths of a US dollar; absent if the model's price is unknown.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        cost_nano_usd: Option<u64>,
+        cost_nano_usd?: u64,
         /// Reported by the provider, or estimated.
         source: UsageSource,
     }
@@ -144,8 +140,7 @@ open! {
         /// The position from which characters were left out: the length of the beginning that is shown.
         from: u64,
         /// The whole result; only in the reply to `get_entries` with `entryId`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        whole: Option<String>,
+        whole?: String,
     }
 
     /// What a provider sent with an answer for itself: it goes back with that answer, byte for byte, to the same server and
@@ -155,11 +150,9 @@ open! {
         /// Identifies the server, without naming its address.
         server: String,
         /// The field that held the reasoning: the text of the message's reasoning parts goes back in it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reasoning: Option<String>,
+        reasoning?: String,
         /// The other fields of the answer, as the JSON text of an object.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        fields: Option<String>,
+        fields?: String,
         /// What came with its tool calls.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<CallPayload>>"))]
@@ -188,8 +181,7 @@ open! {
         #[cfg_attr(feature = "codegen", ts(as = "Option<String>"))]
         id: String,
         /// The other fields of the call, as the JSON text of an object.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        fields: Option<String>,
+        fields?: String,
     }
 
     /// A message.
@@ -200,32 +192,25 @@ open! {
         /// Its content, in order.
         content: Vec<Part>,
         /// The model that answered; on assistant messages.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        model: Option<String>,
+        model?: String,
         /// The usage of its request; on assistant messages.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        usage: Option<Usage>,
+        usage?: Usage,
         /// Identifies the system prompt, the tools and the messages sent with the request, so that its `usage` is known to
         /// be stale when they change; on assistant messages.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        envelope_key: Option<String>,
+        envelope_key?: String,
         /// Cache diagnostics of its request; on assistant messages.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        receipt: Option<Box<Receipt>>,
+        receipt?: Box<Receipt>,
         /// The reason the answer ended; on assistant messages.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        stop_reason: Option<StopReason>,
+        stop_reason?: StopReason,
         /// The answer was cancelled or broke off: this is what had been shown. One that was cancelled has the stop reason
         /// `cancelled`; one that broke off, because the provider failed, has none.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
         incomplete: bool,
         /// The cut in the result; on tool messages whose result was too large.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        cut: Option<Box<Cut>>,
+        cut?: Box<Cut>,
         /// What the provider sent with the answer for itself; on assistant messages.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        payload: Option<Box<Payload>>,
+        payload?: Box<Payload>,
     }
 }
 

@@ -188,12 +188,10 @@ open! {
         /// True if the same command, sent again unchanged, may succeed.
         retriable: bool,
         /// The time to wait before sending it again.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        retry_after_ms: Option<u64>,
+        retry_after_ms?: u64,
         /// Further data for programs: the offending `field`, the running `jobId`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(type = "Record<string, unknown>"))]
-        details: Option<Value>,
+        details?: Value,
     }
 }
 
@@ -247,11 +245,9 @@ open! {
         /// True if the same command, sent again unchanged, may succeed.
         retriable: bool,
         /// The offending field.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        field: Option<String>,
+        field?: String,
         /// The time to wait before.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        retry_after_ms: Option<u64>,
+        retry_after_ms?: u64,
     }
 }
 

@@ -12,8 +12,7 @@ open! {
         /// The tokens of the longest prefix shared with the session's previous answered request.
         prefix_tokens: u64,
         /// The first difference, if the earlier one is not a prefix of this one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        broke: Option<PrefixBreak>,
+        broke?: PrefixBreak,
         /// The hooks called for this request, in order.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<HookRun>>"))]
@@ -41,8 +40,7 @@ open! {
         /// The reason.
         reason: BreakReason,
         /// Further detail: the patch's own reason, the hook's or the model's name.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        detail: Option<String>,
+        detail?: String,
         /// Tokens of the previous request that this one does not start with.
         lost_tokens: u64,
     }
@@ -90,8 +88,7 @@ open! {
         /// Its duration in milliseconds.
         duration_ms: u64,
         /// An error code, if it failed.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        code: Option<crate::error::ErrorCode>,
+        code?: crate::error::ErrorCode,
     }
 }
 

@@ -56,24 +56,19 @@ open! {
     #[derive(Default)]
     struct Done {
         /// The compaction that was started.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        job_id: Option<JobId>,
+        job_id?: JobId,
         /// True if another connection hosts the session's tools and hooks: what was offered waits.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        standby: Option<bool>,
+        standby?: bool,
         /// Patterns of the offered tools' schemas that the arguments of calls are not checked against: the first 32.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<UncheckedPattern>>"))]
         unchecked_patterns: Vec<UncheckedPattern>,
         /// The entry that was written, or will be before the next request.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        entry_id: Option<EntryId>,
+        entry_id?: EntryId,
         /// This reply covers everything up to this durable event; what the command caused follows.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        as_of_seq: Option<u64>,
+        as_of_seq?: u64,
         /// True if the command had been executed before; this is its first reply.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        duplicate: Option<bool>,
+        duplicate?: bool,
     }
 }
 

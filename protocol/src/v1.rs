@@ -32,8 +32,7 @@ open! {
         #[serde(deserialize_with = "lenient_items")]
         input: Vec<InputItem>,
         /// Accepted and ignored.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        previous_response_id: Option<String>,
+        previous_response_id?: String,
     }
 }
 
@@ -90,15 +89,12 @@ open! {
         /// The decision.
         review: Review,
         /// An echo of a patch, as clients of the original send it. It is ignored in favour of the server's own copy.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
-        apply_patch: Option<serde_json::Value>,
+        apply_patch?: serde_json::Value,
         /// The message to the model on a denial.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        custom_deny_message: Option<String>,
+        custom_deny_message?: String,
         /// A client's explanation.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        explanation: Option<String>,
+        explanation?: String,
     }
 }
 

@@ -20,8 +20,7 @@ open! {
     #[derive(Eq)]
     struct SaidByUser {
         /// Its entry; absent for a constraint that an older version had recorded.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        entry_id: Option<EntryId>,
+        entry_id?: EntryId,
         /// The length of its text, in bytes of UTF-8.
         bytes: u64,
     }
@@ -37,8 +36,7 @@ open! {
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<SummarySegment>>"))]
         segments: Vec<SummarySegment>,
         /// The first entry kept verbatim; absent if none is.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        first_kept_entry_id: Option<EntryId>,
+        first_kept_entry_id?: EntryId,
         /// Older entries kept verbatim, placed between the summary and the first kept entry.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<EntryId>>"))]
@@ -50,55 +48,45 @@ open! {
         /// Tokens of the next request before this compaction.
         tokens_before: u64,
         /// Tokens of the same request after it; absent in histories made elsewhere.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        tokens_after: Option<u64>,
+        tokens_after?: u64,
         /// Its trigger; absent in histories made elsewhere.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        trigger: Option<CompactionTrigger>,
+        trigger?: CompactionTrigger,
         /// Its duration in milliseconds; absent in histories made elsewhere.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        duration_ms: Option<u64>,
+        duration_ms?: u64,
         /// Files that the summarised part read and modified, as named by tools; accumulates over compactions.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        details: Option<CompactionDetails>,
+        details?: CompactionDetails,
         /// The system prompt, the tools and the options after all patches before this compaction, so that earlier patches
         /// need not be read.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<PatchOp>>"))]
         carried_patch: Vec<PatchOp>,
         /// The form of the summary; absent if none was made, if a hook made it, and in older entries.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        form: Option<SummaryForm>,
+        form?: SummaryForm,
         /// The user's constraints, verbatim, as older versions recognised them. They are still sent; new ones are not
         /// looked for, because the user's messages are kept as they are.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
         constraints: Vec<String>,
         /// The hook that provided the summary, or named the model that made it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        hook: Option<String>,
+        hook?: String,
         /// Data that the hook stores with it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
-        hook_details: Option<Value>,
+        hook_details?: Value,
         /// Characters of tool results, arguments and reasoning that no summary request contained: the conversation did not
         /// fit one request.
         #[serde(default, skip_serializing_if = "is_zero")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<u64>"))]
         left_out: u64,
         /// The fallback step that succeeded; absent in older histories and in those made elsewhere.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        rung: Option<CompactionRung>,
+        rung?: CompactionRung,
         /// The steps before it that failed or saved too little.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedRung>>"))]
         failed_rungs: Vec<FailedRung>,
         /// The retention of exact facts by the summary, in entries of older versions.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        retained: Option<Retained>,
+        retained?: Retained,
         /// The usage of the summary requests together.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        summary_usage: Option<Usage>,
+        summary_usage?: Usage,
         /// True if the session offers the tools that search its history from here on: the text around the summary names
         /// them.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -15,22 +15,17 @@ closed! {
     struct StartCompaction {
         /// The focus of the summary, or with `replaceInstructions` its whole prompt. At most 16 KiB, and at most a
         /// quarter of the summary model's window; more is refused.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        instructions: Option<String>,
+        instructions?: String,
         /// Puts `instructions` in the place of what the server asks of a summary, its form included, instead of adding
         /// to it. What every request for a summary says stays: which part it is about, that the conversation is data,
         /// and the maximum of words.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        replace_instructions: Option<bool>,
+        replace_instructions?: bool,
         /// Applies exactly the compaction of this preview. No other field is allowed with it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        preview_id: Option<JobId>,
+        preview_id?: JobId,
         /// Uses this strategy once; absent: the session's, or a summary if that is `manual`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        strategy: Option<String>,
+        strategy?: String,
         /// Builds the summary from the original entries instead of merging into the existing one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        rebuild: Option<bool>,
+        rebuild?: bool,
     }
 
     /// Payload of `preview_compaction`, with fields as in `start_compaction`.
@@ -38,34 +33,28 @@ closed! {
     struct PreviewCompaction {
         /// The focus of the summary, or with `replaceInstructions` its whole prompt. At most 16 KiB, and at most a
         /// quarter of the summary model's window; more is refused.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        instructions: Option<String>,
+        instructions?: String,
         /// Puts `instructions` in the place of what the server asks of a summary, its form included, instead of adding
         /// to it. What every request for a summary says stays: which part it is about, that the conversation is data,
         /// and the maximum of words.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        replace_instructions: Option<bool>,
+        replace_instructions?: bool,
         /// Uses this strategy; absent: the session's.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        strategy: Option<String>,
+        strategy?: String,
         /// Builds the summary from the original entries.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        rebuild: Option<bool>,
+        rebuild?: bool,
     }
 
     /// Payload of `cancel_compaction`.
     struct CancelCompaction {
         /// The compaction; absent for the running one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        job_id: Option<JobId>,
+        job_id?: JobId,
     }
 
     /// Payload of `undo_compaction`.
     #[derive(Default)]
     struct UndoCompaction {
         /// The compaction's entry; absent for the one in effect.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        entry_id: Option<EntryId>,
+        entry_id?: EntryId,
     }
 
     /// Payload of `pin_entry` and `unpin_entry`.
@@ -85,8 +74,7 @@ open! {
         /// The summary; empty if nothing would be summarised.
         summary: String,
         /// Its form; absent if none would be made, and if a hook made it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        form: Option<SummaryForm>,
+        form?: SummaryForm,
         /// The fallback step that succeeded.
         rung: CompactionRung,
         /// The steps tried before, and why each failed or saved too little.
@@ -94,8 +82,7 @@ open! {
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedRung>>"))]
         failed_rungs: Vec<FailedRung>,
         /// The first entry to be kept; absent if none would be.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        first_kept_entry_id: Option<EntryId>,
+        first_kept_entry_id?: EntryId,
         /// Older entries to be kept verbatim.
         kept_entry_ids: Vec<EntryId>,
         /// Entries whose tool results would be shown as a short note.
@@ -111,11 +98,9 @@ open! {
         /// Tokens of the same request after the compaction.
         tokens_after: u64,
         /// The facts checked in the summary; only from older servers.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        retained: Option<Retained>,
+        retained?: Retained,
         /// The usage of the summary requests; absent if the model was not used.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        summary_usage: Option<Usage>,
+        summary_usage?: Usage,
     }
 
     /// Some messages of a context.
@@ -126,11 +111,9 @@ open! {
         /// Their tokens.
         tokens: u64,
         /// The first one's entry.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        from: Option<EntryId>,
+        from?: EntryId,
         /// The last one's entry.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        to: Option<EntryId>,
+        to?: EntryId,
     }
 
     /// A compaction that is running.
@@ -163,11 +146,9 @@ open! {
         /// The entry.
         entry_id: EntryId,
         /// The entry that was pinned, if this one only accompanies it: a tool result with its call.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        with: Option<EntryId>,
+        with?: EntryId,
         /// The compaction that had replaced it when it was pinned; absent if the model saw it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        under: Option<EntryId>,
+        under?: EntryId,
     }
 
     /// Payload of `compaction_started`.
@@ -206,13 +187,11 @@ open! {
         tokens_after: u64,
         /// It is committed before the first request with more tokens than this; absent if the strategy never compacts
         /// by count.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        compact_at_tokens: Option<u64>,
+        compact_at_tokens?: u64,
         /// Its duration in milliseconds.
         duration_ms: u64,
         /// The usage of the summary requests together; absent if the model was not used.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        summary_usage: Option<Usage>,
+        summary_usage?: Usage,
     }
 
     /// Payload of `compaction_failed`.
@@ -220,11 +199,9 @@ open! {
         /// The job.
         job_id: JobId,
         /// The command that requested it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        command_id: Option<CommandId>,
+        command_id?: CommandId,
         /// Its trigger; absent for the summary of an abandoned branch.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        trigger: Option<CompactionTrigger>,
+        trigger?: CompactionTrigger,
         /// True if it started in the background.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
@@ -240,8 +217,7 @@ open! {
         #[serde(default)]
         paused_ms: u64,
         /// The usage of its summary requests together, if a held compaction is dropped.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        summary_usage: Option<Usage>,
+        summary_usage?: Usage,
         /// The error.
         error: ErrorBody,
     }
@@ -251,8 +227,7 @@ open! {
         /// The compaction's entry.
         entry_id: EntryId,
         /// The command that requested it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        command_id: Option<CommandId>,
+        command_id?: CommandId,
         /// The generation of the newly seeded loop.
         generation: u64,
         /// The size of the context.

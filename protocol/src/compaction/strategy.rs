@@ -6,8 +6,7 @@ closed! {
         /// The strategy's name, such as `threshold` or `manual`; `unknown_strategy` lists those that the server offers.
         strategy: String,
         /// The strategy's settings; absent ones keep the deployment's default.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        settings: Option<StrategySettings>,
+        settings?: StrategySettings,
     }
 
     /// Settings of the strategies. Each strategy reads its own.
@@ -16,82 +15,69 @@ closed! {
     struct StrategySettings {
         /// Compacts when more than this fraction of the window is used; 0 to 1. The reserve for an answer can be
         /// reached earlier.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(
             feature = "codegen",
             schemars(title = "Compact above, share of the window", range(min = 0.0, max = 1.0))
         )]
-        threshold: Option<f64>,
+        threshold?: f64,
         /// Compacts when fewer than this many tokens are free for an answer; capped at half of the window. Absent:
         /// `maxOutputTokens` of `set_options`, at most three quarters of the window, or else 2 % of the window, at
         /// least 512 tokens and at most a fifth.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", schemars(title = "Keep free for the answer, tokens", range(max = 100_000_000)))]
-        reserve_tokens: Option<u64>,
+        reserve_tokens?: u64,
         /// The approximate number of recent tokens kept verbatim.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(
             feature = "codegen",
             schemars(title = "Keep word for word, newest tokens", range(min = 1, max = 100_000_000))
         )]
-        keep_recent_tokens: Option<u64>,
+        keep_recent_tokens?: u64,
         /// The fraction of the window that a compaction reduces the context to, or three quarters of the trigger if
         /// that is less; above 0, at most 1.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(
             feature = "codegen",
             schemars(title = "Get down to, share of the window", extend("exclusiveMinimum" = 0), range(max = 1.0))
         )]
-        target: Option<f64>,
+        target?: f64,
         /// The fraction of the trigger at which a compaction is prepared in the background; 1 for never.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(
             feature = "codegen",
             schemars(title = "Prepare from, share of the way there", extend("exclusiveMinimum" = 0), range(max = 1.0))
         )]
-        background: Option<f64>,
+        background?: f64,
         /// The fraction of the request that a compaction must save; 0 to 0.9.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(
             feature = "codegen",
             schemars(title = "Save at least, share of the request", range(min = 0.0, max = 0.9))
         )]
-        min_gain: Option<f64>,
+        min_gain?: f64,
         /// The number of newest turns that `sliding_window` keeps; at least 1.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(
             feature = "codegen",
             schemars(title = "Keep word for word, newest questions with answers", range(min = 1, max = 100_000_000))
         )]
-        keep_turns: Option<u64>,
+        keep_turns?: u64,
         /// The number of newest tool results that are never cleared.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", schemars(title = "Never clear, newest tool results", range(max = 100_000_000)))]
-        keep_tool_results: Option<u64>,
+        keep_tool_results?: u64,
         /// Makes `importance` summarise what it removes; otherwise it is dropped.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", schemars(title = "Summarise what is removed"))]
-        summarise: Option<bool>,
+        summarise?: bool,
         /// The strategies of a `pipeline`, from mild to drastic.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", schemars(title = "Strategies in order, gentle to drastic"))]
-        steps: Option<Vec<String>>,
+        steps?: Vec<String>,
         /// The kind of conversation, which determines what a summary must keep.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", schemars(title = "What summaries keep first, by the kind of chat"))]
-        summary_kind: Option<SummaryKind>,
+        summary_kind?: SummaryKind,
         /// The fraction of a compaction's target in which the user's own messages are kept word for word, newest
         /// first; 0 to 1.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(
             feature = "codegen",
             schemars(title = "Keep what the user said, share of the target", range(min = 0.0, max = 1.0))
         )]
-        user_share: Option<f64>,
+        user_share?: f64,
         /// What a compaction does with earlier summaries.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", schemars(title = "What becomes of earlier summaries"))]
-        summary_mode: Option<SummaryMode>,
+        summary_mode?: SummaryMode,
     }
 }
 

@@ -30,15 +30,13 @@ open! {
         /// Its window in tokens.
         window_tokens: u64,
         /// The turn; absent outside of one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        turn_id: Option<TurnId>,
+        turn_id?: TurnId,
         /// The number of the request within its turn, from 1.
         request: u64,
         /// Tokens of the whole request.
         tokens: u64,
         /// Tokens of each part, which add up to `tokens`; absent if not needed.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        parts: Option<EnvelopeTokens>,
+        parts?: EnvelopeTokens,
     }
 
     /// Tokens of each part of an envelope, in its order; they add up to its tokens.
@@ -86,8 +84,7 @@ open! {
     /// A message of a request, with the entry it comes from.
     struct ContextMessage {
         /// The entry it comes from; absent for messages without an entry.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        entry_id: Option<EntryId>,
+        entry_id?: EntryId,
         /// The message.
         #[cfg_attr(feature = "codegen", ts(as = "Message"))]
         message: Arc<Message>,
@@ -110,13 +107,10 @@ open! {
     #[derive(Default)]
     struct RequestOptions {
         /// 0 to 2.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        temperature: Option<f64>,
+        temperature?: f64,
         /// The most tokens of the answer.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        max_output_tokens: Option<u64>,
+        max_output_tokens?: u64,
         /// The reasoning effort, in the provider's own terms, such as `low` or `high`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reasoning_effort: Option<String>,
+        reasoning_effort?: String,
     }
 }

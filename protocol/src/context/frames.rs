@@ -7,11 +7,9 @@ closed! {
     /// Payload of `get_context`.
     struct GetContext {
         /// `envelope` (the default) or `markdown`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        format: Option<ContextFormat>,
+        format?: ContextFormat,
         /// Includes what hooks last added for one request only; no hook is called for it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        ephemeral: Option<bool>,
+        ephemeral?: bool,
     }
 }
 
@@ -29,16 +27,13 @@ open! {
     /// Payload of `context`.
     struct Context {
         /// The next request's envelope.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        envelope: Option<ContextEnvelope>,
+        envelope?: ContextEnvelope,
         /// The same as readable text.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        markdown: Option<String>,
+        markdown?: String,
         /// Its tokens.
         tokens: u64,
         /// The receipt it would have compared with the session's previous request.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        receipt: Option<Receipt>,
+        receipt?: Receipt,
     }
 
     /// Payload of `context_warning`.
@@ -48,8 +43,7 @@ open! {
         /// A sentence for the user.
         message: String,
         /// The cause, for programs; older servers leave it out.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        code: Option<ContextWarningCode>,
+        code?: ContextWarningCode,
     }
 
     /// Payload of `context_updated`.

@@ -160,11 +160,9 @@ open! {
         /// Consecutive compactions that failed or saved too little.
         failures: u64,
         /// Automatic compaction is tried again from this time on.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        retry_at: Option<Timestamp>,
+        retry_at?: Timestamp,
         /// Automatic compaction is tried again once the next request has more tokens than this.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        retry_above_tokens: Option<u64>,
+        retry_above_tokens?: u64,
         /// A sentence for the user.
         message: String,
     }

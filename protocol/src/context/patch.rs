@@ -197,11 +197,9 @@ closed! {
     #[derive(Eq)]
     struct PatchMessage {
         /// The entry it comes from.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        entry_id: Option<EntryId>,
+        entry_id?: EntryId,
         /// Its content; absent to use the entry's.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        message: Option<Message>,
+        message?: Message,
     }
 
     /// A change of one cached message.
@@ -210,8 +208,7 @@ closed! {
         /// The entry of the message.
         entry_id: EntryId,
         /// The new message; absent to remove it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        message: Option<Message>,
+        message?: Message,
     }
 }
 
@@ -244,8 +241,7 @@ closed! {
         /// The changes, in order.
         patch: Vec<PatchOp>,
         /// Its presentation to users.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        display: Option<TransformDisplay>,
+        display?: TransformDisplay,
     }
 }
 
@@ -265,21 +261,16 @@ closed! {
         /// A heading.
         title: String,
         /// A sentence.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        summary: Option<String>,
+        summary?: String,
         /// Longer text.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        markdown: Option<String>,
+        markdown?: String,
         /// The renderer that a client uses.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        renderer_id: Option<String>,
+        renderer_id?: String,
         /// The renderer's properties.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
-        renderer_props: Option<Value>,
+        renderer_props?: Value,
         /// True if it is shown in the chat.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        show_in_chat: Option<bool>,
+        show_in_chat?: bool,
     }
 
     /// Changes to one request beyond the session's history. Logged, never replayed.

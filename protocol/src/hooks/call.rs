@@ -24,11 +24,9 @@ open! {
         /// The session.
         session_id: SessionId,
         /// The running turn.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        turn_id: Option<TurnId>,
+        turn_id?: TurnId,
         /// The deadline of its answer; absent if no answer is awaited.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        deadline: Option<Timestamp>,
+        deadline?: Timestamp,
         /// The subject of the call, distinguished by `point`.
         #[serde(flatten)]
         event: HookEvent,
@@ -117,8 +115,7 @@ open! {
         /// True if it is only a preview.
         preview: bool,
         /// The user's instructions for the summary.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        custom_instructions: Option<String>,
+        custom_instructions?: String,
         /// The messages to be summarised, without the turn prefix.
         messages: Vec<ContextMessage>,
         /// The first part of a turn that is split, whose end is kept.
@@ -128,18 +125,15 @@ open! {
         #[cfg_attr(feature = "codegen", ts(as = "Option<String>"))]
         conversation: String,
         /// The summary of the previous compaction, which the new one includes.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        previous_summary: Option<String>,
+        previous_summary?: String,
         /// The summary that an earlier hook provided for this compaction.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        summary: Option<String>,
+        summary?: String,
         /// Files that the summarised part read and modified, including those of earlier compactions.
         files: CompactionDetails,
         /// Tokens of the next request.
         tokens_before: u64,
         /// The first entry to be kept; absent if none is.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        first_kept_entry_id: Option<EntryId>,
+        first_kept_entry_id?: EntryId,
         /// Older entries to be kept.
         kept_entry_ids: Vec<EntryId>,
         /// The settings of the compaction.
@@ -148,8 +142,7 @@ open! {
         /// older ones: page through them with `get_entries`, `path` and `before`.
         branch_entries: Vec<Entry>,
         /// The newest entry of this branch; absent if it has none.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        leaf_id: Option<EntryId>,
+        leaf_id?: EntryId,
     }
 
     /// The settings of a compaction.
@@ -189,16 +182,13 @@ open! {
         /// True if the user wants a summary of it.
         user_wants_summary: bool,
         /// The user's instructions for the summary.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        custom_instructions: Option<String>,
+        custom_instructions?: String,
         /// True if these replace the usual instructions.
         replace_instructions: bool,
         /// The label that the user, or an earlier hook, gives the target.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        label: Option<String>,
+        label?: String,
         /// The summary that an earlier hook provided.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        summary: Option<String>,
+        summary?: String,
     }
 
     /// Payload of `hook_cancelled`: the answer is no longer awaited.
@@ -217,8 +207,7 @@ open! {
         /// Its extension point.
         point: HookPoint,
         /// The running turn.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        turn_id: Option<TurnId>,
+        turn_id?: TurnId,
         /// The error.
         error: ErrorBody,
     }

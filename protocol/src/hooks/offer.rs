@@ -83,23 +83,18 @@ closed! {
     #[derive(Eq)]
     struct HookOffer {
         /// Its name, in errors and on what it creates: 1 to 64 of `A-Za-z0-9._-`; absent: `client`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        name: Option<String>,
+        name?: String,
         /// Its extension point.
         point: HookPoint,
         /// The occasions on which it is called, for `context`; absent: always.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reasons: Option<Vec<ContextReason>>,
+        reasons?: Vec<ContextReason>,
         /// The time limit of an answer in milliseconds; absent: the server's default.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        timeout_ms: Option<u64>,
+        timeout_ms?: u64,
         /// True, the default unless `observe` is true: what the hook could not inspect, because it failed or its client was
         /// away for too long, does not happen. False: its failure is reported, and the original is used.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        required: Option<bool>,
+        required?: bool,
         /// If true, it is only notified: its answer is not awaited and changes nothing.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        observe: Option<bool>,
+        observe?: bool,
     }
 
     /// Payload of `register_hooks`.

@@ -9,27 +9,21 @@ closed! {
         protocol_version: u32,
         /// Stable per tab, and different in every tab: a newer connection of the same client hosts the tools and hooks
         /// that the older one hosted.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        client_id: Option<String>,
+        client_id?: String,
         /// The client program, for the operator.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        client: Option<Software>,
+        client?: Software,
         /// A one-time ticket from `POST /api/tickets`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        ticket: Option<String>,
+        ticket?: String,
         /// A token from `AUTH_TOKENS`, or a signed one (JWT).
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        token: Option<String>,
+        token?: String,
     }
 
     /// Payload of `authenticate`: one of its fields.
     struct Authenticate {
         /// A one-time ticket from `POST /api/tickets`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        ticket: Option<String>,
+        ticket?: String,
         /// A token from `AUTH_TOKENS`, or a signed one (JWT).
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        token: Option<String>,
+        token?: String,
     }
 
     /// A program and its version.
@@ -44,8 +38,7 @@ closed! {
     /// Payload of `ping`.
     struct Ping {
         /// The last durable event that this client received.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        seq: Option<u64>,
+        seq?: u64,
     }
 }
 
@@ -80,8 +73,7 @@ open! {
         /// The provider: `offline` or `openai`.
         provider: String,
         /// A sentence for the user, for instance about the offline model.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        notice: Option<String>,
+        notice?: String,
     }
 
     /// The server's limits.
@@ -123,12 +115,10 @@ open! {
     /// Payload of `pong`.
     struct Pong {
         /// The session's newest durable event; absent if the ping named no session.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        seq: Option<u64>,
+        seq?: u64,
         /// True if the client has seen it; if `false`, open the session again with `resume`. Absent if the ping named
         /// no session.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        in_sync: Option<bool>,
+        in_sync?: bool,
         /// The server's time.
         server_time: Timestamp,
     }

@@ -6,17 +6,13 @@ closed! {
     /// Payload of `list_sessions`.
     struct ListSessions {
         /// `nextCursor` of the previous page.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        cursor: Option<String>,
+        cursor?: String,
         /// The maximum number of sessions, 1 to 200; absent: 50.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        limit: Option<u32>,
+        limit?: u32,
         /// Text that the name must contain.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        search: Option<String>,
+        search?: String,
         /// Sends `session_changed` events from now on; `false` stops them; absent: unchanged.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        watch: Option<bool>,
+        watch?: bool,
     }
 
     /// Payload of `rename_session`.
@@ -32,8 +28,7 @@ open! {
         /// The sessions, newest first.
         items: Vec<SessionItem>,
         /// The cursor for the next page; absent on the last.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        next_cursor: Option<String>,
+        next_cursor?: String,
     }
 
     /// A session in a list.
@@ -53,11 +48,9 @@ open! {
         /// `tokenCount` as a share of the window, not clamped.
         usage_ratio: f64,
         /// The known cost of its requests, in billionths of a US dollar; absent if no cost is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        cost_nano_usd: Option<u64>,
+        cost_nano_usd?: u64,
         /// Its requests of unknown cost, which are not in `costNanoUsd`; only with that, and only if there are some.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        unpriced_requests: Option<u64>,
+        unpriced_requests?: u64,
         /// Its state.
         state: SessionState,
         /// True if it was deleted: remove it from the list. Only in `session_changed`.

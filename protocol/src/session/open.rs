@@ -20,23 +20,17 @@ closed! {
     /// Payload of `open_session`.
     struct OpenSession {
         /// Writer (the default) or observer.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        role: Option<SessionRole>,
+        role?: SessionRole,
         /// The position at which this client left off.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        resume: Option<Resume>,
+        resume?: Resume,
         /// The number of newest entries in the reply; absent: 50.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        entries: Option<u32>,
+        entries?: u32,
         /// Sends deltas (the default), or only whole entries.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        deltas: Option<bool>,
+        deltas?: bool,
         /// Tools to offer, as with `register_tools`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        tools: Option<Vec<ToolOffer>>,
+        tools?: Vec<ToolOffer>,
         /// Hooks to offer, as with `register_hooks`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        hooks: Option<Vec<HookOffer>>,
+        hooks?: Vec<HookOffer>,
     }
 
     /// A position in a session's log and in the items that were running.
@@ -47,8 +41,7 @@ closed! {
         seq: u64,
         /// The position in each item without an entry. An item of which only `item_started` came has part 0 and offset
         /// 0.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        items: Option<Vec<ResumeItem>>,
+        items?: Vec<ResumeItem>,
     }
 
     /// A position in a running item.
@@ -70,8 +63,7 @@ open! {
         /// This connection's role.
         role: SessionRole,
         /// The connection that hosts the tools and hooks; absent if none does.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        host: Option<Host>,
+        host?: Host,
         /// Patterns of the tools that this command offered which the arguments of calls are not checked against: the
         /// first 32.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -93,8 +85,7 @@ open! {
         /// The number of times that the loop was seeded.
         generation: u64,
         /// The session's name.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        name: Option<String>,
+        name?: String,
         /// The model.
         model: String,
         /// The strategy's short name.
@@ -104,20 +95,15 @@ open! {
         /// The size of the context.
         context_info: ContextInfo,
         /// The result of a `resume`; absent if none was requested.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        resumed: Option<Resumed>,
+        resumed?: Resumed,
         /// The newest entries on the path, oldest first; absent after a `replay`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        entries: Option<Vec<Entry>>,
+        entries?: Vec<Entry>,
         /// True if there are older entries on the path than these.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        more: Option<bool>,
+        more?: bool,
         /// The running turn.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        turn: Option<RunningTurn>,
+        turn?: RunningTurn,
         /// The last turn, if it ended without an answer and nothing was said since: what `retry_turn` would retry.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        last_turn: Option<EndedTurn>,
+        last_turn?: EndedTurn,
         /// The newest turns that ended without an answer, oldest first, each with its position in the history,
         /// including `lastTurn`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -128,11 +114,9 @@ open! {
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedCompaction>>"))]
         failed_compactions: Vec<FailedCompaction>,
         /// The running compaction.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        compaction: Option<RunningCompaction>,
+        compaction?: RunningCompaction,
         /// The prepared compaction that is held until due, with current counts.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        held: Option<CompactionPrepared>,
+        held?: CompactionPrepared,
         /// Queued inputs.
         queue: Vec<QueueItem>,
         /// Unanswered tool calls.
@@ -176,8 +160,7 @@ open! {
         /// True if `open_session` with `resume` may succeed.
         retriable: bool,
         /// The error behind it, if it is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        error: Option<ErrorBody>,
+        error?: ErrorBody,
     }
 }
 

@@ -20,8 +20,7 @@ open! {
         /// The connection; the last one if it is away.
         connection_id: ConnectionId,
         /// Its `clientId`. A new connection of this client hosts in its place.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        client_id: Option<String>,
+        client_id?: String,
         /// True if it is not connected.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
@@ -34,11 +33,9 @@ open! {
         /// The connection.
         connection_id: ConnectionId,
         /// Its `clientId`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        client_id: Option<String>,
+        client_id?: String,
         /// The client program.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        client: Option<Software>,
+        client?: Software,
         /// Its role.
         role: SessionRole,
         /// True if it offers tools or hooks: it hosts the session, or is on standby.
@@ -51,8 +48,7 @@ open! {
     #[derive(Eq)]
     struct HostChanged {
         /// The host; absent if there is none any more.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        host: Option<Host>,
+        host?: Host,
     }
 
     /// Payload of `presence_changed`.

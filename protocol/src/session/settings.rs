@@ -13,25 +13,21 @@ closed! {
         /// The model's name, as used by the provider.
         model: String,
         /// The reasoning effort, in the provider's terms.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reasoning_effort: Option<String>,
+        reasoning_effort?: String,
     }
 
     /// Payload of `set_instructions`.
     struct SetInstructions {
         /// The system prompt; empty for none, absent for the deployment's own.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        instructions: Option<String>,
+        instructions?: String,
     }
 
     /// Payload of `set_options`. Absent fields return to the provider's default.
     struct SetOptions {
         /// 0 to 2.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        temperature: Option<f64>,
+        temperature?: f64,
         /// The maximum number of tokens of an answer, at least 1.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        max_output_tokens: Option<u64>,
+        max_output_tokens?: u64,
     }
 }
 
@@ -40,30 +36,23 @@ open! {
     #[derive(Default)]
     struct SessionSettings {
         /// The system prompt; absent to use the deployment's.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        instructions: Option<String>,
+        instructions?: String,
         /// 0 to 2; absent to use the provider's default.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        temperature: Option<f64>,
+        temperature?: f64,
         /// The most tokens of an answer.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        max_output_tokens: Option<u64>,
+        max_output_tokens?: u64,
         /// The reasoning effort.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reasoning_effort: Option<String>,
+        reasoning_effort?: String,
         /// The strategy's settings that differ from the deployment's.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        strategy_settings: Option<StrategySettings>,
+        strategy_settings?: StrategySettings,
         /// The window learned from a provider's refusal, if smaller than the configured one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        learned_window_tokens: Option<u64>,
+        learned_window_tokens?: u64,
         /// The tools that are switched off in this session.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
         tools_off: Vec<String>,
         /// The session's own approval policy. It can only be stricter than the deployment's.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        approvals: Option<ApprovalPolicy>,
+        approvals?: ApprovalPolicy,
     }
 
     /// Payload of `models`.
@@ -81,18 +70,14 @@ open! {
         /// Its name, for `set_model`.
         id: String,
         /// Its window in tokens.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        window_tokens: Option<u64>,
+        window_tokens?: u64,
         /// Its price.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        price: Option<ModelPrice>,
+        price?: ModelPrice,
         /// True if it takes tools, as its server says. False if it does not, if it has refused them, or if the
         /// deployment has switched them off.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        tools: Option<bool>,
+        tools?: bool,
         /// True if it takes images, as its server says; false if it does not, or has refused them.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        images: Option<bool>,
+        images?: bool,
     }
 
     /// A price, in billionths of a dollar for a million tokens.
@@ -112,40 +97,30 @@ open! {
     #[derive(Default)]
     struct SessionUpdated {
         /// The session's name.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        name: Option<String>,
+        name?: String,
         /// The model.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        model: Option<String>,
+        model?: String,
         /// The strategy's short name.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        strategy: Option<String>,
+        strategy?: String,
         /// All of the other settings.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        settings: Option<SessionSettings>,
+        settings?: SessionSettings,
         /// The session's leaf, from which it continues.
         #[serde(default, with = "crate::leaf::stored", skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", schemars(with = "Option<crate::leaf::LeafId>"))]
         #[cfg_attr(feature = "codegen", ts(as = "Option<crate::leaf::LeafId>"))]
         leaf_id: Option<Option<EntryId>>,
         /// All entries that every compaction keeps verbatim.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pins: Option<Vec<Pin>>,
+        pins?: Vec<Pin>,
         /// All lasting answers to approvals.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        standing_approvals: Option<Vec<StandingApproval>>,
+        standing_approvals?: Vec<StandingApproval>,
         /// The number of times that the loop was seeded.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        generation: Option<u64>,
+        generation?: u64,
         /// The compaction that is now held. For the server, which reads it back after a restart.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        held: Option<HeldCompaction>,
+        held?: HeldCompaction,
         /// All required client hooks that the session's work now needs: their names and extension points. For the
         /// server, which reads them back after a restart.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        hooks: Option<Vec<HookOffer>>,
+        hooks?: Vec<HookOffer>,
         /// The command that caused it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        command_id: Option<CommandId>,
+        command_id?: CommandId,
     }
 }

@@ -18,11 +18,9 @@ closed! {
         /// The decision.
         review: Decision,
         /// The hash of the call that was shown. The answer is refused if the approval is about another one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        arguments_hash: Option<String>,
+        arguments_hash?: String,
         /// The message to the model if it is denied.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        custom_deny_message: Option<String>,
+        custom_deny_message?: String,
     }
 }
 
@@ -131,8 +129,7 @@ open! {
         /// The arguments for people: invisible and direction-changing characters are written as `⟨U+202E⟩`.
         display: String,
         /// The arguments as the model wrote them, if a hook has changed them.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        proposed_arguments: Option<String>,
+        proposed_arguments?: String,
         /// Who would run it.
         #[serde(default, skip_serializing_if = "ToolPlace::is_client")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<ToolPlace>"))]
@@ -163,8 +160,7 @@ open! {
         /// The time of the answer.
         since: Timestamp,
         /// Who answered.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        by: Option<String>,
+        by?: String,
     }
 }
 
@@ -184,9 +180,8 @@ closed! {
         tool: String,
         /// Patterns of arguments: from a JSON Pointer to a regular expression that must match the whole value. A value that
         /// is not a text is compared as JSON. All of them must fit; an argument that is missing does not.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(type = "Record<string, string>"))]
-        arguments: Option<BTreeMap<String, String>>,
+        arguments?: BTreeMap<String, String>,
         /// The decision.
         policy: ApprovalDecision,
     }

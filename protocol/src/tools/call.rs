@@ -15,21 +15,17 @@ closed! {
         /// The tool's result, as text for the model.
         output: String,
         /// True if the tool failed.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        is_error: Option<bool>,
+        is_error?: bool,
     }
 
     /// Payload of `call_progress`.
     struct CallProgress {
         /// The tool call; absent if a hook is at work.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        tool_call_id: Option<CallId>,
+        tool_call_id?: CallId,
         /// The hook call; absent if a tool is at work.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        hook_call_id: Option<CallId>,
+        hook_call_id?: CallId,
         /// Its current activity, for the user.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        message: Option<String>,
+        message?: String,
     }
 }
 
@@ -86,14 +82,11 @@ open! {
     /// Payload of `call_progressed`.
     struct CallProgressed {
         /// The tool call, if a tool reported.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        tool_call_id: Option<CallId>,
+        tool_call_id?: CallId,
         /// The hook call, if a hook reported.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        hook_call_id: Option<CallId>,
+        hook_call_id?: CallId,
         /// The current activity.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        message: Option<String>,
+        message?: String,
         /// The new time at which it fails if it is not answered.
         deadline: Timestamp,
     }
@@ -119,14 +112,11 @@ open! {
         /// Its outcome.
         outcome: CallOutcome,
         /// The approval that is decided; absent if the call itself is over.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        approval_id: Option<ApprovalId>,
+        approval_id?: ApprovalId,
         /// The answer; absent if there was none.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        option: Option<ApprovalOption>,
+        option?: ApprovalOption,
         /// The client that answered.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        by: Option<String>,
+        by?: String,
     }
 }
 

@@ -9,12 +9,10 @@ closed! {
     /// Payload of `set_tools`. Absent fields do not change.
     struct SetTools {
         /// The names of the tools that are switched off: at most 256.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        off: Option<Vec<String>>,
+        off?: Vec<String>,
         /// The session's own approval policy; without rules to remove it. It can only be stricter than the
         /// deployment's.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        approvals: Option<ApprovalPolicy>,
+        approvals?: ApprovalPolicy,
     }
 }
 
@@ -39,13 +37,11 @@ open! {
         /// Its name, as its operator gave it.
         name: String,
         /// The beginning of its tools' names, up to `__`; absent if it is switched off.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        prefix: Option<String>,
+        prefix?: String,
         /// What it is doing.
         state: ToolServerState,
         /// Why it is not up; while it is started again, why it was not.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        failure: Option<ToolServerFailure>,
+        failure?: ToolServerFailure,
         /// The times that it came up again after the first.
         restarts: u64,
         /// Its tools that are not offered, each with the reason: the first 32.
@@ -110,7 +106,6 @@ open! {
         #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
         off: bool,
         /// What it does to the world, by its own account.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        annotations: Option<ToolAnnotations>,
+        annotations?: ToolAnnotations,
     }
 }

@@ -14,17 +14,13 @@ closed! {
         #[cfg_attr(feature = "codegen", ts(type = "Record<string, unknown> | null"))]
         parameters: serde_json::Value,
         /// The timeout of a call in milliseconds; absent: the server's default.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        timeout_ms: Option<u64>,
+        timeout_ms?: u64,
         /// True if a call may safely be made twice: a new host is asked to run it even if an earlier one was.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        idempotent: Option<bool>,
+        idempotent?: bool,
         /// True if calls of this tool run one after another.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        sequential: Option<bool>,
+        sequential?: bool,
         /// What the tool does to the world. The defaults of the approval policy follow from it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        annotations: Option<ToolAnnotations>,
+        annotations?: ToolAnnotations,
     }
 }
 
@@ -59,17 +55,13 @@ closed! {
     #[derive(Copy, Default, Eq)]
     struct ToolAnnotations {
         /// True if it changes nothing.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        read_only: Option<bool>,
+        read_only?: bool,
         /// True if it may destroy what it changes.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        destructive: Option<bool>,
+        destructive?: bool,
         /// True if a second call with the same arguments changes nothing more.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        idempotent: Option<bool>,
+        idempotent?: bool,
         /// True if it reaches beyond the server: the network, other systems.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        open_world: Option<bool>,
+        open_world?: bool,
     }
 }
 

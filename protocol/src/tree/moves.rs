@@ -13,21 +13,16 @@ closed! {
         #[cfg_attr(feature = "codegen", schemars(with = "crate::leaf::LeafId"), ts(as = "crate::leaf::LeafId"))]
         entry_id: Option<EntryId>,
         /// The position at the entry; absent: `at`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        position: Option<NavigatePosition>,
+        position?: NavigatePosition,
         /// Summarises the abandoned branch at the new position.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        summarize: Option<bool>,
+        summarize?: bool,
         /// The focus of the summary. At most 16 KiB, and at most a quarter of the summary model's window; more is
         /// refused.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        instructions: Option<String>,
+        instructions?: String,
         /// Replaces the server's own instructions with `instructions` instead of adding to them.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        replace_instructions: Option<bool>,
+        replace_instructions?: bool,
         /// A label for the summary or, without a summary, for the target entry.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        label: Option<String>,
+        label?: String,
     }
 }
 
@@ -51,16 +46,13 @@ open! {
         #[cfg_attr(feature = "codegen", schemars(with = "crate::leaf::LeafId"), ts(as = "crate::leaf::LeafId"))]
         leaf_id: Option<EntryId>,
         /// The input to edit, if the move was to before it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        input: Option<Vec<Part>>,
+        input?: Vec<Part>,
         /// The summary of the abandoned branch.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        branch_summary_entry_id: Option<EntryId>,
+        branch_summary_entry_id?: EntryId,
         /// This reply covers everything up to this durable event; what the command caused follows.
         as_of_seq: u64,
         /// True if the command had been executed before; this is its first reply.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        duplicate: Option<bool>,
+        duplicate?: bool,
     }
 }
 
@@ -90,11 +82,9 @@ open! {
         /// The new session; open it like any other.
         session_id: SessionId,
         /// The input to edit, if the fork was before it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        input: Option<Vec<Part>>,
+        input?: Vec<Part>,
         /// True if the command had been executed before; this is its first reply.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        duplicate: Option<bool>,
+        duplicate?: bool,
     }
 }
 
@@ -104,8 +94,7 @@ closed! {
         /// The entry.
         entry_id: EntryId,
         /// Its label, 1 to 200 characters; absent to remove it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        label: Option<String>,
+        label?: String,
     }
 
     /// Payload of `append_custom`.
@@ -126,8 +115,7 @@ closed! {
         /// True if it should be shown to users.
         display: bool,
         /// Additional data for programs, any JSON; stored with it, and never sent to the model.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
-        details: Option<serde_json::Value>,
+        details?: serde_json::Value,
     }
 }

@@ -10,21 +10,16 @@ closed! {
     /// Payload of `get_entries`.
     struct GetEntries {
         /// Only entries older than this one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        before: Option<EntryId>,
+        before?: EntryId,
         /// Only entries newer than this one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        after: Option<EntryId>,
+        after?: EntryId,
         /// The maximum number of entries, 1 to 500; absent: 100.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        limit: Option<u32>,
+        limit?: u32,
         /// Only entries on the path to the leaf.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        path: Option<bool>,
+        path?: bool,
         /// Only this entry. If its tool result was cut, `cut.whole` has all of it. One entry a command: a result is
         /// at most as long as the frame that brought it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        entry_id: Option<EntryId>,
+        entry_id?: EntryId,
     }
 }
 
@@ -42,8 +37,7 @@ open! {
         /// True if there are more in the requested direction.
         more: bool,
         /// The `seq` of damaged records in this range; absent if there are none.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        damaged: Option<Vec<u64>>,
+        damaged?: Vec<u64>,
     }
 }
 
@@ -51,11 +45,9 @@ closed! {
     /// Payload of `get_tree`.
     struct GetTree {
         /// Only this entry and what is below it; absent for the whole tree.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        root_id: Option<EntryId>,
+        root_id?: EntryId,
         /// The number of levels, the first included, at least 1; absent: as many as fit.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        depth: Option<u32>,
+        depth?: u32,
     }
 }
 
@@ -88,8 +80,7 @@ open! {
         /// The start of its text, one line of at most 80 characters.
         preview: String,
         /// Its label.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        label: Option<String>,
+        label?: String,
         /// The time of its creation.
         timestamp: Timestamp,
         /// The number of its children.
@@ -104,8 +95,7 @@ closed! {
         /// characters. A word with punctuation in it, such as a path, is a phrase.
         query: String,
         /// The maximum number of hits, 1 to 100; absent: 20.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        limit: Option<u32>,
+        limit?: u32,
     }
 }
 
@@ -124,8 +114,7 @@ open! {
         /// Its session.
         session_id: SessionId,
         /// The session's name; absent if it has none.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        name: Option<String>,
+        name?: String,
         /// The entry.
         entry_id: EntryId,
         /// The time of its creation.
@@ -170,10 +159,8 @@ open! {
         /// The entry, as `get_entries` returns it.
         entry: Entry,
         /// The turn it belongs to.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        turn_id: Option<TurnId>,
+        turn_id?: TurnId,
         /// The command that caused it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        command_id: Option<CommandId>,
+        command_id?: CommandId,
     }
 }

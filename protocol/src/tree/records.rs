@@ -15,23 +15,19 @@ open! {
         #[cfg_attr(feature = "codegen", ts(optional = false))]
         from_id: Option<EntryId>,
         /// The leaf of the abandoned branch.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        left_leaf_id: Option<EntryId>,
+        left_leaf_id?: EntryId,
         /// The summary, as the model will read it.
         summary: String,
         /// Files that the abandoned branch read and modified; absent in histories made elsewhere.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        details: Option<CompactionDetails>,
+        details?: CompactionDetails,
         /// The usage of the summary requests; absent if no model was used.
         #[serde(default, alias = "usage", skip_serializing_if = "Option::is_none")]
         summary_usage: Option<Usage>,
         /// The hook that provided the summary.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        hook: Option<String>,
+        hook?: String,
         /// Data that the hook stores with it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
-        hook_details: Option<Value>,
+        hook_details?: Value,
     }
 
     /// A client's data, never sent to the model.
@@ -40,9 +36,8 @@ open! {
         /// The kind of data, chosen by the client.
         custom_type: String,
         /// The data, any JSON.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
-        data: Option<Value>,
+        data?: Value,
     }
 
     /// A client's message, sent to the model in the user's role.
@@ -55,17 +50,15 @@ open! {
         /// True if it should be shown to people.
         display: bool,
         /// Further data for programs; never sent to the model.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
-        details: Option<Value>,
+        details?: Value,
     }
 
     /// A change of the model.
     #[derive(Eq)]
     struct ModelChange {
         /// The provider, in histories made elsewhere.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        provider: Option<String>,
+        provider?: String,
         /// The model's name.
         model: String,
     }
@@ -83,8 +76,7 @@ open! {
         /// The labelled entry.
         target_id: EntryId,
         /// The label; absent to remove it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        label: Option<String>,
+        label?: String,
     }
 
     /// The session's name.

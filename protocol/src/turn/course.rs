@@ -11,15 +11,13 @@ closed! {
     /// Payload of `cancel_turn`.
     struct CancelTurn {
         /// The turn; absent for the running one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        turn_id: Option<TurnId>,
+        turn_id?: TurnId,
     }
 
     /// Payload of `retry_turn`.
     struct RetryTurn {
         /// The turn; absent for the last one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        turn_id: Option<TurnId>,
+        turn_id?: TurnId,
     }
 }
 
@@ -31,8 +29,7 @@ open! {
         /// Its status.
         status: TurnStatus,
         /// The error, on `failed`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        error: Option<ErrorBody>,
+        error?: ErrorBody,
     }
 
     /// A turn that ended without an answer, with its position in the history.
@@ -42,8 +39,7 @@ open! {
         /// Its status.
         status: TurnStatus,
         /// The error, on `failed`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        error: Option<ErrorBody>,
+        error?: ErrorBody,
         /// The newest entry when it ended.
         #[serde(with = "crate::leaf")]
         #[cfg_attr(feature = "codegen", schemars(with = "crate::leaf::LeafId"), ts(as = "crate::leaf::LeafId"))]
@@ -81,17 +77,13 @@ open! {
         /// Its status.
         status: TurnStatus,
         /// The reason the last answer ended.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        finish_reason: Option<StopReason>,
+        finish_reason?: StopReason,
         /// The error, on `failed`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        error: Option<ErrorBody>,
+        error?: ErrorBody,
         /// The usage of the turn's requests together.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        usage: Option<Usage>,
+        usage?: Usage,
         /// The part of it for an answer that was not stored, because a hook that had to check it failed.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        withheld_usage: Option<Usage>,
+        withheld_usage?: Usage,
         /// The size of the context.
         context_info: ContextInfo,
     }

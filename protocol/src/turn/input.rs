@@ -11,8 +11,7 @@ closed! {
         /// The input.
         input: Input,
         /// The handling while a turn is running; absent: `queue`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        when_busy: Option<WhenBusy>,
+        when_busy?: WhenBusy,
         /// The entry to continue from, in the same durable append; absent for the leaf.
         #[serde(default, with = "crate::leaf::optional", skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", schemars(with = "Option<crate::leaf::LeafId>"))]
@@ -25,14 +24,11 @@ closed! {
         if_leaf: Option<Option<EntryId>>,
         /// With `parentId`: summarises the abandoned branch at the new position, before the input; `accepted` then
         /// comes once the summary is ready.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        summarize: Option<bool>,
+        summarize?: bool,
         /// The focus of that summary.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        instructions: Option<String>,
+        instructions?: String,
         /// Replaces the server's own instructions with `instructions` instead of adding to them.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        replace_instructions: Option<bool>,
+        replace_instructions?: bool,
     }
 }
 
@@ -68,17 +64,14 @@ open! {
     /// Payload of `accepted`.
     struct Accepted {
         /// The entry that was written; absent while the input is queued.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        entry_id: Option<EntryId>,
+        entry_id?: EntryId,
         /// The turn that was started; absent while the input is queued.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        turn_id: Option<TurnId>,
+        turn_id?: TurnId,
         /// True if the input is queued.
         queued: bool,
         /// This reply covers everything up to this durable event; what the command caused follows.
         as_of_seq: u64,
         /// True if the command had been executed before; this is its first reply.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        duplicate: Option<bool>,
+        duplicate?: bool,
     }
 }

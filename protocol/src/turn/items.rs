@@ -70,11 +70,9 @@ open! {
         /// What starts.
         kind: ItemKind,
         /// The part of the item that starts; on tool calls.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        part: Option<u32>,
+        part?: u32,
         /// The tool's name; on tool calls.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        name: Option<String>,
+        name?: String,
     }
 
     /// Payload of `item_delta`.
@@ -86,8 +84,7 @@ open! {
         /// The position of the text, in UTF-16 code units from the start of the part.
         offset: u64,
         /// The kind of part; absent for text.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        kind: Option<DeltaKind>,
+        kind?: DeltaKind,
         /// The text.
         text: String,
     }
@@ -97,8 +94,7 @@ open! {
         /// The item.
         item_id: EntryId,
         /// The tool call in it that is complete; absent if the whole item is.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        part: Option<u32>,
+        part?: u32,
     }
 
     /// Payload of `item_aborted`.

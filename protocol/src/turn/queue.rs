@@ -11,11 +11,9 @@ closed! {
     /// Payload of `edit_queue`.
     struct EditQueue {
         /// Queued inputs to remove, by the ids of their commands.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        remove: Option<Vec<CommandId>>,
+        remove?: Vec<CommandId>,
         /// All remaining queued inputs, in the new order.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        order: Option<Vec<CommandId>>,
+        order?: Vec<CommandId>,
     }
 }
 
@@ -31,15 +29,12 @@ open! {
         #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
         steer: bool,
         /// Set for a client's message (`append_custom_message`), which requests no answer.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        custom: Option<QueuedCustom>,
+        custom?: QueuedCustom,
         /// The `navigate` during which it was sent, for whose target it is. If the move fails, it stays in the queue
         /// until another move arrives or `edit_queue` releases it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        after: Option<CommandId>,
+        after?: CommandId,
         /// The id that its entry will have; absent for a client's message, and for inputs queued by older versions.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        entry_id: Option<EntryId>,
+        entry_id?: EntryId,
     }
 
     /// The further fields of a client's queued message.
@@ -51,9 +46,8 @@ open! {
         /// True if it should be shown to people.
         display: bool,
         /// Further data for programs; never sent to the model.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
-        details: Option<serde_json::Value>,
+        details?: serde_json::Value,
     }
 
     /// Payload of `queue_item_added`.
@@ -72,14 +66,11 @@ open! {
         /// The reason.
         reason: QueueRemovalReason,
         /// The turn that it started or joined.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        turn_id: Option<TurnId>,
+        turn_id?: TurnId,
         /// The entry that holds it now, appended by one of the next events. Absent if it was cancelled.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        entry_id: Option<EntryId>,
+        entry_id?: EntryId,
         /// The `edit_queue` that cancelled it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        cancelled_by: Option<CommandId>,
+        cancelled_by?: CommandId,
     }
 }
 
@@ -104,16 +95,14 @@ open! {
         /// The commands that sent the queued inputs, first in line first.
         order: Vec<CommandId>,
         /// The command that caused it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        command_id: Option<CommandId>,
+        command_id?: CommandId,
     }
 
     /// Payload of `queue_released`: no queued input has `after` any more.
     #[derive(Eq)]
     struct QueueReleased {
         /// The command that caused it: the move, or `edit_queue`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        command_id: Option<CommandId>,
+        command_id?: CommandId,
     }
 }
 
