@@ -168,8 +168,8 @@ commands! {
     GetContextInfo(Empty) = "get_context_info" => "context_info", Session, Required, Anyone, Transient {}
     /// Returns exactly what the next request would send. Answered by `context`.
     GetContext(GetContext) = "get_context" => "context", Session, Required, Anyone, Transient {}
-    /// Compacts now, even while the circuit breaker is open. `manual_compact` is another name of it.
-    /// Answered by `ok { jobId }`; the outcome is an event.
+    /// Compacts now, even while the circuit breaker is open. `manual_compact` is an alias. Answered by `ok { jobId }`;
+    /// the outcome is an event.
     StartCompaction(StartCompaction) = "start_compaction" => "ok", Session, Required, Writer, Writes {
         work: Compaction Hooks;
         errors: CompactionRunning NothingToCompact UnknownStrategy PreviewNotFound HistoryMoved;
@@ -189,7 +189,7 @@ commands! {
         work: Turn Hooks;
         errors: NoCompaction;
     }
-    /// Restores what a compaction removed from the context, with everything said since. Answered by `ok`.
+    /// Restores what a compaction removed from the context, and keeps everything said since. Answered by `ok`.
     UndoCompaction(UndoCompaction) = "undo_compaction" => "ok", Session, Required, Writer, Writes {
         events: "compaction_undone" "session_updated" "compaction_failed";
         errors: NothingToUndo TurnRunning CompactionRunning;
@@ -220,14 +220,14 @@ commands! {
     SetInstructions(SetInstructions) = "set_instructions" => "ok", Session, Required, Writer, Writes {
         events: "session_updated";
     }
-    /// Lists the tools that this session has, those that are switched off included. Answered by `tools`.
+    /// Lists this session's tools, including those that are switched off. Answered by `tools`.
     ListTools(Empty) = "list_tools" => "tools", Session, Required, Anyone, Transient {}
     /// Switches tools of this session off or on, and sets its approval policy. Answered by `ok`.
     SetTools(SetTools) = "set_tools" => "ok", Session, Required, Writer, Writes {
         events: "session_updated";
         errors: InvalidPolicy;
     }
-    /// Withdraws a lasting answer to an approval: the next such call is asked about again. Answered by `ok`.
+    /// Withdraws a standing approval: the next such call needs a decision again. Answered by `ok`.
     WithdrawApproval(WithdrawApproval) = "withdraw_approval" => "ok", Session, Required, Writer, Writes {
         events: "session_updated";
         errors: NoPendingApproval;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 words! {
     /// The author of a message.
     enum Role {
-        /// A person, or text in a person's place (a summary, a note).
+        /// A person, or text that stands in for one (a summary, a note).
         User,
         /// The model.
         Assistant,
@@ -54,8 +54,9 @@ pub enum Part {
         call_id: CallId,
         /// The tool's name.
         name: String,
-        /// The arguments: the JSON object that the model meant (`{}` if it wrote none), else the text as it wrote it.
-        /// In an envelope, as they are sent: text that is not a JSON object is sent as `{"malformed": TEXT}`.
+        /// The arguments: the JSON object that the model meant (`{}` if it wrote none), or the model's own text if it
+        /// is not a JSON object. An envelope has the arguments as they are sent: such text becomes `{"malformed":
+        /// TEXT}`.
         arguments: String,
     },
     /// The result of a tool.
@@ -143,17 +144,17 @@ open! {
         whole?: String,
     }
 
-    /// What a provider sent with an answer for itself: it goes back with that answer, byte for byte, to the same server and
-    /// model only. Opaque to everyone else.
+    /// Opaque data that a provider attached to an answer. It is sent back with that answer, byte for byte, and only to
+    /// the same server and model.
     #[derive(Default, Eq)]
     struct Payload {
         /// Identifies the server, without naming its address.
         server: String,
-        /// The field that held the reasoning: the text of the message's reasoning parts goes back in it.
+        /// The field that held the reasoning. The text of the message's reasoning parts is sent back in it.
         reasoning?: String,
         /// The other fields of the answer, as the JSON text of an object.
         fields?: String,
-        /// What came with its tool calls.
+        /// The data attached to its tool calls.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<CallPayload>>"))]
         calls: Vec<CallPayload>,
@@ -170,7 +171,7 @@ impl Payload {
 }
 
 open! {
-    /// What a provider sent with a tool call for itself.
+    /// Opaque data that a provider attached to a tool call.
     #[derive(Eq)]
     struct CallPayload {
         /// The call.
@@ -202,14 +203,14 @@ open! {
         receipt?: Box<Receipt>,
         /// The reason the answer ended; on assistant messages.
         stop_reason?: StopReason,
-        /// The answer was cancelled or broke off: this is what had been shown. One that was cancelled has the stop reason
-        /// `cancelled`; one that broke off, because the provider failed, has none.
+        /// True if the answer was cancelled, or cut off because the provider failed. The content is what had been
+        /// shown. The stop reason is `cancelled` if it was cancelled, and otherwise absent.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
         incomplete: bool,
         /// The cut in the result; on tool messages whose result was too large.
         cut?: Box<Cut>,
-        /// What the provider sent with the answer for itself; on assistant messages.
+        /// Opaque data that the provider attached to the answer; on assistant messages.
         payload?: Box<Payload>,
     }
 }

@@ -88,10 +88,10 @@ codes! {
     AlreadyGreeted "already_greeted" retriable: false, "`hello` was already sent on this connection, or it already uses v1.", "Send `hello` once, first.";
     NotGreeted "not_greeted" retriable: false, "v2 was negotiated and the first frame was not `hello`.", "Send `hello` first.";
     Unauthenticated "unauthenticated" retriable: false, "The credentials are missing, wrong or expired.", "Get a new ticket or token.";
-    Forbidden "forbidden" retriable: false, "These credentials do not allow that: an operator's and a service's token open no sessions, and a ticket may be bound to one session.", "Use other credentials; the message says what these are for.";
+    Forbidden "forbidden" retriable: false, "These credentials do not allow that: tokens of operators and services open no sessions, and a ticket may be bound to one session.", "Use other credentials; the message says what these are for.";
     NoSession "no_session" retriable: false, "This connection is not subscribed to the session.", "Send `open_session` first.";
     SessionAlreadyOpen "session_already_open" retriable: false, "This connection is already subscribed to the session.", "Send `close_session` first.";
-    TooManySubscriptions "too_many_subscriptions" retriable: false, "This connection is subscribed to as many sessions as it may.", "Close one of them; `welcome.limits.subscriptionsMax` is the limit.";
+    TooManySubscriptions "too_many_subscriptions" retriable: false, "This connection is subscribed to the maximum number of sessions.", "Close one of them; `welcome.limits.subscriptionsMax` is the limit.";
     SessionNotFound "session_not_found" retriable: false, "You have no such session.", "Check `list_sessions`.";
     ReadOnly "read_only" retriable: false, "Observers may only read.", "Open the session as writer.";
     NothingOffered "nothing_offered" retriable: false, "This connection has offered no tools and no hooks, so it cannot host the session.", "Send `register_tools` or `register_hooks` first.";
@@ -106,12 +106,12 @@ codes! {
     QueueFull "queue_full" retriable: true, "The queue of inputs is full.", "Wait for a turn to finish.";
     InputCancelled "input_cancelled" retriable: true, "`cancel_turn` withdrew the input while hooks were \
     checking it; nothing was stored.", "Send it again if you still want it.";
-    NotQueued "not_queued" retriable: false, "No input with this id is queued.", "Look for its `queue_item_removed`: it says what became of it.";
+    NotQueued "not_queued" retriable: false, "No input with this id is queued.", "Look for its `queue_item_removed`, which says what happened to it.";
     TurnRunning "turn_running" retriable: true, "A turn is running.", "Wait for `turn_finished`, or cancel it.";
     NoTurn "no_turn" retriable: false, "No such turn is running.", "No action is needed.";
     NothingToRetry "nothing_to_retry" retriable: false, "The last turn ended with an answer, or there is no turn.", "Send new input.";
     UnknownCall "unknown_call" retriable: false, "This session never made such a call, or it does not wait for this connection's answer.", "Use the `toolCallId` of a `tool_call` event or the `hookCallId` of a `hook_call`.";
-    TooLate "too_late" retriable: false, "The call that this answers is over: it has a different answer already, its time was up, or what it was made for has ended.", "No action is needed; nothing was stored. `details.outcome` says how the call ended.";
+    TooLate "too_late" retriable: false, "The call has ended: it already has a different answer, it timed out, or what it was made for is over.", "No action is needed; nothing was stored. `details.outcome` says how the call ended.";
     NoPendingApproval "no_pending_approval" retriable: false, "No such approval is pending.", "Use the `approvalId` of an `approval_request`; look at `session_opened.approvals` for those that are open.";
     TurnTimeout "turn_timeout" retriable: true, "The turn took longer than the server allows.", "Send `retry_turn`, or ask for less at once.";
     InvalidPolicy "invalid_policy" retriable: false, "A rule of the approval policy is not valid.", "Correct the rule named in `details.field`.";
@@ -152,10 +152,10 @@ codes! {
     UpstreamMalformed "upstream_malformed" retriable: true, "The model server returned an invalid response.", "Check the address and API in the server's settings.";
     ContentFiltered "content_filtered" retriable: false, "The provider's filter refused the request or the answer.", "Rephrase the input.";
     // The server
-    StoreFailed "store_failed" retriable: true, "The store failed, or the session was closed before it answered. The command may be stored all the same.", "Open the session again, and send the command again unchanged: with the same `id` it is carried out once. If it goes on, the operator must check the store and the log.";
-    LimitReached "limit_reached" retriable: true, "A bound on what a client may take is reached.", "The message says which and what to do; `details.limit` has its name and `details.max` its value.";
+    StoreFailed "store_failed" retriable: true, "The store failed, or the session was closed before it answered. The command may have been stored anyway.", "Open the session again, and send the command again unchanged: with the same `id` it is executed once. If the error persists, the operator must check the store and the log.";
+    LimitReached "limit_reached" retriable: true, "A limit on what one client may use is reached.", "The message says which and what to do; `details.limit` has its name and `details.max` its value.";
     Overloaded "overloaded" retriable: true, "The server's limit of connections or sessions is reached, or another server has the session open.", "Try again later.";
-    ShuttingDown "shutting_down" retriable: true, "The server is stopping. The command may be stored all the same.", "Reconnect and resume, and send the command again unchanged: with the same `id` it is carried out once.";
+    ShuttingDown "shutting_down" retriable: true, "The server is stopping. The command may have been stored anyway.", "Reconnect and resume, and send the command again unchanged: with the same `id` it is executed once.";
     Internal "internal" retriable: true, "An internal error.", "Report it with the server's log of that time.";
 }
 

@@ -27,7 +27,7 @@ messages! {
         TurnStarted(TurnStarted) = "turn_started",
         /// A turn ended; exactly one per started turn.
         TurnFinished(Box<TurnFinished>) = "turn_finished",
-        /// The model called a tool. The host is asked to run it by `run_tool`.
+        /// The model called a tool. `run_tool` asks the host to run it.
         ToolCall(ToolCall) = "tool_call",
         /// A person must allow a tool call before it is made.
         ApprovalRequest(Box<Approval>) = "approval_request",
@@ -35,7 +35,7 @@ messages! {
         CallResolved(CallResolved) = "call_resolved",
         /// An input was queued.
         QueueItemAdded(Box<QueueItemAdded>) = "queue_item_added",
-        /// A queued input left the queue: exactly one for each that was added.
+        /// A queued input left the queue; sent exactly once for each input that was added.
         QueueItemRemoved(QueueItemRemoved) = "queue_item_removed",
         /// The queued inputs were put in another order.
         QueueReordered(QueueReordered) = "queue_reordered",
@@ -48,7 +48,7 @@ messages! {
         SessionUpdated(Box<SessionUpdated>) = "session_updated",
         /// The context was compacted and the loop seeded again.
         ContextCompacted(Box<ContextCompacted>) = "context_compacted",
-        /// A compaction was undone: building the context ignores it from now on.
+        /// A compaction was undone: the context ignores it from now on.
         CompactionUndone(Box<CompactionUndone>) = "compaction_undone",
         /// A compaction or branch summary failed or was cancelled; the context is unchanged.
         CompactionFailed(Box<CompactionFailed>) = "compaction_failed",
@@ -66,7 +66,7 @@ messages! {
         ItemFinished(ItemFinished) = "item_finished",
         /// The model server refused a request for now, or failed: the request is sent again after a wait.
         RequestDelayed(RequestDelayed) = "request_delayed",
-        /// The answer was aborted: what was shown of it is void.
+        /// The answer was aborted: it will not become an entry.
         ItemAborted(ItemAborted) = "item_aborted",
         /// A tool or a hook reported its progress.
         CallProgressed(CallProgressed) = "call_progressed",
@@ -84,7 +84,7 @@ messages! {
         CompactionProgress(CompactionProgress) = "compaction_progress",
         /// A compaction is prepared and held: it is committed at the threshold, in one step.
         CompactionPrepared(Box<CompactionPrepared>) = "compaction_prepared",
-        /// The window is nearly full and nothing will be done about it, or something else about it should be known.
+        /// The window is nearly full and will not be compacted, or there is another problem with the context.
         ContextWarning(ContextWarning) = "context_warning",
         /// The size of the context during a turn: after a tool result, before the next request.
         ContextUpdated(Box<ContextUpdated>) = "context_updated",

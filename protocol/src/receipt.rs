@@ -1,5 +1,5 @@
-//! Receipts: cache diagnostics for one request, for whoever pays for it: how much of it the provider could read from
-//! its cache, and where the prefix broke.
+//! Receipts: cache diagnostics for one request. A receipt says how much of the request the provider could read from its
+//! cache, and where the prefix broke.
 
 open! {
     /// Stored with the answer to the request.
@@ -17,15 +17,15 @@ open! {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<HookRun>>"))]
         hooks: Vec<HookRun>,
-        /// Names that a stored patch required but are unavailable, such as a tool that is gone.
+        /// Names that a stored patch refers to but that are unavailable, such as a tool that was removed.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
         notes: Vec<String>,
-        /// The parts that the server refuses, by name: they were left out of this request or written in another way.
+        /// The parts that the model server refuses, by name. They were left out of this request or written differently.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
         adapted: Vec<String>,
-        /// Fingerprints of what was sent, with which the next request is compared after a restart.
+        /// Fingerprints of what was sent. After a restart, the next request is compared with them.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<SentPart>>"))]
         sent: Vec<SentPart>,
@@ -69,7 +69,7 @@ words! {
         Strategy,
         /// An entry was pinned or unpinned, and became visible or invisible.
         Pins,
-        /// No known reason: a part of the prompt changes by itself.
+        /// Unknown: a part of the prompt changes by itself, such as a clock.
         Unknown,
     }
 }

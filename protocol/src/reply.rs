@@ -46,7 +46,7 @@ messages! {
         Tree(Tree) = "tree",
         /// To `search_history`.
         HistoryHits(HistoryHits) = "history_hits",
-        /// To a refused command; nothing was changed, unless `code` is one whose cause says otherwise.
+        /// The reply to a refused command. Nothing was changed, unless the cause of its `code` says otherwise.
         Error(ErrorBody) = "error",
     }
 }
@@ -57,9 +57,9 @@ open! {
     struct Done {
         /// The compaction that was started.
         job_id?: JobId,
-        /// True if another connection hosts the session's tools and hooks: what was offered waits.
+        /// True if another connection hosts the session's tools and hooks, and this offer is on standby.
         standby?: bool,
-        /// Patterns of the offered tools' schemas that the arguments of calls are not checked against: the first 32.
+        /// Patterns in the offered tools' schemas that arguments are not checked against: the first 32.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<UncheckedPattern>>"))]
         unchecked_patterns: Vec<UncheckedPattern>,
@@ -73,8 +73,8 @@ open! {
 }
 
 impl Reply {
-    /// Returns the mark that tells a reply to a command that was sent again. `None` for replies without it: those to
-    /// commands that do not write, and errors.
+    /// Returns the mark of a reply to a repeated command. `None` for replies without one: those to commands that do not
+    /// write, and errors.
     pub fn duplicate_mut(&mut self) -> Option<&mut Option<bool>> {
         match self {
             Self::Accepted(accepted) => Some(&mut accepted.duplicate),

@@ -13,9 +13,9 @@ export interface StartCompaction {
    */
   instructions?: string;
   /**
-   * Puts `instructions` in the place of what the server asks of a summary, its form included, instead of adding
-   * to it. What every request for a summary says stays: which part it is about, that the conversation is data,
-   * and the maximum of words.
+   * Replaces the server's own instructions for a summary, including its form, with `instructions` instead of
+   * adding to them. Every summary request still says which part to summarise, that the conversation is data, and
+   * the maximum number of words.
    */
   replaceInstructions?: boolean;
   /** Applies exactly the compaction of this preview. No other field is allowed with it. */
@@ -34,9 +34,9 @@ export interface PreviewCompaction {
    */
   instructions?: string;
   /**
-   * Puts `instructions` in the place of what the server asks of a summary, its form included, instead of adding
-   * to it. What every request for a summary says stays: which part it is about, that the conversation is data,
-   * and the maximum of words.
+   * Replaces the server's own instructions for a summary, including its form, with `instructions` instead of
+   * adding to them. Every summary request still says which part to summarise, that the conversation is data, and
+   * the maximum number of words.
    */
   replaceInstructions?: boolean;
   /** Uses this strategy; absent: the session's. */
@@ -162,8 +162,8 @@ export interface Compaction {
   /** Data that the hook stores with it. */
   hookDetails?: unknown;
   /**
-   * Characters of tool results, arguments and reasoning that no summary request contained: the conversation did not
-   * fit one request.
+   * Characters of tool results, arguments and reasoning that no summary request contained, because the
+   * conversation did not fit into one request.
    */
   leftOut?: number;
   /** The fallback step that succeeded; absent in older histories and in those made elsewhere. */
@@ -292,7 +292,7 @@ export interface Pin {
   entryId: EntryId;
   /** The entry that was pinned, if this one only accompanies it: a tool result with its call. */
   with?: EntryId;
-  /** The compaction that had replaced it when it was pinned; absent if the model saw it. */
+  /** The compaction that had removed it from the context when it was pinned; absent if the model saw it. */
   under?: EntryId;
 }
 
@@ -300,7 +300,7 @@ export interface Pin {
 export interface CompactionPreview {
   /** Identifies it in `start_compaction`. */
   previewId: JobId;
-  /** The time of its expiry. */
+  /** The time at which it expires. */
   expiresAt: Timestamp;
   /** The summary; empty if nothing would be summarised. */
   summary: string;

@@ -73,13 +73,13 @@ export interface Message {
   /** The reason the answer ended; on assistant messages. */
   stopReason?: StopReason;
   /**
-   * The answer was cancelled or broke off: this is what had been shown. One that was cancelled has the stop reason
-   * `cancelled`; one that broke off, because the provider failed, has none.
+   * True if the answer was cancelled, or cut off because the provider failed. The content is what had been
+   * shown. The stop reason is `cancelled` if it was cancelled, and otherwise absent.
    */
   incomplete?: boolean;
   /** The cut in the result; on tool messages whose result was too large. */
   cut?: Cut;
-  /** What the provider sent with the answer for itself; on assistant messages. */
+  /** Opaque data that the provider attached to the answer; on assistant messages. */
   payload?: Payload;
 }
 
@@ -114,8 +114,9 @@ export type Part =
       /** The tool's name. */
       name: string;
       /**
-       * The arguments: the JSON object that the model meant (`{}` if it wrote none), else the text as it wrote it.
-       * In an envelope, as they are sent: text that is not a JSON object is sent as `{"malformed": TEXT}`.
+       * The arguments: the JSON object that the model meant (`{}` if it wrote none), or the model's own text if it
+       * is not a JSON object. An envelope has the arguments as they are sent: such text becomes `{"malformed":
+       * TEXT}`.
        */
       arguments: string;
     }
@@ -174,21 +175,21 @@ export interface Cut {
 }
 
 /**
- * What a provider sent with an answer for itself: it goes back with that answer, byte for byte, to the same server and
- * model only. Opaque to everyone else.
+ * Opaque data that a provider attached to an answer. It is sent back with that answer, byte for byte, and only to
+ * the same server and model.
  */
 export interface Payload {
   /** Identifies the server, without naming its address. */
   server: string;
-  /** The field that held the reasoning: the text of the message's reasoning parts goes back in it. */
+  /** The field that held the reasoning. The text of the message's reasoning parts is sent back in it. */
   reasoning?: string;
   /** The other fields of the answer, as the JSON text of an object. */
   fields?: string;
-  /** What came with its tool calls. */
+  /** The data attached to its tool calls. */
   calls?: Array<CallPayload>;
 }
 
-/** What a provider sent with a tool call for itself. */
+/** Opaque data that a provider attached to a tool call. */
 export interface CallPayload {
   /** The call. */
   toolCallId: CallId;

@@ -8,7 +8,7 @@ import type { Receipt } from "./receipt.js";
 export interface GetContext {
   /** `envelope` (the default) or `markdown`. */
   format?: ContextFormat;
-  /** Includes what hooks last added for one request only; no hook is called for it. */
+  /** Includes what hooks last added for a single request; calls no hook. */
   ephemeral?: boolean;
 }
 
@@ -83,7 +83,7 @@ export type PatchOp =
       op: "options_set";
       /** 0 to 2. */
       temperature?: number;
-      /** The most tokens of the answer. */
+      /** The maximum number of tokens in the answer. */
       maxOutputTokens?: number;
       /** The reasoning effort, in the provider's own terms. */
       reasoningEffort?: string;
@@ -120,7 +120,7 @@ export interface ToolDefinition {
   name: string;
   /** A description for the model. */
   description: string;
-  /** JSON Schema of its arguments, an object. */
+  /** JSON Schema of its arguments, as an object. */
   parameters: Record<string, unknown>;
 }
 
@@ -309,13 +309,13 @@ export interface ContextInfo {
   /** The model's window in tokens. */
   maxTokens: number;
   /**
-   * The window that was learnt from the model's server, if `maxTokens` is that one: it is smaller than what
-   * is configured or listed. `set_model`, also with the same model, forgets it.
+   * The window learned from the model server, if `maxTokens` is this value: it is smaller than the
+   * configured or listed window. `set_model` forgets it, even with the same model.
    */
   learnedWindowTokens?: number;
   /** The strategy: its short name on v2, its class-style name on v1. */
   strategy: string;
-  /** A sentence for the user, from 90 % on. */
+  /** A sentence for the user, once 90 % of the window is used. */
   warning?: string;
   /** `tokenCount / maxTokens`, not clamped. */
   usageRatio: number;
@@ -438,7 +438,7 @@ export interface Context {
   markdown?: string;
   /** Its tokens. */
   tokens: number;
-  /** The receipt it would have compared with the session's previous request. */
+  /** The receipt that it would get, compared with the session's previous request. */
   receipt?: Receipt;
 }
 
@@ -484,7 +484,7 @@ export interface ContextMessage {
 export interface RequestOptions {
   /** 0 to 2. */
   temperature?: number;
-  /** The most tokens of the answer. */
+  /** The maximum number of tokens in the answer. */
   maxOutputTokens?: number;
   /** The reasoning effort, in the provider's own terms, such as `low` or `high`. */
   reasoningEffort?: string;
@@ -496,7 +496,7 @@ export interface EnvelopeMeta {
   model: string;
   /** Its window in tokens. */
   windowTokens: number;
-  /** The turn; absent outside of one. */
+  /** The turn; absent outside a turn. */
   turnId?: TurnId;
   /** The number of the request within its turn, from 1. */
   request: number;
@@ -508,7 +508,7 @@ export interface EnvelopeMeta {
 
 /** Tokens of each part of an envelope, in its order; they add up to its tokens. */
 export interface EnvelopeTokens {
-  /** Tokens that any request has. */
+  /** The fixed overhead of a request. */
   frame: number;
   /** Each part of the system prompt. */
   system: Array<number>;

@@ -7,7 +7,7 @@ import type { HookAnswer, HookCall, HookPoint } from "./hooks.js";
 import type { Reply } from "./replies.js";
 
 /**
- * Client to server. `id` is the client's own and does not begin `s_`; a writing command's has 16 to 64 characters.
+ * Client to server. The client chooses the `id`, which does not begin with `s_`; a writing command's has 16 to 64 characters.
  * `sessionId` names the session that the command is about: see `Addresses`.
  */
 export type CommandFrame = { id: string; sessionId?: string } & Command;
@@ -32,7 +32,7 @@ export type ServerFrame = ReplyFrame | DurableFrame | EphemeralFrame;
 /** The command called `T`. */
 export type CommandOf<T extends Command["type"]> = Extract<Command, { type: T }>;
 
-/** Which reply answers which command; every command may also be answered by `error`. */
+/** The reply to each command; every command may also be answered by `error`. */
 export type ReplyTypes = typeof REPLIES;
 
 /** Whether a command's frame names a session. */
@@ -85,10 +85,10 @@ export interface Addresses {
 /** The replies that the command called `T` can get. */
 export type ReplyTo<T extends Command["type"]> = Extract<Reply, { type: ReplyTypes[T] | "error" }>;
 
-/** What a hook at point `P` is asked. */
+/** The call to a hook at point `P`. */
 export type HookCallAt<P extends HookPoint> = Extract<HookCall, { point: P }>;
 
-/** Which fields the answer at which point may have, beside `error`. */
+/** The fields that an answer may have at each point, besides `error`. */
 export interface HookAnswerFields {
   context: "patch" | "transformerName" | "display";
   message: "message";
@@ -99,5 +99,5 @@ export interface HookAnswerFields {
   tool_result: "output" | "isError";
 }
 
-/** What a hook at point `P` may answer; with the call's `hookCallId` it is the payload of `hook_result`. */
+/** The answer of a hook at point `P`; with the call's `hookCallId`, it is the payload of `hook_result`. */
 export type HookAnswerAt<P extends HookPoint> = Pick<HookAnswer, HookAnswerFields[P] | "error">;

@@ -10,7 +10,7 @@ import type { Entry, NavigatePosition } from "./tree.js";
 
 /** A hook offered by a client. */
 export interface HookOffer {
-  /** Its name, in errors and on what it creates: 1 to 64 of `A-Za-z0-9._-`; absent: `client`. */
+  /** Its name, in errors and in what it creates: 1 to 64 of `A-Za-z0-9._-`. If absent, `client`. */
   name?: string;
   /** Its extension point. */
   point: HookPoint;
@@ -19,8 +19,9 @@ export interface HookOffer {
   /** The time limit of an answer in milliseconds; absent: the server's default. */
   timeoutMs?: number;
   /**
-   * True, the default unless `observe` is true: what the hook could not inspect, because it failed or its client was
-   * away for too long, does not happen. False: its failure is reported, and the original is used.
+   * If true, nothing happens that the hook could not inspect, because it failed or its client was away for too
+   * long. If false, its failure is reported, and the original is used. The default is true, unless `observe` is
+   * true.
    */
   required?: boolean;
   /** If true, it is only notified: its answer is not awaited and changes nothing. */
@@ -53,11 +54,11 @@ export interface RegisterHooks {
 export interface HookResult {
   /** The call. */
   hookCallId: CallId;
-  /** The hook failed; a sentence saying why. */
+  /** The hook failed; a sentence that says why. */
   error?: string;
   /** `context`: changes to the envelope, in order. */
   patch?: Array<SubmittedOp>;
-  /** `context`: the author of the patch; absent: the hook's name. */
+  /** `context`: the author of the patch; if absent, the hook's name. */
   transformerName?: string;
   /** `context`: how the patch is shown to people. */
   display?: TransformDisplay;
@@ -91,7 +92,7 @@ export interface HookResult {
   replaceInstructions?: boolean;
   /** `before_navigate`: a label for the target. */
   label?: string;
-  /** `tool_call`: blocks the call; the model is told. */
+  /** `tool_call`: blocks the call, and tells the model. */
   block?: boolean;
   /** `tool_call`: the reason, for the model. */
   reason?: string;
@@ -105,7 +106,7 @@ export interface HookResult {
 
 /** A message that a hook adds. */
 export interface HookMessage {
-  /** The kind of message, 1 to 200 characters chosen by the hook. */
+  /** The kind of message, chosen by the hook: 1 to 200 characters. */
   customType: string;
   /** Its content. */
   content: InputContent;
@@ -115,7 +116,7 @@ export interface HookMessage {
 
 /** Data that a hook stores. */
 export interface HookEntry {
-  /** The kind of data, 1 to 200 characters chosen by the hook. */
+  /** The kind of data, chosen by the hook: 1 to 200 characters. */
   customType: string;
   /** The data, any JSON. */
   data: unknown;
@@ -136,7 +137,7 @@ export type HookCall = {
 } & (
   | {
       point: "context";
-      /** When. */
+      /** The occasion. */
       reason: ContextReason;
       /** The envelope that would be sent. */
       envelope: ContextEnvelope;
@@ -289,11 +290,11 @@ export interface HookFailed {
  * stays unchanged.
  */
 export interface HookAnswer {
-  /** The hook failed; a sentence saying why. */
+  /** The hook failed; a sentence that says why. */
   error?: string;
   /** `context`: changes to the envelope, in order. */
   patch?: Array<SubmittedOp>;
-  /** `context`: the author of the patch; absent: the hook's name. */
+  /** `context`: the author of the patch; if absent, the hook's name. */
   transformerName?: string;
   /** `context`: how the patch is shown to people. */
   display?: TransformDisplay;
@@ -327,7 +328,7 @@ export interface HookAnswer {
   replaceInstructions?: boolean;
   /** `before_navigate`: a label for the target. */
   label?: string;
-  /** `tool_call`: blocks the call; the model is told. */
+  /** `tool_call`: blocks the call, and tells the model. */
   block?: boolean;
   /** `tool_call`: the reason, for the model. */
   reason?: string;

@@ -14,11 +14,11 @@ export interface Receipt {
   broke?: PrefixBreak;
   /** The hooks called for this request, in order. */
   hooks?: Array<HookRun>;
-  /** Names that a stored patch required but are unavailable, such as a tool that is gone. */
+  /** Names that a stored patch refers to but that are unavailable, such as a tool that was removed. */
   notes?: Array<string>;
-  /** The parts that the server refuses, by name: they were left out of this request or written in another way. */
+  /** The parts that the model server refuses, by name. They were left out of this request or written differently. */
   adapted?: Array<string>;
-  /** Fingerprints of what was sent, with which the next request is compared after a restart. */
+  /** Fingerprints of what was sent. After a restart, the next request is compared with them. */
   sent?: Array<SentPart>;
 }
 

@@ -33,9 +33,9 @@ export type Reply =
 export interface Done {
   /** The compaction that was started. */
   jobId?: JobId;
-  /** True if another connection hosts the session's tools and hooks: what was offered waits. */
+  /** True if another connection hosts the session's tools and hooks, and this offer is on standby. */
   standby?: boolean;
-  /** Patterns of the offered tools' schemas that the arguments of calls are not checked against: the first 32. */
+  /** Patterns in the offered tools' schemas that arguments are not checked against: the first 32. */
   uncheckedPatterns?: Array<UncheckedPattern>;
   /** The entry that was written, or will be before the next request. */
   entryId?: EntryId;

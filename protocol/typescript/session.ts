@@ -14,8 +14,8 @@ export interface Hello {
   /** 2. */
   protocolVersion: number;
   /**
-   * Stable per tab, and different in every tab: a newer connection of the same client hosts the tools and hooks
-   * that the older one hosted.
+   * Stable within a tab, and different in every tab. A newer connection with the same id takes over the tools
+   * and hooks that the older one hosted.
    */
   clientId?: string;
   /** The client program, for the operator. */
@@ -34,7 +34,7 @@ export interface Software {
   version: string;
 }
 
-/** Payload of `authenticate`: one of its fields. */
+/** Payload of `authenticate`: exactly one of its fields. */
 export interface Authenticate {
   /** A one-time ticket from `POST /api/tickets`. */
   ticket?: string;
@@ -67,10 +67,7 @@ export interface Resume {
   epoch: string;
   /** The last durable event received. */
   seq: number;
-  /**
-   * The position in each item without an entry. An item of which only `item_started` came has part 0 and offset
-   * 0.
-   */
+  /** The position in each item that has no entry yet. If only `item_started` has arrived, part and offset are 0. */
   items?: Array<ResumeItem>;
 }
 
@@ -139,7 +136,7 @@ export interface Welcome {
   /** Optional features of this server, by name. */
   features: Array<string>;
   /**
-   * The permissions of these credentials, without those that others imply: `sessions`, `read`, `operator`,
+   * The permissions of these credentials, except those that others imply: `sessions`, `read`, `operator`,
    * `operator.content`.
    */
   scopes: Array<string>;
@@ -179,17 +176,17 @@ export interface Limits {
   hooksMax: number;
   /** Sessions that one connection may subscribe to. */
   subscriptionsMax: number;
-  /** Connections of one session that `presence` names. */
+  /** Connections of one session that `presence` lists. */
   presenceMax: number;
   /** Entries of a page of `get_entries`. */
   pageEntriesMax: number;
-  /** Durable events that a `resume` replays; after more it answers with a snapshot. */
+  /** Durable events that a `resume` replays; beyond that, it returns a snapshot. */
   replayEventsMax: number;
-  /** Refused frames in a row after which the connection is closed. */
+  /** Consecutive refused frames after which the connection is closed. */
   badFramesMax: number;
-  /** Seconds for which a preview can be committed. */
+  /** Seconds for which a preview can be applied. */
   previewSecs: number;
-  /** Seconds after which a connection on standby hosts in place of one that is away. */
+  /** Seconds after which a connection on standby replaces a host that is away. */
   hostAwaySecs: number;
 }
 
@@ -219,7 +216,10 @@ export interface SessionItem {
   usageRatio: number;
   /** The known cost of its requests, in billionths of a US dollar; absent if no cost is known. */
   costNanoUsd?: number;
-  /** Its requests of unknown cost, which are not in `costNanoUsd`; only with that, and only if there are some. */
+  /**
+   * The number of its requests with an unknown cost, which `costNanoUsd` does not include. Present only beside
+   * `costNanoUsd`, and only if there are any.
+   */
   unpricedRequests?: number;
   /** Its state. */
   state: SessionState;
@@ -238,12 +238,9 @@ export interface SessionOpened {
   role: SessionRole;
   /** The connection that hosts the tools and hooks; absent if none does. */
   host?: Host;
-  /**
-   * Patterns of the tools that this command offered which the arguments of calls are not checked against: the
-   * first 32.
-   */
+  /** Patterns, in the tools that this command offered, that arguments are not checked against: the first 32. */
   uncheckedPatterns?: Array<UncheckedPattern>;
-  /** The connections that are subscribed to the session, this one included, in the order in which they came. */
+  /** The connections that are subscribed to the session, including this one, in order of arrival. */
   presence: Array<Participant>;
   /** Identifies the log; with `seq`, a position to resume from. */
   epoch: string;
@@ -273,14 +270,14 @@ export interface SessionOpened {
   more?: boolean;
   /** The running turn. */
   turn?: RunningTurn;
-  /** The last turn, if it ended without an answer and nothing was said since: what `retry_turn` would retry. */
+  /** The last turn, if it ended without an answer and nothing was said since. `retry_turn` would retry it. */
   lastTurn?: EndedTurn;
   /**
    * The newest turns that ended without an answer, oldest first, each with its position in the history,
    * including `lastTurn`.
    */
   unansweredTurns?: Array<UnansweredTurn>;
-  /** The newest failed compactions that somebody waited for, oldest first. */
+  /** The newest failed compactions that a user waited for, oldest first. */
   failedCompactions?: Array<FailedCompaction>;
   /** The running compaction. */
   compaction?: RunningCompaction;
@@ -304,7 +301,7 @@ export interface SessionOpened {
 export interface Host {
   /** The connection; the last one if it is away. */
   connectionId: ConnectionId;
-  /** Its `clientId`. A new connection of this client hosts in its place. */
+  /** Its `clientId`. A new connection with the same id takes its place. */
   clientId?: string;
   /** True if it is not connected. */
   away?: boolean;
@@ -330,7 +327,7 @@ export interface SessionSettings {
   instructions?: string;
   /** 0 to 2; absent to use the provider's default. */
   temperature?: number;
-  /** The most tokens of an answer. */
+  /** The maximum number of tokens in an answer. */
   maxOutputTokens?: number;
   /** The reasoning effort. */
   reasoningEffort?: string;
@@ -349,15 +346,15 @@ export type Resumed = "replay" | "snapshot";
 
 /** Payload of `models`. */
 export interface Models {
-  /** The model of new sessions. */
+  /** The model for new sessions. */
   model: string;
   /** True if a session may also choose a model that is not in the list, by its name. */
   others: boolean;
-  /** The models: the one of new sessions first, the others in the order of the deployment or of the provider. */
+  /** The models: first the one for new sessions, then the others in the deployment's or the provider's order. */
   items: Array<ModelItem>;
 }
 
-/** A model. What nobody has said of it is absent. */
+/** A model. What is unknown about it is absent. */
 export interface ModelItem {
   /** Its name, for `set_model`. */
   id: string;
@@ -366,23 +363,23 @@ export interface ModelItem {
   /** Its price. */
   price?: ModelPrice;
   /**
-   * True if it takes tools, as its server says. False if it does not, if it has refused them, or if the
+   * True if its server says that it accepts tools. False if it does not accept them, has refused them, or the
    * deployment has switched them off.
    */
   tools?: boolean;
-  /** True if it takes images, as its server says; false if it does not, or has refused them. */
+  /** True if its server says that it accepts images; false if it does not, or has refused them. */
   images?: boolean;
 }
 
-/** A price, in billionths of a dollar for a million tokens. */
+/** A price, in billionths of a US dollar per million tokens. */
 export interface ModelPrice {
-  /** Of input. */
+  /** The price of input tokens. */
   inputNanoUsd: number;
-  /** Of input that is read from the provider's cache. */
+  /** The price of input tokens read from the provider's cache. */
   cachedNanoUsd: number;
-  /** Of input that is written to the provider's cache. */
+  /** The price of input tokens written to the provider's cache. */
   cacheWriteNanoUsd: number;
-  /** Of output. */
+  /** The price of output tokens. */
   outputNanoUsd: number;
 }
 
@@ -407,7 +404,7 @@ export interface SessionUpdated {
   model?: string;
   /** The strategy's short name. */
   strategy?: string;
-  /** All of the other settings. */
+  /** All other settings. */
   settings?: SessionSettings;
   /** The session's leaf, from which it continues. */
   leafId?: LeafId;
@@ -417,11 +414,11 @@ export interface SessionUpdated {
   standingApprovals?: Array<StandingApproval>;
   /** The number of times that the loop was seeded. */
   generation?: number;
-  /** The compaction that is now held. For the server, which reads it back after a restart. */
+  /** The compaction that is now held. Only the server uses it, after a restart. */
   held?: HeldCompaction;
   /**
-   * All required client hooks that the session's work now needs: their names and extension points. For the
-   * server, which reads them back after a restart.
+   * All required client hooks that the session's work now needs: their names and extension points. Only the
+   * server uses them, after a restart.
    */
   hooks?: Array<HookOffer>;
   /** The command that caused it. */
@@ -430,13 +427,13 @@ export interface SessionUpdated {
 
 /** Payload of `host_changed`. */
 export interface HostChanged {
-  /** The host; absent if there is none any more. */
+  /** The host; absent if there is none. */
   host?: Host;
 }
 
 /** Payload of `presence_changed`. */
 export interface PresenceChanged {
-  /** The connection, as it is now. */
+  /** The current state of the connection. */
   connection: Participant;
   /** True if it has left. */
   left?: boolean;
@@ -446,11 +443,11 @@ export interface PresenceChanged {
 export interface SessionClosed {
   /** Why it ended. */
   code: SubscriptionEnd;
-  /** The same for people. */
+  /** The reason, for people. */
   message: string;
   /** True if `open_session` with `resume` may succeed. */
   retriable: boolean;
-  /** The error behind it, if it is known. */
+  /** The underlying error, if it is known. */
   error?: ErrorBody;
 }
 
@@ -459,6 +456,6 @@ export type SubscriptionEnd = "deleted" | "failed" | "moved";
 
 /** Payload of `token_expiring`. */
 export interface TokenExpiring {
-  /** The milliseconds until the server closes the connection with 4401, unless it is renewed. */
+  /** The milliseconds until the server closes the connection with 4401, unless the credentials are renewed. */
   expiresInMs: number;
 }

@@ -8,25 +8,25 @@ export interface ToolOffer {
   name: string;
   /** A description for the model. */
   description: string;
-  /** JSON Schema of its arguments, an object. Absent or `null`: it has none. */
+  /** JSON Schema of its arguments, as an object. Absent or `null` if it takes none. */
   parameters: Record<string, unknown> | null;
   /** The timeout of a call in milliseconds; absent: the server's default. */
   timeoutMs?: number;
-  /** True if a call may safely be made twice: a new host is asked to run it even if an earlier one was. */
+  /** True if a call may safely run twice: a new host is asked to run it even if an earlier host was. */
   idempotent?: boolean;
   /** True if calls of this tool run one after another. */
   sequential?: boolean;
-  /** What the tool does to the world. The defaults of the approval policy follow from it. */
+  /** The effects of the tool. The defaults of the approval policy follow from them. */
   annotations?: ToolAnnotations;
 }
 
-/** What a tool does to the world, by its own account. The words are MCP's; what is absent is unknown. */
+/** The effects of a tool, as the tool declares them, in MCP's terms. What is absent is unknown. */
 export interface ToolAnnotations {
   /** True if it changes nothing. */
   readOnly?: boolean;
-  /** True if it may destroy what it changes. */
+  /** True if its changes may be destructive. */
   destructive?: boolean;
-  /** True if a second call with the same arguments changes nothing more. */
+  /** True if a repeated call with the same arguments has no further effect. */
   idempotent?: boolean;
   /** True if it reaches beyond the server: the network, other systems. */
   openWorld?: boolean;
@@ -44,9 +44,9 @@ export interface ToolResult {
 
 /** Payload of `call_progress`. */
 export interface CallProgress {
-  /** The tool call; absent if a hook is at work. */
+  /** The tool call; absent if a hook reports. */
   toolCallId?: CallId;
-  /** The hook call; absent if a tool is at work. */
+  /** The hook call; absent if a tool reports. */
   hookCallId?: CallId;
   /** Its current activity, for the user. */
   message?: string;
@@ -64,7 +64,7 @@ export interface ApprovalResponse {
   customDenyMessage?: string;
 }
 
-/** A decision on an approval: one of the four options, or one of v1's words for it. */
+/** A decision on an approval: one of the four options, or v1's word for one. */
 export type Decision = "allow_once" | "allow_always" | "reject_once" | "reject_always" | "reject_and_stop";
 
 /** Payload of `set_tools`. Absent fields do not change. */
@@ -79,8 +79,8 @@ export interface SetTools {
 }
 
 /**
- * Rules for a session's tools. The first rule that fits a call decides; without one, a tool that the server runs is
- * `auto` if it is read-only and `ask` otherwise, and a tool of the client's is `auto`.
+ * Rules for a session's tools. The first rule that matches a call decides; without one, a tool that the server
+ * runs is `auto` if it is read-only and `ask` otherwise, and a tool of the client's is `auto`.
  */
 export interface ApprovalPolicy {
   /** The rules: at most 64. */
@@ -89,18 +89,18 @@ export interface ApprovalPolicy {
 
 /** A rule of an approval policy. */
 export interface ApprovalRule {
-  /** The tools: a name, in which `*` stands for any characters. */
+  /** The tools: a name, in which `*` matches any characters. */
   tool: string;
   /**
-   * Patterns of arguments: from a JSON Pointer to a regular expression that must match the whole value. A value that
-   * is not a text is compared as JSON. All of them must fit; an argument that is missing does not.
+   * Patterns of arguments: from a JSON Pointer to a regular expression that must match the whole value. A value
+   * that is not a text is compared as JSON. All of them must match; a missing argument does not match.
    */
   arguments?: Record<string, string>;
   /** The decision. */
   policy: ApprovalDecision;
 }
 
-/** Whether a tool's calls run without asking, after a person allowed them, or never. */
+/** Says whether a tool's calls run without asking, only after a person allows them, or never. */
 export type ApprovalDecision = "auto" | "ask" | "deny";
 
 /** Payload of `withdraw_approval`. */
@@ -116,13 +116,13 @@ export interface RegisterTools {
 }
 
 /**
- * A pattern in a tool's schema that the arguments of its calls are not checked against. The tool can be used all
- * the same; it should check them itself.
+ * A pattern in a tool's schema that arguments are not checked against. The tool can still be used, and should
+ * check them itself.
  */
 export interface UncheckedPattern {
   /** The tool. */
   tool: string;
-  /** Where the pattern stands in the tool's parameters: a JSON Pointer. */
+  /** The place of the pattern in the tool's parameters, as a JSON Pointer. */
   at: string;
   /** Why. */
   reason: UncheckedReason;
@@ -141,13 +141,13 @@ export interface PendingCall {
   name: string;
   /** The arguments, JSON text. */
   arguments: string;
-  /** The time at which it fails if it is not answered. */
+  /** Its deadline: without an answer, it then fails. */
   deadline: Timestamp;
-  /** Who runs it. */
+  /** Where it runs. */
   place?: ToolPlace;
 }
 
-/** Who runs a tool call. */
+/** Where a tool call runs. */
 export type ToolPlace = "client" | "server";
 
 /** Payload of `approval_request`: a call that a person must allow. */
@@ -160,23 +160,23 @@ export interface Approval {
   turnId: TurnId;
   /** The tool. */
   name: string;
-  /** The arguments that it would get, JSON text. */
+  /** The arguments that it would get, as JSON text. */
   arguments: string;
-  /** SHA-256 of who runs the call, the tool's name and these arguments, in hexadecimal. */
+  /** SHA-256 of where the call runs, the tool's name and these arguments, in hexadecimal. */
   argumentsHash: string;
   /** The arguments for people: invisible and direction-changing characters are written as `⟨U+202E⟩`. */
   display: string;
   /** The arguments as the model wrote them, if a hook has changed them. */
   proposedArguments?: string;
-  /** Who would run it. */
+  /** Where it would run. */
   place?: ToolPlace;
-  /** Why a person is asked. */
+  /** Why a person must decide. */
   reason: string;
   /** The possible answers. */
   options: Array<ApprovalOption>;
   /** The loop's generation. */
   generation: number;
-  /** The time at which no answer counts as a refusal. */
+  /** The time from which a missing answer counts as a refusal. */
   expiresAt: Timestamp;
 }
 
@@ -205,51 +205,51 @@ export interface StandingApproval {
 export interface Tools {
   /** The tools, in the order in which requests send them. */
   items: Array<SessionTool>;
-  /** The estimated tokens that those that are switched on take in each request. */
+  /** The estimated tokens of the tools that are switched on, in each request. */
   tokens: number;
   /**
-   * The MCP servers of this server, sorted by name; absent if there are none. They are the same for all sessions.
-   * One that is up joins a session's tools at its next turn or compaction.
+   * The MCP servers of this server, sorted by name; absent if there are none. They are the same for all
+   * sessions. A server that is up adds its tools to a session at the session's next turn or compaction.
    */
   servers?: Array<ToolServer>;
 }
 
 /** A tool of a session. */
 export interface SessionTool {
-  /** Its name. One of an MCP server begins with the server's name and `__`. */
+  /** Its name. The name of an MCP server's tool begins with the server's name and `__`. */
   name: string;
   /** Its description, as the model gets it. */
   description: string;
-  /** Who runs it. */
+  /** Where it runs. */
   place?: ToolPlace;
   /** The estimated tokens that it takes in each request while it is switched on. */
   tokens: number;
   /** True if it is switched off in this session. */
   off?: boolean;
-  /** What it does to the world, by its own account. */
+  /** Its effects, as the tool declares them. */
   annotations?: ToolAnnotations;
 }
 
-/** An MCP server: what its users may know of it. */
+/** An MCP server, as far as users may see it. */
 export interface ToolServer {
-  /** Its name, as its operator gave it. */
+  /** Its name, chosen by the operator. */
   name: string;
-  /** The beginning of its tools' names, up to `__`; absent if it is switched off. */
+  /** The beginning of its tools' names, up to `__`; absent if the server is disabled. */
   prefix?: string;
-  /** What it is doing. */
+  /** Its state. */
   state: ToolServerState;
-  /** Why it is not up; while it is started again, why it was not. */
+  /** Why it is down or, while it is started again, why it was down. */
   failure?: ToolServerFailure;
-  /** The times that it came up again after the first. */
+  /** The number of times that it was started again. */
   restarts: number;
-  /** Its tools that are not offered, each with the reason: the first 32. */
+  /** The first 32 of its tools that are not offered, each with the reason. */
   leftOut?: Array<string>;
 }
 
-/** What an MCP server is doing. */
+/** The state of an MCP server. */
 export type ToolServerState = "starting" | "ready" | "idle" | "failing" | "disabled" | "stopping";
 
-/** Why an MCP server is not up. The operator sees more. */
+/** Why an MCP server is down. The operator sees more. */
 export type ToolServerFailure =
   | "cannot_start"
   | "ended"
@@ -269,9 +269,9 @@ export interface ToolCall {
   name: string;
   /** The arguments, JSON text that the tool's schema accepts. */
   arguments: string;
-  /** The time at which it fails if it is not answered. */
+  /** Its deadline: without an answer, it then fails. */
   deadline: Timestamp;
-  /** Who runs it. */
+  /** Where it runs. */
   place?: ToolPlace;
 }
 
@@ -281,7 +281,7 @@ export interface CallResolved {
   toolCallId: CallId;
   /** Its outcome. */
   outcome: CallOutcome;
-  /** The approval that is decided; absent if the call itself is over. */
+  /** The approval that was decided; absent if the call itself has ended. */
   approvalId?: ApprovalId;
   /** The answer; absent if there was none. */
   option?: ApprovalOption;
@@ -307,7 +307,7 @@ export interface CallProgressed {
   hookCallId?: CallId;
   /** The current activity. */
   message?: string;
-  /** The new time at which it fails if it is not answered. */
+  /** Its new deadline: without an answer, it then fails. */
   deadline: Timestamp;
 }
 
@@ -327,6 +327,9 @@ export interface ToolCancelled {
 export interface RunTool {
   /** The call. */
   toolCallId: CallId;
-  /** True if this client was asked before, on an earlier connection: it ignores this if the tool is still running. */
+  /**
+   * True if this client was already asked on an earlier connection. It ignores this event if the tool is still
+   * running.
+   */
   again?: boolean;
 }

@@ -11,7 +11,7 @@ export interface UserInput {
   input: Input;
   /** The handling while a turn is running; absent: `queue`. */
   whenBusy?: WhenBusy;
-  /** The entry to continue from, in the same durable append; absent for the leaf. */
+  /** The entry to continue from; absent for the leaf. The move and the input are stored together. */
   parentId?: LeafId;
   /** Refuses with `leaf_moved` if a message was appended after this entry. */
   ifLeaf?: LeafId;
@@ -123,8 +123,8 @@ export interface QueueItem {
   /** Set for a client's message (`append_custom_message`), which requests no answer. */
   custom?: QueuedCustom;
   /**
-   * The `navigate` during which it was sent, for whose target it is. If the move fails, it stays in the queue
-   * until another move arrives or `edit_queue` releases it.
+   * The `navigate` during which it was sent; the input is for the target of that move. If the move fails, the
+   * input stays in the queue until another move completes or `edit_queue` releases it.
    */
   after?: CommandId;
   /** The id that its entry will have; absent for a client's message, and for inputs queued by older versions. */
@@ -179,7 +179,7 @@ export interface TurnFinished {
   error?: ErrorBody;
   /** The usage of the turn's requests together. */
   usage?: Usage;
-  /** The part of it for an answer that was not stored, because a hook that had to check it failed. */
+  /** The part of `usage` for an answer that was not stored, because a hook that had to check it failed. */
   withheldUsage?: Usage;
   /** The size of the context. */
   contextInfo: ContextInfo;
@@ -212,7 +212,7 @@ export type QueueRemovalReason = "started" | "steered" | "appended" | "cancelled
 
 /** Payload of `queue_reordered`. */
 export interface QueueReordered {
-  /** The commands that sent the queued inputs, first in line first. */
+  /** The commands that sent the queued inputs, the next one first. */
   order: Array<CommandId>;
   /** The command that caused it. */
   commandId?: CommandId;
@@ -230,7 +230,7 @@ export interface ItemStarted {
   itemId: EntryId;
   /** Its turn. */
   turnId: TurnId;
-  /** What starts. */
+  /** The kind of item. */
   kind: ItemKind;
   /** The part of the item that starts; on tool calls. */
   part?: number;
@@ -238,14 +238,14 @@ export interface ItemStarted {
   name?: string;
 }
 
-/** What starts streaming. */
+/** The kind of item that starts streaming. */
 export type ItemKind = "message" | "tool_call";
 
 /** Payload of `item_delta`. */
 export interface ItemDelta {
   /** The item. */
   itemId: EntryId;
-  /** The part of it. */
+  /** The part of the item. */
   part: number;
   /** The position of the text, in UTF-16 code units from the start of the part. */
   offset: number;
@@ -272,7 +272,7 @@ export interface RequestDelayed {
   turnId: TurnId;
   /** The attempt that follows the wait: 2 after the first one has failed. */
   attempt: number;
-  /** The milliseconds until then. */
+  /** The length of the wait, in milliseconds. */
   waitMs: number;
   /**
    * Why the last attempt failed: `upstream_rate_limited`, `upstream_overloaded`, `upstream_unreachable`,

@@ -120,13 +120,13 @@ export interface ContextInfo {
   /** The model's window in tokens. */
   maxTokens: number;
   /**
-   * The window that was learnt from the model's server, if `maxTokens` is that one: it is smaller than what
-   * is configured or listed. `set_model`, also with the same model, forgets it.
+   * The window learned from the model server, if `maxTokens` is this value: it is smaller than the
+   * configured or listed window. `set_model` forgets it, even with the same model.
    */
   learnedWindowTokens?: number;
   /** The strategy: its short name on v2, its class-style name on v1. */
   strategy: string;
-  /** A sentence for the user, from 90 % on. */
+  /** A sentence for the user, once 90 % of the window is used. */
   warning?: string;
   /** `tokenCount / maxTokens`, not clamped. */
   usageRatio: number;

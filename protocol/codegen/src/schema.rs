@@ -118,7 +118,7 @@ impl Document {
             None => {}
         }
         if kind == Kind::DurableEvent {
-            let says = "Its place in the session's log.";
+            let says = "Its position in the session's log.";
             fields.push(("seq", json!({ "type": "integer", "minimum": 1, "description": says }), true));
         }
         let required: Vec<&str> =
@@ -156,18 +156,18 @@ impl Document {
         match kind {
             Kind::Command => {
                 let id = match spec {
-                    None => id(ID_PATTERN, "The client's own."),
+                    None => id(ID_PATTERN, "Chosen by the client."),
                     Some(spec) if spec.does.writes() => {
-                        id(WRITING_ID_PATTERN, "The client's own; the key under which the command is done once.")
+                        id(WRITING_ID_PATTERN, "Chosen by the client; the command is executed once for each id.")
                     }
-                    Some(_) => id(ID_PATTERN, "The client's own; the reply carries it as `re`."),
+                    Some(_) => id(ID_PATTERN, "Chosen by the client; the reply has it as `re`."),
                 };
                 let address = spec.map_or(Address::None, |spec| spec.address);
                 let session = (address != Address::None).then(|| ("sessionId", session, address == Address::Required));
                 [("id", id, true)].into_iter().chain(session).collect()
             }
             _ if !self.closed => {
-                let says = "The command's; the server's own where there is none to answer.";
+                let says = "The id of the command, or one of the server's own if this answers no command.";
                 vec![("id", json!({ "type": "string", "description": says }), true)]
             }
             Kind::Reply => {

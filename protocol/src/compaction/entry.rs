@@ -62,8 +62,8 @@ open! {
         carried_patch: Vec<PatchOp>,
         /// The form of the summary; absent if none was made, if a hook made it, and in older entries.
         form?: SummaryForm,
-        /// The user's constraints, verbatim, as older versions recognised them. They are still sent; new ones are not
-        /// looked for, because the user's messages are kept as they are.
+        /// The user's constraints, verbatim, as older versions recognised them. They are part of `summary`
+        /// too. New entries have none, because the user's messages are kept as they are.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
         constraints: Vec<String>,
@@ -72,8 +72,8 @@ open! {
         /// Data that the hook stores with it.
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
         hook_details?: Value,
-        /// Characters of tool results, arguments and reasoning that no summary request contained: the conversation did not
-        /// fit one request.
+        /// Characters of tool results, arguments and reasoning that no summary request contained, because the
+        /// conversation did not fit into one request.
         #[serde(default, skip_serializing_if = "is_zero")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<u64>"))]
         left_out: u64,

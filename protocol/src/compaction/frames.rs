@@ -16,9 +16,9 @@ closed! {
         /// The focus of the summary, or with `replaceInstructions` its whole prompt. At most 16 KiB, and at most a
         /// quarter of the summary model's window; more is refused.
         instructions?: String,
-        /// Puts `instructions` in the place of what the server asks of a summary, its form included, instead of adding
-        /// to it. What every request for a summary says stays: which part it is about, that the conversation is data,
-        /// and the maximum of words.
+        /// Replaces the server's own instructions for a summary, including its form, with `instructions` instead of
+        /// adding to them. Every summary request still says which part to summarise, that the conversation is data, and
+        /// the maximum number of words.
         replace_instructions?: bool,
         /// Applies exactly the compaction of this preview. No other field is allowed with it.
         preview_id?: JobId,
@@ -34,9 +34,9 @@ closed! {
         /// The focus of the summary, or with `replaceInstructions` its whole prompt. At most 16 KiB, and at most a
         /// quarter of the summary model's window; more is refused.
         instructions?: String,
-        /// Puts `instructions` in the place of what the server asks of a summary, its form included, instead of adding
-        /// to it. What every request for a summary says stays: which part it is about, that the conversation is data,
-        /// and the maximum of words.
+        /// Replaces the server's own instructions for a summary, including its form, with `instructions` instead of
+        /// adding to them. Every summary request still says which part to summarise, that the conversation is data, and
+        /// the maximum number of words.
         replace_instructions?: bool,
         /// Uses this strategy; absent: the session's.
         strategy?: String,
@@ -69,7 +69,7 @@ open! {
     struct CompactionPreview {
         /// Identifies it in `start_compaction`.
         preview_id: JobId,
-        /// The time of its expiry.
+        /// The time at which it expires.
         expires_at: Timestamp,
         /// The summary; empty if nothing would be summarised.
         summary: String,
@@ -147,7 +147,7 @@ open! {
         entry_id: EntryId,
         /// The entry that was pinned, if this one only accompanies it: a tool result with its call.
         with?: EntryId,
-        /// The compaction that had replaced it when it was pinned; absent if the model saw it.
+        /// The compaction that had removed it from the context when it was pinned; absent if the model saw it.
         under?: EntryId,
     }
 

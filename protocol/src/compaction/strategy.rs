@@ -85,8 +85,8 @@ words! {
     /// What a compaction does with the summaries of earlier ones.
     #[derive(Default)]
     enum SummaryMode {
-        /// Keeps them as they are and adds a segment for what newly leaves the context. The oldest segments are merged when
-        /// all of them together exceed their share.
+        /// Keeps them unchanged, and adds a segment for what leaves the context now. The oldest segments are merged
+        /// when all of them together exceed their share.
         #[default]
         Segments,
         /// Brings one summary up to date.
@@ -96,7 +96,7 @@ words! {
     /// The kind of conversation, which determines what its summary must keep.
     #[derive(Default)]
     enum SummaryKind {
-        /// Decided for each summary by plain signs: tools and blocks of code.
+        /// Detected for each summary from plain signs: tools and code blocks.
         #[default]
         Auto,
         /// People and what they say.

@@ -29,7 +29,7 @@ open! {
         model: String,
         /// Its window in tokens.
         window_tokens: u64,
-        /// The turn; absent outside of one.
+        /// The turn; absent outside a turn.
         turn_id?: TurnId,
         /// The number of the request within its turn, from 1.
         request: u64,
@@ -42,7 +42,7 @@ open! {
     /// Tokens of each part of an envelope, in its order; they add up to its tokens.
     #[derive(Default, Eq)]
     struct EnvelopeTokens {
-        /// Tokens that any request has.
+        /// The fixed overhead of a request.
         frame: u64,
         /// Each part of the system prompt.
         system: Vec<u64>,
@@ -97,7 +97,7 @@ open! {
         name: String,
         /// A description for the model.
         description: String,
-        /// JSON Schema of its arguments, an object.
+        /// JSON Schema of its arguments, as an object.
         #[serde(default)]
         #[cfg_attr(feature = "codegen", ts(type = "Record<string, unknown>"))]
         parameters: serde_json::Value,
@@ -108,7 +108,7 @@ open! {
     struct RequestOptions {
         /// 0 to 2.
         temperature?: f64,
-        /// The most tokens of the answer.
+        /// The maximum number of tokens in the answer.
         max_output_tokens?: u64,
         /// The reasoning effort, in the provider's own terms, such as `low` or `high`.
         reasoning_effort?: String,

@@ -8,7 +8,7 @@ closed! {
     struct GetContext {
         /// `envelope` (the default) or `markdown`.
         format?: ContextFormat,
-        /// Includes what hooks last added for one request only; no hook is called for it.
+        /// Includes what hooks last added for a single request; calls no hook.
         ephemeral?: bool,
     }
 }
@@ -32,7 +32,7 @@ open! {
         markdown?: String,
         /// Its tokens.
         tokens: u64,
-        /// The receipt it would have compared with the session's previous request.
+        /// The receipt that it would get, compared with the session's previous request.
         receipt?: Receipt,
     }
 
@@ -60,9 +60,9 @@ words! {
     enum ContextWarningCode {
         /// The window is nearly full, and the strategy does nothing about it.
         NearlyFull,
-        /// Nothing tells the window of the chosen model: a default is assumed.
+        /// The window of the chosen model is unknown, so a default is assumed.
         WindowUnknown,
-        /// The model's server seems to leave out the beginning of what it is sent.
+        /// The model server seems to drop the beginning of each request.
         ContextTruncatedUpstream,
     }
 }

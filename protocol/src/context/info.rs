@@ -19,13 +19,13 @@ macro_rules! context_info {
             pub transcript_length: u64,
             /// The model's window in tokens.
             pub max_tokens: u64,
-            /// The window that was learnt from the model's server, if `maxTokens` is that one: it is smaller than what
-            /// is configured or listed. `set_model`, also with the same model, forgets it.
+            /// The window learned from the model server, if `maxTokens` is this value: it is smaller than the
+            /// configured or listed window. `set_model` forgets it, even with the same model.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub learned_window_tokens: Option<u64>,
             /// The strategy: its short name on v2, its class-style name on v1.
             pub strategy: String,
-            /// A sentence for the user, from 90 % on.
+            /// A sentence for the user, once 90 % of the window is used.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub warning: Option<String>,
             /// `tokenCount / maxTokens`, not clamped.
@@ -145,7 +145,7 @@ words! {
         ReserveTokens,
         /// The window minus the longest answer that `maxOutputTokens` allows, at most three quarters of the window.
         MaxOutputTokens,
-        /// The window minus 2 % of it, at least 512 tokens and at most a fifth of the window.
+        /// The window minus a reserve: 2 % of the window, at least 512 tokens and at most a fifth of the window.
         AnswerRoom,
     }
 }
@@ -175,7 +175,7 @@ words! {
         Failures,
         /// Several consecutive compactions saved too little.
         NoGain,
-        /// A compaction was undone: the restored messages are left alone until more is said.
+        /// A compaction was undone: the restored messages stay until more is said.
         Undone,
     }
 }

@@ -87,7 +87,7 @@ pub enum PatchOp {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(optional))]
         temperature: Option<f64>,
-        /// The most tokens of the answer.
+        /// The maximum number of tokens in the answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", ts(optional))]
         max_output_tokens: Option<u64>,

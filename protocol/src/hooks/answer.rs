@@ -59,12 +59,12 @@ macro_rules! answers {
 }
 
 answers! {
-    /// The hook failed; a sentence saying why.
+    /// The hook failed; a sentence that says why.
     error = "error": String,
     /// `context`: changes to the envelope, in order.
     #[cfg_attr(feature = "codegen", schemars(with = "Option<Vec<crate::context::patch::proposed::SubmittedOp>>"), ts(as = "Option<Vec<crate::context::patch::proposed::SubmittedOp>>"))]
     patch = "patch": Vec<Value>,
-    /// `context`: the author of the patch; absent: the hook's name.
+    /// `context`: the author of the patch; if absent, the hook's name.
     transformer_name = "transformerName": String,
     /// `context`: how the patch is shown to people.
     display = "display": TransformDisplay,
@@ -97,7 +97,7 @@ answers! {
     replace_instructions = "replaceInstructions": bool,
     /// `before_navigate`: a label for the target.
     label = "label": String,
-    /// `tool_call`: blocks the call; the model is told.
+    /// `tool_call`: blocks the call, and tells the model.
     block = "block": bool,
     /// `tool_call`: the reason, for the model.
     reason = "reason": String,
@@ -145,7 +145,7 @@ impl HookAnswer {
 closed! {
     /// A message that a hook adds.
     struct HookMessage {
-        /// The kind of message, 1 to 200 characters chosen by the hook.
+        /// The kind of message, chosen by the hook: 1 to 200 characters.
         custom_type: String,
         /// Its content.
         content: InputContent,
@@ -155,7 +155,7 @@ closed! {
 
     /// Data that a hook stores.
     struct HookEntry {
-        /// The kind of data, 1 to 200 characters chosen by the hook.
+        /// The kind of data, chosen by the hook: 1 to 200 characters.
         custom_type: String,
         /// The data, any JSON.
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]

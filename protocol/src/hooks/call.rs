@@ -40,7 +40,7 @@ open! {
 pub enum HookEvent {
     /// A request.
     Context {
-        /// When.
+        /// The occasion.
         reason: ContextReason,
         /// The envelope that would be sent.
         envelope: Box<ContextEnvelope>,

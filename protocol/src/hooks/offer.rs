@@ -6,8 +6,8 @@ words! {
     enum HookPoint {
         /// Before and after requests, with the envelope. Answers with patches.
         Context,
-        /// The user has sent input that is not accepted yet, the model has answered and nobody has seen it, or a tool has
-        /// answered. Answers with another message, which is stored, shown and sent instead.
+        /// The user has sent input that is not accepted yet, the model has given an answer that is not shown yet, or a
+        /// tool has answered. Answers with another message, which is stored, shown and sent instead.
         Message,
         /// A turn starts. Answers with a system prompt for this turn, a message, or data to store.
         BeforeAgentStart,
@@ -82,7 +82,7 @@ closed! {
     /// A hook offered by a client.
     #[derive(Eq)]
     struct HookOffer {
-        /// Its name, in errors and on what it creates: 1 to 64 of `A-Za-z0-9._-`; absent: `client`.
+        /// Its name, in errors and in what it creates: 1 to 64 of `A-Za-z0-9._-`. If absent, `client`.
         name?: String,
         /// Its extension point.
         point: HookPoint,
@@ -90,8 +90,9 @@ closed! {
         reasons?: Vec<ContextReason>,
         /// The time limit of an answer in milliseconds; absent: the server's default.
         timeout_ms?: u64,
-        /// True, the default unless `observe` is true: what the hook could not inspect, because it failed or its client was
-        /// away for too long, does not happen. False: its failure is reported, and the original is used.
+        /// If true, nothing happens that the hook could not inspect, because it failed or its client was away for too
+        /// long. If false, its failure is reported, and the original is used. The default is true, unless `observe` is
+        /// true.
         required?: bool,
         /// If true, it is only notified: its answer is not awaited and changes nothing.
         observe?: bool,

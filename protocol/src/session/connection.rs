@@ -7,8 +7,8 @@ closed! {
     struct Hello {
         /// 2.
         protocol_version: u32,
-        /// Stable per tab, and different in every tab: a newer connection of the same client hosts the tools and hooks
-        /// that the older one hosted.
+        /// Stable within a tab, and different in every tab. A newer connection with the same id takes over the tools
+        /// and hooks that the older one hosted.
         client_id?: String,
         /// The client program, for the operator.
         client?: Software,
@@ -18,7 +18,7 @@ closed! {
         token?: String,
     }
 
-    /// Payload of `authenticate`: one of its fields.
+    /// Payload of `authenticate`: exactly one of its fields.
     struct Authenticate {
         /// A one-time ticket from `POST /api/tickets`.
         ticket?: String,
@@ -51,7 +51,7 @@ open! {
         server: Server,
         /// Optional features of this server, by name.
         features: Vec<String>,
-        /// The permissions of these credentials, without those that others imply: `sessions`, `read`, `operator`,
+        /// The permissions of these credentials, except those that others imply: `sessions`, `read`, `operator`,
         /// `operator.content`.
         scopes: Vec<String>,
         /// Identifies this connection among those that are subscribed to a session.
@@ -92,22 +92,22 @@ open! {
         /// Sessions that one connection may subscribe to.
         #[serde(default)]
         subscriptions_max: u64,
-        /// Connections of one session that `presence` names.
+        /// Connections of one session that `presence` lists.
         #[serde(default)]
         presence_max: u64,
         /// Entries of a page of `get_entries`.
         #[serde(default)]
         page_entries_max: u64,
-        /// Durable events that a `resume` replays; after more it answers with a snapshot.
+        /// Durable events that a `resume` replays; beyond that, it returns a snapshot.
         #[serde(default)]
         replay_events_max: u64,
-        /// Refused frames in a row after which the connection is closed.
+        /// Consecutive refused frames after which the connection is closed.
         #[serde(default)]
         bad_frames_max: u64,
-        /// Seconds for which a preview can be committed.
+        /// Seconds for which a preview can be applied.
         #[serde(default)]
         preview_secs: u64,
-        /// Seconds after which a connection on standby hosts in place of one that is away.
+        /// Seconds after which a connection on standby replaces a host that is away.
         #[serde(default)]
         host_away_secs: u64,
     }
@@ -126,7 +126,7 @@ open! {
     /// Payload of `token_expiring`.
     #[derive(Eq, Copy)]
     struct TokenExpiring {
-        /// The milliseconds until the server closes the connection with 4401, unless it is renewed.
+        /// The milliseconds until the server closes the connection with 4401, unless the credentials are renewed.
         expires_in_ms: u64,
     }
 }

@@ -49,7 +49,8 @@ open! {
         usage_ratio: f64,
         /// The known cost of its requests, in billionths of a US dollar; absent if no cost is known.
         cost_nano_usd?: u64,
-        /// Its requests of unknown cost, which are not in `costNanoUsd`; only with that, and only if there are some.
+        /// The number of its requests with an unknown cost, which `costNanoUsd` does not include. Present only beside
+        /// `costNanoUsd`, and only if there are any.
         unpriced_requests?: u64,
         /// Its state.
         state: SessionState,

@@ -39,8 +39,7 @@ closed! {
         epoch: String,
         /// The last durable event received.
         seq: u64,
-        /// The position in each item without an entry. An item of which only `item_started` came has part 0 and offset
-        /// 0.
+        /// The position in each item that has no entry yet. If only `item_started` has arrived, part and offset are 0.
         items?: Vec<ResumeItem>,
     }
 
@@ -64,12 +63,11 @@ open! {
         role: SessionRole,
         /// The connection that hosts the tools and hooks; absent if none does.
         host?: Host,
-        /// Patterns of the tools that this command offered which the arguments of calls are not checked against: the
-        /// first 32.
+        /// Patterns, in the tools that this command offered, that arguments are not checked against: the first 32.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<UncheckedPattern>>"))]
         unchecked_patterns: Vec<UncheckedPattern>,
-        /// The connections that are subscribed to the session, this one included, in the order in which they came.
+        /// The connections that are subscribed to the session, including this one, in order of arrival.
         #[serde(default)]
         presence: Vec<Participant>,
         /// Identifies the log; with `seq`, a position to resume from.
@@ -102,14 +100,14 @@ open! {
         more?: bool,
         /// The running turn.
         turn?: RunningTurn,
-        /// The last turn, if it ended without an answer and nothing was said since: what `retry_turn` would retry.
+        /// The last turn, if it ended without an answer and nothing was said since. `retry_turn` would retry it.
         last_turn?: EndedTurn,
         /// The newest turns that ended without an answer, oldest first, each with its position in the history,
         /// including `lastTurn`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<UnansweredTurn>>"))]
         unanswered_turns: Vec<UnansweredTurn>,
-        /// The newest failed compactions that somebody waited for, oldest first.
+        /// The newest failed compactions that a user waited for, oldest first.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<FailedCompaction>>"))]
         failed_compactions: Vec<FailedCompaction>,
@@ -155,11 +153,11 @@ open! {
     struct SessionClosed {
         /// Why it ended.
         code: SubscriptionEnd,
-        /// The same for people.
+        /// The reason, for people.
         message: String,
         /// True if `open_session` with `resume` may succeed.
         retriable: bool,
-        /// The error behind it, if it is known.
+        /// The underlying error, if it is known.
         error?: ErrorBody,
     }
 }
@@ -171,8 +169,8 @@ words! {
         Deleted,
         /// The session left memory after an internal error or a failure of the store. Nothing acknowledged is lost.
         Failed,
-        /// The session is open on another server of the cluster, or may be soon: this one has lost touch with the database,
-        /// or with the server that had it. Nothing acknowledged is lost.
+        /// The session is open on another server of the cluster, or may be soon: this server has lost contact with the
+        /// database, or with the server that held the session. Nothing acknowledged is lost.
         Moved,
     }
 }

@@ -6,7 +6,7 @@ use crate::ids::ConnectionId;
 words! {
     /// The role of a connection in a session.
     enum SessionRole {
-        /// May write. Any number of connections may.
+        /// May write. A session can have any number of writers.
         Writer,
         /// Receives the same events and may only read.
         Observer,
@@ -19,7 +19,7 @@ open! {
     struct Host {
         /// The connection; the last one if it is away.
         connection_id: ConnectionId,
-        /// Its `clientId`. A new connection of this client hosts in its place.
+        /// Its `clientId`. A new connection with the same id takes its place.
         client_id?: String,
         /// True if it is not connected.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -47,14 +47,14 @@ open! {
     /// Payload of `host_changed`.
     #[derive(Eq)]
     struct HostChanged {
-        /// The host; absent if there is none any more.
+        /// The host; absent if there is none.
         host?: Host,
     }
 
     /// Payload of `presence_changed`.
     #[derive(Eq)]
     struct PresenceChanged {
-        /// The connection, as it is now.
+        /// The current state of the connection.
         connection: Participant,
         /// True if it has left.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -39,7 +39,7 @@ open! {
         instructions?: String,
         /// 0 to 2; absent to use the provider's default.
         temperature?: f64,
-        /// The most tokens of an answer.
+        /// The maximum number of tokens in an answer.
         max_output_tokens?: u64,
         /// The reasoning effort.
         reasoning_effort?: String,
@@ -57,15 +57,15 @@ open! {
 
     /// Payload of `models`.
     struct Models {
-        /// The model of new sessions.
+        /// The model for new sessions.
         model: String,
         /// True if a session may also choose a model that is not in the list, by its name.
         others: bool,
-        /// The models: the one of new sessions first, the others in the order of the deployment or of the provider.
+        /// The models: first the one for new sessions, then the others in the deployment's or the provider's order.
         items: Vec<ModelItem>,
     }
 
-    /// A model. What nobody has said of it is absent.
+    /// A model. What is unknown about it is absent.
     struct ModelItem {
         /// Its name, for `set_model`.
         id: String,
@@ -73,23 +73,23 @@ open! {
         window_tokens?: u64,
         /// Its price.
         price?: ModelPrice,
-        /// True if it takes tools, as its server says. False if it does not, if it has refused them, or if the
+        /// True if its server says that it accepts tools. False if it does not accept them, has refused them, or the
         /// deployment has switched them off.
         tools?: bool,
-        /// True if it takes images, as its server says; false if it does not, or has refused them.
+        /// True if its server says that it accepts images; false if it does not, or has refused them.
         images?: bool,
     }
 
-    /// A price, in billionths of a dollar for a million tokens.
+    /// A price, in billionths of a US dollar per million tokens.
     #[derive(Copy, Eq)]
     struct ModelPrice {
-        /// Of input.
+        /// The price of input tokens.
         input_nano_usd: u64,
-        /// Of input that is read from the provider's cache.
+        /// The price of input tokens read from the provider's cache.
         cached_nano_usd: u64,
-        /// Of input that is written to the provider's cache.
+        /// The price of input tokens written to the provider's cache.
         cache_write_nano_usd: u64,
-        /// Of output.
+        /// The price of output tokens.
         output_nano_usd: u64,
     }
 
@@ -102,7 +102,7 @@ open! {
         model?: String,
         /// The strategy's short name.
         strategy?: String,
-        /// All of the other settings.
+        /// All other settings.
         settings?: SessionSettings,
         /// The session's leaf, from which it continues.
         #[serde(default, with = "crate::leaf::stored", skip_serializing_if = "Option::is_none")]
@@ -115,10 +115,10 @@ open! {
         standing_approvals?: Vec<StandingApproval>,
         /// The number of times that the loop was seeded.
         generation?: u64,
-        /// The compaction that is now held. For the server, which reads it back after a restart.
+        /// The compaction that is now held. Only the server uses it, after a restart.
         held?: HeldCompaction,
-        /// All required client hooks that the session's work now needs: their names and extension points. For the
-        /// server, which reads them back after a restart.
+        /// All required client hooks that the session's work now needs: their names and extension points. Only the
+        /// server uses them, after a restart.
         hooks?: Vec<HookOffer>,
         /// The command that caused it.
         command_id?: CommandId,

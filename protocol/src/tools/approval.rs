@@ -1,4 +1,4 @@
-//! Approvals: a person is asked before a tool runs.
+//! Approvals: a person decides before a tool runs.
 //!
 //! One record serves every dialect: v1's `approval_request`, v2's events, and others that agree in kind. The answer is
 //! about the exact call in the record, and nothing else runs on it.
@@ -25,18 +25,18 @@ closed! {
 }
 
 words! {
-    /// A decision on an approval: one of the four options, or one of v1's words for it.
+    /// A decision on an approval: one of the four options, or v1's word for one.
     enum Decision {
         /// Run this call.
         #[serde(alias = "yes")]
         AllowOnce,
-        /// Run this call, and every later one that is exactly the same.
+        /// Run this call and every later identical one.
         #[serde(alias = "always")]
         AllowAlways,
-        /// Do not run this call; the turn goes on, and the model reads why.
+        /// Do not run this call. The turn continues, and the model reads the reason.
         #[serde(alias = "no-continue")]
         RejectOnce,
-        /// Do not run this call, nor any later one that is exactly the same.
+        /// Do not run this call or any later identical one.
         RejectAlways,
         /// Do not run this call, and end the turn.
         #[serde(alias = "no-exit")]
@@ -71,17 +71,17 @@ words! {
     enum ApprovalOption {
         /// Run this call.
         AllowOnce,
-        /// Run this call, and in this session every later call of this tool with exactly these arguments.
+        /// Run this call, and every later call of this tool with exactly these arguments in this session.
         AllowAlways,
         /// Do not run this call.
         RejectOnce,
-        /// Do not run this call, and in this session no later call of this tool with exactly these arguments.
+        /// Do not run this call, or any later call of this tool with exactly these arguments in this session.
         RejectAlways,
     }
 }
 
 impl ApprovalOption {
-    /// All options, in the order in which people are asked.
+    /// All options, in the order in which people see them.
     pub const ALL: [Self; 4] = [Self::AllowOnce, Self::AllowAlways, Self::RejectOnce, Self::RejectAlways];
 
     /// Returns true if the call may run.
@@ -98,12 +98,12 @@ impl ApprovalOption {
 }
 
 words! {
-    /// Whether a tool's calls run without asking, after a person allowed them, or never.
+    /// Says whether a tool's calls run without asking, only after a person allows them, or never.
     #[derive(PartialOrd, Ord)]
     enum ApprovalDecision {
         /// They run without asking.
         Auto,
-        /// A person is asked.
+        /// A person must allow them.
         Ask,
         /// They never run.
         Deny,
@@ -122,25 +122,25 @@ open! {
         turn_id: TurnId,
         /// The tool.
         name: String,
-        /// The arguments that it would get, JSON text.
+        /// The arguments that it would get, as JSON text.
         arguments: String,
-        /// SHA-256 of who runs the call, the tool's name and these arguments, in hexadecimal.
+        /// SHA-256 of where the call runs, the tool's name and these arguments, in hexadecimal.
         arguments_hash: String,
         /// The arguments for people: invisible and direction-changing characters are written as `⟨U+202E⟩`.
         display: String,
         /// The arguments as the model wrote them, if a hook has changed them.
         proposed_arguments?: String,
-        /// Who would run it.
+        /// Where it would run.
         #[serde(default, skip_serializing_if = "ToolPlace::is_client")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<ToolPlace>"))]
         place: ToolPlace,
-        /// Why a person is asked.
+        /// Why a person must decide.
         reason: String,
         /// The possible answers.
         options: Vec<ApprovalOption>,
         /// The loop's generation.
         generation: u64,
-        /// The time at which no answer counts as a refusal.
+        /// The time from which a missing answer counts as a refusal.
         expires_at: Timestamp,
     }
 
@@ -165,8 +165,8 @@ open! {
 }
 
 closed! {
-    /// Rules for a session's tools. The first rule that fits a call decides; without one, a tool that the server runs is
-    /// `auto` if it is read-only and `ask` otherwise, and a tool of the client's is `auto`.
+    /// Rules for a session's tools. The first rule that matches a call decides; without one, a tool that the server
+    /// runs is `auto` if it is read-only and `ask` otherwise, and a tool of the client's is `auto`.
     #[derive(Default, Eq)]
     struct ApprovalPolicy {
         /// The rules: at most 64.
@@ -176,10 +176,10 @@ closed! {
     /// A rule of an approval policy.
     #[derive(Eq)]
     struct ApprovalRule {
-        /// The tools: a name, in which `*` stands for any characters.
+        /// The tools: a name, in which `*` matches any characters.
         tool: String,
-        /// Patterns of arguments: from a JSON Pointer to a regular expression that must match the whole value. A value that
-        /// is not a text is compared as JSON. All of them must fit; an argument that is missing does not.
+        /// Patterns of arguments: from a JSON Pointer to a regular expression that must match the whole value. A value
+        /// that is not a text is compared as JSON. All of them must match; a missing argument does not match.
         #[cfg_attr(feature = "codegen", ts(type = "Record<string, string>"))]
         arguments?: BTreeMap<String, String>,
         /// The decision.

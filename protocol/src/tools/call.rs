@@ -20,9 +20,9 @@ closed! {
 
     /// Payload of `call_progress`.
     struct CallProgress {
-        /// The tool call; absent if a hook is at work.
+        /// The tool call; absent if a hook reports.
         tool_call_id?: CallId,
-        /// The hook call; absent if a tool is at work.
+        /// The hook call; absent if a tool reports.
         hook_call_id?: CallId,
         /// Its current activity, for the user.
         message?: String,
@@ -41,9 +41,9 @@ open! {
         name: String,
         /// The arguments, JSON text.
         arguments: String,
-        /// The time at which it fails if it is not answered.
+        /// Its deadline: without an answer, it then fails.
         deadline: Timestamp,
-        /// Who runs it.
+        /// Where it runs.
         #[serde(default, skip_serializing_if = "ToolPlace::is_client")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<ToolPlace>"))]
         place: ToolPlace,
@@ -60,9 +60,9 @@ open! {
         name: String,
         /// The arguments, JSON text that the tool's schema accepts.
         arguments: String,
-        /// The time at which it fails if it is not answered.
+        /// Its deadline: without an answer, it then fails.
         deadline: Timestamp,
-        /// Who runs it.
+        /// Where it runs.
         #[serde(default, skip_serializing_if = "ToolPlace::is_client")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<ToolPlace>"))]
         place: ToolPlace,
@@ -73,7 +73,8 @@ open! {
     struct RunTool {
         /// The call.
         tool_call_id: CallId,
-        /// True if this client was asked before, on an earlier connection: it ignores this if the tool is still running.
+        /// True if this client was already asked on an earlier connection. It ignores this event if the tool is still
+        /// running.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
         again: bool,
@@ -87,7 +88,7 @@ open! {
         hook_call_id?: CallId,
         /// The current activity.
         message?: String,
-        /// The new time at which it fails if it is not answered.
+        /// Its new deadline: without an answer, it then fails.
         deadline: Timestamp,
     }
 
@@ -111,7 +112,7 @@ open! {
         call_id: CallId,
         /// Its outcome.
         outcome: CallOutcome,
-        /// The approval that is decided; absent if the call itself is over.
+        /// The approval that was decided; absent if the call itself has ended.
         approval_id?: ApprovalId,
         /// The answer; absent if there was none.
         option?: ApprovalOption,
@@ -139,11 +140,11 @@ words! {
         TimedOut,
         /// Its turn ended first.
         Dropped,
-        /// A person allowed it: it is made now.
+        /// A person allowed it: it runs now.
         Allowed,
-        /// A person rejected it: it is not made.
+        /// A person rejected it: it does not run.
         Rejected,
-        /// Nobody decided in time: it is not made.
+        /// Nobody decided in time: it does not run.
         Expired,
     }
 }

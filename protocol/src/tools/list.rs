@@ -22,29 +22,29 @@ open! {
     struct Tools {
         /// The tools, in the order in which requests send them.
         items: Vec<SessionTool>,
-        /// The estimated tokens that those that are switched on take in each request.
+        /// The estimated tokens of the tools that are switched on, in each request.
         tokens: u64,
-        /// The MCP servers of this server, sorted by name; absent if there are none. They are the same for all sessions.
-        /// One that is up joins a session's tools at its next turn or compaction.
+        /// The MCP servers of this server, sorted by name; absent if there are none. They are the same for all
+        /// sessions. A server that is up adds its tools to a session at the session's next turn or compaction.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<ToolServer>>"))]
         servers: Vec<ToolServer>,
     }
 
-    /// An MCP server: what its users may know of it.
+    /// An MCP server, as far as users may see it.
     #[derive(Eq)]
     struct ToolServer {
-        /// Its name, as its operator gave it.
+        /// Its name, chosen by the operator.
         name: String,
-        /// The beginning of its tools' names, up to `__`; absent if it is switched off.
+        /// The beginning of its tools' names, up to `__`; absent if the server is disabled.
         prefix?: String,
-        /// What it is doing.
+        /// Its state.
         state: ToolServerState,
-        /// Why it is not up; while it is started again, why it was not.
+        /// Why it is down or, while it is started again, why it was down.
         failure?: ToolServerFailure,
-        /// The times that it came up again after the first.
+        /// The number of times that it was started again.
         restarts: u64,
-        /// Its tools that are not offered, each with the reason: the first 32.
+        /// The first 32 of its tools that are not offered, each with the reason.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<String>>"))]
         left_out: Vec<String>,
@@ -52,35 +52,35 @@ open! {
 }
 
 words! {
-    /// What an MCP server is doing.
+    /// The state of an MCP server.
     enum ToolServerState {
         /// It is being started.
         Starting,
-        /// It takes calls.
+        /// It accepts calls.
         Ready,
-        /// It was stopped because nobody called it; the next call starts it.
+        /// It was stopped because it was not used; the next call starts it.
         Idle,
-        /// It is down and will be tried again.
+        /// It is down; another attempt follows.
         Failing,
-        /// Its operator has switched it off.
+        /// The operator has disabled it.
         Disabled,
-        /// It is being ended.
+        /// It is being stopped.
         Stopping,
     }
 
-    /// Why an MCP server is not up. The operator sees more.
+    /// Why an MCP server is down. The operator sees more.
     enum ToolServerFailure {
         /// Its program cannot be started.
         CannotStart,
         /// Its program ended.
         Ended,
-        /// It did not come up in time.
+        /// It did not start in time.
         Timeout,
         /// Its address cannot be reached.
         Unreachable,
         /// It refused the connection or the credentials.
         Refused,
-        /// It answered with an error or with what is not MCP, or did not list its tools.
+        /// It answered with an error or with something other than MCP, or did not list its tools.
         WrongAnswer,
         /// It closed the connection, or the connection was lost.
         Disconnected,
@@ -91,11 +91,11 @@ open! {
     /// A tool of a session.
     #[derive(Eq)]
     struct SessionTool {
-        /// Its name. One of an MCP server begins with the server's name and `__`.
+        /// Its name. The name of an MCP server's tool begins with the server's name and `__`.
         name: String,
         /// Its description, as the model gets it.
         description: String,
-        /// Who runs it.
+        /// Where it runs.
         #[serde(default, skip_serializing_if = "ToolPlace::is_client")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<ToolPlace>"))]
         place: ToolPlace,
@@ -105,7 +105,7 @@ open! {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<bool>"))]
         off: bool,
-        /// What it does to the world, by its own account.
+        /// Its effects, as the tool declares them.
         annotations?: ToolAnnotations,
     }
 }

@@ -1,4 +1,4 @@
-//! Tools, as whoever runs them offers them: a client, the server, or an MCP server.
+//! Tools, as a client, the server or an MCP server offers them.
 
 use crate::context::ToolDefinition;
 
@@ -9,23 +9,23 @@ closed! {
         name: String,
         /// A description for the model.
         description: String,
-        /// JSON Schema of its arguments, an object. Absent or `null`: it has none.
+        /// JSON Schema of its arguments, as an object. Absent or `null` if it takes none.
         #[serde(default)]
         #[cfg_attr(feature = "codegen", ts(type = "Record<string, unknown> | null"))]
         parameters: serde_json::Value,
         /// The timeout of a call in milliseconds; absent: the server's default.
         timeout_ms?: u64,
-        /// True if a call may safely be made twice: a new host is asked to run it even if an earlier one was.
+        /// True if a call may safely run twice: a new host is asked to run it even if an earlier host was.
         idempotent?: bool,
         /// True if calls of this tool run one after another.
         sequential?: bool,
-        /// What the tool does to the world. The defaults of the approval policy follow from it.
+        /// The effects of the tool. The defaults of the approval policy follow from them.
         annotations?: ToolAnnotations,
     }
 }
 
 impl ToolOffer {
-    /// Returns the offer of a tool with nothing but its name, description and schema.
+    /// Creates the offer of a tool with only a name, a description and a schema.
     #[must_use]
     pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: serde_json::Value) -> Self {
         let (name, description) = (name.into(), description.into());
@@ -51,14 +51,14 @@ impl ToolOffer {
 }
 
 closed! {
-    /// What a tool does to the world, by its own account. The words are MCP's; what is absent is unknown.
+    /// The effects of a tool, as the tool declares them, in MCP's terms. What is absent is unknown.
     #[derive(Copy, Default, Eq)]
     struct ToolAnnotations {
         /// True if it changes nothing.
         read_only?: bool,
-        /// True if it may destroy what it changes.
+        /// True if its changes may be destructive.
         destructive?: bool,
-        /// True if a second call with the same arguments changes nothing more.
+        /// True if a repeated call with the same arguments has no further effect.
         idempotent?: bool,
         /// True if it reaches beyond the server: the network, other systems.
         open_world?: bool,
@@ -66,7 +66,7 @@ closed! {
 }
 
 words! {
-    /// Who runs a tool call.
+    /// Where a tool call runs.
     #[derive(Default, PartialOrd, Ord)]
     enum ToolPlace {
         /// The client that hosts the session's tools.
@@ -94,12 +94,12 @@ closed! {
 }
 
 open! {
-    /// A pattern in a tool's schema that the arguments of its calls are not checked against. The tool can be used all
-    /// the same; it should check them itself.
+    /// A pattern in a tool's schema that arguments are not checked against. The tool can still be used, and should
+    /// check them itself.
     struct UncheckedPattern {
         /// The tool.
         tool: String,
-        /// Where the pattern stands in the tool's parameters: a JSON Pointer.
+        /// The place of the pattern in the tool's parameters, as a JSON Pointer.
         at: String,
         /// Why.
         reason: UncheckedReason,
@@ -109,7 +109,7 @@ open! {
 words! {
     /// Why a pattern is not checked.
     enum UncheckedReason {
-        /// It has what an engine of linear time cannot do, such as lookaheads and backreferences, or is not valid.
+        /// It is invalid, or uses what a linear-time engine does not support, such as lookaheads and backreferences.
         Unsupported,
         /// It is too large when compiled, by itself or together with the other patterns of the offer.
         TooLarge,

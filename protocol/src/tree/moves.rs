@@ -99,7 +99,7 @@ closed! {
 
     /// Payload of `append_custom`.
     struct AppendCustom {
-        /// The kind of data, 1 to 200 characters of the client's choice.
+        /// The kind of data, chosen by the client: 1 to 200 characters.
         custom_type: String,
         /// The data, any JSON.
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
@@ -108,7 +108,7 @@ closed! {
 
     /// Payload of `append_custom_message`.
     struct AppendCustomMessage {
-        /// The kind of message, 1 to 200 characters of the client's choice.
+        /// The kind of message, chosen by the client: 1 to 200 characters.
         custom_type: String,
         /// The content.
         content: InputContent,

@@ -63,7 +63,7 @@ open! {
         turn_id: TurnId,
         /// The attempt that follows the wait: 2 after the first one has failed.
         attempt: u32,
-        /// The milliseconds until then.
+        /// The length of the wait, in milliseconds.
         wait_ms: u64,
         /// Why the last attempt failed: `upstream_rate_limited`, `upstream_overloaded`, `upstream_unreachable`,
         /// `upstream_error` or `upstream_truncated`.
@@ -82,7 +82,7 @@ open! {
         error?: ErrorBody,
         /// The usage of the turn's requests together.
         usage?: Usage,
-        /// The part of it for an answer that was not stored, because a hook that had to check it failed.
+        /// The part of `usage` for an answer that was not stored, because a hook that had to check it failed.
         withheld_usage?: Usage,
         /// The size of the context.
         context_info: ContextInfo,

@@ -12,7 +12,7 @@ closed! {
         input: Input,
         /// The handling while a turn is running; absent: `queue`.
         when_busy?: WhenBusy,
-        /// The entry to continue from, in the same durable append; absent for the leaf.
+        /// The entry to continue from; absent for the leaf. The move and the input are stored together.
         #[serde(default, with = "crate::leaf::optional", skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "codegen", schemars(with = "Option<crate::leaf::LeafId>"))]
         #[cfg_attr(feature = "codegen", ts(as = "Option<crate::leaf::LeafId>"))]

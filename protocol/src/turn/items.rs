@@ -50,7 +50,7 @@ pub enum RunningPart {
 }
 
 impl RunningPart {
-    /// Returns its text so far; of a tool call its arguments.
+    /// Returns its text so far; for a tool call, its arguments.
     #[must_use]
     pub fn text(&self) -> &str {
         match self {
@@ -67,7 +67,7 @@ open! {
         item_id: EntryId,
         /// Its turn.
         turn_id: TurnId,
-        /// What starts.
+        /// The kind of item.
         kind: ItemKind,
         /// The part of the item that starts; on tool calls.
         part?: u32,
@@ -79,7 +79,7 @@ open! {
     struct ItemDelta {
         /// The item.
         item_id: EntryId,
-        /// The part of it.
+        /// The part of the item.
         part: u32,
         /// The position of the text, in UTF-16 code units from the start of the part.
         offset: u64,
@@ -107,7 +107,7 @@ open! {
 }
 
 words! {
-    /// What starts streaming.
+    /// The kind of item that starts streaming.
     enum ItemKind {
         /// An answer.
         Message,

@@ -30,8 +30,8 @@ open! {
         steer: bool,
         /// Set for a client's message (`append_custom_message`), which requests no answer.
         custom?: QueuedCustom,
-        /// The `navigate` during which it was sent, for whose target it is. If the move fails, it stays in the queue
-        /// until another move arrives or `edit_queue` releases it.
+        /// The `navigate` during which it was sent; the input is for the target of that move. If the move fails, the
+        /// input stays in the queue until another move completes or `edit_queue` releases it.
         after?: CommandId,
         /// The id that its entry will have; absent for a client's message, and for inputs queued by older versions.
         entry_id?: EntryId,
@@ -92,7 +92,7 @@ open! {
     /// Payload of `queue_reordered`.
     #[derive(Eq)]
     struct QueueReordered {
-        /// The commands that sent the queued inputs, first in line first.
+        /// The commands that sent the queued inputs, the next one first.
         order: Vec<CommandId>,
         /// The command that caused it.
         command_id?: CommandId,
@@ -106,9 +106,9 @@ open! {
     }
 }
 
-/// The whole queue, as servers stored it before each input had records of its own. Never sent to a client.
+/// The whole queue, as older versions stored it. Never sent to a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueueChanged {
-    /// The queued inputs, first in line first.
+    /// The queued inputs, the next one first.
     pub items: Vec<QueueItem>,
 }
