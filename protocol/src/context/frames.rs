@@ -58,11 +58,11 @@ open! {
 words! {
     /// The cause of a `context_warning`.
     enum ContextWarningCode {
-        /// The window is nearly full, and the strategy does nothing about it.
+        /// The window is 90 % full, and the strategy does nothing about it.
         NearlyFull,
         /// The window of the chosen model is unknown, so a default is assumed.
         WindowUnknown,
-        /// The model server seems to drop the beginning of each request.
+        /// The model server seems to cut requests silently, or reports more tokens than the window has.
         ContextTruncatedUpstream,
     }
 }
