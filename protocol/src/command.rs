@@ -37,8 +37,9 @@ pub use table::{Address, Does, OTHER_NAMES, Scope, Sender, Spec};
 //   `Anyone` for what only reads;
 // - `Does`: what it leaves behind. `Writes` if it must happen once for each `id`, `Transient` if a copy does no harm;
 // - in braces, its outcomes; any of them may be left out. `events`: those that report what the command itself did.
-//   `work`: what it starts or continues, whose events follow. `errors`: those specific to it; not those that follow from
-//   a column (`Spec::refusals`) or that any command can get (`outcomes::OF_ANY`). `groups`: further groups of errors.
+//   `work`: what it starts or continues, whose events follow. `errors`: those specific to it; not those that follow
+//   from a column (`Spec::refusals`) or that any command can get (`outcomes::OF_ANY`). `groups`: further groups of
+//   errors.
 //
 // Derived from it: the dispatch of commands (`Command::route`), what observers are refused, which commands are
 // idempotent and need a long `id`, which may be sent again (`Spec::is_query`), which need a subscription

@@ -111,8 +111,8 @@ open! {
         output_tokens: u64,
         /// The output tokens that were reasoning; absent if the provider does not report them.
         reasoning_tokens?: u64,
-        /// The tokens of the longest prefix shared with the session's previous request, as counted before sending: what the
-        /// provider could have cached. Absent for summaries, and in older logs.
+        /// The tokens of the longest prefix shared with the session's previous request, as counted before sending: what
+        /// the provider could have cached. Absent for summaries, and in older logs.
         prefix_tokens?: u64,
         /// The cost in billionths of a US dollar; absent if the model's price is unknown.
         cost_nano_usd?: u64,
@@ -130,8 +130,8 @@ impl Usage {
 }
 
 open! {
-    /// The cut in a tool result that was too large. The output shows the beginning and the end, with a note between them.
-    /// Lengths and positions are in UTF-16 code units.
+    /// The cut in a tool result that was too large. The output shows the beginning and the end, with a note between
+    /// them. Lengths and positions are in UTF-16 code units.
     #[derive(Default, Eq)]
     struct Cut {
         /// The length of the whole result.
@@ -196,8 +196,8 @@ open! {
         model?: String,
         /// The usage of its request; on assistant messages.
         usage?: Usage,
-        /// Identifies the system prompt, the tools and the messages sent with the request, so that its `usage` is known to
-        /// be stale when they change; on assistant messages.
+        /// Identifies the system prompt, the tools and the messages sent with the request, so that its `usage` is known
+        /// to be stale when they change; on assistant messages.
         envelope_key?: String,
         /// Cache diagnostics of its request; on assistant messages.
         receipt?: Box<Receipt>,

@@ -34,8 +34,8 @@ open! {
     /// The first difference between a request and the previous one.
     #[derive(Eq)]
     struct PrefixBreak {
-        /// The first part that differs: `model`, `tools`, `system:NAME`, or `message:ID` with the entry whose message is
-        /// now there; `message` if it has no entry.
+        /// The first part that differs: `model`, `tools`, `system:NAME`, or `message:ID` with the entry whose message
+        /// is now there; `message` if it has no entry.
         part: String,
         /// The reason.
         reason: BreakReason,

@@ -125,8 +125,8 @@ export interface Compaction {
   /** The summary, as the model will read it; empty if nothing was summarised. */
   summary: string;
   /**
-   * The parts of the summary, oldest first; absent if it is one text that is rewritten as a whole, if a hook made
-   * it, and in older entries.
+   * The parts of the summary, oldest first; absent if it is one text that is rewritten as a whole, if a hook
+   * made it, and in older entries.
    */
   segments?: Array<SummarySegment>;
   /** The first entry kept verbatim; absent if none is. */
@@ -146,8 +146,8 @@ export interface Compaction {
   /** Files that the summarised part read and modified, as named by tools; accumulates over compactions. */
   details?: CompactionDetails;
   /**
-   * The system prompt, the tools and the options after all patches before this compaction, so that earlier patches
-   * need not be read.
+   * The system prompt, the tools and the options after all patches before this compaction, so that earlier
+   * patches need not be read.
    */
   carriedPatch?: Array<PatchOp>;
   /** The form of the summary; absent if none was made, if a hook made it, and in older entries. */
@@ -182,8 +182,8 @@ export interface Compaction {
 }
 
 /**
- * A part of a compaction's summary: what the user said in a stretch of the session, word for word, and what the model
- * wrote about the rest of it. Later compactions keep it byte for byte until it is merged with others.
+ * A part of a compaction's summary: what the user said in a stretch of the session, word for word, and what the
+ * model wrote about the rest of it. Later compactions keep it byte for byte until it is merged with others.
  */
 export interface SummarySegment {
   /** Its length within `summary`, in bytes of UTF-8. Segments follow one another without gaps. */

@@ -64,8 +64,8 @@ export interface Message {
   /** The usage of its request; on assistant messages. */
   usage?: Usage;
   /**
-   * Identifies the system prompt, the tools and the messages sent with the request, so that its `usage` is known to
-   * be stale when they change; on assistant messages.
+   * Identifies the system prompt, the tools and the messages sent with the request, so that its `usage` is known
+   * to be stale when they change; on assistant messages.
    */
   envelopeKey?: string;
   /** Cache diagnostics of its request; on assistant messages. */
@@ -143,8 +143,8 @@ export interface Usage {
   /** The output tokens that were reasoning; absent if the provider does not report them. */
   reasoningTokens?: number;
   /**
-   * The tokens of the longest prefix shared with the session's previous request, as counted before sending: what the
-   * provider could have cached. Absent for summaries, and in older logs.
+   * The tokens of the longest prefix shared with the session's previous request, as counted before sending: what
+   * the provider could have cached. Absent for summaries, and in older logs.
    */
   prefixTokens?: number;
   /** The cost in billionths of a US dollar; absent if the model's price is unknown. */
@@ -160,8 +160,8 @@ export type UsageSource = "reported" | "estimated";
 export type StopReason = "stop" | "length" | "tool_calls" | "content_filter" | "cancelled";
 
 /**
- * The cut in a tool result that was too large. The output shows the beginning and the end, with a note between them.
- * Lengths and positions are in UTF-16 code units.
+ * The cut in a tool result that was too large. The output shows the beginning and the end, with a note between
+ * them. Lengths and positions are in UTF-16 code units.
  */
 export interface Cut {
   /** The length of the whole result. */

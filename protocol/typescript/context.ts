@@ -366,8 +366,8 @@ export type CountSource = "reported" | "estimated" | "mixed";
 export type CompactAtRule = "threshold" | "reserve_tokens" | "max_output_tokens" | "answer_room";
 
 /**
- * The circuit breaker of automatic compaction: why it is open, and until when. A client may compact meanwhile, which
- * closes the breaker if it saves enough.
+ * The circuit breaker of automatic compaction: why it is open, and until when. A client may compact meanwhile,
+ * which closes the breaker if it saves enough.
  */
 export interface Breaker {
   /** The reason. */

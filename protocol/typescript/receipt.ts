@@ -25,8 +25,8 @@ export interface Receipt {
 /** The first difference between a request and the previous one. */
 export interface PrefixBreak {
   /**
-   * The first part that differs: `model`, `tools`, `system:NAME`, or `message:ID` with the entry whose message is
-   * now there; `message` if it has no entry.
+   * The first part that differs: `model`, `tools`, `system:NAME`, or `message:ID` with the entry whose message
+   * is now there; `message` if it has no entry.
    */
   part: string;
   /** The reason. */

@@ -208,8 +208,8 @@ import type { HookAnswer, HookCall, HookPoint } from "./hooks.js";
 import type { Reply } from "./replies.js";
 
 /**
- * Client to server. The client chooses the `id`, which does not begin with `s_`; a writing command's has 16 to 64 characters.
- * `sessionId` names the session that the command is about: see `Addresses`.
+ * Client to server. The client chooses the `id`, which does not begin with `s_`; that of a writing command has 16 to 64
+ * characters. `sessionId` names the session that the command is about: see `Addresses`.
  */
 export type CommandFrame = { id: string; sessionId?: string } & Command;
 

@@ -24,7 +24,8 @@ pub struct Spec {
     pub work: &'static [Work],
     /// The errors specific to it.
     pub errors: &'static [ErrorCode],
-    /// Further groups of errors: [`OF_HOOKS`](super::outcomes::OF_HOOKS), [`OF_THE_MODEL`](super::outcomes::OF_THE_MODEL).
+    /// Further groups of errors: [`OF_HOOKS`](super::outcomes::OF_HOOKS),
+    /// [`OF_THE_MODEL`](super::outcomes::OF_THE_MODEL).
     pub groups: &'static [&'static [ErrorCode]],
 }
 
@@ -70,8 +71,8 @@ impl Spec {
         codes
     }
 
-    /// Returns every error that can refuse the command, besides those of [`OF_A_FRAME`](super::outcomes::OF_A_FRAME) and
-    /// [`OF_ANY`](super::outcomes::OF_ANY).
+    /// Returns every error that can refuse the command, besides those of [`OF_A_FRAME`](super::outcomes::OF_A_FRAME)
+    /// and [`OF_ANY`](super::outcomes::OF_ANY).
     #[must_use]
     pub fn own_errors(&self) -> Vec<ErrorCode> {
         let mut codes: Vec<ErrorCode> = Vec::new();

@@ -4,8 +4,8 @@ use crate::{content::Usage, context::PatchOp, ids::EntryId};
 use serde_json::Value;
 
 open! {
-    /// A part of a compaction's summary: what the user said in a stretch of the session, word for word, and what the model
-    /// wrote about the rest of it. Later compactions keep it byte for byte until it is merged with others.
+    /// A part of a compaction's summary: what the user said in a stretch of the session, word for word, and what the
+    /// model wrote about the rest of it. Later compactions keep it byte for byte until it is merged with others.
     #[derive(Default, Eq)]
     struct SummarySegment {
         /// Its length within `summary`, in bytes of UTF-8. Segments follow one another without gaps.
@@ -30,8 +30,8 @@ open! {
     struct Compaction {
         /// The summary, as the model will read it; empty if nothing was summarised.
         summary: String,
-        /// The parts of the summary, oldest first; absent if it is one text that is rewritten as a whole, if a hook made
-        /// it, and in older entries.
+        /// The parts of the summary, oldest first; absent if it is one text that is rewritten as a whole, if a hook
+        /// made it, and in older entries.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<SummarySegment>>"))]
         segments: Vec<SummarySegment>,
@@ -55,8 +55,8 @@ open! {
         duration_ms?: u64,
         /// Files that the summarised part read and modified, as named by tools; accumulates over compactions.
         details?: CompactionDetails,
-        /// The system prompt, the tools and the options after all patches before this compaction, so that earlier patches
-        /// need not be read.
+        /// The system prompt, the tools and the options after all patches before this compaction, so that earlier
+        /// patches need not be read.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<Vec<PatchOp>>"))]
         carried_patch: Vec<PatchOp>,

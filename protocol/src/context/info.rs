@@ -151,8 +151,8 @@ words! {
 }
 
 open! {
-    /// The circuit breaker of automatic compaction: why it is open, and until when. A client may compact meanwhile, which
-    /// closes the breaker if it saves enough.
+    /// The circuit breaker of automatic compaction: why it is open, and until when. A client may compact meanwhile,
+    /// which closes the breaker if it saves enough.
     #[derive(Eq)]
     struct Breaker {
         /// The reason.
