@@ -9,10 +9,8 @@
 
 use crate::{
     core::model::ModelFault,
-    provider::upstream::{Assembly, Fields, Many, Name, Piece, Position, Text, is_whole, lax},
+    provider::upstream::{Assembly, Object, Piece, is_whole, text},
 };
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 /// The calls of an answer.
@@ -32,54 +30,6 @@ struct OpenCall {
     /// True if its name was repeated after its arguments were complete. What follows is either the same call again, or
     /// another call of the same tool.
     named_again: bool,
-}
-
-/// A piece of a call, and its JSON, which may contain fields for the server itself.
-pub(super) struct CallDelta<'a> {
-    said: CallFields<'a>,
-    raw: &'a RawValue,
-}
-
-impl<'de> Deserialize<'de> for CallDelta<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = <&RawValue>::deserialize(deserializer)?;
-        let said = serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)?;
-        Ok(Self { said, raw })
-    }
-}
-
-#[derive(Deserialize)]
-struct CallFields<'a> {
-    #[serde(default, deserialize_with = "lax")]
-    index: Option<Position>,
-    #[serde(borrow, default, deserialize_with = "lax")]
-    id: Option<Name<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
-    function: Option<FunctionDelta<'a>>,
-}
-
-/// The name and the arguments in a piece, or the whole older field `function_call`.
-#[derive(Deserialize)]
-pub(super) struct FunctionDelta<'a> {
-    #[serde(borrow, default, deserialize_with = "lax")]
-    name: Option<Text<'a>>,
-    /// A string, or JSON if a server does not encode the arguments as a string.
-    #[serde(borrow, default)]
-    arguments: Option<&'a RawValue>,
-}
-
-impl FunctionDelta<'_> {
-    fn name(&self) -> Option<&str> {
-        self.name.as_ref().map(Text::as_str).filter(|name| !name.is_empty())
-    }
-
-    fn arguments(&self) -> Cow<'_, str> {
-        let Some(raw) = self.arguments else { return Cow::Borrowed("") };
-        match serde_json::from_str::<Text<'_>>(raw.get()) {
-            Ok(text) => text.0,
-            Err(_) => Cow::Borrowed(raw.get()),
-        }
-    }
 }
 
 /// A parsed piece.
@@ -109,19 +59,20 @@ impl Calls {
 
     /// Adds the pieces of one event. `whole` means that they are the calls of a whole answer, which may already have
     /// been streamed.
-    pub(super) fn pieces(
+    pub(super) fn pieces<'a>(
         &mut self,
-        deltas: &Many<CallDelta<'_>>,
+        deltas: impl Iterator<Item = Object<'a>>,
         whole: bool,
         assembly: &mut Assembly<'_>,
     ) -> Result<(), ModelFault> {
         let mut before = None;
-        for (at, CallDelta { said: delta, raw }) in deltas.0.iter().enumerate() {
-            let arguments = delta.function.as_ref().map(FunctionDelta::arguments).unwrap_or_default();
+        for (at, delta) in deltas.enumerate() {
+            let (id, function) = (delta.id("id"), delta.object("function"));
+            let (name, arguments) = function.as_ref().map(name_and_arguments).unwrap_or_default();
             let said = Said {
-                index: delta.index.map(|Position(index)| index),
-                id: delta.id.as_ref().map(Name::as_str).filter(|id| !id.is_empty()),
-                name: delta.function.as_ref().and_then(FunctionDelta::name),
+                index: delta.position("index"),
+                id: id.as_deref().filter(|id| !id.is_empty()),
+                name: name.as_deref().filter(|name| !name.is_empty()),
                 arguments: &arguments,
             };
             if whole && self.repeat(at, said, assembly)? {
@@ -129,7 +80,7 @@ impl Calls {
             }
             before = self.piece(said, before, assembly)?;
             if let Some(at) = before {
-                for (name, value) in Fields::of(raw.get()).iter() {
+                for (name, value) in delta.fields() {
                     assembly.set_call_field(self.open[at].part, name, value)?;
                 }
             }
@@ -138,9 +89,10 @@ impl Calls {
     }
 
     /// Adds a piece of the field `function_call`, which predates parallel calls.
-    pub(super) fn only(&mut self, function: &FunctionDelta<'_>, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
-        let said = Said { index: None, id: None, name: function.name(), arguments: &function.arguments() };
-        self.piece(said, None, assembly)?;
+    pub(super) fn only(&mut self, function: &Object<'_>, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
+        let (name, arguments) = name_and_arguments(function);
+        let name = name.as_deref().filter(|name| !name.is_empty());
+        self.piece(Said { index: None, id: None, name, arguments: &arguments }, None, assembly)?;
         Ok(())
     }
 
@@ -298,6 +250,12 @@ impl Calls {
     fn is_offered(&self, name: &str) -> bool {
         self.offered.iter().any(|offered| offered == name)
     }
+}
+
+/// Returns the name and the arguments in a piece. Some servers do not encode the arguments as a string.
+fn name_and_arguments<'a>(function: &Object<'a>) -> (Option<Cow<'a, str>>, Cow<'a, str>) {
+    let arguments = function.raw("arguments").map(|raw| text(raw).unwrap_or(Cow::Borrowed(raw.get())));
+    (function.text("name"), arguments.unwrap_or_default())
 }
 
 /// Returns true if `said` starts with `arguments`.

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{core::need::Need, provider::upstream::Fields};
 use reseed_protocol::{CallId, Message, Part, Role, context::ToolDefinition};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -62,8 +62,9 @@ enum ChatMessage<'a> {
         content: Option<Option<Cow<'a, str>>>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<Call<'a>>,
+        /// What the server has sent for its own use.
         #[serde(flatten)]
-        own: Own,
+        own: Fields,
     },
     Tool {
         tool_call_id: &'a str,
@@ -97,18 +98,9 @@ struct Call<'a> {
     id: &'a str,
     r#type: &'static str,
     function: Function<'a>,
+    /// What the server has sent for its own use.
     #[serde(flatten)]
-    own: Own,
-}
-
-/// Fields that the server has sent for its own use.
-#[derive(Debug, Default)]
-struct Own(Fields);
-
-impl Serialize for Own {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter())
-    }
+    own: Fields,
 }
 
 #[derive(Debug, Serialize)]
@@ -198,7 +190,7 @@ fn write<'a>(message: &'a Message, plan: &'a Plan<'a>, messages: &mut Vec<ChatMe
 }
 
 /// Returns the fields that are sent back with an answer.
-fn own_of(message: &Message, plan: &Plan<'_>) -> Own {
+fn own_of(message: &Message, plan: &Plan<'_>) -> Fields {
     let own = plan.own(message);
     let mut fields = own.and_then(|own| own.fields.as_deref()).map(Fields::of).unwrap_or_default();
     let thought: String = message
@@ -215,17 +207,17 @@ fn own_of(message: &Message, plan: &Plan<'_>) -> Own {
     } else if message.tool_calls().next().is_some() && plan.does(Need::ReasoningBack) {
         fields.put_text("reasoning_content", NO_REASONING);
     }
-    Own(fields)
+    fields
 }
 
 /// Returns the fields that are sent back with a call.
-fn own_of_call(message: &Message, id: &CallId, plan: &Plan<'_>) -> Own {
+fn own_of_call(message: &Message, id: &CallId, plan: &Plan<'_>) -> Fields {
     let own = plan.own(message).and_then(|own| own.calls.iter().find(|call| call.call_id == *id));
     let fields = own.and_then(|own| own.fields.as_deref()).map(Fields::of).unwrap_or_default();
-    if fields.iter().next().is_none() && plan.does(Need::Signature) {
-        return Own(Fields::of(UNSIGNED));
+    if fields.is_empty() && plan.does(Need::Signature) {
+        return Fields::of(UNSIGNED);
     }
-    Own(fields)
+    fields
 }
 
 /// Converts a user message. Only images make it a list, because not every server accepts one.

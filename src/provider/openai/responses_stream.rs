@@ -8,18 +8,17 @@
 //! nothing is lost, and nothing is shown twice. A server that does not stream sends only the finished answer. Events of
 //! other types are skipped.
 
-use super::usage::Usage;
+use super::usage::usage;
 use crate::{
     core::{context::arguments::meant_arguments, model::ModelFault},
     provider::{
         fault::{classify, fault},
-        upstream::{Assembly, Decoder, Ending, Piece, Position, Progress, Text, is_whole, lax},
+        upstream::{Assembly, Decoder, Ending, Object, Piece, Progress, is_whole},
     },
 };
 use jiff::Timestamp;
 use reqwest::header::HeaderMap;
 use reseed_protocol::{ErrorCode, StopReason};
-use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
 #[derive(Debug, Default)]
@@ -40,87 +39,6 @@ struct OpenItem {
     places: Vec<(u64, usize)>,
 }
 
-#[derive(Deserialize)]
-struct Event<'a> {
-    #[serde(rename = "type", borrow, default, deserialize_with = "lax")]
-    kind: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
-    item_id: Option<Text<'a>>,
-    #[serde(default, deserialize_with = "lax")]
-    output_index: Option<Position>,
-    #[serde(default, deserialize_with = "lax")]
-    content_index: Option<Position>,
-    #[serde(default, deserialize_with = "lax")]
-    summary_index: Option<Position>,
-    #[serde(borrow, default, deserialize_with = "lax")]
-    delta: Option<Text<'a>>,
-    /// At the end of a piece: its whole text, refusal or arguments.
-    #[serde(borrow, default, deserialize_with = "lax")]
-    text: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
-    refusal: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
-    arguments: Option<Text<'a>>,
-    /// `response` for a whole answer.
-    #[serde(borrow, default, deserialize_with = "lax")]
-    object: Option<Text<'a>>,
-    #[serde(borrow, default)]
-    item: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    response: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    error: Option<&'a RawValue>,
-    /// If none of the other fields is present, an error that is not nested.
-    #[serde(borrow, default, alias = "detail", alias = "errors", alias = "error_message")]
-    message: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Item<'a> {
-    #[serde(rename = "type", borrow, default, deserialize_with = "lax")]
-    kind: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
-    id: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
-    call_id: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
-    name: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
-    arguments: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
-    content: Option<Vec<Content<'a>>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
-    summary: Option<Vec<Content<'a>>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
-    encrypted_content: Option<Text<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Content<'a> {
-    #[serde(borrow, default, deserialize_with = "lax")]
-    text: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
-    refusal: Option<Text<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Response<'a> {
-    #[serde(borrow, default, deserialize_with = "lax")]
-    status: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "lax")]
-    incomplete_details: Option<Incomplete<'a>>,
-    #[serde(default, deserialize_with = "lax")]
-    usage: Option<Usage>,
-    #[serde(borrow, default, deserialize_with = "lax")]
-    output: Option<Vec<&'a RawValue>>,
-}
-
-#[derive(Deserialize)]
-struct Incomplete<'a> {
-    #[serde(borrow, default, deserialize_with = "lax")]
-    reason: Option<Text<'a>>,
-}
-
 /// Identifies the item to which an event refers.
 #[derive(Clone, Copy)]
 struct Key<'a> {
@@ -138,43 +56,39 @@ impl Decoder for ResponsesStream {
         if data.trim() == "[DONE]" {
             return Ok(Progress::Done);
         }
-        let event: Event<'_> = serde_json::from_str(data).map_err(|_| malformed("an event is not a JSON object"))?;
+        let event = Object::read(data).ok_or_else(|| malformed("an event is not a JSON object"))?;
         if self.open.len() >= OPEN_ITEMS_MAX {
             return Err(malformed("too many unfinished items"));
         }
-        let kind = event.kind.as_ref().map_or("", Text::as_str);
-        let index = event.output_index.map(|Position(index)| index);
-        let key = Key { index, id: event.item_id.as_ref().map(Text::as_str) };
-        let summary = event.summary_index.map(|Position(place)| SUMMARY_PLACES + place);
-        let place = event.content_index.map(|Position(place)| place).or(summary).unwrap_or(0);
-        let delta = event.delta.as_ref().map_or("", Text::as_str);
-        let whole = [&event.text, &event.refusal, &event.arguments].into_iter().flatten().next();
-        let whole = whole.map_or("", Text::as_str);
-        match kind {
-            "response.output_text.delta" | "response.refusal.delta" => {
-                self.item(key).add(place, delta, text, assembly)?
+        let kind = event.text("type").unwrap_or_default();
+        let (index, id) = (event.position("output_index"), event.text("item_id"));
+        let key = Key { index, id: id.as_deref() };
+        match &*kind {
+            "response.output_item.added" => self.added(index, event.object("item"), assembly)?,
+            "response.output_item.done" => self.finished(index, event.raw("item"), assembly)?,
+            "response.completed" | "response.incomplete" => self.end(&kind, event.raw("response"), assembly)?,
+            "response.failed" | "error" => return Err(failed(data, event.raw("response"))),
+            _ if let Some((piece, is_end)) = piece_of(&kind) => {
+                let summary = || Some(SUMMARY_PLACES + event.position("summary_index")?);
+                let place = event.position("content_index").or_else(summary).unwrap_or(0);
+                // The end of a piece has its whole text, refusal or arguments.
+                let names: &[&str] = if is_end { &["text", "refusal", "arguments"] } else { &["delta"] };
+                let text = names.iter().find_map(|name| event.text(name)).unwrap_or_default();
+                let item = self.item(key);
+                match is_end {
+                    true => item.complete(place, &text, piece, assembly)?,
+                    false => item.add(place, &text, piece, assembly)?,
+                }
             }
-            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                self.item(key).add(place, delta, reasoning, assembly)?;
-            }
-            "response.function_call_arguments.delta" => self.item(key).add(place, delta, call, assembly)?,
-            "response.output_text.done" | "response.refusal.done" => {
-                self.item(key).complete(place, whole, text, assembly)?;
-            }
-            "response.reasoning_summary_text.done" | "response.reasoning_text.done" => {
-                self.item(key).complete(place, whole, reasoning, assembly)?;
-            }
-            "response.function_call_arguments.done" => self.item(key).complete(place, whole, call, assembly)?,
-            "response.output_item.added" => self.added(index, event.item, assembly)?,
-            "response.output_item.done" => self.finished(index, event.item, assembly)?,
-            "response.completed" | "response.incomplete" => self.end(kind, event.response, assembly)?,
-            "response.failed" | "error" => return Err(failed(data, event.response)),
-            _ if event.error.is_some() => return Err(failed(data, None)),
-            "" if event.object.is_some_and(|object| object.as_str() == "response") => {
+            _ if event.raw("error").is_some() => return Err(failed(data, None)),
+            "" if event.text("object").is_some_and(|object| object == "response") => {
                 let raw = serde_json::from_str(data).map_err(|_| malformed("an answer is not JSON"))?;
                 self.end("response.completed", Some(raw), assembly)?;
             }
-            "" if event.message.is_some() => return Err(failed(data, None)),
+            // An error that is not nested.
+            "" if ["message", "detail", "errors", "error_message"].iter().any(|name| event.raw(name).is_some()) => {
+                return Err(failed(data, None));
+            }
             _ => {}
         }
         Ok(Progress::More)
@@ -206,19 +120,20 @@ impl ResponsesStream {
     fn added(
         &mut self,
         index: Option<u64>,
-        raw: Option<&RawValue>,
+        sent: Option<Object<'_>>,
         assembly: &mut Assembly<'_>,
     ) -> Result<(), ModelFault> {
-        let Some(sent) = raw.and_then(Item::read) else { return Ok(()) };
+        let Some(sent) = sent else { return Ok(()) };
+        let id = sent.text("id");
         // Some servers repeat the start of an item with each of its events.
-        let key = Key { index, id: sent.id.as_ref().map(Text::as_str) };
+        let key = Key { index, id: id.as_deref() };
         if key.id.is_some() && self.open.iter().any(|item| item.is_same(key)) {
             return Ok(());
         }
-        let mut item = OpenItem { index, id: key.id.map(str::to_owned), places: Vec::new() };
-        if sent.kind() == "function_call" {
+        let mut item = OpenItem { index, id: id.as_deref().map(str::to_owned), places: Vec::new() };
+        if sent.text("type").as_deref() == Some("function_call") {
             let part = item.name_call(&sent, assembly)?;
-            self.calls.push((sent.call_id().to_owned(), part));
+            self.calls.push((sent.text("call_id").unwrap_or_default().into_owned(), part));
         }
         self.open.push(item);
         Ok(())
@@ -231,9 +146,8 @@ impl ResponsesStream {
         raw: Option<&RawValue>,
         assembly: &mut Assembly<'_>,
     ) -> Result<(), ModelFault> {
-        let Some((raw, sent)) = raw.and_then(|raw| Some((raw, Item::read(raw)?))) else { return Ok(()) };
-        let key = Key { index, id: sent.id.as_ref().map(Text::as_str) };
-        let at = self.find(key);
+        let Some((raw, sent)) = raw.and_then(|raw| Some((raw, Object::read(raw.get())?))) else { return Ok(()) };
+        let at = self.find(Key { index, id: sent.text("id").as_deref() });
         let item = self.open.remove(at);
         self.close(item, raw, &sent, assembly)
     }
@@ -243,25 +157,25 @@ impl ResponsesStream {
         &mut self,
         mut item: OpenItem,
         raw: &RawValue,
-        sent: &Item<'_>,
+        sent: &Object<'_>,
         assembly: &mut Assembly<'_>,
     ) -> Result<(), ModelFault> {
-        match sent.kind() {
-            "message" => item.fill(0, sent.content.as_deref(), text, assembly),
-            "function_call" => {
+        match sent.text("type").as_deref() {
+            Some("message") => item.fill(0, sent.objects("content"), text, assembly),
+            Some("function_call") => {
                 if item.part(0).is_none() && self.known_call(sent, false, assembly).is_some() {
                     return Ok(());
                 }
                 let part = item.name_call(sent, assembly)?;
                 complete_call(part, sent, assembly)?;
                 if !self.calls.iter().any(|&(_, known)| known == part) {
-                    self.calls.push((sent.call_id().to_owned(), part));
+                    self.calls.push((sent.text("call_id").unwrap_or_default().into_owned(), part));
                 }
                 Ok(())
             }
-            "reasoning" => {
-                item.fill(0, sent.content.as_deref(), reasoning, assembly)?;
-                item.fill(SUMMARY_PLACES, sent.summary.as_deref(), reasoning, assembly)?;
+            Some("reasoning") => {
+                item.fill(0, sent.objects("content"), reasoning, assembly)?;
+                item.fill(SUMMARY_PLACES, sent.objects("summary"), reasoning, assembly)?;
                 item.keep_payload(raw, sent, assembly)
             }
             _ => Ok(()),
@@ -269,48 +183,48 @@ impl ResponsesStream {
     }
 
     fn end(&mut self, kind: &str, raw: Option<&RawValue>, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
-        let response: Response<'_> = raw
-            .and_then(|raw| serde_json::from_str(raw.get()).ok())
-            .ok_or_else(|| malformed("the final event has no response"))?;
-        let status = response.status.as_ref().map_or("", Text::as_str);
+        let response = raw.and_then(|raw| Object::read(raw.get()));
+        let response = response.ok_or_else(|| malformed("the final event has no response"))?;
+        let status = response.text("status").unwrap_or_default();
         if status == "failed" {
-            return Err(failed(raw.map_or("{}", RawValue::get), raw));
+            return Err(failed("{}", raw));
         }
         // Some servers stream only the final event, or leave a part of the answer to it.
         let (nothing, no_text) = (assembly.is_empty(), assembly.text_so_far().is_empty());
-        for raw in response.output.iter().flatten() {
-            let Some(sent) = Item::read(raw) else { continue };
+        for raw in response.values("output") {
+            let Some(sent) = Object::read(raw.get()) else { continue };
             let item = OpenItem { index: None, id: None, places: Vec::new() };
-            match (sent.kind(), self.known_call(&sent, true, assembly)) {
-                ("function_call", Some(part)) => complete_call(part, &sent, assembly)?,
-                ("function_call", None) => self.close(item, raw, &sent, assembly)?,
-                ("message", _) if no_text => self.close(item, raw, &sent, assembly)?,
+            match (sent.text("type").as_deref(), self.known_call(&sent, true, assembly)) {
+                (Some("function_call"), Some(part)) => complete_call(part, &sent, assembly)?,
+                (Some("function_call"), None) => self.close(item, raw, &sent, assembly)?,
+                (Some("message"), _) if no_text => self.close(item, raw, &sent, assembly)?,
                 _ if nothing => self.close(item, raw, &sent, assembly)?,
                 _ => {}
             }
         }
-        let reason = response.incomplete_details.as_ref().and_then(|details| details.reason.as_ref());
-        let stop_reason = match reason.map(Text::as_str) {
+        let reason = response.object("incomplete_details").and_then(|details| details.text("reason"));
+        let stop_reason = match reason.as_deref() {
             Some("content_filter") => StopReason::ContentFilter,
             _ if kind == "response.incomplete" || status == "incomplete" => StopReason::Length,
             _ => StopReason::Stop,
         };
-        let usage = response.usage.and_then(Usage::reported);
+        let usage = response.object("usage").and_then(|reported| usage(&reported));
         self.ending = Some(Ending { stop_reason, usage, is_full: false });
         Ok(())
     }
 
     /// Returns the part of a call that was already streamed, by its id. With `by_content`, an equal call matches too,
     /// because some servers give calls new ids at the end.
-    fn known_call(&self, sent: &Item<'_>, by_content: bool, assembly: &Assembly<'_>) -> Option<usize> {
-        let arguments = sent.arguments.as_ref().map_or("", Text::as_str);
+    fn known_call(&self, sent: &Object<'_>, by_content: bool, assembly: &Assembly<'_>) -> Option<usize> {
+        let (name, call_id) = (sent.text("name"), sent.text("call_id").unwrap_or_default());
+        let arguments = sent.text("arguments").unwrap_or_default();
         let is_it = |(id, part): &&(String, usize)| {
-            let (name, known) = assembly.call_so_far(*part);
-            let same_name = sent.name.as_ref().is_none_or(|sent| sent.as_str() == name);
-            let same_id = !id.is_empty() && id == sent.call_id();
+            let (known_name, known) = assembly.call_so_far(*part);
+            let same_name = name.as_ref().is_none_or(|name| name == known_name);
+            let same_id = !id.is_empty() && *id == call_id;
             // The repetition may be written differently. For example, an object that was sent twice in a row counts as
             // one.
-            let same_meaning = known == arguments || meant_arguments(known) == meant_arguments(arguments);
+            let same_meaning = known == arguments || meant_arguments(known) == meant_arguments(&arguments);
             same_name && (same_id && (!is_whole(known) || same_meaning) || by_content && known == arguments)
         };
         self.calls.iter().find(is_it).map(|&(_, part)| part)
@@ -377,37 +291,42 @@ impl OpenItem {
     }
 
     /// Adds the contents of the finished item that were not streamed.
-    fn fill(
+    fn fill<'a>(
         &mut self,
         places: u64,
-        contents: Option<&[Content<'_>]>,
+        contents: impl Iterator<Item = Object<'a>>,
         piece: fn() -> Piece,
         assembly: &mut Assembly<'_>,
     ) -> Result<(), ModelFault> {
-        for (place, content) in (places..).zip(contents.into_iter().flatten()) {
-            if let Some(text) =
-                content.text.as_ref().or(content.refusal.as_ref()).filter(|_| self.part(place).is_none())
-            {
-                self.add(place, text.as_str(), piece, assembly)?;
+        for (place, content) in (places..).zip(contents) {
+            let text = content.text("text").or_else(|| content.text("refusal"));
+            if let Some(text) = text.filter(|_| self.part(place).is_none()) {
+                self.add(place, &text, piece, assembly)?;
             }
         }
         Ok(())
     }
 
     /// Sets the id and name of the item's call. Opens the call if it is new.
-    fn name_call(&mut self, sent: &Item<'_>, assembly: &mut Assembly<'_>) -> Result<usize, ModelFault> {
+    fn name_call(&mut self, sent: &Object<'_>, assembly: &mut Assembly<'_>) -> Result<usize, ModelFault> {
         let part = match self.part(0) {
             Some(part) => part,
             None => self.open(0, call(), assembly)?,
         };
-        assembly.name_call(part, sent.call_id(), sent.name.as_ref().map_or("", Text::as_str));
+        let (id, name) = (sent.text("call_id").unwrap_or_default(), sent.text("name").unwrap_or_default());
+        assembly.name_call(part, &id, &name);
         assembly.begin_call(part);
         Ok(part)
     }
 
     /// Keeps a reasoning item if the provider encrypted it. Only then does the provider want the item back.
-    fn keep_payload(&mut self, raw: &RawValue, sent: &Item<'_>, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
-        if sent.encrypted_content.as_ref().is_none_or(|opaque| opaque.as_str().is_empty()) {
+    fn keep_payload(
+        &mut self,
+        raw: &RawValue,
+        sent: &Object<'_>,
+        assembly: &mut Assembly<'_>,
+    ) -> Result<(), ModelFault> {
+        if sent.text("encrypted_content").is_none_or(|opaque| opaque.is_empty()) {
             return Ok(());
         }
         let payload: Value = serde_json::from_str(raw.get()).map_err(|_| malformed("an item is not JSON"))?;
@@ -420,27 +339,28 @@ impl OpenItem {
     }
 }
 
-impl<'a> Item<'a> {
-    fn read(raw: &'a RawValue) -> Option<Self> {
-        serde_json::from_str(raw.get()).ok()
-    }
-
-    fn kind(&self) -> &str {
-        self.kind.as_ref().map_or("", Text::as_str)
-    }
-
-    fn call_id(&self) -> &str {
-        self.call_id.as_ref().map_or("", Text::as_str)
-    }
-}
-
 /// Ends a call, with the finished item's arguments unless they were streamed.
-fn complete_call(part: usize, sent: &Item<'_>, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
-    if let Some(arguments) = sent.arguments.as_ref().filter(|_| assembly.lacks_arguments(part)) {
-        assembly.extend(part, arguments.as_str())?;
+fn complete_call(part: usize, sent: &Object<'_>, assembly: &mut Assembly<'_>) -> Result<(), ModelFault> {
+    if let Some(arguments) = sent.text("arguments").filter(|_| assembly.lacks_arguments(part)) {
+        assembly.extend(part, &arguments)?;
     }
     assembly.end_call(part);
     Ok(())
+}
+
+/// Returns the kind of part that a piece belongs to, and whether the event is the end of the piece.
+fn piece_of(kind: &str) -> Option<(fn() -> Piece, bool)> {
+    let (name, is_end) = match kind.strip_prefix("response.")?.rsplit_once('.')? {
+        (name, "delta") => (name, false),
+        (name, "done") => (name, true),
+        _ => return None,
+    };
+    match name {
+        "output_text" | "refusal" => Some((text, is_end)),
+        "reasoning_summary_text" | "reasoning_text" => Some((reasoning, is_end)),
+        "function_call_arguments" => Some((call, is_end)),
+        _ => None,
+    }
 }
 
 fn text() -> Piece {

@@ -196,13 +196,6 @@ fn characters_come_in_halves() {
         ]),
         "call(c look {\"at\":\"🚢 \u{fffd}\"}) ToolCalls",
     );
-    check(
-        &halves(&[
-            b"{\"choices\":[{\"delta\":{\"content\":\"a \xF0\x9F\"}}]}",
-            b"{\"choices\":[{\"delta\":{\"content\":\"\x9A\xA2 b\xFF\"}}]}",
-        ]),
-        "text(a 🚢 b\u{fffd}) Stop",
-    );
 }
 
 #[test]

@@ -1,100 +1,39 @@
 //! Reads the usage report of an answer, which every server fills differently.
 
-use crate::{
-    core::model::ReportedUsage,
-    provider::upstream::{Count, lax},
-};
-use serde::Deserialize;
+use crate::{core::model::ReportedUsage, provider::upstream::Object};
 
-/// The usage report, under every name that a server of either API may use.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Usage {
-    #[serde(deserialize_with = "lax")]
-    prompt_tokens: Option<Count>,
-    #[serde(deserialize_with = "lax")]
-    input_tokens: Option<Count>,
-    #[serde(deserialize_with = "lax")]
-    completion_tokens: Option<Count>,
-    #[serde(deserialize_with = "lax")]
-    output_tokens: Option<Count>,
-    #[serde(deserialize_with = "lax")]
-    prompt_tokens_details: Option<InputDetails>,
-    #[serde(deserialize_with = "lax")]
-    input_tokens_details: Option<InputDetails>,
-    #[serde(deserialize_with = "lax")]
-    completion_tokens_details: Option<OutputDetails>,
-    #[serde(deserialize_with = "lax")]
-    output_tokens_details: Option<OutputDetails>,
-    /// DeepSeek's field for cached tokens.
-    #[serde(deserialize_with = "lax")]
-    prompt_cache_hit_tokens: Option<Count>,
-    /// Anthropic's fields, which some proxies keep.
-    #[serde(deserialize_with = "lax")]
-    cache_read_input_tokens: Option<Count>,
-    #[serde(deserialize_with = "lax")]
-    cache_creation_input_tokens: Option<Count>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct InputDetails {
-    #[serde(deserialize_with = "lax")]
-    cached_tokens: Option<Count>,
-    #[serde(deserialize_with = "lax")]
-    cache_write_tokens: Option<Count>,
-    #[serde(deserialize_with = "lax")]
-    cache_creation_tokens: Option<Count>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct OutputDetails {
-    #[serde(deserialize_with = "lax")]
-    reasoning_tokens: Option<Count>,
-}
-
-impl Usage {
-    /// Returns the usage, unless all counts are absent or 0.
-    pub(super) fn reported(self) -> Option<ReportedUsage> {
-        let input = self.input_tokens.or(self.prompt_tokens);
-        let output = self.output_tokens.or(self.completion_tokens);
-        let tokens = |count: Option<Count>| count.map(|count| count.0);
-        let input_details = self.input_tokens_details.or(self.prompt_tokens_details);
-        let has_details = input_details.is_some();
-        let input_details = input_details.unwrap_or_default();
-        let output_details = self.output_tokens_details.or(self.completion_tokens_details).unwrap_or_default();
-        let (mut input_tokens, output_tokens) = (input.map_or(0, |n| n.0), output.map_or(0, |n| n.0));
-        let cached =
-            tokens(input_details.cached_tokens.or(self.prompt_cache_hit_tokens).or(self.cache_read_input_tokens));
-        let creation = input_details.cache_creation_tokens.or(self.cache_creation_input_tokens);
-        let written = tokens(input_details.cache_write_tokens.or(creation));
-        // Anthropic does not include tokens read from and written to its cache in `input_tokens`. Proxies that call the
-        // number `prompt_tokens` have added them, unless the number is smaller than its parts.
-        let parts = cached.unwrap_or(0) + written.unwrap_or(0);
-        let is_anthropic = self.cache_read_input_tokens.or(self.cache_creation_input_tokens).is_some() && !has_details;
-        if is_anthropic && (self.prompt_tokens.is_none() || input_tokens < parts) {
-            input_tokens += parts;
-        }
-        if input_tokens == 0 && output_tokens == 0 {
-            return None;
-        }
-        Some(ReportedUsage {
-            input_tokens,
-            cached_tokens: cached,
-            cache_write_tokens: written,
-            output_tokens,
-            reasoning_tokens: output_details.reasoning_tokens.map(|n| n.0),
-        })
+/// Returns the usage in a report of either API, unless all counts are absent or 0.
+pub(super) fn usage(report: &Object<'_>) -> Option<ReportedUsage> {
+    let first = |names: [&str; 2]| names.into_iter().find_map(|name| report.count(name));
+    let details = |names: [&str; 2]| names.into_iter().find_map(|name| report.object(name));
+    let input_details = details(["input_tokens_details", "prompt_tokens_details"]);
+    let output_details = details(["output_tokens_details", "completion_tokens_details"]);
+    let detail = |name| input_details.as_ref().and_then(|details| details.count(name));
+    let prompt_tokens = report.count("prompt_tokens");
+    let mut input_tokens = report.count("input_tokens").or(prompt_tokens).unwrap_or(0);
+    let output_tokens = first(["output_tokens", "completion_tokens"]).unwrap_or(0);
+    // DeepSeek and Anthropic have fields of their own, and some proxies keep Anthropic's.
+    let (read, created) = (report.count("cache_read_input_tokens"), report.count("cache_creation_input_tokens"));
+    let cached_tokens = detail("cached_tokens").or_else(|| report.count("prompt_cache_hit_tokens")).or(read);
+    let cache_write_tokens = detail("cache_write_tokens").or_else(|| detail("cache_creation_tokens")).or(created);
+    // Anthropic does not include tokens read from and written to its cache in `input_tokens`. Proxies that call the
+    // number `prompt_tokens` have added them, unless the number is smaller than its parts.
+    let parts = cached_tokens.unwrap_or(0) + cache_write_tokens.unwrap_or(0);
+    let is_anthropic = read.or(created).is_some() && input_details.is_none();
+    if is_anthropic && (prompt_tokens.is_none() || input_tokens < parts) {
+        input_tokens += parts;
     }
+    let reasoning_tokens = output_details.and_then(|details| details.count("reasoning_tokens"));
+    let reported = ReportedUsage { input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens };
+    (input_tokens > 0 || output_tokens > 0).then_some(reported)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn usage(json: &str) -> Option<ReportedUsage> {
-        serde_json::from_str::<Usage>(json).unwrap().reported()
+    fn read(json: &str) -> Option<ReportedUsage> {
+        usage(&Object::read(json).unwrap())
     }
 
     #[test]
@@ -142,7 +81,7 @@ mod tests {
             (r#"{"prompt_tokens":"many","completion_tokens":-1}"#, None),
             ("{}", None),
         ] {
-            assert_eq!(usage(json), expected, "{json}");
+            assert_eq!(read(json), expected, "{json}");
         }
     }
 }

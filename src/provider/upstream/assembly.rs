@@ -93,7 +93,7 @@ pub(crate) struct Assembly<'s> {
     /// True while the text of the current event may contain marks for halves of characters.
     has_marks: bool,
     /// The parts that end in half of a character, with that half.
-    halves: Vec<(usize, Vec<u8>)>,
+    halves: Vec<(usize, u16)>,
     sink: &'s mut dyn DeltaSink,
 }
 
@@ -166,11 +166,9 @@ impl<'s> Assembly<'s> {
         }
         if self.has_marks || !self.halves.is_empty() {
             let waiting = self.halves.iter().position(|(at, _)| *at == part);
-            let half = waiting.map(|at| self.halves.swap_remove(at).1).unwrap_or_default();
-            let (text, half) = joined(half, text, self.has_marks);
-            if !half.is_empty() {
-                self.halves.push((part, half));
-            }
+            let half = waiting.map(|at| self.halves.swap_remove(at).1);
+            let (text, half) = joined(half, text);
+            self.halves.extend(half.map(|half| (part, half)));
             self.append(part, &text);
         } else {
             self.append(part, text);
@@ -295,8 +293,7 @@ impl<'s> Assembly<'s> {
         let value = self.without_marks(value);
         if let Some(Piece::Call { fields, .. }) = self.pieces.get_mut(part) {
             // Some servers send the field with each piece of the call.
-            let is_known = fields.iter().any(|(known, kept)| known == name && kept.get() == value.get());
-            if !is_known {
+            if !fields.has_value(name, &value) {
                 fields.add(name, &value);
             }
         }
@@ -305,7 +302,7 @@ impl<'s> Assembly<'s> {
 
     /// Returns true if the message has this field.
     pub(crate) fn has_message_field(&self, name: &str) -> bool {
-        self.fields.iter().any(|(known, _)| known == name)
+        self.fields.has(name)
     }
 
     /// Returns a value without marks for halves of characters.
@@ -313,8 +310,8 @@ impl<'s> Assembly<'s> {
         if !self.has_marks {
             return Cow::Borrowed(value);
         }
-        let (text, half) = joined(Vec::new(), value.get(), true);
-        let text = if half.is_empty() { text } else { text + "\u{fffd}" };
+        // A half is inside a JSON string, so it never comes last.
+        let (text, _) = joined(None, value.get());
         RawValue::from_string(text).map_or(Cow::Borrowed(value), Cow::Owned)
     }
 

@@ -1,16 +1,15 @@
 //! Reads the events of an answer from the body of a response as they arrive, and enforces their deadlines.
 
 use super::{
-    body::{Body, Broken},
-    framing::Framing,
+    framing::{EVENT_BYTES_MAX, Framing, TooLarge},
     halves::marked,
-    sse::{EVENT_BYTES_MAX, TooLarge},
     transport::{Timeouts, silent},
 };
 use crate::{
     core::model::{FaultOrigin, ModelFault},
     provider::fault::{fault, request_id},
 };
+use reqwest::Response;
 use reseed_protocol::ErrorCode;
 use std::{borrow::Cow, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -37,7 +36,7 @@ pub(crate) enum Stage {
 /// The events of one answer.
 #[derive(Debug)]
 pub(crate) struct Events {
-    body: Body,
+    body: Response,
     framing: Framing,
     timeouts: Timeouts,
     bytes: usize,
@@ -51,7 +50,7 @@ pub(crate) struct Events {
 
 impl Events {
     /// Starts reading a body, whose first event is due at `first_event_by`.
-    pub(super) fn new(body: Body, first_event_by: Instant, timeouts: Timeouts) -> Self {
+    pub(super) fn new(body: Response, first_event_by: Instant, timeouts: Timeouts) -> Self {
         Self {
             body,
             framing: Framing::default(),
@@ -66,7 +65,7 @@ impl Events {
 
     /// Returns the status and id of this response, for the log of a fault in its middle.
     pub(crate) fn origin(&self) -> FaultOrigin {
-        let http_status = Some(self.body.status());
+        let http_status = Some(self.body.status().as_u16());
         FaultOrigin { http_status, error_type: None, request_id: request_id(self.body.headers()) }
     }
 
@@ -77,7 +76,7 @@ impl Events {
 
     /// Returns true if the body is JSON rather than an event stream.
     pub(crate) fn is_json(&self) -> bool {
-        matches!(self.framing, Framing::Json(_))
+        matches!(self.framing, Framing::Json { .. })
     }
 
     /// Waits for the next event. Returns `false` if the body ended properly.
@@ -120,15 +119,11 @@ impl Events {
                     }
                 }
                 Ok(Ok(None)) => self.ended = true,
-                Ok(Err(Broken)) if stage != Stage::Before => {
-                    return Err(fault(ErrorCode::UpstreamTruncated, "the connection broke"));
+                Ok(Err(_)) if stage == Stage::Before => {
+                    let note = "the connection broke before the answer started";
+                    return Err(fault(ErrorCode::UpstreamUnreachable, note));
                 }
-                Ok(Err(Broken)) => {
-                    return Err(fault(
-                        ErrorCode::UpstreamUnreachable,
-                        "the connection broke before the answer started",
-                    ));
-                }
+                Ok(Err(_)) => return Err(fault(ErrorCode::UpstreamTruncated, "the connection broke")),
             }
         }
     }

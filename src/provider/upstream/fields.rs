@@ -1,11 +1,14 @@
-//! Fields that a server has sent for its own use. They are kept in its own encoding, so that they can be sent back byte
-//! for byte.
+//! Fields that a server has sent for its own use. A field that arrived whole is sent back byte for byte.
 //!
 //! A field that arrives in pieces is assembled as clients of the streaming API do it. Strings are joined and lists are
 //! continued. A list item continues the item with the same `index` and `type`.
 
-use serde::{Deserialize, Serialize, Serializer};
-use serde_json::value::{RawValue, to_raw_value};
+use super::object::Object;
+use serde::{Serialize, Serializer};
+use serde_json::{
+    Map, Value,
+    value::{RawValue, to_raw_value},
+};
 
 /// Fields of a list item that arrive whole, in one of its pieces or in each.
 const WHOLE: &[&str] = &["type", "id", "index", "format", "signature"];
@@ -14,31 +17,37 @@ const WHOLE: &[&str] = &["type", "id", "index", "format", "signature"];
 #[derive(Debug, Default)]
 pub(crate) struct Fields(Vec<(String, Field)>);
 
-/// A value. A single piece is kept in its original encoding. Each further piece costs only its own length.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
 enum Field {
+    /// It arrived in one piece, and is kept in its original encoding.
     Whole(Box<RawValue>),
-    Text(String),
-    List(Vec<Item>),
-}
-
-/// A list item that further pieces can continue.
-#[derive(Debug)]
-enum Item {
-    /// It arrived in one piece. If it is an object with an index, its fields are parsed once.
-    Whole(Box<RawValue>, Option<Fields>),
-    Continued(Fields),
+    /// It was assembled. Each further piece costs only its own length.
+    Joined(Value),
 }
 
 impl Fields {
+    /// Reads an object. Any other value has no fields.
+    pub(crate) fn of(object: &str) -> Self {
+        let mut fields = Self::default();
+        Object::read(object).iter().flat_map(Object::fields).for_each(|(name, value)| fields.add(name, value));
+        fields
+    }
+
     /// Adds a field, or the next piece of it. Nulls are ignored.
     pub(crate) fn add(&mut self, name: &str, piece: &RawValue) {
         if piece.get() == "null" {
             return;
         }
-        match self.0.iter_mut().find(|(known, _)| known == name) {
-            Some((_, field)) => field.add(piece),
-            None => self.0.push((name.to_owned(), Field::Whole(piece.to_owned()))),
+        let Some((_, field)) = self.0.iter_mut().find(|(known, _)| known == name) else {
+            return self.0.push((name.to_owned(), Field::Whole(piece.to_owned())));
+        };
+        if let Field::Whole(value) = field {
+            *field = Field::Joined(parsed(value));
+        }
+        match field {
+            Field::Joined(value @ (Value::String(_) | Value::Array(_))) => join(value, parsed(piece)),
+            field => *field = Field::Whole(piece.to_owned()),
         }
     }
 
@@ -49,99 +58,26 @@ impl Fields {
         self.0.push((name.to_owned(), Field::Whole(value)));
     }
 
+    /// Returns true if there is a field of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(known, _)| known == name)
+    }
+
+    /// Returns true if a field has arrived in one piece with this value.
+    pub(crate) fn has_value(&self, name: &str, value: &RawValue) -> bool {
+        self.0
+            .iter()
+            .any(|(known, field)| known == name && matches!(field, Field::Whole(whole) if whole.get() == value.get()))
+    }
+
+    /// Returns true if there are no fields.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns the fields as the JSON text of an object; `None` if there are none.
     pub(crate) fn into_json(self) -> Option<String> {
         (!self.0.is_empty()).then(|| serde_json::to_string(&self).expect("names and values are an object"))
-    }
-
-    fn read(object: &str) -> Option<Self> {
-        let mut fields = Self::default();
-        let mut reader = serde_json::Deserializer::from_str(object);
-        serde::Deserializer::deserialize_map(&mut reader, Reader(&mut fields)).ok()?;
-        reader.end().ok()?;
-        Some(fields)
-    }
-
-    /// Reads an object. Any other value has no fields.
-    pub(crate) fn of(object: &str) -> Self {
-        Self::read(object).unwrap_or_default()
-    }
-
-    /// Iterates over the fields that arrived in one piece. If they were read from an object, these are all fields.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
-        self.0.iter().filter_map(|(name, field)| match field {
-            Field::Whole(value) => Some((name.as_str(), &**value)),
-            Field::Text(_) | Field::List(_) => None,
-        })
-    }
-
-    fn get(&self, name: &str) -> Option<&str> {
-        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value.get())
-    }
-
-    fn is_continued_by(&self, piece: &Self) -> bool {
-        let same = |name: &str| self.get(name) == piece.get(name);
-        same("index") && (same("type") || piece.get("type").is_none())
-    }
-
-    fn go_on(&mut self, piece: &Self) {
-        for (name, value) in piece.iter() {
-            match self.0.iter_mut().find(|(known, _)| known == name) {
-                Some((_, field)) if WHOLE.contains(&name) && value.get() != "null" => {
-                    *field = Field::Whole(value.to_owned());
-                }
-                _ => self.add(name, value),
-            }
-        }
-    }
-}
-
-impl Field {
-    fn add(&mut self, piece: &RawValue) {
-        if let Self::Whole(value) = self {
-            *self = match (text(value), list(value)) {
-                (Some(text), _) => Self::Text(text),
-                (_, Some(items)) => Self::List(items.into_iter().map(Item::of).collect()),
-                _ => return *self = Self::Whole(piece.to_owned()),
-            };
-        }
-        match (&mut *self, text(piece), list(piece)) {
-            (Self::Text(before), Some(after), _) => before.push_str(&after),
-            (Self::List(items), _, Some(pieces)) => pieces.into_iter().for_each(|piece| continue_list(items, piece)),
-            _ => *self = Self::Whole(piece.to_owned()),
-        }
-    }
-}
-
-impl Item {
-    fn of(value: Box<RawValue>) -> Self {
-        let fields = Fields::read(value.get()).filter(|fields| fields.get("index").is_some());
-        Self::Whole(value, fields)
-    }
-
-    fn is_continued_by(&self, piece: &Fields) -> bool {
-        match self {
-            Self::Whole(_, Some(fields)) | Self::Continued(fields) => fields.is_continued_by(piece),
-            Self::Whole(_, None) => false,
-        }
-    }
-
-    fn go_on(&mut self, piece: &Fields) {
-        if let Self::Whole(_, fields) = self {
-            *self = Self::Continued(fields.take().unwrap_or_default());
-        }
-        if let Self::Continued(fields) = self {
-            fields.go_on(piece);
-        }
-    }
-}
-
-fn continue_list(items: &mut Vec<Item>, piece: Box<RawValue>) {
-    let piece = Item::of(piece);
-    let Item::Whole(_, Some(fields)) = &piece else { return items.push(piece) };
-    match items.iter().position(|item| item.is_continued_by(fields)) {
-        Some(at) => items[at].go_on(fields),
-        None => items.push(piece),
     }
 }
 
@@ -151,49 +87,40 @@ impl Serialize for Fields {
     }
 }
 
-impl Serialize for Field {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Whole(value) => value.serialize(serializer),
-            Self::Text(text) => text.serialize(serializer),
-            Self::List(items) => items.serialize(serializer),
+fn parsed(value: &RawValue) -> Value {
+    serde_json::from_str(value.get()).unwrap_or_default()
+}
+
+/// Continues a value with its next piece. A value of another type replaces it.
+fn join(value: &mut Value, piece: Value) {
+    match (value, piece) {
+        (Value::String(before), Value::String(after)) => before.push_str(&after),
+        (Value::Array(items), Value::Array(pieces)) => {
+            for piece in pieces {
+                let continued = items.iter_mut().find(|item| is_continued(item, &piece));
+                match (continued, piece) {
+                    (Some(Value::Object(item)), Value::Object(piece)) => continue_item(item, piece),
+                    (_, piece) => items.push(piece),
+                }
+            }
+        }
+        (value, piece) => *value = piece,
+    }
+}
+
+fn is_continued(item: &Value, piece: &Value) -> bool {
+    !item["index"].is_null()
+        && item["index"] == piece["index"]
+        && (piece["type"].is_null() || item["type"] == piece["type"])
+}
+
+fn continue_item(item: &mut Map<String, Value>, piece: Map<String, Value>) {
+    for (name, value) in piece.into_iter().filter(|(_, value)| !value.is_null()) {
+        match item.get_mut(&name) {
+            Some(known) if !WHOLE.contains(&name.as_str()) && !known.is_null() => join(known, value),
+            _ => drop(item.insert(name, value)),
         }
     }
-}
-
-impl Serialize for Item {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Whole(value, _) => value.serialize(serializer),
-            Self::Continued(fields) => fields.serialize(serializer),
-        }
-    }
-}
-
-/// Collects the fields of an object.
-struct Reader<'f>(&'f mut Fields);
-
-impl<'de> serde::de::Visitor<'de> for Reader<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
-            self.0.0.push((name, Field::Whole(value)));
-        }
-        Ok(())
-    }
-}
-
-fn text(value: &RawValue) -> Option<String> {
-    String::deserialize(value).ok()
-}
-
-fn list(value: &RawValue) -> Option<Vec<Box<RawValue>>> {
-    serde_json::from_str(value.get()).ok()
 }
 
 #[cfg(test)]
@@ -215,7 +142,7 @@ mod tests {
                     r#"[{"type":"e","data":"d","index":0}]"#,
                     r#"[{"type":"t","text":"c","index":1}]"#,
                 ],
-                r#"[{"type":"t","text":"ab","index":0,"signature":"s"},{"type":"e","data":"d","index":0},{"type":"t","text":"c","index":1}]"#,
+                r#"[{"index":0,"signature":"s","text":"ab","type":"t"},{"data":"d","index":0,"type":"e"},{"index":1,"text":"c","type":"t"}]"#,
             ),
         ] {
             let mut fields = Fields::default();

@@ -1,10 +1,15 @@
-//! Determines from the beginning of a body whether it is an event stream, JSON or a web page. The declared content type
-//! is unreliable at many servers and proxies.
+//! Splits a body into events as it arrives. Its beginning shows whether it is an event stream, JSON or a web page. The
+//! declared content type is unreliable at many servers and proxies.
 
-use super::{
-    json_values::JsonValues,
-    sse::{Sse, TooLarge},
-};
+use super::sse::Sse;
+use serde::de::IgnoredAny;
+use std::ops::Range;
+
+/// Maximum bytes of one event, or of a JSON body. The largest event is `response.completed`, which repeats the whole
+/// answer and has at most some MiB. Anything larger is not an answer.
+pub(crate) const EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Maximum bytes of blanks before a body begins. Some servers send them to keep a connection open.
+const BLANKS_MAX: usize = 64 * 1024;
 
 /// A body that is split into events as it arrives.
 #[derive(Debug)]
@@ -13,11 +18,15 @@ pub(crate) enum Framing {
     Unknown(Vec<u8>),
     /// Server-sent events.
     Sse(Sse),
-    /// JSON: the whole answer in one value, or one value per event.
-    Json(JsonValues),
+    /// JSON from a server that does not stream. Each value is an event, once the body has ended.
+    Json { body: Vec<u8>, value: Range<usize> },
     /// A web page, which is not an answer.
     Page,
 }
+
+/// An event exceeds [`EVENT_BYTES_MAX`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooLarge;
 
 impl Default for Framing {
     fn default() -> Self {
@@ -34,17 +43,20 @@ impl Framing {
                 let text = before.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(before);
                 let mut framing = match text.trim_ascii_start().first() {
                     None | Some(0xEF) if before.len() < BLANKS_MAX => return Ok(()),
-                    Some(b'{' | b'[') => Self::Json(JsonValues::default()),
+                    Some(b'{' | b'[') => Self::Json { body: Vec::new(), value: 0..0 },
                     Some(b'<') => Self::Page,
                     _ => Self::Sse(Sse::default()),
                 };
-                let bytes = std::mem::take(before);
-                let pushed = framing.push(&bytes);
+                let pushed = framing.push(text);
                 *self = framing;
                 pushed
             }
             Self::Sse(sse) => sse.push(bytes),
-            Self::Json(values) => values.push(bytes),
+            Self::Json { body, .. } if body.len() + bytes.len() > EVENT_BYTES_MAX => Err(TooLarge),
+            Self::Json { body, .. } => {
+                body.extend_from_slice(bytes);
+                Ok(())
+            }
             Self::Page => Ok(()),
         }
     }
@@ -53,16 +65,23 @@ impl Framing {
     pub(crate) fn advance(&mut self) -> bool {
         match self {
             Self::Sse(sse) => sse.advance(),
-            Self::Json(values) => values.advance(),
-            Self::Unknown(_) | Self::Page => false,
+            Self::Unknown(_) | Self::Json { .. } | Self::Page => false,
         }
     }
 
-    /// Returns true if the end of the body completes an event.
+    /// Advances to the next event that only the end of the body completes. Returns `false` if there is none.
     pub(crate) fn end(&mut self) -> bool {
         match self {
             Self::Sse(sse) => sse.end(),
-            Self::Json(values) => values.end(),
+            Self::Json { body, value } => {
+                // The elements of a list are values too.
+                let is_between = |byte: &u8| byte.is_ascii_whitespace() || b",[]".contains(byte);
+                let from = value.end + body[value.end..].iter().take_while(|byte| is_between(byte)).count();
+                let mut values = serde_json::Deserializer::from_slice(&body[from..]).into_iter::<IgnoredAny>();
+                let is_whole = matches!(values.next(), Some(Ok(_)));
+                *value = from..if is_whole { from + values.byte_offset() } else { body.len() };
+                from < body.len()
+            }
             Self::Unknown(_) | Self::Page => false,
         }
     }
@@ -71,14 +90,11 @@ impl Framing {
     pub(crate) fn data(&self) -> &[u8] {
         match self {
             Self::Sse(sse) => sse.data(),
-            Self::Json(values) => values.data(),
+            Self::Json { body, value } => &body[value.clone()],
             Self::Unknown(_) | Self::Page => &[],
         }
     }
 }
-
-/// Maximum bytes of blanks before a body begins. Some servers send them to keep a connection open.
-const BLANKS_MAX: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -94,7 +110,7 @@ mod tests {
                 events.push(String::from_utf8(framing.data().to_vec()).unwrap());
             }
         }
-        if framing.end() {
+        while framing.end() {
             events.push(String::from_utf8(framing.data().to_vec()).unwrap());
         }
         (events, matches!(framing, Framing::Page))

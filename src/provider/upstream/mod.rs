@@ -1,10 +1,9 @@
 //! Code shared by all providers that speak HTTP. A further API adds only how it writes a request and reads an event.
 //!
-//! - `transport` connects, and `body` decompresses what arrives.
-//! - `events` reads the events within their deadlines. `framing` detects their format, and `sse` or `json_values`
-//!   splits it.
+//! - `transport` connects.
+//! - `events` reads the events within their deadlines. `framing` detects their format and splits it, with `sse`.
 //! - `halves` joins characters that were cut in two.
-//! - `decode` runs the API's own [`Decoder`], and `lenient` reads JSON from servers that disagree.
+//! - `decode` runs the API's own [`Decoder`], and `object` reads JSON from servers that disagree.
 //! - `assembly` builds the answer with the `arguments` of its calls. `fields` keeps what must be sent back to the
 //!   server.
 //!
@@ -12,14 +11,12 @@
 
 mod arguments;
 mod assembly;
-mod body;
 mod decode;
 mod events;
 mod fields;
 mod framing;
 mod halves;
-mod json_values;
-mod lenient;
+mod object;
 mod sse;
 mod transport;
 
@@ -28,7 +25,7 @@ pub(super) use assembly::{Assembly, Ending, Piece};
 pub(super) use decode::{Decoder, Progress, read_answer};
 pub(super) use events::Events;
 pub(super) use fields::Fields;
-pub(super) use lenient::{Count, Many, Name, Position, Text, lax};
+pub(super) use object::{Object, text};
 pub(super) use transport::{InvalidAddress, Timeouts, Transport, lost, parse_address};
 #[cfg(test)]
 pub(super) use {framing::Framing, halves::marked};

@@ -1,89 +1,51 @@
 //! Parses server-sent events from the bytes of a body as they arrive.
 //!
-//! Supports only what model servers use: consecutive `data:` lines, an empty line after each event, comments, and the
-//! `error:` lines of older llama-server versions. Event names are ignored, because each event's JSON has its type.
-//! Lines end in LF, CRLF or CR. Nearly every event has one line, and is returned in place without a copy.
+//! Supports only what model servers use: `data:` lines, an empty line after each event, comments, and the `error:`
+//! lines of older llama-server versions. Event names are ignored, because each event's JSON has its type. Lines end in
+//! LF, CRLF or CR.
 
-use std::ops::Range;
-
-/// Maximum bytes of one event. The largest is `response.completed`, which repeats the whole answer and has at most some
-/// MiB. Anything larger is not an event.
-pub(crate) const EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
+use super::framing::{EVENT_BYTES_MAX, TooLarge};
 
 /// An incremental parser from chunks to events.
 #[derive(Debug, Default)]
 pub(crate) struct Sse {
     buffer: Vec<u8>,
-    /// The start of the current event.
-    begin: usize,
     /// The start of the current line.
     line: usize,
-    /// The part of the current line that has been searched for its end.
+    /// The part of the buffer that has been searched for the end of the line.
     scanned: usize,
     /// True if the previous line ended in CR. An LF that follows belongs to it.
     after_return: bool,
-    /// The data of the current event read so far.
-    data: Data,
+    /// The data of the current event, without the line break after its last line.
+    data: Vec<u8>,
+    has_data: bool,
     /// True if the current event has been returned.
     complete: bool,
 }
 
-/// The data of an event.
-#[derive(Debug, Default)]
-enum Data {
-    #[default]
-    None,
-    /// A range of the buffer.
-    Line(Range<usize>),
-    /// Joined from several lines.
-    Joined(Vec<u8>),
-}
-
-/// An event exceeds [`EVENT_BYTES_MAX`].
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooLarge;
-
 impl Sse {
     /// Appends bytes. First take out all events: call [`Sse::advance`] until it returns `false`.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
-        let done = self.begin;
-        if done > 0 {
-            self.buffer.drain(..done);
-            self.begin = 0;
-            self.line -= done;
-            self.scanned -= done;
-            if let Data::Line(range) = &mut self.data {
-                *range = range.start - done..range.end - done;
-            }
-        }
-        if self.buffer.len() + bytes.len() > EVENT_BYTES_MAX {
-            return Err(TooLarge);
-        }
+        self.buffer.drain(..self.line);
+        self.scanned -= self.line;
+        self.line = 0;
         self.buffer.extend_from_slice(bytes);
-        Ok(())
+        if self.data.len() + self.buffer.len() > EVENT_BYTES_MAX { Err(TooLarge) } else { Ok(()) }
     }
 
     /// Advances to the next complete event and discards the previous one. Returns `false` if more bytes are needed.
     pub(crate) fn advance(&mut self) -> bool {
         if std::mem::take(&mut self.complete) {
-            self.begin = self.line;
-            self.data = Data::None;
+            self.data.clear();
+            self.has_data = false;
         }
         while let Some(length) = self.buffer[self.scanned..].iter().position(|&byte| byte == b'\n' || byte == b'\r') {
-            let end = self.scanned + length;
-            let line = self.line..end;
-            self.line = end + 1;
-            self.scanned = self.line;
+            let (begin, end) = (self.line, self.scanned + length);
+            (self.line, self.scanned) = (end + 1, end + 1);
             let after_return = std::mem::replace(&mut self.after_return, self.buffer[end] == b'\r');
-            if line.is_empty() && after_return && self.buffer[end] == b'\n' {
-                if matches!(self.data, Data::None) {
-                    self.begin = self.line;
-                }
-            } else if !line.is_empty() {
-                self.read_line(line);
-            } else if matches!(self.data, Data::None) {
-                self.begin = self.line;
-            } else {
+            if begin < end {
+                self.read_line(begin, end);
+            } else if self.has_data && !(after_return && self.buffer[end] == b'\n') {
                 self.complete = true;
                 return true;
             }
@@ -94,37 +56,22 @@ impl Sse {
 
     /// Returns true if the end of the body completes an event that lacks only its empty line.
     pub(crate) fn end(&mut self) -> bool {
-        let left = !self.complete && !matches!(self.data, Data::None);
-        self.complete |= left;
-        left
+        !std::mem::replace(&mut self.complete, self.has_data) && self.has_data
     }
 
     /// Returns the data of the current event.
     pub(crate) fn data(&self) -> &[u8] {
-        match &self.data {
-            Data::None => &[],
-            Data::Line(range) => &self.buffer[range.clone()],
-            Data::Joined(bytes) => bytes,
-        }
+        &self.data
     }
 
-    fn read_line(&mut self, line: Range<usize>) {
-        let text = &self.buffer[line.clone()];
-        // A byte order mark may precede the first line.
-        let mark = if text.starts_with(b"\xEF\xBB\xBF") { 3 } else { 0 };
-        let field = [b"data:".as_slice(), b"error:"].into_iter().find(|field| text[mark..].starts_with(field));
-        let Some(field) = field else { return };
-        let value = line.start + mark + field.len();
-        let value = value + usize::from(self.buffer.get(value) == Some(&b' '))..line.end;
-        self.data = match std::mem::take(&mut self.data) {
-            Data::None => Data::Line(value.start.min(value.end)..value.end),
-            Data::Line(first) => Data::Joined([&self.buffer[first], b"\n", &self.buffer[value]].concat()),
-            Data::Joined(mut joined) => {
-                joined.push(b'\n');
-                joined.extend_from_slice(&self.buffer[value]);
-                Data::Joined(joined)
-            }
-        };
+    fn read_line(&mut self, begin: usize, end: usize) {
+        let line = &self.buffer[begin..end];
+        let value = [b"data:".as_slice(), b"error:"].into_iter().find_map(|field| line.strip_prefix(field));
+        let Some(value) = value else { return };
+        if std::mem::replace(&mut self.has_data, true) {
+            self.data.push(b'\n');
+        }
+        self.data.extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
     }
 }
 
@@ -155,7 +102,6 @@ mod tests {
             ("data: a\r\n\r\ndata: b\r\n\r\n", &["a", "b"]),
             ("data: a\r\rdata: b\rdata: c\r\r: ping\r\rdata: d\r", &["a", "b\nc", "d"]),
             ("data: a\r\n\ndata: b\n\r\ndata: c\r\r\n", &["a", "b", "c"]),
-            ("\u{feff}data: a\n\n", &["a"]),
             (": ping\n\nevent: x\nid: 7\ndata: a\n\n: ping\n\n", &["a"]),
             ("event: only\n\ndata: a\n\n", &["a"]),
             ("data: a\ndata: b\ndata:  c\n\ndata: d\n\n", &["a\nb\n c", "d"]),

@@ -2,17 +2,17 @@
 //!
 //! Invariant: everything runs in the caller's future. Dropping it closes the connection, which makes a server stop.
 
-use super::{
-    body::{Body, Broken},
-    events::Events,
-};
+use super::events::Events;
 use crate::{
     config::listed::is_this_machine,
     core::model::ModelFault,
     provider::fault::{classify, fault},
 };
 use jiff::Timestamp;
-use reqwest::{Response, Url, header::HeaderMap};
+use reqwest::{
+    Response, Url,
+    header::{ACCEPT_ENCODING, HeaderMap, HeaderValue},
+};
 use reseed_protocol::ErrorCode;
 use std::{future::Future, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -73,8 +73,11 @@ pub(crate) fn parse_address(text: &str) -> Result<Url, InvalidAddress> {
 impl Transport {
     /// Creates the client for the server at this address. Nothing is sent yet.
     pub(crate) fn new(url: &Url, timeouts: Timeouts) -> Result<Self, reqwest::Error> {
+        // A compressed stream would arrive in batches.
+        let plain = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]);
         let builder = reqwest::Client::builder()
             .connect_timeout(timeouts.connect)
+            .default_headers(plain)
             // A redirected POST becomes a GET, and its key would go to a host that nobody has approved.
             .redirect(reqwest::redirect::Policy::none());
         // On this machine, a proxy is not wanted.
@@ -109,7 +112,7 @@ impl Transport {
         if !response.status().is_success() {
             return Err(refused(response).await);
         }
-        Ok(Events::new(Body::new(response), first_event_by, self.timeouts))
+        Ok(Events::new(response, first_event_by, self.timeouts))
     }
 
     /// Returns the body of a list of models.
@@ -120,9 +123,9 @@ impl Transport {
             if !status.is_success() {
                 return Err(refused(response).await);
             }
-            read(response, LIST_BYTES_MAX).await.map_err(|Broken| {
-                fault(ErrorCode::UpstreamUnreachable, "the connection broke while reading the model list")
-            })
+            read(response, LIST_BYTES_MAX)
+                .await
+                .map_err(|_| fault(ErrorCode::UpstreamUnreachable, "the connection broke while reading the model list"))
         };
         timeout(SHORT_TIMEOUT, exchange).await.map_err(|_| silent(SHORT_TIMEOUT, "while listing models"))?
     }
@@ -139,10 +142,10 @@ async fn refused(response: Response) -> ModelFault {
 }
 
 /// Reads a body to its end, or to `bytes_max`.
-async fn read(response: Response, bytes_max: usize) -> Result<Vec<u8>, Broken> {
-    let (mut body, mut read) = (Body::new(response), Vec::new());
+async fn read(mut response: Response, bytes_max: usize) -> Result<Vec<u8>, reqwest::Error> {
+    let mut read = Vec::new();
     while read.len() < bytes_max
-        && let Some(bytes) = body.chunk().await?
+        && let Some(bytes) = response.chunk().await?
     {
         read.extend_from_slice(&bytes);
     }

@@ -1,16 +1,14 @@
-//! The shapes in which the bytes of an answer arrive: as any type, packed, whole, cut anywhere; and faults that are
+//! The shapes in which the bytes of an answer arrive: as any type, whole, cut anywhere; and faults that are
 //! reported before the first word.
 
 use super::{APIS, Shown, ask, hello, options, provider, request};
 use crate::support::upstream::{Reply, Step, Upstream};
-use flate2::{Compression, write::GzEncoder};
 use reseed::provider::{
     Provider,
     openai::{ApiChoice, OpenAi},
 };
 use reseed_protocol::{ErrorCode, Message, Part, context::ToolDefinition};
 use serde_json::{Value, json};
-use std::io::Write as _;
 
 const EVENTS: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"A ship: 🚢.\"}}]}\n\n\
                       data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
@@ -27,20 +25,12 @@ fn response(headers: &str, chunks: &[&[u8]]) -> Reply {
     Reply::Raw(vec![Step::Bytes(bytes)])
 }
 
-fn packed(bytes: &[u8]) -> Vec<u8> {
-    let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
-    packer.write_all(bytes).unwrap();
-    packer.finish().unwrap()
-}
-
 #[tokio::test]
-async fn an_answer_is_read_under_any_type_packed_and_cut_anywhere() {
-    let gzip = packed(EVENTS.as_bytes());
+async fn an_answer_is_read_under_any_type_and_cut_anywhere() {
     let whole = json!({ "object": "chat.completion", "choices": [{ "message": { "content": "A ship: 🚢." }, "finish_reason": "stop" }] });
     let whole = whole.to_string();
     let returns = EVENTS.replace('\n', "\r");
     let bytes: Vec<&[u8]> = EVENTS.as_bytes().chunks(1).collect();
-    let packed_bytes: Vec<&[u8]> = gzip.chunks(1).collect();
     for (name, reply) in [
         ("no type", response("", &[EVENTS.as_bytes()])),
         ("text", response("content-type: text/plain; charset=utf-8\r\n", &[EVENTS.as_bytes()])),
@@ -48,12 +38,9 @@ async fn an_answer_is_read_under_any_type_packed_and_cut_anywhere() {
         ("json", response("content-type: application/json\r\n", &[EVENTS.as_bytes()])),
         ("a page", response("content-type: text/html\r\n", &[EVENTS.as_bytes()])),
         ("bytes", response("content-type: text/event-stream\r\n", &bytes)),
-        ("gzip", response("content-encoding: gzip\r\n", &[&gzip])),
-        ("gzip by bytes", response("content-encoding: gzip\r\n", &packed_bytes)),
         ("carriage returns", response("", &[returns.as_bytes()])),
         ("whole", response("content-type: application/json\r\n", &[whole.as_bytes()])),
         ("whole as a stream", response("content-type: text/event-stream\r\n", &[whole.as_bytes()])),
-        ("whole, packed", response("content-encoding: gzip\r\n", &[&packed(whole.as_bytes())])),
     ] {
         let upstream = Upstream::replying([reply]).await;
         let (answer, shown) = ask(&provider(&upstream, ApiChoice::Chat), &hello()).await;
@@ -61,16 +48,6 @@ async fn an_answer_is_read_under_any_type_packed_and_cut_anywhere() {
         assert_eq!(answer.parts, [Part::Text { text: "A ship: 🚢.".into() }], "{name}");
         assert_eq!(shown.0, ["A ship: 🚢."], "{name}");
     }
-}
-
-#[tokio::test]
-async fn a_packed_refusal_is_read() {
-    let body = packed(br#"{"error":{"code":"context_length_exceeded","message":"x"}}"#);
-    let head = format!("HTTP/1.1 400 X\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n", body.len());
-    let reply = Reply::Raw(vec![Step::Bytes([head.as_bytes(), &body].concat())]);
-    let upstream = Upstream::replying([reply]).await;
-    let fault = ask(&provider(&upstream, ApiChoice::Chat), &hello()).await.0.unwrap_err();
-    assert_eq!(fault.code, ErrorCode::ContextOverflow);
 }
 
 #[tokio::test]
