@@ -1,6 +1,6 @@
 //! Maps the errors of a model server to our error codes.
 //!
-//! The text of an upstream error never leaves this file, because it can echo keys and prompts. It is only searched for
+//! The text of an upstream error is never passed on, because it can echo keys and prompts. It is only searched for
 //! known words. The fault's message consists of the code's own cause and remedy, and of numbers.
 
 #[cfg(test)]
@@ -9,7 +9,9 @@ mod words;
 
 use super::{
     overflow::{self, Verdict},
-    refusal, wait,
+    refusal,
+    said::{Said, joined},
+    wait,
 };
 use crate::core::{
     model::{FaultOrigin, ModelFault, OverflowHint},
@@ -18,8 +20,7 @@ use crate::core::{
 use jiff::Timestamp;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reseed_protocol::ErrorCode;
-use serde_json::Value;
-use words::{BAD_KEY, CERTAIN, KEY_REACH, OF_CONTENT, VAGUE};
+use words::{BAD_KEY, CERTAIN, OF_CONTENT, VAGUE};
 
 /// Returns a fault with this code. `note` is a few words of ours for the message, never the upstream's.
 #[must_use]
@@ -40,14 +41,15 @@ pub(crate) fn fault(code: ErrorCode, note: &str) -> ModelFault {
 /// 6. less reliable words.
 #[must_use]
 pub(crate) fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp, body: &[u8]) -> ModelFault {
-    let error = ErrorBody::read(body);
-    let status = status.or(error.status);
-    let of_sample = refusal::is_of_sample(body);
+    let error = ErrorBody::of(Said::of(body));
+    let said = &error.said;
+    let status = status.or_else(|| said.status());
+    let of_sample = refusal::is_of_sample(said);
     let of_key = || error.refuses_key(status).then_some(ErrorCode::UpstreamAuth);
     let certain = error.means(CERTAIN).or_else(of_key).or_else(|| error.of_content(status));
     let is_final =
         matches!(certain, Some(ErrorCode::UpstreamAuth | ErrorCode::UpstreamQuota | ErrorCode::ContentFiltered));
-    let is_other = of_sample || (is_final && status != Some(429)) || refusal::is_of_form(body);
+    let is_other = of_sample || (is_final && status != Some(429)) || refusal::is_of_form(said);
     let overflow = if is_other { None } else { error.overflow(status) };
     let code = match (&overflow, status) {
         _ if of_sample => ErrorCode::UpstreamError,
@@ -75,12 +77,15 @@ pub(crate) fn classify(status: Option<u16>, headers: &HeaderMap, now: Timestamp,
         ErrorCode::ContextOverflow if error.is_of_bytes(status, hint) => refusal::of_bytes(),
         // This excludes errors about credentials, quotas, rates and content.
         ErrorCode::UpstreamRejected | ErrorCode::UpstreamNotFound | ErrorCode::UpstreamError => {
-            refusal::read(body, code)
+            refusal::read(said, code)
         }
         _ => Refusal::default(),
     };
-    let origin =
-        Box::new(FaultOrigin { http_status: status, error_type: error.error_type, request_id: request_id(headers) });
+    let error_type = ["type", "code", "status"].into_iter().find_map(|field| match &said.error[field] {
+        serde_json::Value::String(text) => name(text),
+        other => other.as_u64().map(|number| number.to_string()),
+    });
+    let origin = Box::new(FaultOrigin { http_status: status, error_type, request_id: request_id(headers) });
     let retry_after_ms = retry_after_ms(headers, now).or(error.wait_ms);
     ModelFault { overflow: hint, refusal, retry_after_ms, origin, ..fault(code, &note) }
 }
@@ -121,145 +126,91 @@ fn by_status(status: u16) -> Option<ErrorCode> {
     })
 }
 
-/// An upstream error, as far as it can be read in any server's dialect.
+/// An upstream error, and what it says about causes.
 struct ErrorBody {
-    /// Code, type and message on separate lines, in lower case.
-    words: String,
-    /// The message alone.
-    message: String,
-    /// The error's type, or else its code, if that is a name.
-    error_type: Option<String>,
-    /// A status given inside the body.
-    status: Option<u16>,
-    /// Codes and types from separate fields, one per line.
-    codes: String,
-    /// Token counts in separate fields, as llama-server sends them.
-    counts: OverflowHint,
+    said: Said,
+    /// Codes, types and message, without the names that the message quotes, and [`joined`].
+    joined: String,
     /// The wait that a field or the text asks for.
     wait_ms: Option<u64>,
-    /// True if the body was empty.
-    bodiless: bool,
 }
 
 impl ErrorBody {
-    /// Reads `{"error":{…}}`, `{"error":"…"}`, `{"message":…}`, `{"detail":…}`, `{"errors":[…]}`, `[{"error":…}]`, an
-    /// error that a router passes on in a field of its own, or plain text.
-    fn read(body: &[u8]) -> Self {
-        let root: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
-        let root = match &root {
-            Value::Array(items) => items.first().unwrap_or(&Value::Null),
-            root => root,
-        };
-        let error = match (&root["error"], &root["errors"][0]) {
-            (Value::Null, Value::Null) => root,
-            (Value::Null, first) => first,
-            (error, _) => error,
-        };
-        let text = |value: &Value| match value {
-            Value::String(text) => text.clone(),
-            Value::Null => String::new(),
-            other => other.to_string(),
-        };
-        let message = match error {
-            // The text of a web page is meant for people. The status determines its meaning.
-            Value::Null if refusal::is_page(body) => String::new(),
-            Value::Null => String::from_utf8_lossy(body).into_owned(),
-            Value::String(text) => text.clone(),
-            error => {
-                let fields = ["message", "detail", "error", "msg", "error_message"].map(|name| text(&error[name]));
-                format!("{} {}", fields.join(" "), passed_on(&error["metadata"]["raw"])).trim().to_owned()
-            }
-        };
-        let code = text(&error["code"]);
-        let kinds = [&error["type"], &error["status"], &error["error_type"], &error["error_code"]].map(text).join("\n");
-        let status = [&code, &text(&error["status"]), &text(&error["status_code"])]
-            .into_iter()
-            .find_map(|code| code.parse::<u16>().ok().filter(|status| (400..600).contains(status)));
-        let counts =
-            OverflowHint { prompt_tokens: error["n_prompt_tokens"].as_u64(), window_tokens: error["n_ctx"].as_u64() };
-        let error_type = name(&text(&error["type"])).or_else(|| name(&code)).or_else(|| name(&text(&error["status"])));
-        let wait_ms = wait::in_body(error, &message);
-        // Google names the period of a quota among the details.
-        let details = text(&error["details"]);
-        let codes = format!("{code}\n{kinds}\n{details}").to_lowercase();
-        let words = format!("{codes}\n{}", without_quoted_names(&message.to_lowercase()));
-        Self { words, error_type, message, status, codes, counts, wait_ms, bodiless: body.trim_ascii().is_empty() }
+    fn of(said: Said) -> Self {
+        let joined = joined(&format!("{}\n{}", said.codes, without_quoted_names(&said.message)));
+        let wait_ms = wait::in_body(&said.error, &said.message);
+        Self { joined, wait_ms, said }
     }
 
     /// Returns the overflow that the error reports. Statuses about credentials or rates never mean overflow, unless the
     /// request alone exceeds the allowance per minute.
     fn overflow(&self, status: Option<u16>) -> Option<OverflowHint> {
         let is_possible = !matches!(status, Some(401..=404 | 407..=410 | 503 | 529));
-        if self.bodiless {
+        if self.said.is_empty {
             let text = status.map(|status| format!("{status} (no body)")).unwrap_or_default();
             return overflow::detect(&text);
         }
-        let hint = match overflow::judge(&self.message) {
+        let hint = match overflow::judge(&self.said.message) {
             Verdict::TooLarge(hint) if is_possible && (status != Some(429) || hint.is_certain()) => hint,
             Verdict::TooLarge(_) | Verdict::Throttled => return None,
             // Compaction also helps if the body was too large for a proxy in between.
-            Verdict::Other if status == Some(413) && !overflow::is_about_media(&self.message) => {
+            Verdict::Other if status == Some(413) && !overflow::is_about_media(&self.said.message) => {
                 OverflowHint::default()
             }
             Verdict::Other if is_possible && status != Some(429) => {
                 // OpenAI adds this type to every code, such as `string_above_max_length` for a description.
                 let codes = ["invalid_request_error", "bad_request", "badrequest"];
-                overflow::detect(&codes.iter().fold(self.codes.clone(), |left, code| left.replace(code, "")))?
+                overflow::detect(&codes.iter().fold(self.said.codes.clone(), |left, code| left.replace(code, "")))?
             }
             Verdict::Other => return None,
         };
+        // llama-server sends the counts in separate fields.
+        let count = |field: &str| self.said.error[field].as_u64();
         Some(OverflowHint {
-            prompt_tokens: self.counts.prompt_tokens.or(hint.prompt_tokens),
-            window_tokens: self.counts.window_tokens.or(hint.window_tokens),
+            prompt_tokens: count("n_prompt_tokens").or(hint.prompt_tokens),
+            window_tokens: count("n_ctx").or(hint.window_tokens),
         })
     }
 
     /// Returns true if the error is about the size in bytes. Its words decide, or its status if they say nothing.
     fn is_of_bytes(&self, status: Option<u16>, hint: OverflowHint) -> bool {
-        let text = format!("{}\n{}", self.message, self.codes);
         let is_by_status = status == Some(413);
         hint == OverflowHint::default()
-            && (!self.bodiless || is_by_status)
-            && overflow::is_of_bytes(&text, is_by_status)
+            && (!self.said.is_empty || is_by_status)
+            && overflow::is_of_bytes(&self.said.text, is_by_status)
     }
 
     /// Returns true if a server gave up waiting. If it could not fetch an image, the image counts as refused instead.
     fn is_timeout(&self, status: Option<u16>) -> bool {
         let is_possible = matches!(status, None | Some(400 | 413 | 422 | 500));
-        is_possible && overflow::is_timeout(&self.words) && !overflow::is_about_media(&self.message)
+        is_possible && overflow::is_timeout(&self.said.text) && !overflow::is_about_media(&self.said.message)
     }
 
     /// Returns true if the API key was refused, however that is worded. A tool may have a parameter of that name.
     fn refuses_key(&self, status: Option<u16>) -> bool {
         let is_possible = matches!(status, None | Some(400..=404 | 422));
-        let words = self.words.replace(['_', '-'], " ").replace("apikey", "api key");
-        let is_of_tool = ["schema", "properties", "parameters"].iter().any(|word| words.contains(word));
-        is_possible
-            && !is_of_tool
-            && words.match_indices("api key").any(|(at, key)| {
-                let near = |range: &str| BAD_KEY.iter().any(|word| range.contains(word));
-                near(overflow::tail(&words[..at], KEY_REACH))
-                    || near(overflow::head(&words[at + key.len()..], KEY_REACH))
-            })
+        let is_of_tool = self.has(&["schema", "properties", "parameters"]);
+        is_possible && !is_of_tool && self.has(&["apikey"]) && self.has(BAD_KEY)
     }
 
     /// Returns the code if the content was refused. Statuses about credentials or rates never mean this.
     fn of_content(&self, status: Option<u16>) -> Option<ErrorCode> {
         let is_possible = !matches!(status, Some(401 | 402 | 404 | 407 | 429 | 502..=599));
-        let words = self.words.replace(['_', '-'], " ");
-        let is_filtered = OF_CONTENT.iter().any(|word| words.contains(word));
-        (is_possible && is_filtered).then_some(ErrorCode::ContentFiltered)
+        (is_possible && self.has(OF_CONTENT)).then_some(ErrorCode::ContentFiltered)
     }
 
     /// Returns true if a rate limit applies, per minute or with a short wait. A daily quota counts as used up.
     fn is_passing(&self) -> bool {
-        let by_day = ["perday", "per day", "per_day", "daily", "monthly"].iter().any(|word| self.words.contains(word));
-        let by_minute = ["perminute", "per minute", "per_minute", "per-minute", "per second", "persecond"];
-        !by_day && (by_minute.iter().any(|word| self.words.contains(word)) || self.wait_ms.is_some())
+        let by_day = self.has(&["perday", "daily", "monthly"]);
+        !by_day && (self.has(&["perminute", "persecond"]) || self.wait_ms.is_some())
     }
 
     fn means(&self, table: &[(ErrorCode, &[&str])]) -> Option<ErrorCode> {
-        table.iter().find(|(_, words)| words.iter().any(|word| self.words.contains(word))).map(|&(code, _)| code)
+        table.iter().find(|(_, words)| self.has(words)).map(|&(code, _)| code)
+    }
+
+    fn has(&self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.joined.contains(word))
     }
 }
 
@@ -285,21 +236,6 @@ fn without_quoted_names(message: &str) -> String {
         };
     }
     left + rest
-}
-
-/// Returns the message of an error that a router passes on, often as JSON inside a string.
-fn passed_on(raw: &Value) -> String {
-    let inner: Value = match raw {
-        Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| raw.clone()),
-        other => other.clone(),
-    };
-    match [&inner["error"]["message"], &inner["message"], &inner["error"], &inner]
-        .into_iter()
-        .find(|value| value.is_string())
-    {
-        Some(Value::String(text)) => text.clone(),
-        _ => String::new(),
-    }
 }
 
 /// Returns how long the upstream asks to wait: from `retry-after-ms`, or from `retry-after` in seconds or as a date.

@@ -6,6 +6,7 @@ pub mod openai;
 pub(crate) mod overflow;
 mod refusal;
 pub mod retry;
+mod said;
 pub mod scripted;
 mod upstream;
 mod wait;

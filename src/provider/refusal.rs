@@ -5,29 +5,26 @@
 //! wherever it occurs. A plain word (`image`, `tools`) counts only next to a word of refusal. The names are only
 //! guesses at what helps. The provider tries them, and keeps what did.
 //!
-//! A refusal is either about what the model accepts, or about this request alone: the value of an option, a damaged
-//! image, a tool's schema. Nothing is learnt from the latter, because others share the model. If an error says neither,
-//! it counts as the latter.
+//! A refusal is either about what the model accepts, or about this request alone: a damaged image, a tool's schema.
+//! Nothing is learnt from the latter, because others share the model. If an error says neither, it counts as the
+//! latter.
 
-mod said;
 #[cfg(test)]
 pub(super) mod tests;
 mod words;
 
-pub(super) use said::is_page;
-
+use super::said::{Said, joined};
 use crate::core::need::{
     Need::{
-        self, NewLimit, NoEffort, NoImages, NoLimit, NoOwnFields, NoSealed, NoStreamOptions, NoTemperature, NoTools,
-        OldLimit, ReasoningBack, ShortIds,
+        self, NewLimit, NoImages, NoLimit, NoOwnFields, NoSealed, NoStreamOptions, NoTools, OldLimit, ReasoningBack,
+        ShortIds,
     },
     Needs, Refusal,
 };
 use reseed_protocol::ErrorCode;
-use said::Said;
 use words::{
     CALLS, LACKING, LOOSE, MALFORMED, MANY_IMAGES, NAMES, NONE_TAKEN, OF_IMAGE, OF_SAMPLE, OF_TOOL, ONE_TOO_MANY,
-    OTHER_VALUE, OUTPUTS, QUOTES, READINGS, REFUSES, SAYS_SO, UNKNOWN_OPTION, WORDS, WRONG_TYPE,
+    OUT_OF_RANGE, OUTPUTS, QUOTES, READINGS, REFUSES, SAYS_SO, WORDS, WRONG_TYPE,
 };
 
 /// The largest number that can be a number of images.
@@ -35,20 +32,18 @@ const IMAGES_MAX: u16 = 999;
 
 /// Returns true if an error is about the form of a field, and therefore not about the size of the request.
 #[must_use]
-pub(super) fn is_of_form(body: &[u8]) -> bool {
-    let said = Said::of(body);
+pub(super) fn is_of_form(said: &Said) -> bool {
     said.has(ONE_TOO_MANY) || said.has(WRONG_TYPE)
 }
 
 /// Returns true if a server could not read its model's output. This is not the request's fault, and the model may write
 /// something else next time.
 #[must_use]
-pub(super) fn is_of_sample(body: &[u8]) -> bool {
-    let said = Said::of(body);
+pub(super) fn is_of_sample(said: &Said) -> bool {
     let names_message = said.has(&["messages[", "messages.", "message index"]);
-    let is_read = said.has(CALLS) && said.has(READINGS) && said.has(QUOTES);
-    let is_written = said.has(OUTPUTS) && said.has(MALFORMED);
-    said.has(OF_SAMPLE) || ((is_read || is_written) && !names_message)
+    let is_read = said.names(CALLS) && said.names(READINGS) && said.names(QUOTES);
+    let is_written = said.names(OUTPUTS) && said.names(MALFORMED);
+    said.names(OF_SAMPLE) || ((is_read || is_written) && !names_message)
 }
 
 /// Returns the refusal for unreadable model output. If repeating the request does not help, it is sent without tools.
@@ -64,28 +59,27 @@ pub(super) fn of_bytes() -> Refusal {
     Refusal { needs: [NoImages].into(), of_request, images_max: Some(1), of_bytes: true, ..Refusal::default() }
 }
 
-/// Reads the body of an error with this code, and returns the parts of the request that it may be about.
+/// Returns the parts of the request that an error with this code may be about.
 #[must_use]
-pub(super) fn read(body: &[u8], code: ErrorCode) -> Refusal {
-    let said = Said::of(body);
+pub(super) fn read(said: &Said, code: ErrorCode) -> Refusal {
     let is_whole = code == ErrorCode::UpstreamRejected;
     // Proxies and failing servers answer with any text.
-    if code == ErrorCode::UpstreamError && !said.is_json {
+    if code == ErrorCode::UpstreamError && !said.is_json() {
         return Refusal::default();
     }
     let mut needs: Vec<Need> = Vec::new();
     let mut add = |found: &[Need]| {
-        found.iter().for_each(|need| {
+        for need in found {
             if !needs.contains(need) {
-                needs.push(*need)
+                needs.push(*need);
             }
-        })
+        }
     };
     // Only images make a content consist of parts.
-    let names_type = [&said.param, &said.text].iter().any(|text| is_path(text, ".type") && text.contains("content"));
+    let names_type = |text: &str| is_path(text, ".type") && text.contains("content");
     // The field that the server names comes first, followed by the names in the order of the text.
     for text in [&said.param, &said.text] {
-        if is_path(text, ".type") && text.contains("content") {
+        if names_type(text) {
             add(&[NoImages]);
         }
         if is_path(text, ".id") {
@@ -98,52 +92,36 @@ pub(super) fn read(body: &[u8], code: ErrorCode) -> Refusal {
     }
     if said.has(REFUSES) {
         let loose = if is_whole { LOOSE } else { &[] };
-        let words = WORDS.iter().chain(loose);
-        words.filter(|(word, _)| said.text.contains(word)).for_each(|(_, found)| add(found));
+        WORDS.iter().chain(loose).filter(|(word, _)| said.names(&[word])).for_each(|(_, found)| add(found));
     }
     if said.has(ONE_TOO_MANY) {
         add(&[NoOwnFields, NoStreamOptions]);
     }
+    // A value that is out of range is so under either name.
+    if said.has(OUT_OF_RANGE) && needs.contains(&NoLimit) {
+        needs.retain(|need| !matches!(need, NewLimit | OldLimit));
+    }
     if said.has(LACKING)
         && let Some(at) = needs.iter().position(|need| *need == ReasoningBack)
     {
-        needs.remove(at);
-        needs.insert(0, ReasoningBack);
+        needs[..=at].rotate_right(1);
     }
-    let of_request = needs.iter().copied().filter(|need| is_of_request(*need, &said, names_type));
-    let mut of_request = of_request.fold(Needs::default(), Needs::with);
     // A failing server may name anything. Nothing is learnt for other sessions from a transient failure.
-    if code == ErrorCode::UpstreamError && !said.has(SAYS_SO) {
-        of_request = Needs::of(&needs);
-    }
-    let is_limit = |need: &Need| matches!(need, NewLimit | OldLimit | NoLimit);
-    if of_request.iter().any(|need| is_limit(&need))
-        && let Some(at) = needs.iter().position(is_limit)
-    {
-        // Its value is too large under either name.
-        needs.retain(|need| !is_limit(need));
-        needs.insert(at.min(needs.len()), NoLimit);
-    }
-    let of_request = if needs.contains(&NoLimit) { of_request } else { of_request.without(NoLimit) };
-    let images_max = images_max(&said).filter(|max| *max > 0 && of_request.has(NoImages));
+    let is_passing = code == ErrorCode::UpstreamError && !said.has(SAYS_SO);
+    let is_of_request = |need: &Need| is_passing || is_of_request(*need, said, names_type(&said.text));
+    let of_request = needs.iter().copied().filter(is_of_request).fold(Needs::default(), Needs::with);
+    let images_max = images_max(said).filter(|max| *max > 0 && of_request.has(NoImages));
     Refusal { needs: needs.into(), of_request, images_max, ..Refusal::default() }
 }
 
 /// Returns true if an error that names a part is about this request's content, and not about what the model accepts.
 fn is_of_request(need: Need, said: &Said, names_type: bool) -> bool {
     match need {
-        NewLimit | OldLimit | NoLimit | NoEffort => said.has(OTHER_VALUE) || !said.has(UNKNOWN_OPTION),
-        NoTemperature => {
-            let is_fixed = said.has(&["only the default", "does not support"]) && !said.has(&["range", "between"]);
-            !is_fixed && (said.has(OTHER_VALUE) || !said.has(UNKNOWN_OPTION))
-        }
         NoImages => {
             let wants_text = said.text.contains("content")
                 && said.has(&["must be a string", "be a string", "valid string", "str type", "expected a string"]);
-            let names_images = WORDS
-                .iter()
-                .chain(NAMES)
-                .any(|(word, needs)| needs.first() == Some(&NoImages) && said.text.contains(word));
+            let mut words = WORDS.iter().chain(NAMES);
+            let names_images = words.any(|(word, needs)| needs.first() == Some(&NoImages) && said.names(&[word]));
             let takes_none = match images_max(said) {
                 Some(max) => max == 0,
                 None => names_images && said.has(NONE_TAKEN) && !said.has(OF_IMAGE),
@@ -152,7 +130,7 @@ fn is_of_request(need: Need, said: &Said, names_type: bool) -> bool {
         }
         NoTools => !said.has(NONE_TAKEN) || said.has(OF_TOOL) || names_one_tool(&said.text),
         // Keys change, and reasoning sealed with old keys stays in the history.
-        NoSealed => said.has(&["invalid_encrypted_content", "verif", "decrypt"]),
+        NoSealed => said.names(&["invalidencryptedcontent", "verif", "decrypt"]),
         _ => false,
     }
 }
@@ -179,6 +157,7 @@ fn images_max(said: &Said) -> Option<u16> {
 
 /// Returns the needs of the names that occur, in the order of their positions.
 fn names_in(text: &str) -> impl Iterator<Item = &'static [Need]> {
+    let text = joined(text);
     let mut found: Vec<(usize, &'static [Need])> =
         NAMES.iter().filter_map(|(name, needs)| Some((text.find(name)?, *needs))).collect();
     found.sort_by_key(|(at, _)| *at);

@@ -3,8 +3,8 @@
 //!
 //! If a server refuses a part of a request, the request is sent again without it or with it in another form. A change
 //! that helped is remembered in memory, so after a restart one request is refused again. If it is about what the model
-//! accepts, it applies to that model until the settings change. If it is about one request's content, it applies to
-//! that session.
+//! accepts, it applies to that model until the settings change. If it is about an option, it applies to that model and
+//! that value of the option. If it is about one request's content, it applies to that session.
 //!
 //! The words of a refusal only suggest what may help ([`Refusal`]). The candidates are tried one after another, and one
 //! that did not help is taken back. Refusals of credentials, quotas, rates, token counts and content are never retried.
@@ -155,7 +155,7 @@ impl Adaptations {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             search.kept.iter().for_each(|key| kept.insert(*key));
             let parts = search.kept_parts();
-            tracing::warn!(model, parts, "a part of a request was refused; its session goes on without it");
+            tracing::warn!(model, parts, "a part of a request was refused; it is left out from now on");
         }
         if search.found.is_empty() {
             return;
@@ -189,17 +189,17 @@ impl Scope {
         Self { model: fingerprint(request.model.as_bytes()), session: session_key(request) }
     }
 
-    /// Returns the key of a need. If the need omits an option, the key includes the option's value.
+    /// Returns the key of a need. If the need omits an option, the key names the option's value instead of the session.
     fn need(self, need: Need, request: &ModelRequest) -> u64 {
         let options = &request.envelope.options;
-        let value = match need {
-            Need::NewLimit | Need::OldLimit | Need::NoLimit => options.max_output_tokens.unwrap_or(0),
-            Need::NoTemperature => options.temperature.unwrap_or(0.0).to_bits(),
-            Need::NoEffort => options.reasoning_effort.as_deref().map_or(0, |effort| fingerprint(effort.as_bytes())),
-            NoTools => fingerprint_of(&request.envelope.tools),
-            _ => 0,
+        let of = match need {
+            Need::NoLimit => [2, options.max_output_tokens.unwrap_or(0)],
+            Need::NoTemperature => [2, options.temperature.unwrap_or(0.0).to_bits()],
+            Need::NoEffort => [2, options.reasoning_effort.as_deref().map_or(0, |it| fingerprint(it.as_bytes()))],
+            NoTools => [self.session, fingerprint_of(&request.envelope.tools)],
+            _ => [self.session, 0],
         };
-        chained([self.model, self.session, 0, fingerprint(need.name().as_bytes()), value])
+        chained([self.model, of[0], 0, fingerprint(need.name().as_bytes()), of[1]])
     }
 
     fn picture(self, key: u64) -> u64 {
@@ -362,7 +362,9 @@ fn is_lasting(need: Need, refusal: &Refusal, request: &ModelRequest) -> bool {
     let is_guess = refusal.needs.is_empty() && need != Alternate;
     // Even servers that accept tools refuse calls in the history if no tools are offered.
     let is_of_history = need == NoTools && request.envelope.tools.is_empty();
-    !is_guess && !is_of_history && !refusal.of_request.has(need)
+    // The server may refuse only this value.
+    let is_of_value = matches!(need, Need::NoLimit | Need::NoTemperature | Need::NoEffort);
+    !is_guess && !is_of_history && !is_of_value && !refusal.of_request.has(need)
 }
 
 /// Returns true if two refusals are about the same needs, even in a different order.

@@ -1,4 +1,5 @@
-//! Words with which servers name the parts of a request and say what is wrong with them.
+//! Words with which servers name the parts of a request and say what is wrong with them. Words for parts and calls are
+//! written as `joined` leaves them: without spaces, hyphens, underscores and quotes.
 
 use crate::core::need::Need::{
     self, Alternate, EmptyContent, NewLimit, NoEffort, NoImages, NoLimit, NoOwnFields, NoSealed, NoStreamOptions,
@@ -53,82 +54,60 @@ pub(super) const REFUSES: &[&str] = &[
 
 /// API names, which have no other meaning.
 pub(super) const NAMES: &[(&str, &[Need])] = &[
-    ("invalid_encrypted_content", &[NoSealed]),
-    ("encrypted_content", &[NoSealed]),
-    ("encrypted content", &[NoSealed]),
-    ("thought_signature", &[Signature, NoOwnFields]),
-    ("max_completion_tokens", &[OldLimit, NewLimit, NoLimit]),
-    ("max_output_tokens", &[NoLimit]),
-    ("max_tokens", &[NewLimit, OldLimit, NoLimit]),
+    ("encryptedcontent", &[NoSealed]),
+    ("thoughtsignature", &[Signature, NoOwnFields]),
+    ("maxcompletiontokens", &[OldLimit, NewLimit, NoLimit]),
+    ("maxoutputtokens", &[NoLimit]),
+    ("maxtokens", &[NewLimit, OldLimit, NoLimit]),
     ("temperature", &[NoTemperature]),
-    ("reasoning_effort", &[NoEffort]),
+    ("reasoningeffort", &[NoEffort]),
     ("reasoning.effort", &[NoEffort]),
-    ("stream_options", &[NoStreamOptions]),
-    ("include_usage", &[NoStreamOptions]),
-    ("tool_choice", &[NoToolChoice, NoTools]),
-    ("tool choice", &[NoToolChoice, NoTools]),
-    ("image_url", &[NoImages]),
-    ("input_image", &[NoImages]),
+    ("streamoptions", &[NoStreamOptions]),
+    ("includeusage", &[NoStreamOptions]),
+    ("toolchoice", &[NoToolChoice, NoTools]),
+    ("imageurl", &[NoImages]),
+    ("inputimage", &[NoImages]),
     ("image.source", &[NoImages]),
     ("mmproj", &[NoImages]),
-    ("reasoning_content", &[NoOwnFields, ReasoningBack]),
-    ("reasoning_details", &[NoOwnFields]),
-    ("extra_content", &[NoOwnFields]),
-    ("tool_call_id", &[ShortIds]),
-    ("tool call id", &[ShortIds]),
-    ("tool_use id", &[ShortIds]),
-    ("tool_use` id", &[ShortIds]),
-    ("call_id", &[ShortIds]),
+    ("reasoningcontent", &[NoOwnFields, ReasoningBack]),
+    ("reasoningdetails", &[NoOwnFields]),
+    ("extracontent", &[NoOwnFields]),
+    ("callid", &[ShortIds]),
+    ("tooluseid", &[ShortIds]),
     (".strict", &[NoStrict]),
-    ("'strict'", &[NoStrict]),
-    ("`strict`", &[NoStrict]),
-    ("parallel_tool_calls", &[OneCall]),
-    ("--jinja", &[NoTools]),
-    ("tool-call-parser", &[NoTools]),
+    ("paralleltoolcalls", &[OneCall]),
+    ("toolcallparser", &[NoTools]),
 ];
 
 /// Words for the parts that can also mean something else.
 pub(super) const WORDS: &[(&str, &[Need])] = &[
     ("alternat", &[Alternate]),
-    ("single tool", &[OneCall]),
-    ("one tool", &[OneCall]),
+    ("singletool", &[OneCall]),
+    ("onetool", &[OneCall]),
     ("parallel", &[OneCall]),
-    ("system role", &[NoSystem]),
-    ("system message", &[NoSystem]),
-    ("role 'system'", &[NoSystem]),
-    ("role: system", &[NoSystem]),
-    ("role `system`", &[NoSystem]),
-    ("role \"system\"", &[NoSystem]),
-    ("after role", &[Alternate]),
-    ("message order", &[Alternate]),
-    ("message_order", &[Alternate]),
+    ("systemrole", &[NoSystem]),
+    ("systemmessage", &[NoSystem]),
+    ("rolesystem", &[NoSystem]),
+    ("afterrole", &[Alternate]),
+    ("messageorder", &[Alternate]),
     ("image", &[NoImages]),
     ("vision", &[NoImages]),
     ("visual", &[NoImages]),
     ("picture", &[NoImages]),
     ("multimodal", &[NoImages]),
-    ("multi-modal", &[NoImages]),
     ("modalit", &[NoImages]),
-    ("text only", &[NoImages]),
-    ("text-only", &[NoImages]),
+    ("textonly", &[NoImages]),
     ("tools", &[NoTools]),
-    ("tool name", &[NoTools]),
-    ("tool use", &[NoTools]),
-    ("tool call", &[NoTools]),
-    ("tool_call", &[NoTools]),
-    ("tool-call", &[NoTools]),
-    ("tool_use", &[NoTools]),
-    ("function call", &[NoTools]),
-    ("function-call", &[NoTools]),
-    ("function_call", &[NoTools]),
+    ("toolname", &[NoTools]),
+    ("tooluse", &[NoTools]),
+    ("toolcall", &[NoTools]),
+    ("functioncall", &[NoTools]),
     ("functions", &[NoTools]),
-    ("for function", &[NoTools]),
-    ("function_declarations", &[NoTools]),
-    ("input_schema", &[NoTools]),
-    ("role 'tool'", &[NoTools]),
-    ("role: tool", &[NoTools]),
-    ("role `tool`", &[NoTools]),
-    ("role \"tool\"", &[NoTools]),
+    ("forfunction", &[NoTools]),
+    ("functiondeclarations", &[NoTools]),
+    ("inputschema", &[NoTools]),
+    ("roletool", &[NoTools]),
+    ("strict", &[NoStrict]),
     ("effort", &[NoEffort]),
     ("thinking", &[NoEffort, NoOwnFields, NoSealed]),
     ("reasoning", &[NoEffort, NoOwnFields, NoSealed]),
@@ -171,67 +150,18 @@ pub(super) const WRONG_TYPE: &[&str] = &[
 pub(super) const LACKING: &[&str] =
     &["missing", "must be passed", "is required", "are required", "must include", "be provided", "lacks"];
 
-/// Words that report an option which the server does not know or the model does not accept.
-pub(super) const UNKNOWN_OPTION: &[&str] = &[
-    "unsupported",
-    "not support",
-    "n't support",
-    "supported",
-    "unknown",
-    "unrecogni",
-    "unexpected",
-    "extra",
-    "permitted",
-    "not allowed",
-    "not accept",
-    "not available",
-    "not enabled",
-    "not implemented",
-    "deprecated",
-    "instead",
-];
-
-/// Words that report an accepted option with an invalid value.
-pub(super) const OTHER_VALUE: &[&str] = &[
-    "supported values",
-    "valid values",
-    "allowed values",
-    "accepted values",
-    "possible values",
-    "invalid value",
-    "one of",
-    "should be",
-    "range",
-    "between",
-    "too large",
-    "too small",
-    "too high",
-    "too low",
-    "at most",
-    "at least",
-    "greater than",
-    "less than",
-    "higher than",
-    "lower than",
-    "more than",
-    "exceed",
-    "maximum",
-    "minimum",
-    " > ",
-    " < ",
-    ">=",
-    "<=",
-];
+/// Words that report a value that is out of range.
+pub(super) const OUT_OF_RANGE: &[&str] =
+    &["too large", "too small", "too high", "range", "at most", "at least", "exceed", " > "];
 
 /// Words that report that a model accepts no images or no tools at all.
 pub(super) const NONE_TAKEN: &[&str] = &[
-    "unsupported",
+    "supported",
     "not support",
     "n't support",
     "no support",
     "that support",
     "support for",
-    "supported",
     "only support",
     "not enabled",
     "not available",
@@ -241,9 +171,7 @@ pub(super) const NONE_TAKEN: &[&str] = &[
     "only accept",
     "not implemented",
     "capabilit",
-    "multimodal",
-    "multi-modal",
-    "modalit",
+    "modal",
     "vision",
     "text only",
     "text-only",
@@ -309,67 +237,39 @@ pub(super) const OF_TOOL: &[&str] = &[
 
 /// Words that report that the server could not read its model's output. The names of the codes are Groq's.
 pub(super) const OF_SAMPLE: &[&str] = &[
-    "tool_use_failed",
-    "output_parse_failed",
-    "failed_generation",
-    "failed to call a function",
-    "tool call validation failed",
-    "attempted to call tool",
-    "not in request.tools",
-    "malformed_function_call",
-    "malformed function call",
-    "malformed tool call",
-    "failed to parse input at pos",
+    "toolusefailed",
+    "outputparsefailed",
+    "failedgeneration",
+    "failedtocallafunction",
+    "toolcallvalidationfailed",
+    "attemptedtocalltool",
+    "notinrequest.tools",
+    "malformedfunctioncall",
+    "malformedtoolcall",
+    "failedtoparseinputatpos",
 ];
 
 /// Words for the model's output.
-pub(super) const OUTPUTS: &[&str] = &[
-    "model output",
-    "model's output",
-    "generated output",
-    "model generated",
-    "model produced",
-    "generated by the model",
-];
+pub(super) const OUTPUTS: &[&str] =
+    &["modeloutput", "modelsoutput", "generatedoutput", "modelgenerated", "modelproduced", "generatedbythemodel"];
 /// Words for a malformed text.
-pub(super) const MALFORMED: &[&str] = &[
-    "malformed",
-    "could not be parsed",
-    "not be parsed",
-    "not valid json",
-    "invalid json",
-    "invalid content",
-    "invalid tool",
-    "parse",
-];
+pub(super) const MALFORMED: &[&str] =
+    &["malformed", "pars", "notvalidjson", "invalidjson", "invalidcontent", "invalidtool"];
 
 /// Words for a call, and words for parsing it. Together, they also indicate the model's output, unless a message of the
 /// request is named.
-pub(super) const CALLS: &[&str] = &["tool call", "tool_call", "toolcall", "function call", "function_call"];
-pub(super) const READINGS: &[&str] = &[
-    "error parsing",
-    "failed to parse",
-    "could not parse",
-    "couldn't parse",
-    "cannot parse",
-    "unable to parse",
-    "parsing failed",
-    "parse error",
-    "invalid character",
-    "unmarshal",
-    "unexpected end of json",
-];
+pub(super) const CALLS: &[&str] = &["toolcall", "functioncall"];
+pub(super) const READINGS: &[&str] = &["pars", "invalidcharacter", "unmarshal", "unexpectedendofjson"];
 /// Phrases from quoted model output.
 pub(super) const QUOTES: &[&str] = &[
-    "invalid character",
-    "unexpected end of json",
+    "invalidcharacter",
+    "unexpectedendofjson",
     "raw=",
-    "raw:",
     "err=",
-    "<tool_call",
+    "<toolcall",
     "<function",
-    "looking for beginning",
-    "at pos",
+    "lookingforbeginning",
+    "atpos",
 ];
 
 /// Words that report too many images.

@@ -64,7 +64,10 @@ async fn a_refused_part_is_left_out_or_translated_from_then_on() {
         let replies = refusals.into_iter().chain([Reply::text("yes"), Reply::text("again")]);
         let upstream = Upstream::replying(replies).await;
         let provider = provider(&upstream, ApiChoice::Chat);
-        for (learnt, turn) in [(Needs::of(&[need]), "first"), (Needs::default(), "second")] {
+        // What is refused of an option may be its value.
+        let is_option = matches!(need, Need::NoTemperature | Need::NoEffort);
+        let learnt = if is_option { Needs::default() } else { Needs::of(&[need]) };
+        for (learnt, turn) in [(learnt, "first"), (Needs::default(), "second")] {
             let answer = ask(&provider, &rich()).await.0.unwrap();
             assert_eq!((answer.adapted, answer.learnt), (Needs::of(&[need]), learnt), "{turn} after {message}");
         }
@@ -112,7 +115,7 @@ async fn credentials_quota_and_what_was_said_are_not_tried_again() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_one_request_is_worked_around_for_its_session_alone() {
+async fn what_is_wrong_with_one_request_is_worked_around_where_it_comes_again() {
     for (message, need) in [
         ("Could not process image", Need::NoImages),
         ("The image data you provided does not represent a valid image.", Need::NoImages),
@@ -128,8 +131,11 @@ async fn what_is_wrong_with_one_request_is_worked_around_for_its_session_alone()
         let elsewhere = request(vec![Message::user("another session")]);
         let mut elsewhere = ModelRequest { envelope: rich().envelope, ..elsewhere };
         elsewhere.envelope.messages.cached.remove(0);
+        // Another session with the same value of an option is refused for the same reason.
+        let is_option = matches!(need, Need::NoLimit | Need::NoTemperature | Need::NoEffort);
+        let adapted_elsewhere = if is_option { Needs::of(&[need]) } else { Needs::default() };
         for (asking, adapted) in
-            [(rich(), Needs::of(&[need])), (rich(), Needs::of(&[need])), (elsewhere, Needs::default())]
+            [(rich(), Needs::of(&[need])), (rich(), Needs::of(&[need])), (elsewhere, adapted_elsewhere)]
         {
             let answer = ask(&provider, &asking).await.0.unwrap();
             assert_eq!((answer.adapted, answer.learnt), (adapted, Needs::default()), "{message}");
