@@ -63,14 +63,10 @@ impl Calls {
         Entered { calls: self.clone(), token }
     }
 
-    /// Returns the number of running calls.
-    pub(super) fn count(&self) -> usize {
-        self.running().len()
-    }
-
     /// Returns since when the connection has been idle; the current time if a call is running.
     pub(super) fn idle_since(&self) -> Instant {
-        if self.count() > 0 { Instant::now() } else { *self.0.used.lock().unwrap_or_else(PoisonError::into_inner) }
+        let is_idle = self.running().is_empty();
+        if is_idle { *self.0.used.lock().unwrap_or_else(PoisonError::into_inner) } else { Instant::now() }
     }
 
     fn use_now(&self) {

@@ -11,7 +11,7 @@ use super::{
     fault::{CallFault, Down, not_listed, not_up, of_call},
     file::{Address, Link, Spec},
     http::Http,
-    line::{Messages, TooLong},
+    line::Messages,
     outcome::output,
     process::Process,
     sessions,
@@ -91,7 +91,6 @@ pub(super) struct Tools {
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
     calls: Calls,
-    too_long: TooLong,
     /// Notified when a call finds the connection unusable.
     pub(super) lost: Arc<Notify>,
     /// True once the server has answered a call.
@@ -105,7 +104,6 @@ pub(super) struct Opening {
     serving: BoxFuture<'static, Result<RunningService<RoleClient, Client>, ClientInitializeError>>,
     pub(super) process: Option<Process>,
     calls: Calls,
-    too_long: TooLong,
     list_changed: Arc<Notify>,
     is_program: bool,
 }
@@ -116,7 +114,7 @@ impl Opening {
     /// # Errors
     /// The program cannot be started, or there is no HTTP client.
     pub(super) fn begin(spec: &Spec, handshake: Handshake) -> Result<Self, Down> {
-        let (calls, too_long, list_changed) = (Calls::new(), TooLong::new(), Arc::new(Notify::new()));
+        let (calls, list_changed) = (Calls::new(), Arc::new(Notify::new()));
         let client = Client { calls: calls.clone(), list_changed: list_changed.clone() };
         let (serving, process) = match &spec.link {
             Link::Stdio(program) => {
@@ -126,7 +124,7 @@ impl Opening {
                         format!("cannot be started: `{}`: {}", spec.secrets.mask(&program.shown), error.kind()),
                     )
                 })?;
-                let lines = lines(output, input, too_long.clone());
+                let lines = lines(output, input);
                 (client.serve_with_lifecycle(lines, handshake.mode()).boxed(), Some(process))
             }
             Link::Http(address) => {
@@ -136,12 +134,12 @@ impl Opening {
             #[cfg(test)]
             Link::Scripted(connect) => {
                 let (output, input) = tokio::io::split(connect());
-                let lines = lines(output, input, too_long.clone());
+                let lines = lines(output, input);
                 (client.serve_with_lifecycle(lines, handshake.mode()).boxed(), None)
             }
         };
         let is_program = !matches!(spec.link, Link::Http(_));
-        Ok(Self { serving, process, calls, too_long, list_changed, is_program })
+        Ok(Self { serving, process, calls, list_changed, is_program })
     }
 
     /// Connects and lists the tools. The caller keeps the process, and ends it after a failure.
@@ -160,7 +158,6 @@ impl Opening {
         let connection = Connection {
             peer: running.peer().clone(),
             calls: self.calls,
-            too_long: self.too_long,
             lost: Arc::new(Notify::new()),
             answered: AtomicBool::new(false),
             is_program: self.is_program,
@@ -187,12 +184,12 @@ impl Handshake {
 }
 
 /// Returns a transport that sends each message as a line.
-fn lines<R, W>(output: R, input: W, too_long: TooLong) -> AsyncRwTransport<RoleClient, Messages<R>, W>
+fn lines<R, W>(output: R, input: W) -> AsyncRwTransport<RoleClient, Messages<R>, W>
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: tokio::io::AsyncWrite + Send + Unpin + 'static,
 {
-    AsyncRwTransport::new(Messages::new(output, too_long), input).with_max_line_length(MESSAGE_BYTES_MAX)
+    AsyncRwTransport::new(Messages::new(output), input).with_max_line_length(MESSAGE_BYTES_MAX)
 }
 
 /// Returns a transport over HTTP.
@@ -312,7 +309,6 @@ impl Connection {
         let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         params.meta = self.keeps_sessions().then(|| sessions::meta(session));
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let mut too_long = self.too_long.seen();
         let held = self.calls.hold().await;
         let sent = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
         // Nothing has been written yet.
@@ -321,20 +317,7 @@ impl Connection {
         drop(held);
         let mut cancelling =
             Cancelling { open: Some((self.peer.clone(), handle.id.clone(), permit)), lost: self.lost.clone() };
-        let mut answer = std::pin::pin!(handle.await_response());
-        let answer = loop {
-            tokio::select! {
-                biased;
-                answer = &mut answer => break answer,
-                // If several calls are running, it is unknown whose answer this was.
-                Ok(()) = too_long.changed() => if self.calls.count() == 1 {
-                    return Err(CallFault::Refused(format!(
-                        "sent a message of more than {MESSAGE_BYTES_MAX} bytes, which was dropped; the call has \
-                         probably been carried out"
-                    )));
-                },
-            }
-        };
+        let answer = handle.await_response().await;
         cancelling.open = None;
         drop(entered);
         let answer = answer.map_err(|error| of_call(&error, secrets));
