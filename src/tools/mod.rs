@@ -6,10 +6,6 @@
 //! Invariant: a tool never sees arguments that its schema, as it was sent, does not allow.
 
 pub mod history;
-#[cfg(feature = "mcp")]
-pub mod mcp;
-#[cfg(not(feature = "mcp"))]
-#[path = "mcp/absent.rs"]
 pub mod mcp;
 mod toolset;
 

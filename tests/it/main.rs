@@ -25,7 +25,6 @@ mod jwt;
 mod keeping;
 mod late;
 mod listing;
-#[cfg(feature = "mcp")]
 mod mcp;
 #[cfg(feature = "postgres")]
 mod migrate;
