@@ -48,9 +48,12 @@ pub(super) fn reply(request: &ModelRequest, input_tokens: u64, window_tokens: u6
                 let line = input.split_whitespace().collect::<Vec<_>>().join(" ");
                 let short = prefix(&line, ECHO_CHARS_MAX);
                 let dots = if short.len() < line.len() { "…" } else { "" };
-                let count = request.messages().count();
+                let count = match request.messages().count() {
+                    1 => "1 message".to_owned(),
+                    count => format!("{count} messages"),
+                };
                 format!(
-                    "You told me: “{short}{dots}” Ask me for it later. I see {count} messages: {input_tokens} of \
+                    "You told me: “{short}{dots}” Ask me for it later. I see {count}: {input_tokens} of \
                      {window_tokens} tokens."
                 )
             }
