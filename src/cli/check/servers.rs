@@ -67,7 +67,9 @@ fn server_lines(server: &ServerStatus, tokens: &BTreeMap<String, u64>) -> Vec<St
             let sum: u64 = server.tools.iter().filter_map(|tool| tokens.get(tool)).sum();
             format!("{} tools, {sum} tokens, over {}{about}", server.tools.len(), server.transport)
         }
-        (state, None) => state.as_str().to_owned(),
+        (ServerState::Idle, None) => "idle".to_owned(),
+        (ServerState::Stopping, None) => "stopping".to_owned(),
+        (_, None) => "starting".to_owned(),
     };
     let mut lines = vec![format!("  {name}: {head}")];
     lines.extend(server.tools.iter().map(|tool| match tokens.get(tool) {

@@ -27,9 +27,6 @@ struct OpenCall {
     index: Option<u64>,
     id: String,
     part: usize,
-    /// True if its name was repeated after its arguments were complete. What follows is either the same call again, or
-    /// another call of the same tool.
-    named_again: bool,
 }
 
 /// A parsed piece.
@@ -118,21 +115,15 @@ impl Calls {
         assembly: &mut Assembly<'_>,
     ) -> Result<Option<usize>, ModelFault> {
         let continued = self.find(said, assembly).filter(|&at| !self.begins(at, said, before, assembly));
-        let (at, name) = match continued {
-            Some(at) if self.is_another(at, said, assembly) => {
-                let call = &self.open[at];
-                let name = assembly.call_so_far(call.part).0.to_owned();
-                let (index, id) = (call.index, call.id.clone());
-                (self.open(index, &id, assembly)?, Some(name))
-            }
-            Some(at) => (at, None),
+        let at = match continued {
+            Some(at) => at,
             // The piece says nothing about a call.
             None if said.name.is_none() && said.arguments.is_empty() => return Ok(before),
-            None => (self.open(said.index, said.id.unwrap_or_default(), assembly)?, None),
+            None => self.open(said.index, said.id.unwrap_or_default(), assembly)?,
         };
         let part = self.open[at].part;
-        if let Some(name) = name.as_deref().or(said.name) {
-            self.name(at, name, said, assembly);
+        if let Some(name) = said.name {
+            self.name(at, name, said.id, assembly);
         }
         if !said.arguments.is_empty() {
             assembly.begin_call(part);
@@ -143,7 +134,7 @@ impl Calls {
 
     fn open(&mut self, index: Option<u64>, id: &str, assembly: &mut Assembly<'_>) -> Result<usize, ModelFault> {
         let part = assembly.open(Piece::call(id))?;
-        self.open.push(OpenCall { index, id: id.to_owned(), part, named_again: false });
+        self.open.push(OpenCall { index, id: id.to_owned(), part });
         Ok(self.open.len() - 1)
     }
 
@@ -190,34 +181,22 @@ impl Calls {
         } else if arguments.is_empty() {
             matches!(self.naming(known, name), Naming::Other)
         } else if is_whole(arguments) {
-            known != name || !(said.arguments.is_empty() || repeats(arguments, said.arguments))
+            let is_named_again = said.arguments.is_empty() && (said.index.is_some() || said.id.is_some());
+            known != name || !(is_named_again || repeats(arguments, said.arguments))
         } else {
             known != name
         }
     }
 
-    /// Returns true if the piece belongs to another call of the same tool. This is so if the known call was complete,
-    /// its name was repeated, and the piece differs from its arguments.
-    fn is_another(&self, at: usize, said: Said<'_>, assembly: &Assembly<'_>) -> bool {
-        let call = &self.open[at];
-        let arguments = assembly.call_so_far(call.part).1;
-        call.named_again
-            && said.name.is_none()
-            && !said.arguments.trim().is_empty()
-            && !repeats(arguments, said.arguments)
-            && !repeats(said.arguments, arguments)
-    }
-
     /// Sets the name of a call. Begins the call if no further piece can change its name.
-    fn name(&mut self, at: usize, name: &str, said: Said<'_>, assembly: &mut Assembly<'_>) {
+    fn name(&mut self, at: usize, name: &str, id: Option<&str>, assembly: &mut Assembly<'_>) {
         let call = &mut self.open[at];
         if call.id.is_empty() {
-            call.id = said.id.unwrap_or_default().to_owned();
+            call.id = id.unwrap_or_default().to_owned();
         }
         let (id, part) = (call.id.clone(), call.part);
         let (known, arguments) = assembly.call_so_far(part);
         if !known.is_empty() && !arguments.is_empty() {
-            call.named_again |= said.arguments.is_empty() && is_whole(arguments);
             return;
         }
         let name = match self.naming(known, name) {

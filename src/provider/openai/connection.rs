@@ -10,7 +10,7 @@ use crate::{
     core::model::ModelFault,
     provider::{
         fault::fault,
-        upstream::{Events, InvalidAddress, Timeouts, Transport, lost, parse_address},
+        upstream::{Events, Timeouts, Transport, lost},
     },
 };
 use async_openai::{Client, config::Config, error::OpenAIError, middleware::HttpRequestFactory};
@@ -93,10 +93,7 @@ struct Endpoint {
 impl Endpoint {
     fn new(options: &OpenAiOptions) -> Result<(Self, Url), InvalidOptions> {
         let base_url = options.base_url.trim().trim_end_matches('/').to_owned();
-        let url = parse_address(&base_url).map_err(|invalid| match invalid {
-            InvalidAddress::WithPassword => InvalidOptions::BaseUrlWithPassword,
-            InvalidAddress::Malformed(reason) => InvalidOptions::BaseUrl { value: base_url.clone(), reason },
-        })?;
+        let url = parse_address(&base_url)?;
         let api_key = options.api_key.clone().unwrap_or_default();
         let mut headers = HeaderMap::new();
         if !api_key.expose_secret().is_empty() {
@@ -126,6 +123,19 @@ impl Config for Endpoint {
     }
     fn api_key(&self) -> &SecretString {
         &self.api_key
+    }
+}
+
+/// Parses the address of an API.
+fn parse_address(text: &str) -> Result<Url, InvalidOptions> {
+    let malformed = |reason| Err(InvalidOptions::BaseUrl { value: text.to_owned(), reason });
+    match Url::parse(text) {
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => Err(InvalidOptions::BaseUrlWithPassword),
+        Err(_) if text.contains('@') => Err(InvalidOptions::BaseUrlWithPassword),
+        Err(_) => malformed("it must look like https://host/v1"),
+        Ok(url) if !matches!(url.scheme(), "http" | "https") => malformed("it must begin with http:// or https://"),
+        Ok(url) if url.query().or(url.fragment()).is_some() => malformed("it must not have a query or fragment"),
+        Ok(url) => Ok(url),
     }
 }
 

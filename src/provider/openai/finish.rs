@@ -18,33 +18,30 @@ impl Finish {
     pub(super) const STOP: Self = Self { stop_reason: StopReason::Stop, is_full: false };
 }
 
-/// The words that servers use for each reason, in lower case.
-const WORDS: &[(StopReason, &[&str])] = &[
-    (
-        StopReason::Stop,
-        &[
-            "stop",
-            "stop_sequence",
-            "end_turn",
-            "end",
-            "eos",
-            "eos_token",
-            "complete",
-            "completed",
-            "finished",
-            "done",
-            "success",
-        ],
-    ),
-    (StopReason::Length, &["length", "max_tokens", "max_output_tokens", "max_completion_tokens", "token_limit"]),
-    (StopReason::ToolCalls, &["tool_calls", "tool_call", "tool_use", "function_call", "function_calls"]),
-    // Gemini: the language is not supported. `FILTERS` recognises the other filter reasons by parts that they share.
-    (StopReason::ContentFilter, &["language", "spii"]),
+/// Words for an ordinary end, in lower case. An answer that calls tools is recognised by its calls.
+const ORDINARY: &[&str] = &[
+    "stop",
+    "stop_sequence",
+    "end_turn",
+    "eos",
+    "eos_token",
+    "complete",
+    "completed",
+    "tool_calls",
+    "tool_call",
+    "tool_use",
+    "function_call",
 ];
+
+/// Words for an answer that reached the output limit.
+const LENGTH: &[&str] = &["length", "max_tokens", "max_output_tokens", "max_completion_tokens", "token_limit"];
 
 /// Parts of words that indicate a filter at OpenAI, Anthropic, Gemini, GLM or Bedrock: `content_filter: RECITATION`,
 /// `image_prohibited_content`, `guardrail_intervened` and the like.
 const FILTERS: &[&str] = &[
+    // Gemini: the language is not supported, or the text has personal information.
+    "language",
+    "spii",
     "content_filter",
     "contentfilter",
     "refus",
@@ -87,8 +84,11 @@ pub(super) fn finish(word: &str) -> Result<Finish, ModelFault> {
     if FULL.contains(&known.as_str()) {
         return Ok(Finish { stop_reason: StopReason::Length, is_full: true });
     }
-    if let Some(&(stop_reason, _)) = WORDS.iter().find(|(_, words)| words.contains(&known.as_str())) {
-        return Ok(Finish { stop_reason, is_full: false });
+    if ORDINARY.contains(&known.as_str()) {
+        return Ok(Finish::STOP);
+    }
+    if LENGTH.contains(&known.as_str()) {
+        return Ok(Finish { stop_reason: StopReason::Length, is_full: false });
     }
     if FILTERS.iter().any(|filter| known.contains(filter)) {
         return Ok(Finish { stop_reason: StopReason::ContentFilter, is_full: false });
@@ -110,7 +110,7 @@ mod tests {
             (&["stop", "eos_token", "STOP", "end_turn", "a_new_one", ""][..], Some((StopReason::Stop, false))),
             (&["length", "MAX_TOKENS", "max-output-tokens"], Some((StopReason::Length, false))),
             (&["model_context_window_exceeded", "model_length"], Some((StopReason::Length, true))),
-            (&["tool_calls", "function_call", "tool_use"], Some((StopReason::ToolCalls, false))),
+            (&["tool_calls", "function_call", "tool_use"], Some((StopReason::Stop, false))),
             (
                 &[
                     "content_filter",

@@ -299,10 +299,8 @@ impl OpenItem {
         assembly: &mut Assembly<'_>,
     ) -> Result<(), ModelFault> {
         for (place, content) in (places..).zip(contents) {
-            let text = content.text("text").or_else(|| content.text("refusal"));
-            if let Some(text) = text.filter(|_| self.part(place).is_none()) {
-                self.add(place, &text, piece, assembly)?;
-            }
+            let text = content.text("text").or_else(|| content.text("refusal")).unwrap_or_default();
+            self.complete(place, &text, piece, assembly)?;
         }
         Ok(())
     }

@@ -155,7 +155,6 @@ fn arguments_come_in_pieces_grown_again_or_as_an_object() {
         (vec![zero(json!({ "at": "harbour" }))], harbour),
         (vec![zero(json!({ "at": "harbour" })), zero(json!({ "at": "harbour" }))], harbour),
         (vec![zero(NONE), rest(json!({ "at": "harbour" }))], harbour),
-        (vec![zero(json!("{\"at\":")), rest(json!("{\"at\":1}")), rest(json!("}"))], r#"call(c look {"at":{"at":1}})"#),
         (vec![zero(NONE)], "call(c look )"),
     ] {
         calls(&events, expected);

@@ -192,9 +192,9 @@ impl<'s> Assembly<'s> {
                 self.sink.delta(Delta::Reasoning { part, text });
             }
             Piece::Call { arguments, shown, .. } => {
-                let certain = arguments.add(text);
-                if *shown == CallShown::Begun && !certain.is_empty() {
-                    self.sink.delta(Delta::Arguments { part, text: &arguments.text()[certain] });
+                let new = arguments.add(text);
+                if *shown == CallShown::Begun && !new.is_empty() {
+                    self.sink.delta(Delta::Arguments { part, text: &arguments.text()[new] });
                 }
             }
         }
@@ -221,7 +221,7 @@ impl<'s> Assembly<'s> {
     /// Returns the name and the arguments of a call so far. Both are empty if the part is not a call.
     pub(crate) fn call_so_far(&self, part: usize) -> (&str, &str) {
         match self.pieces.get(part) {
-            Some(Piece::Call { name, arguments, .. }) => (name, arguments.so_far()),
+            Some(Piece::Call { name, arguments, .. }) => (name, arguments.text()),
             _ => ("", ""),
         }
     }
@@ -258,15 +258,10 @@ impl<'s> Assembly<'s> {
     /// Ends a call, whose arguments are complete.
     pub(crate) fn end_call(&mut self, part: usize) {
         self.begin_call(part);
-        let Some(Piece::Call { arguments, shown: shown @ CallShown::Begun, .. }) = self.pieces.get_mut(part) else {
-            return;
-        };
-        *shown = CallShown::Ended;
-        let certain = arguments.end();
-        if !certain.is_empty() {
-            self.sink.delta(Delta::Arguments { part, text: &arguments.text()[certain] });
+        if let Some(Piece::Call { shown: shown @ CallShown::Begun, .. }) = self.pieces.get_mut(part) {
+            *shown = CallShown::Ended;
+            self.sink.delta(Delta::CallEnd { part });
         }
-        self.sink.delta(Delta::CallEnd { part });
     }
 
     /// Remembers the message field that contains the reasoning, so that the text is sent back in it.
@@ -366,10 +361,8 @@ impl<'s> Assembly<'s> {
                 }
             });
         }
-        // Some servers end an answer that calls tools with `stop`.
         let stop_reason = match ending.stop_reason {
-            StopReason::Stop | StopReason::ToolCalls if ids.is_empty() => StopReason::Stop,
-            StopReason::Stop => StopReason::ToolCalls,
+            StopReason::Stop if !ids.is_empty() => StopReason::ToolCalls,
             other => other,
         };
         let has_reasoning = parts.iter().any(|part| matches!(part, Part::Reasoning { .. }));

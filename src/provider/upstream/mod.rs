@@ -26,6 +26,6 @@ pub(super) use decode::{Decoder, Progress, read_answer};
 pub(super) use events::Events;
 pub(super) use fields::Fields;
 pub(super) use object::{Object, text};
-pub(super) use transport::{InvalidAddress, Timeouts, Transport, lost, parse_address};
+pub(super) use transport::{Timeouts, Transport, lost};
 #[cfg(test)]
 pub(super) use {framing::Framing, halves::marked};

@@ -42,34 +42,6 @@ pub(crate) struct Transport {
     timeouts: Timeouts,
 }
 
-/// The reason why an address cannot be used. It contains no password.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum InvalidAddress {
-    /// It contains a user name or password, which would end up in logs.
-    WithPassword,
-    /// It is not the address of an API. The text is the reason in a few words.
-    Malformed(&'static str),
-}
-
-/// Parses the address of an API.
-pub(crate) fn parse_address(text: &str) -> Result<Url, InvalidAddress> {
-    let url = match Url::parse(text) {
-        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
-            return Err(InvalidAddress::WithPassword);
-        }
-        Ok(url) => url,
-        Err(_) if text.contains('@') => return Err(InvalidAddress::WithPassword),
-        Err(_) => return Err(InvalidAddress::Malformed("it must look like https://host/v1")),
-    };
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(InvalidAddress::Malformed("it must begin with http:// or https://"));
-    }
-    if url.query().is_some() || url.fragment().is_some() {
-        return Err(InvalidAddress::Malformed("it must not have a query or fragment"));
-    }
-    Ok(url)
-}
-
 impl Transport {
     /// Creates the client for the server at this address. Nothing is sent yet.
     pub(crate) fn new(url: &Url, timeouts: Timeouts) -> Result<Self, reqwest::Error> {

@@ -62,20 +62,11 @@ const LISTED_MAX: usize = 2_000;
 /// restarted.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How the revision of MCP is negotiated: the newest one, or those before it, which need a handshake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Handshake {
-    /// Asks the server which revision it speaks, and falls back to the older handshake.
-    Auto,
-    /// Uses only the older handshake.
-    Older,
-}
-
 /// A server that has come up.
 pub(super) struct Up {
     pub(super) running: RunningService<RoleClient, Client>,
     pub(super) process: Option<Process>,
-    pub(super) connection: Connection,
+    pub(super) connection: Arc<Connection>,
     pub(super) list_changed: Arc<Notify>,
     pub(super) tools: Tools,
 }
@@ -109,11 +100,19 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// Starts to connect.
+    /// Starts to connect. It asks the server which revision of MCP it speaks, and falls back to the older handshake; or
+    /// it uses only the older handshake.
     ///
     /// # Errors
     /// The program cannot be started, or there is no HTTP client.
-    pub(super) fn begin(spec: &Spec, handshake: Handshake) -> Result<Self, Down> {
+    pub(super) fn begin(spec: &Spec, is_older: bool) -> Result<Self, Down> {
+        let mode = match is_older {
+            true => ClientLifecycleMode::Initialize,
+            false => ClientLifecycleMode::Auto {
+                preferred_versions: vec![ProtocolVersion::LATEST],
+                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+            },
+        };
         let (calls, list_changed) = (Calls::new(), Arc::new(Notify::new()));
         let client = Client { calls: calls.clone(), list_changed: list_changed.clone() };
         let (serving, process) = match &spec.link {
@@ -125,17 +124,17 @@ impl Opening {
                     )
                 })?;
                 let lines = lines(output, input);
-                (client.serve_with_lifecycle(lines, handshake.mode()).boxed(), Some(process))
+                (client.serve_with_lifecycle(lines, mode).boxed(), Some(process))
             }
             Link::Http(address) => {
                 let transport = http(address).map_err(|why| Down::new(Failure::CannotStart, why))?;
-                (client.serve_with_lifecycle(transport, handshake.mode()).boxed(), None)
+                (client.serve_with_lifecycle(transport, mode).boxed(), None)
             }
             #[cfg(test)]
             Link::Scripted(connect) => {
                 let (output, input) = tokio::io::split(connect());
                 let lines = lines(output, input);
-                (client.serve_with_lifecycle(lines, handshake.mode()).boxed(), None)
+                (client.serve_with_lifecycle(lines, mode).boxed(), None)
             }
         };
         let is_program = !matches!(spec.link, Link::Http(_));
@@ -162,24 +161,12 @@ impl Opening {
             answered: AtomicBool::new(false),
             is_program: self.is_program,
         };
-        Up { running, process: self.process, connection, list_changed: self.list_changed, tools }
+        Up { running, process: self.process, connection: Arc::new(connection), list_changed: self.list_changed, tools }
     }
 
     /// Gives up: closes the server's input and returns its process.
     pub(super) fn abandon(self) -> Option<Process> {
         self.process
-    }
-}
-
-impl Handshake {
-    fn mode(self) -> ClientLifecycleMode {
-        match self {
-            Self::Auto => ClientLifecycleMode::Auto {
-                preferred_versions: vec![ProtocolVersion::LATEST],
-                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
-            },
-            Self::Older => ClientLifecycleMode::Initialize,
-        }
     }
 }
 

@@ -142,8 +142,8 @@ impl Server {
             Stage::Starting => ServerState::Starting,
             Stage::Ready(_) => ServerState::Ready,
             Stage::Idle => ServerState::Idle,
-            Stage::Waiting(_) => ServerState::Waiting,
-            Stage::Closed => ServerState::Closed,
+            Stage::Waiting(_) => ServerState::Failing,
+            Stage::Closed => ServerState::Stopping,
         };
         let stderr = known.stderr.as_ref().map(Stderr::text).filter(|text| !text.is_empty());
         ServerStatus {

@@ -1,6 +1,7 @@
 //! The state of each MCP server, for operators. It contains no secrets and no conversation text.
 
-use reseed_protocol::tools::{ToolServer, ToolServerFailure, ToolServerState};
+pub use reseed_protocol::tools::ToolServerState as ServerState;
+use reseed_protocol::tools::{ToolServer, ToolServerFailure};
 
 /// The state of one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,23 +33,6 @@ pub struct ServerStatus {
     pub stderr: Option<String>,
 }
 
-/// What a server is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ServerState {
-    /// It is being connected to.
-    Starting,
-    /// It accepts calls.
-    Ready,
-    /// Its process was stopped because nobody called it. The next call starts it.
-    Idle,
-    /// It is down and will be tried again.
-    Waiting,
-    /// It is disabled in the file.
-    Disabled,
-    /// This server is stopping.
-    Closed,
-}
-
 impl ServerStatus {
     /// Returns the state that users may see.
     #[must_use]
@@ -56,32 +40,10 @@ impl ServerStatus {
         ToolServer {
             name: self.name.clone(),
             prefix: self.prefix.clone(),
-            state: match self.state {
-                ServerState::Starting => ToolServerState::Starting,
-                ServerState::Ready => ToolServerState::Ready,
-                ServerState::Idle => ToolServerState::Idle,
-                ServerState::Waiting => ToolServerState::Failing,
-                ServerState::Disabled => ToolServerState::Disabled,
-                ServerState::Closed => ToolServerState::Stopping,
-            },
+            state: self.state,
             failure: self.failure,
             restarts: self.starts.saturating_sub(1),
             left_out: self.left_out.clone(),
-        }
-    }
-}
-
-impl ServerState {
-    /// Returns the state as a word for people.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Ready => "ready",
-            Self::Idle => "idle",
-            Self::Waiting => "waiting",
-            Self::Disabled => "disabled",
-            Self::Closed => "closed",
         }
     }
 }

@@ -144,7 +144,7 @@ async fn over_stdio() {
     assert!(cancelled.await.unwrap_err().is_cancelled());
     assert_eq!(opened.call("all__echo", json!({ "message": "still here" })).await, Output::text("Echo: still here"));
     opened.mcp.close().await;
-    assert_eq!(opened.mcp.status()[0].state, ServerState::Closed);
+    assert_eq!(opened.mcp.status()[0].state, ServerState::Stopping);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 
 use super::{GONE_FAILURES, Server, Stage};
 use crate::tools::mcp::{
-    connection::{Handshake, Opening, Tools, Up, list},
+    connection::{Opening, Tools, Up, list},
     fault::Down,
     listing::{Listing, listing},
     process::Process,
@@ -95,11 +95,10 @@ impl Server {
                 Ok(None) => break,
                 Ok(Some(up)) => {
                     let began = Instant::now();
-                    let connection = Arc::new(up.connection);
+                    let connection = up.connection.clone();
                     self.failed_starts.store(0, Ordering::Relaxed);
                     self.enter(Stage::Ready(connection.clone()));
                     self.tried.send_replace(true);
-                    let up = Watched { up: (up.running, up.process, up.list_changed), connection: connection.clone() };
                     let reconciled = async {
                         self.reconcile(&connection).await;
                         pending().await
@@ -177,9 +176,9 @@ impl Server {
     /// that the server should end.
     async fn start(self: &Arc<Self>, closing: &mut Closing) -> Result<Option<Up>, Down> {
         let deadline = Instant::now() + self.spec.startup;
-        let newer = self.start_by(Handshake::Auto, deadline, closing).await;
+        let newer = self.start_by(false, deadline, closing).await;
         let started = match newer {
-            Err(Down { try_older: true, .. }) => self.start_by(Handshake::Older, deadline, closing).await,
+            Err(Down { try_older: true, .. }) => self.start_by(true, deadline, closing).await,
             started => started,
         };
         let Some(up) = started? else { return Ok(None) };
@@ -204,13 +203,8 @@ impl Server {
         listing(&self.spec, tools.tools.clone(), tools.read)
     }
 
-    async fn start_by(
-        &self,
-        handshake: Handshake,
-        deadline: Instant,
-        closing: &mut Closing,
-    ) -> Result<Option<Up>, Down> {
-        let mut opening = Opening::begin(&self.spec, handshake)?;
+    async fn start_by(&self, is_older: bool, deadline: Instant, closing: &mut Closing) -> Result<Option<Up>, Down> {
+        let mut opening = Opening::begin(&self.spec, is_older)?;
         if let Some(process) = &opening.process {
             self.known().stderr = Some(process.stderr());
         }
@@ -244,8 +238,8 @@ impl Server {
     }
 
     /// Watches a server that is up until its connection ends, and then ends its process.
-    async fn watch(self: &Arc<Self>, watched: Watched, closing: &mut Closing) -> End {
-        let Watched { up: (running, mut process, list_changed), connection } = watched;
+    async fn watch(self: &Arc<Self>, up: Up, closing: &mut Closing) -> End {
+        let Up { running, mut process, connection, list_changed, .. } = up;
         let cancel = running.cancellation_token();
         let mut running = std::pin::pin!(running.waiting().fuse());
         let mut subscription = tokio::select! {
@@ -314,16 +308,6 @@ impl Server {
         }
         end
     }
-}
-
-/// A server that is up and being watched.
-struct Watched {
-    up: (
-        rmcp::service::RunningService<rmcp::RoleClient, crate::tools::mcp::client::Client>,
-        Option<Process>,
-        Arc<tokio::sync::Notify>,
-    ),
-    connection: Arc<crate::tools::mcp::connection::Connection>,
 }
 
 /// Returns the reason why a connection closed by itself.

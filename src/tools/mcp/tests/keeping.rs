@@ -74,7 +74,7 @@ async fn a_server_that_does_not_come_up_says_why() {
         ]
     );
     mcp.close().await;
-    assert!(mcp.status().iter().all(|status| status.state == ServerState::Closed));
+    assert!(mcp.status().iter().all(|status| status.state == ServerState::Stopping));
 }
 
 #[tokio::test(start_paused = true)]

@@ -163,7 +163,7 @@ async fn a_program_that_cannot_run_says_why() {
     ] {
         let mcp: Mcp = opened(vec![spec]).await;
         let status = &mcp.status()[0];
-        assert_eq!((status.state, status.error.as_deref()), (ServerState::Waiting, Some(expected)));
+        assert_eq!((status.state, status.error.as_deref()), (ServerState::Failing, Some(expected)));
         assert_eq!(status.stderr.as_deref(), stderr, "{expected}");
         assert_eq!(status.shown().failure, Some(failure));
         let shown = serde_json::to_string(&status.shown()).unwrap();
