@@ -7,7 +7,6 @@ pub(crate) mod overflow;
 mod refusal;
 pub mod retry;
 mod said;
-pub mod scripted;
 mod upstream;
 mod wait;
 
@@ -83,7 +82,7 @@ pub struct Delay {
 /// assert_eq!(provider.name(), "echo");
 /// ```
 pub trait Provider: Send + Sync {
-    /// Returns the provider's name, for the startup line, metrics and the page: `openai`, `offline`, `scripted`.
+    /// Returns the provider's name, for the startup line, metrics and the page: `openai`, `offline`.
     fn name(&self) -> &'static str;
 
     /// Sends one request to the model.

@@ -6,8 +6,9 @@ mod asking;
 mod moving;
 mod waiting;
 
+use crate::support::scripted::Scripted;
 use crate::support::{client::Client, server::Server, talk};
-use reseed::{core::model::ModelRequest, provider::scripted::Scripted};
+use reseed::core::model::ModelRequest;
 use reseed_protocol::{Part, Role};
 use serde_json::{Value, json};
 
@@ -44,7 +45,7 @@ impl Talk {
                 reseed::core::model::Purpose::Summary => talk::summary(&["the branch was about tea"]),
                 reseed::core::model::Purpose::Turn => answer_to(request),
             };
-            reseed::provider::scripted::Reply::text(text)
+            crate::support::scripted::Reply::text(text)
         });
         let server = Server::start(model.clone(), &[]).await;
         let (client, opened) = Client::v2_session(&server.ws()).await;

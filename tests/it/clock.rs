@@ -1,5 +1,6 @@
 //! Time that passes, and a machine whose clock is set while the server runs.
 
+use crate::support::scripted::{Reply, Scripted};
 use reseed::{
     config::LimitSettings,
     core::{
@@ -8,7 +9,6 @@ use reseed::{
     },
     hooks::Hooks,
     internals::{Attach, Clock, ConnectionShare, Identity, Outbox, Outgoing, REPLIES_MAX, Registry, RegistryOptions},
-    provider::scripted::{Reply, Scripted},
     store::{Append, Head, ListQuery, NewRecord, SessionStore, UNFINISHED, memory::MemoryStore},
     tools::Toolset,
 };

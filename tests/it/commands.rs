@@ -1,6 +1,7 @@
 //! The table of commands and what the server does: where each command is carried out, who may send it, and which are
 //! executed once per `id`. Every test goes through all rows of the table.
 
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{
     client::Client,
     server::Server,
@@ -18,7 +19,6 @@ use reseed::{
         Attach, ConnectionShare, Faulty, Identity, Outbox, Outgoing, REPLIES_MAX, Registry, RegistryOptions,
         SystemClock,
     },
-    provider::scripted::{Gate, Reply, Scripted},
     store::{SessionStore, memory::MemoryStore},
     tools::Toolset,
 };

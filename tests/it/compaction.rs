@@ -15,18 +15,16 @@ mod rambling;
 mod thresholds;
 mod words;
 
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{
     client::Client,
     json::{present, whole},
     server::Server,
     talk::{facts, summaries, summary, talker, text_of, words},
 };
-use reseed::{
-    core::{
-        compaction::summary::read_prompt,
-        model::{ModelRequest, Purpose},
-    },
-    provider::scripted::{Gate, Reply, Scripted},
+use reseed::core::{
+    compaction::summary::read_prompt,
+    model::{ModelRequest, Purpose},
 };
 use reseed_protocol::Part;
 use serde_json::{Value, json};

@@ -1,5 +1,6 @@
 //! Counts over a restart: what was learned from the provider's reports is stored with the session.
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{client::Client, json::present, server::Server, talk::words};
 use reseed::{
     config::LimitSettings,
@@ -12,7 +13,6 @@ use reseed::{
         Attach, ConnectionShare, Identity, Outbox, Outgoing, REPLIES_MAX, Registry, RegistryOptions, SystemClock,
     },
     pi,
-    provider::scripted::{Reply, Scripted},
     store::{memory::MemoryStore, sqlite::SqliteStore},
     tools::Toolset,
 };

@@ -1,10 +1,10 @@
 //! Tool results that are too large: the entry says what was left out, and the whole is kept, even across a restart, a
 //! fork, an export and an import.
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{client::Client, json::present, server::Server};
 use reseed::{
     internals::{ImportOptions, export, import},
-    provider::scripted::{Reply, Scripted},
     store::sqlite::SqliteStore,
 };
 use reseed_protocol::{Part, SessionId, Timestamp};

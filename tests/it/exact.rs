@@ -4,8 +4,9 @@
 
 mod world;
 
+use crate::support::scripted::Gate;
 use crate::support::talk::words;
-use reseed::provider::{openai::ApiChoice, scripted::Gate};
+use reseed::provider::openai::ApiChoice;
 use serde_json::{Value, json};
 use world::{Wish, World};
 

@@ -1,15 +1,12 @@
 //! The tools that search a session's history, as the model sees them.
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{
     client::Client,
     server::Server,
     talk::{summaries, talker, words},
 };
-use reseed::{
-    core::model::ModelRequest,
-    provider::scripted::{Reply, Scripted},
-    store::sqlite::SqliteStore,
-};
+use reseed::{core::model::ModelRequest, store::sqlite::SqliteStore};
 use serde_json::json;
 use std::sync::Arc;
 

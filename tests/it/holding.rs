@@ -1,12 +1,12 @@
 //! What a node of a cluster leaves alone because another node is working on it: forks that are being made, and sessions
 //! that are open although nothing was said in them.
 
+use crate::support::scripted::Scripted;
 use reseed::{
     config::LimitSettings,
     core::{agent_loop::Deployment, context::windows::Windows},
     hooks::Hooks,
     internals::{Clock, Keeper, Registry, RegistryOptions, settle_forks},
-    provider::scripted::Scripted,
     store::{Error, ListQuery, NewNode, SessionStore, UNFINISHED, memory::MemoryStore},
     tools::Toolset,
 };

@@ -5,13 +5,14 @@ mod preview;
 mod rebuild;
 mod undo;
 
+use crate::support::scripted::Scripted;
 use crate::support::{
     client::Client,
     json::present,
     server::Server,
     talk::{summaries, words},
 };
-use reseed::{provider::scripted::Scripted, store::sqlite::SqliteStore};
+use reseed::store::sqlite::SqliteStore;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -1,17 +1,14 @@
 //! Answers to calls that are over: a copy of the one that was taken is a duplicate, any other is too late, and a call
 //! that never was is unknown. All of it also holds after a restart, on another branch and after a compaction.
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{
     client::Client,
     json::present,
     server::Server,
     talk::{summary, words},
 };
-use reseed::{
-    core::model::Purpose,
-    provider::scripted::{Reply, Scripted},
-    store::sqlite::SqliteStore,
-};
+use reseed::{core::model::Purpose, store::sqlite::SqliteStore};
 use reseed_protocol::Part;
 use serde_json::{Value, json};
 use std::sync::Arc;

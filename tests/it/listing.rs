@@ -1,5 +1,6 @@
 //! The list of sessions, and watching it: `list_sessions { watch }` and `session_changed`.
 
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{
     client::Client,
     json::{number, whole},
@@ -7,7 +8,6 @@ use crate::support::{
     talk::{talker, words},
     time::StoppedTime,
 };
-use reseed::provider::scripted::{Gate, Reply, Scripted};
 use serde_json::{Value, json};
 
 async fn list(client: &mut Client, payload: Value) -> Vec<Value> {

@@ -1,5 +1,6 @@
 //! What the start learns from the model server: which model to use, its window, and that it must wait for the server.
 
+use crate::support::scripted::Gate;
 use crate::support::{
     binary::{self, Binary, LOG},
     client::Client,
@@ -8,7 +9,6 @@ use crate::support::{
     server::Server,
     upstream::{Reply, Setup, Upstream},
 };
-use reseed::provider::scripted::Gate;
 use serde_json::{Value, json};
 use std::fs;
 

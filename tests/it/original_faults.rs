@@ -3,6 +3,7 @@
 
 mod serving;
 
+use crate::support::scripted::Gate;
 use crate::support::{
     conversation::{Conversation, Dialect},
     json::whole,
@@ -10,7 +11,6 @@ use crate::support::{
     talk::{facts, is_summary, reply_to, words},
     upstream::{Asked, Finish, Reply, Upstream},
 };
-use reseed::provider::scripted::Gate;
 use serde_json::{Value, json};
 
 /// Two conversations that cover both dialects and both APIs.

@@ -5,6 +5,7 @@ mod recorded;
 mod refused;
 mod shapes;
 
+use crate::support::scripted::Gate;
 use crate::support::upstream::{Asked, Finish, Reply, Setup, Step, Upstream};
 use reseed::{
     core::model::{Answer, Delta, ModelFault, ModelRequest, OverflowHint, Purpose},
@@ -12,7 +13,6 @@ use reseed::{
         DeltaSink, Provider,
         openai::{Api, ApiChoice, OpenAi, OpenAiOptions},
         retry::RetryPolicy,
-        scripted::Gate,
     },
 };
 use reseed_protocol::{

@@ -4,6 +4,7 @@ mod approvals;
 mod misbehaving;
 mod v1;
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{
     client::Client,
     json::present,
@@ -12,7 +13,6 @@ use crate::support::{
 };
 use reseed::{
     core::need::{Need, Needs},
-    provider::scripted::{Reply, Scripted},
     store::{SessionStore, memory::MemoryStore},
     tools::{Call, CallFuture, Output, Tool},
 };

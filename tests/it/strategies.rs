@@ -1,6 +1,7 @@
 //! Strategies over the socket: the built-in ones and one that a program adds; and what is printed from their
 //! declarations: the tables of strategies and of their settings, and the page's module of settings.
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{
     client::Client,
     json::whole,
@@ -18,7 +19,6 @@ use reseed::{
         model::Purpose,
     },
     internals,
-    provider::scripted::{Reply, Scripted},
     store::memory::MemoryStore,
 };
 use reseed_protocol::{Part, Role, compaction::StrategySettings};

@@ -1,5 +1,6 @@
 //! Tool calls that are shown to connections while the model writes them.
 
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{
     client::Client,
     json::present,
@@ -8,10 +9,7 @@ use crate::support::{
 };
 use reseed::{
     config::ApiChoice,
-    provider::{
-        openai::{OpenAi, OpenAiOptions},
-        scripted::{Gate, Reply, Scripted},
-    },
+    provider::openai::{OpenAi, OpenAiOptions},
 };
 use reseed_protocol::Part;
 use serde_json::{Value, json};

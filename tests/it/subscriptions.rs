@@ -1,9 +1,9 @@
 //! One socket and many sessions: what each subscription receives, how it ends, and that a session is created once.
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{client::Client, json::present, server::Server};
 use reseed::{
     internals::{Fault, Faulty},
-    provider::scripted::{Reply, Scripted},
     store::{SessionStore, memory::MemoryStore},
 };
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! `list_tools`: the tools of a session with their tokens, of the server and of the host, also those switched off.
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{client::Client, json::present, server::Server};
 use reseed::{
-    provider::scripted::{Reply, Scripted},
     store::memory::MemoryStore,
     tools::{Call, CallFuture, Output, Tool},
 };

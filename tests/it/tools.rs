@@ -1,15 +1,13 @@
 //! Tools of the owner's client: offered, called, answered, and every way in which that fails.
 
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{
     client::Client,
     json::present,
     server::Server,
     tools::{ask, finished, results},
 };
-use reseed::{
-    provider::scripted::{Gate, Reply, Scripted},
-    store::sqlite::SqliteStore,
-};
+use reseed::store::sqlite::SqliteStore;
 use reseed_protocol::Part;
 use serde_json::{Value, json};
 use std::{

@@ -1,10 +1,8 @@
 //! Turns over v2: streaming, queue, cancel, retry, tools.
 
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{client::Client, server::Server};
-use reseed::provider::{
-    Delay,
-    scripted::{Gate, Reply, Scripted},
-};
+use reseed::provider::Delay;
 use reseed_protocol::ErrorCode;
 use serde_json::json;
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! What the original client needs of v1, frame by frame.
 
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{
     client::Client,
     json::{number, present, whole},
@@ -7,10 +8,7 @@ use crate::support::{
     talk::{talker, words},
     time::StoppedTime,
 };
-use reseed::{
-    core::model::ModelFault,
-    provider::scripted::{Gate, Reply, Scripted},
-};
+use reseed::core::model::ModelFault;
 use reseed_protocol::{ErrorCode, Part};
 use serde_json::{Value, json};
 use std::{collections::HashSet, time::Instant};

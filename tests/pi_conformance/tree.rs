@@ -15,7 +15,7 @@ use reseed::{
         newest_labels,
     },
     pi::{self, json::Object},
-    provider::scripted::Scripted,
+    provider::offline::Offline,
     store::{SessionStore, SubtreeQuery, memory::MemoryStore},
     tools::Toolset,
 };
@@ -145,7 +145,7 @@ impl Imported {
         runtime.block_on(async {
             let registry = Registry::new(RegistryOptions {
                 store: self.store.clone(),
-                provider: Arc::new(Scripted::new()),
+                provider: Arc::new(Offline::new(Default::default())),
                 clock: Arc::new(SystemClock),
                 hooks: Hooks::default(),
                 tools: Toolset::default(),

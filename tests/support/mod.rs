@@ -22,6 +22,7 @@ pub(crate) mod polling;
 #[cfg(feature = "postgres")]
 #[allow(dead_code, reason = "each binary of tests uses a part of it")]
 pub(crate) mod postgres;
+pub(crate) mod scripted;
 pub(crate) mod server;
 pub(crate) mod talk;
 pub(crate) mod time;

@@ -1,12 +1,10 @@
 //! Building blocks of test conversations: texts of known length, facts, valid summaries, and a model that talks.
 
 use super::upstream;
-use reseed::{
-    core::{
-        compaction::summary::{read_in_place, read_prompt},
-        model::{ModelRequest, Purpose},
-    },
-    provider::scripted::{Reply, Scripted},
+use crate::support::scripted::{Reply, Scripted};
+use reseed::core::{
+    compaction::summary::{read_in_place, read_prompt},
+    model::{ModelRequest, Purpose},
 };
 use reseed_protocol::Part;
 

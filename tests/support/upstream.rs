@@ -10,8 +10,9 @@ mod reply;
 
 pub(crate) use reply::{Finish, Reply, Step};
 
+use crate::support::scripted::Gate;
 use futures_util::FutureExt as _;
-use reseed::provider::{openai::Api, scripted::Gate};
+use reseed::provider::openai::Api;
 use serde_json::{Value, json};
 use std::{
     net::SocketAddr,

@@ -6,7 +6,7 @@ use crate::{
     config::LimitSettings,
     core::agent_loop::Deployment,
     hooks::{Hook, on},
-    provider::scripted::Scripted,
+    provider::offline::Offline,
     runtime::{
         handle::{Mailbox, Message},
         model_server_load::ModelServerLoad,
@@ -28,7 +28,7 @@ const AT: HookPoint = HookPoint::ToolCall;
 
 fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, Mailbox, mpsc::Receiver<Box<Message>>) {
     let parts =
-        Parts::new(Arc::new(Scripted::new()), Hooks::new(hooks).unwrap(), Toolset::default(), Deployment::default());
+        Parts::new(Arc::new(Offline::new(Default::default())), Hooks::new(hooks).unwrap(), Toolset::default(), Deployment::default());
     let (store, limits) = (Arc::new(MemoryStore::new()), LimitSettings::default());
     let shares = Shares::new(&limits, false);
     let shared = Shared {

@@ -180,7 +180,7 @@ mod tests {
         config::LimitSettings,
         core::agent_loop::Deployment,
         hooks::Hooks,
-        provider::scripted::Scripted,
+        provider::offline::Offline,
         runtime::{
             cluster::Keeper,
             registry::RegistryOptions,
@@ -217,7 +217,7 @@ mod tests {
             let clock = Arc::new(ManualClock::new(START));
             let registry = Registry::new(RegistryOptions {
                 store,
-                provider: Arc::new(Scripted::new()),
+                provider: Arc::new(Offline::new(Default::default())),
                 clock: clock.clone(),
                 hooks: Hooks::default(),
                 tools: Toolset::default(),

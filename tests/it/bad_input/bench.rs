@@ -1,10 +1,8 @@
 //! Runs a case: a server with two users, a connection in the case's state, and a witness.
 
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{client::Client, server::Server};
-use reseed::{
-    core::model::{ModelRequest, Purpose},
-    provider::scripted::{Gate, Reply, Scripted},
-};
+use reseed::core::model::{ModelRequest, Purpose};
 use reseed_protocol::{
     ErrorBody, ErrorCode, Part,
     command::{Address, Command},

@@ -1,8 +1,8 @@
 //! Too much of anything: commands, bad frames, connections, sessions, silent sockets. Flooding clients get errors and
 //! are then disconnected; others do not notice.
 
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{client::Client, server::Server};
-use reseed::provider::scripted::{Gate, Reply, Scripted};
 use reseed_client::Message;
 use serde_json::json;
 use tokio::{

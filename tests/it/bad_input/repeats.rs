@@ -1,10 +1,8 @@
 //! Repeated commands: executed once, answered twice, also over another connection and after a restart.
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{client::Client, json::present, server::Server};
-use reseed::{
-    provider::scripted::{Reply, Scripted},
-    store::sqlite::SqliteStore,
-};
+use reseed::store::sqlite::SqliteStore;
 use serde_json::{Value, json};
 use std::{path::Path, sync::Arc};
 

@@ -1,8 +1,8 @@
 //! Frames that violate RFC 6455, byte by byte over a plain socket: they get the required close code, and nobody else
 //! notices.
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{client::Client, http, json::present, server::Server};
-use reseed::provider::scripted::{Reply, Scripted};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

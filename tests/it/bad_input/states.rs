@@ -4,8 +4,8 @@ use super::bench::{
     At::{self, Compacting, Greeted, Observing, Open, Running, Said, Silent},
     Bench,
 };
+use crate::support::scripted::Scripted;
 use crate::support::{client::Client, server::Server};
-use reseed::provider::scripted::Scripted;
 use serde_json::json;
 
 /// State, command, payload, error code, field.

@@ -1,7 +1,7 @@
 //! The boundary of `input_too_large`: what is accepted fits the window with everything sent beside it and an answer.
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{client::Client, json::whole, server::Server, talk::words};
-use reseed::provider::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
 
 const WINDOW_TOKENS: u64 = 2_000;

@@ -1,11 +1,9 @@
 //! `navigate`.
 
 use super::{Talk, refused, said};
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{client::Client, json::present, server::Server, talk};
-use reseed::{
-    core::model::{ModelFault, ModelRequest, Purpose},
-    provider::scripted::{Gate, Reply, Scripted},
-};
+use reseed::core::model::{ModelFault, ModelRequest, Purpose};
 use reseed_protocol::ErrorCode;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! The queue: its order, steering, and editing it.
 
 use super::{said, user_messages};
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{client::Client, json::present, server::Server};
-use reseed::provider::scripted::{Gate, Reply, Scripted};
 use reseed_protocol::Part;
 use serde_json::{Value, json};
 

@@ -2,14 +2,12 @@
 //! and named in its receipt.
 
 use super::{answers, check_unbroken, kind, tools, turn, upstream};
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{binary::Binary, client::Client, http, server::Server, talk::words, upstream::Upstream};
 use reseed::{
     core::hook::HookSpec,
     hooks::{Hook, HookFuture, on},
-    provider::{
-        openai::{OpenAi, OpenAiOptions},
-        scripted::{Reply, Scripted},
-    },
+    provider::openai::{OpenAi, OpenAiOptions},
     store::sqlite::SqliteStore,
 };
 use reseed_protocol::{

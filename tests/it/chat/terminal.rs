@@ -1,9 +1,9 @@
 //! `reseed chat` in a terminal: a real pseudo-terminal, the real binary, and what the person sees.
 
 use super::PATIENCE;
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{client::Client, server::Server};
 use reseed::{
-    provider::scripted::{Gate, Reply, Scripted},
     store::memory::MemoryStore,
     tools::{Call, CallFuture, Output, Tool},
 };

@@ -1,15 +1,13 @@
 //! Background compactions: made while turns continue, committed at the threshold, between two requests.
 
 use super::{assert_paired, session, texts};
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{
     client::Client,
     json::{present, whole},
     talk::{summary, words},
 };
-use reseed::{
-    core::model::Purpose,
-    provider::scripted::{Gate, Reply, Scripted},
-};
+use reseed::core::model::Purpose;
 use reseed_protocol::Part;
 use serde_json::{Value, json};
 

@@ -2,11 +2,9 @@
 //! waits.
 
 use super::{WAITED_FOR, fill, info, session};
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::talk::{facts, summaries, summary, text_of, words};
-use reseed::{
-    core::model::{ModelFault, Purpose},
-    provider::scripted::{Reply, Scripted},
-};
+use reseed::core::model::{ModelFault, Purpose};
 use reseed_protocol::ErrorCode;
 use serde_json::json;
 use std::sync::{

@@ -2,17 +2,14 @@
 //! from.
 
 use super::{compact, context, fill, info, session, tokens};
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{
     client::Client,
     json::present,
     server::Server,
     talk::{talker, words},
 };
-use reseed::{
-    core::model::ModelFault,
-    provider::scripted::{Gate, Reply, Scripted},
-    store::sqlite::SqliteStore,
-};
+use reseed::{core::model::ModelFault, store::sqlite::SqliteStore};
 use reseed_protocol::ErrorCode;
 use serde_json::{Value, json};
 use std::sync::Arc;

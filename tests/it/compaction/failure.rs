@@ -1,6 +1,7 @@
 //! A compaction that fails, is cancelled or concurrent: the context is unchanged, and nothing that was said is lost.
 
 use super::{TRIGGER_TOKENS, compact, context, fill, session, tokens};
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{
     client::Client,
     json::{present, whole},
@@ -9,7 +10,6 @@ use crate::support::{
 };
 use reseed::{
     core::model::{ModelFault, Purpose},
-    provider::scripted::{Gate, Reply, Scripted},
     store::sqlite::SqliteStore,
 };
 use reseed_protocol::{ErrorCode, Part, StopReason};

@@ -1,13 +1,11 @@
 //! Summaries in whatever form a model writes them, and in the form that a deployment or a client asks for.
 
 use super::{compact, fill, session};
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::talk::{summary, text_of, words};
-use reseed::{
-    core::{
-        compaction::summary::read_prompt,
-        model::{ModelRequest, Purpose},
-    },
-    provider::scripted::{Reply, Scripted},
+use reseed::core::{
+    compaction::summary::read_prompt,
+    model::{ModelRequest, Purpose},
 };
 use reseed_protocol::StopReason;
 use serde_json::{Value, json};

@@ -7,6 +7,7 @@
 mod planned;
 
 use super::{compact, context, fill, info, session};
+use crate::support::scripted::Reply;
 use crate::support::{
     client::Client,
     json::{present, whole},
@@ -14,10 +15,7 @@ use crate::support::{
     talk::{summaries, words},
 };
 use planned::{ACCEPTED, FACT, FAULTS, Fault, Planned, Said};
-use reseed::{
-    core::model::{ModelFault, Purpose},
-    provider::scripted::Reply,
-};
+use reseed::core::model::{ModelFault, Purpose};
 use reseed_protocol::ErrorCode;
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -1,12 +1,12 @@
 //! A model server that works on one request at a time: a summary in the background makes way for users' requests.
 
+use crate::support::scripted::Gate;
 use crate::support::{
     client::Client,
     server::Server,
     talk::{is_summary, summary, words},
     upstream::{Reply, Setup, Upstream},
 };
-use reseed::provider::scripted::Gate;
 use serde_json::{Value, json};
 
 /// In the window of 2,000 tokens a compaction is prepared from 1,200 on and waited for from 1,600 on.

@@ -1,16 +1,14 @@
 //! The provider refuses a request as too large: compact once, ask once more, and remember the real window.
 
 use super::{fill, info, session};
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{
     client::Client,
     server::Server,
     talk::{facts, is_summary, summaries, summary, talker, text_of, words},
     upstream::{self, Asked, Upstream},
 };
-use reseed::{
-    core::model::{ModelFault, ModelRequest, OverflowHint, Purpose},
-    provider::scripted::{Gate, Reply, Scripted},
-};
+use reseed::core::model::{ModelFault, ModelRequest, OverflowHint, Purpose};
 use reseed_protocol::ErrorCode;
 use serde_json::{Value, json};
 use std::sync::{

@@ -1,6 +1,7 @@
 //! The ends of the threshold's range: 0 neither loops nor forgets, 1 does not overflow.
 
 use super::session;
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{
     client::Client,
     json::whole,
@@ -8,11 +9,7 @@ use crate::support::{
     talk::{facts, is_summary, reply_to, summaries, summary, text_of, words},
     upstream::{Setup, Upstream},
 };
-use reseed::{
-    core::model::Purpose,
-    provider::scripted::{Reply, Scripted},
-    store::memory::MemoryStore,
-};
+use reseed::{core::model::Purpose, store::memory::MemoryStore};
 use serde_json::json;
 use std::sync::Arc;
 

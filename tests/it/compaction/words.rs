@@ -2,14 +2,12 @@
 //! return. The sentences are ordinary ones; nothing recognises them.
 
 use super::{compact, context, purposes, session};
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{
     json::{present, whole},
     talk::{text_of, words},
 };
-use reseed::{
-    core::{compaction::summary::read_prompt, model::Purpose},
-    provider::scripted::{Reply, Scripted},
-};
+use reseed::core::{compaction::summary::read_prompt, model::Purpose};
 use reseed_protocol::Part;
 use serde_json::{Value, json};
 

@@ -2,6 +2,7 @@
 //! own receives it.
 
 use crate::support::json::present;
+use crate::support::scripted::Gate;
 use crate::{
     provider::Shown,
     support::{
@@ -22,7 +23,6 @@ use reseed::{
     provider::{
         Provider as _,
         openai::{ApiChoice, OpenAi, OpenAiOptions},
-        scripted::Gate,
     },
     service::{self, Service},
     store::sqlite::SqliteStore,

@@ -2,6 +2,7 @@
 //! in another process ends with the same envelope as one that is not.
 
 use super::client::joined;
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{
     client::Client,
     server::Server,
@@ -10,7 +11,6 @@ use crate::support::{
 use reseed::{
     core::hook::HookSpec,
     hooks::{Hook, on},
-    provider::scripted::{Reply, Scripted},
     store::sqlite::SqliteStore,
 };
 use reseed_protocol::{

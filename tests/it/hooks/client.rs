@@ -1,10 +1,8 @@
 //! Hooks that a client hosts over its own socket: called, answered, and every way in which that fails.
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{client::Client, json::present, server::Server};
-use reseed::{
-    core::model::ModelRequest,
-    provider::scripted::{Reply, Scripted},
-};
+use reseed::core::model::ModelRequest;
 use reseed_protocol::{Part, Role};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};

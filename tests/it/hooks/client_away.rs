@@ -1,8 +1,8 @@
 //! Hooks of a client that is away, comes back, or never comes back.
 
 use super::client::{FAR_MS, answer, asked, finished, hook, joined, offered};
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{json::present, server::Server};
-use reseed::provider::scripted::{Gate, Reply, Scripted};
 use reseed_protocol::Part;
 use serde_json::{Value, json};
 

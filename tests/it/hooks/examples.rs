@@ -1,15 +1,13 @@
 //! The examples do what they claim.
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{
     client::Client,
     server::Server,
     talk::{summaries, text_of, words},
     webhook,
 };
-use reseed::{
-    core::model::{ModelRequest, Purpose},
-    provider::scripted::{Reply, Scripted},
-};
+use reseed::core::model::{ModelRequest, Purpose};
 use reseed_protocol::Message;
 use serde_json::{Value, json};
 use std::{path::Path, process::Stdio};

@@ -2,11 +2,9 @@
 //! what may be said to a session that waits for hooks.
 
 use super::client::{FAR_MS, answer, finished, hook, joined, offered};
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{binary::Binary, client::Client, json::present, server::Server};
-use reseed::{
-    provider::scripted::{Gate, Reply, Scripted},
-    store::sqlite::SqliteStore,
-};
+use reseed::store::sqlite::SqliteStore;
 use reseed_protocol::Part;
 use serde_json::{Value, json};
 use std::{path::Path, sync::Arc};

@@ -1,10 +1,10 @@
 //! Hooks in Rust that use the session they are called for.
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{client::Client, server::Server, talk::text_of};
 use reseed::{
     core::hook::{HookFault, HookSpec},
     hooks::{Hook, Session, on_session},
-    provider::scripted::{Reply, Scripted},
 };
 use reseed_protocol::{
     ErrorBody,

@@ -3,9 +3,9 @@
 
 mod hosts;
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{client::Client, json::present, talk::text_of};
 use hosts::{Act, Host, NAME, Scene};
-use reseed::provider::scripted::{Reply, Scripted};
 use reseed_protocol::{Part, Role};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;

@@ -2,8 +2,8 @@
 //! plain strings as content, bare messages with times, and answers that return everything that was shown.
 
 use super::client::{answer, joined};
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{client::Client, server::Server};
-use reseed::provider::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
 
 /// The answers of the three handlers: a marker before every request, a note for one request, a policy for later turns.

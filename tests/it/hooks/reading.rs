@@ -1,5 +1,6 @@
 //! A client that is connected and does not read for a moment.
 
+use crate::support::scripted::{Reply, Scripted};
 use reseed::{
     config::LimitSettings,
     core::{
@@ -11,7 +12,6 @@ use reseed::{
     internals::{
         Attach, ConnectionShare, Identity, Outbox, Outgoing, REPLIES_MAX, Registry, RegistryOptions, SystemClock,
     },
-    provider::scripted::{Reply, Scripted},
     store::memory::MemoryStore,
     tools::Toolset,
 };

@@ -3,6 +3,7 @@
 mod words;
 
 use super::client::{answer, asked, finished, hook, joined};
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{
     binary::{self, Binary},
     client::Client,
@@ -15,7 +16,6 @@ use crate::support::{
 use reseed::{
     core::hook::HookSpec,
     hooks::{Hook, on},
-    provider::scripted::{Gate, Reply, Scripted},
     store::sqlite::SqliteStore,
 };
 use reseed_protocol::{

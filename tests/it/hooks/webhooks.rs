@@ -1,5 +1,6 @@
 //! Webhooks of a running server, as its users see them.
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{
     binary::{self, Binary},
     client::Client,
@@ -7,10 +8,7 @@ use crate::support::{
     talk::{text_of, words},
     webhook::{self, Webhook},
 };
-use reseed::{
-    hooks,
-    provider::scripted::{Reply, Scripted},
-};
+use reseed::hooks;
 use reseed_protocol::hooks::{HookAnswer, HookPoint};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;

@@ -1,10 +1,10 @@
 //! JSON that can just be parsed on arrival, but not again as part of a stored record.
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{client::Client, server::Server, webhook};
 use reseed::{
     core::hook::{HookFault, HookSpec},
     hooks::{Hook, on_session},
-    provider::scripted::{Reply, Scripted},
     store::{SessionStore, memory::MemoryStore},
 };
 use reseed_protocol::{

@@ -1,8 +1,8 @@
 //! Connections that send nothing, never read or never end a message: nobody else is shut out, and nothing is held
 //! indefinitely.
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{client::Client, http, server::Server};
-use reseed::provider::scripted::{Reply, Scripted};
 use serde_json::json;
 use std::time::Duration;
 use tokio::{

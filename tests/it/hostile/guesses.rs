@@ -1,8 +1,8 @@
 //! Someone who guesses tokens, and others who have good ones.
 
 use super::shares::{ADA, server};
+use crate::support::scripted::Scripted;
 use crate::support::{client::Client, http, server::Server};
-use reseed::provider::scripted::Scripted;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

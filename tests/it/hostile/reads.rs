@@ -1,9 +1,9 @@
 //! Small commands that ask for pages of large entries: the server reads no more than it answers with.
 
+use crate::support::scripted::Scripted;
 use crate::support::{client::Client, server::Server};
 use reseed::{
     internals::Faulty,
-    provider::scripted::Scripted,
     store::{Append, EntryColumns, Head, NewRecord, SessionStore, memory::MemoryStore},
 };
 use reseed_protocol::{Timestamp, event::Event};

@@ -1,7 +1,7 @@
 //! Schemas of tools whose patterns are made to be expensive.
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{client::Client, server::Server};
-use reseed::provider::scripted::{Reply, Scripted};
 use reseed_protocol::Part;
 use serde_json::{Value, json};
 

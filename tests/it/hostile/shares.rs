@@ -1,10 +1,8 @@
 //! A user who takes as much of everything as it can get, and another one who finds that there is something left.
 
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{client::Client, polling::until, server::Server};
-use reseed::{
-    provider::scripted::{Gate, Reply, Scripted},
-    store::{SessionStore, memory::MemoryStore},
-};
+use reseed::store::{SessionStore, memory::MemoryStore};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! A user who stores as much as it can get, and another one who finds that there is something left.
 
 use super::shares::{ADA, BOB, hello, is_refused, server, session};
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{client::Client, json::present};
-use reseed::provider::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
 
 /// Opens a new session on a connection and closes it. Returns the reply to the first.

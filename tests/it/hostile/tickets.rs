@@ -1,7 +1,7 @@
 //! A user who requests tickets without end.
 
+use crate::support::scripted::Scripted;
 use crate::support::{client::Client, http, server::Server};
-use reseed::provider::scripted::Scripted;
 use serde_json::json;
 
 #[tokio::test]

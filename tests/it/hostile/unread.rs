@@ -1,7 +1,7 @@
 //! A client that requests large replies and does not read them.
 
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{client::Client, http, server::Server};
-use reseed::provider::scripted::{Reply, Scripted};
 use serde_json::json;
 
 /// Each reply is larger than this. All of them together exceed the budget of a connection and what the kernel buffers.

@@ -1,11 +1,9 @@
 //! `pin_entry` and `unpin_entry`.
 
 use super::{Talk, saying};
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::talk::{summary, text_of, words};
-use reseed::{
-    core::model::Purpose,
-    provider::scripted::{Gate, Reply, Scripted},
-};
+use reseed::core::model::Purpose;
 use reseed_protocol::Part;
 use serde_json::{Value, json};
 use std::sync::{

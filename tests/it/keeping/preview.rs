@@ -1,12 +1,13 @@
 //! `preview_compaction`, then `start_compaction { previewId }`.
 
 use super::{Talk, saying};
+use crate::support::scripted::Reply;
 use crate::support::{
     client::Client,
     json::{present, whole},
     talk::{summary, talker},
 };
-use reseed::{core::model::ModelFault, provider::scripted::Reply};
+use reseed::core::model::ModelFault;
 use reseed_protocol::ErrorCode;
 use serde_json::json;
 

@@ -1,14 +1,12 @@
 //! `rebuild: true`: a summary from the original messages.
 
 use super::{Talk, saying};
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{
     json::present,
     talk::{facts, summary, text_of, words},
 };
-use reseed::{
-    core::{compaction::summary::read_prompt, model::Purpose},
-    provider::scripted::{Gate, Reply, Scripted},
-};
+use reseed::core::{compaction::summary::read_prompt, model::Purpose};
 use serde_json::json;
 
 /// A model that keeps the facts only when it is asked to.

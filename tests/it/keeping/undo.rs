@@ -1,14 +1,12 @@
 //! `undo_compaction`: the old context comes back, with everything said since.
 
 use super::{Talk, saying};
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{
     json::{present, whole},
     talk::{summary, talker, text_of},
 };
-use reseed::{
-    core::model::Purpose,
-    provider::scripted::{Gate, Reply, Scripted},
-};
+use reseed::core::model::Purpose;
 use serde_json::{Value, json};
 
 async fn filled(from: u32) -> Talk {

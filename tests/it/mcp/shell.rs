@@ -2,6 +2,7 @@
 //! program by itself.
 
 use super::servers;
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{
     binary,
     client::Client,
@@ -10,7 +11,6 @@ use crate::support::{
 };
 use reseed::{
     internals::{Clock as _, SystemClock},
-    provider::scripted::{Reply, Scripted},
     store::{SessionStore as _, memory::MemoryStore},
 };
 use reseed_protocol::Part;

@@ -5,13 +5,13 @@ mod cluster;
 
 use super::folder;
 pub(crate) use super::samples;
+use crate::support::scripted::Gate;
 use crate::support::{
     binary::Binary,
     client::Client,
     talk::{is_summary, reply_to, summary, words},
     upstream::{Reply, Upstream},
 };
-use reseed::provider::scripted::Gate;
 use serde_json::json;
 use std::{
     collections::BTreeMap,

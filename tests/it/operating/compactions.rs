@@ -2,6 +2,7 @@
 //! upstream server.
 
 use super::{folder, samples};
+use crate::support::scripted::Gate;
 use crate::support::{
     binary::{Binary, LOG},
     client::Client,
@@ -10,7 +11,6 @@ use crate::support::{
     talk::{is_summary, reply_to, words},
     upstream::{Reply, Upstream},
 };
-use reseed::provider::scripted::Gate;
 use serde_json::{Value, json};
 use std::{
     collections::VecDeque,

@@ -1,6 +1,7 @@
 //! Restarting: a session is as before, whether the server was stopped or killed.
 
 use super::{QUICK, folder, stopping::reopened};
+use crate::support::scripted::Gate;
 use crate::support::{
     binary::Binary,
     client::Client,
@@ -8,7 +9,6 @@ use crate::support::{
     talk::words,
     upstream::{Reply, Upstream},
 };
-use reseed::provider::scripted::Gate;
 use serde_json::{Value, json};
 use std::path::Path;
 

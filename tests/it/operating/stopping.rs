@@ -1,13 +1,13 @@
 //! Stopping: turns may finish, or are interrupted and retried; a database has one server at a time.
 
 use super::{QUICK, folder};
+use crate::support::scripted::Gate;
 use crate::support::{
     binary::{self, Binary},
     client::Client,
     http,
     upstream::{Reply, Upstream},
 };
-use reseed::provider::scripted::Gate;
 use serde_json::{Value, json};
 
 /// Returns the settings of a server on this model.

@@ -1,6 +1,7 @@
 //! The original's faults with its sockets, its sessions and the upstream's streams.
 
 use super::{BOTH, asking, fill};
+use crate::support::scripted::Gate;
 use crate::support::{
     client::Client,
     conversation::{Conversation, Dialect},
@@ -9,7 +10,6 @@ use crate::support::{
     talk::{is_summary, reply_to, words},
     upstream::{Reply, Upstream},
 };
-use reseed::provider::scripted::Gate;
 use serde_json::{Value, json};
 use std::{collections::HashSet, time::Duration};
 

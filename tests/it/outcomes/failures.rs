@@ -1,13 +1,11 @@
 //! Failures of what a command waits for: the model that summarises a branch, a hook, the store.
 
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::{
     commands::example,
     support::{client::Client, server::Server, talk::words},
 };
-use reseed::{
-    core::model::{ModelFault, Purpose},
-    provider::scripted::{Gate, Reply, Scripted},
-};
+use reseed::core::model::{ModelFault, Purpose};
 use reseed_protocol::{
     ErrorCode,
     command::{

@@ -4,13 +4,13 @@ use super::scene::{
     Before::{self, *},
     Stage,
 };
+use crate::support::scripted::{Reply, Scripted};
 use crate::{
     commands::example,
     support::{client::Client, server::Server, talk::words},
 };
 use reseed::{
     internals::Faulty,
-    provider::scripted::{Reply, Scripted},
     store::{Append, CommandMark, Head, SessionStore, memory::MemoryStore, sqlite::SqliteStore},
 };
 use reseed_protocol::{

@@ -1,14 +1,12 @@
 //! Sessions in which a command can be followed by a given event, or refused with a given error.
 
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{
     client::Client,
     server::Server,
     talk::{summary, words},
 };
-use reseed::{
-    core::model::{ModelRequest, Purpose},
-    provider::scripted::{Gate, Reply, Scripted},
-};
+use reseed::core::model::{ModelRequest, Purpose};
 use reseed_protocol::Part;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};

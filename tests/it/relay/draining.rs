@@ -2,6 +2,7 @@
 //! more.
 
 use super::{check_whole, faults::resumed, nodes, open};
+use crate::support::scripted::Gate;
 use crate::support::{
     binary::run,
     client::Client,
@@ -10,7 +11,6 @@ use crate::support::{
     polling::until,
     upstream::{Reply, Upstream},
 };
-use reseed::provider::scripted::Gate;
 use serde_json::{Value, json};
 
 /// Polls until a server says that it is stopping.

@@ -1,10 +1,10 @@
 //! Approvals of tool calls by a person, in v2.
 
 use super::{Seen, ask, call, finished, over, results, start, tool};
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{client::Client, json::present, server::Server};
 use reseed::{
     core::{approval::call_hash, tool::ToolPlace},
-    provider::scripted::{Reply, Scripted},
     store::sqlite::SqliteStore,
 };
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! Approvals of tool calls by a person, in v1, as the original client needs them.
 
 use super::{Seen, call, results, start, tool};
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{client::Client, json::present};
-use reseed::provider::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
 use std::sync::{Arc, atomic::Ordering};
 

@@ -1,7 +1,7 @@
 //! A session that no client has open is unloaded once its turn is over, no matter who had it open and how they left.
 
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{client::Client, http, server::Server};
-use reseed::provider::scripted::{Gate, Reply, Scripted};
 use serde_json::json;
 
 const OPERATOR: &str = "correct-horse-battery-staple";

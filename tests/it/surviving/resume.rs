@@ -1,6 +1,7 @@
 //! Resuming from every kind of position: everything that was missed, or a snapshot, and never a gap.
 
 use super::{fold::fresh, folder::Folder};
+use crate::support::scripted::{Gate, Reply as Said, Scripted};
 use crate::support::{
     binary::Binary,
     client::Client,
@@ -9,10 +10,7 @@ use crate::support::{
 };
 use reseed::{
     core::model::{Delta, ModelFault, ModelRequest},
-    provider::{
-        AnswerFuture, DeltaSink, ModelsFuture, Provider,
-        scripted::{Gate, Reply as Said, Scripted},
-    },
+    provider::{AnswerFuture, DeltaSink, ModelsFuture, Provider},
 };
 use reseed_protocol::ErrorCode;
 use serde_json::{Value, json};

@@ -2,8 +2,8 @@
 //! resumes without a gap. The test decides when the time is up.
 
 use super::folder::Folder;
+use crate::support::scripted::{Reply, Scripted};
 use crate::support::{client::Client, server::Server, talk::words};
-use reseed::provider::scripted::{Reply, Scripted};
 use serde_json::json;
 use std::time::Duration;
 use tokio::net::{TcpSocket, TcpStream};

@@ -2,8 +2,8 @@
 //! away.
 
 use super::folder::Folder;
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{client::Client, http, json::present, server::Server, talk::talker, time::StoppedTime};
-use reseed::provider::scripted::{Gate, Reply, Scripted};
 use reseed_protocol::Part;
 use serde_json::{Value, json};
 

@@ -1,6 +1,7 @@
 //! `fork_session`: a new session from a path of another.
 
 use super::{ask, get, refused};
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{
     client::Client,
     json::{number, present, whole},
@@ -9,7 +10,6 @@ use crate::support::{
 };
 use reseed::{
     internals::{Fault, Faulty},
-    provider::scripted::{Gate, Reply, Scripted},
     store::{ListQuery, SessionStore, memory::MemoryStore, sqlite::SqliteStore},
 };
 use serde_json::{Value, json};

@@ -36,11 +36,11 @@ fn lines(tree: &Value, ids: &[Value]) -> Vec<String> {
 }
 
 /// A model that answers with its question.
-fn echo() -> reseed::provider::scripted::Scripted {
-    reseed::provider::scripted::Scripted::answering(|request| {
+fn echo() -> crate::support::scripted::Scripted {
+    crate::support::scripted::Scripted::answering(|request| {
         let said = request.messages().last().map(|message| format!("{:?}", message.message.content));
         let known = ["three", "two", "one"].into_iter().find(|word| said.as_deref().unwrap_or_default().contains(word));
-        reseed::provider::scripted::Reply::text(format!("answer-to-{}", known.unwrap_or("nothing")))
+        crate::support::scripted::Reply::text(format!("answer-to-{}", known.unwrap_or("nothing")))
     })
 }
 

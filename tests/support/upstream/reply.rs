@@ -1,6 +1,7 @@
 //! The server's reactions to a request: an answer in either dialect, a refusal, or any way of breaking off.
 
-use reseed::provider::{openai::Api, scripted::Gate};
+use crate::support::scripted::Gate;
+use reseed::provider::openai::Api;
 use serde_json::{Value, json};
 
 /// One operation on the connection.

@@ -1,12 +1,10 @@
 //! A model whose summaries fail as planned.
 
+use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::talk::{facts, summary, text_of, words};
-use reseed::{
-    core::{
-        compaction::summary::read_prompt,
-        model::{ModelFault, ModelRequest, Purpose},
-    },
-    provider::scripted::{Gate, Reply, Scripted},
+use reseed::core::{
+    compaction::summary::read_prompt,
+    model::{ModelFault, ModelRequest, Purpose},
 };
 use reseed_protocol::{ErrorCode, Role, StopReason};
 use std::{

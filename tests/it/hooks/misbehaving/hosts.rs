@@ -1,6 +1,7 @@
 //! The same hook in three places: in Rust, as a webhook, and at a client. It misbehaves in one session only.
 
 use super::super::client::joined;
+use crate::support::scripted::Scripted;
 use crate::support::{client::Client, server::Server, webhook};
 use axum::{
     Router,
@@ -12,7 +13,6 @@ use axum::{
 use reseed::{
     core::hook::{HookFault, HookSpec},
     hooks::{Hook, on},
-    provider::scripted::Scripted,
 };
 use reseed_protocol::hooks::{HookCall, HookOffer};
 use serde_json::{Value, json};

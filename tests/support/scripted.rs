@@ -1,10 +1,11 @@
-//! A provider in this process that answers from a script. It is meant for our tests and those of library users. The
-//! server does not offer it.
+//! A provider in this process that answers from a script.
 
-use super::{AnswerFuture, Delay, DeltaSink, ModelsFuture, Provider};
-use crate::core::{
-    model::{Answer, Delta, ModelFault, ModelRequest, ReportedUsage},
-    need::Needs,
+use reseed::{
+    core::{
+        model::{Answer, Delta, ModelFault, ModelRequest, ReportedUsage},
+        need::Needs,
+    },
+    provider::{AnswerFuture, Delay, DeltaSink, ModelsFuture, Provider},
 };
 use reseed_protocol::{ErrorCode, Part, StopReason};
 use std::{
@@ -17,7 +18,7 @@ type Script = Box<dyn FnMut(&ModelRequest) -> Reply + Send>;
 
 /// A scripted provider. Clones are handles to the same one.
 #[derive(Clone)]
-pub struct Scripted {
+pub(crate) struct Scripted {
     shared: Arc<Shared>,
 }
 
@@ -41,7 +42,7 @@ struct State {
 
 /// The reply to one request.
 #[derive(Debug, Clone)]
-pub struct Reply {
+pub(crate) struct Reply {
     parts: Vec<Part>,
     pieces: usize,
     stop_reason: Option<StopReason>,
@@ -54,22 +55,21 @@ pub struct Reply {
 
 /// Holds a reply back until the gate is opened. Clones share one gate.
 #[derive(Debug, Clone)]
-pub struct Gate(Arc<Semaphore>);
+pub(crate) struct Gate(Arc<Semaphore>);
 
 impl Gate {
     /// Returns a closed gate.
-    #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Arc::new(Semaphore::new(0)))
     }
 
     /// Opens the gate permanently.
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         self.0.close();
     }
 
     /// Waits until the gate is open.
-    pub async fn passed(&self) {
+    pub(crate) async fn passed(&self) {
         // The semaphore never has permits. Closing it ends the wait and thereby opens the gate.
         let _ = self.0.acquire().await;
     }
@@ -83,63 +83,53 @@ impl Default for Gate {
 
 impl Reply {
     /// Returns the answer as if its request had been adapted, and these needs learnt about its model.
-    #[must_use]
-    pub fn having_learnt(self, needs: Needs) -> Self {
+    pub(crate) fn having_learnt(self, needs: Needs) -> Self {
         Self { learnt: needs, ..self }
     }
 
     /// Returns an answer of these parts, with one delta per part and no reported usage. Tool calls are streamed too.
-    #[must_use]
-    pub fn parts(parts: Vec<Part>) -> Self {
+    pub(crate) fn parts(parts: Vec<Part>) -> Self {
         let (pieces, delays, learnt) = (1, Vec::new(), Needs::default());
         Self { parts, pieces, stop_reason: None, usage: None, fault: None, gate: None, delays, learnt }
     }
 
     /// Returns an answer of one text.
-    #[must_use]
-    pub fn text(text: impl Into<String>) -> Self {
+    pub(crate) fn text(text: impl Into<String>) -> Self {
         Self::parts(vec![Part::Text { text: text.into() }])
     }
 
     /// Returns a failure before any delta.
-    #[must_use]
-    pub fn fault(fault: ModelFault) -> Self {
+    pub(crate) fn fault(fault: ModelFault) -> Self {
         Self { fault: Some(fault), ..Self::parts(Vec::new()) }
     }
 
     /// Sends each text, and the arguments of each call, in this many deltas.
-    #[must_use]
-    pub fn in_pieces(self, pieces: usize) -> Self {
+    pub(crate) fn in_pieces(self, pieces: usize) -> Self {
         Self { pieces: pieces.max(1), ..self }
     }
 
     /// Reports the request's usage, in tokens.
-    #[must_use]
-    pub fn usage(self, input_tokens: u64, output_tokens: u64) -> Self {
+    pub(crate) fn usage(self, input_tokens: u64, output_tokens: u64) -> Self {
         Self { usage: Some(ReportedUsage { input_tokens, output_tokens, ..ReportedUsage::default() }), ..self }
     }
 
     /// Ends with this stop reason. The default is `ToolCalls` if there are calls, and otherwise `Stop`.
-    #[must_use]
-    pub fn stopping(self, stop_reason: StopReason) -> Self {
+    pub(crate) fn stopping(self, stop_reason: StopReason) -> Self {
         Self { stop_reason: Some(stop_reason), ..self }
     }
 
     /// Fails after its deltas. The fault's `shown` is set if there were any.
-    #[must_use]
-    pub fn then_fault(self, fault: ModelFault) -> Self {
+    pub(crate) fn then_fault(self, fault: ModelFault) -> Self {
         Self { fault: Some(fault), ..self }
     }
 
     /// Reports these waits before its first delta, without waiting.
-    #[must_use]
-    pub fn delayed(self, delays: &[Delay]) -> Self {
+    pub(crate) fn delayed(self, delays: &[Delay]) -> Self {
         Self { delays: delays.to_vec(), ..self }
     }
 
     /// Pauses until the gate opens: before its last delta with text, or before its end if it has at most one.
-    #[must_use]
-    pub fn held_by(self, gate: &Gate) -> Self {
+    pub(crate) fn held_by(self, gate: &Gate) -> Self {
         Self { gate: Some(gate.clone()), ..self }
     }
 }
@@ -152,38 +142,35 @@ impl Default for Scripted {
 
 impl Scripted {
     /// Returns a provider without replies. A request takes a [`Scripted::push`]ed one, or fails.
-    #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let state = State { queue: VecDeque::new(), script: None, requests: Vec::new() };
         Self { shared: Arc::new(Shared { state: Mutex::new(state), counts: watch::Sender::new(Counts::default()) }) }
     }
 
     /// Returns a provider that calls `script` for a reply whenever none is queued.
-    #[must_use]
-    pub fn answering(script: impl FnMut(&ModelRequest) -> Reply + Send + 'static) -> Self {
+    pub(crate) fn answering(script: impl FnMut(&ModelRequest) -> Reply + Send + 'static) -> Self {
         let scripted = Self::new();
         scripted.state().script = Some(Box::new(script));
         scripted
     }
 
     /// Queues a reply. Requests take replies in order.
-    pub fn push(&self, reply: Reply) {
+    pub(crate) fn push(&self, reply: Reply) {
         self.state().queue.push_back(reply);
     }
 
     /// Returns the requests that arrived, in order.
-    #[must_use]
-    pub fn requests(&self) -> Vec<ModelRequest> {
+    pub(crate) fn requests(&self) -> Vec<ModelRequest> {
         self.state().requests.clone()
     }
 
     /// Waits until this many requests have arrived in total.
-    pub async fn wait_for_requests(&self, asked: usize) {
+    pub(crate) async fn wait_for_requests(&self, asked: usize) {
         let _ = self.shared.counts.subscribe().wait_for(|counts| counts.asked >= asked).await;
     }
 
     /// Waits until this many requests were dropped before completion.
-    pub async fn wait_for_dropped(&self, dropped: usize) {
+    pub(crate) async fn wait_for_dropped(&self, dropped: usize) {
         let _ = self.shared.counts.subscribe().wait_for(|counts| counts.dropped >= dropped).await;
     }
 
@@ -291,10 +278,9 @@ fn cut(text: &str, pieces: usize) -> impl Iterator<Item = &str> {
     })
 }
 
-#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::model::Purpose;
+    use reseed::core::model::Purpose;
     use reseed_protocol::context::{ContextEnvelope, EnvelopeMessages, EnvelopeMeta, RequestOptions, SystemPrompt};
 
     #[derive(Default)]
