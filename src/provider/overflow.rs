@@ -9,7 +9,6 @@
 mod numbers;
 
 use crate::core::model::OverflowHint;
-pub(super) use numbers::{head, tail};
 
 /// What an error text says about the size of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

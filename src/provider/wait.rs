@@ -26,10 +26,10 @@ const CUES: &[&str] = &[
 /// Returns the wait in milliseconds: Google's `RetryInfo`, `retry_after` in seconds, or a duration in the message.
 pub(super) fn in_body(error: &Value, message: &str) -> Option<u64> {
     let details = error["details"].as_array().into_iter().flatten();
-    let told = details.filter_map(|detail| detail["retryDelay"].as_str()).find_map(duration);
+    let delay = details.filter_map(|detail| detail["retryDelay"].as_str()).find_map(duration);
     let fields = [&error["retry_after"], &error["metadata"]["retry_after"], &error["retryAfter"]];
     let seconds = || fields.into_iter().find_map(Value::as_f64).and_then(from_seconds);
-    told.or_else(seconds).or_else(|| in_text(message))
+    delay.or_else(seconds).or_else(|| in_text(message))
 }
 
 fn in_text(message: &str) -> Option<u64> {

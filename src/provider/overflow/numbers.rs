@@ -15,7 +15,6 @@ const FITS: &[&str] = &[
     "limit",
     "context length",
     "context size",
-    "context window",
     "window",
     "n_ctx",
     "at most",
@@ -38,49 +37,6 @@ const FITS: &[&str] = &[
     "configured",
     "exceed",
 ];
-/// Words before a number that was sent.
-const SENT: &[&str] = &[
-    "request",
-    "result",
-    "pass",
-    "sent",
-    "has ",
-    "have ",
-    "contain",
-    "given",
-    "got",
-    "provid",
-    "current",
-    "count",
-    "keep",
-    "used",
-    "total of",
-    "your ",
-    "received",
-    "estimated",
-    "actual",
-    "was ",
-    "uses ",
-    "using ",
-    "needs ",
-];
-/// Words directly after a number that was sent.
-const SENT_AFTER: &[&str] = &[
-    "exceed",
-    "is longer",
-    "is greater",
-    "is larger",
-    "is more",
-    "is too",
-    "are too",
-    "is above",
-    "is over",
-    "must be",
-    "surpass",
-    "does not fit",
-    "do not fit",
-    "doesn't fit",
-];
 /// Words after a number that counts the input, next to a total that includes the answer.
 const READ_AFTER: &[&str] =
     &["in the messages", "from the input", "of text input", "in your prompt", "in the prompt", "from the prompt"];
@@ -101,11 +57,11 @@ struct Number {
 enum Meaning {
     /// The input alone, where a total is also named.
     Read,
+    /// Anything else, which was sent if a limit is named too.
     Sent,
     Fits,
     /// The answer's part.
     Answer,
-    Unknown,
 }
 
 /// Returns the numbers of a refusal in lower case. A text that does not count tokens has none, because bytes and
@@ -132,10 +88,9 @@ pub(super) fn read(text: &str) -> OverflowHint {
         return OverflowHint { prompt_tokens: Some(sent), window_tokens: Some(fits) };
     }
     let first = |wanted: Meaning| meanings.iter().position(|meaning| *meaning == wanted).map(|at| numbers[at].value);
-    OverflowHint {
-        prompt_tokens: first(Meaning::Read).or_else(|| first(Meaning::Sent)),
-        window_tokens: first(Meaning::Fits),
-    }
+    let window_tokens = first(Meaning::Fits);
+    let sent = first(Meaning::Sent).filter(|_| window_tokens.is_some());
+    OverflowHint { prompt_tokens: first(Meaning::Read).or(sent), window_tokens }
 }
 
 /// Reads "2048 > 4096 - 3000" in vLLM's form, which means that the requested answer does not fit beside the input.
@@ -183,9 +138,9 @@ fn numbers(text: &str) -> Vec<Number> {
         let is_of_id = text[..begin].trim_end_matches([':', '=', ' ']).ends_with(" id");
         let value = digits.parse().unwrap_or(u64::MAX);
         // "400 The prompt is…", "<400> …", "error code: 400": the number is the status.
-        let told = text[..begin].trim_end_matches(|c: char| !c.is_alphanumeric());
+        let before_it = text[..begin].trim_end_matches(|c: char| !c.is_alphanumeric());
         let names_status =
-            told.is_empty() || ["code", "status", "error", "http"].iter().any(|word| told.ends_with(word));
+            before_it.is_empty() || ["code", "status", "error", "http"].iter().any(|word| before_it.ends_with(word));
         let is_status = (400..600).contains(&value) && names_status;
         if !is_status && !is_of_name && !is_of_id && !digits.starts_with('0') && (LEAST..=MOST).contains(&value) {
             found.push(Number { value, begin, end: at });
@@ -212,36 +167,26 @@ fn meaning(text: &str, numbers: &[Number], at: usize) -> Meaning {
     if names_answer(before) {
         return Meaning::Answer;
     }
-    let close = |words: &[&str]| words.iter().filter_map(|word| after.find(word)).min();
-    let is_near = |words: &[&str]| close(words).is_some_and(|place| place <= 24);
-    if is_near(ANSWER_AFTER) && !is_near(READ_AFTER) {
-        return Meaning::Answer;
-    }
+    let is_near = |words: &[&str]| words.iter().filter_map(|word| after.find(word)).any(|place| place <= 24);
     if is_near(READ_AFTER) {
         return Meaning::Read;
     }
-    if close(SENT_AFTER).is_some_and(|place| place <= 20) {
-        return Meaning::Sent;
+    if is_near(ANSWER_AFTER) {
+        return Meaning::Answer;
     }
-    let last = |words: &[&str]| words.iter().filter_map(|word| before.rfind(word)).max();
-    match (last(FITS), last(SENT)) {
-        (Some(fits), Some(sent)) if sent > fits => Meaning::Sent,
-        (Some(_), _) => Meaning::Fits,
-        (None, Some(_)) => Meaning::Sent,
-        (None, None) if is_near(FITS_AFTER) => Meaning::Fits,
-        (None, None) => Meaning::Unknown,
-    }
+    let is_limit = FITS.iter().any(|word| before.contains(word)) || is_near(FITS_AFTER);
+    if is_limit { Meaning::Fits } else { Meaning::Sent }
 }
 
 /// Returns about this many bytes from the end of a text.
-pub(in crate::provider) fn tail(text: &str, bytes: usize) -> &str {
+fn tail(text: &str, bytes: usize) -> &str {
     let from = text.len().saturating_sub(bytes);
     let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
     &text[from..]
 }
 
 /// Returns about this many bytes from the beginning of a text.
-pub(in crate::provider) fn head(text: &str, bytes: usize) -> &str {
+fn head(text: &str, bytes: usize) -> &str {
     let until = (0..=bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     &text[..until]
 }
