@@ -47,7 +47,7 @@ const SAME_FORM_TRIES: u32 = 1;
 const SAMPLE_TRIES: u32 = 2;
 
 /// The changes to try if a refusal names nothing. They concern parts that a session may contain and its model refuses,
-/// which would block the session permanently. Images and tools that are new since the last answer come first.
+/// which would block the session permanently. Images that are new since the last answer come first.
 const BLIND: [Need; 6] = [Apart, Alternate, NoOwnFields, NoSealed, NoImages, NoTools];
 
 /// How a server or a model is recognised.
@@ -77,8 +77,6 @@ pub(super) struct Adaptations {
     learnt: Mutex<BTreeMap<String, Needs>>,
     /// What has helped single sessions.
     kept: Mutex<Kept>,
-    /// The sets of tools with which models have answered.
-    accepted: Mutex<Kept>,
 }
 
 /// A set of keys that forgets the oldest ones.
@@ -140,21 +138,15 @@ impl Adaptations {
             });
             form.hidden = keys.filter(|key| kept.known.contains(&scope.picture(*key))).collect();
         }
-        let accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
-        let tools = (!request.envelope.tools.is_empty()).then(|| scope.tools(request));
-        let has_new_tools = tools.is_some_and(|tools| !accepted.known.contains(&tools));
-        Search { form, known, scope, tools, has_new_tools, ..Search::default() }
+        Search { form, known, scope, ..Search::default() }
     }
 
     /// Remembers what a request showed, and logs what is new.
     pub(super) fn keep(&self, model: &str, search: &Search) {
-        if let Some(tools) = search.tools.filter(|_| search.is_settled && !search.form.needs.has(NoTools)) {
-            self.accepted.lock().unwrap_or_else(PoisonError::into_inner).insert(tools);
-        }
         if !search.kept.is_empty() {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             search.kept.iter().for_each(|key| kept.insert(*key));
-            let parts = search.kept_parts();
+            let parts = search.kept_needs.iter().map(Need::name).collect::<Vec<_>>().join(", ");
             tracing::warn!(model, parts, "a part of a request was refused; it is left out from now on");
         }
         if search.found.is_empty() {
@@ -205,11 +197,6 @@ impl Scope {
     fn picture(self, key: u64) -> u64 {
         chained([self.model, self.session, 1, key])
     }
-
-    /// Returns the key of the tools that a request offers, in any session.
-    fn tools(self, request: &ModelRequest) -> u64 {
-        chained([self.model, fingerprint_of(&request.envelope.tools)])
-    }
 }
 
 /// The search for a form of one request that its server accepts.
@@ -220,10 +207,6 @@ pub(super) struct Search {
     /// What is known about the model without refusals.
     known: Needs,
     scope: Scope,
-    /// The key of the tools that are offered.
-    tools: Option<u64>,
-    /// True if no request with these tools was answered yet.
-    has_new_tools: bool,
     /// The last change, the form before it, and the refusal that led to it.
     last: Option<(Change, Form, Refusal)>,
     /// The last refusal that may be transient, and how often it came in a row.
@@ -232,12 +215,11 @@ pub(super) struct Search {
     /// The changes after which the server refused something else instead.
     helped: Vec<(Change, Refusal)>,
     tries: u32,
-    is_settled: bool,
     /// What helped, and applies to every request to the model.
     found: Needs,
     /// The keys of what helped, and applies to this session.
     kept: Vec<u64>,
-    kept_names: BTreeSet<&'static str>,
+    kept_needs: Needs,
 }
 
 impl Search {
@@ -304,13 +286,8 @@ impl Search {
             return Vec::new();
         }
         let mut needs = if is_blind { BLIND.to_vec() } else { refusal.needs.to_vec() };
-        if is_blind {
-            let is_new = |need: &Need| match need {
-                NoImages => pictures.has_new(),
-                NoTools => self.has_new_tools,
-                _ => false,
-            };
-            needs.sort_by_key(|need| !is_new(need));
+        if is_blind && pictures.has_new() {
+            needs.sort_by_key(|need| *need != NoImages);
         }
         let changes = needs.into_iter().flat_map(|need| match need {
             NoImages if is_blind || refusal.of_request.has(NoImages) => pictures.suspects(refusal.images_max),
@@ -321,7 +298,6 @@ impl Search {
 
     /// Ends the search, because the server accepted the request.
     pub(super) fn settle(&mut self, request: &ModelRequest) {
-        self.is_settled = true;
         self.helped.extend(self.last.take().map(|(change, _, refusal)| (change, refusal)));
         for (change, refusal) in std::mem::take(&mut self.helped) {
             match change {
@@ -330,11 +306,11 @@ impl Search {
                 _ if refusal.of_sample => {}
                 Change::Need(need) => {
                     self.kept.push(self.scope.need(need, request));
-                    self.kept_names.insert(need.name());
+                    self.kept_needs = self.kept_needs.with(need);
                 }
                 Change::Hide(pictures) => {
                     self.kept.extend(pictures.into_iter().map(|key| self.scope.picture(key)));
-                    self.kept_names.insert(NoImages.name());
+                    self.kept_needs = self.kept_needs.with(NoImages);
                 }
             }
         }
@@ -348,10 +324,6 @@ impl Search {
     /// Returns those of the shown needs that are due to refusals.
     pub(super) fn adapted(&self, shown: Needs) -> Needs {
         shown.iter().filter(|need| !self.known.has(*need)).fold(Needs::default(), Needs::with)
-    }
-
-    fn kept_parts(&self) -> String {
-        self.kept_names.iter().copied().collect::<Vec<_>>().join(", ")
     }
 }
 
