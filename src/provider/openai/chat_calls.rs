@@ -38,16 +38,6 @@ struct Said<'a> {
     arguments: &'a str,
 }
 
-/// What a name says about a call that already has a name but no arguments yet.
-enum Naming {
-    /// It is the same name.
-    Same,
-    /// It extends the name to this one.
-    Grown(String),
-    /// It is the name of another call.
-    Other,
-}
-
 impl Calls {
     /// Starts without calls. `offered` has the names of the offered tools.
     pub(super) fn new(offered: Vec<String>) -> Self {
@@ -179,7 +169,7 @@ impl Calls {
         } else if known.is_empty() {
             false
         } else if arguments.is_empty() {
-            matches!(self.naming(known, name), Naming::Other)
+            self.grown(known, name).is_none()
         } else if is_whole(arguments) {
             let is_named_again = said.arguments.is_empty() && (said.index.is_some() || said.id.is_some());
             known != name || !(is_named_again || repeats(arguments, said.arguments))
@@ -199,10 +189,7 @@ impl Calls {
         if !known.is_empty() && !arguments.is_empty() {
             return;
         }
-        let name = match self.naming(known, name) {
-            Naming::Grown(name) => name,
-            Naming::Same | Naming::Other => name.to_owned(),
-        };
+        let name = self.grown(known, name).unwrap_or_else(|| name.to_owned());
         assembly.name_call(part, &id, &name);
         let is_longer = |offered: &&String| offered.len() > name.len() && offered.starts_with(&name);
         if self.is_offered(&name) && !self.offered.iter().any(|offered| is_longer(&offered)) {
@@ -210,19 +197,20 @@ impl Calls {
         }
     }
 
-    fn naming(&self, known: &str, name: &str) -> Naming {
+    /// Returns the name of a call that already had a name, but no arguments; `None` if the new name is another call's.
+    fn grown(&self, known: &str, name: &str) -> Option<String> {
         let joined = [known, name].concat();
-        let (knows_both, is_known) = (self.is_offered(known) && self.is_offered(name), self.is_offered(known));
-        if self.is_offered(&joined) && !knows_both {
-            Naming::Grown(joined)
+        let is_known = self.is_offered(known);
+        if self.is_offered(&joined) && !(is_known && self.is_offered(name)) {
+            Some(joined)
         } else if name == known {
-            Naming::Same
+            Some(name.to_owned())
         } else if is_known {
-            Naming::Other
+            None
         } else if name.starts_with(known) {
-            Naming::Grown(name.to_owned())
+            Some(name.to_owned())
         } else {
-            Naming::Grown(joined)
+            Some(joined)
         }
     }
 

@@ -11,7 +11,6 @@ use super::{
 use crate::{core::need::Need, provider::upstream::Fields};
 use reseed_protocol::{CallId, Message, Part, Role, context::ToolDefinition};
 use serde::Serialize;
-use serde_json::Value;
 use std::borrow::Cow;
 
 /// Replaces reasoning for an answer that has none from this server.
@@ -112,14 +111,7 @@ struct Function<'a> {
 #[derive(Debug, Serialize)]
 struct Tool<'a> {
     r#type: &'static str,
-    function: ToolFunction<'a>,
-}
-
-#[derive(Debug, Serialize)]
-struct ToolFunction<'a> {
-    name: &'a str,
-    description: &'a str,
-    parameters: &'a Value,
+    function: &'a ToolDefinition,
 }
 
 impl<'a> ChatRequest<'a> {
@@ -131,6 +123,7 @@ impl<'a> ChatRequest<'a> {
         for message in &plan.messages {
             write(message, plan, &mut messages);
         }
+        let tool = |function| Tool { r#type: "function", function };
         let limit = plan.output_limit();
         let is_new = limit.is_some() && !plan.does(Need::OldLimit) && plan.does(Need::NewLimit);
         Self {
@@ -145,13 +138,6 @@ impl<'a> ChatRequest<'a> {
             max_completion_tokens: limit.filter(|_| is_new),
             reasoning_effort: plan.effort(),
         }
-    }
-}
-
-fn tool(tool: &ToolDefinition) -> Tool<'_> {
-    Tool {
-        r#type: "function",
-        function: ToolFunction { name: &tool.name, description: &tool.description, parameters: &tool.parameters },
     }
 }
 

@@ -1,7 +1,7 @@
 //! The form in which a request is sent: the model's needs, and the images that are left out.
 
 use crate::core::{
-    fingerprint::{chained, fingerprint, message_fingerprint},
+    fingerprint::{fingerprint, message_fingerprint},
     model::ModelRequest,
     need::{Need, Needs},
 };
@@ -53,22 +53,11 @@ pub(super) fn picture_key(url: &str) -> u64 {
     fingerprint(url.as_bytes())
 }
 
-/// For a message without an entry id, this many bytes at each end of its text identify the session, together with its
-/// length. For a summary's request, they contain its random mark.
-const KEY_BYTES_MAX: usize = 1_024;
-
-/// Identifies a session by the beginning of its requests, which do not name it. A compaction changes the result.
+/// Identifies a session by the first message of its requests, which do not name it. A compaction changes the result.
 pub(super) fn session_key(request: &ModelRequest) -> u64 {
     request.messages().next().map_or(0, |first| match &first.entry_id {
         Some(entry) => fingerprint(entry.as_str().as_bytes()),
-        None => match &first.message.content[..] {
-            [Part::Text { text }] => {
-                let (text, bytes) = (text.as_bytes(), text.len().min(KEY_BYTES_MAX));
-                let ends = [fingerprint(&text[..bytes]), fingerprint(&text[text.len() - bytes..])];
-                chained([ends[0], ends[1], text.len() as u64])
-            }
-            _ => message_fingerprint(&first.message),
-        },
+        None => message_fingerprint(&first.message),
     })
 }
 

@@ -85,9 +85,8 @@ enum Content<'a> {
 #[derive(Debug, Serialize)]
 struct Tool<'a> {
     r#type: &'static str,
-    name: &'a str,
-    description: &'a str,
-    parameters: &'a Value,
+    #[serde(flatten)]
+    definition: &'a ToolDefinition,
     /// Strict is the default of this API and refuses most schemas that people write.
     #[serde(skip_serializing_if = "Option::is_none")]
     strict: Option<bool>,
@@ -103,13 +102,7 @@ impl<'a> ResponsesRequest<'a> {
             write(message, plan, &mut input);
         }
         let strict = (plan.has_tools() && !plan.does(Need::NoStrict)).then_some(false);
-        let tool = |tool: &'a ToolDefinition| Tool {
-            r#type: "function",
-            name: &tool.name,
-            description: &tool.description,
-            parameters: &tool.parameters,
-            strict,
-        };
+        let tool = |definition| Tool { r#type: "function", definition, strict };
         let seals = at_openai && !plan.does(Need::NoSealed);
         Self {
             model: &plan.request.model,

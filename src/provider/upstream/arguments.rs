@@ -1,8 +1,8 @@
 //! The arguments of a call, assembled from pieces.
 //!
-//! Most servers send consecutive pieces. Some repeat everything written so far in each piece, or once more at the end. A
-//! piece that begins with everything before it is a repetition, because an object does not begin like that inside
-//! itself. (It could, if its first field had the same name and the pieces were cut there. No model was seen to do that.)
+//! Most servers send consecutive pieces. Some repeat everything written so far in each piece, or once more at the end.
+//! A piece that begins with everything before it is a repetition: an object could only begin like that inside itself if
+//! its first field had the same name and the first piece ended there.
 
 use serde::de::IgnoredAny;
 use std::ops::Range;

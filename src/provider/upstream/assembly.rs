@@ -136,24 +136,22 @@ impl<'s> Assembly<'s> {
 
     /// Appends to the last part if it is text. Otherwise, opens a new part.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), ModelFault> {
-        if text.is_empty() {
-            return Ok(());
-        }
-        let part = match self.pieces.last() {
-            Some(Piece::Text(_)) => self.pieces.len() - 1,
-            _ => self.open(Piece::Text(String::new()))?,
-        };
-        self.extend(part, text)
+        self.extend_last(text, |last| matches!(last, Piece::Text(_)), || Piece::Text(String::new()))
     }
 
     /// Appends to the last part if it is reasoning. Otherwise, opens a new part.
     pub(crate) fn reasoning(&mut self, text: &str) -> Result<(), ModelFault> {
+        let new = || Piece::Reasoning { text: String::new(), payload: None };
+        self.extend_last(text, |last| matches!(last, Piece::Reasoning { .. }), new)
+    }
+
+    fn extend_last(&mut self, text: &str, continues: fn(&Piece) -> bool, new: fn() -> Piece) -> Result<(), ModelFault> {
         if text.is_empty() {
             return Ok(());
         }
         let part = match self.pieces.last() {
-            Some(Piece::Reasoning { .. }) => self.pieces.len() - 1,
-            _ => self.open(Piece::Reasoning { text: String::new(), payload: None })?,
+            Some(last) if continues(last) => self.pieces.len() - 1,
+            _ => self.open(new())?,
         };
         self.extend(part, text)
     }
