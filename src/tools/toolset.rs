@@ -2,15 +2,9 @@
 
 use super::{Call, Output, Tool, mcp::Mcp};
 use crate::core::agent_loop::{Tools, check_server_tools};
+use futures_util::FutureExt as _;
 use reseed_protocol::{ErrorBody, SessionId, tools::ToolOffer};
-use std::{
-    collections::BTreeMap,
-    fmt,
-    future::poll_fn,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    task::Poll,
-};
+use std::{collections::BTreeMap, fmt, panic::AssertUnwindSafe, sync::Arc};
 
 /// The tools that a server runs. Cheap to clone; replaced as a whole when they change.
 #[derive(Clone, Default)]
@@ -24,7 +18,7 @@ pub struct Toolset {
 struct Named {
     by_name: BTreeMap<String, Arc<dyn Tool>>,
     checked: Tools,
-    /// The tools that search the session's history: they are offered under terms of their own.
+    /// The tools that search the session's history. They are offered under separate conditions.
     history: Tools,
 }
 
@@ -36,7 +30,7 @@ impl Toolset {
     pub fn new(tools: Vec<Arc<dyn Tool>>, history: Vec<Arc<dyn Tool>>) -> Result<Self, ErrorBody> {
         let offers = |tools: &[Arc<dyn Tool>]| tools.iter().map(|tool| tool.offer()).collect::<Vec<ToolOffer>>();
         let (own, searching) = (offers(&tools), offers(&history));
-        // Together, so that a name that occurs twice is found.
+        // They are checked together, to find names that occur twice.
         check_server_tools([own.clone(), searching.clone()].concat())?;
         let (checked, found) = (check_server_tools(own)?, check_server_tools(searching)?);
         let all = tools.into_iter().chain(history);
@@ -44,7 +38,7 @@ impl Toolset {
         Ok(Self { tools: Arc::new(Named { by_name, checked, history: found }), mcp: None })
     }
 
-    /// Adds the MCP servers, which learn of deleted sessions.
+    /// Adds the MCP servers, which are notified of deleted sessions.
     pub(crate) fn with_mcp(self, mcp: Option<Arc<Mcp>>) -> Self {
         Self { mcp, ..self }
     }
@@ -61,7 +55,7 @@ impl Toolset {
         &self.tools.history
     }
 
-    /// Has every tool and every MCP server free what it keeps for a session that was deleted.
+    /// Lets every tool and every MCP server free what it keeps for a deleted session.
     pub(crate) async fn forget(&self, session: &SessionId) {
         for tool in self.tools.by_name.values() {
             tool.forget(session).await;
@@ -71,21 +65,14 @@ impl Toolset {
         }
     }
 
-    /// Runs a call. One that panics fails; the tool can be called again.
+    /// Runs a call. A call that panics fails, and the tool can be called again.
     pub(crate) async fn call(&self, name: &str, call: Call) -> Output {
         let Some(tool) = self.tools.by_name.get(name).cloned() else {
             return Output::error(format!("The tool `{name}` is no longer available."));
         };
-        let panicked = || Output::error(format!("The tool `{name}` failed unexpectedly."));
-        // After a panic nothing of the call is used again. The tool's types say that it can be shared: a lock that it
-        // poisoned is its own.
-        let Ok(mut future) = catch_unwind(AssertUnwindSafe(|| tool.call(call))) else { return panicked() };
-        poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(output)) => Poll::Ready(output),
-            Err(_) => Poll::Ready(panicked()),
-        })
-        .await
+        // After a panic, nothing of the call is used again. A lock that the tool poisoned is its own.
+        let called = AssertUnwindSafe(async { tool.call(call).await }).catch_unwind().await;
+        called.unwrap_or_else(|_| Output::error(format!("The tool `{name}` failed unexpectedly.")))
     }
 }
 
