@@ -3,7 +3,7 @@
 //! Invariants:
 //! - A call is sent at most once. A lost call is reported, never repeated.
 //! - Dropping a call tells the server that it is cancelled.
-//! - Only a program that was started here, and that asks for them, learns of sessions.
+//! - Only a program that was started here and asks for session ids gets them.
 
 use super::{
     MESSAGE_BYTES_MAX,
@@ -189,7 +189,6 @@ fn http(address: &Address) -> Result<StreamableHttpClientTransport<Http>, &'stat
     let headers = address.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     let mut config = StreamableHttpClientTransportConfig::with_uri(address.url.as_str())
         .custom_headers(headers)
-        .max_sse_event_size(MESSAGE_BYTES_MAX)
         // If a server forgot the session, a new connection is made and its tools are listed again.
         .reinit_on_expired_session(false);
     config.retry_config = Arc::new(retry);
@@ -262,7 +261,7 @@ impl Connection {
         info.is_some_and(|info| sessions::are_wanted(info.capabilities.experimental.as_ref()))
     }
 
-    /// Returns the sessions that the server keeps something for. There are none if it has no such method.
+    /// Returns the sessions that the server keeps something for; none if it has no such method.
     ///
     /// # Errors
     /// It answered with an error, or not in time.
@@ -277,10 +276,10 @@ impl Connection {
         }
     }
 
-    /// Tells the server that a session was deleted. Returns false if it did not take the news.
+    /// Notifies the server that a session was deleted. Returns false if it did not accept the notification.
     pub(super) async fn session_deleted(&self, session: &SessionId) -> bool {
-        let told = self.peer.send_notification(sessions::deleted(session).into());
-        matches!(timeout(CANCEL_TIMEOUT, told).await, Ok(Ok(())))
+        let sent = self.peer.send_notification(sessions::deleted(session).into());
+        matches!(timeout(CANCEL_TIMEOUT, sent).await, Ok(Ok(())))
     }
 
     /// Calls a tool by the server's own name for it.

@@ -5,7 +5,7 @@
 //! JSON-RPC error without an id. Nothing would match it to its request, and the call would wait for its time limit.
 //! Every message is also repaired first, as over stdio.
 
-use super::{file::Address, lenient};
+use super::{MESSAGE_BYTES_MAX, file::Address, lenient};
 use crate::config::listed::is_this_machine;
 use futures_util::StreamExt as _;
 use reqwest::header::{HeaderName, HeaderValue};
@@ -113,28 +113,14 @@ impl StreamableHttpClient for Http {
         token: Option<String>,
         headers: Headers,
     ) -> Answer<StreamableHttpPostResponse> {
-        let most = super::MESSAGE_BYTES_MAX;
-        self.post_message_with_max_sse_event_size(uri, message, session, token, headers, most).await
-    }
-
-    async fn post_message_with_max_sse_event_size(
-        &self,
-        uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session: Option<Arc<str>>,
-        token: Option<String>,
-        headers: Headers,
-        event_bytes_max: usize,
-    ) -> Answer<StreamableHttpPostResponse> {
         let request = match &message {
             JsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
         };
-        let has_session = session.is_some();
-        let inner = &self.0;
+        let (has_session, inner) = (session.is_some(), &self.0);
         let answer =
-            inner.post_message_with_max_sse_event_size(uri, message, session, token, headers, event_bytes_max).await?;
-        addressed(answer, request, has_session)
+            inner.post_message_with_max_sse_event_size(uri, message, session, token, headers, MESSAGE_BYTES_MAX);
+        addressed(answer.await?, request, has_session)
     }
 
     async fn delete_session(
@@ -155,23 +141,10 @@ impl StreamableHttpClient for Http {
         token: Option<String>,
         headers: Headers,
     ) -> Answer<BoxedSseResponse> {
-        let most = super::MESSAGE_BYTES_MAX;
-        self.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, most).await
-    }
-
-    async fn get_stream_with_max_sse_event_size(
-        &self,
-        uri: Arc<str>,
-        session: Option<Arc<str>>,
-        last_event: Option<String>,
-        token: Option<String>,
-        headers: Headers,
-        event_bytes_max: usize,
-    ) -> Answer<BoxedSseResponse> {
         let inner = &self.0;
         let events =
-            inner.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, event_bytes_max).await?;
-        Ok(mended(events))
+            inner.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, MESSAGE_BYTES_MAX);
+        Ok(mended(events.await?))
     }
 }
 

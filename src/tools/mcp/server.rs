@@ -43,8 +43,8 @@ const GONE_FAILURES: u32 = 10;
 /// Maximum calls of one server at a time. Further ones wait within their time limit.
 const CALLS_MAX: usize = 64;
 
-/// The maximum time that a call waits for a server whose last start failed. A model that is told soon can continue
-/// without it.
+/// The maximum time that a call waits for a server whose last start failed. A model that learns of it soon can continue
+/// without the server.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A server of the file.
@@ -207,8 +207,8 @@ impl Server {
         }
     }
 
-    /// Tells the server that a session was deleted, if it keeps something for sessions. One that is stopped is started
-    /// for it, as for a call; one that is down does not hear of it.
+    /// Notifies the server that a session was deleted, if it keeps something for sessions. A stopped server is started
+    /// for it, as for a call. A server that is down misses the notification.
     pub(super) async fn forget(&self, session: &SessionId) {
         if !self.known().keeps_sessions {
             return;
@@ -223,10 +223,10 @@ impl Server {
         tracing::warn!(%server, %session, "tell the MCP server that a session was deleted: it {why}");
     }
 
-    /// Tells the server about sessions that it keeps something for and that were deleted when it could not hear of it.
+    /// Notifies the server of sessions that it keeps something for and that were deleted while it was down.
     ///
-    /// If the store has none of its sessions, it is probably another store than the one that they are in. Then nothing
-    /// is told.
+    /// If the store has none of its sessions, they are probably in another store. Then the server gets no
+    /// notifications.
     async fn reconcile(&self, connection: &Connection) {
         let Some(store) = self.store.as_ref().filter(|_| connection.keeps_sessions()) else { return };
         let server = &self.spec.name;
@@ -255,7 +255,7 @@ impl Server {
                 %server, sessions, "the database has none of the sessions that the MCP server keeps; they stay there"
             ),
             true => {
-                tracing::info!(%server, sessions, "the MCP server keeps sessions that were deleted, and is told so");
+                tracing::info!(%server, sessions, "the MCP server keeps sessions that were deleted; they are reported to it");
                 for session in &gone {
                     if !connection.session_deleted(session).await {
                         return;

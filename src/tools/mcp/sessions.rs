@@ -1,5 +1,5 @@
-//! What a server may ask for beyond MCP, so that it can keep something for each session, such as a folder. It asks by
-//! the experimental capability [`CAPABILITY`]; without it nothing of this is sent, and to an address never.
+//! An extension of MCP for servers that keep something for each session, such as a folder. A server asks for it with
+//! the experimental capability [`CAPABILITY`]. Servers without it, and all servers with an address, get nothing of it.
 
 use reseed_protocol::SessionId;
 use rmcp::model::{CustomNotification, CustomRequest, JsonObject, MetaObject, RequestMetaObject};
@@ -36,7 +36,7 @@ pub(super) fn meta(session: &SessionId) -> RequestMetaObject {
     meta
 }
 
-/// Returns the news that a session was deleted.
+/// Returns the notification that a session was deleted.
 pub(super) fn deleted(session: &SessionId) -> CustomNotification {
     CustomNotification::new(DELETED, Some(json!({ "sessionId": session })))
 }
@@ -46,7 +46,7 @@ pub(super) fn list() -> CustomRequest {
     CustomRequest::new(LIST, None)
 }
 
-/// Returns the sessions in its answer. What cannot be a session's id is left out.
+/// Returns the sessions in its answer, without invalid ids.
 pub(super) fn listed(answer: &Value) -> Vec<SessionId> {
     let ids = answer["sessionIds"].as_array().into_iter().flatten().take(LISTED_MAX);
     ids.filter_map(|id| id.as_str()?.parse().ok()).collect()
