@@ -46,8 +46,8 @@ pub struct Delay {
 /// - Dropping the future cancels the upstream request at once. There is no other way to cancel.
 /// - Every piece of text in the answer is passed to `sink` before the future resolves to `Ok`. Part numbers match the
 ///   answer's parts.
-/// - For a tool call, `sink` gets first the name, then the arguments in pieces, then the end. A call of which it gets
-///   nothing is shown when the answer is complete.
+/// - For a tool call, `sink` gets the name first, then the arguments in pieces, then the end. If it gets nothing of a
+///   call, the call is shown when the answer is complete.
 /// - An answer is complete. A stream that ended early or was empty is a fault.
 ///
 /// ```

@@ -23,7 +23,7 @@ pub type ForgetFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// A tool that the server runs.
 ///
-/// Contract, the same for every tool:
+/// Every tool must keep this contract:
 /// - `offer` returns the same value each time: it is sent with every request, and a change breaks the provider's cache;
 /// - dropping the future cancels the call at once and frees what it holds, and there is no other way to cancel;
 /// - a call must not block its thread: work that takes processor time belongs on a thread of its own;

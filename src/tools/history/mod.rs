@@ -1,9 +1,9 @@
 //! Tools by which the model finds and reads what is no longer in its context: the session's tree is durable, and a
 //! compaction removes nothing from it.
 //!
-//! Both read the session that the call belongs to and no other, and of its tree the path to the call, unless
-//! `branches: true` asks for all of it. What they return is quoted: it says so at the top, and each line of the history
-//! begins with `> `, so that no text in it can pass for the tool's own words. Reasoning is left out.
+//! Both read only the session that the call belongs to: the path to the call, or the whole tree with `branches: true`.
+//! Results are marked as quotations, and each line of the history begins with `> `, so that its text cannot pass for
+//! the tool's own words. Reasoning is left out.
 
 mod read;
 mod search;
@@ -42,7 +42,7 @@ fn offer(name: &str, description: &str, parameters: Value) -> ToolOffer {
 
 /// Adds a text with every line quoted.
 fn quote(into: &mut String, text: &str) {
-    // A carriage return alone, and the separators of Unicode, begin a line for some readers too.
+    // Some readers also start a new line at a lone carriage return or at Unicode's separators.
     for line in text.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']) {
         into.push_str("> ");
         into.push_str(line);

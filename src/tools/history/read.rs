@@ -9,16 +9,16 @@ use reseed_protocol::{Entry, EntryData, EntryId, Part, Role, content::utf16_len,
 use serde_json::json;
 use std::{fmt::Write as _, sync::Arc};
 
-/// Entries before and after: the most.
+/// Maximum entries shown before and after.
 const AROUND_MAX: u64 = 10;
 
-/// The length of a page of an entry, in UTF-16 code units as all text positions: some 3,000 tokens.
+/// The length of a page of an entry in UTF-16 code units, like all text positions. It has about 3,000 tokens.
 const PAGE: u64 = 10_000;
 
-/// The length of what is shown of each entry around it.
+/// The maximum length shown of each entry before and after.
 const AROUND_LENGTH: u64 = 1_000;
 
-/// Entries walked back from the call in search of the one to read.
+/// Maximum entries walked back from the call to find the requested entry.
 const WALK_MAX: u32 = 1_000_000;
 
 pub(super) struct Read(pub(super) Arc<dyn SessionStore>);
@@ -131,7 +131,7 @@ impl Read {
         Ok(Output::text(text))
     }
 
-    /// Puts the whole result back into an entry that shows a part of it.
+    /// Restores the whole result of an entry that contains only a part of it.
     async fn restore(&self, call: &Call, entry: &mut Entry) -> Result<(), Error> {
         let id = whole_mark(&entry.entry_id);
         let EntryData::Message(message) = &mut entry.data else { return Ok(()) };
@@ -183,7 +183,7 @@ fn show_part(text: &mut String, entry: &Entry) {
     }
 }
 
-/// Returns what an entry says, without reasoning; `None` if it says nothing to the model.
+/// Returns the text of an entry without reasoning; `None` if the model never sees the entry.
 fn text_of(entry: &Entry) -> Option<String> {
     let parts = match &entry.data {
         EntryData::Message(message) => &message.content,
@@ -204,8 +204,8 @@ fn text_of(entry: &Entry) -> Option<String> {
     Some(texts.collect::<Vec<_>>().join("\n"))
 }
 
-/// Returns the text from an offset on, at most so long, and where it ends. Positions are UTF-16 code units; a character
-/// is never split.
+/// Returns at most `length` code units of a text from an offset on, and the position where they end. Positions are
+/// UTF-16 code units. A character is never split.
 pub(super) fn page(text: &str, offset: u64, length: u64) -> (&str, u64) {
     let (mut at, mut start, mut end) = (0, None, (text.len(), 0));
     for (byte, c) in text.char_indices() {

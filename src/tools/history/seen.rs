@@ -1,4 +1,5 @@
-//! What of a session the model sees when it makes a call: searching that would only return its own question.
+//! Finds the part of a session that the model already sees when it makes a call. Searching it would only return the
+//! model's own question.
 
 use crate::{
     store::{EntryQuery, Error, SessionStore},
@@ -6,7 +7,7 @@ use crate::{
 };
 use reseed_protocol::{EntryData, Role, event::Event};
 
-/// Entries read at once, their bytes, and how many are read back at most: a context of more has no compaction.
+/// The entries and bytes of one read, and the maximum entries that are read back. A context of more has no compaction.
 const PAGE: u32 = 128;
 const PAGE_BYTES_MAX: usize = 1024 * 1024;
 const ENTRIES_MAX: usize = 4096;
@@ -27,7 +28,7 @@ impl Seen {
             let query = EntryQuery::Path { from, limit: PAGE };
             let records = match store.entries_page(&call.session, query, PAGE_BYTES_MAX).await {
                 Ok(page) => page.records,
-                // Damage ends what is seen too.
+                // Damage also ends the visible part.
                 Err(Error::Damaged { .. }) => return Ok(seen),
                 Err(error) => return Err(error),
             };
