@@ -169,7 +169,7 @@ impl Actor {
         &mut self,
         id: &CommandId,
         fingerprint: u64,
-        Spec { does, name, .. }: Spec,
+        &Spec { does, name, .. }: &Spec,
         outgoing: &Outbox,
     ) -> Result<bool, ErrorBody> {
         let full = self.effects.pending.is_full(outgoing).filter(|_| does != Does::Cancels);

@@ -27,8 +27,12 @@ use tokio_util::sync::CancellationToken;
 const AT: HookPoint = HookPoint::ToolCall;
 
 fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, Mailbox, mpsc::Receiver<Box<Message>>) {
-    let parts =
-        Parts::new(Arc::new(Offline::new(Default::default())), Hooks::new(hooks).unwrap(), Toolset::default(), Deployment::default());
+    let parts = Parts::new(
+        Arc::new(Offline::new(Default::default())),
+        Hooks::new(hooks).unwrap(),
+        Toolset::default(),
+        Deployment::default(),
+    );
     let (store, limits) = (Arc::new(MemoryStore::new()), LimitSettings::default());
     let shares = Shares::new(&limits, false);
     let shared = Shared {
