@@ -5,7 +5,7 @@ use crate::{
     config::Settings,
     core::agent_loop::Deployment,
     replay::{
-        Replay, Run, html,
+        Replay, Run,
         policy::{OTHERS, Policy},
         read, report,
         summariser::{Named, Summariser},
@@ -17,7 +17,6 @@ use clap::Args;
 use reseed_protocol::SessionId;
 use std::{
     io::{IsTerminal as _, Write as _},
-    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -63,9 +62,6 @@ pub(super) struct ReplayOptions {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Write a page with tables and plots to this file.
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
 }
 
 pub(super) async fn run(settings: &Settings, options: ReplayOptions) -> anyhow::Result<()> {
@@ -122,9 +118,6 @@ pub(super) async fn run(settings: &Settings, options: ReplayOptions) -> anyhow::
         progress.tell(&format!("and {} more remarks; --json lists all", notes.len() - NOTES_MAX));
     }
     anyhow::ensure!(replay.sessions > 0, "no conversation could be read");
-    if let Some(file) = &options.html {
-        std::fs::write(file, html::page(&replay, &notes)).with_context(|| format!("write {}", file.display()))?;
-    }
     if options.json {
         return say_json(&report::document(&replay, &notes));
     }

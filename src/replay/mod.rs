@@ -5,17 +5,15 @@
 //! - [`driver`]: plays under a strategy of reseed, through the production code; [`simulate`]: by other systems' rules
 //! - [`summariser`]: writes the summaries
 //! - [`meter`], [`outcome`]: measurements of one conversation and of many; [`phrases`]: searches for recorded texts
-//! - [`report`], [`html`], [`plot`]: tables, JSON, and a page with plots
+//! - [`report`]: tables and JSON
 //!
 //! Only the report is written. One conversation is in memory at a time. Of each, only its sums are kept, unless a row
 //! per session is requested.
 
 mod driver;
-pub(crate) mod html;
 mod meter;
 mod outcome;
 mod phrases;
-mod plot;
 pub(crate) mod policy;
 pub(crate) mod read;
 mod recorded;
@@ -42,9 +40,6 @@ use recorded::Recorded;
 use serde::Serialize;
 use std::sync::Arc;
 use summariser::Summariser;
-
-/// The number of conversations whose requests are kept to plot their contexts.
-const PLOTTED_MAX: usize = 3;
 
 /// One policy with one window and one summariser, and the results of the conversations under it.
 #[derive(Debug, Serialize)]
@@ -79,7 +74,7 @@ struct Plan {
     deployment: Arc<Deployment>,
 }
 
-/// A replay: its runs, and the conversations that are plotted.
+/// A replay: its runs, and what was played.
 #[derive(Debug)]
 pub(crate) struct Replay {
     pub(crate) runs: Vec<Run>,
@@ -88,8 +83,6 @@ pub(crate) struct Replay {
     pub(crate) texts: u64,
     pub(crate) tokens: u64,
     keeps_sessions: bool,
-    /// The first conversations, each with its outcome in every run.
-    pub(crate) plotted: Vec<(String, Vec<Outcome>)>,
 }
 
 impl Replay {
@@ -127,7 +120,7 @@ impl Replay {
                 }
             }
         }
-        Self { runs, sessions: 0, texts: 0, tokens: 0, keeps_sessions, plotted: Vec::new() }
+        Self { runs, sessions: 0, texts: 0, tokens: 0, keeps_sessions }
     }
 
     /// Plays a conversation in every run. `progress` is called with each run before it begins.
@@ -135,24 +128,17 @@ impl Replay {
     /// # Errors
     /// The loop does not become idle.
     pub(crate) fn play(&mut self, recorded: &Recorded, mut progress: impl FnMut(&Run)) -> anyhow::Result<()> {
-        let is_plotted = self.plotted.len() < PLOTTED_MAX;
-        let mut outcomes = Vec::new();
-        for run in &self.runs {
+        for run in &mut self.runs {
             progress(run);
-            outcomes.push(run.plan.play(recorded, run.window_tokens)?);
+            let outcome = run.plan.play(recorded, run.window_tokens)?;
+            run.total.add(&outcome);
+            if self.keeps_sessions {
+                run.sessions.push(Session { name: recorded.name.clone(), outcome });
+            }
         }
         self.sessions += 1;
         self.texts += recorded.texts.len() as u64;
         self.tokens += recorded.texts.iter().map(|said| said.tokens).sum::<u64>();
-        for (run, outcome) in self.runs.iter_mut().zip(&outcomes) {
-            run.total.add(outcome);
-            if self.keeps_sessions {
-                run.sessions.push(Session { name: recorded.name.clone(), outcome: outcome.clone() });
-            }
-        }
-        if is_plotted {
-            self.plotted.push((recorded.name.clone(), outcomes));
-        }
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Tables of a replay: for the terminal, as Markdown, and as JSON.
 
-use super::{Replay, Run, meter::Kept, outcome::Total};
+use super::{Replay, Run, outcome::Total};
 use serde_json::{Value, json};
 
 /// A column: its heading, and the function that formats its cells.
@@ -17,8 +17,8 @@ const COLUMNS: &[Column] = &[
     ("SUMMARISER", |row| row.run.summariser.unwrap_or("-").to_owned()),
     ("POLICY", |row| row.run.policy.clone()),
     ("COMPACTIONS", |row| row.total.compactions.to_string()),
-    ("SOURCES", |row| sources(&row.total.kept)),
-    ("USER'S WORDS", |row| user_words(&row.total.kept)),
+    ("SOURCES", |row| percent(row.total.kept.sources, row.total.kept.sources_said)),
+    ("USER'S WORDS", |row| percent(row.total.kept.user_tokens, row.total.kept.user_tokens_said)),
     ("BEFORE", |row| mean(row.total.tokens_before, row.total.compactions)),
     ("AFTER", |row| mean(row.total.tokens_after, row.total.compactions)),
     ("SENT", |row| thousands(row.total.turns.input_tokens)),
@@ -37,7 +37,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 /// The columns that contain text, in every grid.
-pub(crate) const TEXTS: std::ops::Range<usize> = 1..3;
+const TEXTS: std::ops::Range<usize> = 1..3;
 
 /// Explains the columns to readers who have not read the documentation.
 pub(crate) const LEGEND: &str = "\
@@ -72,7 +72,7 @@ pub(crate) fn sessions(replay: &Replay) -> Vec<(String, Vec<String>)> {
 }
 
 /// Returns the heading and the cells of these rows, without empty columns.
-pub(crate) fn grid<'a>(rows: impl Iterator<Item = (&'a Run, &'a Total)>) -> Vec<Vec<String>> {
+fn grid<'a>(rows: impl Iterator<Item = (&'a Run, &'a Total)>) -> Vec<Vec<String>> {
     let rows: Vec<Vec<String>> = rows.map(|(run, total)| cells(run, total)).collect();
     let shown = shown(&rows);
     let heading = COLUMNS.iter().map(|(name, _)| (*name).to_owned()).collect();
@@ -130,16 +130,6 @@ pub(crate) fn document(replay: &Replay, notes: &[String]) -> Value {
     })
 }
 
-/// Returns the share of the sources that is kept; `-` if no question has one.
-pub(crate) fn sources(kept: &Kept) -> String {
-    percent(kept.sources, kept.sources_said)
-}
-
-/// Returns the share of the user's words that are kept.
-pub(crate) fn user_words(kept: &Kept) -> String {
-    percent(kept.user_tokens, kept.user_tokens_said)
-}
-
 /// Formats a number that is usually zero.
 fn some(number: u64) -> String {
     if number == 0 { "-".to_owned() } else { number.to_string() }
@@ -163,7 +153,7 @@ pub(crate) fn thousands(tokens: u64) -> String {
 }
 
 /// Formats dollars with four decimals.
-pub(crate) fn dollar(nano_usd: u64) -> String {
+fn dollar(nano_usd: u64) -> String {
     let tenths_of_cents = nano_usd / 100_000 + u64::from(nano_usd % 100_000 >= 50_000);
     format!("${}.{:04}", tenths_of_cents / 10_000, tenths_of_cents % 10_000)
 }

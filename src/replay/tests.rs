@@ -1,7 +1,7 @@
 //! Small synthetic conversations under every kind of policy: what is compacted, kept, sent and reported.
 
 use super::{
-    Replay, html,
+    Replay,
     meter::{Kept, Lines},
     outcome::Outcome,
     policy::Policy,
@@ -222,44 +222,12 @@ fn a_policy_without_summaries_is_played_once() {
 }
 
 #[test]
-fn the_page_is_well_formed_loads_nothing_and_has_the_plots() {
-    let mut recorded = chat(30);
-    recorded.name = "<script src=\"https://e.org/x.js\">&".to_owned();
+fn the_table_and_the_document_have_every_run() {
+    let recorded = chat(30);
     let replay = replay(&recorded, &["none", "threshold", "codex"], &Summariser::Quote);
-    let page = html::page(&replay, &["line 3 <broken>".to_owned()]);
-    for absent in ["<script", "src=", "http", "@import", "url("] {
-        let page = page.replace("&lt;script src=&quot;https://e.org/x.js&quot;&gt;", "");
-        let page = page.replace("http://www.w3.org/2000/svg", "");
-        assert!(!page.contains(absent), "{absent}");
-    }
-    assert!(page.contains("&lt;script") && page.contains("line 3 &lt;broken&gt;"));
-    // The legends for colours are drawings too.
-    let plots = page.matches("role=\"img\"").count();
-    assert_eq!(plots, 6, "kept sources, kept words, sent, cost, context, curve");
-    assert_eq!(unclosed(&page), Vec::<String>::new());
     let table = report::table(&replay);
     assert_eq!(table.len(), 4, "{table:?}");
     let document = report::document(&replay, &[]);
     assert_eq!(document["runs"][1]["sessions"][0]["name"], recorded.name.as_str());
     assert!(document["runs"][1]["sessions"][0]["curve"][0]["kept"]["sources"].is_u64());
-}
-
-/// Returns the elements that are not closed where they should be.
-fn unclosed(page: &str) -> Vec<String> {
-    let mut open: Vec<&str> = Vec::new();
-    let mut wrong = Vec::new();
-    for tag in page.split('<').skip(1).filter_map(|rest| rest.split_once('>')).map(|(tag, _)| tag) {
-        let name = tag.trim_start_matches('/').split([' ', '\n', '/']).next().unwrap();
-        match tag {
-            _ if tag.starts_with('!') || tag.ends_with('/') || name == "meta" => {}
-            _ if tag.starts_with('/') => {
-                if open.pop() != Some(name) {
-                    wrong.push(tag.to_owned());
-                }
-            }
-            _ => open.push(name),
-        }
-    }
-    wrong.extend(open.into_iter().map(str::to_owned));
-    wrong
 }
