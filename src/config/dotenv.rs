@@ -11,15 +11,6 @@
 
 use std::collections::BTreeMap;
 
-/// The contents of a file.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Dotenv {
-    /// The variables.
-    pub variables: BTreeMap<String, String>,
-    /// Variables with values that other programs would expand, such as `${HOME}/data`.
-    pub unexpanded: Vec<String>,
-}
-
 /// A line that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} {what}")]
@@ -29,9 +20,9 @@ pub(super) struct Unreadable {
 }
 
 /// Parses the text of a file.
-pub(super) fn parse(text: &str) -> Result<Dotenv, Unreadable> {
+pub(super) fn parse(text: &str) -> Result<BTreeMap<String, String>, Unreadable> {
     let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n").replace('\r', "\n");
-    let mut read = Dotenv::default();
+    let mut variables = BTreeMap::new();
     let (mut rest, mut line) = (text.as_str(), 1);
     while !rest.is_empty() {
         let at = |what| Unreadable { line, what };
@@ -41,26 +32,22 @@ pub(super) fn parse(text: &str) -> Result<Dotenv, Unreadable> {
             continue;
         };
         let value = &rest[start..];
-        let (value, after, can_expand) = match value.chars().next().filter(|mark| matches!(mark, '\'' | '"' | '`')) {
+        let (value, after) = match value.chars().next().filter(|mark| matches!(mark, '\'' | '"' | '`')) {
             Some(mark) => {
                 let (value, after) = quoted(&value[1..], mark).ok_or_else(|| at("opens a quote that is not closed"))?;
                 let (behind, after) = after.split_once('\n').unwrap_or((after, ""));
                 if !matches!(behind.trim_start().chars().next(), None | Some('#')) {
                     return Err(at("has text behind the closing quote; quote the value as a whole, or not at all"));
                 }
-                (value, after, mark == '"')
+                (value, after)
             }
-            None => (without_comment(&first[start..]).to_owned(), after, true),
+            None => (without_comment(&first[start..]).to_owned(), after),
         };
         line += rest[..rest.len() - after.len()].matches('\n').count();
         rest = after;
-        read.unexpanded.retain(|other| other != name);
-        if can_expand && is_expansion(&value) {
-            read.unexpanded.push(name.to_owned());
-        }
-        read.variables.insert(name.to_owned(), value);
+        variables.insert(name.to_owned(), value);
     }
-    Ok(read)
+    Ok(variables)
 }
 
 /// Returns the name that a line assigns to, and where its value starts. `None` for a line that assigns nothing: a blank
@@ -118,11 +105,6 @@ fn without_comment(value: &str) -> &str {
     value[..end].trim_end()
 }
 
-/// Returns true if a value contains `${NAME`.
-fn is_expansion(value: &str) -> bool {
-    value.match_indices("${").any(|(at, _)| value[at + 2..].starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,7 +149,7 @@ mod tests {
         ];
         for (text, expected) in table {
             let expected = expected.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            assert_eq!(parse(text).map(|read| read.variables), Ok(expected), "{text:?}");
+            assert_eq!(parse(text), Ok(expected), "{text:?}");
         }
     }
 
@@ -185,12 +167,5 @@ mod tests {
             assert_eq!(error.line, line, "{text:?}: {error}");
             assert!(error.to_string().contains(what) && !error.to_string().contains("hunter2"), "{text:?}: {error}");
         }
-    }
-
-    #[test]
-    fn what_other_programs_would_expand_is_named() {
-        let read = parse("A=${HOME}/data\nB='${HOME}'\nC=\"${X:-y}\"\nD=$HOME\nE=${1}\nF=${A}\nF=plain").unwrap();
-        assert_eq!(read.unexpanded, ["A", "C"]);
-        assert_eq!(read.variables["A"], "${HOME}/data");
     }
 }

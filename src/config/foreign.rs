@@ -7,30 +7,6 @@
 
 use std::collections::BTreeMap;
 
-/// The first words of target triplets.
-const ARCHITECTURES: &[&str] = &[
-    "x86_64",
-    "i386",
-    "i486",
-    "i586",
-    "i686",
-    "aarch64",
-    "arm",
-    "powerpc",
-    "ppc",
-    "riscv",
-    "s390x",
-    "mips",
-    "sparc",
-    "loongarch",
-    "wasm",
-    "ia64",
-    "alpha",
-    "m68k",
-    "hppa",
-    "sh4",
-];
-
 /// Resolves these variables. Sets `WS_PORT` to `PORT`, and removes a `HOST` that nobody chose for this server. Returns
 /// warnings of one sentence each.
 pub(super) fn settle(variables: &mut BTreeMap<String, String>, faults: &mut Vec<String>) -> Vec<String> {
@@ -43,7 +19,7 @@ pub(super) fn settle(variables: &mut BTreeMap<String, String>, faults: &mut Vec<
             Err(_) => faults.push("PORT is no port from 0 to 65535; it counts because WS_PORT is unset".to_owned()),
         }
     }
-    let Some(host) = set(variables, "HOST").filter(|host| is_of_a_build(host) || is_of_a_machine(host)) else {
+    let Some(host) = set(variables, "HOST").filter(|host| is_of_a_machine(host)) else {
         return Vec::new();
     };
     variables.remove("HOST");
@@ -53,19 +29,15 @@ pub(super) fn settle(variables: &mut BTreeMap<String, String>, faults: &mut Vec<
     )]
 }
 
-/// Returns true for a target triplet, with or without a version, such as `arm64-apple-darwin20.0.0`.
-fn is_of_a_build(host: &str) -> bool {
-    let mut words = host.split('-');
-    let architecture = words.next().unwrap_or_default();
-    words.next().is_some() && ARCHITECTURES.iter().any(|known| architecture.starts_with(known))
-}
-
-/// Returns true for the bare name of a machine: one label that begins with a letter and is not a loopback name. A name
-/// with dots may be an address that people use, so it counts only if it is this machine's own name.
+/// Returns true for a target triplet or the bare name of a machine: it begins with a letter, is no loopback name, and
+/// has no dot, or a hyphen before the first one, as in `arm64-apple-darwin20.0.0`. Another name with dots may be an
+/// address that people use, so it counts only if it is this machine's own name.
 fn is_of_a_machine(host: &str) -> bool {
-    let is_label = host.starts_with(|c: char| c.is_ascii_alphabetic())
-        && host.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
-    (is_label && !host.eq_ignore_ascii_case("localhost")) || host == this_machine()
+    let is_name = host.starts_with(|c: char| c.is_ascii_alphabetic())
+        && host.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    let first = host.split('.').next().unwrap_or_default();
+    let is_known = first.contains('-') || !host.contains('.') && !host.eq_ignore_ascii_case("localhost");
+    (is_name && is_known) || host == this_machine()
 }
 
 /// Returns the name of this machine in the form that shells use.

@@ -38,7 +38,6 @@ pub use fingerprints::Fingerprints;
 use crate::core::compaction::factory::Strategies;
 use declare::Declared;
 use declared::{Given, declared};
-use dotenv::Dotenv;
 use secrecy::SecretString;
 use std::{
     collections::BTreeMap,
@@ -84,7 +83,7 @@ impl Settings {
 
     /// Reads settings from a file like `.env` and from an environment, which overrides it.
     fn merge(file: &Path, environment: impl Iterator<Item = (OsString, OsString)>) -> Result<Self, Error> {
-        let Dotenv { mut variables, unexpanded } = dotenv(file)?;
+        let mut variables = dotenv(file)?;
         let mut faults = Vec::new();
         let has_secrets = |setting: &Declared| setting.secret && variables.contains_key(&setting.variable);
         let exposed = declared().iter().any(has_secrets).then(|| secret_files::exposed(file, ".env")).flatten();
@@ -102,9 +101,6 @@ impl Settings {
         }
         let mut settings = Self::from_iter(variables)?;
         settings.warnings.extend(exposed);
-        let warning =
-            |name: &String| format!("{name} in {}: `${{…}}` is not expanded, it is part of the value", file.display());
-        settings.warnings.extend(unexpanded.iter().filter(|name| is_ours(name)).map(warning));
         Ok(settings)
     }
 
@@ -238,7 +234,7 @@ impl ClientSettings {
     }
 
     fn merge(file: &Path, environment: impl Iterator<Item = (OsString, OsString)>) -> Result<Self, Error> {
-        let Dotenv { mut variables, .. } = dotenv(file)?;
+        let mut variables = dotenv(file)?;
         variables.extend(
             environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
         );
@@ -400,14 +396,14 @@ fn fix(settings: &mut Settings, fixed: &str, warnings: &mut Vec<String>, faults:
 
 /// Reads a file like `.env`. Returns nothing if it does not exist. A line that cannot be read may contain a key, so the
 /// error gives its position and not its text.
-fn dotenv(file: &Path) -> Result<Dotenv, Error> {
+fn dotenv(file: &Path) -> Result<BTreeMap<String, String>, Error> {
     let fault = |what: String| Error(vec![format!("{}: {what}", file.display())]);
     match std::fs::read(file) {
         Ok(bytes) => {
             let text = String::from_utf8(bytes).map_err(|_| fault("is not UTF-8".to_owned()))?;
             dotenv::parse(&text).map_err(|error| fault(error.to_string()))
         }
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Dotenv::default()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(BTreeMap::new()),
         Err(error) => Err(fault(error.to_string())),
     }
 }

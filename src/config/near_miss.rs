@@ -26,27 +26,7 @@ fn typos_at_best(name: &str, own: &str) -> usize {
     let inner = 1..words.len().saturating_sub(1);
     let shorter = inner.map(|forgotten| [&words[..forgotten], &words[forgotten + 1..]].concat().join("_"));
     let spellings = std::iter::once(own.to_owned()).chain(shorter).filter(|spelling| spelling.len() >= NAME_CHARS_MIN);
-    spellings.map(|spelling| typos(name, &spelling)).min().unwrap_or(usize::MAX)
-}
-
-/// Returns the number of letters to insert, delete or change to turn one name into the other.
-fn typos(one: &str, other: &str) -> usize {
-    // Names of very different length need no table.
-    if one.len().abs_diff(other.len()) > TYPOS_MAX {
-        return usize::MAX;
-    }
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (line, letter) in one.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = line + 1;
-        for (column, other_letter) in other.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *other_letter);
-            diagonal = row[column + 1];
-            row[column + 1] = changed.min(row[column] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
+    spellings.map(|spelling| strsim::levenshtein(name, &spelling)).min().unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

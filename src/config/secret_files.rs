@@ -41,23 +41,11 @@ pub(super) fn read(variables: &mut BTreeMap<String, String>, faults: &mut Vec<St
                 variables.insert(setting, value);
                 warnings.extend(exposed(&path, &named_by));
             }
-            Err(why) if path.exists() || !may_be_a_secret(file.trim()) => {
-                faults.push(format!("{named_by} names {}, which {why}", path.display()));
-            }
-            Err(why) => {
-                faults.push(format!("{named_by} names a file (not shown: it may be the secret itself), which {why}"));
-            }
+            // The path is not shown, because it may be the secret itself, put there by mistake.
+            Err(why) => faults.push(format!("{named_by} names a file that {why}")),
         }
     }
     warnings
-}
-
-/// The minimum number of characters of a secret that is accepted anywhere.
-const SECRET_CHARS_MIN: usize = 16;
-
-/// Returns true if the path may be the secret itself, put there by mistake.
-fn may_be_a_secret(file: &str) -> bool {
-    file.contains([':', '@', '=']) || !file.contains('/') && file.chars().count() >= SECRET_CHARS_MIN
 }
 
 /// Reads a value without its final line break.
@@ -153,16 +141,16 @@ mod tests {
         for (name, text) in texts {
             write(folder.path(), name, text);
         }
-        let hidden = "a file (not shown: it may be the secret itself), which cannot be read: ";
+        let unread = " names a file that cannot be read: ";
         let table: [(&[(&str, &str)], &str); 10] = [
-            (&[("AUTH_TOKENS_FILE", "none")], "none, which cannot be read: "),
-            (&[("DATABASE_URL_FILE", "postgres://u:hunter2@h/db")], hidden),
-            (&[("OPENAI_API_KEY_FILE", "sk-hunter2hunter2hunter2")], hidden),
-            (&[("AUTH_TOKENS_FILE", "ann:hunter2")], hidden),
-            (&[("AUTH_TOKENS_FILE", ".")], ", which cannot be read: "),
-            (&[("AUTH_TOKENS_FILE", "blank")], "blank, which is blank"),
-            (&[("AUTH_TOKENS_FILE", "binary")], "binary, which is not UTF-8"),
-            (&[("AUTH_TOKENS_FILE", "large")], "large, which has more than 131072 bytes"),
+            (&[("AUTH_TOKENS_FILE", "none")], unread),
+            (&[("DATABASE_URL_FILE", "postgres://u:hunter2@h/db")], unread),
+            (&[("OPENAI_API_KEY_FILE", "sk-hunter2hunter2hunter2")], unread),
+            (&[("AUTH_TOKENS_FILE", "ann:hunter2")], unread),
+            (&[("AUTH_TOKENS_FILE", ".")], unread),
+            (&[("AUTH_TOKENS_FILE", "blank")], "that is blank"),
+            (&[("AUTH_TOKENS_FILE", "binary")], "that is not UTF-8"),
+            (&[("AUTH_TOKENS_FILE", "large")], "that has more than 131072 bytes"),
             (&[("AUTH_TOKENS_FILE", "wrong")], "AUTH_TOKENS is set to a value that is not allowed"),
             (
                 &[("AUTH_TOKENS_FILE", "good"), ("AUTH_TOKENS", "bob:hunter2")],

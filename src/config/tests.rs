@@ -391,7 +391,7 @@ fn a_setting_that_is_nearly_spelt_right_is_warned_about() {
 #[test]
 fn the_example_uncommented_is_the_defaults() {
     let uncommented = env_example().replace("\n#", "\n").replace("\n ", "\n# ");
-    let variables = dotenv::parse(&uncommented).unwrap().variables;
+    let variables = dotenv::parse(&uncommented).unwrap();
     let names: BTreeSet<String> = variables.keys().cloned().collect();
     assert_eq!(names, declared().into_iter().map(|declared| declared.variable).collect());
     let settings = Settings::from_iter(variables).unwrap();
