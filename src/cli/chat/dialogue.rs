@@ -450,8 +450,8 @@ impl Dialogue {
         }
     }
 
-    /// Handles Ctrl-C: cancels what is running. A second Ctrl-C, or one while disconnected, ends the chat; so does one
-    /// during a turn that another client has started.
+    /// Handles Ctrl-C: cancels the turn or the compaction that this chat has started. A second Ctrl-C, or one while
+    /// disconnected, ends the chat; so does one during a turn that another client has started.
     pub(super) fn on_interrupt(&mut self) -> Vec<Step> {
         if std::mem::replace(&mut self.interrupted, true) || !self.connected {
             self.out.push(Step::Quit);
@@ -460,9 +460,8 @@ impl Dialogue {
             self.out.push(Step::Quit);
         } else if let Some(turn_id) = self.turn.clone() {
             self.send(Command::CancelTurn(CancelTurn { turn_id: Some(turn_id) }));
-        } else if let Some(job) = self.snapshot().and_then(|snapshot| snapshot.compaction.as_ref()) {
-            let job_id = Some(job.job_id.clone());
-            self.send(Command::CancelCompaction(CancelCompaction { job_id }));
+        } else if let Some(job_id) = self.job.clone() {
+            self.send(Command::CancelCompaction(CancelCompaction { job_id: Some(job_id) }));
         } else {
             self.line(&self.screen.note("Ctrl-C again leaves"));
         }

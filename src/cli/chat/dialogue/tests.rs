@@ -232,7 +232,10 @@ fn ctrl_c_cancels_what_runs_and_leaves_the_second_time() {
     check(&["^C"], "Ctrl-C again leaves\n", true);
     check(&["^C\n> \n^C"], "Ctrl-C again leaves\nCtrl-C again leaves\n", true);
     let job = r##"< {"sessionId":"ses","type":"compaction_started","payload":{"jobId":"j","trigger":"manual","background":false}}"##;
-    check(&[job, "\n^C"], "compacting the context\n→ cancel_compaction {\"jobId\":\"j\"}\n", false);
+    check(&[job, "\n^C"], "compacting the context\nCtrl-C again leaves\n", true);
+    let asked = "\n> /compact\n< {\"re\":\"#3\",\"type\":\"ok\",\"payload\":{\"jobId\":\"j\",\"asOfSeq\":0}}\n";
+    let own = "→ start_compaction {}\ncompacting the context\n→ cancel_compaction {\"jobId\":\"j\"}\n";
+    check(&[asked, job, "\n^C"], own, false);
 }
 
 #[test]
