@@ -119,7 +119,7 @@ pub(super) async fn received(connection: &mut Connection, text: &FrameText, gree
             let made = if let Reply::SessionOpened(opened) = &reply { Some(opened.session_id.clone()) } else { None };
             (reply, session.or(made))
         }
-        Err(error) => (Reply::Error(error), session),
+        Err(error) => (Reply::Error(connection.for_client(error)), session),
     };
     count_reply(name, &reply);
     let encode = || frame::encode_reply(Some(&id), session.as_ref(), &reply);

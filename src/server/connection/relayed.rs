@@ -138,7 +138,7 @@ impl Connection {
 
     /// Tells the client what has ended with a link.
     async fn lost(&mut self, ended: Ended, end: &LinkEnd) -> Flow {
-        let Ended { node, sessions, unanswered } = ended;
+        let Ended { node, mut sessions, unanswered } = ended;
         match end {
             LinkEnd::Unreachable(error) => {
                 if let Some(left_out) = self.app.registry.keeper().and_then(|keeper| keeper.admit_unreachable()) {
@@ -151,7 +151,11 @@ impl Connection {
         }
         for Forwarded { id, session, name, .. } in unanswered {
             let reply = match name {
-                "close_session" => Reply::Ok(Done::default()),
+                // The client has left the session, so it gets no `session_closed`.
+                "close_session" => {
+                    sessions.retain(|of| *of != session);
+                    Reply::Ok(Done::default())
+                }
                 // Its outcome is unknown.
                 _ if sessions.contains(&session) => Reply::Error(self.app.session_gone()),
                 _ => Reply::Error(self.app.registry.held_elsewhere(&session, node)),

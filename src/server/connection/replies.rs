@@ -14,13 +14,24 @@ impl Connection {
         self.subscriptions.may_read() && self.links.as_ref().is_none_or(|links| links.may_read())
     }
 
+    /// Returns an error as the client gets it. The client of another node does not learn that this one is stopping,
+    /// because its own server is not.
+    pub(in crate::server) fn for_client(&self, error: ErrorBody) -> ErrorBody {
+        if self.via.is_none() || error.code != ErrorCode::ShuttingDown {
+            return error;
+        }
+        let message =
+            "the session moves to another server; open it again, and send the command again with the same `id`";
+        ErrorBody::new(ErrorCode::StoreFailed, message)
+    }
+
     /// Answers the commands that a session can no longer answer because it has ended.
     pub(super) async fn answer_for(&mut self, session: &SessionId, end: SubscriptionEnd) -> Flow {
         let error = match end {
             SubscriptionEnd::Deleted => {
                 ErrorBody::new(ErrorCode::SessionNotFound, format!("you have no session `{session}` any more"))
             }
-            SubscriptionEnd::Failed | SubscriptionEnd::Moved => self.app.session_gone(),
+            SubscriptionEnd::Failed | SubscriptionEnd::Moved => self.for_client(self.app.session_gone()),
         };
         for Unanswered { id, name, .. } in self.subscriptions.unanswerable(session) {
             let reply = Reply::Error(error.clone());
@@ -30,12 +41,17 @@ impl Connection {
         Ok(())
     }
 
-    /// Adds the MCP servers to a list of tools. They belong to the server, and a session does not know them.
-    fn with_servers(&self, mut reply: Reply) -> Reply {
-        if let (Reply::Tools(tools), Some(mcp)) = (&mut reply, &self.app.mcp) {
-            tools.servers = mcp.status().iter().map(ServerStatus::shown).collect();
+    /// Returns a session's reply as the client gets it. The MCP servers belong to the server, and a session does not
+    /// know them.
+    fn completed(&self, reply: Reply) -> Reply {
+        match (reply, &self.app.mcp) {
+            (Reply::Error(error), _) => Reply::Error(self.for_client(error)),
+            (Reply::Tools(mut tools), Some(mcp)) => {
+                tools.servers = mcp.status().iter().map(ServerStatus::shown).collect();
+                Reply::Tools(tools)
+            }
+            (reply, _) => reply,
         }
-        reply
     }
 
     /// Writes a session's reply, or an event that is only for this connection.
@@ -46,7 +62,7 @@ impl Connection {
                 // A command that was answered when its session ended gets no second reply.
                 let Some(Unanswered { name, .. }) = self.subscriptions.answered(&id, &session) else { return Ok(()) };
                 count_reply(name, &reply);
-                let reply = self.with_servers(reply);
+                let reply = self.completed(reply);
                 match self.dialect.reply(&session, &id, &reply) {
                     Some(frame) => self.send(frame).await,
                     None => Ok(()),
