@@ -99,19 +99,6 @@ pub(super) async fn newest(
     path_back(asker, session, leaf, count).await
 }
 
-/// Keeps as many records as fit into a page, from the beginning. Returns true if all fit.
-fn fit(records: &mut Vec<StoredRecord>) -> bool {
-    let mut bytes = 0;
-    let fitting = records.iter().take_while(|record| {
-        bytes += record.body.len();
-        bytes <= PAGE_BYTES_MAX
-    });
-    let count = fitting.count().max(1);
-    let all = count >= records.len();
-    records.truncate(count);
-    all
-}
-
 /// Returns the entry and its ancestors, oldest first. If one of them is damaged, it returns those that certainly
 /// precede it. These may be too few, but a page that continues from there works.
 async fn path_back(asker: &Asker<'_>, session: &SessionId, from: EntryId, count: u32) -> Result<Page, ErrorBody> {
@@ -169,6 +156,8 @@ async fn log_around(
         } else {
             found.splice(0..0, records);
         }
+        // After damage, the store would return one more record, however large.
+        let cut = cut || at.is_some() && bytes_left == 0;
         let Some(at) = at.filter(|_| !cut) else { return Ok((EntriesPage { records: found, cut }, damaged)) };
         damaged.push(at);
         if forwards {
@@ -246,15 +235,7 @@ async fn in_log(asker: &Asker<'_>, session: &SessionId, get: &GetEntries, count:
         let extra = if after_seq.is_some() { records.len() - 1 } else { 0 };
         records.remove(extra);
     }
-    // If the page is too large, the records furthest from the position are dropped.
-    if after_seq.is_none() {
-        records.reverse();
-    }
-    let all = fit(&mut records);
-    if after_seq.is_none() {
-        records.reverse();
-    }
-    Ok(Page { items: parse(&records)?, more: more || cut || !all, damaged })
+    Ok(Page { items: parse(&records)?, more: more || cut, damaged })
 }
 
 async fn seq_of(
