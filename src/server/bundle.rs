@@ -2,31 +2,15 @@
 //!
 //! No build tool is needed, because the page's own modules use only these forms, each on one line: `import { a, b as c
 //! } from "./x.js";`, `export { a } from "./x.js";`, and `export` before a `const`, `function` or `class`. Any other
-//! form at the start of a line is a [`Fault`], which a test finds.
+//! form at the start of a line is an error, which a test finds.
 
 use std::fmt::Write as _;
 
-/// The reason why modules cannot be bundled.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Fault {
-    /// A module imports one that does not exist.
-    #[error("`{0}` is not a module of the page")]
-    Unknown(String),
-    /// A module imports itself through others.
-    #[error("`{0}` imports itself through other modules")]
-    Cycle(String),
-    /// An unsupported form.
-    #[error("`{module}` has the line `{line}`")]
-    Form {
-        /// The module.
-        module: String,
-        /// The line.
-        line: String,
-    },
-}
-
 /// Bundles a module and everything it imports: each in its own function, in dependency order.
-pub(super) fn script(modules: &[(&str, &str)], main: &str) -> Result<String, Fault> {
+///
+/// # Errors
+/// The module or the line that cannot be bundled.
+pub(super) fn script(modules: &[(&str, &str)], main: &str) -> Result<String, String> {
     let mut bundle = Bundle { modules, out: String::new(), done: Vec::new(), open: Vec::new() };
     bundle.add(main)?;
     Ok(bundle.out)
@@ -41,21 +25,21 @@ struct Bundle<'a> {
 }
 
 impl Bundle<'_> {
-    fn add(&mut self, name: &str) -> Result<(), Fault> {
+    fn add(&mut self, name: &str) -> Result<(), String> {
         if self.done.iter().any(|done| done == name) {
             return Ok(());
         }
         if self.open.iter().any(|open| open == name) {
-            return Err(Fault::Cycle(name.to_owned()));
+            return Err(format!("`{name}` imports itself through other modules"));
         }
         let Some((_, text)) = self.modules.iter().find(|(known, _)| *known == name) else {
-            return Err(Fault::Unknown(name.to_owned()));
+            return Err(format!("`{name}` is not a module of the page"));
         };
         self.open.push(name.to_owned());
         let mut body = String::new();
         let mut exports = Vec::new();
         for line in without_comments(text) {
-            let fault = || Fault::Form { module: name.to_owned(), line: line.to_owned() };
+            let fault = || format!("`{name}` has the line `{line}`");
             if let Some(rest) = line.strip_prefix("import ") {
                 let (names, from) = names_from(rest).ok_or_else(fault)?;
                 self.add(from)?;
@@ -181,10 +165,10 @@ return{};
 
     #[test]
     fn what_cannot_be_joined_is_named() {
-        let form = |line: &str| Fault::Form { module: "a.js".to_owned(), line: line.to_owned() };
+        let form = |line: &str| format!("`a.js` has the line `{line}`");
         let table = [
-            ("import { x } from \"./b.js\";", Fault::Unknown("b.js".to_owned())),
-            ("import { x } from \"./a.js\";", Fault::Cycle("a.js".to_owned())),
+            ("import { x } from \"./b.js\";", "`b.js` is not a module of the page".to_owned()),
+            ("import { x } from \"./a.js\";", "`a.js` imports itself through other modules".to_owned()),
             ("import x from \"./a.js\";", form("import x from \"./a.js\";")),
             ("import { x } from \"https://b\";", form("import { x } from \"https://b\";")),
             ("export default 1;", form("export default 1;")),
