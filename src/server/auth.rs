@@ -18,10 +18,10 @@ use self::{
     accepted::{Accepted, digest, find},
     grant::{Live, opens_sessions},
     jwt::Signed,
-    tickets::{TicketShares, Tickets},
+    tickets::Tickets,
 };
 use crate::{
-    config::{Scope, Scopes, Settings},
+    config::{AuthSettings, Scope, Scopes, Settings},
     store::{self, SessionStore},
 };
 use std::{
@@ -65,11 +65,11 @@ impl Auth {
     #[must_use]
     pub(crate) fn new(settings: &Settings, jwt: Option<Arc<Jwt>>, store: Option<Arc<dyn SessionStore>>) -> Self {
         let accepted = Accepted::new(settings, jwt);
-        let shares = TicketShares::of(&settings.auth, settings.has_several_users());
+        let bounds = tickets::bounds(&settings.auth, settings.has_several_users());
         Self {
             accepted: RwLock::new(Arc::new(accepted)),
             loopback: settings.listen.host.is_loopback(),
-            tickets: Tickets::new(shares, store),
+            tickets: Tickets::new(bounds, store),
             live: Arc::default(),
         }
     }
@@ -125,10 +125,10 @@ impl Auth {
     /// Returns the identity and rights that a token stands for.
     async fn of_token(&self, token: &str) -> Result<Draft, Refusal> {
         let accepted = self.accepted();
-        if let Some(name) = find(&accepted.users, token) {
+        if let Some(name) = find(&accepted.settings.auth_tokens, token) {
             return Ok(Draft { name, source: Source::User(digest(token)), ..everyone() });
         }
-        if find(&accepted.operators, token).is_some() {
+        if find(&accepted.settings.operator_tokens, token).is_some() {
             return Err(Refusal::Forbidden("an operator's token opens no sessions; use one of AUTH_TOKENS"));
         }
         if accepted.service(token).is_some() {
@@ -164,11 +164,12 @@ impl Auth {
     #[must_use]
     pub(crate) async fn operator(&self, token: Option<&str>) -> Option<Operator> {
         let accepted = self.accepted();
-        let reads_content = accepted.operators_read_content;
-        if !accepted.is_required() && accepted.operators.is_empty() {
+        let AuthSettings { operators_read_content, operator_tokens, .. } = &accepted.settings;
+        let reads_content = *operators_read_content;
+        if !accepted.is_required() && operator_tokens.is_empty() {
             return Some(Operator { name: Name::new(), reads_content });
         }
-        if let Some(name) = find(&accepted.operators, token?) {
+        if let Some(name) = find(operator_tokens, token?) {
             return Some(Operator { name, reads_content });
         }
         let (_, signed) = accepted.signed(token?).await.ok()??;
@@ -248,7 +249,8 @@ impl Auth {
     /// origins may.
     #[must_use]
     pub(crate) fn allows_origin(&self, origin: &str, port: u16) -> bool {
-        if self.accepted().origins.iter().any(|allowed| allowed.as_str().eq_ignore_ascii_case(origin)) {
+        if self.accepted().settings.allowed_origins.iter().any(|allowed| allowed.as_str().eq_ignore_ascii_case(origin))
+        {
             return true;
         }
         self.loopback
@@ -266,7 +268,7 @@ impl Auth {
         !self.loopback
             || name.eq_ignore_ascii_case("localhost")
             || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-            || self.accepted().origins.iter().any(|origin| {
+            || self.accepted().settings.allowed_origins.iter().any(|origin| {
                 origin.as_str().split_once("://").is_some_and(|(_, allowed)| allowed.eq_ignore_ascii_case(host))
             })
     }

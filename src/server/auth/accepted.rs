@@ -5,7 +5,7 @@ use super::{
     jwt::{Jwt, Signed},
     user::{ISSUER_END, Name, Refusal, SERVICE},
 };
-use crate::config::{NamedToken, Origin, Scopes, ServiceToken, Settings};
+use crate::config::{AuthSettings, NamedToken, Scopes, ServiceToken, Settings};
 use secrecy::ExposeSecret;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
@@ -30,30 +30,19 @@ impl Service {
 /// The settings in effect. A reload replaces them as a whole.
 #[derive(Debug)]
 pub(super) struct Accepted {
-    pub(super) users: Vec<NamedToken>,
-    pub(super) operators: Vec<NamedToken>,
-    pub(super) services: Vec<ServiceToken>,
-    pub(super) origins: Vec<Origin>,
-    pub(super) operators_read_content: bool,
+    pub(super) settings: AuthSettings,
     pub(super) jwt: Option<Arc<Jwt>>,
 }
 
 impl Accepted {
     pub(super) fn new(settings: &Settings, jwt: Option<Arc<Jwt>>) -> Self {
-        let settings = &settings.auth;
-        Self {
-            jwt,
-            users: settings.auth_tokens.clone(),
-            operators: settings.operator_tokens.clone(),
-            services: settings.service_tokens.clone(),
-            origins: settings.allowed_origins.clone(),
-            operators_read_content: settings.operators_read_content,
-        }
+        Self { settings: settings.auth.clone(), jwt }
     }
 
     /// Returns true if credentials are required.
     pub(super) fn is_required(&self) -> bool {
-        !self.users.is_empty() || !self.services.is_empty() || self.jwt.is_some()
+        let AuthSettings { auth_tokens, service_tokens, .. } = &self.settings;
+        !auth_tokens.is_empty() || !service_tokens.is_empty() || self.jwt.is_some()
     }
 
     /// Returns the contents of an identity provider's token. `None` if the token is not one.
@@ -67,7 +56,7 @@ impl Accepted {
     /// Returns the service with this token.
     pub(super) fn service(&self, token: &str) -> Option<Service> {
         let mut found = None;
-        for service in &self.services {
+        for service in &self.settings.service_tokens {
             if is_token(&service.named, token) {
                 found = Some(service);
             }
@@ -84,11 +73,13 @@ impl Accepted {
         match &draft.source {
             Source::Open => !self.is_required(),
             Source::Node => true,
-            Source::User(of) => self.users.iter().any(|named| named.name == draft.name && has(named, of)),
+            Source::User(of) => {
+                self.settings.auth_tokens.iter().any(|named| named.name == draft.name && has(named, of))
+            }
             Source::Signed(issuer) => self.jwt.as_ref().is_some_and(|jwt| jwt.issuer() == issuer),
             Source::Service(name, of) => {
                 let is_it = |service: &ServiceToken| service.named.name == *name && has(&service.named, of);
-                self.services.iter().any(|service| is_it(service) && service.scopes.cover(draft.scopes))
+                self.settings.service_tokens.iter().any(|service| is_it(service) && service.scopes.cover(draft.scopes))
             }
         }
     }

@@ -1,8 +1,9 @@
 //! One-time tickets. A browser cannot send a token with a WebSocket handshake, so it exchanges the token for a ticket.
 //!
-//! A single server keeps its tickets in memory. The nodes of a cluster keep them in their store, with the rights that
-//! each stands for: any node redeems what one has issued. Instants are meaningless to other processes. So a ticket is
-//! stored with the time it had left when it was issued, and is read together with its age.
+//! The nodes of a cluster keep their tickets in their store, with the rights that each stands for: any node redeems
+//! what one has issued. A single server keeps them in the same way, in a store in memory. Instants are meaningless to
+//! other processes. So a ticket is stored with the time it had left when it was issued, and is read together with its
+//! age.
 
 use super::{
     accepted::digest,
@@ -11,15 +12,13 @@ use super::{
 use crate::{
     config::{AuthSettings, Scope, Scopes},
     metrics::limits::Limit,
-    shares::{Permit, quota::Quota},
-    store::{Cluster, Error, NewTicket, SessionStore, TicketBounds, TicketPut, TicketsOf},
+    store::{Cluster, Error, NewTicket, SessionStore, TicketBounds, TicketPut, TicketsOf, memory::MemoryStore},
 };
 use reseed_protocol::SessionId;
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::sync::{RwLock, RwLockReadGuard};
@@ -36,27 +35,19 @@ pub(crate) enum Refused {
     All,
 }
 
-/// The maximum numbers of unused tickets; 0 means no limit.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct TicketShares {
-    pub(super) user_max: usize,
-    pub(super) service_max: usize,
-}
-
-impl TicketShares {
-    /// Returns the configured shares. In a deployment with one user, there is nobody to share with.
-    pub(super) fn of(settings: &AuthSettings, has_several_users: bool) -> Self {
-        let user_max = if has_several_users { settings.tickets_per_user_max as usize } else { 0 };
-        Self { user_max, service_max: settings.tickets_per_service_max as usize }
-    }
+/// Returns the maximum numbers of unused tickets. In a deployment with one user, there is nobody to share with.
+pub(super) fn bounds(settings: &AuthSettings, has_several_users: bool) -> TicketBounds {
+    let owner_max = if has_several_users { settings.tickets_per_user_max as usize } else { 0 };
+    TicketBounds { owner_max, service_max: settings.tickets_per_service_max as usize, all_max: TICKETS_MAX }
 }
 
 /// The unused tickets.
 pub(super) struct Tickets {
-    shares: TicketShares,
-    here: Mutex<Table>,
-    /// The store of a cluster, which has the tickets instead.
+    bounds: TicketBounds,
+    /// The store that may be a cluster's.
     store: Option<Arc<dyn SessionStore>>,
+    /// Keeps the tickets of a single server.
+    own: MemoryStore,
     /// Read-locked while a ticket is redeemed, until its grant is live. A revocation waits for the lock, so that it
     /// finds either the ticket or the grant.
     redeeming: RwLock<()>,
@@ -64,19 +55,18 @@ pub(super) struct Tickets {
 
 impl fmt::Debug for Tickets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tickets").field("shares", &self.shares).finish_non_exhaustive()
+        f.debug_struct("Tickets").field("bounds", &self.bounds).finish_non_exhaustive()
     }
 }
 
 impl Tickets {
     /// Keeps tickets in the store if several nodes can share it.
-    pub(super) fn new(shares: TicketShares, store: Option<Arc<dyn SessionStore>>) -> Self {
-        let store = store.filter(|store| store.cluster().is_some());
-        Self { shares, here: Mutex::new(Table::new(shares)), store, redeeming: RwLock::default() }
+    pub(super) fn new(bounds: TicketBounds, store: Option<Arc<dyn SessionStore>>) -> Self {
+        Self { bounds, store, own: MemoryStore::new(), redeeming: RwLock::default() }
     }
 
-    fn cluster(&self) -> Option<&dyn Cluster> {
-        self.store.as_ref().and_then(|store| store.cluster())
+    fn kept(&self) -> &dyn Cluster {
+        self.store.as_ref().and_then(|store| store.cluster()).unwrap_or(&self.own)
     }
 
     /// Adds a ticket that can be redeemed for this long.
@@ -85,7 +75,6 @@ impl Tickets {
     /// The store failed.
     pub(super) async fn put(&self, ticket: &str, draft: Draft, life: Duration) -> Result<Result<(), Refused>, Error> {
         let now = Instant::now();
-        let Some(cluster) = self.cluster() else { return Ok(self.table().add(ticket.to_owned(), draft, life, now)) };
         let new = NewTicket {
             hash: digest(ticket),
             body: serde_json::to_string(&Stored::of(&draft, now)).expect("a draft has text keys"),
@@ -94,11 +83,10 @@ impl Tickets {
             service: if let Source::Service(name, _) = draft.source { Some(name) } else { None },
             life,
         };
-        let TicketShares { user_max, service_max } = self.shares;
-        let bounds = TicketBounds { owner_max: user_max, service_max, all_max: TICKETS_MAX };
-        let (limit, refused) = match cluster.put_ticket(&new, bounds).await? {
+        let TicketBounds { owner_max, service_max, .. } = self.bounds;
+        let (limit, refused) = match self.kept().put_ticket(&new, self.bounds).await? {
             TicketPut::Stored => return Ok(Ok(())),
-            TicketPut::OwnerFull => (Limit::TicketsPerUser, Refused::Share(Limit::TicketsPerUser, user_max)),
+            TicketPut::OwnerFull => (Limit::TicketsPerUser, Refused::Share(Limit::TicketsPerUser, owner_max)),
             TicketPut::ServiceFull => (Limit::TicketsPerService, Refused::Share(Limit::TicketsPerService, service_max)),
             TicketPut::Full => (Limit::Tickets, Refused::All),
         };
@@ -121,8 +109,7 @@ impl Tickets {
     /// # Errors
     /// The store failed.
     pub(super) async fn take(&self, ticket: &str) -> Result<Option<Draft>, Error> {
-        let Some(cluster) = self.cluster() else { return Ok(self.table().redeem(ticket, Instant::now())) };
-        let Some((body, age)) = cluster.take_ticket(&digest(ticket)).await? else { return Ok(None) };
+        let Some((body, age)) = self.kept().take_ticket(&digest(ticket)).await? else { return Ok(None) };
         match serde_json::from_str::<Stored>(&body) {
             Ok(stored) => Ok(Some(stored.draft(Instant::now(), age))),
             Err(error) => {
@@ -137,80 +124,12 @@ impl Tickets {
     /// # Errors
     /// The store failed, so tickets may be left.
     pub(super) async fn withdraw(&self, service: &str, whose: &Revoked) -> Result<u64, Error> {
-        let Some(cluster) = self.cluster() else {
-            return Ok(self.table().withdraw(|draft| whose.is_meant(service, draft)) as u64);
-        };
         let owner = whose.owner(service);
         let of = match (&owner, whose) {
             (Some(owner), _) => TicketsOf::Owner(owner),
             (None, Revoked::Ticket(id) | Revoked::User(id)) => TicketsOf::Id(id),
         };
-        cluster.withdraw_tickets(service, of).await
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.here.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The unused tickets of a single server.
-#[derive(Debug)]
-struct Table {
-    all: HashMap<String, Ticket>,
-    users: Arc<Quota>,
-    /// The tickets that a service has issued to all its users.
-    services: Arc<Quota>,
-}
-
-#[derive(Debug)]
-struct Ticket {
-    draft: Draft,
-    expires: Instant,
-    _permits: [Permit; 2],
-}
-
-impl Table {
-    fn new(shares: TicketShares) -> Self {
-        let TicketShares { user_max, service_max } = shares;
-        let [users, services] = [user_max, service_max].map(|most| Quota::new(0, most as u64));
-        Self { all: HashMap::new(), users, services }
-    }
-
-    /// Adds a ticket that can be redeemed for this long.
-    ///
-    /// # Errors
-    /// The user, its service, or all together have too many unused tickets.
-    fn add(&mut self, ticket: String, draft: Draft, life: Duration, now: Instant) -> Result<(), Refused> {
-        self.all.retain(|_, ticket| ticket.expires > now);
-        if self.all.len() >= TICKETS_MAX {
-            Limit::Tickets.refused();
-            return Err(Refused::All);
-        }
-        let take = |quota: &Arc<Quota>, of: &str, limit: Limit| {
-            quota.take(of, 1).map_err(|full| {
-                limit.refused();
-                Refused::Share(limit, usize::try_from(full.most).unwrap_or(usize::MAX))
-            })
-        };
-        let of_user = take(&self.users, &draft.name, Limit::TicketsPerUser)?;
-        let of_service = match &draft.source {
-            Source::Service(name, _) => take(&self.services, name, Limit::TicketsPerService)?,
-            _ => Permit::default(),
-        };
-        self.all.insert(ticket, Ticket { draft, expires: now + life, _permits: [of_user, of_service] });
-        Ok(())
-    }
-
-    /// Redeems a ticket and returns the rights it stands for.
-    fn redeem(&mut self, ticket: &str, now: Instant) -> Option<Draft> {
-        // A ticket is 192 random bits, looked up by hash. The lookup time reveals nothing about other tickets.
-        let Ticket { draft, expires, .. } = self.all.remove(ticket)?;
-        (expires > now).then_some(draft)
-    }
-
-    /// Removes every ticket that satisfies `is_meant`, and returns how many.
-    fn withdraw(&mut self, is_meant: impl Fn(&Draft) -> bool) -> usize {
-        self.all.extract_if(|_, ticket| is_meant(&ticket.draft)).count()
+        self.kept().withdraw_tickets(service, of).await
     }
 }
 
@@ -267,7 +186,6 @@ impl Stored {
 
 #[cfg(test)]
 mod tests {
-    use super::super::user::Name;
     use super::*;
 
     const LIFE: Duration = Duration::from_secs(60);
@@ -283,93 +201,66 @@ mod tests {
         }
     }
 
-    fn tickets(user_max: usize) -> Table {
-        Table::new(TicketShares { user_max, service_max: 0 })
+    fn tickets(owner_max: usize, service_max: usize, all_max: usize) -> Tickets {
+        Tickets::new(TicketBounds { owner_max, service_max, all_max }, None)
     }
 
-    fn add(tickets: &mut Table, ticket: usize, name: &str, now: Instant) -> Result<(), Refused> {
-        tickets.add(format!("{name}-{ticket}"), draft(name), LIFE, now)
+    async fn put(tickets: &Tickets, ticket: &str, draft: Draft) -> Result<(), Refused> {
+        tickets.put(ticket, draft, LIFE).await.expect("memory does not fail")
     }
 
-    fn redeem(tickets: &mut Table, ticket: &str, now: Instant) -> Option<Name> {
-        tickets.redeem(ticket, now).map(|draft| draft.name)
+    async fn take(tickets: &Tickets, ticket: &str) -> Option<String> {
+        tickets.take(ticket).await.expect("memory does not fail").map(|draft| draft.name)
     }
 
-    #[test]
-    fn a_ticket_is_good_once_and_for_a_time() {
-        let (mut tickets, now) = (tickets(9), Instant::now());
-        add(&mut tickets, 1, "ann", now).unwrap();
-        add(&mut tickets, 2, "ann", now).unwrap();
-        assert_eq!(redeem(&mut tickets, "ann-1", now).as_deref(), Some("ann"));
-        assert_eq!(redeem(&mut tickets, "ann-1", now), None, "it was used");
-        assert_eq!(redeem(&mut tickets, "ann-2", now + LIFE), None, "it has expired");
-        assert_eq!((tickets.all.len(), tickets.users.total()), (0, 0));
+    #[tokio::test]
+    async fn a_ticket_is_good_once() {
+        let tickets = tickets(9, 0, 9);
+        put(&tickets, "1", draft("ann")).await.unwrap();
+        assert_eq!(take(&tickets, "2").await, None, "it is unknown");
+        assert_eq!(take(&tickets, "1").await.as_deref(), Some("ann"));
+        assert_eq!(take(&tickets, "1").await, None, "it was used");
+        tickets.put("short", draft("ann"), Duration::ZERO).await.unwrap().unwrap();
+        assert_eq!(take(&tickets, "short").await, None, "it has expired");
     }
 
-    #[test]
-    fn one_user_leaves_tickets_to_the_others() {
-        let (mut tickets, now) = (tickets(3), Instant::now());
-        let issued = (0..9).filter(|at| add(&mut tickets, *at, "ann", now).is_ok()).count();
-        assert_eq!((issued, add(&mut tickets, 9, "ann", now)), (3, Err(Refused::Share(Limit::TicketsPerUser, 3))));
-        assert_eq!(add(&mut tickets, 0, "bob", now), Ok(()));
-        redeem(&mut tickets, "ann-0", now);
-        assert_eq!(add(&mut tickets, 10, "ann", now), Ok(()), "a used one makes room");
-        assert_eq!(add(&mut tickets, 11, "ann", now + LIFE), Ok(()), "and so does time");
-        assert_eq!(tickets.all.len(), 1, "what has expired is gone");
-    }
-
-    #[test]
-    fn one_service_leaves_tickets_to_the_others() {
-        let mut tickets = Table::new(TicketShares { user_max: 2, service_max: 3 });
-        let now = Instant::now();
-        let mut add = |ticket: &str, service: &str, name: &str| {
-            let draft = Draft { source: Source::Service(service.to_owned(), [0; 32]), ..draft(name) };
-            tickets.add(ticket.to_owned(), draft, LIFE, now)
+    #[tokio::test]
+    async fn users_and_services_leave_tickets_to_the_others() {
+        let tickets = tickets(2, 3, 9);
+        let of = |service: &str, name: &str| Draft {
+            source: Source::Service(service.to_owned(), [0; 32]),
+            id: Some(name.to_owned()),
+            ..draft(name)
         };
         let share = |limit, most| Err(Refused::Share(limit, most));
         let table = [
-            ("1", "app", "app|ann", Ok(())),
-            ("2", "app", "app|ann", Ok(())),
-            ("3", "app", "app|ann", share(Limit::TicketsPerUser, 2)),
-            ("4", "app", "app|bob", Ok(())),
-            ("5", "app", "app|cid", share(Limit::TicketsPerService, 3)),
-            ("6", "web", "web|ann", Ok(())),
+            ("1", "app", "service:app|ann", Ok(())),
+            ("2", "app", "service:app|ann", Ok(())),
+            ("3", "app", "service:app|ann", share(Limit::TicketsPerUser, 2)),
+            ("4", "app", "service:app|bob", Ok(())),
+            ("5", "app", "service:app|cid", share(Limit::TicketsPerService, 3)),
+            ("6", "web", "service:web|ann", Ok(())),
         ];
         for (ticket, service, name, expected) in table {
-            assert_eq!(add(ticket, service, name), expected, "{ticket}");
+            assert_eq!(put(&tickets, ticket, of(service, name)).await, expected, "{ticket}");
         }
-        redeem(&mut tickets, "1", now);
-        assert_eq!((tickets.users.total(), tickets.services.total()), (3, 3));
-        assert_eq!(tickets.withdraw(|_| true), 3);
-        assert_eq!((tickets.users.total(), tickets.services.total()), (0, 0));
+        take(&tickets, "1").await.unwrap();
+        assert_eq!(put(&tickets, "7", of("app", "service:app|cid")).await, Ok(()), "a used one makes room");
+        assert_eq!(tickets.withdraw("app", &Revoked::User("ann".to_owned())).await.unwrap(), 1);
+        let bob = Revoked::Ticket("service:app|bob".to_owned());
+        assert_eq!(tickets.withdraw("web", &bob).await.unwrap(), 0, "another service's");
+        assert_eq!(tickets.withdraw("app", &bob).await.unwrap(), 1);
+        assert_eq!((take(&tickets, "2").await, take(&tickets, "4").await), (None, None));
+        assert!(take(&tickets, "6").await.is_some() && take(&tickets, "7").await.is_some());
     }
 
-    #[test]
-    fn a_long_ticket_does_not_keep_a_short_one() {
-        let (mut tickets, now) = (tickets(2), Instant::now());
-        tickets.add("long".into(), draft("ann"), 10 * LIFE, now).unwrap();
-        tickets.add("short".into(), draft("ann"), LIFE, now).unwrap();
-        assert_eq!(add(&mut tickets, 1, "ann", now), Err(Refused::Share(Limit::TicketsPerUser, 2)));
-        assert_eq!(add(&mut tickets, 1, "ann", now + LIFE), Ok(()), "the short one has expired");
-        assert_eq!(redeem(&mut tickets, "long", now + 2 * LIFE).as_deref(), Some("ann"));
-    }
-
-    #[test]
-    fn a_user_s_tickets_are_withdrawn() {
-        let (mut tickets, now) = (tickets(0), Instant::now());
-        for (ticket, name) in [(1, "ann"), (2, "bob"), (3, "ann")] {
-            add(&mut tickets, ticket, name, now).unwrap();
+    #[tokio::test]
+    async fn all_users_together_have_a_bound() {
+        let tickets = tickets(0, 0, 5);
+        for ticket in 0..5 {
+            put(&tickets, &ticket.to_string(), draft("ann")).await.unwrap();
         }
-        assert_eq!(tickets.withdraw(|draft| draft.name == "ann"), 2);
-        assert_eq!(redeem(&mut tickets, "ann-1", now), None);
-        assert_eq!(redeem(&mut tickets, "bob-2", now).as_deref(), Some("bob"));
-    }
-
-    #[test]
-    fn all_users_together_have_a_bound() {
-        let (mut tickets, now) = (tickets(0), Instant::now());
-        let issued = (0..TICKETS_MAX + 5).filter(|at| add(&mut tickets, *at, "ann", now).is_ok()).count();
-        assert_eq!((issued, add(&mut tickets, 0, "bob", now)), (TICKETS_MAX, Err(Refused::All)));
+        assert_eq!(put(&tickets, "more", draft("bob")).await, Err(Refused::All));
     }
 
     #[test]
