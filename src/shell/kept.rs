@@ -34,8 +34,8 @@ impl Kept {
         self.total
     }
 
-    /// Returns the output as text. A line replaces the omitted part and states its size. Bytes that are not UTF-8
-    /// become replacement characters.
+    /// Returns the output as text. A line replaces the omitted part and states its size. Bytes that are not UTF-8,
+    /// and a character that was cut, become replacement characters.
     pub(super) fn into_text(mut self) -> String {
         let tail = self.tail.make_contiguous();
         let kept = (self.head.len() + tail.len()) as u64;
@@ -43,29 +43,10 @@ impl Kept {
             self.head.extend_from_slice(tail);
             return String::from_utf8_lossy(&self.head).into_owned();
         }
-        // A character that was cut belongs to the omitted part.
-        let head = &self.head[..whole_chars(&self.head)];
-        let tail = &tail[tail.iter().take(3).take_while(|byte| is_continuation(**byte)).count()..];
-        let left_out = self.total - (head.len() + tail.len()) as u64;
-        let (head, tail) = (String::from_utf8_lossy(head), String::from_utf8_lossy(tail));
+        let left_out = self.total - kept;
+        let (head, tail) = (String::from_utf8_lossy(&self.head), String::from_utf8_lossy(tail));
         format!("{head}\n[{left_out} bytes left out]\n{tail}")
     }
-}
-
-/// Returns the length of these bytes without an incomplete character at their end.
-fn whole_chars(bytes: &[u8]) -> usize {
-    let Some(back) = bytes.iter().rev().take(3).position(|byte| *byte >= 0xC0) else { return bytes.len() };
-    let start = bytes.len() - 1 - back;
-    let width = match bytes[start] {
-        0xF0.. => 4,
-        0xE0.. => 3,
-        _ => 2,
-    };
-    if back + 1 < width { start } else { bytes.len() }
-}
-
-fn is_continuation(byte: u8) -> bool {
-    byte & 0xC0 == 0x80
 }
 
 #[cfg(test)]
@@ -73,14 +54,14 @@ mod tests {
     use super::Kept;
 
     #[test]
-    fn the_beginning_and_the_end_are_kept_at_character_borders() {
+    fn the_beginning_and_the_end_are_kept() {
         for (written, bytes_max, expected) in [
             ("", 8, ""),
             ("12345678", 8, "12345678"),
             ("123456789", 8, "1234\n[1 bytes left out]\n6789"),
-            ("123éé6789", 8, "123\n[4 bytes left out]\n6789"),
-            ("ab€cd€ef", 6, "ab\n[8 bytes left out]\nef"),
-            ("😀😀😀😀", 10, "😀\n[8 bytes left out]\n😀"),
+            ("123éé6789", 8, "123\u{FFFD}\n[3 bytes left out]\n6789"),
+            ("ab€cd€ef", 6, "ab\u{FFFD}\n[6 bytes left out]\n\u{FFFD}ef"),
+            ("😀😀😀😀", 10, "😀\u{FFFD}\n[6 bytes left out]\n\u{FFFD}😀"),
             ("abcdefgh", 2, "a\n[6 bytes left out]\nh"),
         ] {
             // All at once, byte by byte, and three at a time.
@@ -97,6 +78,6 @@ mod tests {
     fn bytes_that_are_no_text_stay_within_the_bound() {
         let mut kept = Kept::new(8);
         kept.push(&[0xFF, 0xC3, b'a', 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, b'z']);
-        assert_eq!(kept.into_text(), "\u{FFFD}\u{FFFD}a\u{FFFD}\n[6 bytes left out]\nz");
+        assert_eq!(kept.into_text(), "\u{FFFD}\u{FFFD}a\u{FFFD}\n[3 bytes left out]\n\u{FFFD}\u{FFFD}\u{FFFD}z");
     }
 }
