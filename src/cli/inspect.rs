@@ -18,7 +18,7 @@ use crate::{
     metrics,
     runtime::{labels, stored},
     service,
-    store::{EntryQuery, Error, ListQuery, SessionHead, SessionStore},
+    store::{EntryQuery, Error, SessionHead, SessionStore},
 };
 use anyhow::{Context as _, anyhow};
 use clap::Args;
@@ -37,7 +37,7 @@ const PAGE: u32 = 200;
 /// The options of `reseed inspect`.
 #[derive(Debug, Args)]
 pub(super) struct InspectOptions {
-    /// The session's id, as listed by `reseed sessions`, or a beginning of it that no other one has.
+    /// The session's id, as listed by `reseed sessions`.
     session: String,
     /// Print what the next request would send, as Markdown, instead of the tree. It omits tools, which clients offer
     /// and which are not stored, and what hooks add to a single request.
@@ -97,9 +97,8 @@ pub(super) async fn run(settings: &Settings, options: InspectOptions) -> anyhow:
             settings.store.database()
         )
     };
-    let given: SessionId = options.session.parse().map_err(|_| no_such())?;
+    let id: SessionId = options.session.parse().map_err(|_| no_such())?;
     let store = sessions::open(settings).await?;
-    let id = whole_id(&*store, given).await?.ok_or_else(no_such)?;
     let (head, state) = match stored::read(&*store, &id).await {
         Ok(found) => found,
         Err(Error::NotFound(_)) => return Err(no_such()),
@@ -135,38 +134,6 @@ pub(super) async fn run(settings: &Settings, options: InspectOptions) -> anyhow:
         print_tree(&head, &state, entries);
     }
     Ok(())
-}
-
-/// Maximum number of ids that an error about an ambiguous prefix names.
-const NAMED_MAX: usize = 20;
-
-/// Returns this id if a session has it, or else the only id that begins with it; `None` if there is none.
-///
-/// # Errors
-/// Several ids begin with it, and the error names them; the store's errors.
-async fn whole_id(store: &dyn SessionStore, given: SessionId) -> anyhow::Result<Option<SessionId>> {
-    match store.head(&given).await {
-        Err(Error::NotFound(_)) => {}
-        // Damage is reported where the session is read.
-        _ => return Ok(Some(given)),
-    }
-    let mut query = ListQuery { limit: PAGE, ..ListQuery::default() };
-    let mut found = Vec::new();
-    loop {
-        let page = store.list(query.clone()).await.context("list the sessions")?;
-        found.extend(page.items.into_iter().filter(|head| head.session.as_str().starts_with(given.as_str())));
-        query.cursor = page.next_cursor;
-        if query.cursor.is_none() {
-            break;
-        }
-    }
-    if found.len() <= 1 {
-        return Ok(found.pop().map(|head| head.session));
-    }
-    let named = found.iter().take(NAMED_MAX).map(|head| format!("\n  {}  {}", head.session, one_line(&head.head.name)));
-    let named: String = named.collect();
-    let rest = if found.len() > NAMED_MAX { "\n  …" } else { "" };
-    Err(anyhow!("{} sessions begin with `{given}`; name one of them:{named}{rest}", found.len()))
 }
 
 /// Returns every entry with a one-line preview: its text is dropped as soon as the preview is known.

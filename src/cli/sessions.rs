@@ -3,14 +3,13 @@
 use super::{dollars, say};
 use crate::{
     config::{Database, Settings},
-    core::{
-        agent_loop::{usage_percent, usage_ratio},
-        session::preview::one_line,
-    },
+    core::{agent_loop::usage_percent, session::preview::one_line},
+    runtime::watch::list_item,
     store::{self, Head, ListQuery, SessionHead, SessionStore},
 };
 use anyhow::Context as _;
 use clap::Args;
+use reseed_protocol::session::SessionState;
 use serde_json::{Value, json};
 use std::{io::Write as _, sync::Arc};
 
@@ -108,26 +107,14 @@ pub(super) fn paid(head: &Head) -> String {
     }
 }
 
-/// Returns an item as in the list on the wire, without the state: only a running server knows whether a turn is
-/// running.
+/// Returns an item as operators get it, without the state: only a running server knows whether a turn is running.
 fn item(session: &SessionHead) -> Value {
-    let head = &session.head;
-    let mut item = json!({
-        "sessionId": session.session,
-        "owner": session.owner,
-        "name": head.name,
-        "createdAt": head.created_at,
-        "updatedAt": head.updated_at,
-        "entries": head.entries,
-        "tokenCount": head.token_count,
-        "windowTokens": head.window_tokens,
-        "usageRatio": usage_ratio(head.token_count, head.window_tokens),
-    });
-    if let Some(cost) = head.cost_nano_usd {
-        item["costNanoUsd"] = cost.into();
-        if head.unpriced_requests > 0 {
-            item["unpricedRequests"] = head.unpriced_requests.into();
-        }
+    let item = list_item(&session.session, &session.head, SessionState::Idle);
+    let mut item = serde_json::to_value(item).unwrap_or_default();
+    item["owner"] = session.owner.clone().into();
+    item["windowTokens"] = session.head.window_tokens.into();
+    if let Some(fields) = item.as_object_mut() {
+        fields.remove("state");
     }
     item
 }

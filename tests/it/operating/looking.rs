@@ -130,29 +130,3 @@ async fn what_is_wrong_is_told_with_what_to_do() {
     }
     server.stop().await;
 }
-
-#[tokio::test]
-async fn a_session_is_found_by_a_beginning_that_no_other_one_has() {
-    let folder = folder();
-    let folder = folder.path();
-    let server = Binary::start(folder, &QUICK).await;
-    let mut ids = Vec::new();
-    // These are more ids than an id's first character has values, so some of them begin alike.
-    for _ in 0..40 {
-        let (_, opened) = Client::v2_session(&server.ws()).await;
-        ids.push(opened["sessionId"].as_str().unwrap().to_owned());
-    }
-    let so_begin = |beginning: &str| ids.iter().filter(|id| id.starts_with(beginning)).count();
-    let alone = (1..).map(|length| &ids[0][..length]).find(|beginning| so_begin(beginning) == 1).unwrap();
-    for given in [alone, &ids[0]] {
-        assert_eq!(printed_json(folder, &["inspect", given, "--json"]).await["sessionId"], ids[0], "{given}");
-    }
-    let several = ids.iter().map(|id| &id[..1]).find(|beginning| so_begin(beginning) > 1).unwrap();
-    let ambiguous = run(folder, &["inspect", several]).await;
-    assert_eq!((ambiguous.code, ambiguous.printed.as_str()), (Some(1), ""));
-    let said = format!("{} sessions begin with `{several}`", so_begin(several));
-    assert!(ambiguous.faults.contains(&said), "{}", ambiguous.faults);
-    assert!(ids.iter().filter(|id| id.starts_with(several)).all(|id| ambiguous.faults.contains(id.as_str())));
-    let none = run(folder, &["inspect", "no-such"]).await;
-    assert!(none.code == Some(1) && none.faults.contains("there is no session `no-such`"), "{}", none.faults);
-}
