@@ -5,7 +5,7 @@ use crate::{
     config::Settings,
     core::agent_loop::Deployment,
     replay::{
-        Replay, Run,
+        Replay,
         policy::{OTHERS, Policy},
         read, report,
         summariser::{Named, Summariser},
@@ -15,25 +15,16 @@ use crate::{
 use anyhow::Context as _;
 use clap::Args;
 use reseed_protocol::SessionId;
-use std::{
-    io::{IsTerminal as _, Write as _},
-    time::{Duration, Instant},
-};
+use std::io::{IsTerminal as _, Write as _};
 
 /// The policies that are compared if none are named.
 const POLICIES: &[&str] = &["none", "threshold", "pi", "codex", "truncation", "sliding"];
 
-/// The interval between updates of the progress line.
-const PROGRESS_EVERY: Duration = Duration::from_millis(100);
-
-/// Maximum number of notes that are printed one by one. Of the others, only the number is printed.
-const NOTES_MAX: usize = 20;
-
 /// The options of `reseed replay`.
 #[derive(Debug, Args)]
 pub(super) struct ReplayOptions {
-    /// What to replay: files of JSON lines (the corpus form, arrays of OpenAI's messages), session files of pi,
-    /// databases (sqlite://… or postgres://…, or a file), and `-` for standard input. Files may be gzipped.
+    /// What to replay: files of JSON lines (the corpus form, arrays of OpenAI's messages), databases (sqlite://… or
+    /// postgres://…, or a file), and `-` for standard input. Files of JSON lines may be gzipped.
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<String>,
     /// A policy: a strategy, such as `threshold`, alone or with settings of `set_context_strategy`, such as
@@ -80,15 +71,9 @@ pub(super) async fn run(settings: &Settings, options: ReplayOptions) -> anyhow::
     };
     let counter = deployment.counter(&deployment.model);
     let mut replay = Replay::new(&deployment, &windows, &policies, &summarisers, options.sessions);
-    let mut progress = Progress::new();
+    let is_watched = std::io::stderr().is_terminal();
     let mut notes = Vec::new();
     let limit = options.limit.unwrap_or(u64::MAX);
-    let mut told = |progress: &mut Progress, note: String| {
-        if notes.len() < NOTES_MAX {
-            progress.tell(&note);
-        }
-        notes.push(note);
-    };
     for source in &options.sources {
         let mut source = read::open(source, &options.only, counter).await?;
         while replay.sessions < limit
@@ -97,25 +82,21 @@ pub(super) async fn run(settings: &Settings, options: ReplayOptions) -> anyhow::
             let recorded = match read {
                 Ok(recorded) => recorded,
                 Err(why) => {
-                    told(&mut progress, why);
+                    tell(&why);
+                    notes.push(why);
                     continue;
                 }
             };
-            let name = recorded.name.clone();
-            recorded.notes.iter().for_each(|note| told(&mut progress, format!("{name}: {note}")));
-            let (number, runs) = (replay.sessions + 1, replay.runs.len());
-            let mut at = 0;
-            replay
-                .play(&recorded, |run| {
-                    at += 1;
-                    progress.show(source.name(), number, &name, run, (at, runs));
-                })
-                .with_context(|| format!("replay {name}"))?;
+            let name = &recorded.name;
+            if is_watched {
+                tell(&format!("{}: conversation {} ({name})", source.name(), replay.sessions + 1));
+            }
+            for note in recorded.notes.iter().map(|note| format!("{name}: {note}")) {
+                tell(&note);
+                notes.push(note);
+            }
+            replay.play(&recorded).with_context(|| format!("replay {name}"))?;
         }
-    }
-    progress.end();
-    if notes.len() > NOTES_MAX {
-        progress.tell(&format!("and {} more remarks; --json lists all", notes.len() - NOTES_MAX));
     }
     anyhow::ensure!(replay.sessions > 0, "no conversation could be read");
     if options.json {
@@ -166,40 +147,7 @@ fn summariser(name: Named, settings: &Settings) -> anyhow::Result<Summariser> {
     })
 }
 
-/// A line on the terminal with the replay's progress. Nothing is shown if standard error is not a terminal.
-struct Progress {
-    is_shown: bool,
-    changed_at: Option<Instant>,
-}
-
-impl Progress {
-    fn new() -> Self {
-        Self { is_shown: std::io::stderr().is_terminal(), changed_at: None }
-    }
-
-    fn show(&mut self, source: &str, number: u64, name: &str, run: &Run, (at, runs): (usize, usize)) {
-        let is_due = self.changed_at.is_none_or(|at| at.elapsed() >= PROGRESS_EVERY);
-        if !self.is_shown || !is_due {
-            return;
-        }
-        self.changed_at = Some(Instant::now());
-        const WIDTH: usize = 20;
-        let done = WIDTH * (at - 1) / runs.max(1);
-        let bar = format!("{}{}", "#".repeat(done), ".".repeat(WIDTH - done));
-        let line = format!("[{bar}] {source}: conversation {number} ({name}), {} in {}", run.policy, run.window_tokens);
-        let line: String = super::terminal::marked(&line).chars().take(100).collect();
-        let _ = write!(std::io::stderr(), "\r\u{1b}[K{line}");
-    }
-
-    /// Prints a remark.
-    fn tell(&mut self, note: &str) {
-        self.end();
-        let _ = writeln!(std::io::stderr(), "reseed: {}", super::terminal::marked(note));
-    }
-
-    fn end(&mut self) {
-        if self.is_shown && self.changed_at.take().is_some() {
-            let _ = write!(std::io::stderr(), "\r\u{1b}[K");
-        }
-    }
+/// Prints a line to standard error; a reader that has gone away is not an error.
+fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "reseed: {}", super::terminal::marked(line));
 }

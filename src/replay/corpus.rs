@@ -31,7 +31,7 @@ fn table(chats: u64, windows: &[u64], summarisers: &[Summariser]) -> String {
         while replay.sessions < chats
             && let Some(recorded) = source.next().await
         {
-            replay.play(&recorded.unwrap(), |_| {}).unwrap();
+            replay.play(&recorded.unwrap()).unwrap();
         }
     });
     report::markdown(&replay)

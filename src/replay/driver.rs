@@ -235,7 +235,6 @@ impl<'a> Player<'a> {
                     tokens_before: compacted.tokens_before,
                     tokens_after: compacted.tokens_after,
                     kept: super::meter::Kept::default(),
-                    lines: super::meter::Lines::default(),
                     how: named(&compacted.rung),
                     summary_tokens: 0,
                 });
@@ -307,10 +306,8 @@ impl<'a> Player<'a> {
         point.kept = self.meter.kept(sent, self.texts);
         let seed = context.messages.iter().find(|counted| counted.kind == messages::Kind::Summary);
         if let Some(seed) = seed {
-            point.lines = self.meter.lines(&seed.message.text());
             point.summary_tokens = seed.tokens.total();
         }
-        self.outcome.lines.add(point.lines);
         self.outcome.curve.push(point);
     }
 

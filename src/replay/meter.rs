@@ -1,17 +1,14 @@
-//! Measures one replay: the tokens sent, how many of them a provider's cache could have served, how much of the
-//! conversation is kept, and which lines of a summary the server added.
+//! Measures one replay: the tokens sent, how many of them a provider's cache could have served, and how much of the
+//! conversation is kept.
 //!
 //! - *Cached* tokens are those in the longest common prefix with the previous turn request, for a provider cache that
 //!   never evicts and has no minimum size. *Lost* tokens were in that request but are not in the prefix.
 //! - A text is *kept* if the context contains all of it: as a message of its own, or within a text that is not from the
 //!   record, such as a summary that quotes it. White space does not count.
-//! - A line is *added* if the summariser did not write it and it is not part of the fixed frame around a summary. It is
-//!   *unsaid* if it is not in the record either.
 
 use super::recorded::{Recorded, normal};
 use crate::core::{
-    compaction::segments,
-    context::{count::Fixed, counter::Counter, seed},
+    context::{count::Fixed, counter::Counter},
     prices::Price,
 };
 use reseed_protocol::{
@@ -61,15 +58,6 @@ pub(crate) struct Dollars {
     pub(crate) summaries_nano_usd: u64,
 }
 
-/// The lines of summaries that the summariser did not write.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Lines {
-    pub(crate) added: u64,
-    /// The number of them that are not in the record either.
-    pub(crate) unsaid: u64,
-}
-
 /// A request as it was sent.
 pub(crate) struct Request<'a> {
     pub(crate) system: &'a SystemPrompt,
@@ -85,11 +73,6 @@ pub(crate) struct Meter<'a> {
     /// The tokens of each message, by address. Holding the message keeps its address from being reused.
     tokens: HashMap<usize, (Arc<Message>, u64)>,
     before: Option<SentBefore>,
-    /// The lines that the summariser wrote.
-    written: HashSet<String>,
-    frame: HashSet<String>,
-    /// Caches whether lines were found in the record.
-    looked_for: HashMap<String, bool>,
     pub(crate) turns: Sent,
     pub(crate) summaries: Sent,
     /// The largest request.
@@ -107,16 +90,12 @@ struct SentBefore {
 
 impl<'a> Meter<'a> {
     pub(crate) fn new(recorded: &'a Recorded, counter: Counter) -> Self {
-        let frame = [seed::seed_text(""), seed::searchable_seed_text("")];
         Self {
             recorded,
             counter,
             said: recorded.texts.iter().map(|said| &*said.text).collect(),
             tokens: HashMap::new(),
             before: None,
-            written: HashSet::new(),
-            frame: frame.iter().flat_map(|text| text.lines()).map(normal).collect(),
-            looked_for: HashMap::new(),
             turns: Sent::default(),
             summaries: Sent::default(),
             peak_tokens: 0,
@@ -178,7 +157,6 @@ impl<'a> Meter<'a> {
         for part in parts {
             if let Part::Text { text } = part {
                 self.summaries.output_tokens += self.counter.text(text);
-                self.written.extend(text.lines().map(bare));
             }
         }
     }
@@ -255,29 +233,6 @@ impl<'a> Meter<'a> {
         kept
     }
 
-    /// Counts the lines of a summary, in its form in the context, that the summariser did not write.
-    pub(crate) fn lines(&mut self, summary: &str) -> Lines {
-        let mut lines = Lines::default();
-        for line in summary.lines() {
-            let line = bare(line);
-            let is_frame = line.is_empty()
-                || line == "none"
-                || line.starts_with('#')
-                || line.starts_with('<') && line.ends_with('>')
-                || segments::speaker(&line).is_some()
-                || self.frame.contains(&line);
-            if is_frame || self.written.contains(&line) {
-                continue;
-            }
-            lines.added += 1;
-            let recorded = self.recorded;
-            let has = |line: &String| recorded.phrases().has(unattributed(line));
-            let is_said = *self.looked_for.entry(line).or_insert_with_key(has);
-            lines.unsaid += u64::from(!is_said);
-        }
-        lines
-    }
-
     /// Returns the cost.
     pub(crate) fn dollars(&self, price: Price) -> Dollars {
         let nano = |tokens: u64, pico: u64| {
@@ -308,24 +263,6 @@ fn text_of(part: &Part) -> Option<&str> {
     }
 }
 
-/// Returns a line without the name of the speaker.
-fn unattributed(line: &str) -> &str {
-    const SPEAKERS: [&str; 6] =
-        ["User: ", "Assistant: ", "Assistant thinking: ", "Tool call: ", "Tool result: ", "Tool error: "];
-    let said = SPEAKERS.iter().find_map(|speaker| line.strip_prefix(speaker)).unwrap_or(line);
-    // An extract shows the beginnings of messages.
-    said.strip_suffix(" …").unwrap_or(said)
-}
-
-/// Returns a line without its list marker, with normalised white space.
-fn bare(line: &str) -> String {
-    let line = normal(line);
-    // The user's messages follow their ids.
-    let item = ["- ", "* ", "• "].iter().find_map(|mark| line.strip_prefix(mark));
-    let item = item.or_else(|| line.strip_prefix('[')?.split_once("] ").map(|(_, said)| said));
-    item.map_or(line.clone(), |item| item.trim().to_owned())
-}
-
 impl Sent {
     pub(crate) fn add(&mut self, more: &Self) {
         self.requests += more.requests;
@@ -342,14 +279,6 @@ impl Kept {
         self.sources_said += more.sources_said;
         self.user_tokens += more.user_tokens;
         self.user_tokens_said += more.user_tokens_said;
-    }
-}
-
-impl Lines {
-    /// Adds the lines of another summary.
-    pub(crate) fn add(&mut self, more: Self) {
-        self.added += more.added;
-        self.unsaid += more.unsaid;
     }
 }
 

@@ -4,7 +4,7 @@
 //! - [`policy`]: strategies of reseed with their settings, and the rules of other systems
 //! - [`driver`]: plays under a strategy of reseed, through the production code; [`simulate`]: by other systems' rules
 //! - [`summariser`]: writes the summaries
-//! - [`meter`], [`outcome`]: measurements of one conversation and of many; [`phrases`]: searches for recorded texts
+//! - [`meter`], [`outcome`]: measurements of one conversation and of many
 //! - [`report`]: tables and JSON
 //!
 //! Only the report is written. One conversation is in memory at a time. Of each, only its sums are kept, unless a row
@@ -13,7 +13,6 @@
 mod driver;
 mod meter;
 mod outcome;
-mod phrases;
 pub(crate) mod policy;
 pub(crate) mod read;
 mod recorded;
@@ -123,13 +122,12 @@ impl Replay {
         Self { runs, sessions: 0, texts: 0, tokens: 0, keeps_sessions }
     }
 
-    /// Plays a conversation in every run. `progress` is called with each run before it begins.
+    /// Plays a conversation in every run.
     ///
     /// # Errors
     /// The loop does not become idle.
-    pub(crate) fn play(&mut self, recorded: &Recorded, mut progress: impl FnMut(&Run)) -> anyhow::Result<()> {
+    pub(crate) fn play(&mut self, recorded: &Recorded) -> anyhow::Result<()> {
         for run in &mut self.runs {
-            progress(run);
             let outcome = run.plan.play(recorded, run.window_tokens)?;
             run.total.add(&outcome);
             if self.keeps_sessions {

@@ -1,6 +1,6 @@
 //! The results of one conversation under one policy, and the sums over many.
 
-use super::meter::{Dollars, Kept, Lines, Sent};
+use super::meter::{Dollars, Kept, Sent};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -25,8 +25,6 @@ pub(crate) struct Outcome {
     pub(crate) kept: Kept,
     /// Tokens of the messages that the next request would send.
     pub(crate) end_tokens: u64,
-    /// The lines of all summaries that the summariser did not write; each summary is counted by itself.
-    pub(crate) lines: Lines,
     /// The number of compactions that failed.
     pub(crate) failed: u64,
     /// The number of recorded answers that were not played, because the turn had ended or was refused.
@@ -44,7 +42,6 @@ pub(crate) struct Point {
     pub(crate) tokens_before: u64,
     pub(crate) tokens_after: u64,
     pub(crate) kept: Kept,
-    pub(crate) lines: Lines,
     /// The fallback step that made it; for other systems, `dropped` or `summary`.
     pub(crate) how: String,
     /// Tokens of the summary.
@@ -72,7 +69,6 @@ pub(crate) struct Total {
     pub(crate) peak_tokens: u64,
     pub(crate) kept: Kept,
     pub(crate) end_tokens: u64,
-    pub(crate) lines: Lines,
     pub(crate) failed: u64,
     pub(crate) unplayed: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,7 +104,6 @@ impl Total {
         self.peak_tokens = self.peak_tokens.max(outcome.peak_tokens);
         self.kept.add(&outcome.kept);
         self.end_tokens += outcome.end_tokens;
-        self.lines.add(outcome.lines);
         self.failed += outcome.failed;
         self.unplayed += outcome.unplayed;
         if let Some(dollars) = &outcome.dollars {

@@ -5,12 +5,11 @@
 //! - every call of a step has a result in that step;
 //! - texts are in the order in which they were said.
 
-use super::phrases::Phrases;
 use crate::core::context::counter::Counter;
 use reseed_protocol::{CallId, Message, Part, Role};
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
 /// The result of a call for which the record has none.
@@ -37,26 +36,12 @@ pub(crate) struct Recorded {
     pub(crate) notes: Vec<String>,
     /// The tokens of each message, by its address. They are counted once for all runs.
     tokens: HashMap<usize, u64>,
-    phrases: OnceLock<Phrases>,
 }
 
 impl Recorded {
     /// Returns the tokens of a message, if it is one of the record's own.
     pub(crate) fn tokens(&self, message: &Arc<Message>) -> Option<u64> {
         self.tokens.get(&(Arc::as_ptr(message) as usize)).copied()
-    }
-
-    /// Returns an index of all texts, including the arguments of calls and their results.
-    pub(super) fn phrases(&self) -> &Phrases {
-        self.phrases.get_or_init(|| {
-            let steps = self.turns.iter().flat_map(|turn| &turn.steps);
-            let parts = steps.flat_map(|step| step.results.iter().chain([&step.answer]));
-            let of_tools = parts.flat_map(|message| &message.content).filter_map(|part| match part {
-                Part::ToolCall { arguments: text, .. } | Part::ToolResult { output: text, .. } => Some(normal(text)),
-                _ => None,
-            });
-            Phrases::new(self.texts.iter().map(|said| said.text.to_string()).chain(of_tools))
-        })
     }
 }
 

@@ -27,8 +27,6 @@ const COLUMNS: &[Column] = &[
     ("SUMMARIES", |row| row.total.summaries.requests.to_string()),
     ("READ", |row| thousands(row.total.summaries.input_tokens)),
     ("WRITTEN", |row| thousands(row.total.summaries.output_tokens)),
-    ("ADDED", |row| row.total.lines.added.to_string()),
-    ("UNSAID", |row| row.total.lines.unsaid.to_string()),
     ("OVER", |row| some(row.total.over_window)),
     ("ENDS", |row| mean(row.total.ends_at, row.total.sessions_over_window)),
     ("FAILED", |row| some(row.total.failed)),
@@ -47,7 +45,6 @@ BEFORE, AFTER          tokens of a compacted request, on average
 SENT, CACHED, LOST     tokens of all requests of turns; the share that a provider's cache could have served; those that
                        it had and that had to be sent anew
 SUMMARIES, READ, WRITTEN  requests for summaries, the tokens that they sent, and the tokens of the summaries
-ADDED, UNSAID          lines of all summaries that the summariser did not write; those of them that nobody said either
 OVER, ENDS             requests that were larger than the window; the number of the first of them, on average
 FAILED, UNPLAYED       compactions that failed; recorded answers that were not given, because the turn failed or was refused";
 
@@ -106,7 +103,7 @@ fn shown(rows: &[Vec<String>]) -> Vec<usize> {
 /// Returns the table as Markdown, with only the columns that compare policies.
 #[cfg(test)]
 pub(crate) fn markdown(replay: &Replay) -> String {
-    const SHOWN: [usize; 9] = [0, 1, 2, 3, 4, 5, 8, 9, 15];
+    const SHOWN: [usize; 8] = [0, 1, 2, 3, 4, 5, 8, 9];
     let mut text = String::new();
     let mut line = |cells: &[&str]| text.push_str(&format!("| {} |\n", cells.join(" | ")));
     let names = SHOWN.map(|column| COLUMNS[column].0.to_lowercase());

@@ -1,7 +1,7 @@
 //! Plays a recorded conversation by the rules of another system, with the same messages and the same counter.
 
 use super::{
-    meter::{Lines, Meter, Request},
+    meter::{Meter, Request},
     outcome::{Outcome, Point},
     policy::{Checks, Keeps, Rules, Trigger},
     recorded::{Recorded, Turn},
@@ -145,11 +145,9 @@ impl Simulation<'_> {
             tokens_before: before,
             tokens_after: after,
             kept,
-            lines: seed.as_ref().map_or_else(Lines::default, |seed| self.meter.lines(&seed.text())),
             how: if self.rules.summary.is_some() { "summary" } else { "dropped" }.to_owned(),
             summary_tokens: seed.map_or(0, |seed| self.meter.tokens(&seed)),
         };
-        self.outcome.lines.add(point.lines);
         self.outcome.curve.push(point);
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Replay,
-    meter::{Kept, Lines},
+    meter::Kept,
     outcome::Outcome,
     policy::Policy,
     recorded::{Builder, Recorded, Sources},
@@ -62,7 +62,7 @@ fn replay(recorded: &Recorded, policies: &[&str], summariser: &Summariser) -> Re
     let deployment = Deployment { prices, ..deployment() };
     let policies: Vec<Policy> = policies.iter().map(|policy| Policy::parse(policy, &deployment).unwrap()).collect();
     let mut replay = Replay::new(&deployment, &[4_000], &policies, std::slice::from_ref(summariser), true);
-    replay.play(recorded, |_| {}).unwrap();
+    replay.play(recorded).unwrap();
     replay
 }
 
@@ -183,12 +183,8 @@ fn a_turn_larger_than_the_window_is_left_out_and_the_next_is_played() {
 fn summaries_are_those_of_the_summariser() {
     let mut recorded = chat(30);
     recorded.summaries = vec![(10, "## Goal\n- The marbles of the record".to_owned())];
-    let lines = |summariser: &Summariser| {
-        let outcome = outcome(&recorded, "codex", summariser);
-        (outcome.lines, outcome.summaries.requests > 0)
-    };
     for summariser in [Summariser::Empty, Summariser::Quote, Summariser::Recorded] {
-        assert_eq!(lines(&summariser), (Lines::default(), true), "{summariser:?}");
+        assert!(outcome(&recorded, "codex", &summariser).summaries.requests > 0, "{summariser:?}");
     }
     // A source that a summary quotes completely is kept.
     let short = outcome(&recorded, "threshold:keepRecentTokens=100", &Summariser::Quote);

@@ -1,14 +1,10 @@
-//! Reads conversations stored as entries: sessions in our own databases, and pi's files.
+//! Reads conversations stored as entries: sessions in our own databases.
 //!
 //! A session is a tree. The whole path from its root to its leaf is replayed: compactions on it hide nothing here, and
 //! their summaries are what the summariser `recorded` returns.
 
 use crate::{
-    core::{
-        context::counter::Counter,
-        session::{IdSource, SessionState},
-    },
-    pi::{self, Importer, read::Item},
+    core::{context::counter::Counter, session::SessionState},
     replay::recorded::{Builder, Recorded},
     runtime::stored,
     store::{EntryQuery, ListQuery, SessionStore},
@@ -19,45 +15,6 @@ use std::collections::HashMap;
 
 /// The number of records and sessions read per query.
 const PAGE: u32 = 200;
-
-/// Reads the lines of a pi session one by one.
-#[derive(Debug)]
-pub(super) struct PiReader {
-    reader: pi::read::Reader,
-    importer: Option<Importer>,
-    name: String,
-    entries: Vec<Entry>,
-}
-
-impl PiReader {
-    pub(super) fn new() -> Self {
-        let reader = pi::read::Reader::new(IdSource::seeded(0));
-        Self { reader, importer: None, name: String::new(), entries: Vec::new() }
-    }
-
-    /// Takes the next line.
-    ///
-    /// # Errors
-    /// A description of what is wrong with the line, including its number.
-    pub(super) fn line(&mut self, line: &str) -> Result<(), String> {
-        match self.reader.line(line).map_err(|fault| fault.to_string())? {
-            Item::Blank => {}
-            Item::Header(header) => {
-                self.name.clone_from(&header.id);
-                self.importer = Some(Importer::new(header, IdSource::seeded(1)));
-            }
-            Item::Entry(line) => self.entries.extend(self.importer.as_mut().map(|importer| importer.entry(&line))),
-        }
-        Ok(())
-    }
-
-    /// Returns the conversation; `None` if there was no header.
-    pub(super) fn finish(self, counter: Counter) -> Option<Recorded> {
-        self.importer?;
-        let leaf = self.entries.last().map(|entry| entry.entry_id.clone());
-        Some(path(&self.name, self.entries, leaf, counter))
-    }
-}
 
 /// Returns the ids of the sessions of a database, oldest first.
 pub(super) async fn sessions(store: &dyn SessionStore) -> anyhow::Result<Vec<SessionId>> {

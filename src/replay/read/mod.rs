@@ -3,7 +3,6 @@
 //! | source | recognised by |
 //! | --- | --- |
 //! | a database of ours | `sqlite://…`, `postgres://…`, or a file that SQLite made |
-//! | a session file of pi | its first line has the type `session` |
 //! | the corpus form, arrays of OpenAI's messages | any other JSON line |
 //!
 //! Files may be compressed with gzip; `-` is standard input. An unreadable line is reported with its number, and
@@ -22,7 +21,6 @@ use crate::{
     store::{self, SessionStore},
 };
 use anyhow::Context as _;
-use entries::PiReader;
 use flate2::read::MultiGzDecoder;
 use reseed_protocol::SessionId;
 use std::{
@@ -122,32 +120,11 @@ impl Source {
                 Ok(line) => line,
                 Err(why) => return Some(Err(why)),
             };
-            if self.line == 1 && is_pi(&line) {
-                return Some(self.pi_session(&line));
-            }
             let number = self.line;
             let name = format!("{}:{number}", self.name);
             let read = corpus::conversation(&line, &name, self.counter);
             return Some(read.map_err(|why| format!("{}: line {number}: {why}", self.name)));
         }
-    }
-
-    /// Reads the rest of the source as a session of pi. Broken lines are listed in the conversation's notes.
-    fn pi_session(&mut self, header: &str) -> Result<Recorded, String> {
-        let mut reader = PiReader::new();
-        let of = |why: String, name: &str| format!("{name}: {why}");
-        reader.line(header).map_err(|why| of(why, &self.name))?;
-        let mut broken = Vec::new();
-        while let Some(line) = self.read_line() {
-            // The reader counts lines itself, so an unreadable line is passed on as a broken one.
-            if let Err(why) = reader.line(line.as_deref().unwrap_or("\u{1}")) {
-                broken.push(of(why, &self.name));
-            }
-        }
-        self.kind = Kind::Ended;
-        let mut recorded = reader.finish(self.counter).ok_or_else(|| of("it has no header".to_owned(), &self.name))?;
-        recorded.notes.extend(broken);
-        Ok(recorded)
     }
 
     fn read_line(&mut self) -> Option<Result<String, String>> {
@@ -173,10 +150,4 @@ impl Source {
             }
         }
     }
-}
-
-/// Returns true for the first line of a pi session.
-fn is_pi(line: &str) -> bool {
-    let header: Result<serde_json::Value, _> = serde_json::from_str(line.trim_start_matches('\u{feff}'));
-    header.is_ok_and(|header| header.get("type").is_some_and(|kind| kind == "session"))
 }

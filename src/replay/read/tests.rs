@@ -1,6 +1,6 @@
 //! Each format of a record in its smallest form, and the conversation that is read from it.
 
-use super::{Kind, Source, lines};
+use super::{Source, lines};
 use crate::{
     core::context::counter::Counter,
     replay::recorded::{Recorded, Turn},
@@ -8,19 +8,6 @@ use crate::{
 use flate2::{Compression, write::GzEncoder};
 use reseed_protocol::Part;
 use std::io::{BufReader, Cursor, Write as _};
-
-/// A session of pi: an abandoned branch, a call with its result, an aborted answer, and a compaction.
-const PI: &str = r#"{"type":"session","version":3,"id":"p1","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/"}
-{"type":"message","id":"a","parentId":null,"timestamp":"2026-01-01T00:00:01.000Z","message":{"role":"user","content":"List the files.","timestamp":1}}
-{"type":"message","id":"x","parentId":"a","timestamp":"2026-01-01T00:00:02.000Z","message":{"role":"assistant","content":[{"type":"text","text":"Left."}],"stopReason":"stop","timestamp":2}}
-{"type":"message","id":"b","parentId":"a","timestamp":"2026-01-01T00:00:03.000Z","message":{"role":"assistant","content":[{"type":"thinking","thinking":"Hm."},{"type":"text","text":"I look."},{"type":"toolCall","id":"t|1","name":"ls","arguments":{"path":"."}}],"stopReason":"toolUse","timestamp":3}}
-not json
-{"type":"message","id":"c","parentId":"b","timestamp":"2026-01-01T00:00:04.000Z","message":{"role":"toolResult","toolCallId":"t|1","toolName":"ls","content":[{"type":"text","text":"a.txt"}],"isError":false,"timestamp":4}}
-{"type":"message","id":"d","parentId":"c","timestamp":"2026-01-01T00:00:05.000Z","message":{"role":"assistant","content":[{"type":"text","text":"One file."}],"stopReason":"stop","timestamp":5}}
-{"type":"compaction","id":"e","parentId":"d","timestamp":"2026-01-01T00:00:06.000Z","summary":"They listed files.","firstKeptEntryId":"d","tokensBefore":9}
-{"type":"message","id":"f","parentId":"e","timestamp":"2026-01-01T00:00:07.000Z","message":{"role":"user","content":[{"type":"text","text":"And now?"}],"timestamp":6}}
-{"type":"message","id":"g","parentId":"f","timestamp":"2026-01-01T00:00:08.000Z","message":{"role":"assistant","content":[{"type":"toolCall","id":"t2","name":"ls","arguments":{}}],"stopReason":"aborted","timestamp":7}}
-"#;
 
 /// Returns the conversations and faults that are read from a source, each as one text.
 fn read(bytes: &[u8]) -> Vec<String> {
@@ -101,14 +88,6 @@ fn every_format_is_read_and_broken_lines_are_reported_by_number() {
                 "[in:6] a> b + c; (1 messages before the first one of a user are left out)",
             ],
         ),
-        (
-            PI.to_owned(),
-            vec![
-                "[p1] List the files.> I look. + ls{\"path\":\".\"} = a.txt; One file.; And now?> summary of 3: They \
-                 listed files. (1 entries are on other branches) (in: line 5 is broken: expected ident at character 2)",
-            ],
-        ),
-        ("{\"type\":\"session\"}\n".to_owned(), vec!["in: line 1: not a pi session: the header has no `id`"]),
         (String::new(), vec![]),
     ] {
         assert_eq!(read(bytes.as_bytes()), expected, "{bytes}");
@@ -117,12 +96,4 @@ fn every_format_is_read_and_broken_lines_are_reported_by_number() {
     gzip.write_all(tuning.as_bytes()).unwrap();
     assert_eq!(read(&gzip.finish().unwrap()).len(), 1);
     assert_eq!(read(b"\xff\xfe\n[]\n"), ["in: line 1: it is not UTF-8", "[in:2]"]);
-}
-
-#[test]
-fn lines_after_a_pi_header_belong_to_its_session() {
-    let kind = lines(Box::new(BufReader::new(Cursor::new(PI.as_bytes())))).unwrap();
-    let mut source = Source { name: "in".to_owned(), counter: Counter::by_characters(), kind, line: 0 };
-    assert!(source.next_line().unwrap().is_ok());
-    assert!(matches!(source.kind, Kind::Ended));
 }
