@@ -152,7 +152,7 @@ pub(super) async fn run(settings: &Settings, command: ImportCommand) -> anyhow::
 /// The file cannot be read, is not a session, or has broken lines that are not to be skipped; its session already
 /// exists; the store's errors. Nothing from the file is kept then.
 pub async fn import(store: &dyn SessionStore, file: &Path, options: &ImportOptions) -> anyhow::Result<Imported> {
-    let Checked { header, mut notes } = check(file, options)?;
+    let (header, mut notes) = check(file, options)?;
     let mut ids = IdSource::seeded(options.seed ^ 0x6964);
     let session: SessionId = match header.id.parse() {
         Ok(id) if !options.new_id => id,
@@ -167,7 +167,7 @@ pub async fn import(store: &dyn SessionStore, file: &Path, options: &ImportOptio
     let lease = create(store, &session, &options.owner).await?;
     let version = header.version;
     let mut writer = Writer::new(store, lease, created_at, options);
-    let written = writer.file(file, options, &mut notes).await;
+    let written = writer.file(file, &mut notes).await;
     let released = store.release(&writer.lease).await;
     if let Err(error) = written {
         // A partial session is not kept.
@@ -193,13 +193,8 @@ async fn create(store: &dyn SessionStore, session: &SessionId, owner: &str) -> a
     }
 }
 
-struct Checked {
-    header: Header,
-    notes: Vec<String>,
-}
-
-/// Reads the whole file and reports every line that cannot be read.
-fn check(file: &Path, options: &ImportOptions) -> anyhow::Result<Checked> {
+/// Reads the whole file. Returns its header and a note on every line that cannot be read.
+fn check(file: &Path, options: &ImportOptions) -> anyhow::Result<(Header, Vec<String>)> {
     let mut header = None;
     let mut faults = Vec::new();
     let mut reader = Reader::new(IdSource::seeded(options.seed));
@@ -223,13 +218,10 @@ fn check(file: &Path, options: &ImportOptions) -> anyhow::Result<Checked> {
     }
     anyhow::ensure!(faults.is_empty() || options.skip_broken, "{text}; use --skip-broken to skip such lines");
     let notes = faults.into_iter().map(|fault| format!("{fault}; skipped")).collect();
-    Ok(Checked { header, notes })
+    Ok((header, notes))
 }
 
-/// The bytes of a line, without its line end.
-type Bytes = Vec<u8>;
-
-fn read(reader: &mut Reader, line: Bytes) -> Result<Item, Fault> {
+fn read(reader: &mut Reader, line: Vec<u8>) -> Result<Item, Fault> {
     match String::from_utf8(line) {
         Ok(text) => reader.line(&text),
         // It counts as a line, and is reported like one that is not JSON.
@@ -240,7 +232,8 @@ fn read(reader: &mut Reader, line: Bytes) -> Result<Item, Fault> {
     }
 }
 
-fn lines(file: &Path) -> anyhow::Result<impl Iterator<Item = anyhow::Result<Bytes>>> {
+/// Returns the lines of a file, without their ends.
+fn lines(file: &Path) -> anyhow::Result<impl Iterator<Item = anyhow::Result<Vec<u8>>>> {
     let mut reader = BufReader::new(File::open(file).context("open the file")?);
     Ok(std::iter::from_fn(move || {
         let mut line = Vec::new();
@@ -263,10 +256,10 @@ fn lines(file: &Path) -> anyhow::Result<impl Iterator<Item = anyhow::Result<Byte
 /// Writes a session's events in steps.
 struct Writer<'a> {
     store: &'a dyn SessionStore,
+    options: &'a ImportOptions,
     lease: Lease,
     created_at: Timestamp,
     updated_at: Timestamp,
-    now: Timestamp,
     state: SessionState,
     step: Vec<NewRecord>,
     step_marks: Vec<CommandMark>,
@@ -275,22 +268,20 @@ struct Writer<'a> {
     /// The session's name in the file; otherwise its first message.
     name: Option<String>,
     first_said: Option<String>,
-    model: String,
-    strategy: String,
     /// The count of the next request, and the model's window; 0 until they are known.
     token_count: u64,
     window_tokens: u64,
 }
 
 impl<'a> Writer<'a> {
-    fn new(store: &'a dyn SessionStore, lease: Lease, created_at: Timestamp, options: &ImportOptions) -> Self {
+    fn new(store: &'a dyn SessionStore, lease: Lease, created_at: Timestamp, options: &'a ImportOptions) -> Self {
         let next_seq = lease.next_seq;
         Self {
             store,
+            options,
             lease,
             created_at,
             updated_at: created_at,
-            now: options.now,
             state: SessionState::default(),
             step: Vec::new(),
             step_marks: Vec::new(),
@@ -298,17 +289,16 @@ impl<'a> Writer<'a> {
             next_seq,
             name: None,
             first_said: None,
-            model: options.model.clone(),
-            strategy: options.strategy.clone(),
             token_count: 0,
             window_tokens: 0,
         }
     }
 
-    async fn file(&mut self, file: &Path, options: &ImportOptions, notes: &mut Vec<String>) -> anyhow::Result<()> {
+    async fn file(&mut self, file: &Path, notes: &mut Vec<String>) -> anyhow::Result<()> {
+        let options = self.options;
         self.event(&updated(|updated| {
-            updated.model = Some(self.model.clone());
-            updated.strategy = Some(self.strategy.clone());
+            updated.model = Some(options.model.clone());
+            updated.strategy = Some(options.strategy.clone());
             updated.settings = Some(SessionSettings::default());
             updated.generation = Some(1);
         }))
@@ -349,18 +339,12 @@ impl<'a> Writer<'a> {
         .await?;
         if let Some(deployment) = &options.deployment {
             self.flush(UNFINISHED, UNFINISHED).await?;
-            self.count(deployment.clone()).await?;
+            let head = self.store.head(&self.lease.session).await?;
+            let info = stored::context_info(self.store, &head, deployment.clone()).await;
+            let info = info.map_err(|error| anyhow::anyhow!("{}", error.message)).context("count the context")?;
+            (self.token_count, self.window_tokens) = (info.token_count, info.max_tokens);
         }
         self.flush(self.created_at, self.updated_at).await
-    }
-
-    /// Counts the next request, for lists.
-    async fn count(&mut self, deployment: Arc<Deployment>) -> anyhow::Result<()> {
-        let head = self.store.head(&self.lease.session).await?;
-        let info = stored::context_info(self.store, &head, deployment).await;
-        let info = info.map_err(|error| anyhow::anyhow!("{}", error.message)).context("count the context")?;
-        (self.token_count, self.window_tokens) = (info.token_count, info.max_tokens);
-        Ok(())
     }
 
     async fn entry(&mut self, mut entry: Entry) -> anyhow::Result<()> {
@@ -402,7 +386,7 @@ impl<'a> Writer<'a> {
             name: self.state.name.clone(),
             created_at,
             // A file's timestamps may be in the future.
-            updated_at: updated_at.min(self.now),
+            updated_at: updated_at.min(self.options.now),
             entries: self.state.entries,
             token_count: self.token_count,
             window_tokens: self.window_tokens,
