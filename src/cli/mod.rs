@@ -65,11 +65,11 @@ enum Command {
     /// `@FILE` reads one from a file, so that its password is not in the list of processes. STORE_PATIENCE_SECS
     /// holds for both.
     Migrate(migrate::MigrateCommand),
-    /// Say that the database was restored from a backup, so that clients load their sessions anew. The servers must not
-    /// be running.
+    /// Record that the database was restored from a backup, so that clients load their sessions again. The servers must
+    /// not be running.
     ///
     /// A client may have seen more than the backup holds. Once a session has grown past the client's place, nothing
-    /// shows that its records are others. So every session gets a new epoch, the name of its log, and clients take a
+    /// shows that its records differ. So every session gets a new epoch, the name of its log, and clients take a
     /// snapshot instead of what follows their place. Of a PostgreSQL database, the servers and tickets of the backup's
     /// time are removed too. Doing this twice is harmless.
     Restored,

@@ -141,7 +141,7 @@ async fn log_around(
             Ok(page) => (page, None),
             Err(error @ Error::Damaged { part: Part::Record(seq), .. }) if damaged.len() < DAMAGED_MAX => {
                 let _ = fault(&error);
-                // The records between the position and the damage, all of which fit into the page.
+                // The records between the position and the damage all fit into the page.
                 let (after_seq, before_seq) = if forwards { (after, Some(seq)) } else { (Some(seq), before) };
                 let near = EntryQuery::Log { before_seq, after_seq, limit };
                 let near = store.entries_page(session, near, bytes_left).await;

@@ -1,4 +1,4 @@
-//! How the server stops: which tasks serve clients, and what they are told.
+//! How the server stops: which tasks serve clients, and how they learn of it.
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 

@@ -2,8 +2,8 @@
 //!
 //! A connection is closed with 1012 once nothing runs here for its client. If the client sends something, this happens
 //! at once. Otherwise each connection has its own moment, so that clients do not all reconnect together. Until then it
-//! receives the remaining events of its sessions. A relayed connection is told in the same way which of its sessions
-//! are gone.
+//! receives the remaining events of its sessions. A relayed connection reports in the same way which of its
+//! sessions are gone.
 
 use super::{Connection, Timer};
 use crate::server::closing::{End, Flow};
@@ -37,8 +37,8 @@ impl Connection {
             && self.subscriptions.all.iter().all(|subscription| subscription.handle.is_gone())
     }
 
-    /// Closes the connection if nothing runs here any more. A relayed connection is only told about each session,
-    /// because its client stays connected to the edge.
+    /// Closes the connection if nothing runs here any more. A relayed connection only reports each session that
+    /// is gone, because its client stays connected to the edge.
     pub(in crate::server) async fn leave(&mut self) -> Flow {
         // Checked before the remaining events are written, so that events published during the write are not lost.
         let may_leave = self.may_leave();
@@ -52,8 +52,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells a relayed client that sends a command which of its sessions are gone, even before its time to leave. They
-    /// may already be open elsewhere. A client that closes a session need not be told.
+    /// Reports the sessions that are gone to a relayed client that sends a command, even before its time to leave. They
+    /// may already be open elsewhere. A client that closes a session needs no report.
     pub(in crate::server) async fn tell_gone_early(&mut self, text: &str) -> Flow {
         if self.is_leaving && self.via.is_some() && peek_type(text).as_deref() != Some("close_session") {
             return self.tell_gone().await;

@@ -1,5 +1,5 @@
-//! Relays of a connection, at its edge and at a holder: which commands go to a holder, and what the client is told when
-//! a link ends.
+//! Relays of a connection, at its edge and at a holder: which commands go to a holder, and what the client receives
+//! when a link ends.
 //!
 //! The sessions of a broken link end for the client with `session_closed`. It opens them again and resumes exactly, as
 //! after losing its own connection. Its unanswered commands get a retriable error.

@@ -51,7 +51,7 @@ pub(in crate::server) fn error_frame(error: ErrorBody) -> String {
     encode_v1(ERROR_ID, &v1::Event::Error(v1::Error { message: error.message, details }))
 }
 
-/// Returns true if this connection sent the command. A client is not told about failures of other clients' commands.
+/// Returns true if this connection sent the command. A client does not see failures of other clients' commands.
 fn is_own(origin: Origin, command: &CommandId) -> bool {
     command.as_str().starts_with(&own_prefix(origin))
 }
@@ -142,7 +142,7 @@ impl Translator {
                 frames.push(self.frame(&v1::Event::AgentFinished(AgentFinished { response_id })));
                 frames
             }
-            // Only a client that requested the compaction is told.
+            // Only the client that requested the compaction gets the error.
             Event::CompactionFailed(failed) if failed.command_id.as_ref().is_some_and(|id| is_own(origin, id)) => {
                 vec![error_frame(failed.error)]
             }
