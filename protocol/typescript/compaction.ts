@@ -153,8 +153,8 @@ export interface Compaction {
   /** The form of the summary; absent if none was made, if a hook made it, and in older entries. */
   form?: SummaryForm;
   /**
-   * The user's constraints, verbatim, as older versions recognised them. They are part of `summary` too. New entries
-   * have none, because the user's messages are kept as they are.
+   * The user's constraints, verbatim, as older versions recognised them. They are part of `summary`
+   * too. New entries have none, because the user's messages are kept as they are.
    */
   constraints?: Array<string>;
   /** The hook that provided the summary, or named the model that made it. */
