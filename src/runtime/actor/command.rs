@@ -132,7 +132,8 @@ impl Actor {
     /// Notes that a read failed because the database is away. Without this, every further command would wait as long,
     /// one after the other.
     pub(super) fn note_failed_read(&mut self, error: &ErrorBody) {
-        self.database_is_away = error.code == ErrorCode::StoreFailed && !self.is_trusted();
+        // Other errors, such as a refusal, say nothing about the database; `away` notices that it is back.
+        self.database_is_away |= error.code == ErrorCode::StoreFailed && !self.is_trusted();
     }
 
     /// Returns the error for a command that writes while the database is away, once another command has waited for it.
