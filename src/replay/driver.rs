@@ -30,7 +30,7 @@ use crate::core::{
 };
 use anyhow::{Context as _, bail};
 use reseed_protocol::{
-    CallId, EntryData, Message, Part, Role, StopReason, Timestamp,
+    CallId, EntryData, ErrorCode, Message, Part, Role, StopReason, Timestamp,
     command::SessionCommand,
     content::{Input as UserContent, InputContent, InputItem, InputPart},
     event::Event,
@@ -239,6 +239,8 @@ impl<'a> Player<'a> {
                     summary_tokens: 0,
                 });
             }
+            // One that was prepared early and is discarded has not failed: another one is made.
+            Event::CompactionFailed(failed) if failed.error.code == ErrorCode::CompactionVoid => {}
             Event::CompactionFailed(_) => self.outcome.failed += 1,
             // A cancelled turn has no answer in the record either.
             Event::TurnFinished(finished) if finished.status == TurnStatus::Failed => {

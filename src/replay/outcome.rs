@@ -25,7 +25,7 @@ pub(crate) struct Outcome {
     pub(crate) kept: Kept,
     /// Tokens of the messages that the next request would send.
     pub(crate) end_tokens: u64,
-    /// The number of compactions that failed.
+    /// The number of compactions that failed, without those that were prepared early and discarded.
     pub(crate) failed: u64,
     /// The number of recorded answers that were not played, because the turn had ended or was refused.
     pub(crate) unplayed: u64,
