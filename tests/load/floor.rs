@@ -35,7 +35,7 @@ pub(crate) async fn run(port: &str, upstream: &str) -> anyhow::Result<()> {
     let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).build()?;
     let floor = Arc::new(Floor { http, url: format!("{upstream}/chat/completions") });
     let router = Router::new()
-        .route("/healthz", get(async || "ok"))
+        .route("/readyz", get(async || "ok"))
         .route(
             "/ws",
             get(async |State(floor): State<Arc<Floor>>, socket: WebSocketUpgrade| {
