@@ -3,7 +3,9 @@
 
 use super::folder::Folder;
 use crate::support::scripted::{Gate, Reply, Scripted};
-use crate::support::{client::Client, http, json::present, server::Server, talk::talker, time::StoppedTime};
+use crate::support::{
+    client::Client, http, json::present, polling::PATIENCE, server::Server, talk::talker, time::StoppedTime,
+};
 use reseed_protocol::Part;
 use serde_json::{Value, json};
 
@@ -365,11 +367,14 @@ async fn a_turn_that_nobody_waits_for_ends_in_time_and_what_waits_goes_on_when_s
     client.hang_up();
     // While the request is answered, the server notices what has happened.
     http::get(&server.address(), "/healthz").await;
-    let mut waited = 0;
+    let (mut waited, began) = (0, std::time::Instant::now());
     while !tokio::select! { biased; () = model.wait_for_dropped(1) => true, () = std::future::ready(()) => false } {
-        assert!(waited < 62, "the turn goes on after {waited} s");
-        time.pass(1).await;
-        waited += 1;
+        // Sockets take as long as the machine does, and the time of the test stands still meanwhile.
+        assert!(began.elapsed() < PATIENCE, "the turn goes on after {waited} s");
+        if waited < 120 {
+            time.pass(1).await;
+            waited += 1;
+        }
         http::get(&server.address(), "/healthz").await;
     }
     assert!(waited >= 60, "the turn ended after {waited} s");
