@@ -9,7 +9,6 @@
 //! - [`address`]: finds the address of a request's client
 //! - `handshake`: turns a request into a connection; `closing`: ends connections
 //! - `socket`: the task of one WebSocket connection; `connection`: its state
-//! - `dialects`: the protocol versions
 //! - `relay`: connects clients to sessions that other nodes hold
 //! - `costs`: the cost of commands
 //!
@@ -43,7 +42,6 @@ mod closing;
 mod commands;
 mod connection;
 mod costs;
-mod dialects;
 mod door;
 mod granting;
 mod guesses;

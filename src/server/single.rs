@@ -3,12 +3,15 @@
 use super::{
     closing::{End, Flow},
     connection::{Connection, count_reply},
+};
+use crate::{
+    config::Scope,
     dialects::{
         Speaks,
         v1::{context_info, error_frame},
     },
+    runtime::Attach,
 };
-use crate::{config::Scope, runtime::Attach};
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode,
     command::SessionCommand,

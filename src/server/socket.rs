@@ -11,10 +11,10 @@ use super::{
     closing::{End, Flow},
     commands,
     connection::{Connection, Timer, ended, listed},
-    dialects::Speaks,
     relay::links::arrived,
     single,
 };
+use crate::dialects::Speaks;
 use axum::extract::ws::Message;
 use reseed_protocol::{CloseCode, ErrorBody, ErrorCode, frame::peek_type};
 use tokio::time::Instant;

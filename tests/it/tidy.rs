@@ -31,7 +31,11 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("tools", &["core", "config", "clock", "metrics", "store"]),
     ("shares", &["core", "config", "clock", "metrics", "store"]),
     ("runtime", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "shares"]),
-    ("server", &["core", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "shares", "runtime"]),
+    ("dialects", &["core", "runtime", "tools"]),
+    (
+        "server",
+        &["core", "dialects", "config", "clock", "metrics", "provider", "store", "hooks", "tools", "shares", "runtime"],
+    ),
     (
         "service",
         &[

@@ -2,6 +2,7 @@
 
 use super::{Connection, Timer, subscriptions::Subscription};
 use crate::{
+    dialects::Translated,
     runtime::{Attached, Frame, SessionHandle, encoded::FrameText, feed::TEXT_MAY_WAIT},
     server::closing::{End, Flow},
     store::{Error, Part},
@@ -72,11 +73,9 @@ impl Connection {
 
     async fn write_frame(&mut self, session: &SessionId, frame: Frame) -> Flow {
         self.credentials.still_granted()?;
-        let is_v2 = self.dialect.is_v2();
         match frame {
             Frame::Durable(seq, frame) => self.durable(session, seq, frame).await,
-            // v1 has no such events.
-            Frame::Ephemeral(frame) if is_v2 => self.send(frame).await,
+            Frame::Ephemeral(frame) if self.dialect.has_ephemeral_events() => self.send(frame).await,
             Frame::Ephemeral(_) => Ok(()),
             Frame::Streamed(frame) => {
                 self.look_soon();
@@ -91,7 +90,7 @@ impl Connection {
     /// Ends a subscription whose session was closed.
     pub(super) async fn closed(&mut self, session: &SessionId, end: SubscriptionEnd) -> Flow {
         self.subscriptions.end(session, self.origin).await;
-        match (self.dialect.is_v2(), end) {
+        match (self.dialect.has_many_sessions(), end) {
             // The next connection may reach another server. The connection is kept if it has other sessions open.
             (_, SubscriptionEnd::Moved)
                 if self.subscriptions.is_empty() && self.links.is_none() && self.via.is_none() =>
@@ -164,7 +163,7 @@ impl Connection {
             return self.write_frame(session, Frame::Closed(SubscriptionEnd::Deleted)).await;
         }
         let body = self.app.registry.fault(error);
-        if !self.dialect.is_v2() {
+        if !self.dialect.has_many_sessions() {
             return Err(End::Close(CloseCode::Internal, "the store cannot be read; reconnect"));
         }
         self.subscriptions.end(session, self.origin).await;
@@ -177,12 +176,14 @@ impl Connection {
         if let Some(subscription) = self.subscriptions.of_mut(session) {
             subscription.written = seq;
         }
-        if self.dialect.is_v2() {
-            return self.send(frame).await;
+        match self.dialect.durable(self.origin, frame) {
+            Translated::Same(frame) => self.send(frame).await,
+            Translated::Frames(frames) => {
+                for frame in frames {
+                    self.send(frame).await?;
+                }
+                Ok(())
+            }
         }
-        for frame in self.dialect.v1.durable(self.origin, &frame) {
-            self.send(frame).await?;
-        }
-        Ok(())
     }
 }

@@ -30,16 +30,10 @@ pub(super) use self::{
     wire::{BAD_FRAMES_MAX, Wire},
 };
 
-use super::{
-    app::App,
-    auth::Grant,
-    closing::Flow,
-    dialects::{Dialect, Speaks},
-    door::Guest,
-    relay::links::Links,
-};
+use super::{app::App, auth::Grant, closing::Flow, door::Guest, relay::links::Links};
 use crate::{
     core::agent_loop::Origin,
+    dialects::{Dialect, Speaks},
     metrics::{self, CONNECTIONS, CONNECTIONS_TOTAL, Held, Outcome, RELAYED_CONNECTIONS},
     runtime::{ConnectionShare, Identity, encoded::FrameText},
     shares::Permit,

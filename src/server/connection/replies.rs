@@ -68,8 +68,7 @@ impl Connection {
                     None => Ok(()),
                 }
             }
-            // v1 has no such events.
-            Outgoing::Event(_) if !self.dialect.is_v2() => Ok(()),
+            Outgoing::Event(_) if !self.dialect.has_ephemeral_events() => Ok(()),
             Outgoing::Event(event) => self.private(event).await,
         }
     }

@@ -29,7 +29,7 @@ const ERROR_ID: &str = "s_error";
 
 /// State needed to translate a turn's events.
 #[derive(Default)]
-pub(in crate::server) struct Translator {
+pub(crate) struct Translator {
     /// The start time of each open call, because v1 reports how long tools take. Bounded by a turn's open calls.
     calls: HashMap<String, Timestamp>,
     approvals: approvals::OpenApprovals,
@@ -40,7 +40,7 @@ pub(in crate::server) struct Translator {
 }
 
 /// Returns a v1 error frame.
-pub(in crate::server) fn error_frame(error: ErrorBody) -> String {
+pub(crate) fn error_frame(error: ErrorBody) -> String {
     let field = error.details.as_ref().and_then(|details| details["field"].as_str()).map(str::to_owned);
     let details = reseed_protocol::error::ErrorDetails {
         code: error.code,
@@ -62,12 +62,12 @@ fn own_prefix(origin: Origin) -> String {
 }
 
 /// Returns the frame of context info that answers a command.
-pub(in crate::server) fn context_info(id: &CommandId, info: ContextInfo) -> String {
+pub(crate) fn context_info(id: &CommandId, info: ContextInfo) -> String {
     encode_v1(id.as_str(), &v1::Event::ContextInfo(Box::new(v1::ContextInfo::of(translated(info)))))
 }
 
 /// Translates a reply to v1, which has only requested context info and errors.
-pub(super) fn reply(id: &CommandId, reply: &Reply) -> Option<String> {
+pub(crate) fn reply(id: &CommandId, reply: &Reply) -> Option<String> {
     match reply {
         Reply::ContextInfo(info) => Some(context_info(id, (**info).clone())),
         Reply::Error(error) => Some(error_frame(error.clone())),
@@ -92,7 +92,7 @@ impl Translator {
     ///
     /// # Errors
     /// The name of a well-formed command that cannot be given now, and why.
-    pub(in crate::server) fn asked(
+    pub(crate) fn asked(
         &mut self,
         origin: Origin,
         (id, command): (CommandId, v1::Command),
@@ -115,7 +115,7 @@ impl Translator {
     }
 
     /// Translates the frame of a durable event to v1, for the connection with this number.
-    pub(in crate::server) fn durable(&mut self, origin: Origin, frame: &str) -> Vec<String> {
+    pub(crate) fn durable(&mut self, origin: Origin, frame: &str) -> Vec<String> {
         let Ok(event) = serde_json::from_str::<Event>(frame) else { return Vec::new() };
         match event {
             Event::TurnStarted(_) => vec![self.frame(&v1::Event::LoadingState(LoadingState { loading: true }))],

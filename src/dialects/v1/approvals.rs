@@ -70,7 +70,7 @@ impl Translator {
     }
 
     /// Returns the frames that explain the outstanding approval and request it again.
-    pub(in crate::server) fn explained(&mut self, tools: &Toolset) -> Vec<String> {
+    pub(crate) fn explained(&mut self, tools: &Toolset) -> Vec<String> {
         let Some(approval) = self.approvals.open.front() else { return Vec::new() };
         let text = explanation(approval, tools);
         self.approvals.explained += 1;
