@@ -1,5 +1,5 @@
-//! A store that fails on demand, for tests of the layers above. Only [`SessionStore::append`] can fail; all other calls
-//! pass through. The bytes of the entries read are counted.
+//! A store that fails on demand, for tests of the layers above. Only [`SessionStore::append`] and reads of entries can
+//! fail; all other calls pass through. The bytes of the entries read are counted.
 
 use super::{
     Append, CommandMark, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery, SearchQuery,
@@ -7,7 +7,7 @@ use super::{
 };
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -41,6 +41,8 @@ struct Plan {
     faults: BTreeMap<u64, Fault>,
     /// The faults that also kill the store.
     deaths: BTreeSet<u64>,
+    /// The answers to the next reads of entries.
+    reads: VecDeque<Error>,
 }
 
 impl<S: SessionStore> Faulty<S> {
@@ -62,6 +64,11 @@ impl<S: SessionStore> Faulty<S> {
         let at = plan.appends + nth;
         plan.faults.insert(at, fault);
         plan.deaths.insert(at);
+    }
+
+    /// Makes the next reads of entries fail with these errors, one each.
+    pub fn fail_entries(&self, errors: impl IntoIterator<Item = Error>) {
+        self.plan().reads.extend(errors);
     }
 
     /// Waits for the appends in progress, and lets no other start until the guard is dropped.
@@ -158,6 +165,9 @@ impl<S: SessionStore> SessionStore for Faulty<S> {
         bytes_max: usize,
     ) -> StoreFuture<'a, Result<EntriesPage, Error>> {
         Box::pin(async move {
+            if let Some(error) = self.plan().reads.pop_front() {
+                return Err(error);
+            }
             let page = self.inner.entries_page(session, query, bytes_max).await?;
             let bytes = page.records.iter().map(|record| record.body.len()).sum();
             self.entry_bytes.fetch_add(bytes, Ordering::Relaxed);

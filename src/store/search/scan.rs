@@ -144,12 +144,17 @@ impl<'a, S: SessionStore + ?Sized> Scan<'a, S> {
                 (page.records, oldest)
             }
             Err(Error::Damaged { part: Part::Record(seq), .. }) => {
-                let near = self.store.entries_page(session, query(Some(seq)), usize::MAX).await;
-                (near.map(|page| page.records).unwrap_or_default(), Some(seq))
+                match self.store.entries_page(session, query(Some(seq)), usize::MAX).await {
+                    Ok(page) => (page.records, Some(seq)),
+                    Err(Error::Damaged { .. }) => (Vec::new(), Some(seq)),
+                    Err(error) => return Err(error),
+                }
             }
             Err(error) => return Err(error),
         };
-        self.reads_left = self.reads_left.saturating_sub(u32::try_from(records.len()).unwrap_or(u32::MAX));
+        // A read that finds nothing also counts, so that a session full of damage ends a search.
+        let reads = u32::try_from(records.len()).unwrap_or(u32::MAX).max(1);
+        self.reads_left = self.reads_left.saturating_sub(reads);
         self.bytes_left = self.bytes_left.saturating_sub(records.iter().map(|record| record.body.len()).sum());
         records.reverse();
         Ok((records, oldest))
@@ -181,5 +186,44 @@ impl<'a, S: SessionStore + ?Sized> Scan<'a, S> {
             Err(error) => return Err(error),
         };
         Ok(above.iter().find_map(|record| Document::of(&record.body)?.makes(call)).unwrap_or(false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Scan, scan};
+    use crate::{
+        Error, Part, SearchQuery, SessionStore as _,
+        conformance::{NOW, append, id, tests::searching::said},
+        faulty::Faulty,
+        memory::MemoryStore,
+        search::range::Range,
+    };
+
+    #[tokio::test]
+    async fn a_search_skips_damage_but_no_other_failure_and_counts_each_read() {
+        let store = Faulty::new(MemoryStore::new());
+        let session = id("s");
+        let lease = store.create(&session, "", NOW).await.unwrap();
+        let records = (1..=3).map(|n| said(&format!("e{n}"), "", "user", "word")).collect();
+        store.append(&lease, 1, append(records)).await.unwrap();
+        let query = SearchQuery::in_session(&session, "word", 9);
+        let damaged = || Error::Damaged { session: session.clone(), part: Part::Record(2), reason: "checksum mismatch" };
+        let away = || Error::Unknown("the database is away".into());
+
+        store.fail_entries([damaged()]);
+        let found = scan(&store, query.clone()).await.unwrap();
+        assert_eq!(found.items.iter().map(|hit| hit.seq).collect::<Vec<_>>(), [3, 1]);
+        store.fail_entries([damaged(), damaged()]);
+        let found = scan(&store, query.clone()).await.unwrap();
+        assert_eq!(found.items.iter().map(|hit| hit.seq).collect::<Vec<_>>(), [1]);
+        store.fail_entries([damaged(), away()]);
+        assert_eq!(scan(&store, query.clone()).await, Err(away()));
+
+        store.fail_entries([damaged(), damaged()]);
+        let mut one_read = Scan::new(&store, &query, 1, usize::MAX);
+        one_read.ranges(&session, &[Range { first: 1, last: 3 }]).await.unwrap();
+        let found = one_read.hits(false);
+        assert_eq!((found.items, found.more), (Vec::new(), true));
     }
 }
