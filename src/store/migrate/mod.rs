@@ -6,7 +6,7 @@
 //! - Each session gets a new epoch. Both databases can be written to afterwards if the source is used again, and two
 //!   different logs must not share a name. Clients take one new snapshot.
 //! - Everything is read back from the target and compared.
-//! - The target must be empty, and is marked until everything is copied. Nothing opens a marked target, not even
+//! - The target must be empty, and is marked until everything is copied and durable. Nothing opens a marked target, not even
 //!   another migration: one that was interrupted starts over, into an empty database.
 //! - Only one page of one session is held in memory.
 
@@ -26,12 +26,13 @@ pub use run::{Migrated, Options, Progress};
 pub(crate) use watch::{Watched, watch};
 
 #[cfg(feature = "postgres")]
-use super::postgres::{self, PostgresStore};
+use super::postgres::{PostgresStore, transfer::Completion};
 use super::{
     ConnectError,
     sqlite::{self, OpenError, SqliteStore},
 };
 use crate::Database;
+use std::path::PathBuf;
 
 /// Copies all sessions from one database to another, which must be empty. `progress` is called after each page.
 ///
@@ -47,12 +48,12 @@ pub async fn migrate(
         return Err(MigrateError::Same(from.to_string()));
     }
     let source = open_source(from).await.map_err(|error| MigrateError::Open { side: "source", error })?;
-    let target = open_target(to).await.map_err(|error| MigrateError::Open { side: "target", error })?;
+    let (target, end) = open_target(to).await.map_err(|error| MigrateError::Open { side: "target", error })?;
     let copied = run::run(&*source, &*target, options, progress).await;
     let closed = target.close().await;
     let copied = copied?;
     closed.map_err(|error| MigrateError::Store { doing: "write to the target", error })?;
-    unmark(to).await.map_err(|error| MigrateError::Open { side: "target", error })?;
+    complete(end).await?;
     Ok(copied)
 }
 
@@ -71,25 +72,35 @@ async fn open_source(database: &Database) -> Result<Box<dyn Bulk>, ConnectError>
     })
 }
 
-async fn open_target(database: &Database) -> Result<Box<dyn Bulk>, ConnectError> {
+/// What completes a target.
+enum End {
+    Sqlite(PathBuf),
+    #[cfg(feature = "postgres")]
+    Postgres(Completion),
+}
+
+async fn open_target(database: &Database) -> Result<(Box<dyn Bulk>, End), ConnectError> {
     Ok(match database {
-        Database::Sqlite(path) => Box::new(SqliteStore::open_bulk(path)?),
+        Database::Sqlite(path) => (Box::new(SqliteStore::open_bulk(path)?), End::Sqlite(path.clone())),
         #[cfg(feature = "postgres")]
-        Database::Postgres(postgres) => Box::new(PostgresStore::open_target(postgres).await?),
+        Database::Postgres(postgres) => {
+            let (store, completion) = PostgresStore::open_target(postgres).await?;
+            (Box::new(store), End::Postgres(completion))
+        }
         #[cfg(not(feature = "postgres"))]
         Database::Postgres(_) => return Err(ConnectError::NotBuilt),
         Database::Memory => return Err(ConnectError::InMemory),
     })
 }
 
-/// Makes a complete target durable and removes its mark.
-async fn unmark(database: &Database) -> Result<(), ConnectError> {
-    match database {
-        Database::Sqlite(path) => Ok(sqlite::transfer::unmark(path)?),
+/// Makes a target durable whose store is closed, and removes its mark.
+async fn complete(end: End) -> Result<(), MigrateError> {
+    match end {
+        End::Sqlite(path) => sqlite::transfer::unmark(&path)
+            .map_err(|error| MigrateError::Open { side: "target", error: error.into() }),
         #[cfg(feature = "postgres")]
-        Database::Postgres(postgres) => Ok(postgres::transfer::unmark(postgres).await?),
-        #[cfg(not(feature = "postgres"))]
-        Database::Postgres(_) => Err(ConnectError::NotBuilt),
-        Database::Memory => Err(ConnectError::InMemory),
+        End::Postgres(completion) => {
+            completion.complete().await.map_err(|error| MigrateError::Store { doing: "complete the target", error })
+        }
     }
 }

@@ -33,11 +33,31 @@ pub(super) async fn refuse_marked(db: &Connection, schema: &str) -> Result<(), S
     }
 }
 
-/// Removes the mark of a target. This commit is synced, and with it everything written before.
-pub(crate) async fn unmark(database: &Postgres) -> Result<(), OpenError> {
-    let (connector, db) = prepared(database, &Arc::default()).await?;
-    db.rows("DROP TABLE migration", &[]).await.map_err(SchemaError::from)?;
-    Ok(replicated(&connector).map_err(SchemaError::from)?)
+/// The end of a migration into a schema. It holds a connection from before the first write. Writes of the store are not
+/// synced, so a crash or a failover of the server can lose them, but then this connection ends too.
+pub(crate) struct Completion {
+    connector: Connector,
+    db: Connection,
+}
+
+impl Completion {
+    /// Removes the mark of the target. This commit is synced, and with it everything written before.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`]: the connection has ended.
+    pub(crate) async fn complete(self) -> Result<(), Error> {
+        let dropped = match self.db.is_closed() {
+            true => Err(Fault::NoConnection("the connection has ended".to_owned())),
+            false => self.db.rows("DROP TABLE migration", &[]).await,
+        };
+        let done = dropped.and_then(|_| replicated(&self.connector));
+        done.map_err(|fault| {
+            Error::Unknown(format!(
+                "{}; the database may have lost what was written last, so run this again into an empty database",
+                fault.describe()
+            ))
+        })
+    }
 }
 
 /// Fails if a commit has stopped waiting for its standby.
@@ -61,18 +81,19 @@ impl PostgresStore {
         Self::without_writer(connector, database)
     }
 
-    /// Opens a database to copy sessions into it; creates the tables. Writes are only durable after [`unmark`]: a
-    /// target that was interrupted is not used.
+    /// Opens a database to copy sessions into it; creates the tables. Writes are only durable after
+    /// [`Completion::complete`]: a target that was interrupted is not used.
     ///
     /// # Errors
     /// [`OpenError`].
-    pub(crate) async fn open_target(database: &Postgres) -> Result<Self, OpenError> {
+    pub(crate) async fn open_target(database: &Postgres) -> Result<(Self, Completion), OpenError> {
         let timelines = Arc::default();
-        let (_, first) = prepared(database, &timelines).await?;
-        refuse_marked(&first, &database.schema).await?;
+        let (connector, db) = prepared(database, &timelines).await?;
+        refuse_marked(&db, &database.schema).await?;
         let quick = comparing(Connector::new(database, Use::Write, Some("off"))?, &timelines);
         let writer = Writer::start(&quick, database.patience, Box::new(|_| {}));
-        Ok(Self { writer: Some(writer), ..Self::without_writer(quick, database)? })
+        let store = Self { writer: Some(writer), ..Self::without_writer(quick, database)? };
+        Ok((store, Completion { connector, db }))
     }
 }
 

@@ -2,14 +2,16 @@
 //! append gets its answer.
 
 use super::{
-    super::PostgresStore,
+    super::{OpenError, PostgresStore, SchemaError},
     server::{self, Server},
     settings,
     wire::{Way, Wire},
 };
 use crate::{
-    Append, CommandMark, SessionStore as _,
+    Append, CommandMark, Database, SessionStore as _,
     conformance::{NOW, append_of, id, log},
+    migrate::{Options, Progress, migrate},
+    sqlite::SqliteStore,
 };
 use futures_util::future::join_all;
 use std::sync::{
@@ -109,4 +111,34 @@ async fn a_restart_of_the_server_is_a_pause() {
         let want = (1..=acknowledged).map(|seq| format!("{seq}:{seq}")).collect::<Vec<_>>().join(" ");
         assert_eq!(log(&*store, &id(&format!("s{n}"))).await, want);
     }
+}
+
+/// The database may have restarted since the last session was compared, without the writes that it had not synced.
+#[tokio::test]
+async fn a_migration_fails_if_the_connection_that_completes_it_has_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("from.db");
+    let source = SqliteStore::open(&path).unwrap();
+    let lease = source.create(&id("s"), "ann", NOW).await.unwrap();
+    source.append(&lease, 1, append_of(["a"])).await.unwrap();
+    source.close().await.unwrap();
+    let address = tokio::task::spawn_blocking(server::database).await.unwrap();
+    let name = address.rsplit('/').next().unwrap();
+    let to = Database::Postgres(Box::new(settings(&address)));
+    let mut ended = 0;
+    // The last statement of this connection looked for the mark.
+    let end = format!(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = '{name}' \
+         AND query LIKE '%to_regclass%' AND pid <> pg_backend_pid()"
+    );
+    let progress = &mut |progress: &Progress| {
+        if matches!(progress, Progress::Copying { .. }) {
+            ended += server::sql(name, &end).trim().parse::<u32>().unwrap();
+        }
+    };
+    let failed = migrate(&Database::Sqlite(path), &to, Options::default(), progress).await.unwrap_err();
+    assert_eq!(ended, 1);
+    assert!(failed.to_string().contains("the database may have lost what was written last"), "{failed}");
+    let opened = PostgresStore::open(&settings(&address), |_| {}).await;
+    assert!(matches!(opened.err(), Some(OpenError::Schema(SchemaError::Migrating { .. }))));
 }
