@@ -76,7 +76,7 @@ async fn open_source(database: &Database) -> Result<Box<dyn Bulk>, ConnectError>
 enum End {
     Sqlite(PathBuf),
     #[cfg(feature = "postgres")]
-    Postgres(Completion),
+    Postgres(Box<Completion>),
 }
 
 async fn open_target(database: &Database) -> Result<(Box<dyn Bulk>, End), ConnectError> {
@@ -85,7 +85,7 @@ async fn open_target(database: &Database) -> Result<(Box<dyn Bulk>, End), Connec
         #[cfg(feature = "postgres")]
         Database::Postgres(postgres) => {
             let (store, completion) = PostgresStore::open_target(postgres).await?;
-            (Box::new(store), End::Postgres(completion))
+            (Box::new(store), End::Postgres(Box::new(completion)))
         }
         #[cfg(not(feature = "postgres"))]
         Database::Postgres(_) => return Err(ConnectError::NotBuilt),
@@ -96,8 +96,9 @@ async fn open_target(database: &Database) -> Result<(Box<dyn Bulk>, End), Connec
 /// Makes a target durable whose store is closed, and removes its mark.
 async fn complete(end: End) -> Result<(), MigrateError> {
     match end {
-        End::Sqlite(path) => sqlite::transfer::unmark(&path)
-            .map_err(|error| MigrateError::Open { side: "target", error: error.into() }),
+        End::Sqlite(path) => {
+            sqlite::transfer::unmark(&path).map_err(|error| MigrateError::Open { side: "target", error: error.into() })
+        }
         #[cfg(feature = "postgres")]
         End::Postgres(completion) => {
             completion.complete().await.map_err(|error| MigrateError::Store { doing: "complete the target", error })

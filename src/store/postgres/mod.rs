@@ -42,7 +42,9 @@ pub use tls::Error as TlsError;
 use super::{
     Append, Cluster, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage,
     ListQuery, Part, SearchQuery, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery,
-    Usage, walk,
+    Usage,
+    search::{self, index::BLOCK},
+    walk,
 };
 use crate::Postgres;
 use connection::{Connection, Connector, Use};
@@ -108,7 +110,7 @@ impl PostgresStore {
         let beats = Connector::new(database, Use::Write, Some("off"))?.watching(timelines.clone());
         let nodes = Nodes::new(beats, readers.clone(), timelines);
         let upkeep = Upkeep::start(readers.clone());
-        let indexer = Indexer::start(readers.clone(), history::BLOCK);
+        let indexer = Indexer::start(readers.clone(), BLOCK);
         let writer = Writer::start(&connector, database.patience, Box::new(observer));
         Ok(Self {
             readers,
@@ -392,7 +394,7 @@ impl SessionStore for PostgresStore {
             {
                 indexer.indexed().await;
             }
-            history::search(self, &query).await
+            search::index::search(self, &query).await
         })
     }
 

@@ -8,9 +8,6 @@ use std::borrow::Cow;
 /// The tools that search the history. Their results only repeat it, so they are not searched.
 pub const HISTORY_TOOLS: [&str; 2] = ["history_search", "history_read"];
 
-/// The types of entries that contain text.
-pub(crate) const KINDS: [&str; 4] = ["message", "compaction", "branch_summary", "custom_message"];
-
 /// The searched part of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Document {

@@ -1,20 +1,20 @@
-//! Search in the text of entries: which text is searched, queries, hits, and the search for stores without an index.
+//! Search in the text of entries: which text is searched, queries, hits, and the search with and without an index.
 //!
 //! A store may find entries by an index, but [`Query`] decides what matches: every hit is compared with the entry's
 //! text before it is returned. So even if the index is behind, damaged or missing, no answer is wrong.
 
 mod document;
+pub(super) mod index;
 mod query;
 pub(super) mod range;
 mod scan;
 mod words;
 
+pub(super) use document::Document;
 pub use document::HISTORY_TOOLS;
-pub(super) use document::{Document, KINDS};
-pub(super) use query::Term;
 pub use query::{Query, TERMS_MAX};
-pub(super) use scan::{CALL_STEPS_MAX, Scan, scan};
-pub(super) use words::spaced;
+use scan::Scan;
+pub(super) use scan::scan;
 
 use reseed_core::session::preview::{SummaryLine, summary_line};
 use reseed_protocol::{EntryId, SessionId, Timestamp, tree::HitRole};

@@ -118,15 +118,6 @@ impl Term {
         let is_prefix = last == Kind::Alone || last == Kind::Plain && is_prefix;
         (!found.is_empty()).then_some(Self { words: found, is_prefix })
     }
-
-    /// Returns true if it is a single letter with a star: an index would have to scan most of its words.
-    pub(crate) fn is_broad(&self) -> bool {
-        self.is_prefix
-            && self
-                .words
-                .last()
-                .is_some_and(|last| last.chars().nth(1).is_none() && last.chars().all(|c| c < '\u{e00}'))
-    }
 }
 
 /// An incremental search for one term in the words of a text.

@@ -11,7 +11,7 @@ const PAGE: u32 = 256;
 const PAGE_BYTES_MAX: usize = 1024 * 1024;
 
 /// The most entries to walk up in search of the call that a tool's result answers. A model makes fewer calls at once.
-pub(crate) const CALL_STEPS_MAX: u32 = 256;
+const CALL_STEPS_MAX: u32 = 256;
 
 /// Answers a search by reading every entry in its scope.
 ///
@@ -208,7 +208,8 @@ mod tests {
         let records = (1..=3).map(|n| said(&format!("e{n}"), "", "user", "word")).collect();
         store.append(&lease, 1, append(records)).await.unwrap();
         let query = SearchQuery::in_session(&session, "word", 9);
-        let damaged = || Error::Damaged { session: session.clone(), part: Part::Record(2), reason: "checksum mismatch" };
+        let damaged =
+            || Error::Damaged { session: session.clone(), part: Part::Record(2), reason: "checksum mismatch" };
         let away = || Error::Unknown("the database is away".into());
 
         store.fail_entries([damaged()]);

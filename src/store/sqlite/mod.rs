@@ -31,10 +31,10 @@ pub use vacuum::{VacuumError, Vacuumed, vacuum};
 
 use super::{
     Append, CommandMark, CommitStats, Created, EntriesPage, EntryQuery, Error, Hits, Lease, ListPage, ListQuery, Part,
-    SearchQuery, SearchScope, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
-    epoch::new_epoch, walk,
+    SearchQuery, SessionHead, SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
+    epoch::new_epoch, search, walk,
 };
-use history::Suspects;
+use history::Broken;
 use open::Beside;
 use readers::{READERS, Readers};
 use removal::Delete;
@@ -115,7 +115,8 @@ pub struct SqliteStore {
     readers: Readers,
     /// `None` if the file is open read-only.
     writer: Option<Arc<Writer>>,
-    suspects: Suspects,
+    /// Set when the search index is found damaged.
+    broken: Broken,
     /// True if searches wait for the index, so that a test knows which code path they take.
     #[cfg(test)]
     waits_for_index: bool,
@@ -156,7 +157,7 @@ impl SqliteStore {
         let mode = opened.writer.pragma_update(None, "synchronous", synchronous);
         mode.map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })?;
         let readers = Readers::new(opened.readers);
-        let suspects = Suspects::default();
+        let broken = Broken::default();
         let parts = Parts {
             db: opened.writer,
             lock: opened.lock,
@@ -165,14 +166,14 @@ impl SqliteStore {
             retry,
             readers: readers.pool(),
             has_deletions: opened.found.has_deletions,
-            suspects: suspects.clone(),
+            broken: broken.clone(),
             index,
         };
         let writer = Writer::start(parts).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
         Ok(Self {
             readers,
             writer: Some(Arc::new(writer)),
-            suspects,
+            broken,
             #[cfg(test)]
             waits_for_index: false,
         })
@@ -205,7 +206,7 @@ impl SqliteStore {
         Ok(Self {
             readers,
             writer: None,
-            suspects: Suspects::default(),
+            broken: Broken::default(),
             #[cfg(test)]
             waits_for_index: false,
         })
@@ -358,18 +359,12 @@ impl SessionStore for SqliteStore {
     }
 
     fn search(&self, query: SearchQuery) -> StoreFuture<'_, Result<Hits, Error>> {
-        let suspects = self.suspects.clone();
         Box::pin(async move {
             #[cfg(test)]
             if self.waits_for_index {
                 self.indexed().await;
             }
-            match query.scope.clone() {
-                SearchScope::Session(session) => {
-                    self.readers.run_for(&session, move |db, _| history::search(db, &query, &suspects)).await
-                }
-                SearchScope::Owner(_) => self.readers.run(move |db| history::search(db, &query, &suspects)).await,
-            }
+            search::index::search(self, &query).await
         })
     }
 

@@ -4,7 +4,7 @@
 //! `deletion`. So the session is gone for everyone at once and its id is free again. After a restart the slices
 //! continue, because a number is never reused.
 
-use super::{Fault, damaged_pages, history, is_damage, read, writer::Write};
+use super::{Fault, damaged_pages, is_damage, read, writer::Write};
 use crate::Error;
 use reseed_protocol::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, types::Type};
@@ -65,8 +65,6 @@ pub(super) struct Removed {
     /// The number of sessions that are completely removed, and the session number of the last of them.
     pub(super) sessions: u32,
     pub(super) last: Option<i64>,
-    /// Sessions to index again, because they shared a part of the search index with a removed one.
-    pub(super) unindexed: Vec<SessionId>,
 }
 
 /// Removes rows of a hidden session, and of further ones while there is room in the slice. With one commit per short
@@ -105,7 +103,7 @@ impl Slice {
         let mut room = Room { rows: SLICE_ROWS_MAX, bytes: SLICE_BYTES_MAX };
         let mut next = Some((self.first.number, self.first.session.clone()));
         while let Some((number, session)) = next {
-            let is_gone = remove_rows(db, number, &mut room, &mut removed.unindexed);
+            let is_gone = remove_rows(db, number, &mut room);
             if !is_gone.map_err(|error| damaged_or(error, &session))? {
                 break;
             }
@@ -122,19 +120,12 @@ impl Slice {
 }
 
 /// Removes rows of a session while there is room. Returns true if nothing of it is left.
-fn remove_rows(
-    db: &Connection,
-    number: i64,
-    room: &mut Room,
-    unindexed: &mut Vec<SessionId>,
-) -> rusqlite::Result<bool> {
-    if let Some(shard) = history::shard_of(db, number)? {
-        // Overwriting a shard takes as long as a whole slice.
-        if room.rows < SLICE_ROWS_MAX {
-            return Ok(false);
-        }
-        room.rows = 0;
-        unindexed.extend(history::empty_shard(db, shard)?);
+fn remove_rows(db: &Connection, number: i64, room: &mut Room) -> rusqlite::Result<bool> {
+    let words = "SELECT first_seq, octet_length(words) FROM words WHERE session = ?1 ORDER BY first_seq LIMIT ?2";
+    if let Some(last) = last::<i64>(db, words, number, room)? {
+        db.prepare_cached("DELETE FROM words WHERE session = ?1 AND first_seq <= ?2")?.execute((number, last))?;
+    }
+    if room.is_used() {
         return Ok(false);
     }
     // `octet_length` takes the size from the row's header: no text is read.

@@ -36,12 +36,14 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 /// Step 7: what each owner has stored, maintained by triggers so that no write can forget it. Reading it costs one row,
 /// however much there is. `octet_length` takes the size from the row's header.
 ///
-/// Step 8: the search index of the history (see `history/`). Its word tables are created as needed, and the entries of
-/// an older file are indexed while it is in use.
+/// Step 8: the search index of versions 9 to 11. Its word tables were created as needed.
 ///
 /// Step 9: the tables stay unchanged. Programs of version 10 kept new rows in stages; see [`FROM_STAGES`].
 ///
 /// Step 10: views for programs of others that read them.
+///
+/// Step 11: the search index (see `history/`). The entries of an older file are indexed while it is in use. The tables
+/// of its old index may be large, so they are dropped meanwhile too, one by one; `history_shard` lists them.
 pub(super) const STEPS: &[&str] = &[
     "
 CREATE TABLE session (
@@ -164,7 +166,20 @@ CREATE INDEX history_part_of_shard ON history_part (shard);
 CREATE VIEW record_all AS SELECT session, seq, version, checksum, entry, parent, kind, body, follows FROM record;
 CREATE VIEW mark_all AS SELECT session, command, fingerprint, reply, checksum FROM mark;
 ",
+    WORDS,
 ];
+
+/// Creates the search index, which is empty. A damaged one is replaced in the same way.
+pub(super) const WORDS: &str = "
+DROP TABLE IF EXISTS words;
+CREATE TABLE words (
+    session   INTEGER NOT NULL,
+    first_seq INTEGER NOT NULL,
+    last_seq  INTEGER NOT NULL,
+    words     BLOB NOT NULL
+);
+CREATE UNIQUE INDEX words_first ON words (session, first_seq);
+";
 
 /// The only version whose files have stages.
 const VERSION_OF_STAGES: i64 = 10;

@@ -44,7 +44,7 @@ async fn written() -> (TempDir, PathBuf) {
 }
 
 /// Turns the tables of a closed file into those of an older program.
-const WITHOUT_VIEWS: &str = "DROP VIEW record_all; DROP VIEW mark_all;";
+const OLDER: &str = "DROP VIEW record_all; DROP VIEW mark_all; DROP TABLE words;";
 
 /// Changes the file behind the store's back.
 fn tamper(path: &Path, sql: &str) {
@@ -160,7 +160,7 @@ async fn rows_that_wait_in_stages_are_moved_when_the_file_is_opened() {
     tamper(
         &path,
         &format!(
-            "{WITHOUT_VIEWS} {} \
+            "{OLDER} {} \
              INSERT INTO record_staged_1 SELECT * FROM record WHERE session <= 2; \
              INSERT INTO mark_staged_1 SELECT * FROM mark WHERE session <= 2; \
              UPDATE staging SET moved = 1 WHERE stage = 1; \
@@ -304,7 +304,7 @@ async fn a_file_that_is_not_ours_is_refused_and_left_as_it_is() {
 #[tokio::test]
 async fn sessions_stored_before_usage_was_counted_are_counted() {
     let (_dir, path) = written().await;
-    tamper(&path, WITHOUT_VIEWS);
+    tamper(&path, OLDER);
     tamper(
         &path,
         "DROP TRIGGER usage_of_created; DROP TRIGGER usage_of_appended; DROP TRIGGER usage_of_deleted; \

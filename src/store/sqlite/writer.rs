@@ -24,7 +24,7 @@ mod wal;
 pub(super) use handle::Writer;
 pub(super) use job::{Size, Write};
 
-use super::{CommitStats, checkpoint, health::Health, history::Suspects, lock::Lock, readers::Pool};
+use super::{CommitStats, checkpoint, health::Health, history::Broken, lock::Lock, readers::Pool};
 use crate::Error;
 use indexing::Indexing;
 use job::{Job, Spoiled};
@@ -60,7 +60,7 @@ pub(super) struct Parts {
     pub(super) readers: Pool,
     /// True if rows of deleted sessions are still to be removed.
     pub(super) has_deletions: bool,
-    pub(super) suspects: Suspects,
+    pub(super) broken: Broken,
     /// True if entries are indexed.
     pub(super) index: bool,
 }
@@ -93,12 +93,12 @@ enum Woken {
 
 impl Thread {
     fn new(parts: Parts) -> io::Result<Self> {
-        let Parts { mut db, lock, observer, checkpoint_pages, retry, readers, has_deletions, suspects, index } = parts;
+        let Parts { mut db, lock, observer, checkpoint_pages, retry, readers, has_deletions, broken, index } = parts;
         let (stats, health) = (CommitStats::default(), Arc::<Health>::default());
         let commit = Box::new(|db: &Connection| db.execute_batch("COMMIT"));
         let wal = Wal::watch(&mut db, checkpoint_pages).map_err(io::Error::other)?;
         let upkeep = Upkeep::new(has_deletions, retry);
-        let indexing = Indexing::new(suspects, index);
+        let indexing = Indexing::new(broken, index);
         Ok(Self { db, commit, observer, stats, health, wal, upkeep, indexing, readers, lock })
     }
 

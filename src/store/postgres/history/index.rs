@@ -1,6 +1,8 @@
 //! Fills the index in the background.
+//!
+//! If a session's newest records are fewer than a block, they stay outside until all sessions have been checked. Then
+//! they form a block that can still grow.
 
-use super::SEPARATOR;
 use crate::{
     Error, StoredRecord,
     postgres::{
@@ -8,7 +10,10 @@ use crate::{
         read,
         readers::{Db, Readers},
     },
-    search::{Document, spaced},
+    search::{
+        Document,
+        index::{BLOCK_BYTES, Words},
+    },
     whole_mark,
 };
 use reseed_protocol::SessionId;
@@ -18,13 +23,6 @@ use std::{
     time::Duration,
 };
 use tokio::{sync::watch, time::Instant};
-
-/// The number of records in a block. If a session's newest records are fewer than this, they stay outside until all
-/// sessions have been checked. Then they form a block that can still grow.
-pub(in crate::postgres) const BLOCK: u32 = 64;
-
-/// The bytes of bodies after which a block ends early.
-const BLOCK_BYTES: usize = 1024 * 1024;
 
 /// The most sessions that wait to be indexed. The next scan of all sessions finds further ones.
 const WAITING_MAX: usize = 10_000;
@@ -228,14 +226,13 @@ async fn index(db: &Db, due: &Due, block: u32) -> Result<(), Fault> {
         if !is_whole && extent == Extent::Whole {
             return Ok(());
         }
-        let mut words = BTreeSet::new();
+        let mut words = Words::default();
         for record in &records {
             if let Some(document) = document(db, &session, record).await? {
-                words.extend(spaced(&document.text, usize::MAX).split(' ').map(str::to_owned));
+                words.add(&document.text, usize::MAX);
             }
         }
-        words.remove("");
-        let words: Vec<u8> = joined(&words).into_bytes();
+        let words = words.joined();
         let (first, last) = (first.seq.cast_signed(), last.seq.cast_signed());
         // The lock orders this with the session's deletion, so that no row is left behind.
         let sql = "INSERT INTO words AS w (session, first_seq, last_seq, words) \
@@ -261,15 +258,6 @@ async fn document(db: &Db, session: &SessionId, record: &StoredRecord) -> Result
         document.text = mark.reply.to_string();
     }
     Ok(Some(document))
-}
-
-fn joined(words: &BTreeSet<String>) -> String {
-    let mut joined = String::from(SEPARATOR);
-    for word in words {
-        joined.push_str(word);
-        joined.push(SEPARATOR);
-    }
-    joined
 }
 
 #[cfg(test)]

@@ -1,38 +1,65 @@
-//! The search index for the text of entries.
-//!
-//! A session's log is divided into blocks of some dozens of records; the last block may still grow. A row of `words`
-//! holds the distinct words of a block's entries in order, as [`crate::search`] splits them. So every language
-//! is searched as in the other stores, whatever the encoding of the database. A search first finds the blocks that
-//! contain its words, and reads only their entries. Records that are in no block are not indexed yet, and are read.
-//!
-//! So nothing waits for the index: a background task fills it. Everything in it derives from the records.
+//! The search index in PostgreSQL; see [`crate::search::index`].
 
-mod find;
 mod index;
 
-pub(super) use find::search;
-pub(super) use index::{BLOCK, Indexer};
+pub(super) use index::Indexer;
 
-use super::{fault::Fault, readers::Db};
-use crate::search::range::{Range, on_path};
-use reseed_protocol::EntryId;
-use std::collections::BTreeMap;
+use super::{PostgresStore, fault::Fault, read, readers::Db};
+use crate::{
+    Error, ListQuery,
+    checksum::int,
+    search::{
+        index::{Block, Index, Place},
+        range::{Range, on_path},
+    },
+};
+use reseed_protocol::{EntryId, SessionId};
+use std::{collections::BTreeMap, sync::Arc};
 
-/// Separates the words of a row, and stands at both its ends. No word contains it.
-const SEPARATOR: char = '\n';
+fn place(found: read::FoundHead) -> Place {
+    Place { last_seq: int(found.head.last_seq), session: found.head.session, number: found.number }
+}
 
-/// Returns the ranges in which all entries are on the path to this one, newest first; none if the entry does not exist.
-async fn path_to(db: &Db, number: i64, to: &EntryId) -> Result<Vec<Range>, Fault> {
-    let sql = "SELECT seq FROM record WHERE session = $1 AND entry = $2";
-    let Some(row) = db.row(sql, &[&number, &to.as_str()]).await? else { return Ok(Vec::new()) };
-    // The positions where a range may start, and the position of the parent there.
-    let jumps = "SELECT r.seq, p.seq FROM record r LEFT JOIN record p ON p.session = $1 AND p.entry = r.parent \
-                 WHERE r.session = $1 AND r.parent IS NOT NULL AND NOT r.follows \
-                 UNION ALL SELECT r.seq, NULL FROM record r WHERE r.session = $1 AND r.parent IS NULL \
-                 AND r.entry IS NOT NULL";
-    let mut starts = BTreeMap::new();
-    for row in db.rows(jumps, &[&number]).await? {
-        starts.insert(row.try_get(0)?, row.try_get(1)?);
+impl Index for PostgresStore {
+    async fn place(&self, session: &SessionId) -> Result<Place, Error> {
+        let head = |db: Arc<Db>| async move { read::head(&db, session).await.map_err(|fault| fault.of(session)) };
+        self.readers.read(head).await.map(place)
     }
-    Ok(on_path(starts, row.try_get(0)?))
+
+    async fn places(&self, list: &ListQuery) -> Result<(Vec<Place>, Option<String>), Error> {
+        let (found, next) = self.readers.read(|db| async move { read::list_numbered(&db, list).await }).await?;
+        Ok((found.into_iter().map(place).collect(), next))
+    }
+
+    async fn blocks(&self, sessions: &[i64], needles: &[Vec<u8>]) -> Result<Vec<Block>, Error> {
+        // The result is parallel to `needles`; `position` compares bytes.
+        let sql = "SELECT session, first_seq, last_seq, ARRAY(SELECT position(n.needle IN w.words) > 0 \
+                   FROM unnest($2::bytea[]) WITH ORDINALITY AS n(needle, at) ORDER BY n.at) \
+                   FROM unnest($1::bigint[]) AS i(number) JOIN words w ON w.session = i.number \
+                   ORDER BY session, first_seq";
+        let rows = self.readers.read(|db| async move { db.rows(sql, &[&sessions, &needles]).await }).await?;
+        let block = |row: &tokio_postgres::Row| {
+            let records = Range { first: row.try_get(1)?, last: row.try_get(2)? };
+            Ok(Block { session: row.try_get(0)?, records, has: row.try_get(3)? })
+        };
+        Ok(rows.iter().map(block).collect::<Result<_, Fault>>()?)
+    }
+
+    async fn path(&self, session: i64, to: &EntryId) -> Result<Vec<Range>, Error> {
+        // The positions where a range may start, and the position of the parent there.
+        let jumps = "SELECT r.seq, p.seq FROM record r LEFT JOIN record p ON p.session = $1 AND p.entry = r.parent \
+                     WHERE r.session = $1 AND r.parent IS NOT NULL AND NOT r.follows \
+                     UNION ALL SELECT r.seq, NULL FROM record r WHERE r.session = $1 AND r.parent IS NULL \
+                     AND r.entry IS NOT NULL";
+        let path = |db: Arc<Db>| async move {
+            let sql = "SELECT seq FROM record WHERE session = $1 AND entry = $2";
+            let Some(row) = db.row(sql, &[&session, &to.as_str()]).await? else { return Ok(Vec::new()) };
+            let mut starts = BTreeMap::new();
+            for row in db.rows(jumps, &[&session]).await? {
+                starts.insert(row.try_get(0)?, row.try_get(1)?);
+            }
+            Ok(on_path(starts, row.try_get(0)?))
+        };
+        self.readers.read(path).await
+    }
 }

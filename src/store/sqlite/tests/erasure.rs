@@ -139,7 +139,7 @@ async fn a_session_is_hidden_at_once_and_removed_in_slices() {
         store.delete(&id(name)).await.unwrap();
         store.settled().await;
     }
-    let tables = ["session", "session_state", "deletion", "record", "mark"];
+    let tables = ["session", "session_state", "deletion", "record", "mark", "words"];
     for table in tables {
         assert_eq!(rows(&path, table), 0, "{table}");
     }
@@ -166,7 +166,7 @@ async fn short_sessions_are_removed_together() {
     let store = SqliteStore::open_observed(&path, move |stats| *observed.lock().unwrap() = stats).unwrap();
     store.settled().await;
     let commits = seen.lock().unwrap().commits;
-    // These are 500 rows in slices of 256, and the end of the last session.
+    // These are 500 records, and a row of the search index for each session, in slices of 256 rows.
     assert!((2..=6).contains(&commits), "{commits}");
     assert_eq!((rows(&path, "record"), rows(&path, "deletion")), (5, 0));
     store.delete(&id("kept")).await.unwrap();

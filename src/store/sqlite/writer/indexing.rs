@@ -2,19 +2,14 @@
 //! thread's time, so that appends do not wait for the index. Searches read what is not indexed yet.
 
 use super::{
-    super::history::{self, IndexSlice, Indexed, Suspects},
+    super::history::{self, Broken, DropOld, IndexSlice, Remake},
     Thread,
-    job::Write,
 };
-use crate::{Error, sqlite::Fault};
+use crate::Error;
 use reseed_protocol::SessionId;
-use rusqlite::Connection;
 use std::{
     collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 use tokio::sync::watch;
@@ -49,19 +44,18 @@ pub(super) struct Indexing {
     /// The earliest time of a slice if there are.
     busy_at: Instant,
     failures: u32,
-    /// The session whose slice failed. If it fails again, the session is skipped: then its records are damaged, not a
-    /// shard.
-    failed: Option<SessionId>,
     /// True once indexing has stopped.
     is_off: bool,
-    /// The shard that the latest slice wrote.
-    written: Arc<AtomicI64>,
-    suspects: Suspects,
+    /// True if the index of an older program may still be there.
+    has_old: bool,
+    broken: Broken,
+    /// True once the index was made again; doing so a second time would not help.
+    is_remade: bool,
     busy: watch::Sender<bool>,
 }
 
 impl Indexing {
-    pub(super) fn new(suspects: Suspects, is_on: bool) -> Self {
+    pub(super) fn new(broken: Broken, is_on: bool) -> Self {
         let now = Instant::now();
         Self {
             waiting: BTreeSet::new(),
@@ -69,10 +63,10 @@ impl Indexing {
             idle_at: now + IDLE,
             busy_at: now + BUSY,
             failures: 0,
-            failed: None,
             is_off: !is_on,
-            written: Arc::default(),
-            suspects,
+            has_old: true,
+            broken,
+            is_remade: false,
             busy: watch::Sender::new(is_on),
         }
     }
@@ -134,18 +128,6 @@ impl Indexing {
     }
 }
 
-/// Empties a damaged shard.
-struct Empty(i64);
-
-impl Write for Empty {
-    type Output = Vec<SessionId>;
-
-    fn write(&self, db: &Connection) -> Result<Vec<SessionId>, Fault> {
-        history::empty_shard(db, self.0)
-            .map_err(|error| Fault::Undone(Error::Unknown(format!("empty a part of the search index: {error}"))))
-    }
-}
-
 impl Thread {
     /// Indexes some entries, if a slice is due.
     pub(super) fn index_when_due(&mut self, is_busy: bool) {
@@ -168,44 +150,51 @@ impl Thread {
         self.checkpoint_when_due();
     }
 
+    /// Indexes some entries. If the index turns out to be damaged, makes it again.
     fn index(&mut self) -> Result<(), Error> {
-        if let Some(shard) = self.indexing.suspects.take() {
-            tracing::warn!(shard, "a part of the search index is damaged and is rebuilt");
-            let sessions = self.write_own(Empty(shard))?;
-            self.indexing.waiting.extend(sessions);
+        let done = self.index_some();
+        if self.indexing.broken.swap(false, Ordering::Relaxed) && !self.indexing.is_remade {
+            tracing::warn!("the search index is damaged and is made again");
+            self.indexing.is_remade = true;
+            // If its table cannot be dropped now, it never can.
+            self.write_own(Remake).inspect_err(|_| self.indexing.failures = FAILURES_MAX - 1)?;
+            self.indexing.unknown_after = Some(0);
             return Ok(());
+        }
+        done
+    }
+
+    fn index_some(&mut self) -> Result<(), Error> {
+        if std::mem::take(&mut self.indexing.has_old) {
+            let old = history::old(&self.db).map_err(|error| super::unknown("find the old search index", &error))?;
+            if let Some(table) = old {
+                self.write_own(DropOld(table))?;
+                self.indexing.has_old = true;
+                // It may hold words of sessions that were deleted since.
+                self.upkeep.begin();
+                return Ok(());
+            }
         }
         if self.indexing.waiting.is_empty()
             && let Some(after) = self.indexing.unknown_after
         {
-            let found = history::unindexed(&self.db, after);
+            let broken = &self.indexing.broken;
+            let found = history::unindexed(&self.db, after, broken);
             let (sessions, next) = found.map_err(|error| super::unknown("find what is to be indexed", &error))?;
             self.indexing.waiting.extend(sessions);
             self.indexing.unknown_after = next;
             return Ok(());
         }
         let Some(session) = self.indexing.waiting.pop_first() else { return Ok(()) };
-        self.indexing.written.store(0, Ordering::Relaxed);
-        let slice = IndexSlice { session: session.clone(), broken: self.indexing.written.clone() };
-        match self.write_own(slice) {
-            Ok(Indexed::All) => Ok(()),
-            Ok(Indexed::Part) => {
+        match self.write_own(IndexSlice { session: session.clone(), broken: self.indexing.broken.clone() }) {
+            // Other reads report damaged records, and searches read what they can.
+            Ok(false) | Err(Error::Damaged { .. }) => Ok(()),
+            Ok(true) => {
                 self.indexing.waiting.insert(session);
                 Ok(())
             }
             Err(error) => {
-                if self.indexing.failed.as_ref() == Some(&session) {
-                    tracing::error!(%error, "a session cannot be indexed; until a restart, searches read its entries");
-                } else {
-                    self.indexing.waiting.insert(session.clone());
-                    self.indexing.failed = Some(session);
-                }
-                // Whatever is wrong with the shard, emptying it repairs it.
-                let shard = self.indexing.written.load(Ordering::Relaxed);
-                if shard != 0 {
-                    let sessions = self.write_own(Empty(shard))?;
-                    self.indexing.waiting.extend(sessions);
-                }
+                self.indexing.waiting.insert(session);
                 Err(error)
             }
         }

@@ -1,7 +1,7 @@
 //! Tests of the writer thread: groups, commits and failures.
 
 use super::{
-    super::{Fault, health::Probe, history::Suspects, readers::Readers},
+    super::{Fault, health::Probe, history::Broken, readers::Readers},
     CommitStats, Parts, Thread, Write, ffi,
     job::Call,
 };
@@ -21,7 +21,7 @@ fn thread(db: Connection, observer: Box<dyn Fn(CommitStats) + Send>) -> Thread {
         retry: Duration::ZERO,
         readers: Readers::new(Vec::new()).pool(),
         has_deletions: false,
-        suspects: Suspects::default(),
+        broken: Broken::default(),
         index: false,
     })
     .unwrap()

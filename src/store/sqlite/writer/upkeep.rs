@@ -205,7 +205,6 @@ impl Thread {
         }
         match removed {
             Ok(removed) => {
-                removed.unindexed.iter().for_each(|session| self.indexing.add(session));
                 let sessions_left = sessions_left.saturating_sub(removed.sessions);
                 Ok(Step::Remove { after: removed.last.unwrap_or(after), sessions_left })
             }
