@@ -379,7 +379,6 @@ fn each_rule_catches_what_it_is_for_and_nothing_else() {
         (imports, "src/attic.rs", "", 1),
         (servers, "src/server/a.rs", "use reseed_client::{Client, Update};", 2),
         (servers, "src/cli/chat.rs", "use reseed_client::Client;", 0),
-        (dialects, "src/server/dialects/a.rs", "use crate::{core::a, runtime::b, server::app::App}; use super::c;", 2),
         (programs, "src/hooks/a.rs", "use tokio::process::{Child, Command};", 1),
         (programs, "src/hooks/a.rs", "use std::process::ExitCode; enum Command { A }", 0),
         (programs, "src/shell/a.rs", "use std::process::Command;", 0),
