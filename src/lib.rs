@@ -35,13 +35,12 @@
 //!
 //! Whole programs are in `tests/examples`, the architecture in `src/README.md`. Everything else is private, so that the
 //! compiler finds what nothing uses. Imports point one way, enforced by `tests/it/tidy.rs`: `protocol ← core ←
-//! store ← {provider, hooks, tools, shares} ← runtime ← dialects ← server ← service ← cli`; `config`, `metrics` and `clock` are
+//! store ← {provider, hooks, tools, shares} ← runtime ← server ← service ← cli`; `config`, `metrics` and `clock` are
 //! leaves that neither core nor store uses.
 
 mod cli;
 mod clock;
 pub mod config;
-mod dialects;
 pub mod hooks;
 mod metrics;
 pub mod provider;

@@ -1,6 +1,6 @@
 //! The state shared by all connections.
 
-use super::{admission::Admission, auth::Auth, relay::peers::Peers, stopping::Stopping, web};
+use super::{admission::Admission, auth::Auth, peers::Peers, stopping::Stopping, web};
 use crate::{core::agent_loop::Origin, runtime::Registry, tools::mcp::Mcp};
 use reseed_protocol::{ConnectionId, ErrorBody, ErrorCode};
 use std::{

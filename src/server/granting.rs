@@ -4,7 +4,7 @@ use super::{
     answers::{NoParameters, Parameters, problem},
     app::App,
     auth::{Draft, IssueError, Minter, Refusal, Refused, Revoked, Valid, bearer, is_name},
-    relay::ask::revoke_elsewhere,
+    node::ask::revoke_elsewhere,
 };
 use crate::{
     config::{Scope, Scopes},

@@ -9,7 +9,8 @@
 //! - [`address`]: finds the address of a request's client
 //! - `handshake`: turns a request into a connection; `closing`: ends connections
 //! - `socket`: the task of one WebSocket connection; `connection`: its state
-//! - `relay`: connects clients to sessions that other nodes hold
+//! - `relay`: connects clients to sessions that other nodes hold; `node`: does the same for other nodes; `peers`: what
+//!   requests to them need
 //! - `costs`: the cost of commands
 //!
 //! Credentials:
@@ -49,9 +50,11 @@ mod handshake;
 mod history;
 mod linger;
 mod listen;
+mod node;
 mod offered;
 mod opening;
 mod operator;
+mod peers;
 mod relay;
 mod routes;
 mod scope;
@@ -68,5 +71,5 @@ pub(crate) use app::{About, App, Patience};
 pub(crate) use closed::Closed;
 pub(crate) use listen::{Running, serve};
 pub(crate) use operator::nodes::item as node_item;
-pub(crate) use relay::peers::Peers;
+pub(crate) use peers::Peers;
 pub(crate) use stopping::Stopping;

@@ -8,7 +8,7 @@ use super::{
     answers::{Parameters, problem},
     app::App,
     auth::Operator,
-    relay::ask::compactions_elsewhere,
+    node::ask::compactions_elsewhere,
     sessions::item,
     tree,
 };

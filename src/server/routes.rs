@@ -5,7 +5,7 @@ use super::{
     app::App,
     audit,
     auth::{Refusal, bearer},
-    granting, handshake, offered, operator, relay,
+    granting, handshake, node, offered, operator, relay,
     web::Site,
 };
 use axum::{
@@ -37,9 +37,9 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/api/sessions/{id}/tree", get(operator::session_tree))
         .route("/api/nodes", get(operator::nodes::nodes))
         .route("/api/mcp", get(operator::mcp::mcp))
-        .route(relay::PATH, get(relay::holder::enter))
-        .route(relay::ask::REVOKE_PATH, post(relay::ask::revoked_elsewhere))
-        .route(relay::ask::COMPACTIONS_PATH, post(relay::ask::compactions_here))
+        .route(relay::PATH, get(node::holder::enter))
+        .route(node::ask::REVOKE_PATH, post(node::ask::revoked_elsewhere))
+        .route(node::ask::COMPACTIONS_PATH, post(node::ask::compactions_here))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .with_state(app)
@@ -49,7 +49,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
 async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let headers = request.headers();
     let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?").to_owned());
-    if request.uri().path().starts_with(relay::INTERNAL) {
+    if request.uri().path().starts_with(node::INTERNAL) {
         // NODE_ADDRESS may be a proxy's address. These paths reject every page, whatever its origin.
         return next.run(request).await;
     }

@@ -4,13 +4,10 @@ use super::{
     closing::{End, Flow},
     connection::{Connection, count_reply},
 };
-use crate::{
-    config::Scope,
-    dialects::{
-        Speaks,
-        v1::{context_info, error_frame},
-    },
-    runtime::Attach,
+use crate::{config::Scope, runtime::Attach};
+use reseed_dialects::{
+    Speaks,
+    v1::{context_info, error_frame},
 };
 use reseed_protocol::{
     CloseCode, CommandId, ErrorBody, ErrorCode,
@@ -38,7 +35,7 @@ pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
     };
     connection.wire.good_frame();
     connection.speaks(Speaks::V1);
-    let carried_out = match connection.dialect.v1.asked(connection.origin, parsed) {
+    let carried_out = match connection.dialect.v1.asked(connection.origin.0, parsed) {
         Ok(Some((id, SessionCommand::GetContextInfo(_)))) if connection.subscriptions.is_empty() => {
             count_reply("get_context_info", &Reply::Ok(Done::default()));
             return connection.send(context_info(&id, connection.app.registry.empty_context_info())).await;
@@ -49,7 +46,9 @@ pub(super) async fn received(connection: &mut Connection, text: &str) -> Flow {
         }
         Ok(None) => {
             let tools = connection.app.registry.parts().tools();
-            for frame in connection.dialect.v1.explained(&tools) {
+            let asked = connection.dialect.v1.outstanding_tool();
+            let offer = tools.checked().offers().map(|(offer, _)| offer).find(|offer| Some(&*offer.name) == asked);
+            for frame in connection.dialect.v1.explained(offer) {
                 connection.send(frame).await?;
             }
             Ok(())

@@ -14,8 +14,8 @@ use super::{
     relay::links::arrived,
     single,
 };
-use crate::dialects::Speaks;
 use axum::extract::ws::Message;
+use reseed_dialects::Speaks;
 use reseed_protocol::{CloseCode, ErrorBody, ErrorCode, frame::peek_type};
 use tokio::time::Instant;
 

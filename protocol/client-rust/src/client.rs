@@ -6,6 +6,7 @@ use crate::{
     fold::Snapshot,
     machine::{Credentials, Identity, Machine},
     subscription::Opening,
+    transport::Connect,
     update::{NotTaken, Session, SessionEnd, Stop, To, Unanswered, Update},
 };
 use reseed_protocol::{CommandId, ErrorBody, SessionId, command::Command, reply::Reply, session::Software};
@@ -96,6 +97,15 @@ impl Client {
     /// The options' client id is empty or too long, or there is no tokio runtime.
     #[must_use]
     pub fn new(address: Address, options: Options) -> Self {
+        Self::over(address, options)
+    }
+
+    /// Creates a client over any transport.
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    #[must_use]
+    pub fn over(connect: impl Connect + 'static, options: Options) -> Self {
         let mut random = fastrand::Rng::new();
         let made_up = || format!("client-{:016x}", random.u64(..));
         let client_id = options.client_id.unwrap_or_else(made_up);
@@ -106,7 +116,7 @@ impl Client {
             machine = machine.with_fixed_credentials();
         }
         machine.connect(now());
-        Self { machine, driver: Driver::new(address, options.credentials), kept: VecDeque::new() }
+        Self { machine, driver: Driver::over(connect, options.credentials), kept: VecDeque::new() }
     }
 
     /// Opens a session, now and on every later connection. `None` creates a session, only once even if the connection

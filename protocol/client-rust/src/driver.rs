@@ -1,10 +1,11 @@
-//! Drives a [`Machine`]: connects its socket and runs its timers.
+//! Drives a [`Machine`]: makes its connections and runs its timers.
 
 use crate::{
     Address,
     ending::Lost,
     machine::{Credentials, Machine, Output},
-    socket::{Received, Socket},
+    socket::Received,
+    transport::{Connect, Transport},
     update::Update,
 };
 use std::{
@@ -19,7 +20,7 @@ use tokio::time::{Instant, Sleep};
 /// them.
 const FRAMES_IN_A_ROW_MAX: u32 = 32;
 
-type Dialing = Pin<Box<dyn Future<Output = Result<(Socket, Credentials), Lost>> + Send>>;
+type Dialing = Pin<Box<dyn Future<Output = Result<(Box<dyn Transport>, Credentials), Lost>> + Send>>;
 type Asking = Pin<Box<dyn Future<Output = Result<Credentials, Lost>> + Send>>;
 
 /// Provides credentials each time the client connects, and when those of a connection expire. It fails with
@@ -36,12 +37,12 @@ impl Credentials {
     }
 }
 
-/// The socket and the clock of a machine. It does nothing by itself: [`Driver::next`] drives it, and that future may be
+/// The transport and the clock of a machine. It does nothing by itself: [`Driver::next`] drives it, and that future may be
 /// dropped while it waits.
 pub struct Driver {
-    address: Address,
+    connect: Arc<dyn Connect>,
     credentials: Option<AskCredentials>,
-    socket: Option<Socket>,
+    socket: Option<Box<dyn Transport>>,
     dialing: Option<Dialing>,
     /// Pending new credentials for the current connection.
     renewing: Option<Asking>,
@@ -57,8 +58,17 @@ impl Driver {
     /// There is no tokio runtime.
     #[must_use]
     pub fn new(address: Address, credentials: Option<AskCredentials>) -> Self {
+        Self::over(address, credentials)
+    }
+
+    /// Creates a driver over any transport.
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    #[must_use]
+    pub fn over(connect: impl Connect + 'static, credentials: Option<AskCredentials>) -> Self {
         let sleep = Box::pin(tokio::time::sleep_until(Instant::now()));
-        Self { address, credentials, socket: None, dialing: None, renewing: None, sleep, frames: 0 }
+        Self { connect: Arc::new(connect), credentials, socket: None, dialing: None, renewing: None, sleep, frames: 0 }
     }
 
     /// Executes the machine's outputs until there is an update. Once the machine has stopped, always returns
@@ -152,13 +162,13 @@ impl Driver {
     }
 
     fn dial(&self) -> Dialing {
-        let (address, ask) = (self.address.clone(), self.credentials.clone());
+        let (connect, ask) = (self.connect.clone(), self.credentials.clone());
         Box::pin(async move {
             let credentials = match ask {
                 Some(ask) => ask().await?,
                 None => Credentials::None,
             };
-            Ok((Socket::open(&address).await?, credentials))
+            Ok((connect.connect().await?, credentials))
         })
     }
 
@@ -183,7 +193,7 @@ impl Driver {
 
 impl std::fmt::Debug for Driver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Driver").field("address", &self.address.to_string()).finish_non_exhaustive()
+        f.debug_struct("Driver").finish_non_exhaustive()
     }
 }
 

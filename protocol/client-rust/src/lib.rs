@@ -5,7 +5,7 @@
 //! - [`hosting`]: calls of tools and hooks, each of which runs once
 //! - [`machine`]: the client as a state machine, without a socket or a clock
 //! - [`incoming`]: parses the server's frames as far as this version knows them
-//! - [`Socket`]: sends and receives frames as text
+//! - [`Socket`]: sends and receives frames as text; [`Transport`]: anything else that does
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -22,6 +22,7 @@ pub mod machine;
 mod outbox;
 mod socket;
 mod subscription;
+mod transport;
 mod update;
 
 pub use address::{Address, InvalidAddress};
@@ -32,4 +33,5 @@ pub use machine::{Credentials, Identity};
 pub use outbox::{BYTES_MAX, COMMANDS_MAX};
 pub use socket::{Message, Received, Socket};
 pub use subscription::Opening;
+pub use transport::{Connect, Pending, Transport};
 pub use update::{NotTaken, Session, SessionEnd, SessionEvent, Stop, To, Unanswered, Update};

@@ -1,17 +1,16 @@
 //! Approvals in v1: one is outstanding at a time, and an answer applies to the newest request that was sent.
 
 use super::Translator;
-use crate::tools::Toolset;
 use reseed_protocol::{
     ErrorBody,
     command::SessionCommand,
-    tools::{Approval, ApprovalResponse, CallResolved, Decision},
+    tools::{Approval, ApprovalResponse, CallResolved, Decision, ToolOffer},
     v1::{self, ApprovalRequest, ItemContent, ResponseItem, Review},
 };
 use std::collections::VecDeque;
 
 /// The open approvals of a connection's session.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct OpenApprovals {
     /// In the order of their requests. The first one is outstanding. Bounded by the calls of one answer.
     open: VecDeque<Approval>,
@@ -69,10 +68,17 @@ impl Translator {
         })))
     }
 
-    /// Returns the frames that explain the outstanding approval and request it again.
-    pub(crate) fn explained(&mut self, tools: &Toolset) -> Vec<String> {
+    /// Returns the name of the tool whose approval is outstanding.
+    #[must_use]
+    pub fn outstanding_tool(&self) -> Option<&str> {
+        self.approvals.open.front().map(|approval| approval.name.as_str())
+    }
+
+    /// Returns the frames that explain the outstanding approval and request it again. `offer` is what the server knows
+    /// of its tool.
+    pub fn explained(&mut self, offer: Option<&ToolOffer>) -> Vec<String> {
         let Some(approval) = self.approvals.open.front() else { return Vec::new() };
-        let text = explanation(approval, tools);
+        let text = explanation(approval, offer);
         self.approvals.explained += 1;
         let id = format!("{}_explained_{}", approval.approval_id, self.approvals.explained);
         let content = vec![ItemContent::OutputText { text }];
@@ -84,8 +90,7 @@ impl Translator {
 }
 
 /// Explains a call in words, from what is known about its tool.
-fn explanation(approval: &Approval, tools: &Toolset) -> String {
-    let offer = tools.checked().offers().map(|(offer, _)| offer).find(|offer| offer.name == approval.name);
+fn explanation(approval: &Approval, offer: Option<&ToolOffer>) -> String {
     let mut lines = Vec::new();
     match offer.map(|offer| offer.description.trim()).filter(|text| !text.is_empty()) {
         Some(about) => lines.push(format!("The model wants to call the tool `{}`: {about}", approval.name)),

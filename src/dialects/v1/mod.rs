@@ -6,7 +6,6 @@
 
 mod approvals;
 
-use crate::core::agent_loop::Origin;
 use reseed_protocol::{
     CommandId, ErrorBody, Message, Part, Role, Timestamp,
     command::{Empty, SessionCommand},
@@ -28,8 +27,8 @@ const HISTORY_TOOLS: [&str; 2] = ["history_search", "history_read"];
 const ERROR_ID: &str = "s_error";
 
 /// State needed to translate a turn's events.
-#[derive(Default)]
-pub(crate) struct Translator {
+#[derive(Debug, Default)]
+pub struct Translator {
     /// The start time of each open call, because v1 reports how long tools take. Bounded by a turn's open calls.
     calls: HashMap<String, Timestamp>,
     approvals: approvals::OpenApprovals,
@@ -40,7 +39,8 @@ pub(crate) struct Translator {
 }
 
 /// Returns a v1 error frame.
-pub(crate) fn error_frame(error: ErrorBody) -> String {
+#[must_use]
+pub fn error_frame(error: ErrorBody) -> String {
     let field = error.details.as_ref().and_then(|details| details["field"].as_str()).map(str::to_owned);
     let details = reseed_protocol::error::ErrorDetails {
         code: error.code,
@@ -52,22 +52,24 @@ pub(crate) fn error_frame(error: ErrorBody) -> String {
 }
 
 /// Returns true if this connection sent the command. A client does not see failures of other clients' commands.
-fn is_own(origin: Origin, command: &CommandId) -> bool {
-    command.as_str().starts_with(&own_prefix(origin))
+fn is_own(connection: u64, command: &CommandId) -> bool {
+    command.as_str().starts_with(&own_prefix(connection))
 }
 
 /// Returns the prefix of the ids of a connection's commands.
-fn own_prefix(origin: Origin) -> String {
-    format!("v1-{}-", origin.0)
+fn own_prefix(connection: u64) -> String {
+    format!("v1-{connection}-")
 }
 
 /// Returns the frame of context info that answers a command.
-pub(crate) fn context_info(id: &CommandId, info: ContextInfo) -> String {
+#[must_use]
+pub fn context_info(id: &CommandId, info: ContextInfo) -> String {
     encode_v1(id.as_str(), &v1::Event::ContextInfo(Box::new(v1::ContextInfo::of(translated(info)))))
 }
 
 /// Translates a reply to v1, which has only requested context info and errors.
-pub(crate) fn reply(id: &CommandId, reply: &Reply) -> Option<String> {
+#[must_use]
+pub fn reply(id: &CommandId, reply: &Reply) -> Option<String> {
     match reply {
         Reply::ContextInfo(info) => Some(context_info(id, (**info).clone())),
         Reply::Error(error) => Some(error_frame(error.clone())),
@@ -92,9 +94,9 @@ impl Translator {
     ///
     /// # Errors
     /// The name of a well-formed command that cannot be given now, and why.
-    pub(crate) fn asked(
+    pub fn asked(
         &mut self,
-        origin: Origin,
+        connection: u64,
         (id, command): (CommandId, v1::Command),
     ) -> Result<Option<(CommandId, SessionCommand)>, (&'static str, ErrorBody)> {
         let command = match command {
@@ -110,12 +112,13 @@ impl Translator {
         };
         // v1 ids are not idempotency keys.
         self.commands += 1;
-        let id = format!("{}{}-command", own_prefix(origin), self.commands);
+        let id = format!("{}{}-command", own_prefix(connection), self.commands);
         Ok(Some((id.parse().expect("digits, letters and dashes are an id"), command)))
     }
 
     /// Translates the frame of a durable event to v1, for the connection with this number.
-    pub(crate) fn durable(&mut self, origin: Origin, frame: &str) -> Vec<String> {
+    #[must_use]
+    pub fn durable(&mut self, connection: u64, frame: &str) -> Vec<String> {
         let Ok(event) = serde_json::from_str::<Event>(frame) else { return Vec::new() };
         match event {
             Event::TurnStarted(_) => vec![self.frame(&v1::Event::LoadingState(LoadingState { loading: true }))],
@@ -143,7 +146,7 @@ impl Translator {
                 frames
             }
             // Only the client that requested the compaction gets the error.
-            Event::CompactionFailed(failed) if failed.command_id.as_ref().is_some_and(|id| is_own(origin, id)) => {
+            Event::CompactionFailed(failed) if failed.command_id.as_ref().is_some_and(|id| is_own(connection, id)) => {
                 vec![error_frame(failed.error)]
             }
             Event::ContextCompacted(mut compacted) => {

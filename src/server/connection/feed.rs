@@ -2,11 +2,11 @@
 
 use super::{Connection, Timer, subscriptions::Subscription};
 use crate::{
-    dialects::Translated,
     runtime::{Attached, Frame, SessionHandle, encoded::FrameText, feed::TEXT_MAY_WAIT},
     server::closing::{End, Flow},
     store::{Error, Part},
 };
+use reseed_dialects::Translated;
 use reseed_protocol::{
     CloseCode, SessionId,
     event::EphemeralEvent,
@@ -176,7 +176,7 @@ impl Connection {
         if let Some(subscription) = self.subscriptions.of_mut(session) {
             subscription.written = seq;
         }
-        match self.dialect.durable(self.origin, frame) {
+        match self.dialect.durable(self.origin.0, frame) {
             Translated::Same(frame) => self.send(frame).await,
             Translated::Frames(frames) => {
                 for frame in frames {

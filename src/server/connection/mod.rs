@@ -33,12 +33,12 @@ pub(super) use self::{
 use super::{app::App, auth::Grant, closing::Flow, door::Guest, relay::links::Links};
 use crate::{
     core::agent_loop::Origin,
-    dialects::{Dialect, Speaks},
     metrics::{self, CONNECTIONS, CONNECTIONS_TOTAL, Held, Outcome, RELAYED_CONNECTIONS},
     runtime::{ConnectionShare, Identity, encoded::FrameText},
     shares::Permit,
 };
 use axum::extract::ws::WebSocket;
+use reseed_dialects::{Dialect, Speaks};
 use reseed_protocol::{ErrorBody, event::EphemeralEvent, frame::encode_event, reply::Reply, session::TokenExpiring};
 use std::{net::IpAddr, pin::Pin, sync::Arc};
 use tokio::time::Instant;

@@ -1,13 +1,9 @@
-//! The holder's side of a relay: `/internal/relay`, where other nodes connect their clients.
+//! The holder's part of a [relay](super::super::relay): `/internal/relay`, where other nodes connect their clients.
 //!
 //! A relayed connection is an ordinary one that starts out greeted. Its user, rights and names come from the first
 //! frame. The edge has counted the connection. It also limits the client's rate, refuses its bad frames, and warns it
 //! when its credentials expire.
 
-use super::{
-    SUBPROTOCOL, WRONG_NODE,
-    wire::{Greeting, ToHolder},
-};
 use crate::{
     runtime::{Identity, Keeper},
     server::{
@@ -18,6 +14,10 @@ use crate::{
         connection::Connection,
         door::Guest,
         handshake,
+        relay::{
+            SUBPROTOCOL, WRONG_NODE,
+            wire::{Greeting, ToHolder},
+        },
     },
     shares::Permit,
     store::NodeId,

@@ -21,7 +21,7 @@ impl Peers {
         Self { token, ..Self::default() }
     }
 
-    pub(in crate::server) fn token(&self) -> Option<&SecretString> {
+    pub(super) fn token(&self) -> Option<&SecretString> {
         self.token.as_ref()
     }
 

@@ -1,38 +1,43 @@
 //! Dialects: the protocols that clients speak. A dialect translates a client's frames to commands, and replies and
 //! events to its frames, and knows nothing else of the server. No dialect knows another one.
 //!
-//! [`v2`] is the server's own vocabulary. [`v1`] translates the older protocol.
+//! Over the WebSocket, a connection writes the frames of its dialect: `v2` is the server's own vocabulary. [`v1`] translates the older protocol.
 
-pub(crate) mod v1;
+pub mod v1;
 mod v2;
 
-use crate::{core::agent_loop::Origin, runtime::encoded::FrameText};
+use axum::extract::ws::Utf8Bytes;
 use reseed_protocol::{CommandId, ErrorBody, SessionId, reply::Reply};
 
 /// The protocol version of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Speaks {
+pub enum Speaks {
     /// No frame has been received yet.
     #[default]
     Undecided,
+    /// v1.
     V1,
-    /// v2; `greeted` is true once `hello` was answered.
+    /// v2.
     V2 {
+        /// True once `hello` was answered.
         greeted: bool,
     },
 }
 
 /// The dialect of a connection. Until it is decided, the client is answered as in v1.
-#[derive(Default)]
-pub(crate) struct Dialect {
-    pub(crate) speaks: Speaks,
-    pub(crate) v1: v1::Translator,
+#[derive(Debug, Default)]
+pub struct Dialect {
+    /// The version, as far as it is known.
+    pub speaks: Speaks,
+    /// The state of v1's translation.
+    pub v1: v1::Translator,
 }
 
 /// An event as a client gets it.
-pub(crate) enum Translated {
+#[derive(Debug)]
+pub enum Translated {
     /// As it is.
-    Same(FrameText),
+    Same(Utf8Bytes),
     /// As these frames.
     Frames(Vec<String>),
 }
@@ -43,31 +48,38 @@ impl Dialect {
     }
 
     /// Returns true if a connection outlives its sessions. Otherwise it has one session, and ends with it.
-    pub(crate) fn has_many_sessions(&self) -> bool {
+    #[must_use]
+    pub fn has_many_sessions(&self) -> bool {
         self.is_v2()
     }
 
     /// Returns true if the client gets events that are not stored.
-    pub(crate) fn has_ephemeral_events(&self) -> bool {
+    #[must_use]
+    pub fn has_ephemeral_events(&self) -> bool {
         self.is_v2()
     }
 
-    pub(crate) fn is_greeted(&self) -> bool {
+    /// Returns true once v2's `hello` was answered.
+    #[must_use]
+    pub fn is_greeted(&self) -> bool {
         self.speaks == Speaks::V2 { greeted: true }
     }
 
     /// Returns the frame that refuses a command.
-    pub(crate) fn refusal(&self, session: Option<&SessionId>, id: Option<&CommandId>, error: ErrorBody) -> String {
+    #[must_use]
+    pub fn refusal(&self, session: Option<&SessionId>, id: Option<&CommandId>, error: ErrorBody) -> String {
         if self.is_v2() { v2::refusal(session, id, error) } else { v1::error_frame(error) }
     }
 
     /// Returns the frame of a session's reply, if the client gets one.
-    pub(crate) fn reply(&self, session: &SessionId, id: &CommandId, reply: &Reply) -> Option<String> {
+    #[must_use]
+    pub fn reply(&self, session: &SessionId, id: &CommandId, reply: &Reply) -> Option<String> {
         if self.is_v2() { Some(v2::reply(session, id, reply)) } else { v1::reply(id, reply) }
     }
 
     /// Translates the frame of a durable event, for the connection with this number.
-    pub(crate) fn durable(&mut self, origin: Origin, frame: FrameText) -> Translated {
-        if self.is_v2() { Translated::Same(frame) } else { Translated::Frames(self.v1.durable(origin, &frame)) }
+    #[must_use]
+    pub fn durable(&mut self, connection: u64, frame: Utf8Bytes) -> Translated {
+        if self.is_v2() { Translated::Same(frame) } else { Translated::Frames(self.v1.durable(connection, &frame)) }
     }
 }
