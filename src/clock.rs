@@ -8,8 +8,8 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// The time of day, for dates, and the time that has passed, for durations: whoever sets the machine's clock must not
-/// end what has an hour left, nor prolong it.
+/// The time of day, for dates, and the time that has passed, for durations: a change of the machine's clock must not
+/// shorten or prolong what lasts an hour.
 pub trait Clock: Send + Sync {
     /// Returns the time of day. It may step in either direction.
     fn now(&self) -> Timestamp;

@@ -186,7 +186,7 @@ commands! {
     }
     /// Cancels a compaction; the context is unchanged. Answered by `ok`.
     CancelCompaction(CancelCompaction) = "cancel_compaction" => "ok", Session, Required, Writer, Cancels {
-        events: "compaction_failed" "session_updated";
+        events: "compaction_failed";
         work: Turn Hooks;
         errors: NoCompaction;
     }

@@ -110,7 +110,7 @@ export interface StrategySettings {
    * first; 0 to 1.
    */
   userShare?: number;
-  /** What a compaction does with earlier summaries. */
+  /** How a compaction treats earlier summaries. */
   summaryMode?: SummaryMode;
 }
 

@@ -354,7 +354,7 @@ export interface Models {
   items: Array<ModelItem>;
 }
 
-/** A model. What is unknown about it is absent. */
+/** A model. Unknown properties are absent. */
 export interface ModelItem {
   /** Its name, for `set_model`. */
   id: string;
@@ -441,7 +441,7 @@ export interface PresenceChanged {
 
 /** Payload of `session_closed`. */
 export interface SessionClosed {
-  /** Why it ended. */
+  /** The reason, for programs. */
   code: SubscriptionEnd;
   /** The reason, for people. */
   message: string;
@@ -451,7 +451,7 @@ export interface SessionClosed {
   error?: ErrorBody;
 }
 
-/** Why a subscription ended. */
+/** The reason why a subscription ended. */
 export type SubscriptionEnd = "deleted" | "failed" | "moved";
 
 /** Payload of `token_expiring`. */

@@ -20,7 +20,7 @@ export interface ToolOffer {
   annotations?: ToolAnnotations;
 }
 
-/** The effects of a tool, as the tool declares them, in MCP's terms. What is absent is unknown. */
+/** The effects of a tool, as the tool declares them, in MCP's terms. Absent fields are unknown. */
 export interface ToolAnnotations {
   /** True if it changes nothing. */
   readOnly?: boolean;
@@ -124,11 +124,11 @@ export interface UncheckedPattern {
   tool: string;
   /** The place of the pattern in the tool's parameters, as a JSON Pointer. */
   at: string;
-  /** Why. */
+  /** The reason. */
   reason: UncheckedReason;
 }
 
-/** Why a pattern is not checked. */
+/** The reason why a pattern is not checked. */
 export type UncheckedReason = "unsupported" | "too_large";
 
 /** An unanswered tool call. */
@@ -143,11 +143,11 @@ export interface PendingCall {
   arguments: string;
   /** Its deadline: without an answer, it then fails. */
   deadline: Timestamp;
-  /** Where it runs. */
+  /** The side that runs it. */
   place?: ToolPlace;
 }
 
-/** Where a tool call runs. */
+/** The side that runs a tool call. */
 export type ToolPlace = "client" | "server";
 
 /** Payload of `approval_request`: a call that a person must allow. */
@@ -168,9 +168,9 @@ export interface Approval {
   display: string;
   /** The arguments as the model wrote them, if a hook has changed them. */
   proposedArguments?: string;
-  /** Where it would run. */
+  /** The side that would run it. */
   place?: ToolPlace;
-  /** Why a person must decide. */
+  /** The reason why a person must decide. */
   reason: string;
   /** The possible answers. */
   options: Array<ApprovalOption>;
@@ -220,7 +220,7 @@ export interface SessionTool {
   name: string;
   /** Its description, as the model gets it. */
   description: string;
-  /** Where it runs. */
+  /** The side that runs it. */
   place?: ToolPlace;
   /** The estimated tokens that it takes in each request while it is switched on. */
   tokens: number;
@@ -249,7 +249,7 @@ export interface ToolServer {
 /** The state of an MCP server. */
 export type ToolServerState = "starting" | "ready" | "idle" | "failing" | "disabled" | "stopping";
 
-/** Why an MCP server is down. The operator sees more. */
+/** The reason why an MCP server is down. Operators see more details. */
 export type ToolServerFailure =
   | "cannot_start"
   | "ended"
@@ -271,7 +271,7 @@ export interface ToolCall {
   arguments: string;
   /** Its deadline: without an answer, it then fails. */
   deadline: Timestamp;
-  /** Where it runs. */
+  /** The side that runs it. */
   place?: ToolPlace;
 }
 

@@ -275,7 +275,7 @@ export interface RequestDelayed {
   /** The length of the wait, in milliseconds. */
   waitMs: number;
   /**
-   * Why the last attempt failed: `upstream_rate_limited`, `upstream_overloaded`, `upstream_unreachable`,
+   * The error of the last attempt: `upstream_rate_limited`, `upstream_overloaded`, `upstream_unreachable`,
    * `upstream_error` or `upstream_truncated`.
    */
   reason: ErrorCode;

@@ -33,8 +33,8 @@ fn fitted(limits: &LimitSettings, files: u64) -> Option<LimitSettings> {
     if wanted <= room {
         return None;
     }
-    // Half is for clients, and a quarter each for strangers and for the model. A connection that waits for the model is
-    // of no use to anybody, and without places for strangers nobody could connect.
+    // Half is for clients, and a quarter each for guests and for the model. Without descriptors for the model, clients
+    // would wait in vain, and without those for guests, no client could connect.
     let part = |wanted: u32, of: u64| wanted.min(u32::try_from((room / of).max(1)).unwrap_or(u32::MAX));
     let (guests_max, model_requests_max) = (part(guests_max, 4), part(model_requests_max, 4));
     let rest = room.saturating_sub(u64::from(guests_max) + u64::from(model_requests_max)).max(1);

@@ -21,7 +21,7 @@ pub(super) struct NodesOptions {
     #[arg(long)]
     json: bool,
     /// Ask this server, by its number or its name, to stop as a SIGTERM would, and wait until it has: running turns
-    /// finish, its sessions continue on the others. What started it decides whether it starts again. Of several servers
+    /// finish, its sessions continue on the others. Whether it starts again is up to its supervisor. Of several servers
     /// with a name, those that are silent, such as killed ones, are passed over.
     #[arg(long, value_name = "NODE", conflicts_with = "json")]
     drain: Option<String>,

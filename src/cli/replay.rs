@@ -23,7 +23,7 @@ const POLICIES: &[&str] = &["none", "threshold", "pi", "codex", "truncation", "s
 /// The options of `reseed replay`.
 #[derive(Debug, Args)]
 pub(super) struct ReplayOptions {
-    /// What to replay: files of JSON lines (the corpus form, arrays of OpenAI's messages), databases (sqlite://… or
+    /// The conversations: files of JSON lines (the corpus form, arrays of OpenAI's messages), databases (sqlite://… or
     /// postgres://…, or a file), and `-` for standard input. Files of JSON lines may be gzipped.
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<String>,
@@ -33,7 +33,12 @@ pub(super) struct ReplayOptions {
     #[arg(long = "policy", value_name = "POLICY[:SETTING=VALUE,…]")]
     policies: Vec<String>,
     /// The context windows, in tokens. Without them, the window of the model.
-    #[arg(long = "window", value_name = "TOKENS,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(512..))]
+    #[arg(
+        long = "window",
+        value_name = "TOKENS,…",
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(u64).range(512..)
+    )]
     windows: Vec<u64>,
     /// Who writes the summaries.
     #[arg(long = "summariser", value_name = "NAME,…", value_delimiter = ',', default_value = "empty")]

@@ -63,7 +63,7 @@ pub(super) async fn run(mut settings: Settings) -> anyhow::Result<()> {
     };
     tokio::select! {
         () = service.stop() => {}
-        // A second signal ends the wait. What is running is recovered at the next start.
+        // A second signal ends the wait. The next start recovers what was running.
         () = again => tracing::warn!("stopped immediately by a second signal"),
     }
     Ok(())

@@ -100,7 +100,13 @@ macro_rules! settings {
             /// Reads every section; `None` if a setting is invalid.
             pub(super) fn read(given: &Given, strategies: Strategies, faults: &mut Vec<String>) -> Option<Self> {
                 $( let $section = $Section::read(given, &strategies, faults); )+
-                Some(Self { $( $section: $section?, )+ warnings: Vec::new(), strategies, variables: Variables::default(), fingerprints: Fingerprints::default() })
+                Some(Self {
+                    $( $section: $section?, )+
+                    warnings: Vec::new(),
+                    strategies,
+                    variables: Variables::default(),
+                    fingerprints: Fingerprints::default(),
+                })
             }
         }
 

@@ -161,7 +161,7 @@ pub struct Refusal {
     pub images_max: Option<u16>,
     /// The server could not parse its own model's output; the request is not at fault.
     pub of_sample: bool,
-    /// The body has too many bytes. That says nothing about tokens.
+    /// The body has too many bytes, which says nothing about its tokens.
     pub of_bytes: bool,
 }
 

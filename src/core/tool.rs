@@ -32,7 +32,7 @@ impl Output {
 /// The terms of a call: where it runs, for how long, and in parallel with which others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// Where it runs.
+    /// The side that runs it.
     pub place: ToolPlace,
     /// The tool's own time limit in milliseconds, if it has one.
     pub timeout_ms: Option<u64>,

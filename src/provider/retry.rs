@@ -10,27 +10,17 @@ use crate::core::model::ModelFault;
 use reseed_protocol::ErrorCode;
 use std::{num::NonZeroU32, time::Duration};
 
-/// Maximum attempts for a request, including the first.
-pub const TRIES_MAX: NonZeroU32 = NonZeroU32::new(4).expect("4 is not 0");
-/// Maximum time that one request waits because its upstream asks for it, summed over all its waits. Most limits are per
-/// minute, and some servers add a little. If the upstream asks for more, the fault is returned at once and includes the
-/// wait.
-pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(90);
-/// The upper bound of the first wait. It doubles with each failure.
-pub const BACKOFF_BASE: Duration = Duration::from_millis(500);
-/// The upper bound of a wait that the upstream did not request.
-pub const BACKOFF_MAX: Duration = Duration::from_secs(8);
-
 /// The number and the delays of retries of a failed request.
 #[derive(Debug, Clone, Copy)]
 pub struct RetryPolicy {
     /// Maximum attempts, including the first.
     pub tries_max: NonZeroU32,
-    /// Upper bound of the first wait.
+    /// Upper bound of the first wait. It doubles with each failure.
     pub backoff_base: Duration,
     /// Upper bound of every wait that the upstream did not request.
     pub backoff_max: Duration,
-    /// Maximum time that a request waits because its upstream asks for it, summed over all its waits.
+    /// Maximum time that a request waits because its upstream asks for it, summed over all its waits. If the upstream
+    /// asks for more, the fault is returned at once and includes the wait.
     pub retry_after_max: Duration,
     /// Returns a random number from 0 to 1 for each wait. It spreads the waits over their whole range, so that clients
     /// that failed together do not retry together.
@@ -40,10 +30,11 @@ pub struct RetryPolicy {
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            tries_max: TRIES_MAX,
-            backoff_base: BACKOFF_BASE,
-            backoff_max: BACKOFF_MAX,
-            retry_after_max: RETRY_AFTER_MAX,
+            tries_max: const { NonZeroU32::new(4).expect("4 is not 0") },
+            backoff_base: Duration::from_millis(500),
+            backoff_max: Duration::from_secs(8),
+            // Most limits are per minute, and some servers add a little.
+            retry_after_max: Duration::from_secs(90),
             jitter: fastrand::f64,
         }
     }
@@ -141,13 +132,9 @@ mod tests {
         }
     }
 
-    const POLICY: RetryPolicy = RetryPolicy {
-        tries_max: TRIES_MAX,
-        backoff_base: BACKOFF_BASE,
-        backoff_max: BACKOFF_MAX,
-        retry_after_max: RETRY_AFTER_MAX,
-        jitter: || 1.0,
-    };
+    fn policy() -> RetryPolicy {
+        RetryPolicy { jitter: || 1.0, ..RetryPolicy::default() }
+    }
 
     fn failed(code: ErrorCode, retry_after_ms: Option<u64>) -> Failed {
         Failed { fault: ModelFault { retry_after_ms, ..ModelFault::new(code, "x") }, begun: false }
@@ -164,7 +151,7 @@ mod tests {
         ];
         for &code in ErrorCode::ALL {
             assert_eq!(
-                POLICY.wait(1, Duration::ZERO, &failed(code, None)).is_some(),
+                policy().wait(1, Duration::ZERO, &failed(code, None)).is_some(),
                 retried.contains(&code),
                 "{code}"
             );
@@ -174,7 +161,7 @@ mod tests {
     #[test]
     fn waits_double_up_to_their_bound_and_are_spread() {
         let wait = |failures, jitter: fn() -> f64| {
-            let policy = RetryPolicy { jitter, tries_max: NonZeroU32::MAX, ..POLICY };
+            let policy = RetryPolicy { jitter, tries_max: NonZeroU32::MAX, ..policy() };
             policy.wait(failures, Duration::ZERO, &failed(ErrorCode::UpstreamError, None)).unwrap().as_millis()
         };
         let full: Vec<u128> = [1, 2, 3, 5, 6, 40].into_iter().map(|n| wait(n, || 1.0)).collect();
@@ -199,7 +186,7 @@ mod tests {
             (120_000, 0, Some(500)),
         ] {
             let limited = failed(ErrorCode::UpstreamRateLimited, Some(retry_after));
-            let wait = POLICY.wait(1, Duration::from_millis(waited), &limited);
+            let wait = policy().wait(1, Duration::from_millis(waited), &limited);
             assert_eq!(wait, expected.map(Duration::from_millis), "{waited} {retry_after}");
         }
     }
@@ -214,7 +201,8 @@ mod tests {
             (vec![begun], vec![]),
             (vec![failed(ErrorCode::UpstreamAuth, None)], vec![]),
         ] {
-            let (mut attempts, mut told, start) = (Attempts::new(&POLICY), Told::default(), Instant::now());
+            let (policy, mut told, start) = (policy(), Told::default(), Instant::now());
+            let mut attempts = Attempts::new(&policy);
             let last = failures.last().map(|last| last.fault.clone());
             let mut outcomes = Vec::new();
             for failed in failures {

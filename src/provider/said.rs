@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Maximum bytes of an error that are searched. What follows is an echo of the request.
+/// Maximum bytes of an error that are searched. Longer errors end in an echo of the request.
 const TEXT_BYTES_MAX: usize = 4 * 1024;
 /// Maximum depth of an error's JSON that is read.
 const DEPTH_MAX: usize = 12;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// The longest wait that is accepted from a text. Anything longer is not a wait.
+/// The longest wait that is accepted from a text. A longer time means something else.
 const WAIT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 
 /// Words after which a text names the wait.

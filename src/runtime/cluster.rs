@@ -32,7 +32,8 @@ const LEAVE_TIME: Duration = Duration::from_secs(5);
 pub(crate) struct Standing {
     /// This node's id. It changes if the node was removed and has joined again.
     pub(crate) me: NodeId,
-    /// How often trust has returned after it ran out. Others may have opened this node's sessions meanwhile.
+    /// The number of times that trust has returned after it ran out. Meanwhile, others may have opened this node's
+    /// sessions.
     lapses: u64,
     /// The store's count of failovers. The replica that took over may lack the newest records.
     failovers: u64,

@@ -108,8 +108,8 @@ impl Registry {
         };
         let (end, input) = landing(&found, position);
         self.check_may_create(&order.owner).await?;
-        let path = source.survey(end).await?;
         let state = state(&**self.store(), &head).await.map_err(|error| store_error(&error))?;
+        let path = source.survey(end, &state.undone).await?;
 
         let id = self.random_id()?;
         let (_, created) = self.as_member(|| self.store().create(&id, &order.owner, UNFINISHED)).await;
@@ -120,7 +120,7 @@ impl Registry {
             let mut copy = Copy::begin(self, &source, lease, copy_of, &state, stored_calibration(&head)).await?;
             copy.path(&path, &order.outgoing).await?;
             copy.labels(&path).await?;
-            copy.end(&path, &state).await?;
+            copy.end(&path, &state, &head.head).await?;
             may_count = true;
             self.mark_source(order, &copy.lease, input).await.map(|reply| (copy, reply))
         };

@@ -7,7 +7,7 @@
 //!
 //! Either the server itself reports the number of its slots ([`Slots`]), or its behaviour shows it. If a turn's first
 //! word comes in the middle of a summary, the server works on both. If the word comes after the summary, and much later
-//! than usual, the turn has waited behind it. That time counts as a pause of the session. One such wait may be a hard
+//! than usual, the turn has waited behind it. This wait counts as a pause of the session. One such wait may be a hard
 //! question that took its time, but two in a row show that the server has one slot.
 
 use crate::provider::Slots;

@@ -14,7 +14,7 @@ pub(super) struct StoredCalibration {
     model: String,
     /// The estimation method that it corrects.
     method: String,
-    /// What it has learned, in about 900 characters.
+    /// The learned values, in about 900 characters.
     learnt: String,
 }
 

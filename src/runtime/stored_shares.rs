@@ -22,7 +22,7 @@ pub(super) struct StoredShares {
 }
 
 impl StoredShares {
-    /// Takes the limits from the settings. A single user has nobody to share with.
+    /// Takes the limits from the settings. With a single user, the limits per user do not apply.
     pub(super) fn new(
         store: Arc<dyn SessionStore>,
         shares: Arc<Shares>,

@@ -1,7 +1,7 @@
 //! Watches of the session list: reports changes to watchers.
 //!
 //! A change is the item that a list would now show. Only the newest change of each session waits, so a watcher costs at
-//! most `CHANGES_MAX` items however slowly it reads. A watcher that falls further behind is told that it has missed
+//! most `CHANGES_MAX` items however slowly it reads. A watcher that falls further behind learns that it has missed
 //! changes. If nobody watches, a change costs one atomic read.
 
 use super::measure::LastCompaction;

@@ -22,7 +22,7 @@ pub(crate) struct Patience {
     pub slow_reader: Duration,
 }
 
-/// What the server says of itself.
+/// What the server reports about itself.
 pub(crate) struct About {
     /// The port of the server's own page.
     pub port: u16,

@@ -51,7 +51,7 @@ pub(crate) struct Operator {
     pub(crate) reads_content: bool,
 }
 
-/// Who requests a ticket.
+/// The party that requests a ticket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Minter {
     /// A user, for themselves, with the upper bounds of the ticket's scopes and validity.

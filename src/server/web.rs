@@ -47,9 +47,9 @@ files! {
     "markdown-entities.js" "markdown-inline.js" "markdown.js" "message.js" "moves.js" "notices.js"
     "offered-strategies.js" "open-session.js" "panels.css" "patch.js" "pins-view.js" "presence-view.js" "presence.js"
     "queue.js" "report.js" "request-view.js" "request.css" "request.js" "row-tools.js" "search-dialog.js" "search.css"
-    "searching.js" "sending.js" "sessions.js" "settings-dialog.js" "snapshot.js" "strategies.js" "strategy-settings.js" "strategy-view.js"
-    "stretch.js" "theme.js" "toasts.js" "tokens.css" "tool-calls.js" "tools-dialog.js" "tools.css" "transform.js"
-    "tree-rows.js" "tree-source.js" "tree-view.js" "tree.css" "tree.js" "visible.js"
+    "searching.js" "sending.js" "sessions.js" "settings-dialog.js" "snapshot.js" "strategies.js" "strategy-settings.js"
+    "strategy-view.js" "stretch.js" "theme.js" "toasts.js" "tokens.css" "tool-calls.js" "tools-dialog.js" "tools.css"
+    "transform.js" "tree-rows.js" "tree-source.js" "tree-view.js" "tree.css" "tree.js" "visible.js"
 }
 
 /// The style sheets, in the order in which they apply.

@@ -38,7 +38,7 @@ struct Taken {
 /// Reports that a quota is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Full {
-    /// What the key would have held.
+    /// The amount that the key would have held.
     pub(crate) wanted: u64,
     /// The limit per key.
     pub(crate) most: u64,
@@ -58,8 +58,8 @@ impl Quota {
         self.exchange(key, count, &Permit::default())
     }
 
-    /// Takes this much for a key in exchange for what another permit of the key holds. That permit is then empty. If
-    /// the exchange is refused, it keeps its part. Taking less than before is never refused.
+    /// Takes this much for a key in exchange for what another permit of the key holds, which is then empty. If the
+    /// exchange is refused, the other permit keeps its part. Taking less than before is never refused.
     ///
     /// # Errors
     /// The key would hold too much, or all keys together would.

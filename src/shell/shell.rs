@@ -41,7 +41,7 @@ pub(crate) enum Error {
     /// Files of the server are where every command may read.
     #[error("{what} is {}, and commands can read everything in {system}; move it elsewhere", path.display())]
     Readable {
-        /// What it is.
+        /// The kind of file, for the message.
         what: &'static str,
         /// Its path.
         path: PathBuf,
@@ -53,7 +53,7 @@ pub(crate) enum Error {
     Folder {
         /// The directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The system's error.
         fault: io::Error,
     },
     /// The helper cannot be started.

@@ -205,7 +205,7 @@ pub struct SessionHead {
     pub last_seq: u64,
     /// The term of its newest opening.
     pub term: u64,
-    /// The node that has it open, if several nodes share the store. That node may be dead.
+    /// The node that has it open, if several nodes share the store. It may be dead.
     pub holder: Option<NodeId>,
     /// The rest of the head.
     pub head: Head,

@@ -28,12 +28,6 @@ pub(crate) const UNREACHED: &[Unreached] = &[
         why: "the test of every command has no lasting answer, and a refusal is not remembered",
     },
     Unreached {
-        command: "cancel_compaction",
-        kind: Kind::Event,
-        what: "session_updated",
-        why: "it came only when what was cancelled would have replaced a held compaction, which is never done now",
-    },
-    Unreached {
         command: "search_history",
         kind: Kind::Error,
         what: "session_damaged",

@@ -120,7 +120,7 @@ enum Word {
     Variant(String, BTreeSet<String>),
     /// An object lacks a field. All objects with these fields lack it.
     Missing(BTreeSet<String>),
-    /// Anything else: exactly this value.
+    /// Any other error. Only the same value has it.
     Value,
 }
 

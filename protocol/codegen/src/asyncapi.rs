@@ -75,7 +75,9 @@ fn servers() -> Value {
             "protocol": "wss",
             "description": "A server behind TLS. It requires a token of AUTH_TOKENS or a ticket: with the upgrade, or \
                             in `hello`.",
-            "variables": { "host": { "description": "The name under which the server is reached.", "default": "localhost" } },
+            "variables": {
+                "host": { "description": "The name under which the server is reached.", "default": "localhost" },
+            },
             "security": security,
         },
     })

@@ -201,7 +201,10 @@ macro_rules! commands {
             pub const NAMES: &'static [&'static str] = &[$($name,)*];
 
             /// Parses the payload of the command named `name`; returns `None` if there is no such command.
-            pub(crate) fn parse(name: &str, payload: &str) -> Option<Result<Self, crate::frame::payload::PayloadError>> {
+            pub(crate) fn parse(
+                name: &str,
+                payload: &str,
+            ) -> Option<Result<Self, crate::frame::payload::PayloadError>> {
                 match Self::name_in_table(name) {
                     $($name => Some(crate::frame::payload::payload::<$payload>(payload).map(Self::$variant)),)*
                     _ => None,
@@ -244,7 +247,9 @@ macro_rules! routed {
 
 /// Declares an enum of commands, each with its name and its row.
 macro_rules! enum_of_commands {
-    ($(#[$of_enum:meta])* $enum:ident { $($(#[$doc:meta])* $variant:ident($payload:ty) = $name:literal $spec:tt,)* }) => {
+    ($(#[$of_enum:meta])* $enum:ident {
+        $($(#[$doc:meta])* $variant:ident($payload:ty) = $name:literal $spec:tt,)*
+    }) => {
         $(#[$of_enum])*
         #[derive(Debug, Clone, PartialEq, Serialize)]
         #[serde(tag = "type", content = "payload")]
@@ -267,16 +272,20 @@ macro_rules! enum_of_commands {
 /// Declares an enum for each scope, so that the code that executes the commands of one scope matches them exhaustively.
 /// Takes the rows one by one and puts each into the list of its scope; once none is left, the lists become the enums.
 macro_rules! routes {
-    ([$($connection:tt)*] [$($server:tt)*] [$($hosting:tt)*] [$($session:tt)*] Connection { $($row:tt)* } $($rest:tt)*) => {
+    ([$($connection:tt)*] [$($server:tt)*] [$($hosting:tt)*] [$($session:tt)*]
+     Connection { $($row:tt)* } $($rest:tt)*) => {
         routes! { [$($connection)* $($row)*] [$($server)*] [$($hosting)*] [$($session)*] $($rest)* }
     };
-    ([$($connection:tt)*] [$($server:tt)*] [$($hosting:tt)*] [$($session:tt)*] Server { $($row:tt)* } $($rest:tt)*) => {
+    ([$($connection:tt)*] [$($server:tt)*] [$($hosting:tt)*] [$($session:tt)*]
+     Server { $($row:tt)* } $($rest:tt)*) => {
         routes! { [$($connection)*] [$($server)* $($row)*] [$($hosting)*] [$($session)*] $($rest)* }
     };
-    ([$($connection:tt)*] [$($server:tt)*] [$($hosting:tt)*] [$($session:tt)*] Hosting { $($row:tt)* } $($rest:tt)*) => {
+    ([$($connection:tt)*] [$($server:tt)*] [$($hosting:tt)*] [$($session:tt)*]
+     Hosting { $($row:tt)* } $($rest:tt)*) => {
         routes! { [$($connection)*] [$($server)*] [$($hosting)* $($row)*] [$($session)*] $($rest)* }
     };
-    ([$($connection:tt)*] [$($server:tt)*] [$($hosting:tt)*] [$($session:tt)*] Session { $($row:tt)* } $($rest:tt)*) => {
+    ([$($connection:tt)*] [$($server:tt)*] [$($hosting:tt)*] [$($session:tt)*]
+     Session { $($row:tt)* } $($rest:tt)*) => {
         routes! { [$($connection)*] [$($server)*] [$($hosting)*] [$($session)* $($row)*] $($rest)* }
     };
     ([$($connection:tt)*] [$($server:tt)*] [$($hosting:tt)*] [$($session:tt)*]) => {

@@ -80,8 +80,18 @@ macro_rules! context_compacted {
 
         impl From<$v2> for $name {
             fn from(compacted: $v2) -> Self {
-                let $v2 { tokens_before, tokens_after, reduction_percent, strategy, job_id, command_id, entry_id, first_kept_entry_id, kept_entry_ids, cleared_entry_ids, trigger, background, rung, failed_rungs, summary, form, generation, duration_ms, paused_ms, summary_usage, cached_tokens_lost, retained, compact_at_tokens, breakdown } = compacted;
-                Self { $before: tokens_before, $after: tokens_after, reduction_percent, strategy, job_id, command_id, entry_id, first_kept_entry_id, kept_entry_ids, cleared_entry_ids, trigger, background, rung, failed_rungs, summary, form, generation, duration_ms, paused_ms, summary_usage, cached_tokens_lost, retained, compact_at_tokens, breakdown }
+                let $v2 {
+                    tokens_before, tokens_after, reduction_percent, strategy, job_id, command_id, entry_id,
+                    first_kept_entry_id, kept_entry_ids, cleared_entry_ids, trigger, background, rung, failed_rungs,
+                    summary, form, generation, duration_ms, paused_ms, summary_usage, cached_tokens_lost, retained,
+                    compact_at_tokens, breakdown,
+                } = compacted;
+                Self {
+                    $before: tokens_before, $after: tokens_after, reduction_percent, strategy, job_id, command_id,
+                    entry_id, first_kept_entry_id, kept_entry_ids, cleared_entry_ids, trigger, background, rung,
+                    failed_rungs, summary, form, generation, duration_ms, paused_ms, summary_usage, cached_tokens_lost,
+                    retained, compact_at_tokens, breakdown,
+                }
             }
         }
     };

@@ -75,7 +75,7 @@ closed! {
             schemars(title = "Keep what the user said, share of the target", range(min = 0.0, max = 1.0))
         )]
         user_share?: f64,
-        /// What a compaction does with earlier summaries.
+        /// How a compaction treats earlier summaries.
         #[cfg_attr(feature = "codegen", schemars(title = "What becomes of earlier summaries"))]
         summary_mode?: SummaryMode,
     }

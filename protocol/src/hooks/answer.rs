@@ -17,7 +17,13 @@ macro_rules! answers {
         #[cfg_attr(feature = "codegen", derive(schemars::JsonSchema, ts_rs::TS))]
         #[cfg_attr(feature = "codegen", ts(optional_fields))]
         #[serde(deny_unknown_fields)]
-        pub struct HookAnswer { $($(#[$attr])* #[serde(rename = $name, default, skip_serializing_if = "Option::is_none")] pub $field: Option<$ty>,)* }
+        pub struct HookAnswer {
+            $(
+                $(#[$attr])*
+                #[serde(rename = $name, default, skip_serializing_if = "Option::is_none")]
+                pub $field: Option<$ty>,
+            )*
+        }
 
         /// Payload of `hook_result`: the answer to a `hook_call`. Each point allows some of the fields, and what is
         /// absent stays unchanged.
@@ -29,7 +35,11 @@ macro_rules! answers {
             /// The call.
             #[serde(rename = "hookCallId")]
             pub call_id: CallId,
-            $($(#[$attr])* #[serde(rename = $name, default, skip_serializing_if = "Option::is_none")] pub $field: Option<$ty>,)*
+            $(
+                $(#[$attr])*
+                #[serde(rename = $name, default, skip_serializing_if = "Option::is_none")]
+                pub $field: Option<$ty>,
+            )*
         }
 
         impl HookAnswer {
@@ -62,7 +72,11 @@ answers! {
     /// The hook failed; a sentence that says why.
     error = "error": String,
     /// `context`: changes to the envelope, in order.
-    #[cfg_attr(feature = "codegen", schemars(with = "Option<Vec<crate::context::patch::proposed::SubmittedOp>>"), ts(as = "Option<Vec<crate::context::patch::proposed::SubmittedOp>>"))]
+    #[cfg_attr(
+        feature = "codegen",
+        schemars(with = "Option<Vec<crate::context::patch::proposed::SubmittedOp>>"),
+        ts(as = "Option<Vec<crate::context::patch::proposed::SubmittedOp>>")
+    )]
     patch = "patch": Vec<Value>,
     /// `context`: the author of the patch; if absent, the hook's name.
     transformer_name = "transformerName": String,

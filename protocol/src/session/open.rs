@@ -151,7 +151,7 @@ words! {
 open! {
     /// Payload of `session_closed`.
     struct SessionClosed {
-        /// Why it ended.
+        /// The reason, for programs.
         code: SubscriptionEnd,
         /// The reason, for people.
         message: String,
@@ -163,7 +163,7 @@ open! {
 }
 
 words! {
-    /// Why a subscription ended.
+    /// The reason why a subscription ended.
     enum SubscriptionEnd {
         /// The session was deleted.
         Deleted,

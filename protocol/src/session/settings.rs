@@ -65,7 +65,7 @@ open! {
         items: Vec<ModelItem>,
     }
 
-    /// A model. What is unknown about it is absent.
+    /// A model. Unknown properties are absent.
     struct ModelItem {
         /// Its name, for `set_model`.
         id: String,

@@ -130,11 +130,11 @@ open! {
         display: String,
         /// The arguments as the model wrote them, if a hook has changed them.
         proposed_arguments?: String,
-        /// Where it would run.
+        /// The side that would run it.
         #[serde(default, skip_serializing_if = "ToolPlace::is_client")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<ToolPlace>"))]
         place: ToolPlace,
-        /// Why a person must decide.
+        /// The reason why a person must decide.
         reason: String,
         /// The possible answers.
         options: Vec<ApprovalOption>,

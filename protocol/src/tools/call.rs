@@ -43,7 +43,7 @@ open! {
         arguments: String,
         /// Its deadline: without an answer, it then fails.
         deadline: Timestamp,
-        /// Where it runs.
+        /// The side that runs it.
         #[serde(default, skip_serializing_if = "ToolPlace::is_client")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<ToolPlace>"))]
         place: ToolPlace,
@@ -62,7 +62,7 @@ open! {
         arguments: String,
         /// Its deadline: without an answer, it then fails.
         deadline: Timestamp,
-        /// Where it runs.
+        /// The side that runs it.
         #[serde(default, skip_serializing_if = "ToolPlace::is_client")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<ToolPlace>"))]
         place: ToolPlace,

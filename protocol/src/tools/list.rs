@@ -68,7 +68,7 @@ words! {
         Stopping,
     }
 
-    /// Why an MCP server is down. The operator sees more.
+    /// The reason why an MCP server is down. Operators see more details.
     enum ToolServerFailure {
         /// Its program cannot be started.
         CannotStart,
@@ -95,7 +95,7 @@ open! {
         name: String,
         /// Its description, as the model gets it.
         description: String,
-        /// Where it runs.
+        /// The side that runs it.
         #[serde(default, skip_serializing_if = "ToolPlace::is_client")]
         #[cfg_attr(feature = "codegen", ts(as = "Option<ToolPlace>"))]
         place: ToolPlace,

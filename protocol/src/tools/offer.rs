@@ -51,7 +51,7 @@ impl ToolOffer {
 }
 
 closed! {
-    /// The effects of a tool, as the tool declares them, in MCP's terms. What is absent is unknown.
+    /// The effects of a tool, as the tool declares them, in MCP's terms. Absent fields are unknown.
     #[derive(Copy, Default, Eq)]
     struct ToolAnnotations {
         /// True if it changes nothing.
@@ -66,7 +66,7 @@ closed! {
 }
 
 words! {
-    /// Where a tool call runs.
+    /// The side that runs a tool call.
     #[derive(Default, PartialOrd, Ord)]
     enum ToolPlace {
         /// The client that hosts the session's tools.
@@ -101,13 +101,13 @@ open! {
         tool: String,
         /// The place of the pattern in the tool's parameters, as a JSON Pointer.
         at: String,
-        /// Why.
+        /// The reason.
         reason: UncheckedReason,
     }
 }
 
 words! {
-    /// Why a pattern is not checked.
+    /// The reason why a pattern is not checked.
     enum UncheckedReason {
         /// It is invalid, or uses what a linear-time engine does not support, such as lookaheads and backreferences.
         Unsupported,

@@ -1,4 +1,4 @@
-//! What a client reads of the tree: pages of entries, the tree itself, hits of a search, and each new entry.
+//! Reading the tree: pages of entries, the tree itself, hits of a search, and each new entry.
 
 use super::entry::Entry;
 use crate::{

@@ -65,7 +65,7 @@ open! {
         attempt: u32,
         /// The length of the wait, in milliseconds.
         wait_ms: u64,
-        /// Why the last attempt failed: `upstream_rate_limited`, `upstream_overloaded`, `upstream_unreachable`,
+        /// The error of the last attempt: `upstream_rate_limited`, `upstream_overloaded`, `upstream_unreachable`,
         /// `upstream_error` or `upstream_truncated`.
         reason: ErrorCode,
     }

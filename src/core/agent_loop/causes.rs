@@ -34,7 +34,7 @@ pub(crate) enum Cause {
     Strategy(String),
     /// A patch changed something.
     Patch {
-        /// What it changed.
+        /// The changed area.
         area: Area,
         /// Name of the transformer that made it.
         transformer: String,

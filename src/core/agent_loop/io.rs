@@ -253,7 +253,7 @@ pub struct Mark {
 /// A tool call that starts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallTool {
-    /// Where the tool runs.
+    /// The side that runs the tool.
     pub place: ToolPlace,
     /// The call.
     pub call_id: CallId,

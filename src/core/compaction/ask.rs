@@ -112,7 +112,7 @@ pub struct Asking {
     pub(super) form: SummaryForm,
     /// Characters of results, arguments and reasoning that none of our own requests contains.
     left_out: u64,
-    /// True once an unusable answer was requested again. That costs a request and is done once.
+    /// True once an unusable answer was requested again. This costs a request, so it happens at most once.
     retried: bool,
     /// True if an answer was cut off; half as many words are then requested.
     is_short: bool,

@@ -47,14 +47,14 @@ pub struct CircuitBreaker {
     settled_tokens: Option<u64>,
 }
 
-/// What automatic compaction may do now.
+/// The automatic compactions that are allowed now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permit {
-    /// Anything.
+    /// All of them.
     Full,
-    /// Compact by rule, without the model.
+    /// Those by rule, without the model.
     ByRule,
-    /// Nothing.
+    /// None.
     Denied,
 }
 

@@ -13,7 +13,7 @@ use crate::{
 use reseed_protocol::{EntryId, Role};
 use std::collections::HashSet;
 
-/// What a compaction does with a context.
+/// The messages of a context that a compaction removes and keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
     /// Indexes of the removed messages, without the previous summary.

@@ -49,7 +49,7 @@ impl Basis {
 pub struct Held {
     /// The job that prepared it.
     pub job_id: JobId,
-    /// Why it was started.
+    /// What started it.
     pub trigger: CompactionTrigger,
     /// When it started.
     pub started_at: Timestamp,

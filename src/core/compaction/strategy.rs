@@ -297,7 +297,7 @@ pub struct Options {
     /// Share of a compaction's target that may hold the user's own messages verbatim. The model's older text gives way
     /// to them.
     pub user_share: f64,
-    /// What a compaction does with earlier summaries.
+    /// How a compaction treats earlier summaries.
     pub summary_mode: SummaryMode,
 }
 

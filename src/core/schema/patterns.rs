@@ -1,8 +1,8 @@
 //! The patterns of a schema: kept if a linear engine can run them within the budget, left out otherwise.
 //!
 //! Schemas of real tools use lookaheads (zod writes them for e-mail addresses), which no linear engine supports. Such a
-//! pattern is left out of the schema against which arguments are checked. That schema then accepts more, never less:
-//! keywords for which accepting more inside means accepting less outside are left out as well.
+//! pattern is left out of the schema against which arguments are checked. The rest accepts more, never less: keywords
+//! for which accepting more inside means accepting less outside are left out as well.
 
 use super::Unchecked;
 use regex_automata::nfa::thompson::{self, NFA};

@@ -68,7 +68,7 @@ pub struct Strategy {
     pub settings: Option<StrategySettings>,
 }
 
-/// Where the log stores the held compaction.
+/// The place of the held compaction in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeldAt {

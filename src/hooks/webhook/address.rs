@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub(crate) const ALLOWED: &str =
     "an https:// address, or http:// to this machine (127.0.0.0/8, [::1], localhost), without user name and password";
 
-/// Maximum bytes of an address. Anything longer is a mistake.
+/// Maximum bytes of an address. A longer one is a mistake.
 const URL_BYTES_MAX: usize = 2_048;
 
 /// The host name of this machine.

@@ -75,7 +75,7 @@ pub(super) const KNOWN: &[(&str, Known, &[Need])] = &[
 pub(super) struct Adaptations {
     host: String,
     learnt: Mutex<BTreeMap<String, Needs>>,
-    /// What has helped single sessions.
+    /// The changes that have helped single sessions.
     kept: Mutex<Kept>,
 }
 
@@ -204,7 +204,7 @@ impl Scope {
 pub(super) struct Search {
     /// The form that is sent.
     pub(super) form: Form,
-    /// What is known about the model without refusals.
+    /// The needs of the model that are known without refusals.
     known: Needs,
     scope: Scope,
     /// The last change, the form before it, and the refusal that led to it.

@@ -9,7 +9,7 @@
 
 use crate::{
     core::model::ModelFault,
-    provider::upstream::{Assembly, Object, Piece, is_whole, text},
+    provider::upstream::{Assembly, Object, Piece, text},
 };
 use std::borrow::Cow;
 
@@ -90,7 +90,7 @@ impl Calls {
         let in_place = self.open.get(at).filter(|call| said.name == Some(assembly.call_so_far(call.part).0));
         let Some(part) = by_id.or(in_place).map(|call| call.part) else { return Ok(false) };
         let arguments = assembly.call_so_far(part).1;
-        if !is_whole(arguments) && said.arguments.starts_with(arguments) {
+        if !assembly.has_whole_arguments(part) && said.arguments.starts_with(arguments) {
             assembly.begin_call(part);
             assembly.extend(part, said.arguments)?;
         }
@@ -138,7 +138,7 @@ impl Calls {
             let same_name = said.name.is_none_or(|said_name| {
                 said_name == name && !arguments.is_empty() && !said.arguments.trim_start().starts_with('{')
             });
-            same_name && !is_whole(arguments)
+            same_name && !assembly.has_whole_arguments(call.part)
         };
         let named = self.open.iter().rposition(|call| match (same_id(call), same_index(call)) {
             (Some(true), Some(false)) => said.name.is_none() && goes_on(call),
@@ -162,7 +162,8 @@ impl Calls {
     /// Returns true if a piece begins a new call instead of continuing this one.
     fn begins(&self, at: usize, said: Said<'_>, before: Option<usize>, assembly: &Assembly<'_>) -> bool {
         let Some(name) = said.name else { return false };
-        let (known, arguments) = assembly.call_so_far(self.open[at].part);
+        let part = self.open[at].part;
+        let (known, arguments) = assembly.call_so_far(part);
         if before == Some(at) {
             // Two entries of one list are two calls.
             true
@@ -170,7 +171,7 @@ impl Calls {
             false
         } else if arguments.is_empty() {
             self.grown(known, name).is_none()
-        } else if is_whole(arguments) {
+        } else if assembly.has_whole_arguments(part) {
             let is_named_again = said.arguments.is_empty() && (said.index.is_some() || said.id.is_some());
             known != name || !(is_named_again || repeats(arguments, said.arguments))
         } else {

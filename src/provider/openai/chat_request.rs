@@ -61,7 +61,7 @@ enum ChatMessage<'a> {
         content: Option<Option<Cow<'a, str>>>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<Call<'a>>,
-        /// What the server has sent for its own use.
+        /// Fields that the server has sent for its own use.
         #[serde(flatten)]
         own: Fields,
     },
@@ -97,7 +97,7 @@ struct Call<'a> {
     id: &'a str,
     r#type: &'static str,
     function: Function<'a>,
-    /// What the server has sent for its own use.
+    /// Fields that the server has sent for its own use.
     #[serde(flatten)]
     own: Fields,
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// The form of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Form {
-    /// What its model needs.
+    /// The needs of its model.
     pub(super) needs: Needs,
     /// The images that are left out, by [`picture_key`].
     pub(super) hidden: BTreeSet<u64>,

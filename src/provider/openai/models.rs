@@ -53,7 +53,7 @@ pub(super) fn rows() -> Vec<[String; 3]> {
 /// The properties that llama.cpp's server reports in `GET /props`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Props {
-    /// How many requests it works on at a time.
+    /// The number of requests that it works on at a time.
     pub(super) slots: Option<u64>,
     /// The window of each of these requests.
     pub(super) window_tokens: Option<u64>,

@@ -13,7 +13,7 @@ use crate::{
     core::{context::arguments::meant_arguments, model::ModelFault},
     provider::{
         fault::{classify, fault},
-        upstream::{Assembly, Decoder, Ending, Object, Piece, Progress, is_whole},
+        upstream::{Assembly, Decoder, Ending, Object, Piece, Progress},
     },
 };
 use jiff::Timestamp;
@@ -225,7 +225,8 @@ impl ResponsesStream {
             // The repetition may be written differently. For example, an object that was sent twice in a row counts as
             // one.
             let same_meaning = known == arguments || meant_arguments(known) == meant_arguments(&arguments);
-            same_name && (same_id && (!is_whole(known) || same_meaning) || by_content && known == arguments)
+            let goes_on = !assembly.has_whole_arguments(*part);
+            same_name && (same_id && (goes_on || same_meaning) || by_content && known == arguments)
         };
         self.calls.iter().find(is_it).map(|&(_, part)| part)
     }

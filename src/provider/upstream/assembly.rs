@@ -224,6 +224,11 @@ impl<'s> Assembly<'s> {
         }
     }
 
+    /// Returns true if the part is a call whose arguments are complete.
+    pub(crate) fn has_whole_arguments(&self, part: usize) -> bool {
+        matches!(self.pieces.get(part), Some(Piece::Call { arguments, .. }) if arguments.is_whole())
+    }
+
     /// Returns true if the part is a call without arguments so far.
     pub(crate) fn lacks_arguments(&self, part: usize) -> bool {
         matches!(self.pieces.get(part), Some(Piece::Call { arguments, .. }) if arguments.is_empty())

@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 use std::ops::Range;
 
 /// Maximum bytes of one event, or of a JSON body. The largest event is `response.completed`, which repeats the whole
-/// answer and has at most some MiB. Anything larger is not an answer.
+/// answer and has at most some MiB. No answer has larger ones.
 pub(crate) const EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Maximum bytes of blanks before a body begins. Some servers send them to keep a connection open.
 const BLANKS_MAX: usize = 64 * 1024;

@@ -20,7 +20,6 @@ mod object;
 mod sse;
 mod transport;
 
-pub(super) use arguments::is_whole;
 pub(super) use assembly::{Assembly, Ending, Piece};
 pub(super) use decode::{Decoder, Progress, read_answer};
 pub(super) use events::Events;

@@ -188,7 +188,7 @@ impl Members {
         self.0.iter_mut().find(|member| member.client.origin == origin)
     }
 
-    /// Returns true if the client's socket has a newer connection. What this one still sends comes too late.
+    /// Returns true if the client's socket has a newer connection. Whatever this one still sends comes too late.
     pub(super) fn is_replaced(&self, client: &Client) -> bool {
         self.0.iter().any(|other| other.client.is_at_same_socket(client) && other.client.origin > client.origin)
     }

@@ -21,6 +21,9 @@ use reseed_protocol::{
 use serde::Serialize;
 use std::sync::Arc;
 
+/// Maximum bytes of entries that are loaded to count the next request. This exceeds the text of most windows.
+const COUNTED_BYTES_MAX: usize = 8 * 1024 * 1024;
+
 /// The new session while it is being written.
 pub(super) struct Copy<'a> {
     source: &'a ForkSource<'a>,
@@ -103,8 +106,9 @@ impl<'a> Copy<'a> {
         self.append(events, Vec::new()).await
     }
 
-    /// Writes the name, pins and undone compactions, and what lists show.
-    pub(super) async fn end(&mut self, path: &Path, of: &SessionState) -> Result<(), ErrorBody> {
+    /// Writes the name, pins and undone compactions, and what lists show. If the next request is too large to be
+    /// counted here, lists show the source's count until the first turn. Undone compactions need a count in any case.
+    pub(super) async fn end(&mut self, path: &Path, of: &SessionState, source: &Head) -> Result<(), ErrorBody> {
         let there = self.source.on_path(path, marks_mention(of)).await?;
         let (pins, undone) = marks_of(of, &there);
         let name = Some(fork_name(&of.name)).filter(|name| *name != self.state.name);
@@ -112,6 +116,11 @@ impl<'a> Copy<'a> {
         if name.is_some() || pins.is_some() {
             let updated = SessionUpdated { name, pins, ..SessionUpdated::default() };
             self.append(vec![Event::SessionUpdated(Box::new(updated))], Vec::new()).await?;
+        }
+        if path.visible_bytes > COUNTED_BYTES_MAX && undone.is_empty() {
+            self.head.token_count = source.token_count;
+            self.head.window_tokens = source.window_tokens;
+            return Ok(());
         }
         let mut head = self.registry.store().head(&self.lease.session).await.map_err(|error| store_error(&error))?;
         head.head.state = Some(stored_state(

@@ -5,7 +5,7 @@ use crate::{
     runtime::{errors::store_error, load::entry, registry::Registry},
     store::EntryQuery,
 };
-use reseed_protocol::{Entry, EntryId, ErrorBody, ErrorCode, SessionId};
+use reseed_protocol::{Entry, EntryData, EntryId, ErrorBody, ErrorCode, SessionId};
 use std::collections::BTreeSet;
 
 /// The target size of a piece in bytes. One large entry, or a few between small ones, may exceed it.
@@ -25,6 +25,9 @@ pub(super) struct Path {
     pub(super) pieces: Vec<(EntryId, u32)>,
     /// The `seq` of each entry, in order. This takes 8 bytes for an entry of any size.
     seqs: Vec<u64>,
+    /// Bytes of the entries since the newest compaction. An open session with this path holds about this much in
+    /// memory.
+    pub(super) visible_bytes: usize,
 }
 
 impl ForkSource<'_> {
@@ -47,9 +50,9 @@ impl ForkSource<'_> {
         })
     }
 
-    /// Walks from an entry to its root.
-    pub(super) async fn survey(&self, end: Option<EntryId>) -> Result<Path, ErrorBody> {
-        let (mut path, mut next, mut limit) = (Path::default(), end, 16);
+    /// Walks from an entry to its root. The compactions in `undone` hide nothing.
+    pub(super) async fn survey(&self, end: Option<EntryId>, undone: &[EntryId]) -> Result<Path, ErrorBody> {
+        let (mut path, mut next, mut limit, mut is_visible) = (Path::default(), end, 16, true);
         while let Some(from) = next.take() {
             self.registry.check_running()?;
             let piece = self.read(EntryQuery::Path { from: from.clone(), limit }).await?;
@@ -60,7 +63,11 @@ impl ForkSource<'_> {
             if count > 0 {
                 path.pieces.push((from, count));
             }
-            path.seqs.extend(piece.iter().map(|(seq, _, _)| *seq));
+            for (seq, entry, bytes) in &piece {
+                path.seqs.push(*seq);
+                path.visible_bytes += if is_visible { *bytes } else { 0 };
+                is_visible &= !matches!(entry.data, EntryData::Compaction(_)) || undone.contains(&entry.entry_id);
+            }
             if path.seqs.len() as u64 > self.last_seq {
                 let message = "the path to this entry is a cycle without a root; fork elsewhere";
                 return Err(ErrorBody::new(ErrorCode::SessionDamaged, message).with_field("entryId"));

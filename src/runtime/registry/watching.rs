@@ -39,7 +39,7 @@ const RECENT_MILLIS: i64 = 10_000;
 /// A session in the form in which it was last reported.
 type LastReport = (u64, SessionState, String);
 
-/// What the polls so far have polled.
+/// The result of the polls so far.
 #[derive(Debug, Default)]
 struct Polled {
     /// When the last answered poll ran, or the first one if none was answered.

@@ -35,7 +35,7 @@ pub(crate) enum Refused {
     All,
 }
 
-/// Returns the maximum numbers of unused tickets. In a deployment with one user, there is nobody to share with.
+/// Returns the maximum numbers of unused tickets. With a single user, the limit per user does not apply.
 pub(super) fn bounds(settings: &AuthSettings, has_several_users: bool) -> TicketBounds {
     let owner_max = if has_several_users { settings.tickets_per_user_max as usize } else { 0 };
     TicketBounds { owner_max, service_max: settings.tickets_per_service_max as usize, all_max: TICKETS_MAX }

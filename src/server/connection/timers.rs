@@ -6,7 +6,7 @@
 use std::pin::Pin;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// What a connection waits for.
+/// The times that a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) enum Timer {
     /// The client has not sent `hello` in time.

@@ -9,7 +9,8 @@
 //!
 //! Invariants:
 //! - A link belongs to one client connection. Its holder sees a single user, and a slow client stalls nobody else.
-//! - A holder never relays. It opens a session that nobody holds, and refuses one that another node holds, retriably.
+//! - A holder never relays. It opens a session that no node holds. If another node holds it, the client gets a
+//!   retriable error.
 //! - Each queue between client and holder has room for one message. Backpressure reaches the sender, however many nodes
 //!   are in between.
 //! - A broken link ends its sessions only for its client, with a retriable `session_closed`. The client opens them

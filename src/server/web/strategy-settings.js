@@ -71,7 +71,7 @@ export const SETTINGS = {
     ]
   },
   "summaryMode": {
-    "about": "What a compaction does with earlier summaries.",
+    "about": "How a compaction treats earlier summaries.",
     "kind": "option",
     "label": "What becomes of earlier summaries",
     "options": [

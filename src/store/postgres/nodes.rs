@@ -110,7 +110,7 @@ impl Cluster for Nodes {
             let lease = i64::try_from(node.lease.as_millis()).unwrap_or(i64::MAX);
             let limit = u64::try_from((node.lease * LIMIT_TENTHS / 10).as_millis()).unwrap_or(u64::MAX);
             self.limit_ms.store(limit, Ordering::Relaxed);
-            // An attempt whose answer was lost leaves a row without a server. That row is silent and holds nothing.
+            // An attempt whose answer was lost leaves a row without a server, which is silent and holds nothing.
             let row = self
                 .readers
                 .write(|db, _| async move {

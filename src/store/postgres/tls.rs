@@ -18,7 +18,7 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// TLS cannot be set up.

@@ -35,7 +35,7 @@ pub(super) const SEARCHED_MAX: u32 = 1_000;
 const SNIPPET_CHARS: usize = 300;
 const SNIPPET_BEFORE: usize = 100;
 
-/// What to search.
+/// The sessions to search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SearchScope {
     /// One session.
@@ -49,7 +49,7 @@ pub enum SearchScope {
 pub struct SearchQuery {
     /// The terms that their text must contain. Without a term, nothing is found.
     pub query: Query,
-    /// Where to search.
+    /// The sessions to search.
     pub scope: SearchScope,
     /// The most hits; capped at [`HITS_MAX`].
     pub limit: u32,

@@ -216,8 +216,8 @@ impl Thread {
         }
         let started = Instant::now();
         if let Err(error) = (self.commit)(&self.db) {
-            // Whatever the error says, it is unknown how much of the commit is on the disk. What is known is whether
-            // SQLite rolled it back.
+            // Whatever the error says, it is unknown how much of the commit is on the disk. But it is known
+            // whether SQLite rolled it back.
             let back = self.db.is_autocommit() || self.db.execute_batch("ROLLBACK").is_ok();
             let failure = unknown("commit", &error);
             // A full disk refuses the write before the sync; there may be room again later.

@@ -32,7 +32,7 @@ impl Down {
     }
 }
 
-/// Why a call got no answer. The texts are predicates too.
+/// The reason why a call got no answer. The texts are predicates too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CallFault {
     /// The server cannot have seen the call, which may be sent again.

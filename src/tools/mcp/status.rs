@@ -12,7 +12,7 @@ pub struct ServerStatus {
     pub prefix: Option<String>,
     /// `stdio` or `http`.
     pub transport: &'static str,
-    /// What it is doing.
+    /// Its state.
     pub state: ServerState,
     /// The negotiated revision of MCP.
     pub protocol: Option<String>,

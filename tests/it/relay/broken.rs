@@ -170,3 +170,24 @@ async fn a_link_that_stays_broken_ends_its_own_subscriptions_and_answers_what_wa
     assert!(durable(&client, &session).len() > 2);
     check_whole(&client, &session, opened["asOfSeq"].as_u64().unwrap() + 1);
 }
+
+#[tokio::test]
+async fn the_reply_to_a_close_is_the_last_frame_of_its_session() {
+    let ([a, _b], mut at_a, mut client, opened) = shared(&[]).await;
+    let session = present(&opened["sessionId"]);
+    let made = at_a.ask("open_session", json!({})).await;
+    let other = present(&made["payload"]["sessionId"]);
+    open(&mut client, other).await;
+    a.gate.freeze();
+    let closing = client.send("close_session", json!({ "sessionId": session })).await;
+    // Once this server has answered, the close is on its way too.
+    assert_eq!(client.ask("ping", json!({})).await["type"], "pong");
+    a.gate.thaw();
+    let closed = client.event("session_closed").await;
+    assert_eq!((&closed["sessionId"], &closed["payload"]["code"]), (other, &json!("moved")), "{closed}");
+    let replied = client.until(|frame| frame["re"] == closing.as_str()).await;
+    assert_eq!(replied["type"], "ok", "{replied}");
+    assert_eq!(client.ask("ping", json!({})).await["type"], "pong");
+    let last = client.seen.iter().rfind(|frame| frame["sessionId"] == *session);
+    assert_eq!(last, Some(&replied), "{:#?}", client.seen);
+}

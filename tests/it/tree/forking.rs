@@ -332,3 +332,33 @@ async fn a_long_path_is_copied_in_pieces_between_which_others_write() {
     let page = get(&mut client, "get_entries", page, "entries").await;
     assert_eq!((&page["leafId"], &page["more"]), (&last, &json!(true)));
 }
+
+/// Returns the tokens that the list shows for a session.
+async fn listed_tokens(client: &mut Client, session: &Value) -> u64 {
+    let items = listed(client).await;
+    whole(&items.iter().find(|item| item["sessionId"] == *session).unwrap()["tokenCount"])
+}
+
+#[tokio::test]
+async fn a_fork_whose_path_is_too_long_to_be_counted_shows_its_source_s_count() {
+    let server = Server::start(talker(2), &[]).await;
+    let (mut client, source) = Client::v2_session(&server.ws()).await;
+    let (_, short) = ask(&mut client, "one", None).await;
+    // The model does not see this, but loading the path reads it.
+    let large = json!({ "customType": "note", "data": "n".repeat(1_000_000) });
+    for _ in 0..9 {
+        get(&mut client, "append_custom", large.clone(), "ok").await;
+    }
+    let long = get(&mut client, "append_custom", json!({ "customType": "note", "data": 0 }), "ok").await;
+    ask(&mut client, &words(2, 40), None).await;
+    let of_source = listed_tokens(&mut client, present(&source["sessionId"])).await;
+    for (entry, is_counted) in [(&short, true), (present(&long["entryId"]), false)] {
+        let forked = get(&mut client, "fork_session", json!({ "entryId": entry, "position": "at" }), "forked").await;
+        let shown = listed_tokens(&mut client, present(&forked["sessionId"])).await;
+        assert_eq!(shown < of_source, is_counted, "{shown} of {of_source}");
+        assert!(is_counted || shown == of_source, "{shown} of {of_source}");
+        let (mut other, _) = opened(&server, &forked["sessionId"]).await;
+        let info = get(&mut other, "get_context_info", json!({}), "context_info").await;
+        assert!(whole(&info["tokenCount"]) < of_source, "{info}");
+    }
+}

@@ -143,7 +143,7 @@ pub struct Call {
     pub arguments: String,
     /// When it fails if it is not answered.
     pub deadline: Timestamp,
-    /// Where it runs.
+    /// The side that runs it.
     pub place: ToolPlace,
     /// The activity that the tool reports.
     pub message: Option<String>,

@@ -3,7 +3,7 @@
 //! A held compaction is a record in the log, so it survives this loop, the session's unloading and the process. It is
 //! valid as long as what it has read and the settings that made it are unchanged; [`Compacting::check_held`] checks
 //! this after every input and drops it otherwise. If so much was appended meanwhile that it would miss the target, it
-//! is dropped when it is due, and another one is made. That one is committed as it is.
+//! is dropped when it is due, and another one is made, which is committed as it is.
 
 use crate::compaction::machine::work::{Need, Ready};
 use crate::{

@@ -24,7 +24,7 @@ pub struct Room {
     pub all_tokens: u64,
     /// The room for the model's text about one stretch.
     pub new_tokens: u64,
-    /// What happens to earlier segments.
+    /// How earlier segments are treated.
     pub mode: SummaryMode,
     /// True if message ids are shown, because the session offers tools that read them.
     pub shows_ids: bool,
