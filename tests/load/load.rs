@@ -33,7 +33,7 @@ mod upstream;
 use anyhow::{Context as _, bail};
 use figures::Figures;
 use process::Bench;
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Instant};
 use upstream::Upstream;
 
 /// The server's own, so that the two do not differ in their allocator.
@@ -166,11 +166,12 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
     let upstream = Upstream::start().await.context("start the scripted model server")?;
     let bench = Bench::new(upstream)?;
     let mut figures = Figures::default();
-    let (mut passed, mut failed) = (0, 0);
+    let (mut passed, mut failures) = (0, Vec::new());
     // Half an hour is for who asks for it.
     let is_asked =
         |name: &&&str| only.contains(*name) || (only.is_empty() && (**name != "soak" || sizes.soak_secs < 60));
     for name in NAMES.iter().filter(is_asked) {
+        let began = Instant::now();
         let done = match *name {
             "start" => start::measure(&bench, &mut figures).await,
             "idle" => idle::measure(&bench, sizes.idle_connections, &mut figures).await,
@@ -194,13 +195,15 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
         };
         match done {
             Ok(()) => passed += 1,
-            Err(error) => {
-                println!("{name}: {error:#}");
-                failed += 1;
-            }
+            Err(error) => failures.push(format!("FAILED {name}: {error:#}")),
         }
+        println!("{name}: took {:.1} s", began.elapsed().as_secs_f64());
     }
     println!("{figures}");
-    println!("{passed} passed, {failed} failed");
-    Ok(failed == 0)
+    // At the end, where they are found below all the figures.
+    for failure in &failures {
+        println!("{failure}");
+    }
+    println!("{passed} passed, {} failed", failures.len());
+    Ok(failures.is_empty())
 }
