@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { cpSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -16,9 +16,11 @@ const EXAMPLES = fileURLToPath(new URL("../examples/", import.meta.url));
 const TOKEN = "a-token-that-only-the-page's-server-knows".replaceAll("'", "-");
 /** Milliseconds allowed for a page on a busy machine. */
 const WAIT_MS = 60_000;
+/** TypeScript's own declarations are not ours to check, and take a third of the time. */
+const OTHERS_UNCHECKED = "--skipDefaultLibCheck";
 
-test("the tarball holds the modules, their types and the README, and nothing else", (context) => {
-  const tarball = pack(temporary(context));
+test("the tarball holds the modules, their types and the README, and nothing else", () => {
+  const tarball = pack();
   const files = run("tar", ["-tzf", tarball])
     .trim()
     .split("\n")
@@ -34,8 +36,8 @@ test("the tarball holds the modules, their types and the README, and nothing els
   }
 });
 
-test("publint and arethetypeswrong report nothing", (context) => {
-  const tarball = pack(temporary(context));
+test("publint and arethetypeswrong report nothing", () => {
+  const tarball = pack();
   tool("publint", ["run", tarball, "--strict"]);
   tool("attw", [tarball, "--profile", "esm-only", "--no-emoji"]);
 });
@@ -62,7 +64,7 @@ test("the page's copy of the client has all exports and matches the committed on
 
 test("Node imports every entry, and the README's example runs", async (context) => {
   const folder = temporary(context);
-  unpack(pack(folder), folder);
+  unpack(pack(), folder);
   symlinkSync(join(HERE, "node_modules/ws"), join(folder, "node_modules/ws"));
   const example = readmeExample();
   assert.ok(example.split("\n").length <= 22, "about twenty lines");
@@ -84,14 +86,14 @@ test("Node imports every entry, and the README's example runs", async (context) 
 test("the types hold their promises under every module resolution", (context) => {
   const folder = temporary(context);
   cpSync(join(HERE, "react19/node_modules"), join(folder, "node_modules"), { recursive: true });
-  unpack(pack(folder), folder);
+  unpack(pack(), folder);
   for (const name of ["ws", "node"])
     symlinkSync(join(HERE, "node_modules/@types", name), join(folder, "node_modules/@types", name));
   const files = ["types.mts", "sockets.mts", "sockets-dom.mts"];
   for (const file of files) cpSync(join(HERE, file), join(folder, file));
   files.push("readme.mts");
   writeFileSync(join(folder, "readme.mts"), readmeExample());
-  const options = ["--target", "es2022", "--strict", "--noEmit", "--types", "node"];
+  const options = ["--target", "es2022", "--strict", "--noEmit", "--types", "node", OTHERS_UNCHECKED];
   const lib = ["--lib", "es2022,dom,dom.iterable"];
   tool("tsc", [...options, ...lib, "--module", "nodenext", ...files], { cwd: folder });
   tool("tsc", [...options, ...lib, "--module", "esnext", "--moduleResolution", "bundler", ...files], { cwd: folder });
@@ -112,10 +114,10 @@ test("without the rest of the repository, the build says what it needs", (contex
 test("the web example passes tsc and runs in a browser, from another origin, with tickets", async (context) => {
   const folder = temporary(context);
   copied(join(EXAMPLES, "web"), folder);
-  unpack(pack(folder), folder);
+  unpack(pack(), folder);
   const lines = ["index.html", "chat.js"].map((file) => readFileSync(join(folder, file), "utf8").split("\n").length);
   assert.ok(lines[0] + lines[1] < 100, `${lines} lines`);
-  tool("tsc", ["--project", "jsconfig.json"], { cwd: folder });
+  tool("tsc", ["--project", "jsconfig.json", OTHERS_UNCHECKED], { cwd: folder });
   await inBrowser(folder, async (page) => {
     await page.fill("input", "My cat is called Miso.");
     await page.click("button");
@@ -156,11 +158,10 @@ test("the web example passes tsc and runs in a browser, from another origin, wit
 test("the React example passes with the types of React 18 and 19, and runs in a browser", async (context) => {
   const folder = temporary(context);
   copied(join(EXAMPLES, "react"), folder);
-  const tarball = pack(folder);
   for (const version of ["react18", "react19"]) {
     cpSync(join(HERE, version, "node_modules"), join(folder, "node_modules"), { recursive: true, force: true });
-    unpack(tarball, folder);
-    tool("tsc", ["--project", folder]);
+    unpack(pack(), folder);
+    tool("tsc", ["--project", folder, OTHERS_UNCHECKED]);
   }
   const esbuild = join(PACKAGE, "node_modules/.bin/esbuild");
   run(esbuild, ["chat.tsx", "--bundle", "--format=esm", "--outfile=chat.js", "--log-level=error"], { cwd: folder });
@@ -182,7 +183,7 @@ test("the project's README runs as written: its back end, and its front end on a
   const [backEnd, frontEnd] = ["back", "front"].map((end) => new RegExp(`\`\`\`js\\n(// the ${end} end[^]*?)\`\`\``).exec(text)[1]);
   for (const said of ["npm ci && npm pack", "ALLOWED_ORIGINS=http://localhost:3000", "SERVICE_TOKENS=shop:$RESEED_TOKEN"])
     assert.ok(text.includes(said), said);
-  unpack(pack(folder), folder);
+  unpack(pack(), folder);
   writeFileSync(join(folder, "package.json"), "{\"type\":\"module\"}");
   writeFileSync(join(folder, "login.js"), "export const userOf = () => \"ann\";");
   let url = "";
@@ -201,8 +202,7 @@ test("the project's README runs as written: its back end, and its front end on a
   const { port } = application.address();
   const token = "0123456789abcdef0123456789abcdef";
   const server = new Server({ SERVICE_TOKENS: `shop:${token}`, ALLOWED_ORIGINS: `http://localhost:${port}` });
-  const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
-  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
+  const browser = await launch();
   let program;
   try {
     url = await server.start();
@@ -231,6 +231,13 @@ test("the project's README runs as written: its back end, and its front end on a
   }
 });
 
+/** Launches Debian's Chromium. The headless shell comes first: it is the same engine and takes a quarter less time. */
+function launch() {
+  const installed = ["/usr/bin/chromium-headless-shell", "/usr/bin/chromium"];
+  const executablePath = process.env.CHROMIUM ?? installed.find((path) => existsSync(path));
+  return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
+}
+
 /** Returns the first example of the README. */
 function readmeExample() {
   return /```js\n([^]*?)```/.exec(readFileSync(join(PACKAGE, "README.md"), "utf8"))[1];
@@ -244,8 +251,7 @@ async function inBrowser(folder, act) {
   await new Promise((resolve) => http.listen(0, "127.0.0.1", resolve));
   const origin = `http://127.0.0.1:${http.address().port}`;
   const server = new Server({ AUTH_TOKENS: `web:${TOKEN}`, ALLOWED_ORIGINS: origin });
-  const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
-  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
+  const browser = await launch();
   try {
     url = await server.start();
     const page = await browser.newPage();

@@ -30,12 +30,18 @@ export function temporary(context) {
   return folder;
 }
 
-/** Packs the package as `npm pack` does. Returns the tarball. */
-export function pack(folder) {
+/** The tarball, made when it is first asked for and removed with the process. */
+let tarball;
+
+/** Packs the package as `npm pack` does, once for each test file. Returns the tarball. */
+export function pack() {
+  if (tarball) return tarball;
+  const folder = mkdtempSync(join(tmpdir(), "reseed-client-"));
+  process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
   const [{ filename }] = JSON.parse(
     run("npm", ["pack", "--json", "--ignore-scripts", "--pack-destination", folder], { cwd: PACKAGE }),
   );
-  return join(folder, filename);
+  return (tarball = join(folder, filename));
 }
 
 /** Installs the packed package into `node_modules` of a folder. */

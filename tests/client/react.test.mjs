@@ -5,12 +5,12 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { JSDOM } from "jsdom";
 import { bench, quiet } from "./bench.mjs";
-import { pack, temporary, unpack } from "./packed.mjs";
+import { pack, unpack } from "./packed.mjs";
 
 for (const version of ["react18", "react19"]) {
   test(`${version}: known state is shown, and unmounting closes without cancelling`, async (context) => {
     const folder = fileURLToPath(new URL(`${version}/`, import.meta.url));
-    unpack(pack(temporary(context)), folder);
+    unpack(pack(), folder);
     const { window } = new JSDOM("<main></main>");
     const globals = { window, document: window.document, navigator: window.navigator, IS_REACT_ACT_ENVIRONMENT: true };
     for (const [name, value] of Object.entries(globals))

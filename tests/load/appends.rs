@@ -12,11 +12,17 @@ use std::time::{Duration, Instant};
 /// Sessions opened at a time.
 const AT_ONCE: usize = 64;
 
-/// Rounds of the store and its floor.
-const ROUNDS: usize = 5;
+/// The most rounds of the store and its floor.
+const ROUNDS_MAX: usize = 5;
 
-pub(crate) async fn measure(bench: &Bench, sessions: usize, secs: u64, figures: &mut Figures) -> anyhow::Result<()> {
-    appends_store::measure(bench, sessions, ROUNDS, secs.min(3), figures).await?;
+pub(crate) async fn measure(
+    bench: &Bench,
+    sessions: usize,
+    secs: u64,
+    rounds: usize,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
+    appends_store::measure(bench, sessions, rounds.min(ROUNDS_MAX), secs.min(3), figures).await?;
     let server = bench.reseed(&bench.database("appends")).await?;
     bench.upstream.answer(1, None);
     let clients: Vec<Client> = stream::iter(0..sessions)

@@ -159,8 +159,17 @@ impl Client {
 
     /// Opens a session, a new one if none is named.
     pub(crate) async fn open(&mut self, session: Option<&str>) -> anyhow::Result<()> {
-        self.session = session.map(str::to_owned);
-        self.ask("open_session", json!({}), "session_opened").await
+        let began = Instant::now();
+        loop {
+            self.session = session.map(str::to_owned);
+            match self.ask_for("open_session", json!({}), "session_opened").await? {
+                Ok(_) => return Ok(()),
+                // A server that cannot reach the holder of the session yet, as on a busy machine.
+                Err(error) if error["retriable"] == true && began.elapsed() < PATIENCE => {}
+                Err(error) => bail!("open_session was answered with {error}"),
+            }
+            tokio::time::sleep(READY_EVERY).await;
+        }
     }
 
     /// Returns the id of the open session.

@@ -48,17 +48,17 @@ pub(crate) struct Sizes {
 
 pub(crate) const SMOKE: Sizes = Sizes {
     wal_max_mb: 128,
-    appenders: 20,
+    appenders: 10,
     rounds: 1,
     append_secs: 1,
     snapshot_secs: 1,
     listed: 100,
     entries: 200,
-    relayed: 20,
-    turns: 3,
+    relayed: 10,
+    turns: 2,
     killed: 5,
     talkers: 6,
-    resting: 100,
+    resting: 50,
     rest_secs: 1,
 };
 

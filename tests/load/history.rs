@@ -1,6 +1,7 @@
 //! The cost of a long history: opening a session with one, and a turn in it, compared with a short one.
 
 use crate::{
+    Sizes,
     client::{Client, Speaks},
     figures::{Figures, Goal, median, median_of, ms},
     history_list, history_store,
@@ -16,14 +17,12 @@ const WHOLE: usize = 10_000;
 /// Deltas of an answer: few, so that the cost of a turn besides streaming shows.
 const DELTAS: usize = 5;
 
-/// The number of openings of each session.
+/// The number of openings of each session, but no more than rounds.
 const OPENINGS: usize = 9;
 
 pub(crate) async fn measure(
     bench: &Bench,
-    rounds: usize,
-    turns: usize,
-    entries: usize,
+    Sizes { rounds, turns, entries, listed, .. }: Sizes,
     figures: &mut Figures,
 ) -> anyhow::Result<()> {
     let database = bench.database("history");
@@ -36,8 +35,9 @@ pub(crate) async fn measure(
     warm(bench, &server).await?;
     memory(&server, entries, figures).await?;
     // Alternating, so that a busy machine slows both; each pair gives a ratio of its own.
+    let openings = OPENINGS.min(rounds);
     let (mut short_times, mut long_times, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..OPENINGS {
+    for _ in 0..openings {
         let (short, long) = (opening(&server, "short").await?, opening(&server, "long").await?);
         ratios.push(long.as_secs_f64() / short.as_secs_f64());
         short_times.push(short);
@@ -48,12 +48,12 @@ pub(crate) async fn measure(
     figures.add(&format!("history: open a session of {entries} entries"), opened, "ms", Goal::AtMost(50.0));
     figures.add("history: opening, long to short", median_of(ratios), "x", Goal::AtMost(1.5));
     let mut whole_times = Vec::new();
-    for _ in 0..OPENINGS {
+    for _ in 0..openings {
         whole_times.push(opening(&server, "whole").await?);
     }
     let name = format!("history: open one of {whole} entries, none compacted: all in the context");
     figures.add(&name, ms(median(whole_times)), "ms", Goal::AtMost(50.0));
-    history_list::measure(bench, figures).await?;
+    history_list::measure(bench, listed, figures).await?;
 
     let text = bench.upstream.answer(DELTAS, None);
     let (mut short_times, mut long_times) = (Vec::new(), Vec::new());

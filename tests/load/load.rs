@@ -33,7 +33,7 @@ mod upstream;
 use anyhow::{Context as _, bail};
 use figures::Figures;
 use process::Bench;
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Instant};
 use upstream::Upstream;
 
 /// The server's own, so that the two do not differ in their allocator.
@@ -48,7 +48,9 @@ struct Sizes {
     /// Readers that stop reading, and the turns that are produced for them.
     stalled_readers: usize,
     stalled_turns: usize,
-    /// Alternations between the floor and the server.
+    /// Deltas of each of their answers, of six bytes each.
+    stalled_deltas: usize,
+    /// Alternations between the floor and the server; the most starts and openings of which a median is taken.
     rounds: usize,
     /// Turns of each connection in one round.
     turns: usize,
@@ -58,6 +60,8 @@ struct Sizes {
     watchers: usize,
     /// Entries of the long session.
     entries: usize,
+    /// Sessions in a list.
+    listed: u32,
     /// Tokens of the conversations that are compacted, and how often.
     compacted_tokens: &'static [u64],
     compacted_rounds: usize,
@@ -76,21 +80,23 @@ struct Sizes {
 }
 
 const SMOKE: Sizes = Sizes {
-    idle_connections: 300,
-    stalled_readers: 30,
-    stalled_turns: 6,
+    idle_connections: 60,
+    stalled_readers: 10,
+    stalled_turns: 2,
+    stalled_deltas: 5_000,
     rounds: 1,
-    turns: 5,
-    stream_deltas: 2_000,
-    watchers: 100,
+    turns: 2,
+    stream_deltas: 500,
+    watchers: 10,
     entries: 1_000,
+    listed: 200,
     compacted_tokens: &[10_000],
     compacted_rounds: 1,
-    appenders: 50,
+    appenders: 20,
     append_secs: 1,
-    users: 10,
+    users: 4,
     hostile_secs: 1,
-    visitors: 50,
+    visitors: 10,
     soak_secs: 3,
     cluster: cluster::SMOKE,
 };
@@ -99,11 +105,13 @@ const FULL: Sizes = Sizes {
     idle_connections: 5_000,
     stalled_readers: 200,
     stalled_turns: 100,
+    stalled_deltas: 25_000,
     rounds: 10,
     turns: 15,
     stream_deltas: 20_000,
     watchers: 100,
     entries: 100_000,
+    listed: 10_000,
     compacted_tokens: &[10_000, 60_000, 600_000],
     compacted_rounds: 9,
     appenders: 200,
@@ -166,19 +174,20 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
     let upstream = Upstream::start().await.context("start the scripted model server")?;
     let bench = Bench::new(upstream)?;
     let mut figures = Figures::default();
-    let (mut passed, mut failed) = (0, 0);
+    let (mut passed, mut failures) = (0, Vec::new());
     // Half an hour is for who asks for it.
     let is_asked =
         |name: &&&str| only.contains(*name) || (only.is_empty() && (**name != "soak" || sizes.soak_secs < 60));
     for name in NAMES.iter().filter(is_asked) {
+        let began = Instant::now();
         let done = match *name {
-            "start" => start::measure(&bench, &mut figures).await,
+            "start" => start::measure(&bench, sizes.rounds, &mut figures).await,
             "idle" => idle::measure(&bench, sizes.idle_connections, &mut figures).await,
-            "stalled" => stalled::measure(&bench, sizes.stalled_readers, sizes.stalled_turns, &mut figures).await,
+            "stalled" => stalled::measure(&bench, sizes, &mut figures).await,
             "turn" => turn::measure(&bench, sizes.rounds, sizes.turns, &mut figures).await,
             "stream" => stream::measure(&bench, sizes.rounds, sizes.stream_deltas, &mut figures).await,
             "fanout" => fanout::measure(&bench, sizes.watchers, sizes.turns, &mut figures).await,
-            "history" => history::measure(&bench, sizes.rounds, sizes.turns, sizes.entries, &mut figures).await,
+            "history" => history::measure(&bench, sizes, &mut figures).await,
             "planning" => planning::measure(sizes.entries, &mut figures),
             "compacting" => {
                 compacting::measure(&bench, sizes.compacted_tokens, sizes.compacted_rounds, &mut figures).await
@@ -190,17 +199,22 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
             "hostile" => hostile::measure(&bench, sizes.users, sizes.hostile_secs, &mut figures).await,
             "cluster" => cluster::measure(&bench, sizes.cluster, &mut figures).await,
             "soak" => soak::measure(&bench, sizes.visitors, sizes.soak_secs, &mut figures).await,
-            _ => appends::measure(&bench, sizes.appenders, sizes.append_secs, &mut figures).await,
+            _ => {
+                let Sizes { appenders, append_secs, rounds, .. } = sizes;
+                appends::measure(&bench, appenders, append_secs, rounds, &mut figures).await
+            }
         };
         match done {
             Ok(()) => passed += 1,
-            Err(error) => {
-                println!("{name}: {error:#}");
-                failed += 1;
-            }
+            Err(error) => failures.push(format!("FAILED {name}: {error:#}")),
         }
+        println!("{name}: took {:.1} s", began.elapsed().as_secs_f64());
     }
     println!("{figures}");
-    println!("{passed} passed, {failed} failed");
-    Ok(failed == 0)
+    // At the end, where they are found below all the figures.
+    for failure in &failures {
+        println!("{failure}");
+    }
+    println!("{passed} passed, {} failed", failures.len());
+    Ok(failures.is_empty())
 }

@@ -1,6 +1,7 @@
 //! Memory of readers that have stopped reading while much is produced for them.
 
 use crate::{
+    Sizes,
     client::{Client, Reading, Speaks},
     figures::{Figures, Goal},
     history_store,
@@ -10,13 +11,14 @@ use crate::{
 use anyhow::ensure;
 use serde_json::json;
 
-/// Deltas of an answer: some 150 KB of text.
-const DELTAS: usize = 25_000;
-
 /// The readers' own buffers in the kernel, so that the kernel does not read for them.
 const RECEIVE_BYTES: u32 = 4 * 1024;
 
-pub(crate) async fn measure(bench: &Bench, readers: usize, turns: usize, figures: &mut Figures) -> anyhow::Result<()> {
+pub(crate) async fn measure(
+    bench: &Bench,
+    Sizes { stalled_readers: readers, stalled_turns: turns, stalled_deltas: deltas, .. }: Sizes,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
     let database = bench.database("stalled");
     history_store::write(&database, "stalled", 100, true).await?;
     let base_url = bench.upstream.base_url();
@@ -28,7 +30,7 @@ pub(crate) async fn measure(bench: &Bench, readers: usize, turns: usize, figures
         ("HEARTBEAT_SECS", "3600"),
     ];
     let server = bench.reseed_with(&database, &settings).await?;
-    let text = bench.upstream.answer(DELTAS, None);
+    let text = bench.upstream.answer(deltas, None);
     let mut owner = Client::session(&server, Some("stalled")).await?;
     // The session's own growth, with only its owner connected, is not its readers'.
     let alone = settled(&server).await?;

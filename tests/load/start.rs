@@ -5,10 +5,11 @@ use crate::{
     process::Bench,
 };
 
-/// The number of starts, of which the median is taken.
+/// The number of starts, of which the median is taken, but no more than rounds.
 const STARTS: usize = 5;
 
-pub(crate) async fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+pub(crate) async fn measure(bench: &Bench, rounds: usize, figures: &mut Figures) -> anyhow::Result<()> {
+    let starts = STARTS.min(rounds);
     let base_url = bench.upstream.base_url();
     let cases: [(&str, &[(&str, &str)]); 2] = [
         ("offline", &[("MODEL", "offline")]),
@@ -16,12 +17,12 @@ pub(crate) async fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Res
     ];
     for (name, settings) in cases {
         let mut fresh = Vec::new();
-        for start in 0..STARTS {
+        for start in 0..starts {
             fresh.push(bench.reseed_with(&bench.database(&format!("{name}-{start}")), settings).await?.started_in);
         }
         figures.add(&format!("start: {name}, no database yet"), ms(median(fresh)), "ms", Goal::AtMost(100.0));
         let mut again = Vec::new();
-        for _ in 0..STARTS {
+        for _ in 0..starts {
             again.push(bench.reseed_with(&bench.database(&format!("{name}-0")), settings).await?.started_in);
         }
         figures.add(&format!("start: {name}, with a database"), ms(median(again)), "ms", Goal::AtMost(100.0));

@@ -3,8 +3,8 @@
 # after changes of what is named. Some hours on two cores.
 #
 #     tests/soak/full.sh              everything
-#     tests/soak/full.sh core sim     only these; all are: core sim cluster disk kill kill_nodes lossy cuts client
-#                                     asyncapi docs image
+#     tests/soak/full.sh core sim     only these; all are: core replay sim cluster disk kill kill_nodes lossy cuts
+#                                     client asyncapi docs image
 #
 # One line a step with its time; a step that fails prints its end, with the seed that repeats it.
 set -uo pipefail
@@ -15,6 +15,7 @@ mkdir -p "$logs"
 
 declare -A steps=(
     [core]='WORLDS=4000 TREES=10000 HISTORIES=700 SCRIPTS=20000 ORDERS=2000 cargo test --locked -p reseed-core random_'
+    [replay]='CHATS=all cargo test --locked -p reseed --lib replay::corpus'
     [sim]='SEEDS=10000 cargo test --locked --test sim whatever_happens_the'
     [cluster]='SEEDS=10000 cargo test --locked --test sim cluster'
     [disk]='tests/soak/disk.sh 10000'
@@ -28,7 +29,7 @@ declare -A steps=(
     [docs]='RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps'
     [image]='docker/build.sh "$logs/image" && "$logs/image/reseed" --version && "$logs/image/reseed-shell" --version'
 )
-order=(core sim cluster disk kill kill_nodes lossy cuts client asyncapi docs image)
+order=(core replay sim cluster disk kill kill_nodes lossy cuts client asyncapi docs image)
 
 failed=0
 for name in "${@:-${order[@]}}"; do

@@ -27,8 +27,8 @@ const PACE: Duration = Duration::from_millis(2);
 /// Connections that watch one session, for the cost of a frame.
 const WATCHERS: usize = 100;
 
-/// Rounds in which they watch at the edge and at the bare relay, alternating.
-const ROUNDS: usize = 3;
+/// The most rounds in which they watch at the edge and at the bare relay, alternating.
+const ROUNDS_MAX: usize = 3;
 
 /// The time without growth after which the memory counts as settled.
 const SETTLED: Duration = Duration::from_millis(500);
@@ -41,7 +41,7 @@ pub(super) async fn measure(
 ) -> anyhow::Result<()> {
     let servers = Servers::start(bench, server.database(""), 2).await?;
     first_delta(bench, &servers, sizes.turns, figures).await?;
-    frames(bench, &servers, sizes.relayed.min(WATCHERS), figures).await?;
+    frames(bench, &servers, sizes.relayed.min(WATCHERS), sizes.rounds, figures).await?;
     memory(bench, &servers, sizes.relayed, figures).await
 }
 
@@ -73,13 +73,19 @@ async fn first_delta(bench: &Bench, servers: &Servers<'_>, turns: usize, figures
     Ok(())
 }
 
-async fn frames(bench: &Bench, servers: &Servers<'_>, count: usize, figures: &mut Figures) -> anyhow::Result<()> {
+async fn frames(
+    bench: &Bench,
+    servers: &Servers<'_>,
+    count: usize,
+    rounds: usize,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
     bench.upstream.answer(DELTAS, Some(PACE));
     let bare = bench.bare_relay(servers.address(0)).await?;
     let mut talker = client(servers, 0, None).await?;
     let session = talker.session_id()?.to_owned();
     let (mut at_edge, mut at_bare) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds.min(ROUNDS_MAX) {
         let edge = || servers.with(1, |server| server.cpu());
         at_edge.push(frame(&mut talker, servers.address(1), &session, count, edge).await?);
         at_bare.push(frame(&mut talker, bare.address, &session, count, || bare.cpu()).await?);
@@ -110,7 +116,7 @@ async fn frame(
 }
 
 async fn memory(bench: &Bench, servers: &Servers<'_>, count: usize, figures: &mut Figures) -> anyhow::Result<()> {
-    let holders = try_join_all((0..SESSIONS).map(|_| client(servers, 0, None))).await?;
+    let holders = try_join_all((0..SESSIONS.min(count)).map(|_| client(servers, 0, None))).await?;
     let sessions = holders.iter().map(Client::session_id).collect::<anyhow::Result<Vec<_>>>()?;
     let resident = |at| servers.with(at, Process::resident);
     let before = [settled(|| resident(0)).await?, settled(|| resident(1)).await?];

@@ -18,7 +18,7 @@ use tokio_postgres::{Client as Database, NoTls, types::ToSql};
 /// Connections of the floor, as many as the store writes with.
 const FLOOR_CONNECTIONS: usize = 2;
 
-/// Openings of each session.
+/// Openings of each session, but at most two a round.
 const OPENINGS: usize = 9;
 
 pub(super) async fn measure(
@@ -105,7 +105,7 @@ async fn pressed(
         Ok(row.get(0))
     };
     let before = written().await?;
-    let rounds = (snapshot_secs / append_secs).max(2);
+    let rounds = (snapshot_secs / append_secs).max(1);
     let mut rates = Vec::new();
     for _ in 0..rounds {
         rates.push(appending(store, appenders, append_secs, next).await?.per_second);
@@ -141,7 +141,7 @@ async fn openings(bench: &Bench, server: &Server, sizes: Sizes, figures: &mut Fi
     Client::session(&server, None).await?.turn("Are you there?").await?;
     for (session, what, goal) in [("whole", "none compacted", 100.0), ("compacted", "compacted", 6.0)] {
         let mut times = Vec::new();
-        for _ in 0..OPENINGS {
+        for _ in 0..OPENINGS.min(2 * sizes.rounds) {
             times.push(history::opening(&server, session).await?);
         }
         let name = format!("cluster: open a session of {} entries, {what}", sizes.entries);
