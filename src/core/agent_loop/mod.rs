@@ -245,7 +245,7 @@ impl AgentLoop {
             self.turn.stage(),
             self.compaction.is_awaited().then_some(Stage::Compacting),
             self.hooks.are_awaited().then_some(Stage::Hooking),
-            self.navigation.is_leaving().then_some(Stage::Leaving),
+            self.navigation.job_id().map(|_| Stage::Leaving),
         ];
         debug_assert!(waits_for.iter().flatten().count() <= 1, "the session waits for {waits_for:?} at the same time");
         waits_for.into_iter().flatten().next().unwrap_or(Stage::Idle)
@@ -277,7 +277,7 @@ impl AgentLoop {
 
     /// Returns the compaction machine with everything that it may access.
     fn compacting(&mut self) -> Compacting<'_> {
-        let is_free = self.turn.stage().is_none() && !self.hooks.are_awaited() && !self.navigation.is_leaving();
+        let is_free = self.turn.stage().is_none() && !self.hooks.are_awaited() && self.navigation.job_id().is_none();
         let Self { ledger, prompt, roster, compaction, hooks, .. } = self;
         Compacting { compaction, ledger, prompt, roster, hooks, is_free }
     }

@@ -11,10 +11,10 @@ use crate::{
 use crate::{
     compaction::{Basis, Job, Next, Order, Outcome},
     context::RequestCount,
-    model::ModelRequest,
+    model::{ModelFault, ModelRequest},
 };
 use reseed_protocol::{
-    Timestamp,
+    ErrorCode, Timestamp,
     compaction::{CompactionProgress, CompactionRung, CompactionStarted, CompactionTrigger, RunningCompaction},
     event::EphemeralEvent,
 };
@@ -247,4 +247,23 @@ pub(crate) fn ask_for_summary(
         total,
     }));
     ledger.call_model(body, None, false, makes_way)
+}
+
+/// Handles a failed summary request that concerns the request itself: it was too large, or produced no summary. The job
+/// makes the next attempt. Returns false for any other fault.
+pub(crate) fn summary_failed(ledger: &mut Ledger, job: &mut Job, fault: &ModelFault) -> bool {
+    match fault.code {
+        ErrorCode::ContextOverflow => {
+            let is_own = *job.model() == *ledger.state().model;
+            if let Some(told) = fault.overflow.window_tokens.filter(|_| is_own) {
+                ledger.remember_told_window(told);
+            }
+            job.too_large(fault.overflow.window_tokens);
+        }
+        ErrorCode::UpstreamEmpty if fault.ran_out && job.leave_room_for_reasoning() => {}
+        ErrorCode::UpstreamEmpty => job.try_again("empty"),
+        ErrorCode::ContentFiltered => job.try_again("refused"),
+        _ => return false,
+    }
+    true
 }
