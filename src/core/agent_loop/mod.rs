@@ -296,11 +296,13 @@ impl AgentLoop {
         [tools, compaction, turn, self.hooks.next_hook_deadline()].into_iter().flatten().min()
     }
 
-    /// Returns true if the path in memory may lack entries that the model should see according to the log. The next
-    /// loop is then seeded with the path read from the store.
+    /// Returns true if the path in memory may lack entries that the model should see according to the log: pinned ones,
+    /// which may have been pinned after the destination of a move was read. The next loop is then seeded with the path
+    /// read from the store.
     #[must_use]
     pub fn has_stale_path(&self) -> bool {
-        self.navigation.was_pinned_before_move() && self.ledger.is_over()
+        let is_there = |id| self.ledger.path().iter().any(|node| node.id() == id);
+        self.ledger.is_over() && !self.ledger.state().pins.iter().all(|pin| is_there(&pin.entry_id))
     }
 
     /// Returns the session as this loop knows it.

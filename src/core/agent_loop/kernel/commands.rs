@@ -65,11 +65,7 @@ impl AgentLoop {
                 Err(self.busy("a compaction can be undone only when the session is idle"))
             }
             SessionCommand::UndoCompaction(undo) => self.compacting().on_undo_compaction(&caller, &undo, lookup),
-            SessionCommand::PinEntry(pin) => keep::pin(&mut self.ledger, &caller, &pin, lookup).map(|()| {
-                // The input that hooks are inspecting may be meant for another branch, whose path was already read for
-                // it.
-                self.navigation.pinned(self.leaving_by().is_some() || self.hooks.looks_at_input());
-            }),
+            SessionCommand::PinEntry(pin) => keep::pin(&mut self.ledger, &caller, &pin, lookup),
             SessionCommand::UnpinEntry(pin) => keep::unpin(&mut self.ledger, &caller, &pin),
             SessionCommand::SetContextStrategy(set) => self.on_set_strategy(&caller, set),
             SessionCommand::SetModel(set) => {

@@ -41,8 +41,6 @@ pub(crate) const PHASE: &str = "summarising_branch";
 #[derive(Debug, Default)]
 pub(crate) struct Navigation {
     leaving: Option<Box<Leaving>>,
-    /// True if an entry was pinned after the move's destination was read: its path must be read again.
-    pinned_before_move: bool,
 }
 
 /// A move that waits for the summary of the abandoned branch.
@@ -105,16 +103,6 @@ impl Navigation {
     /// Returns the sender of the move that waits for a summary. Later commands may be answered first.
     pub(crate) fn caller(&mut self) -> Option<&mut Caller> {
         self.leaving.as_mut().map(|leaving| &mut leaving.proposed.caller)
-    }
-
-    /// Notes that an entry was pinned during a move.
-    pub(crate) fn pinned(&mut self, is_moving: bool) {
-        self.pinned_before_move |= is_moving;
-    }
-
-    /// Returns true if an entry was pinned after the move's destination was read.
-    pub(crate) fn was_pinned_before_move(&self) -> bool {
-        self.pinned_before_move
     }
 
     /// Returns the job that summarises the abandoned branch.
