@@ -131,12 +131,8 @@ impl AgentLoop {
     /// inspecting. The same command, sent again after a lost connection, is answered on its newest connection. A
     /// different one is refused, since it would write under an id that is already in use.
     pub(super) fn on_same_id(&mut self, caller: &Caller) -> bool {
-        let waiting = self.navigation.caller().filter(|waiting| waiting.id == caller.id);
-        let waiting = match waiting {
-            Some(waiting) => Some(waiting),
-            None => self.hooks.callers().find(|waiting| waiting.id == caller.id),
-        };
-        let Some(waiting) = waiting else { return false };
+        let mut waiting = self.navigation.caller().into_iter().chain(self.hooks.callers());
+        let Some(waiting) = waiting.find(|waiting| waiting.id == caller.id) else { return false };
         if waiting.fingerprint == caller.fingerprint {
             waiting.origin = caller.origin;
             return true;
