@@ -245,7 +245,7 @@ impl AgentLoop {
             self.turn.stage(),
             self.compaction.is_awaited().then_some(Stage::Compacting),
             self.hooks.are_awaited().then_some(Stage::Hooking),
-            self.navigation.is_leaving().then_some(Stage::Leaving),
+            self.navigation.job_id().map(|_| Stage::Leaving),
         ];
         debug_assert!(waits_for.iter().flatten().count() <= 1, "the session waits for {waits_for:?} at the same time");
         waits_for.into_iter().flatten().next().unwrap_or(Stage::Idle)
@@ -277,7 +277,7 @@ impl AgentLoop {
 
     /// Returns the compaction machine with everything that it may access.
     fn compacting(&mut self) -> Compacting<'_> {
-        let is_free = self.turn.stage().is_none() && !self.hooks.are_awaited() && !self.navigation.is_leaving();
+        let is_free = self.turn.stage().is_none() && !self.hooks.are_awaited() && self.navigation.job_id().is_none();
         let Self { ledger, prompt, roster, compaction, hooks, .. } = self;
         Compacting { compaction, ledger, prompt, roster, hooks, is_free }
     }
@@ -296,11 +296,13 @@ impl AgentLoop {
         [tools, compaction, turn, self.hooks.next_hook_deadline()].into_iter().flatten().min()
     }
 
-    /// Returns true if the path in memory may lack entries that the model should see according to the log. The next
-    /// loop is then seeded with the path read from the store.
+    /// Returns true if the path in memory may lack entries that the model should see according to the log: pinned ones,
+    /// which may have been pinned after the destination of a move was read. The next loop is then seeded with the path
+    /// read from the store.
     #[must_use]
     pub fn has_stale_path(&self) -> bool {
-        self.navigation.was_pinned_before_move() && self.ledger.is_over()
+        let is_there = |id| self.ledger.path().iter().any(|node| node.id() == id);
+        self.ledger.is_over() && !self.ledger.state().pins.iter().all(|pin| is_there(&pin.entry_id))
     }
 
     /// Returns the session as this loop knows it.

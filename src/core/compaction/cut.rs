@@ -142,12 +142,6 @@ pub fn oldest_out(context: &Context, structure: &Structure, tokens_max: u64) -> 
     find_cut(context, structure, Keep { tokens: tokens_max, tokens_max })
 }
 
-/// Keeps only what must stay.
-#[must_use]
-pub fn least_cut(context: &Context, structure: &Structure) -> Option<Cut> {
-    cut_units(context, structure, &must_stay(context, structure))
-}
-
 /// Keeps the tail that starts with this unit.
 #[must_use]
 pub fn cut_from(context: &Context, structure: &Structure, from: usize) -> Option<Cut> {

@@ -1,6 +1,8 @@
 //! One-line previews of entries for the tree view.
 
-use reseed_protocol::{Entry, EntryData, Message, Part, Role};
+use crate::text::clip::prefix;
+use reseed_protocol::{Entry, EntryData, Part, Role};
+use std::borrow::Cow;
 
 /// Maximum characters of a preview, ellipsis included.
 pub const PREVIEW_CHARS_MAX: usize = 80;
@@ -9,29 +11,29 @@ pub const PREVIEW_CHARS_MAX: usize = 80;
 /// characters, which could send commands to a terminal, are removed. Reads only as much text as it shows.
 #[must_use]
 pub fn preview(data: &EntryData) -> String {
-    let mut line = PreviewLine::default();
     match data {
-        EntryData::Message(message) => line.message(message),
-        EntryData::Compaction(compaction) => line.summary(&compaction.summary),
-        EntryData::BranchSummary(branch) => line.summary(&branch.summary),
-        EntryData::Custom(custom) => line.text(&custom.custom_type),
-        EntryData::CustomMessage(custom) => line.parts(&custom.content),
-        EntryData::ModelChange(change) => line.text(&change.model),
-        EntryData::ThinkingLevelChange(change) => line.text(&change.thinking_level),
-        EntryData::Label(label) => line.text(label.label.as_deref().unwrap_or_default()),
-        EntryData::SessionInfo(info) => line.text(&info.name),
-        EntryData::Foreign(foreign) => line.text(&foreign.foreign_type),
-        EntryData::ContextTransform(_) | EntryData::Ephemeral(_) => {}
+        EntryData::Message(message) => match line(message.content.iter().map(shown)) {
+            // For an answer without text, the preview shows its reasoning.
+            line_of_text if line_of_text.is_empty() => line(message.content.iter().filter_map(reasoning)),
+            line_of_text => line_of_text,
+        },
+        EntryData::Compaction(compaction) => summary(&compaction.summary),
+        EntryData::BranchSummary(branch) => summary(&branch.summary),
+        EntryData::Custom(custom) => one_line(&custom.custom_type),
+        EntryData::CustomMessage(custom) => line(custom.content.iter().map(shown)),
+        EntryData::ModelChange(change) => one_line(&change.model),
+        EntryData::ThinkingLevelChange(change) => one_line(&change.thinking_level),
+        EntryData::Label(label) => one_line(label.label.as_deref().unwrap_or_default()),
+        EntryData::SessionInfo(info) => one_line(&info.name),
+        EntryData::Foreign(foreign) => one_line(&foreign.foreign_type),
+        EntryData::ContextTransform(_) | EntryData::Ephemeral(_) => String::new(),
     }
-    line.shown
 }
 
 /// Returns any text as one line, in the form of [`preview`].
 #[must_use]
 pub fn one_line(text: &str) -> String {
-    let mut line = PreviewLine::default();
-    line.text(text);
-    line.shown
+    line([text])
 }
 
 /// Returns the type name of an entry in the tree; a message's includes its role.
@@ -70,97 +72,49 @@ pub fn summary_line(line: &str) -> SummaryLine<'_> {
     }
 }
 
-/// A preview in progress.
-#[derive(Default)]
-struct PreviewLine {
-    shown: String,
-    chars: usize,
-    /// True if there was white space since the last character.
-    space: bool,
-    cut: bool,
+/// Returns the text of a part of a message.
+fn shown(part: &Part) -> Cow<'_, str> {
+    match part {
+        Part::Text { text } => Cow::Borrowed(text),
+        Part::Image { .. } => Cow::Borrowed("[picture]"),
+        Part::Reasoning { .. } => Cow::Borrowed(""),
+        Part::ToolCall { name, arguments, .. } => {
+            Cow::Owned(format!("{name}({})", prefix(arguments.trim(), PREVIEW_CHARS_MAX)))
+        }
+        Part::ToolResult { output, .. } => Cow::Borrowed(output),
+    }
 }
 
-impl PreviewLine {
-    fn message(&mut self, message: &Message) {
-        self.parts(&message.content);
-        if self.shown.is_empty() {
-            // For an answer without text, the preview shows its reasoning.
-            for part in &message.content {
-                if let Part::Reasoning { text, .. } = part {
-                    self.text(text);
-                }
-            }
-        }
-    }
+fn reasoning(part: &Part) -> Option<&String> {
+    if let Part::Reasoning { text, .. } = part { Some(text) } else { None }
+}
 
-    fn parts(&mut self, parts: &[Part]) {
-        for part in parts {
-            match part {
-                Part::Text { text } => self.text(text),
-                Part::Image { .. } => self.text("[picture]"),
-                Part::Reasoning { .. } => {}
-                Part::ToolCall { name, arguments, .. } => {
-                    self.text(name);
-                    self.space = false;
-                    self.text("(");
-                    self.space = false;
-                    self.text(arguments);
-                    self.space = false;
-                    self.text(")");
-                }
-                Part::ToolResult { output, .. } => self.text(output),
-            }
-        }
-    }
+/// Returns a summary as one line: a heading as `Goal:`, and no tags around the text.
+fn summary(summary: &str) -> String {
+    line(summary.lines().map(|line| match summary_line(line) {
+        SummaryLine::Heading(heading) => Cow::Owned(format!("{heading}:")),
+        SummaryLine::Text(text) => Cow::Borrowed(text),
+        SummaryLine::Tag => Cow::Borrowed(""),
+    }))
+}
 
-    /// Appends a summary: a heading as `Goal:`, and no tags around the text.
-    fn summary(&mut self, summary: &str) {
-        for line in summary.lines() {
-            match summary_line(line) {
-                SummaryLine::Heading(heading) => {
-                    self.text(heading);
-                    self.space = false;
-                    self.text(":");
+/// Returns the words of these texts as one line, cut if it is too long.
+fn line(texts: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let (mut line, mut chars) = (String::new(), 0);
+    for text in texts {
+        for word in text.as_ref().split_whitespace().filter(|word| !word.chars().all(steers)) {
+            let space = (chars > 0).then_some(' ');
+            for c in space.into_iter().chain(word.chars().filter(|c| !steers(*c))) {
+                if chars == PREVIEW_CHARS_MAX {
+                    line.pop();
+                    return format!("{}…", line.trim_end());
                 }
-                SummaryLine::Text(text) => self.text(text),
-                SummaryLine::Tag => {}
+                line.push(c);
+                chars += 1;
             }
         }
     }
-
-    /// Appends text, separated by a space from what came before.
-    fn text(&mut self, text: &str) {
-        for c in text.chars() {
-            if self.cut {
-                return;
-            }
-            if c.is_whitespace() {
-                self.space = true;
-            } else if !steers(c) {
-                if std::mem::take(&mut self.space) && self.chars > 0 {
-                    self.push(' ');
-                }
-                self.push(c);
-            }
-        }
-        self.space = true;
-    }
-
-    fn push(&mut self, c: char) {
-        if self.cut {
-            return;
-        }
-        if self.chars < PREVIEW_CHARS_MAX {
-            self.shown.push(c);
-            self.chars += 1;
-            return;
-        }
-        self.cut = true;
-        self.shown.pop();
-        let kept = self.shown.trim_end().len();
-        self.shown.truncate(kept);
-        self.shown.push('…');
-    }
+    line
 }
 
 /// Returns true for a character that moves the cursor or changes the text direction. On a terminal or a page, it could

@@ -65,11 +65,7 @@ impl AgentLoop {
                 Err(self.busy("a compaction can be undone only when the session is idle"))
             }
             SessionCommand::UndoCompaction(undo) => self.compacting().on_undo_compaction(&caller, &undo, lookup),
-            SessionCommand::PinEntry(pin) => keep::pin(&mut self.ledger, &caller, &pin, lookup).map(|()| {
-                // The input that hooks are inspecting may be meant for another branch, whose path was already read for
-                // it.
-                self.navigation.pinned(self.leaving_by().is_some() || self.hooks.looks_at_input());
-            }),
+            SessionCommand::PinEntry(pin) => keep::pin(&mut self.ledger, &caller, &pin, lookup),
             SessionCommand::UnpinEntry(pin) => keep::unpin(&mut self.ledger, &caller, &pin),
             SessionCommand::SetContextStrategy(set) => self.on_set_strategy(&caller, set),
             SessionCommand::SetModel(set) => {
@@ -135,12 +131,8 @@ impl AgentLoop {
     /// inspecting. The same command, sent again after a lost connection, is answered on its newest connection. A
     /// different one is refused, since it would write under an id that is already in use.
     pub(super) fn on_same_id(&mut self, caller: &Caller) -> bool {
-        let waiting = self.navigation.caller().filter(|waiting| waiting.id == caller.id);
-        let waiting = match waiting {
-            Some(waiting) => Some(waiting),
-            None => self.hooks.callers().find(|waiting| waiting.id == caller.id),
-        };
-        let Some(waiting) = waiting else { return false };
+        let mut waiting = self.navigation.caller().into_iter().chain(self.hooks.callers());
+        let Some(waiting) = waiting.find(|waiting| waiting.id == caller.id) else { return false };
         if waiting.fingerprint == caller.fingerprint {
             waiting.origin = caller.origin;
             return true;

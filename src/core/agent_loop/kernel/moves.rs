@@ -1,7 +1,7 @@
 //! Moves in the tree: hooks are called first, and a move voids the running compaction.
 
 use crate::agent_loop::{
-    AgentLoop, checks::check_name, io::Caller, navigation::Arrival, navigation::Onward, step::Step, subject::Subject,
+    AgentLoop, checks::check_name, io::Caller, navigation, navigation::Navigation, step::Step, subject::Subject,
     subject::navigation::Ask, subject::navigation::ProposedMove,
 };
 use crate::session::{Destination, Lookup};
@@ -56,12 +56,12 @@ impl AgentLoop {
     }
 
     /// Moves, or requests a summary of the abandoned branch first.
-    fn go(&mut self, proposed: ProposedMove) -> Result<(), ErrorBody> {
-        let arrival = match self.navigation.plan(&mut self.ledger, &self.prompt, proposed)? {
-            Onward::Arrive(arrival) => Some(arrival),
-            Onward::Summarise(leaving) => {
+    fn go(&mut self, mut proposed: ProposedMove) -> Result<(), ErrorBody> {
+        let arrival = match navigation::plan(&mut self.ledger, &self.prompt, &mut proposed)? {
+            None => Some(proposed),
+            Some(job) => {
                 self.compacting().void_running("the session is moving to another place");
-                self.navigation.leave(&mut self.ledger, leaving)
+                self.navigation.leave(&mut self.ledger, job, proposed)
             }
         };
         self.arrive(arrival);
@@ -69,10 +69,10 @@ impl AgentLoop {
     }
 
     /// Arrives, unless the move still waits for a summary.
-    pub(in crate::agent_loop) fn arrive(&mut self, arrival: Option<Box<Arrival>>) {
+    pub(in crate::agent_loop) fn arrive(&mut self, arrival: Option<ProposedMove>) {
         if let Some(arrival) = arrival {
             self.compacting().void_running("the session moved to another place");
-            self.navigation.arrive(&mut self.ledger, &mut self.roster, *arrival);
+            Navigation::arrive(&mut self.ledger, &mut self.roster, arrival);
         }
     }
 
@@ -94,22 +94,17 @@ impl AgentLoop {
 
     /// Returns the move that new input waits for, because it belongs to the move's destination.
     pub(super) fn meant_for(&self) -> Option<CommandId> {
-        self.moving().filter(|(_, is_meant)| *is_meant).map(|(id, _)| id.clone())
+        self.moving().filter(|proposed| proposed.takes_input_along()).map(|proposed| proposed.caller.id.clone())
     }
 
-    /// Returns the move that waits for a summary or for hooks.
+    /// Returns the command of the move that waits for a summary or for hooks.
     #[must_use]
     pub fn leaving_by(&self) -> Option<CommandId> {
-        self.moving().map(|(id, _)| id.clone())
+        self.moving().map(|proposed| proposed.caller.id.clone())
     }
 
-    /// Returns the move that waits for a summary or for hooks, and true if new input is meant for its destination.
-    fn moving(&self) -> Option<(&CommandId, bool)> {
-        let proposed = || {
-            let proposed = self.hooks.proposed_move()?;
-            Some((&proposed.caller.id, !proposed.ask.as_ref().is_some_and(Ask::is_retry)))
-        };
-        self.navigation.leaving_by().or_else(proposed)
+    fn moving(&self) -> Option<&ProposedMove> {
+        self.navigation.proposed_move().or_else(|| self.hooks.proposed_move())
     }
 
     /// Returns true if hooks are called before a move. The abandoned branch is then read even if no summary is

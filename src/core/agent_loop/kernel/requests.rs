@@ -32,7 +32,7 @@ impl AgentLoop {
                 if self.compacting().commit_held(Need::Due) {
                     return;
                 }
-                self.compacting().prepare(&count);
+                self.compacting().prepare_another(&count);
                 is_due = true;
             }
             Decision::Compact => {

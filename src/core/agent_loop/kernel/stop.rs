@@ -2,9 +2,9 @@
 //! cancel, a server shutdown and a damaged session stop.
 
 use crate::agent_loop::{AgentLoop, io::Caller, late::Callee, stage::Stage, step::Step, step::TurnEnd, turn::tools};
-use crate::{session::OpenTurn, usage::add_usage};
+use crate::usage::add_usage;
 use reseed_protocol::{
-    CallId, ErrorBody, Usage,
+    CallId, ErrorBody,
     event::Event,
     reply::Reply,
     tools::{CallOutcome, PendingCall},
@@ -86,10 +86,9 @@ impl AgentLoop {
         self.compaction.release();
         let Some(turn) = self.ledger.state().turn.clone() else { return };
         self.compaction.turn_over();
-        let withdrawn: Vec<PendingCall> = self.ledger.state().pending.clone();
+        let mut withdrawn: Vec<PendingCall> = self.ledger.state().pending.clone();
         // A tool whose result hooks are inspecting has answered, so its client is not notified.
-        let withdrawn: Vec<PendingCall> =
-            withdrawn.into_iter().filter(|call| self.hooks.inspected_answer(&call.call_id).is_none()).collect();
+        withdrawn.retain(|call| self.hooks.inspected_answer(&call.call_id).is_none());
         let late = self.hooks.drop_looked_at(&mut self.ledger);
         let is_interrupted = status == TurnStatus::Interrupted;
         let dropped = self.turn.drop_calls(&mut self.ledger, &turn.turn_id, is_interrupted);
@@ -99,11 +98,10 @@ impl AgentLoop {
         withdrawn.into_iter().for_each(|call| tools::withdraw(&mut self.ledger, call, CallOutcome::Dropped));
         self.tell_late(late);
         let withheld_usage = self.turn.take_withheld_usage(self.ledger.state());
-        let usage = turn_usage(&self.ledger.state().turn);
-        let usage = match &withheld_usage {
-            Some(withheld) => Some(add_usage(usage, withheld)),
-            None => usage,
-        };
+        let mut usage = turn.usage;
+        if let Some(withheld) = &withheld_usage {
+            usage = Some(add_usage(usage, withheld));
+        }
         let event = Event::TurnFinished(Box::new(TurnFinished {
             turn_id: turn.turn_id,
             status,
@@ -118,8 +116,4 @@ impl AgentLoop {
         self.ledger.then(Step::Proceed);
         self.ledger.then(Step::PrepareIdle);
     }
-}
-
-fn turn_usage(turn: &Option<OpenTurn>) -> Option<Usage> {
-    turn.as_ref().and_then(|turn| turn.usage.clone())
 }

@@ -30,27 +30,18 @@ impl AgentLoop {
                 self.prompt.manager().prepare_at_tokens(window).or(self.prompt.manager().compact_at_tokens(window));
             due.is_some_and(|due| self.prompt.in_tokens(tokens + self.prompt.fixed().total()) >= due)
         };
-        match input {
-            Input::Answered { request, .. } | Input::Failed { request, .. } => {
-                self.compaction.is_running(*request) || is_near()
-            }
-            Input::Tick | Input::HookAnswered { .. } => self.compaction.is_at_work() || is_near(),
-            Input::Command { command, .. } => {
-                let orders = matches!(
-                    **command,
-                    SessionCommand::StartCompaction(_)
-                        | SessionCommand::PreviewCompaction(_)
-                        | SessionCommand::Navigate(_)
-                );
-                orders || is_near()
-            }
-            Input::Seeded | Input::Recovered | Input::Go => self.compaction.is_ordered() || is_near(),
-            Input::ToolsOffered(_) | Input::ToolAnswered { .. } => is_near(),
-            Input::ToolProgressed { .. } => false,
-            Input::MadeWay { .. } | Input::AskedAgain { .. } | Input::WaitedBehindSummary { .. } => false,
-            Input::Cancelled { .. } | Input::HooksOffered(_) | Input::HostLeft | Input::AskAgain { .. } => false,
-            Input::Reconfigured(_) | Input::Hold(_) | Input::Stop(_) | Input::Abandon(_) => false,
-        }
+        let compacts = match input {
+            Input::Answered { request, .. } | Input::Failed { request, .. } => self.compaction.is_running(*request),
+            Input::Tick | Input::HookAnswered { .. } => self.compaction.is_at_work(),
+            Input::Command { command, .. } => matches!(
+                **command,
+                SessionCommand::StartCompaction(_) | SessionCommand::PreviewCompaction(_) | SessionCommand::Navigate(_)
+            ),
+            Input::Seeded | Input::Recovered | Input::Go => self.compaction.is_ordered(),
+            Input::ToolsOffered(_) | Input::ToolAnswered { .. } => false,
+            _ => return false,
+        };
+        compacts || is_near()
     }
 }
 

@@ -11,23 +11,26 @@
 //! that step is written, the session has not moved, so a crash, a cancel or a failure leaves everything unchanged.
 
 use crate::agent_loop::io::{Caller, Effect, RequestId};
-use crate::agent_loop::subject::navigation::{Ask, BranchGiven, ProposedMove};
+use crate::agent_loop::subject::navigation::{Ask, ProposedMove, unwritten};
 use crate::agent_loop::{
     ledger::Ledger, prompt::Prompt, records::appended, records::session_updated, roster::Roster, step::Step,
     subject::input::Said,
 };
 use crate::{
-    compaction::machine::{plan::Planner, running::ask_for_summary},
+    compaction::machine::{
+        plan::Planner,
+        running::{ask_for_summary, summary_failed},
+    },
     compaction::{Job, Next, Order, Outcome, branch},
     model::{Answer, ModelFault},
     session::{Destination, input::name_from},
 };
 use reseed_protocol::{
-    CommandId, EntryData, EntryId, ErrorBody, ErrorCode, JobId, Message, Role, Usage,
-    compaction::{CompactionDetails, CompactionFailed, CompactionTrigger},
+    EntryData, ErrorBody, ErrorCode, JobId, Message, Role,
+    compaction::{CompactionFailed, CompactionTrigger},
     event::Event,
     reply::Reply,
-    tree::{BranchSummary, Label, Navigated},
+    tree::{BranchSummary, Label, Navigate, Navigated},
     turn::{Accepted, TurnStarted},
 };
 
@@ -37,176 +40,113 @@ pub(crate) const PHASE: &str = "summarising_branch";
 /// The move in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Navigation {
-    /// The move that waits for a summary of the abandoned branch, and the request for it.
-    leaving: Option<(RequestId, Box<Move>)>,
-    /// True if an entry was pinned after the move's destination was read: its path must be read again.
-    pinned_before_move: bool,
+    leaving: Option<Box<Leaving>>,
 }
 
 /// A move that waits for the summary of the abandoned branch.
 #[derive(Debug)]
-pub(crate) struct Move {
+struct Leaving {
+    request: RequestId,
     job: Job,
-    arrival: Box<Arrival>,
+    proposed: ProposedMove,
 }
 
-/// The destination of a move, and what is done there in the same step.
-#[derive(Debug)]
-pub(crate) struct Arrival {
-    caller: Caller,
-    to: Destination,
-    target: Option<EntryId>,
-    label: Option<String>,
-    ask: Option<Ask>,
-    /// The summary of the abandoned branch.
-    summary: Option<BranchText>,
-}
-
-/// The next need of a planned move.
-#[derive(Debug)]
-pub(crate) enum Onward {
-    /// It needs a summary of the abandoned branch.
-    Summarise(Box<Move>),
-    /// It needs nothing and can arrive.
-    Arrive(Box<Arrival>),
-}
-
-impl Arrival {
-    /// Returns the arrival without a summary.
-    ///
-    /// # Errors
-    /// `invalid_field`: there is no entry that the label could name.
-    fn unsummarised(self) -> Result<Onward, ErrorBody> {
-        if self.label.is_some() && self.target.is_none() {
+/// Plans a move: returns the job that summarises the abandoned branch first; `None` if the session can move at once.
+///
+/// # Errors
+/// `missing_field`, `invalid_field`: the instructions or the label cannot be used.
+pub(crate) fn plan(
+    ledger: &mut Ledger,
+    prompt: &Prompt,
+    proposed: &mut ProposedMove,
+) -> Result<Option<Job>, ErrorBody> {
+    let Navigate { instructions, replace_instructions, summarize, .. } = proposed.navigate.clone();
+    let (instructions, free_form) = Planner { ledger, prompt }.wanted(instructions, replace_instructions)?;
+    let left = std::mem::take(&mut proposed.to.left);
+    if let Some(given) = &mut proposed.summary {
+        given.summary = given.summary.trim().to_owned();
+        given.details = Some(branch::files(&left, &ledger.deployment.file_tools));
+        return Ok(None);
+    }
+    let window = ledger.window_tokens();
+    let budget = prompt.in_estimates(window.saturating_sub(prompt.manager().reserved_tokens(window)));
+    let wanted = summarize == Some(true);
+    let Some((context, cut)) = wanted.then(|| branch::to_summarise(&left, budget, ledger.counter())).flatten() else {
+        if proposed.label.is_some() && proposed.target.is_none() {
             let message = "there is no entry to label before the first one; leave the label out";
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("label"));
         }
-        Ok(Onward::Arrive(Box::new(self)))
-    }
+        return Ok(None);
+    };
+    let order = Order {
+        command_id: Some(proposed.caller.id.clone()),
+        free_form,
+        instructions,
+        ..Order::automatic(ledger.new_id(), CompactionTrigger::Manual)
+    };
+    let files = branch::files(&left, &ledger.deployment.file_tools);
+    let delimiter = ledger.new_text();
+    Ok(Some(Planner { ledger, prompt }.branch_job(order, &context, cut, files, delimiter)))
 }
 
 impl Navigation {
     /// Returns true if this request is for the summary of the abandoned branch.
     pub(crate) fn asks(&self, request: RequestId) -> bool {
-        self.leaving.as_ref().is_some_and(|(asked, _)| *asked == request)
+        self.leaving.as_ref().is_some_and(|leaving| leaving.request == request)
     }
 
-    /// Returns true while the abandoned branch is being summarised.
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.leaving.is_some()
+    /// Returns the move that waits for the summary of the abandoned branch.
+    pub(crate) fn proposed_move(&self) -> Option<&ProposedMove> {
+        self.leaving.as_ref().map(|leaving| &leaving.proposed)
     }
 
     /// Returns the sender of the move that waits for a summary. Later commands may be answered first.
     pub(crate) fn caller(&mut self) -> Option<&mut Caller> {
-        self.leaving.as_mut().map(|(_, leaving)| &mut leaving.arrival.caller)
-    }
-
-    /// Notes that an entry was pinned during a move.
-    pub(crate) fn pinned(&mut self, is_moving: bool) {
-        self.pinned_before_move |= is_moving;
-    }
-
-    /// Returns true if an entry was pinned after the move's destination was read.
-    pub(crate) fn was_pinned_before_move(&self) -> bool {
-        self.pinned_before_move
-    }
-
-    /// Returns the command of the move that waits for a summary, and true if new input is meant for its destination.
-    /// Input is not tied to a retried turn's move, because that turn continues at the same position.
-    pub(crate) fn leaving_by(&self) -> Option<(&CommandId, bool)> {
-        let arrival = self.leaving.as_ref().map(|(_, leaving)| &leaving.arrival)?;
-        Some((&arrival.caller.id, !arrival.ask.as_ref().is_some_and(Ask::is_retry)))
+        self.leaving.as_mut().map(|leaving| &mut leaving.proposed.caller)
     }
 
     /// Returns the job that summarises the abandoned branch.
     pub(crate) fn job_id(&self) -> Option<&JobId> {
-        self.leaving.as_ref().map(|(_, leaving)| &leaving.job.order.job_id)
+        self.leaving.as_ref().map(|leaving| &leaving.job.order.job_id)
     }
 
-    /// Plans a move: immediate, or after the abandoned branch is summarised.
-    ///
-    /// # Errors
-    /// `missing_field`, `invalid_field`: the instructions or the label cannot be used.
-    pub(crate) fn plan(
-        &self,
+    /// Requests the next summary of the abandoned branch. Returns the move once the summary is complete.
+    pub(crate) fn leave(
+        &mut self,
         ledger: &mut Ledger,
-        prompt: &Prompt,
-        proposed: ProposedMove,
-    ) -> Result<Onward, ErrorBody> {
-        let ProposedMove { caller, navigate, mut to, target, label, given, ask, .. } = proposed;
-        let (instructions, free_form) =
-            Planner { ledger, prompt }.wanted(navigate.instructions, navigate.replace_instructions)?;
-        if let Some(given) = given {
-            let details = branch::files(&to.left, &ledger.deployment.file_tools);
-            let summary = Some(BranchText::given(given, details));
-            return Ok(Onward::Arrive(Box::new(Arrival { caller, to, target, label, ask, summary })));
-        }
-        if navigate.summarize != Some(true) {
-            return Arrival { caller, to, target, label, ask, summary: None }.unsummarised();
-        }
-        let order = Order {
-            job_id: ledger.new_id(),
-            trigger: CompactionTrigger::Manual,
-            command_id: Some(caller.id.clone()),
-            free_form,
-            instructions,
-            strategy: None,
-            rebuild: None,
-        };
-        let window = ledger.window_tokens();
-        let budget = prompt.in_estimates(window.saturating_sub(prompt.manager().reserved_tokens(window)));
-        let left = std::mem::take(&mut to.left);
-        let Some((context, cut)) = branch::to_summarise(&left, budget, ledger.counter()) else {
-            return Arrival { caller, to, target, label, ask, summary: None }.unsummarised();
-        };
-        let files = branch::files(&left, &ledger.deployment.file_tools);
-        let delimiter = ledger.new_text();
-        let job = Planner { ledger, prompt }.branch_job(order, &context, cut, files, delimiter);
-        let arrival = Box::new(Arrival { caller, to, target, label, ask, summary: None });
-        Ok(Onward::Summarise(Box::new(Move { job, arrival })))
-    }
-
-    /// Requests the next summary of the abandoned branch. Returns the arrival once the summary is complete.
-    pub(crate) fn leave(&mut self, ledger: &mut Ledger, mut leaving: Box<Move>) -> Option<Box<Arrival>> {
-        match leaving.job.advance() {
+        mut job: Job,
+        mut proposed: ProposedMove,
+    ) -> Option<ProposedMove> {
+        match job.advance() {
             Next::Ask(body) => {
-                let request = ask_for_summary(ledger, &leaving.job, *body, PHASE, false);
-                self.leaving = Some((request, leaving));
-                None
+                let request = ask_for_summary(ledger, &job, *body, PHASE, false);
+                self.leaving = Some(Box::new(Leaving { request, job, proposed }));
+                return None;
             }
             Next::Offer(outcome) => {
-                leaving.arrival.summary = Some(BranchText::summarised(*outcome));
-                Some(leaving.arrival)
+                let Outcome { summary, details, usage, .. } = *outcome;
+                let details = Some(details);
+                proposed.summary = Some(BranchSummary { summary, details, summary_usage: usage, ..unwritten() });
             }
             // Unreachable in practice: a summary step always offers an outcome.
-            Next::Exhausted => Some(leaving.arrival),
+            Next::Exhausted => {}
         }
+        Some(proposed)
     }
 
-    /// Handles the model's answer to a request for the branch summary. Returns the arrival once that is complete.
-    pub(crate) fn on_branch_summary(&mut self, ledger: &mut Ledger, answer: &Answer) -> Option<Box<Arrival>> {
-        let (_, mut leaving) = self.leaving.take()?;
-        leaving.job.take(answer);
-        self.leave(ledger, leaving)
+    /// Handles the model's answer to a request for the branch summary. Returns the move once that is complete.
+    pub(crate) fn on_branch_summary(&mut self, ledger: &mut Ledger, answer: &Answer) -> Option<ProposedMove> {
+        let Leaving { mut job, proposed, .. } = *self.leaving.take()?;
+        job.take(answer);
+        self.leave(ledger, job, proposed)
     }
 
     /// Handles a failed request for the branch summary: repeats the request, or continues with a smaller one or an
     /// extract, or refuses the move.
-    pub(crate) fn on_branch_summary_fault(&mut self, ledger: &mut Ledger, fault: &ModelFault) -> Option<Box<Arrival>> {
-        let (_, mut leaving) = self.leaving.take()?;
-        let own = *leaving.job.model() == *ledger.state().model;
-        if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
-            ledger.remember_told_window(told);
-        }
-        let is_answer =
-            matches!(fault.code, ErrorCode::ContextOverflow | ErrorCode::UpstreamEmpty | ErrorCode::ContentFiltered);
-        if is_answer {
-            if fault.code == ErrorCode::ContextOverflow {
-                leaving.job.too_large(fault.overflow.window_tokens);
-            } else if !(fault.ran_out && leaving.job.leave_room_for_reasoning()) {
-                leaving.job.try_again(fault.code.as_str());
-            }
-            return self.leave(ledger, leaving);
+    pub(crate) fn on_branch_summary_fault(&mut self, ledger: &mut Ledger, fault: &ModelFault) -> Option<ProposedMove> {
+        let mut leaving = *self.leaving.take()?;
+        if summary_failed(ledger, &mut leaving.job, fault) {
+            return self.leave(ledger, leaving.job, leaving.proposed);
         }
         let message = format!("the branch could not be summarised, and nothing has moved: {}", fault.message);
         let mut error = ErrorBody::new(fault.code, message);
@@ -217,8 +157,8 @@ impl Navigation {
     }
 
     /// Appends the move in one step, with the turn that starts there, and ends this loop.
-    pub(crate) fn arrive(&self, ledger: &mut Ledger, roster: &mut Roster, arrival: Arrival) {
-        let Arrival { caller, to, target, label, ask, summary } = arrival;
+    pub(crate) fn arrive(ledger: &mut Ledger, roster: &mut Roster, proposed: ProposedMove) {
+        let ProposedMove { caller, to, target, label, ask, summary, .. } = proposed;
         let as_of_seq = ledger.state().seq;
         let left_leaf_id = ledger.state().leaf.clone();
         let Destination { leaf, tree, input, .. } = to;
@@ -241,18 +181,8 @@ impl Navigation {
             events.push(appended(entry, None, command_id.clone()));
             id
         };
-        let branch_summary_entry_id = summary.map(|left| {
-            let BranchText { summary, details, usage, hook, hook_details } = left;
-            let data = EntryData::BranchSummary(BranchSummary {
-                from_id: leaf,
-                left_leaf_id,
-                summary,
-                details: Some(details),
-                summary_usage: usage,
-                hook,
-                hook_details,
-            });
-            hang(ledger, data)
+        let branch_summary_entry_id = summary.map(|summary| {
+            hang(ledger, EntryData::BranchSummary(BranchSummary { from_id: leaf, left_leaf_id, ..summary }))
         });
         let named = branch_summary_entry_id.clone().or(target);
         if let (Some(label), Some(target_id)) = (label, named) {
@@ -287,32 +217,10 @@ impl Navigation {
 
     /// Cancels the branch summary; the session stays where it is.
     pub(crate) fn cancel_move(&mut self, ledger: &mut Ledger) {
-        let Some((request, leaving)) = self.leaving.take() else { return };
-        ledger.push(Effect::CancelModel(request));
+        let Some(leaving) = self.leaving.take() else { return };
+        ledger.push(Effect::CancelModel(leaving.request));
         let message = "the branch summary was cancelled; the session has not moved";
         stay(ledger, &leaving, ErrorBody::new(ErrorCode::NavigationCancelled, message));
-    }
-}
-
-/// The summary of an abandoned branch.
-#[derive(Debug)]
-struct BranchText {
-    summary: String,
-    details: CompactionDetails,
-    usage: Option<Usage>,
-    hook: Option<String>,
-    hook_details: Option<serde_json::Value>,
-}
-
-impl BranchText {
-    fn summarised(outcome: Outcome) -> Self {
-        let Outcome { summary, details, usage, .. } = outcome;
-        Self { summary, details, usage, hook: None, hook_details: None }
-    }
-
-    fn given(given: BranchGiven, details: CompactionDetails) -> Self {
-        let (hook, hook_details) = (Some(given.hook), given.details);
-        Self { summary: given.summary.trim().to_owned(), details, usage: None, hook, hook_details }
     }
 }
 
@@ -323,10 +231,10 @@ pub(crate) fn stay_here(ledger: &mut Ledger, proposed: &ProposedMove) {
     ledger.reply(&proposed.caller, ledger.ending_or(ErrorBody::new(ErrorCode::NavigationCancelled, message)));
 }
 
-fn stay(ledger: &mut Ledger, leaving: &Move, error: ErrorBody) {
+fn stay(ledger: &mut Ledger, leaving: &Leaving, error: ErrorBody) {
     let failed = CompactionFailed {
         job_id: leaving.job.order.job_id.clone(),
-        command_id: Some(leaving.arrival.caller.id.clone()),
+        command_id: Some(leaving.proposed.caller.id.clone()),
         trigger: None,
         background: false,
         failed_rungs: leaving.job.failed().to_vec(),
@@ -336,5 +244,5 @@ fn stay(ledger: &mut Ledger, leaving: &Move, error: ErrorBody) {
         error: error.clone(),
     };
     ledger.append(vec![Event::CompactionFailed(Box::new(failed))], Vec::new());
-    ledger.reply(&leaving.arrival.caller, ledger.ending_or(error));
+    ledger.reply(&leaving.proposed.caller, ledger.ending_or(error));
 }

@@ -27,6 +27,7 @@ mod request;
 mod shown;
 
 pub(crate) use receipts::Sent;
+pub(crate) use request::HISTORY_TOOLS;
 
 use crate::{
     agent_loop::{ledger::Ledger, tools::Tools},

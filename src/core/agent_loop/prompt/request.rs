@@ -21,7 +21,7 @@ use reseed_protocol::{
 };
 
 /// The tools with which a model finds and reads what it no longer sees.
-const FIND: &str = "history_search";
+pub(crate) const HISTORY_TOOLS: [&str; 2] = ["history_search", READ_ON];
 const READ_ON: &str = "history_read";
 
 impl Prompt {
@@ -124,7 +124,7 @@ impl Prompt {
     pub(crate) fn searches_once_compacted(&self, ledger: &Ledger) -> bool {
         let tools = self.tools_once_compacted(ledger);
         let has = |name| tools.offers().any(|(offer, place)| offer.name == name && place == ToolPlace::Server);
-        has(FIND) && has(READ_ON)
+        HISTORY_TOOLS.into_iter().all(has)
     }
 
     /// Returns the estimated tokens that a compaction adds besides its summary: the tools that the session offers from

@@ -49,17 +49,11 @@ impl Subject {
 
     /// Returns the hook point and its reason as text.
     pub(crate) fn event(&self) -> &'static str {
-        match self {
-            Self::Start(_) => "before_agent_start",
-            Self::Input(_) | Self::Answer(_) => "message",
-            Self::BeforeRequest => "context:before_request",
-            Self::Ephemeral(_) => "context:ephemeral",
-            Self::TurnEnd(_) => "context:turn_end",
-            Self::Calls(_) => "tool_call",
-            Self::Result(result) if result.as_message.is_some() => "message",
-            Self::Result(_) => "tool_result",
-            Self::Compaction(_) => "before_compaction",
-            Self::Navigation(_) => "before_navigate",
+        match self.point() {
+            (point, None) => point.as_str(),
+            (_, Some(ContextReason::BeforeRequest)) => "context:before_request",
+            (_, Some(ContextReason::Ephemeral)) => "context:ephemeral",
+            (_, Some(ContextReason::TurnEnd)) => "context:turn_end",
         }
     }
 

@@ -6,10 +6,10 @@ use crate::{hook::HookFault, session::Destination};
 use reseed_protocol::{
     EntryId, TurnId,
     hooks::{HookAnswer, HookEvent, NavigationPreparation},
-    tree::{Navigate, NavigatePosition},
+    tree::{BranchSummary, Navigate, NavigatePosition},
 };
 
-/// A move that a client requested, as changed by hooks so far.
+/// A move that a client requested, as changed by hooks so far. It is made once it needs no summary, or has one.
 #[derive(Debug)]
 pub(crate) struct ProposedMove {
     pub(crate) caller: Caller,
@@ -17,19 +17,11 @@ pub(crate) struct ProposedMove {
     pub(crate) to: Destination,
     pub(crate) target: Option<EntryId>,
     pub(crate) label: Option<String>,
-    /// A hook's summary of the branch that the session leaves.
-    pub(crate) given: Option<BranchGiven>,
+    /// The summary of the branch that the session leaves, by a hook or by the model.
+    pub(crate) summary: Option<BranchSummary>,
     /// The turn that starts at the destination.
     pub(crate) ask: Option<Ask>,
     pub(crate) cancelled_by: Option<String>,
-}
-
-/// A hook's summary of a branch.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct BranchGiven {
-    pub(crate) hook: String,
-    pub(crate) summary: String,
-    pub(crate) details: Option<serde_json::Value>,
 }
 
 /// A turn that starts at a move's destination.
@@ -40,13 +32,6 @@ pub(crate) struct Ask {
     pub(crate) said: Option<Said>,
 }
 
-impl Ask {
-    /// Returns true if the question at the destination is answered again.
-    pub(crate) fn is_retry(&self) -> bool {
-        self.said.is_none()
-    }
-}
-
 impl ProposedMove {
     pub(crate) fn new(
         caller: Caller,
@@ -55,7 +40,7 @@ impl ProposedMove {
         target: Option<EntryId>,
         label: Option<String>,
     ) -> Self {
-        Self { caller, navigate, to, target, label, given: None, ask: None, cancelled_by: None }
+        Self { caller, navigate, to, target, label, summary: None, ask: None, cancelled_by: None }
     }
 
     pub(crate) fn event(&self, old_leaf_id: Option<EntryId>) -> HookEvent {
@@ -70,7 +55,7 @@ impl ProposedMove {
             custom_instructions: self.navigate.instructions.clone(),
             replace_instructions: self.navigate.replace_instructions == Some(true),
             label: self.label.clone(),
-            summary: self.given.as_ref().map(|given| given.summary.clone()),
+            summary: self.summary.as_ref().map(|given| given.summary.clone()),
         }))
     }
 
@@ -95,7 +80,8 @@ impl ProposedMove {
         self.label = label.or(self.label.take());
         // Without this check the model would get a summary that nobody requested.
         if let Some(summary) = answer.summary.filter(|_| wants_summary) {
-            self.given = Some(BranchGiven { hook: hook.to_owned(), summary, details: answer.details });
+            let hook = Some(hook.to_owned());
+            self.summary = Some(BranchSummary { summary, hook, hook_details: answer.details, ..unwritten() });
             changed = true;
         }
         Ok(changed)
@@ -103,5 +89,24 @@ impl ProposedMove {
 
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled_by.is_some()
+    }
+
+    /// Returns true if new input is meant for the move's destination. Input is not tied to a retried turn's move,
+    /// because that turn continues at the same position.
+    pub(crate) fn takes_input_along(&self) -> bool {
+        self.ask.as_ref().is_none_or(|ask| ask.said.is_some())
+    }
+}
+
+/// Returns a branch summary without text. The branches that it names are known once the session moves.
+pub(crate) fn unwritten() -> BranchSummary {
+    BranchSummary {
+        from_id: None,
+        left_leaf_id: None,
+        summary: String::new(),
+        details: None,
+        summary_usage: None,
+        hook: None,
+        hook_details: None,
     }
 }

@@ -29,7 +29,7 @@
 use crate::compaction::machine::work::{Advanced, JobPurpose, Ready, Running, Spent};
 use crate::{
     agent_loop::{io::Effect, ledger::Ledger, prompt::Prompt, step::Step},
-    compaction::machine::{Compacting, Compactor},
+    compaction::machine::{Compacting, Compactor, running::summary_failed},
 };
 use crate::{
     compaction::{Held, Job, Order, SummaryAttempt},
@@ -53,25 +53,15 @@ impl Compacting<'_> {
     /// Handles a failed summary request: the job makes the next attempt, or ends and can be tried again later.
     pub(crate) fn on_summary_fault(&mut self, fault: &ModelFault) {
         let Some(mut running) = self.compaction.work.take_running() else { return };
-        match fault.code {
-            ErrorCode::ContextOverflow => {
-                let own = *running.job.model() == *self.ledger.state().model;
-                if let Some(told) = fault.overflow.window_tokens.filter(|_| own) {
-                    self.ledger.remember_told_window(told);
-                }
-                running.job.too_large(fault.overflow.window_tokens);
-            }
-            ErrorCode::UpstreamEmpty if fault.ran_out && running.job.leave_room_for_reasoning() => {}
-            ErrorCode::UpstreamEmpty => running.job.try_again("empty"),
-            ErrorCode::ContentFiltered => running.job.try_again("refused"),
-            code if running.can_wait() && !running.job.is_merging() => {
+        if !summary_failed(self.ledger, &mut running.job, fault) {
+            if running.can_wait() && !running.job.is_merging() {
                 self.compaction.carried.breaker.failed(self.ledger.now);
-                let mut error = ErrorBody::new(code, fault.message.clone());
+                let mut error = ErrorBody::new(fault.code, fault.message.clone());
                 error.retry_after_ms = fault.retry_after_ms;
                 self.compaction.fail(self.ledger, running, error);
                 return;
             }
-            code => running.job.fall_back(code.as_str()),
+            running.job.fall_back(fault.code.as_str());
         }
         self.advance_or_continue(running);
     }

@@ -2,8 +2,9 @@
 //!
 //! A held compaction is a record in the log, so it survives this loop, the session's unloading and the process. It is
 //! valid as long as what it has read and the settings that made it are unchanged; [`Compacting::check_held`] checks
-//! this after every input and drops it otherwise. If so much was appended meanwhile that it would miss the target, it
-//! is dropped when it is due, and another one is made, which is committed as it is.
+//! this after every input and drops it otherwise. If so much was appended meanwhile that it would miss the target,
+//! another one is prepared when it is due. Until that one is ready, it stays held: it is committed if the other one
+//! fails, or if a request needs the room at once.
 
 use crate::compaction::machine::work::{Need, Ready};
 use crate::{
@@ -22,12 +23,12 @@ use crate::{
 };
 use reseed_protocol::{
     EntryId, ErrorBody,
-    compaction::{CompactionPrepared, CompactionRung, CompactionTrigger},
+    compaction::{CompactionPrepared, CompactionTrigger},
     event::EphemeralEvent,
 };
 
 impl Compacting<'_> {
-    /// Holds a finished compaction until it is due.
+    /// Holds a finished compaction until it is due. It replaces the one held so far.
     ///
     /// # Errors
     /// The job's input has changed; the clients were notified.
@@ -58,7 +59,11 @@ impl Compacting<'_> {
             is_last: is_due,
             outcome: *outcome,
         };
+        let passed_over = self.ledger.session.held.clone();
         self.ledger.append(vec![session_updated(|updated| updated.held = Some(held.record()))], Vec::new());
+        if let Some(passed_over) = passed_over {
+            self.compaction.tell_dropped(self.ledger, &passed_over, unused("another one was prepared"));
+        }
         let prepared = Box::new(self.planner().prepared(&held, &count));
         self.ledger.emit(EphemeralEvent::CompactionPrepared(prepared));
         if self.is_idle() && is_due {
@@ -67,25 +72,26 @@ impl Compacting<'_> {
         Ok(())
     }
 
-    /// Commits the held compaction in one step, so that no turn waits. Returns false if none is held, or if it would
-    /// miss the target; it is dropped then, so that another one can be made.
+    /// Commits the held compaction in one step, so that no turn waits. Returns false if none is held, or if another one
+    /// should be made because it would miss the target and the next request does not need it; it then stays held.
     pub(crate) fn commit_held(&mut self, need: Need) -> bool {
         self.check_held();
         let Some(held) = self.ledger.session.held.clone() else { return false };
         let before = self.prompt.count_now(self.ledger);
         let after = self.planner().after_held(&held, &before);
-        let window = match need {
+        let window = self.ledger.window_tokens();
+        let is_needed = match need {
+            Need::Due => false,
+            Need::Room => after <= window,
             // The request alone filled the whole window, whatever our count says.
-            Need::Refused => self.ledger.window_tokens().min(before.tokens.max(1)),
-            Need::Due | Need::Room => self.ledger.window_tokens(),
+            Need::Refused => {
+                let window = window.min(before.tokens.max(1));
+                after <= self.prompt.manager().compact_at_tokens(window).unwrap_or(window)
+            }
         };
-        let makes_room = after <= self.prompt.manager().compact_at_tokens(window).unwrap_or(window);
-        let permit = self.permit(before.tokens, need != Need::Due);
-        let is_better_than_none =
-            (need != Need::Due && makes_room) || self.compaction.gave_up || permit != Permit::Full;
-        let is_used = after < before.tokens && is_better_than_none || self.planner().is_worth(&held, &before, after);
-        if !is_used {
-            self.drop_held(unused("too much was said since"));
+        let may_be_last = self.compaction.gave_up || self.permit(before.tokens, need != Need::Due) != Permit::Full;
+        let is_used = after < before.tokens && (is_needed || may_be_last);
+        if !is_used && !self.planner().is_good_enough(&held, &before, after) {
             return false;
         }
         self.void_running("the compaction prepared earlier is committed");
@@ -107,7 +113,7 @@ impl Compacting<'_> {
         let after = self.planner().after_held(&held, &before);
         let mut basis = held.basis();
         basis.order.trigger = CompactionTrigger::Manual;
-        self.planner().is_worth(&held, &before, after).then(|| (basis, Box::new(held.outcome.clone())))
+        self.planner().is_good_enough(&held, &before, after).then(|| (basis, Box::new(held.outcome.clone())))
     }
 
     /// Drops the held compaction if what it has read, or the settings that made it, have changed.
@@ -163,14 +169,10 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns true if the held compaction is good enough now, when it leaves `after` tokens.
-    fn is_worth(&self, held: &Held, before: &RequestCount, after: u64) -> bool {
-        // A hook's summary is final, and one that was finished when it was due is not made again.
-        if held.outcome.rung == CompactionRung::HookSummary || held.is_last {
-            return after < before.tokens;
-        }
-        self.saves_enough(&held.basis(), before.tokens, after)
-            && (held.outcome.any_gain || self.reaches(&held.outcome, after, self.ledger.window_tokens()))
+    /// Returns true if no other compaction need be made in place of the held one, which leaves `after` tokens. One that
+    /// was finished when it was due is not made again.
+    fn is_good_enough(&self, held: &Held, before: &RequestCount, after: u64) -> bool {
+        held.is_last && after < before.tokens || self.judge(&held.basis(), &held.outcome, before, after).is_ok()
     }
 
     /// Returns the tokens of the next request if the held compaction were committed now.

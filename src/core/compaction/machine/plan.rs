@@ -25,15 +25,21 @@ use reseed_protocol::{
 use std::sync::Arc;
 
 impl Compacting<'_> {
-    /// Prepares a compaction before a request that is near the trigger or above it, unless one is in progress or held,
-    /// or the breaker is open.
+    /// Prepares a compaction before a request that is near the trigger, unless one is held or in progress, or the
+    /// breaker is open.
     pub(crate) fn prepare(&mut self, count: &RequestCount) {
         self.check_held();
+        if self.ledger.session.held.is_none() {
+            self.prepare_another(count);
+        }
+    }
+
+    /// Prepares a compaction before a request above the trigger, even if one is held: that one was not good enough.
+    pub(crate) fn prepare_another(&mut self, count: &RequestCount) {
         let work = &self.compaction.work;
         if work.running.is_some()
             || work.ready.is_some()
             || work.ordered.is_some()
-            || self.ledger.session.held.is_some()
             || self.ledger.is_holding()
             || self.compaction.gave_up
         {
@@ -62,7 +68,7 @@ impl Compacting<'_> {
             Decision::Prepare => self.prepare(&count),
             Decision::Due | Decision::Compact => {
                 if !self.commit_held(Need::Due) {
-                    self.prepare(&count);
+                    self.prepare_another(&count);
                 }
             }
         }

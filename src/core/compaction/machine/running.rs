@@ -11,10 +11,10 @@ use crate::{
 use crate::{
     compaction::{Basis, Job, Next, Order, Outcome},
     context::RequestCount,
-    model::ModelRequest,
+    model::{ModelFault, ModelRequest},
 };
 use reseed_protocol::{
-    Timestamp,
+    ErrorCode, Timestamp,
     compaction::{CompactionProgress, CompactionRung, CompactionStarted, CompactionTrigger, RunningCompaction},
     event::EphemeralEvent,
 };
@@ -67,10 +67,14 @@ impl Compacting<'_> {
                     self.compaction.work.run(running);
                     return Advanced::Asked;
                 }
-                Next::Offer(outcome) => match self.planner().judge(&running.job.basis(), &outcome, &before) {
-                    Ok(()) => return self.made(running, outcome),
-                    Err((why, tokens)) => running.job.refuse(outcome, why, tokens),
-                },
+                Next::Offer(outcome) => {
+                    let basis = running.job.basis();
+                    let after = self.planner().would_leave(&basis, &outcome, before.tokens);
+                    match self.planner().judge(&basis, &outcome, &before, after) {
+                        Ok(()) => return self.made(running, outcome),
+                        Err(why) => running.job.refuse(outcome, why, after),
+                    }
+                }
                 Next::Exhausted => return self.chain_is_used_up(running, before.tokens),
             }
         }
@@ -174,16 +178,20 @@ impl Compactor {
 }
 
 impl Planner<'_> {
-    /// Checks that an outcome is good enough; otherwise returns the reason and the tokens that it would leave.
-    fn judge(&self, basis: &Basis, outcome: &Outcome, before: &RequestCount) -> Result<(), (&'static str, u64)> {
-        let after = self.would_leave(basis, outcome, before.tokens);
+    /// Checks that an outcome that leaves `after` tokens is good enough; otherwise returns the reason.
+    pub(crate) fn judge(
+        &self,
+        basis: &Basis,
+        outcome: &Outcome,
+        before: &RequestCount,
+        after: u64,
+    ) -> Result<(), &'static str> {
         if outcome.rung == CompactionRung::HookSummary {
             // A hook's summary is final: it is refused only if it saves nothing.
-            return if after < before.tokens { Ok(()) } else { Err(("not_smaller", after)) };
+            return if after < before.tokens { Ok(()) } else { Err("not_smaller") };
         }
         if !self.saves_enough(basis, before.tokens, after) {
-            let why = if after >= before.tokens { "not_smaller" } else { "too_little" };
-            return Err((why, after));
+            return Err(if after >= before.tokens { "not_smaller" } else { "too_little" });
         }
         let window = self.planning_window(basis.order.trigger, || before.tokens);
         if outcome.any_gain || basis.order.trigger == CompactionTrigger::Manual || self.reaches(outcome, after, window)
@@ -198,11 +206,11 @@ impl Planner<'_> {
         if is_models && self.prompt.manager().compact_at_tokens(window).is_some_and(is_below) {
             return Ok(());
         }
-        Err(("too_little", after))
+        Err("too_little")
     }
 
     /// Returns true if an outcome that leaves `after` tokens reaches the target, or the maximum that its cut allows.
-    pub(crate) fn reaches(&self, outcome: &Outcome, after: u64, window_tokens: u64) -> bool {
+    fn reaches(&self, outcome: &Outcome, after: u64, window_tokens: u64) -> bool {
         let target = self.prompt.manager().target_tokens(window_tokens);
         let fixed = self.prompt.fixed().total() + self.prompt.added_once_compacted(self.ledger);
         let least = self.prompt.in_tokens(fixed + outcome.allowed_tokens);
@@ -239,4 +247,23 @@ pub(crate) fn ask_for_summary(
         total,
     }));
     ledger.call_model(body, None, false, makes_way)
+}
+
+/// Handles a failed summary request that concerns the request itself: it was too large, or produced no summary. The job
+/// makes the next attempt. Returns false for any other fault.
+pub(crate) fn summary_failed(ledger: &mut Ledger, job: &mut Job, fault: &ModelFault) -> bool {
+    match fault.code {
+        ErrorCode::ContextOverflow => {
+            let is_own = *job.model() == *ledger.state().model;
+            if let Some(told) = fault.overflow.window_tokens.filter(|_| is_own) {
+                ledger.remember_told_window(told);
+            }
+            job.too_large(fault.overflow.window_tokens);
+        }
+        ErrorCode::UpstreamEmpty if fault.ran_out && job.leave_room_for_reasoning() => {}
+        ErrorCode::UpstreamEmpty => job.try_again("empty"),
+        ErrorCode::ContentFiltered => job.try_again("refused"),
+        _ => return false,
+    }
+    true
 }

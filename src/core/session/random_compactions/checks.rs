@@ -1,14 +1,15 @@
 //! Checks the properties that must hold after every operation.
 
 use super::*;
-use crate::compaction::cut::{Cut, GAIN_TOKENS_MIN, find_cut, least_cut};
+use crate::compaction::cut::{Cut, GAIN_TOKENS_MIN, cut_units, find_cut, must_stay};
 
 impl World {
     /// Finds the nearest cut, and checks that it keeps the preferred amount whenever a legal cut can.
     pub(super) fn nearest(&self, context: &Context, structure: &Structure, keep: Keep) -> Option<Cut> {
         let found = find_cut(context, structure, keep);
         let tails = (1..structure.units.len()).rev().take_while(|at| structure.units[*at].may_begin_tail);
-        let legal = tails.filter_map(|at| cut_from(context, structure, at)).chain(least_cut(context, structure));
+        let shortest = cut_units(context, structure, &must_stay(context, structure));
+        let legal = tails.filter_map(|at| cut_from(context, structure, at)).chain(shortest);
         let least = legal.map(|cut| cut.kept_tokens).min();
         match (&found, least) {
             (Some(found), Some(least)) => {

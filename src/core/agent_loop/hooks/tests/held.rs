@@ -7,7 +7,7 @@ use crate::{
     compaction::{Held, SummaryRequest},
 };
 use reseed_protocol::{
-    EntryId,
+    EntryId, JobId,
     compaction::{
         CancelCompaction, CompactionRung, CompactionTrigger, ContextCompacted, PinEntry, PreviewCompaction,
         SetContextStrategy, StartCompaction, StrategySettings, UndoCompaction,
@@ -356,24 +356,50 @@ fn with_results(results: usize, sentences: usize) -> World {
     })
 }
 
-#[test]
-fn one_that_would_save_too_little_when_due_is_dropped_and_another_is_made() {
+/// Returns a session with a held compaction that saves too little, the compaction's job, and the hook `one`.
+fn holding_too_little() -> (World, JobId) {
     let mut world = holding(vec![hook("one", HookPoint::BeforeCompaction)]);
-    let first = world.held().unwrap().job_id.clone();
-    world.restart(|deployment| deployment.options.min_gain = 0.85).took();
-    world.say(&much()).check(&[
-        "+ user",
-        "turn",
-        "compaction failed compaction_void",
-        "ask one before_compaction",
-        "model",
-    ]);
-    assert_eq!(world.held(), None);
+    let held = world.held().unwrap().job_id.clone();
+    world.restart(|deployment| deployment.options.min_gain = 0.85).offer_tool().took();
+    (world, held)
+}
+
+#[test]
+fn one_that_would_save_too_little_when_due_stays_held_until_another_is_ready() {
+    let (mut world, first) = holding_too_little();
+    world.say(&much()).check(&["+ user", "turn", "ask one before_compaction", "model"]);
+    assert_eq!(world.held().map(|held| &held.job_id), Some(&first));
+    world.answer(json!({ "summary": "They met." })).check(&["compaction failed compaction_void", "prepared"]);
+    assert_ne!(world.held().map(|held| &held.job_id), Some(&first));
     let failed = world.events.iter().rev().find_map(|event| match event {
         Event::CompactionFailed(failed) => Some(failed.job_id.clone()),
         _ => None,
     });
     assert_eq!(failed, Some(first), "whoever was told that it is held is told that it is not");
+    world.model("hello").check(&["+ assistant", "end completed", "+ compaction", "compacted hook_summary", "reseed"]);
+}
+
+#[test]
+fn one_that_would_save_too_little_when_due_is_committed_if_no_other_can_be_made() {
+    let (mut world, first) = holding_too_little();
+    world.say(&much()).pass().took();
+    let request = world.summarising.take().expect("another summary is asked for");
+    let fault = ModelFault::new(ErrorCode::UpstreamOverloaded, "a fault");
+    world.tell(Input::Failed { request, fault, shown: Vec::new() });
+    world.check(&["compaction failed upstream_overloaded"]);
+    assert_eq!(world.held().map(|held| &held.job_id), Some(&first));
+    world.model_calls(&[r#"{"where":"west"}"#]).took();
+    world.tool("harbour").check(&["+ tool", "+ compaction", "compacted model_summary", "reseed", "model"]);
+    assert_eq!((&world.committed().job_id, world.held()), (&first, None));
+}
+
+#[test]
+fn one_that_would_save_too_little_is_committed_when_a_request_needs_the_room() {
+    let (mut world, first) = holding_too_little();
+    // With this, the request touches the room that is reserved for the answer.
+    world.say(&much().repeat(2));
+    world.check(&["+ user", "turn", "+ compaction", "compacted model_summary", "reseed", "model"]);
+    assert_eq!((&world.committed().job_id, world.committed().paused_ms), (&first, 0));
 }
 
 #[test]
