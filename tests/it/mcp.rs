@@ -10,7 +10,16 @@ mod reloading;
 #[cfg(target_os = "linux")]
 mod shell;
 
-use crate::{mcp::everything::everything, support::binary};
+use crate::{
+    mcp::{
+        everything::everything,
+        reloading::{called, server, until_tools},
+    },
+    support::{
+        binary::{self, Binary},
+        client::Client,
+    },
+};
 use serde_json::json;
 use std::{fs, path::Path};
 
@@ -45,6 +54,26 @@ async fn check_says_which_servers_failed_and_why() {
     let printed: Vec<&str> =
         ended.printed.lines().skip_while(|line| !line.starts_with("mcp ")).take(expected.len()).collect();
     assert_eq!(printed, expected, "{}", ended.printed);
+}
+
+#[tokio::test]
+async fn what_a_tool_says_is_not_in_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut fails = server("fails", "badger-failed", "");
+    fails["env"]["FAILS"] = json!("true");
+    let file = servers(folder.path(), json!({ "says": server("says", "badger-said", ""), "fails": fails }));
+    let path = std::env::var("PATH").unwrap();
+    let settings = [file, ("MODEL", "offline"), ("LOG_LEVEL", "trace"), ("PATH", &*path)];
+    let binary = Binary::start(folder.path(), &settings).await;
+    let (mut client, _) = Client::v2_session(&binary.ws()).await;
+    until_tools(&mut client, &["fails__do", "says__do"]).await;
+    assert_eq!(called(&mut client, "says__do").await["output"], "badger-said");
+    let failed = called(&mut client, "fails__do").await;
+    assert_eq!((&failed["output"], &failed["isError"]), (&json!("badger-failed"), &json!(true)));
+    binary.stop().await;
+    let log = binary::logged(folder.path());
+    assert!(log.contains("turn finished"), "{log}");
+    assert_eq!(log.lines().find(|line| line.contains("badger")), None);
 }
 
 #[tokio::test]

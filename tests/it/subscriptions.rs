@@ -184,6 +184,23 @@ async fn what_a_failed_session_leaves_unanswered_is_answered() {
     assert_eq!(client.turn("and now?").await["status"], "completed");
 }
 
+/// An append is synced first; then its command is answered, and then its events are published.
+#[tokio::test]
+async fn what_the_store_does_not_take_is_neither_acknowledged_nor_shown() {
+    let store = Arc::new(Faulty::new(MemoryStore::new()));
+    let server = Server::over(Scripted::answering(|_| Reply::text("Noted.")), store.clone(), &[]).await;
+    let mut client = Client::v2(&server.ws()).await;
+    let session = open(&mut client, json!({})).await;
+    client.turn("This is kept.").await;
+    store.fail_append(1, Fault::Before);
+    let reply = client.ask("user_input", json!({ "input": "This is lost." })).await;
+    assert_eq!((&reply["type"], &reply["payload"]["code"]), (&json!("error"), &json!("store_failed")), "{reply}");
+    client.event("session_closed").await;
+    let shown = client.seen.iter().find(|frame| frame.to_string().contains("This is lost."));
+    assert_eq!(shown, None);
+    assert_eq!(entries(&mut client, &session).await, 2);
+}
+
 #[tokio::test]
 async fn a_lost_reply_leaves_no_orphan_also_after_a_restart() {
     let store = Arc::new(MemoryStore::new());

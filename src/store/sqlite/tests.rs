@@ -5,7 +5,7 @@ mod erasure;
 mod history;
 mod read_only;
 
-use super::{CommitStats, OpenError, SqliteStore, open::FILE_PAGE_BYTES, schema};
+use super::{CommitStats, Fault, OpenError, SqliteStore, open::FILE_PAGE_BYTES, schema, writer::Write};
 use crate::{
     Append, CommandMark, Error, Head, SessionStore, Usage,
     conformance::{NOW, Subject, append, append_of, contract_suite, control, entry, id, log},
@@ -368,6 +368,26 @@ async fn a_record_of_version_3_has_these_columns() {
         )
         .unwrap();
     assert_eq!(header, (0x7273_6564, schema::VERSION, FILE_PAGE_BYTES, "wal".to_owned()));
+}
+
+/// Reads a setting of the connection that commits.
+struct Setting(&'static str);
+
+impl Write for Setting {
+    type Output = i64;
+
+    fn write(&self, db: &Connection) -> Result<i64, Fault> {
+        Ok(db.pragma_query_value(None, self.0, |row| row.get(0))?)
+    }
+}
+
+/// `tests/disk` cuts the power of a disk that keeps only what was synced; this finds the same fault within a moment.
+#[tokio::test]
+async fn a_commit_syncs_the_log() {
+    let (_dir, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    // 2 is FULL; 1, NORMAL, syncs only when the log is copied back.
+    assert_eq!(store.write(Setting("synchronous")).await, Ok(2));
 }
 
 #[tokio::test]

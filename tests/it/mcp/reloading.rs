@@ -10,8 +10,8 @@ use crate::{
 use serde_json::{Value, json};
 use std::{fs, path::Path};
 
-/// A server in `sh`. Each start adds a line to `NAME.lives`. A call returns `REPLY`; with `HELD`, it waits for that
-/// file first.
+/// A server in `sh`. Each start adds a line to `NAME.lives`. A call returns `REPLY`, as an error if `FAILS` is `true`;
+/// with `HELD`, it waits for that file first.
 const SERVER: &str = r#"
 echo $$ >> "$NAME.lives"
 trap 'echo "$NAME" >> told; exit 0' TERM
@@ -24,7 +24,7 @@ while IFS= read -r line; do
     *'"tools/call"'*)
         touch "$NAME.called"
         while [ -n "$HELD" ] && [ ! -e "$HELD" ]; do sleep 0.02; done
-        echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"content":[{"type":"text","text":"'"$REPLY"'"}]}}' ;;
+        echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"content":[{"type":"text","text":"'"$REPLY"'"}],"isError":'"$FAILS"'}}' ;;
     esac
 done
 # It stays until it is asked to end.
@@ -32,7 +32,8 @@ while :; do sleep 0.05; done
 "#;
 
 pub(super) fn server(name: &str, reply: &str, held: &str) -> Value {
-    json!({ "command": "sh", "args": ["-c", SERVER], "env": { "NAME": name, "REPLY": reply, "HELD": held } })
+    let env = json!({ "NAME": name, "REPLY": reply, "HELD": held, "FAILS": "false" });
+    json!({ "command": "sh", "args": ["-c", SERVER], "env": env })
 }
 
 fn lives(folder: &Path, name: &str) -> usize {
@@ -48,7 +49,7 @@ async fn tools(client: &mut Client) -> Vec<String> {
 }
 
 /// Has the model call the tool; returns the result.
-async fn called(client: &mut Client, tool: &str) -> Value {
+pub(super) async fn called(client: &mut Client, tool: &str) -> Value {
     client.forget("entry_appended");
     let ended = client.turn(&format!("Use the tool {tool}")).await;
     assert_eq!(ended["status"], "completed", "{ended}");
@@ -58,7 +59,7 @@ async fn called(client: &mut Client, tool: &str) -> Value {
 }
 
 /// Talks until the session has these tools: they join at a turn, once their server is up.
-async fn until_tools(client: &mut Client, expected: &[&str]) {
+pub(super) async fn until_tools(client: &mut Client, expected: &[&str]) {
     while tools(client).await != expected {
         client.turn("Go on.").await;
     }

@@ -1,8 +1,12 @@
-//! A session that no client has open is unloaded once its turn is over, no matter who had it open and how they left.
+//! A session that no client has open is unloaded once its turn is over, no matter who had it open and how they left. It
+//! is loaded once, however many come back at the same time.
 
 use crate::support::scripted::{Gate, Reply, Scripted};
 use crate::support::{client::Client, http, server::Server};
+use futures_util::future::join_all;
+use reseed::store::sqlite::SqliteStore;
 use serde_json::json;
+use std::sync::Arc;
 
 const OPERATOR: &str = "correct-horse-battery-staple";
 
@@ -50,4 +54,28 @@ async fn a_session_without_a_connection_leaves_memory_when_its_turn_is_over() {
     let entries = client.ask("get_entries", json!({ "sessionId": session })).await;
     assert_eq!(entries["payload"]["items"].as_array().map(Vec::len), Some(2), "{entries}");
     assert_eq!(in_memory(&server).await, 0);
+}
+
+/// Each finds the session in the store and not in memory, so without taking turns each would load it.
+#[tokio::test]
+async fn clients_that_come_back_at_once_find_one_loop() {
+    let folder = tempfile::tempdir().unwrap();
+    // Its reads take a moment, as those of memory do not.
+    let store = Arc::new(SqliteStore::open(&folder.path().join("reseed.db")).unwrap());
+    let model = Scripted::answering(|_| Reply::text("Noted."));
+    let server = Server::over(model, store, &[("OPERATOR_TOKENS", &format!("op:{OPERATOR}"))]).await;
+    let (mut first, opened) = Client::v2_session(&server.ws()).await;
+    first.turn("My cat is called Miso.").await;
+    first.hang_up();
+    open(&server, 0).await;
+
+    let mut clients = join_all((0..8).map(async |_| Client::v2(&server.ws()).await)).await;
+    let session = json!({ "sessionId": opened["sessionId"] });
+    let joined = join_all(clients.iter_mut().map(|client| client.ask("open_session", session.clone()))).await;
+    let present = joined.iter().filter_map(|opened| opened["payload"]["presence"].as_array()).map(Vec::len);
+    assert_eq!(present.max(), Some(clients.len()), "the last to join sees all of them: {joined:#?}");
+    assert_eq!(clients[0].turn("Who is Miso?").await["status"], "completed");
+    for client in &mut clients[1..] {
+        client.event("turn_finished").await;
+    }
 }

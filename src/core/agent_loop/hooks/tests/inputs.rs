@@ -222,3 +222,25 @@ fn a_command_is_inspected_once_and_remembered_without_removed_text() {
     assert_eq!(mark(json!({})), [4_711]);
     assert_eq!(mark(instead("user", "my number is ----")), [withheld("user_input")]);
 }
+
+#[test]
+fn the_queue_is_bounded_in_number_and_in_bytes() {
+    let busy = || {
+        let roomy = Windows::new(Some(10_000_000), Vec::new());
+        let mut world = World::with(Vec::new(), &[], |deployment, _| deployment.windows = roomy);
+        world.say("first").check(&["+ user", "turn", "model"]);
+        world
+    };
+    let mut world = busy();
+    for waiting in ["queue 1", "queue 2", "queue 3", "queue 4"] {
+        world.say("one more").check(&[waiting]);
+    }
+    world.say("too many").check(&["error queue_full"]);
+
+    // Together they may have 4 MiB.
+    let mut world = busy();
+    let half = "x".repeat(2 * 1024 * 1024);
+    world.say(&half).check(&["queue 1"]);
+    world.say(&half).check(&["queue 2"]);
+    world.say("x").check(&["error queue_full"]);
+}
