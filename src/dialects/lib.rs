@@ -1,7 +1,7 @@
 //! Dialects: the protocols that clients speak. A dialect translates a client's frames to commands, and replies and
 //! events to its frames, and knows nothing else of the server. No dialect knows another one.
 //!
-//! Over the WebSocket, a connection writes the frames of its dialect: `v2` is the server's own vocabulary. [`v1`] translates the older protocol.
+//! `v2` is the server's own vocabulary. [`v1`] translates the older protocol.
 
 pub mod v1;
 mod v2;
