@@ -37,8 +37,8 @@ impl Credentials {
     }
 }
 
-/// The transport and the clock of a machine. It does nothing by itself: [`Driver::next`] drives it, and that future may be
-/// dropped while it waits.
+/// The transport and the clock of a machine. It does nothing by itself: [`Driver::next`] drives it, and that future may
+/// be dropped while it waits.
 pub struct Driver {
     connect: Arc<dyn Connect>,
     credentials: Option<AskCredentials>,

@@ -6,8 +6,8 @@
 //! - Each session gets a new epoch. Both databases can be written to afterwards if the source is used again, and two
 //!   different logs must not share a name. Clients take one new snapshot.
 //! - Everything is read back from the target and compared.
-//! - The target must be empty, and is marked until everything is copied and durable. Nothing opens a marked target, not even
-//!   another migration: one that was interrupted starts over, into an empty database.
+//! - The target must be empty, and is marked until everything is copied and durable. Nothing opens a marked target, not
+//!   even another migration: one that was interrupted starts over, into an empty database.
 //! - Only one page of one session is held in memory.
 
 mod bulk;

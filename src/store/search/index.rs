@@ -1,10 +1,10 @@
 //! The search index, the same in every store that has one.
 //!
 //! A session's log is divided into blocks of some dozens of records; the last block may still grow. A row of the table
-//! `words` holds the distinct words of a block's entries in order, as [`super::words`] splits them. So every language is
-//! searched alike, whatever the database can do. A search first finds the blocks that contain its words, and reads only
-//! their entries. Records that are in no block are not indexed yet, and are read. So nothing waits for the index: it is
-//! filled in the background. Everything in it derives from the records.
+//! `words` holds the distinct words of a block's entries in order, as [`super::words`] splits them. So every language
+//! is searched alike, whatever the database can do. A search first finds the blocks that contain its words, and reads
+//! only their entries. Records that are in no block are not indexed yet, and are read. So nothing waits for the index:
+//! it is filled in the background. Everything in it derives from the records.
 
 use super::{Query, SEARCHED_MAX, SESSIONS_MAX, Scan, query::Term, range::Range, words};
 use crate::{Error, Hits, ListQuery, SearchQuery, SearchScope, SessionStore, checksum::int};
@@ -37,8 +37,8 @@ const LOOKS_MAX: usize = 100_000;
 /// timeout.
 const LOOKS_AT_ONCE_MAX: usize = 10_000;
 
-/// The number of blocks that are read for each term if some terms suffice: a session's newest. So a common word does not
-/// keep the entries with a rare one from being found.
+/// The number of blocks that are read for each term if some terms suffice: a session's newest. So a common word does
+/// not keep the entries with a rare one from being found.
 const BLOCKS_OF_TERM: u32 = 16;
 
 /// The number of words of a term that are looked up in the index; the longest are chosen. Entries are compared with the
@@ -151,8 +151,8 @@ impl Asked {
         Self { needles, of_terms }
     }
 
-    /// Returns which of a session's blocks are read, and whether others that may match are left out. Hits can only be in
-    /// the `wanted` ranges.
+    /// Returns which of a session's blocks are read, and whether others that may match are left out. Hits can only be
+    /// in the `wanted` ranges.
     fn choose(&self, blocks: &[Block], wanted: &[Range], any: bool) -> (Vec<(Range, bool)>, bool) {
         let (mut left, mut leaves_out) = (vec![BLOCKS_OF_TERM; self.of_terms.len()], false);
         let mut chosen = Vec::with_capacity(blocks.len());

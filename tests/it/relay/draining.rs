@@ -102,6 +102,12 @@ async fn clients_at_other_servers_do_not_learn_that_a_holder_stops() {
     let accepted = at_a.ask("user_input", json!({ "input": "What is my cat called?" })).await;
     a.server.terminate().await;
     stopping(&a).await;
+    // Its sessions learn of it a moment later.
+    until("the session takes no more commands", async || {
+        let replied = at_a.ask("append_custom", json!({ "customType": "note", "data": 1 })).await;
+        if replied["payload"]["code"] == "shutting_down" { Ok(()) } else { Err(replied.to_string()) }
+    })
+    .await;
     // The session refuses the first, and its server the second.
     for (kind, payload) in [
         ("user_input", json!({ "sessionId": session, "input": "Is anybody there?" })),
