@@ -17,7 +17,9 @@ const ROOMS: [(&str, bool); 6] = [
 /// Returns the parts of a folder, by module path, that are in a circle or use one.
 fn circles((folder, by_part): (&str, bool), sources: &[(String, String)]) -> Vec<String> {
     let room = folder.trim_start_matches("protocol").trim_start_matches("/src/").trim_start_matches("src/");
-    let name = |path: &str| path.trim_start_matches(folder).trim_end_matches(".rs").trim_end_matches("/mod").replace('/', "::");
+    let name = |path: &str| {
+        path.trim_start_matches(folder).trim_end_matches(".rs").trim_end_matches("/mod").replace('/', "::")
+    };
     let part = |file: &str| file.split("::").next().filter(|_| by_part).unwrap_or(file).to_owned();
     let names: BTreeSet<String> = sources.iter().map(|(path, _)| name(path)).collect();
     let root = if names.contains("mod") { "mod" } else { "lib" };
