@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The folders without circles. Where `true`, a file and the folder of its name are one part, because a type may be
 /// implemented in several files of its folder.
-const ROOMS: [(&str, bool); 6] = [
+const ROOMS: [(&str, bool); 5] = [
     ("protocol/src/", false),
     ("src/runtime/", true),
     ("src/server/", true),
     ("src/provider/", true),
-    ("src/tools/", true),
     ("src/hooks/", true),
 ];
 
