@@ -5,13 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The folders without circles. Where `true`, a file and the folder of its name are one part, because a type may be
 /// implemented in several files of its folder.
-const ROOMS: [(&str, bool); 5] = [
-    ("protocol/src/", false),
-    ("src/runtime/", true),
-    ("src/server/", true),
-    ("src/provider/", true),
-    ("src/hooks/", true),
-];
+const ROOMS: [(&str, bool); 4] =
+    [("protocol/src/", false), ("src/runtime/", true), ("src/server/", true), ("src/provider/", true)];
 
 /// Returns the parts of a folder, by module path, that are in a circle or use one.
 fn circles((folder, by_part): (&str, bool), sources: &[(String, String)]) -> Vec<String> {
