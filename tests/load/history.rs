@@ -17,7 +17,7 @@ const WHOLE: usize = 10_000;
 /// Deltas of an answer: few, so that the cost of a turn besides streaming shows.
 const DELTAS: usize = 5;
 
-/// The number of openings of each session, but no more than rounds.
+/// The number of openings of each session, if there are as many rounds.
 const OPENINGS: usize = 9;
 
 pub(crate) async fn measure(

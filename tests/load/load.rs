@@ -50,7 +50,7 @@ struct Sizes {
     stalled_turns: usize,
     /// Deltas of each of their answers, of six bytes each.
     stalled_deltas: usize,
-    /// Alternations between the floor and the server; the most starts and openings of which a median is taken.
+    /// How often the floor and the server take turns; also the maximum number of starts and openings.
     rounds: usize,
     /// Turns of each connection in one round.
     turns: usize,

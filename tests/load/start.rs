@@ -5,7 +5,7 @@ use crate::{
     process::Bench,
 };
 
-/// The number of starts, of which the median is taken, but no more than rounds.
+/// The number of starts whose median is taken, if there are as many rounds.
 const STARTS: usize = 5;
 
 pub(crate) async fn measure(bench: &Bench, rounds: usize, figures: &mut Figures) -> anyhow::Result<()> {
