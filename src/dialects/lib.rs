@@ -2,12 +2,23 @@
 //! events to its frames, and knows nothing else of the server. No dialect knows another one.
 //!
 //! `v2` is the server's own vocabulary. [`v1`] translates the older protocol.
+//!
+//! A dialect over HTTP is a client of v2 [inside] the process. It comes in by the [`entrance`].
 
+pub mod entrance;
+pub mod inside;
 pub mod v1;
 mod v2;
 
-use axum::extract::ws::Utf8Bytes;
+use axum::{Router, extract::ws::Utf8Bytes};
+use entrance::Entrance;
 use reseed_protocol::{CommandId, ErrorBody, SessionId, reply::Reply};
+use std::sync::Arc;
+
+/// Returns the routes of the dialects over HTTP.
+pub fn routes(_entrance: Arc<dyn Entrance>) -> Router {
+    Router::new()
+}
 
 /// The protocol version of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

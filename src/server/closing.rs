@@ -23,6 +23,13 @@ pub(super) enum End {
     Close(CloseCode, &'static str),
 }
 
+impl End {
+    /// Returns the end of a connection whose client does not read.
+    pub(super) fn slow_reader() -> Self {
+        Self::Close(CloseCode::SlowReader, "the client reads too slowly; reconnect and resume")
+    }
+}
+
 /// Closes a socket with a code. The client has `patience` to read the close frame. After a protocol error, tungstenite
 /// reads no more, and [`linger`](super::linger) makes sure that the frame still arrives.
 pub(super) async fn close(mut socket: WebSocket, code: CloseCode, reason: &str, patience: Duration) {
@@ -42,7 +49,7 @@ pub(super) fn written(outcome: Result<Result<(), axum::Error>, Elapsed>) -> Flow
     match outcome {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(End::Gone),
-        Err(_) => Err(End::Close(CloseCode::SlowReader, "the client reads too slowly; reconnect and resume")),
+        Err(_) => Err(End::slow_reader()),
     }
 }
 

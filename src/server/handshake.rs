@@ -5,7 +5,7 @@ use super::{
     app::App,
     auth::bearer,
     closing::{CLOSE_TIME, close},
-    connection::Connection,
+    connection::{Connection, Link},
     door::Guest,
 };
 use crate::{metrics::limits::Limit, shares::Share};
@@ -134,7 +134,7 @@ async fn enter(app: Arc<App>, socket: WebSocketUpgrade, parts: &Parts) -> Respon
                 return;
             };
             let permits = (of_all, of_user);
-            let connection = Connection::new(app, socket, grant, negotiated, address, permits, guest);
+            let connection = Connection::new(app, Link::Socket(socket), grant, negotiated, address, permits, guest);
             Box::pin(Box::new(connection).run()).await;
         }))
     })

@@ -7,6 +7,7 @@
 //! - `admission`: the limits on clients; `stopping`: how connections end when the server stops
 //! - `door`: admits connections, and bounds what clients hold before they have authenticated
 //! - [`address`]: finds the address of a request's client
+//! - `inside`: connects the dialects over HTTP, which are clients within the process
 //! - `handshake`: turns a request into a connection; `closing`: ends connections
 //! - `socket`: the task of one WebSocket connection; `connection`: its state
 //! - `relay`: connects clients to sessions that other nodes hold; `node`: does the same for other nodes; `peers`: what
@@ -48,6 +49,7 @@ mod granting;
 mod guesses;
 mod handshake;
 mod history;
+mod inside;
 mod linger;
 mod listen;
 mod node;

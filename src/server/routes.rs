@@ -41,8 +41,10 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route(node::ask::REVOKE_PATH, post(node::ask::revoked_elsewhere))
         .route(node::ask::COMPACTIONS_PATH, post(node::ask::compactions_here))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(middleware::from_fn_with_state(app.clone(), guard))
-        .with_state(app)
+        .with_state(app.clone())
+        // These have bounds of their own.
+        .merge(reseed_dialects::routes(app.clone()))
+        .layer(middleware::from_fn_with_state(app, guard))
 }
 
 /// Rejects requests for a foreign host name and from foreign origins before anything else handles them.

@@ -1,7 +1,7 @@
 //! A client's connection: its state, and how replies, events and refusals are written to it.
 //!
 //! Each part belongs to one file:
-//! - `wire`: the WebSocket
+//! - `wire`: the WebSocket, or the channels within the process
 //! - `credentials`: the user and the grant
 //! - `subscriptions`: the sessions that the client reads, and the commands that they have not answered
 //! - `timers`: what the connection waits for
@@ -27,7 +27,7 @@ pub(super) use self::{
     credentials::{Credentials, ended},
     subscriptions::{Subscriptions, listed},
     timers::{Timer, Timers},
-    wire::{BAD_FRAMES_MAX, Wire},
+    wire::{BAD_FRAMES_MAX, Link, Wire},
 };
 
 use super::{app::App, auth::Grant, closing::Flow, door::Guest, relay::links::Links};
@@ -37,7 +37,6 @@ use crate::{
     runtime::{ConnectionShare, Identity, encoded::FrameText},
     shares::Permit,
 };
-use axum::extract::ws::WebSocket;
 use reseed_dialects::{Dialect, Speaks};
 use reseed_protocol::{ErrorBody, event::EphemeralEvent, frame::encode_event, reply::Reply, session::TokenExpiring};
 use std::{net::IpAddr, pin::Pin, sync::Arc};
@@ -55,6 +54,8 @@ pub(super) struct Connection {
     pub(super) links: Option<Box<Links>>,
     /// Set if another node relays this client. The edge limits its rate, and warns it when its credentials expire.
     pub(super) via: Option<Held>,
+    /// The dialect over HTTP whose client this is.
+    inside: Option<&'static str>,
     pub(super) timers: Timers,
     /// Signals that the server is stopping: first that clients should leave, then that they must.
     pub(super) stopped: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -65,7 +66,7 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(
         app: Arc<App>,
-        socket: WebSocket,
+        link: Link,
         grant: Option<Arc<Grant>>,
         negotiated: bool,
         address: IpAddr,
@@ -91,11 +92,12 @@ impl Connection {
         let mut connection = Self {
             origin,
             dialect: Dialect::default(),
-            wire: Wire::new(socket, patience.slow_reader, CONNECTIONS.hold(["none"]), guest, of_all),
+            wire: Wire::new(link, patience.slow_reader, CONNECTIONS.hold(["none"]), guest, of_all),
             credentials,
             subscriptions: Subscriptions::new(shared),
             links: None,
             via: None,
+            inside: None,
             timers,
             // Kept for the life of the connection, because all connections share one list of waiters.
             stopped: Box::pin(app.stopping.leave.clone().cancelled_owned()),
@@ -115,6 +117,12 @@ impl Connection {
         self.credentials.leave_to_edge(None);
         self.greeted(identity);
         self.wire.counted = CONNECTIONS.hold(["relay"]);
+    }
+
+    /// Makes this the connection of a dialect over HTTP.
+    pub(super) fn start_inside(&mut self, dialect: &'static str) {
+        self.inside = Some(dialect);
+        self.wire.counted = CONNECTIONS.hold([dialect]);
     }
 
     /// Sets the client's grant after `hello` or `authenticate`.
@@ -150,7 +158,7 @@ impl Connection {
         match speaks {
             Speaks::Undecided => {}
             Speaks::V1 => self.wire.counted = CONNECTIONS.hold(["v1"]),
-            Speaks::V2 { .. } => self.wire.counted = CONNECTIONS.hold(["v2"]),
+            Speaks::V2 { .. } => self.wire.counted = CONNECTIONS.hold([self.inside.unwrap_or("v2")]),
         }
         if matches!(speaks, Speaks::V1 | Speaks::V2 { greeted: true }) {
             self.timers.set(Timer::Hello, None);

@@ -1,4 +1,5 @@
-//! A client's WebSocket: writes frames within the time that a client may stop reading, pings, and counts bad frames.
+//! A client's WebSocket, or what stands for it within the process: writes frames within the time that a client may stop
+//! reading, pings, and counts bad frames.
 
 use crate::{
     metrics::Held,
@@ -11,9 +12,19 @@ use crate::{
 };
 use axum::extract::ws::{Message, WebSocket};
 use futures_util::SinkExt as _;
+use reseed_dialects::inside::{ServerEnd, ToClient};
 use reseed_protocol::CloseCode;
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
+
+/// What carries a connection's frames.
+#[expect(clippy::large_enum_variant, reason = "most connections are sockets, and a box would be one more allocation")]
+pub(in crate::server) enum Link {
+    /// A client of v1 or v2.
+    Socket(WebSocket),
+    /// A dialect over HTTP, which is a client within the process.
+    Inside(ServerEnd),
+}
 
 /// Maximum number of unanswered pings.
 const PINGS_UNANSWERED_MAX: u32 = 2;
@@ -22,7 +33,7 @@ const PINGS_UNANSWERED_MAX: u32 = 2;
 pub(in crate::server) const BAD_FRAMES_MAX: u32 = 50;
 
 pub(in crate::server) struct Wire {
-    socket: WebSocket,
+    link: Link,
     /// How long the client may stop reading.
     patience: Duration,
     bad_frames: u32,
@@ -36,13 +47,13 @@ pub(in crate::server) struct Wire {
 
 impl Wire {
     pub(super) fn new(
-        socket: WebSocket,
+        link: Link,
         patience: Duration,
         counted: Held,
         guest: Option<Arc<Guest>>,
         permit: Permit,
     ) -> Self {
-        Self { socket, patience, bad_frames: 0, pings_unanswered: 0, counted, guest, _permit: permit }
+        Self { link, patience, bad_frames: 0, pings_unanswered: 0, counted, guest, _permit: permit }
     }
 
     /// Waits longer for the reader, which is another node. An edge waits for its client, and should give up first,
@@ -53,16 +64,32 @@ impl Wire {
 
     /// Adds a frame to the write buffer. Disconnects a client that does not read for too long.
     pub(in crate::server) async fn send(&mut self, frame: impl Into<FrameText>) -> Flow {
-        written(timeout(self.patience, self.socket.feed(Message::Text(frame.into()))).await)
+        match &mut self.link {
+            Link::Socket(socket) => written(timeout(self.patience, socket.feed(Message::Text(frame.into()))).await),
+            Link::Inside(end) => match timeout(self.patience, end.frames.send(ToClient::Frame(frame.into()))).await {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(_)) => Err(End::Gone),
+                Err(_) => Err(End::slow_reader()),
+            },
+        }
     }
 
     pub(in crate::server) async fn flush(&mut self) -> Flow {
-        written(timeout(self.patience, self.socket.flush()).await)
+        match &mut self.link {
+            Link::Socket(socket) => written(timeout(self.patience, socket.flush()).await),
+            Link::Inside(_) => Ok(()),
+        }
     }
 
     /// Waits for a message. Cancel safe.
     pub(in crate::server) async fn receive(&mut self) -> Result<Message, End> {
-        match self.socket.recv().await {
+        let socket = match &mut self.link {
+            Link::Socket(socket) => socket,
+            Link::Inside(end) => {
+                return end.commands.recv().await.map(|frame| Message::Text(frame.into())).ok_or(End::Gone);
+            }
+        };
+        match socket.recv().await {
             None => Err(End::Gone),
             Some(Err(error)) => Err(protocol_fault(&error)),
             Some(Ok(message)) => {
@@ -78,13 +105,14 @@ impl Wire {
 
     /// Pings. Disconnects a client that has left too many pings unanswered, if it `reconnects`.
     pub(in crate::server) async fn beat(&mut self, reconnects: bool) -> Flow {
+        let Link::Socket(socket) = &mut self.link else { return Ok(()) };
         if reconnects && self.pings_unanswered >= PINGS_UNANSWERED_MAX {
             return Err(End::Close(CloseCode::NoPong, "two pings were not answered; reconnect and resume"));
         }
         self.pings_unanswered += 1;
         let pinging = async {
-            self.socket.feed(Message::Ping(Default::default())).await?;
-            self.socket.flush().await
+            socket.feed(Message::Ping(Default::default())).await?;
+            socket.flush().await
         };
         written(timeout(self.patience, pinging).await)
     }
@@ -102,9 +130,16 @@ impl Wire {
     /// Closes the socket. A client that was too slow may resume reading later. Then it should find the close code
     /// behind the frames that are already on their way. Until then it costs no more than its write buffer.
     pub(in crate::server) async fn close(self, code: CloseCode, reason: &str, stopped: impl Future<Output = ()>) {
+        let socket = match self.link {
+            Link::Socket(socket) => socket,
+            Link::Inside(end) => {
+                let _ = timeout(CLOSE_TIME, end.frames.send(ToClient::Closed(code.code(), reason.to_owned()))).await;
+                return;
+            }
+        };
         let patience = if code == CloseCode::SlowReader { self.patience } else { CLOSE_TIME };
         tokio::select! {
-            () = Box::pin(close(self.socket, code, reason, patience)) => {}
+            () = Box::pin(close(socket, code, reason, patience)) => {}
             () = stopped, if code == CloseCode::SlowReader => {}
         }
     }

@@ -11,7 +11,7 @@ use crate::{
         app::App,
         auth::{Refusal, bearer},
         closing::CLOSE_TIME,
-        connection::Connection,
+        connection::{Connection, Link},
         door::Guest,
         handshake,
         relay::{
@@ -136,7 +136,8 @@ async fn greeted(
     let Greeting { connection_id, client_id, client, name, rights, .. } = greeting;
     let grant = rights.grant(&app.auth, name);
     // The edge has already taken the place and the permit.
-    let mut connection = Connection::new(app, socket, Some(grant), true, address, (Permit::default(), None), guest);
+    let permits = (Permit::default(), None);
+    let mut connection = Connection::new(app, Link::Socket(socket), Some(grant), true, address, permits, guest);
     connection.start_relayed(Identity { connection_id, client_id, software: client });
     Some(Box::new(connection))
 }

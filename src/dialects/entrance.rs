@@ -1,0 +1,51 @@
+//! What the dialects over HTTP need of the server: to let their clients in.
+
+use axum::http::{StatusCode, request::Parts};
+use reseed_client::{Connect, Pending};
+use reseed_protocol::ErrorBody;
+use std::sync::Arc;
+
+/// The server, as dialects over HTTP see it.
+pub trait Entrance: Send + Sync + 'static {
+    /// Authenticates the sender of a request and admits it. Each connection that is made then counts and is limited
+    /// like any other connection of this user.
+    ///
+    /// # Errors
+    /// The answer to a request that is not admitted.
+    fn enter<'a>(self: Arc<Self>, parts: &'a Parts, dialect: Name) -> Pending<'a, Result<Box<dyn Connect>, Refused>>;
+
+    /// Returns the maximum bytes of a request's body, after decoding.
+    fn body_bytes_max(&self) -> usize;
+}
+
+/// A dialect over HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Name {
+    /// Open Responses.
+    Responses,
+    /// Chat Completions.
+    ChatCompletions,
+    /// The AI SDK.
+    AiSdk,
+}
+
+impl Name {
+    /// Returns its name in metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Responses => "responses",
+            Self::ChatCompletions => "chat_completions",
+            Self::AiSdk => "ai_sdk",
+        }
+    }
+}
+
+/// A request that is not admitted.
+#[derive(Debug)]
+pub struct Refused {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// Why.
+    pub error: ErrorBody,
+}

@@ -1,0 +1,94 @@
+//! Lets in the dialects over HTTP: authenticates a request, and connects its client within the process.
+
+use super::{
+    app::App,
+    auth::{Grant, bearer},
+    connection::{Connection, Link},
+    door::Guest,
+};
+use crate::{metrics::limits::Limit, shares::Share};
+use axum::{
+    extract::ConnectInfo,
+    http::{StatusCode, request::Parts},
+};
+use reseed_client::{Connect, Lost, Pending, Transport};
+use reseed_dialects::{
+    entrance::{Entrance, Name, Refused},
+    inside::pair,
+};
+use reseed_protocol::{CloseCode, ErrorBody, ErrorCode};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
+
+impl Entrance for App {
+    fn enter<'a>(self: Arc<Self>, parts: &'a Parts, dialect: Name) -> Pending<'a, Result<Box<dyn Connect>, Refused>> {
+        Box::pin(async move {
+            if self.stopping.leave.is_cancelled() {
+                let error = ErrorBody::new(ErrorCode::ShuttingDown, "this server is stopping; send it again");
+                return Err(Refused {
+                    status: StatusCode::SERVICE_UNAVAILABLE,
+                    error: error.with_retry_after_ms(1_000),
+                });
+            }
+            let address = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+            let token = bearer(&parts.headers);
+            let grant = match self.auth.check(token, None).await {
+                Ok(grant) => grant,
+                Err(refusal) => {
+                    let refused = self.admission.refuse_credentials(address, dialect.as_str(), refusal).await;
+                    return Err(match refused {
+                        Ok(()) => Refused { status: StatusCode::UNAUTHORIZED, error: refusal.error().0 },
+                        Err(error) => Refused { status: StatusCode::TOO_MANY_REQUESTS, error },
+                    });
+                }
+            };
+            if let Some(guest) = parts.extensions.get::<Arc<Guest>>() {
+                guest.known_as(grant.name());
+            }
+            let address = address.unwrap_or_else(|| Ipv4Addr::UNSPECIFIED.into());
+            let inside: Box<dyn Connect> = Box::new(Inside { app: self, grant, address, dialect: dialect.as_str() });
+            Ok(inside)
+        })
+    }
+
+    fn body_bytes_max(&self) -> usize {
+        self.admission.message_bytes_max
+    }
+}
+
+/// Makes the connections of one request's client.
+struct Inside {
+    app: Arc<App>,
+    grant: Arc<Grant>,
+    address: IpAddr,
+    dialect: &'static str,
+}
+
+impl Connect for Inside {
+    fn connect(&self) -> Pending<'static, Result<Box<dyn Transport>, Lost>> {
+        let connected = self.join();
+        Box::pin(std::future::ready(connected))
+    }
+}
+
+impl Inside {
+    fn join(&self) -> Result<Box<dyn Transport>, Lost> {
+        let app = self.app.clone();
+        let full = |why| Lost::closed(CloseCode::Overloaded.code(), why);
+        let of_all = app.admission.sockets.take("", 1).map_err(|_| {
+            Limit::Connections.refused();
+            full("too many open connections")
+        })?;
+        let of_user = app.registry.shares().take(Share::Connections, self.grant.name(), 1);
+        let of_user = of_user.map_err(|_| full("too many connections of this user"))?;
+        let (client, server) = pair();
+        let (link, grant) = (Link::Inside(server), Some(self.grant.clone()));
+        let tracker = app.stopping.connections.clone();
+        let mut connection = Connection::new(app, link, grant, true, self.address, (of_all, Some(of_user)), None);
+        connection.start_inside(self.dialect);
+        tracker.spawn(Box::new(connection).run());
+        Ok(Box::new(client))
+    }
+}
