@@ -94,7 +94,7 @@ commands! {
         events: "entry_appended" "session_updated" "queue_item_added" "compaction_progress" "compaction_failed"
             "session_changed";
         work: Turn Compaction Hooks;
-        errors: EmptyInput InputTooLarge QueueFull TurnRunning CompactionRunning LeafMoved EntryNotFound
+        errors: EmptyInput InputTooLarge UnknownCall QueueFull TurnRunning CompactionRunning LeafMoved EntryNotFound
             InputCancelled NavigationCancelled;
         groups: OF_HOOKS OF_THE_MODEL;
     }

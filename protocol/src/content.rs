@@ -212,6 +212,9 @@ open! {
         cut?: Box<Cut>,
         /// Opaque data that the provider attached to the answer; on assistant messages.
         payload?: Box<Payload>,
+        /// Data for programs that came with the input; on the message of an input. Never sent to the model.
+        #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
+        details?: Box<serde_json::Value>,
     }
 }
 
@@ -230,6 +233,7 @@ impl Message {
             incomplete: false,
             cut: None,
             payload: None,
+            details: None,
         }
     }
 

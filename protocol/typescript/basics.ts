@@ -3,6 +3,9 @@
 /** An entry of a session's tree. Also the `itemId` of an answer being streamed. */
 export type EntryId = string;
 
+/** A tool call. Created by the server, not by the upstream, which may reuse ids. */
+export type CallId = string;
+
 /** An entry's id, or `root` for the place before the first entry. */
 export type LeafId = EntryId | "root";
 
@@ -11,9 +14,6 @@ export type TurnId = string;
 
 /** A frame that a client sent; the idempotency key of a writing command. */
 export type CommandId = string;
-
-/** A tool call. Created by the server, not by the upstream, which may reuse ids. */
-export type CallId = string;
 
 /** An approval: a tool call that a person must allow. */
 export type ApprovalId = string;

@@ -81,6 +81,8 @@ export interface Message {
   cut?: Cut;
   /** Opaque data that the provider attached to the answer; on assistant messages. */
   payload?: Payload;
+  /** Data for programs that came with the input; on the message of an input. Never sent to the model. */
+  details?: unknown;
 }
 
 /** The author of a message. */

@@ -15,6 +15,42 @@ export interface GetContext {
 /** The format of `get_context`. */
 export type ContextFormat = "envelope" | "markdown";
 
+/** The form of answers. Absent fields are left to the provider. */
+export interface AnswerOptions {
+  /** Which tools the model may or must call. A choice that forces a call is for the first request of a turn. */
+  toolChoice?: ToolChoice;
+  /** False if an answer may have at most one call. */
+  parallelToolCalls?: boolean;
+  /** The format of the text. */
+  format?: AnswerFormat;
+}
+
+/** Which tools the model may or must call. */
+export type ToolChoice =
+  | { type: "auto" }
+  | { type: "none" }
+  | { type: "required" }
+  | {
+      type: "tool";
+      /** The tool. */
+      name: string;
+    };
+
+/** The format of an answer's text. */
+export type AnswerFormat =
+  | { type: "json_object" }
+  | {
+      type: "json_schema";
+      /** The schema's name: 1 to 64 of `A-Za-z0-9_-`. */
+      name: string;
+      /** Its purpose, for the model. */
+      description?: string;
+      /** The JSON Schema. */
+      schema: Record<string, unknown>;
+      /** True if the provider must hold the answer to the schema. */
+      strict?: boolean;
+    };
+
 /** An op in a hook's answer. */
 export type SubmittedOp = PatchOp | ProposedOp;
 
@@ -484,10 +520,14 @@ export interface ContextMessage {
 export interface RequestOptions {
   /** 0 to 2. */
   temperature?: number;
+  /** 0 to 1. */
+  topP?: number;
   /** The maximum number of tokens in the answer. */
   maxOutputTokens?: number;
   /** The reasoning effort, in the provider's own terms, such as `low` or `high`. */
   reasoningEffort?: string;
+  /** The form of the answer. */
+  answer?: AnswerOptions;
 }
 
 /** The purpose and token counts of a request. Not sent. */

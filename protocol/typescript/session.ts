@@ -2,7 +2,7 @@
 
 import type { CommandId, ConnectionId, EntryId, LeafId, SessionId, Timestamp } from "./basics.js";
 import type { CompactionPrepared, FailedCompaction, HeldCompaction, Pin, RunningCompaction, StrategySettings } from "./compaction.js";
-import type { ContextInfo } from "./context.js";
+import type { AnswerOptions, ContextInfo } from "./context.js";
 import type { ErrorBody } from "./errors.js";
 import type { HookOffer } from "./hooks.js";
 import type { Approval, ApprovalPolicy, PendingCall, StandingApproval, ToolOffer, UncheckedPattern } from "./tools.js";
@@ -123,8 +123,12 @@ export interface SetInstructions {
 export interface SetOptions {
   /** 0 to 2. */
   temperature?: number;
+  /** 0 to 1. */
+  topP?: number;
   /** The maximum number of tokens of an answer, at least 1. */
   maxOutputTokens?: number;
+  /** The form of answers. */
+  answer?: AnswerOptions;
 }
 
 /** Payload of `welcome`. */
@@ -327,8 +331,12 @@ export interface SessionSettings {
   instructions?: string;
   /** 0 to 2; absent to use the provider's default. */
   temperature?: number;
+  /** 0 to 1; absent to use the provider's default. */
+  topP?: number;
   /** The maximum number of tokens in an answer. */
   maxOutputTokens?: number;
+  /** The form of answers; absent for the provider's default. */
+  answer?: AnswerOptions;
   /** The reasoning effort. */
   reasoningEffort?: string;
   /** The strategy's settings that differ from the deployment's. */

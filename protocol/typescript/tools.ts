@@ -16,6 +16,11 @@ export interface ToolOffer {
   idempotent?: boolean;
   /** True if calls of this tool run one after another. */
   sequential?: boolean;
+  /**
+   * True if a call of this tool ends the turn, once the other calls of the same answer have their results. The
+   * client gives the result with its next input, in `history`. No client is asked to run it.
+   */
+  endsTurn?: boolean;
   /** The effects of the tool. The defaults of the approval policy follow from them. */
   annotations?: ToolAnnotations;
 }

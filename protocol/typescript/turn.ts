@@ -1,14 +1,26 @@
 // Written from the Rust types by `UPDATE=1 cargo test -p reseed-protocol`. Do not edit.
 
 import type { CommandId, EntryId, LeafId, TurnId } from "./basics.js";
-import type { Input, Part, StopReason, Usage } from "./content.js";
+import type { Input, Message, Part, StopReason, Usage } from "./content.js";
 import type { ContextInfo } from "./context.js";
 import type { ErrorBody, ErrorCode } from "./errors.js";
 
 /** Payload of `user_input`. */
 export interface UserInput {
-  /** The input. */
+  /**
+   * The input. It may be empty (no items) if the last message of `history` has the role `user` or `tool`: that
+   * message is then the input.
+   */
   input: Input;
+  /**
+   * Messages that come before the input, such as the results of calls that ended the last turn (`endsTurn`), or
+   * a conversation from elsewhere: at most 10,000. They are stored together with the input. Only `role` and
+   * `content` are taken. A result must be that of a call of the last answer, or of one in this list. Refused
+   * with `turn_running` while a turn is running.
+   */
+  history?: Array<Message>;
+  /** Data for programs, stored with the message of the input: at most 64 KiB. Never sent to the model. */
+  details?: unknown;
   /** The handling while a turn is running; absent: `queue`. */
   whenBusy?: WhenBusy;
   /** The entry to continue from; absent for the leaf. The move and the input are stored together. */
@@ -129,6 +141,8 @@ export interface QueueItem {
   after?: CommandId;
   /** The id that its entry will have; absent for a client's message, and for inputs queued by older versions. */
   entryId?: EntryId;
+  /** Data for programs that came with the input; absent for a client's message. */
+  details?: unknown;
 }
 
 /** The further fields of a client's queued message. */

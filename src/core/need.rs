@@ -37,7 +37,7 @@ needs! {
     OldLimit = "max_tokens",
     /// No output limit is sent.
     NoLimit = "output_limit",
-    /// `temperature` is left out.
+    /// `temperature` and `top_p` are left out.
     NoTemperature = "temperature",
     /// The reasoning effort is left out.
     NoEffort = "reasoning_effort",

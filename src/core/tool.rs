@@ -38,6 +38,8 @@ pub struct Terms {
     pub timeout_ms: Option<u64>,
     /// True if it runs only while no other sequential call does.
     pub sequential: bool,
+    /// True if the call ends the turn, and the client gives its result with the next input.
+    pub ends_turn: bool,
     /// The tool's effects according to its own description.
     pub annotations: ToolAnnotations,
 }
@@ -50,6 +52,7 @@ impl Terms {
             place,
             timeout_ms: offer.timeout_ms,
             sequential: offer.sequential == Some(true),
+            ends_turn: offer.ends_turn == Some(true) && place == ToolPlace::Client,
             annotations: offer.annotations.unwrap_or_default(),
         }
     }

@@ -17,6 +17,7 @@ mod counts;
 mod cut;
 mod exact;
 mod grants;
+mod history;
 mod history_tools;
 mod holding;
 mod hooks;

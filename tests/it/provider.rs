@@ -127,8 +127,12 @@ async fn every_kind_of_message_is_legal_over_both_apis() {
         description: "Looks.".into(),
         parameters: json!({ "type": "object", "properties": {} }),
     }];
-    request.envelope.options =
-        RequestOptions { temperature: Some(0.5), max_output_tokens: Some(64), reasoning_effort: Some("low".into()) };
+    request.envelope.options = RequestOptions {
+        temperature: Some(0.5),
+        max_output_tokens: Some(64),
+        reasoning_effort: Some("low".into()),
+        ..RequestOptions::default()
+    };
     for api in APIS {
         let upstream = Upstream::replying([Reply::text("three")]).await;
         ask(&provider(&upstream, api), &request).await.0.unwrap();

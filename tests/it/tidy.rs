@@ -151,8 +151,8 @@ fn imports(path: &str, text: &str) -> Vec<String> {
 
 /// Checks that only the command line of the server and the dialects are clients. The server lets the latter in.
 fn servers(path: &str, text: &str) -> Vec<String> {
-    let is_client = modules(path).first().is_some_and(|room| room == "cli" || room == "dialects")
-        || path == "src/server/inside.rs";
+    let is_client =
+        modules(path).first().is_some_and(|room| room == "cli" || room == "dialects") || path == "src/server/inside.rs";
     let used = paths(&without_tests(&code(text))).into_iter().filter(|used| used[0] == "reseed_client");
     used.filter(|_| !is_client).map(|used| format!("{path}: the server imports `{}`", used.join("::"))).collect()
 }

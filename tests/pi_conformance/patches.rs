@@ -178,6 +178,7 @@ impl Envelope {
                 temperature: options["temperature"].as_f64(),
                 max_output_tokens: options["maxTokens"].as_u64(),
                 reasoning_effort: options["reasoning"].as_str().map(str::to_owned),
+                ..RequestOptions::default()
             },
         }
     }

@@ -131,6 +131,20 @@ impl Client {
     /// Returns an error if the session was refused permanently, or five times temporarily, or if the client stopped.
     pub async fn open_now(&mut self, session: Option<SessionId>, opening: Opening) -> Result<Session, Error> {
         let session = self.open(session, opening);
+        self.opened(session).await
+    }
+
+    /// Opens the session that this command has created for this user. If there is none, creates it. The command's id, of
+    /// 16 to 64 characters, is thus a durable name of the session.
+    pub fn open_once(&mut self, command: CommandId, opening: Opening) -> Session {
+        self.machine.open_once(command, opening)
+    }
+
+    /// Waits for the snapshot of a session that was opened. If that fails, the session is closed.
+    ///
+    /// # Errors
+    /// As [`Self::open_now`].
+    pub async fn opened(&mut self, session: Session) -> Result<Session, Error> {
         let mut refusals = 0;
         while self.snapshot(session).is_none() {
             match self.receive().await {

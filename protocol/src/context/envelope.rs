@@ -1,5 +1,6 @@
 //! The context envelope: everything that one request sends.
 
+use super::answer::AnswerOptions;
 use crate::{
     content::Message,
     ids::{EntryId, TurnId},
@@ -108,9 +109,13 @@ open! {
     struct RequestOptions {
         /// 0 to 2.
         temperature?: f64,
+        /// 0 to 1.
+        top_p?: f64,
         /// The maximum number of tokens in the answer.
         max_output_tokens?: u64,
         /// The reasoning effort, in the provider's own terms, such as `low` or `high`.
         reasoning_effort?: String,
+        /// The form of the answer.
+        answer?: AnswerOptions,
     }
 }

@@ -45,6 +45,9 @@ pub(super) struct AnsweredMessage {
     /// Ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     payload: Option<Box<Payload>>,
+    /// Ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    details: Option<Box<serde_json::Value>>,
 }
 
 /// A part of that message.

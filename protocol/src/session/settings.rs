@@ -2,6 +2,7 @@
 
 use crate::{
     compaction::{HeldCompaction, Pin, StrategySettings},
+    context::AnswerOptions,
     hooks::HookOffer,
     ids::{CommandId, EntryId},
     tools::{ApprovalPolicy, StandingApproval},
@@ -23,11 +24,16 @@ closed! {
     }
 
     /// Payload of `set_options`. Absent fields return to the provider's default.
+    #[derive(Default)]
     struct SetOptions {
         /// 0 to 2.
         temperature?: f64,
+        /// 0 to 1.
+        top_p?: f64,
         /// The maximum number of tokens of an answer, at least 1.
         max_output_tokens?: u64,
+        /// The form of answers.
+        answer?: AnswerOptions,
     }
 }
 
@@ -39,8 +45,12 @@ open! {
         instructions?: String,
         /// 0 to 2; absent to use the provider's default.
         temperature?: f64,
+        /// 0 to 1; absent to use the provider's default.
+        top_p?: f64,
         /// The maximum number of tokens in an answer.
         max_output_tokens?: u64,
+        /// The form of answers; absent for the provider's default.
+        answer?: AnswerOptions,
         /// The reasoning effort.
         reasoning_effort?: String,
         /// The strategy's settings that differ from the deployment's.

@@ -19,6 +19,9 @@ closed! {
         idempotent?: bool,
         /// True if calls of this tool run one after another.
         sequential?: bool,
+        /// True if a call of this tool ends the turn, once the other calls of the same answer have their results. The
+        /// client gives the result with its next input, in `history`. No client is asked to run it.
+        ends_turn?: bool,
         /// The effects of the tool. The defaults of the approval policy follow from them.
         annotations?: ToolAnnotations,
     }
@@ -29,7 +32,16 @@ impl ToolOffer {
     #[must_use]
     pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: serde_json::Value) -> Self {
         let (name, description) = (name.into(), description.into());
-        Self { name, description, parameters, timeout_ms: None, idempotent: None, sequential: None, annotations: None }
+        Self {
+            name,
+            description,
+            parameters,
+            timeout_ms: None,
+            idempotent: None,
+            sequential: None,
+            ends_turn: None,
+            annotations: None,
+        }
     }
 
     /// Returns true if a call may safely be made twice.

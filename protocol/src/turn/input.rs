@@ -1,15 +1,24 @@
 //! The user's input, and the reply to it.
 
 use crate::{
-    content::Input,
+    content::{Input, Message},
     ids::{EntryId, TurnId},
 };
 
 closed! {
     /// Payload of `user_input`.
     struct UserInput {
-        /// The input.
+        /// The input. It may be empty (no items) if the last message of `history` has the role `user` or `tool`: that
+        /// message is then the input.
         input: Input,
+        /// Messages that come before the input, such as the results of calls that ended the last turn (`endsTurn`), or
+        /// a conversation from elsewhere: at most 10,000. They are stored together with the input. Only `role` and
+        /// `content` are taken. A result must be that of a call of the last answer, or of one in this list. Refused
+        /// with `turn_running` while a turn is running.
+        history?: Vec<Message>,
+        /// Data for programs, stored with the message of the input: at most 64 KiB. Never sent to the model.
+        #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
+        details?: serde_json::Value,
         /// The handling while a turn is running; absent: `queue`.
         when_busy?: WhenBusy,
         /// The entry to continue from; absent for the leaf. The move and the input are stored together.
@@ -38,6 +47,8 @@ impl UserInput {
     pub fn plain(input: Input) -> Self {
         Self {
             input,
+            history: None,
+            details: None,
             when_busy: None,
             parent_id: None,
             if_leaf: None,

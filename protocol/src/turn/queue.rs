@@ -35,6 +35,9 @@ open! {
         after?: CommandId,
         /// The id that its entry will have; absent for a client's message, and for inputs queued by older versions.
         entry_id?: EntryId,
+        /// Data for programs that came with the input; absent for a client's message.
+        #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
+        details?: Box<serde_json::Value>,
     }
 
     /// The further fields of a client's queued message.

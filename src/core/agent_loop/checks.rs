@@ -1,9 +1,13 @@
 //! Checks of texts from clients and hooks: names, custom messages, and summaries with their instructions.
 
-use crate::{compaction::summary::INSTRUCTIONS_BYTES_MAX, hook::HookFault, session::input};
+use crate::{
+    compaction::summary::INSTRUCTIONS_BYTES_MAX, context::arguments::is_tool_name, hook::HookFault, session::input,
+};
 use reseed_protocol::{
     ErrorBody, ErrorCode, Part,
     content::{Input, InputContent, InputItem},
+    context::{AnswerFormat, AnswerOptions, ToolChoice},
+    session::SetOptions,
 };
 
 /// Maximum length of a session's name or an entry's label, in characters.
@@ -14,6 +18,10 @@ const WORD_CHARS_MAX: usize = 200;
 
 /// Maximum bytes of a program's details on a message. An entry stays in memory while the model sees it.
 const DETAILS_BYTES_MAX: usize = 64 * 1024;
+
+/// Maximum bytes of the schema of an answer's format. It is part of the session's settings, which are stored with each
+/// change of any of them.
+const FORMAT_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum bytes of a hook's summary, and of the details stored with it.
 const SUMMARY_BYTES_MAX: usize = 256 * 1024;
@@ -44,6 +52,36 @@ pub(crate) fn check_details(details: Option<&serde_json::Value>) -> Result<(), E
     if bytes > DETAILS_BYTES_MAX {
         let message = format!("`details` has {bytes} bytes; at most {DETAILS_BYTES_MAX} are allowed");
         return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("details"));
+    }
+    Ok(())
+}
+
+/// Checks the form of answers that a session is set to.
+///
+/// # Errors
+/// `invalid_field`, with the field.
+pub(crate) fn check_answer_options(set: &SetOptions) -> Result<(), ErrorBody> {
+    let invalid =
+        |field: &str, message: String| Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(field));
+    if let Some(top_p) = set.top_p.filter(|top_p| !(0.0..=1.0).contains(top_p)) {
+        return invalid("topP", format!("topP must be 0 to 1, not {top_p}"));
+    }
+    let Some(AnswerOptions { tool_choice, format, .. }) = &set.answer else { return Ok(()) };
+    if matches!(tool_choice, Some(ToolChoice::Tool { name }) if !is_tool_name(name)) {
+        return invalid("answer.toolChoice.name", "a tool's name must be 1 to 64 of A-Za-z0-9_-".to_owned());
+    }
+    if let Some(AnswerFormat::JsonSchema { name, description, schema, .. }) = format {
+        if !is_tool_name(name) {
+            return invalid("answer.format.name", "a format's name must be 1 to 64 of A-Za-z0-9_-".to_owned());
+        }
+        if !schema.is_object() {
+            return invalid("answer.format.schema", "it must be a JSON Schema as an object".to_owned());
+        }
+        let bytes = schema.to_string().len() + description.as_ref().map_or(0, String::len);
+        if bytes > FORMAT_BYTES_MAX {
+            let message = format!("the format has {bytes} bytes; at most {FORMAT_BYTES_MAX} are allowed");
+            return invalid("answer.format", message);
+        }
     }
     Ok(())
 }

@@ -131,8 +131,10 @@ impl Ledger {
         let settings = &self.state().settings;
         RequestOptions {
             temperature: settings.temperature,
+            top_p: settings.top_p,
             max_output_tokens: settings.max_output_tokens,
             reasoning_effort: settings.reasoning_effort.clone(),
+            answer: settings.answer.clone(),
         }
     }
 

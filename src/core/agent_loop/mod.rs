@@ -392,6 +392,9 @@ impl AgentLoop {
             return;
         }
         if self.ledger.state().turn.is_some() {
+            if self.turn.ends_with_calls(&mut self.ledger, &self.roster) {
+                return;
+            }
             queue::deliver_steered(&mut self.ledger);
             self.ledger.then(Step::Request);
             return;

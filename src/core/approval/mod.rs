@@ -64,7 +64,8 @@ mod tests {
             (ToolPlace::Client, Some(false), ApprovalDecision::Auto),
         ];
         for (place, read_only, expected) in table {
-            let terms = Terms { place, timeout_ms: None, sequential: false, annotations: hints(read_only) };
+            let annotations = hints(read_only);
+            let terms = Terms { place, timeout_ms: None, sequential: false, ends_turn: false, annotations };
             assert_eq!(default_decision(&terms), expected, "{place:?} {read_only:?}");
         }
     }

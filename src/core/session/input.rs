@@ -2,9 +2,10 @@
 
 use crate::model::is_picture_address;
 use reseed_protocol::{
-    Entry, EntryData, ErrorBody, ErrorCode, Part,
+    CallId, Entry, EntryData, ErrorBody, ErrorCode, Message, Part, Role,
     content::{Input, InputContent, InputItem, InputPart},
 };
+use std::collections::HashSet;
 
 /// Parses user input: plain text, or Responses input items with role `user`.
 ///
@@ -71,6 +72,84 @@ fn item_parts(index: usize, item: InputItem, parts: &mut Vec<Part>) -> Result<()
         }
     }
     Ok(())
+}
+
+/// Maximum messages of a history that comes with an input. They are appended in one step.
+const HISTORY_MAX: usize = 10_000;
+
+/// Checks the messages that come before an input. Returns them with nothing but their roles and contents.
+///
+/// # Errors
+/// `invalid_field`, with the field, for too many messages, an empty one, and parts that a role cannot have.
+pub fn history(messages: Vec<Message>) -> Result<Vec<Message>, ErrorBody> {
+    let invalid = |field: String, message: String| ErrorBody::new(ErrorCode::InvalidField, message).with_field(field);
+    if messages.len() > HISTORY_MAX {
+        let message = format!("a history has at most {HISTORY_MAX} messages, not {}", messages.len());
+        return Err(invalid("history".to_owned(), message));
+    }
+    let checked = |(at, message): (usize, Message)| {
+        let Message { role, content, .. } = message;
+        if content.is_empty() {
+            return Err(invalid(format!("history[{at}].content"), "a message has at least one part".to_owned()));
+        }
+        for (part_at, part) in content.iter().enumerate() {
+            let fault = match (role, part) {
+                (_, Part::Image { url, .. }) if !is_picture_address(url) => {
+                    Some("an image URL must begin with https:// or data:image/")
+                }
+                (Role::User, Part::Text { .. } | Part::Image { .. })
+                | (Role::Assistant, Part::Text { .. } | Part::Reasoning { .. } | Part::ToolCall { .. }) => None,
+                (Role::Tool, Part::ToolResult { .. }) if part_at == 0 => None,
+                (Role::Tool, Part::Image { .. }) if part_at > 0 => None,
+                (Role::User, _) => Some("a user's message has texts and images"),
+                (Role::Assistant, _) => Some("an answer has texts, reasoning and calls"),
+                (Role::Tool, _) => Some("a tool's message has one result, and images after it"),
+            };
+            if let Some(fault) = fault {
+                return Err(invalid(format!("history[{at}].content[{part_at}]"), fault.to_owned()));
+            }
+        }
+        Ok(Message::new(role, content))
+    };
+    messages.into_iter().enumerate().map(checked).collect()
+}
+
+/// Checks that each result in these messages is the only one of a call that comes before it: in them, or in the last
+/// answer of the path, whose messages are given newest first.
+///
+/// # Errors
+/// `unknown_call`, with the field.
+pub fn check_results<'a>(path: impl Iterator<Item = &'a Message>, messages: &'a [Message]) -> Result<(), ErrorBody> {
+    let mut open: HashSet<&CallId> = HashSet::new();
+    let mut answered: HashSet<&CallId> = HashSet::new();
+    for message in path {
+        match message.role {
+            Role::Tool => answered.extend(results(message)),
+            Role::Assistant => {
+                open.extend(message.tool_calls().map(|(id, _, _)| id).filter(|id| !answered.contains(id)));
+                break;
+            }
+            Role::User => {}
+        }
+    }
+    for (at, message) in messages.iter().enumerate() {
+        open.extend(message.tool_calls().map(|(id, _, _)| id));
+        for call in results(message) {
+            if !open.remove(call) {
+                let message = format!("`{call}` is not a call of the last answer that has no result yet");
+                let error = ErrorBody::new(ErrorCode::UnknownCall, message);
+                return Err(error.with_field(format!("history[{at}].content[0].toolCallId")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn results(message: &Message) -> impl Iterator<Item = &CallId> {
+    message.content.iter().filter_map(|part| match part {
+        Part::ToolResult { call_id, .. } => Some(call_id),
+        _ => None,
+    })
 }
 
 /// Derives a session's name for the list from its first message: one line of at most 60 characters.

@@ -5,7 +5,9 @@
 //! is sent back only to the server that produced it, in the field in which it came.
 
 use super::{
-    parts::{forbids_calls, joined_text},
+    answer_form::{SchemaForm, ToolChoiceForm, tool_choice},
+    options::Api,
+    parts::joined_text,
     plan::Plan,
 };
 use crate::{core::need::Need, provider::upstream::Fields};
@@ -26,7 +28,9 @@ pub(super) struct ChatRequest<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<&'static str>,
+    tool_choice: Option<ToolChoiceForm<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallel_tool_calls: Option<bool>,
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
@@ -37,7 +41,18 @@ pub(super) struct ChatRequest<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_completion_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<ResponseFormat<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_effort: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ResponseFormat<'a> {
+    JsonObject,
+    JsonSchema { json_schema: SchemaForm<'a> },
 }
 
 #[derive(Debug, Serialize)]
@@ -130,12 +145,18 @@ impl<'a> ChatRequest<'a> {
             model: &plan.request.model,
             messages,
             tools: if plan.has_tools() { envelope.tools.iter().map(tool).collect() } else { Vec::new() },
-            tool_choice: forbids_calls(plan),
+            tool_choice: tool_choice(plan, Api::Chat),
+            parallel_tool_calls: plan.parallel_calls(),
             stream: true,
             stream_options: (!plan.does(Need::NoStreamOptions)).then_some(StreamOptions { include_usage: true }),
             temperature: plan.temperature(),
             max_tokens: limit.filter(|_| !is_new),
             max_completion_tokens: limit.filter(|_| is_new),
+            top_p: plan.top_p(),
+            response_format: plan.format().map(|format| match SchemaForm::of(format) {
+                None => ResponseFormat::JsonObject,
+                Some(json_schema) => ResponseFormat::JsonSchema { json_schema },
+            }),
             reasoning_effort: plan.effort(),
         }
     }

@@ -5,6 +5,7 @@
 //! leniently: no field is required that some server omits, and unknown events are skipped.
 
 mod adapt;
+mod answer_form;
 mod chat_calls;
 mod chat_request;
 mod chat_stream;

@@ -6,10 +6,13 @@
 
 use super::{form::Form, ids::Ids, options::Api};
 use crate::core::{
-    model::ModelRequest,
+    model::{ModelRequest, Purpose},
     need::{Need, Needs},
 };
-use reseed_protocol::{Message, Part, Payload, Role};
+use reseed_protocol::{
+    Message, Part, Payload, Role,
+    context::{AnswerFormat, AnswerOptions, ToolChoice},
+};
 use std::{borrow::Cow, cell::Cell};
 
 /// Replaces an empty tool result.
@@ -113,6 +116,34 @@ impl<'a> Plan<'a> {
     /// Returns the reasoning effort, if it is sent.
     pub(super) fn effort(&self) -> Option<&'a str> {
         self.request.envelope.options.reasoning_effort.as_deref().filter(|_| !self.does(Need::NoEffort))
+    }
+
+    /// Returns the form of the answer that the session is set to; `None` for a summary.
+    fn answer(&self) -> Option<&'a AnswerOptions> {
+        let is_turns = self.request.purpose == Purpose::Turn;
+        self.request.envelope.options.answer.as_ref().filter(|_| is_turns)
+    }
+
+    /// Returns which tools the model may or must call, if it is sent.
+    pub(super) fn choice(&self) -> Option<&'a ToolChoice> {
+        let choice = self.answer()?.tool_choice.as_ref()?;
+        (self.has_tools() && !self.does(Need::NoToolChoice)).then_some(choice)
+    }
+
+    /// Returns whether an answer may have several calls, if it is sent.
+    pub(super) fn parallel_calls(&self) -> Option<bool> {
+        let parallel = self.answer()?.parallel_tool_calls?;
+        (self.has_tools() && !self.does(Need::OneCall)).then_some(parallel)
+    }
+
+    /// Returns the format of the text.
+    pub(super) fn format(&self) -> Option<&'a AnswerFormat> {
+        self.answer()?.format.as_ref()
+    }
+
+    /// Returns `top_p`, if it is sent. Models that refuse a temperature refuse it too.
+    pub(super) fn top_p(&self) -> Option<f64> {
+        self.request.envelope.options.top_p.filter(|_| !self.does(Need::NoTemperature))
     }
 
     /// Returns true if tools are sent.

@@ -49,6 +49,7 @@ fn request() -> ModelRequest {
                 temperature: Some(0.5),
                 max_output_tokens: Some(64),
                 reasoning_effort: Some("low".into()),
+                ..RequestOptions::default()
             },
             meta: EnvelopeMeta::default(),
         },

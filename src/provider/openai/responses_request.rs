@@ -4,7 +4,9 @@
 //! provider keeps, and many servers refuse it. OpenAI is asked to store nothing, and returns reasoning encrypted.
 
 use super::{
-    parts::{forbids_calls, joined_text},
+    answer_form::{SchemaForm, ToolChoiceForm, tool_choice},
+    options::Api,
+    parts::joined_text,
     plan::Plan,
 };
 use crate::core::need::Need;
@@ -23,7 +25,9 @@ pub(super) struct ResponsesRequest<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<&'static str>,
+    tool_choice: Option<ToolChoiceForm<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallel_tool_calls: Option<bool>,
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<bool>,
@@ -34,7 +38,23 @@ pub(super) struct ResponsesRequest<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<Text<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     reasoning: Option<Reasoning<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Text<'a> {
+    format: TextFormat<'a>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum TextFormat<'a> {
+    JsonObject,
+    JsonSchema(SchemaForm<'a>),
 }
 
 #[derive(Debug, Serialize)]
@@ -109,12 +129,17 @@ impl<'a> ResponsesRequest<'a> {
             instructions: plan.system.as_deref(),
             input,
             tools: if plan.has_tools() { envelope.tools.iter().map(tool).collect() } else { Vec::new() },
-            tool_choice: forbids_calls(plan),
+            tool_choice: tool_choice(plan, Api::Responses),
+            parallel_tool_calls: plan.parallel_calls(),
             stream: true,
             store: at_openai.then_some(false),
             include: seals.then_some(["reasoning.encrypted_content"]),
             temperature: plan.temperature(),
             max_output_tokens: plan.output_limit(),
+            top_p: plan.top_p(),
+            text: plan.format().map(|format| Text {
+                format: SchemaForm::of(format).map_or(TextFormat::JsonObject, TextFormat::JsonSchema),
+            }),
             reasoning: plan.effort().map(|effort| Reasoning { effort }),
         }
     }

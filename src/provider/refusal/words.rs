@@ -60,6 +60,7 @@ pub(super) const NAMES: &[(&str, &[Need])] = &[
     ("maxoutputtokens", &[NoLimit]),
     ("maxtokens", &[NewLimit, OldLimit, NoLimit]),
     ("temperature", &[NoTemperature]),
+    ("topp", &[NoTemperature]),
     ("reasoningeffort", &[NoEffort]),
     ("reasoning.effort", &[NoEffort]),
     ("streamoptions", &[NoStreamOptions]),

@@ -84,7 +84,12 @@ const COMMANDS: &[(At, &str, &str, &str, &str)] = &[
     (Said, "set_options", r#"{"temperature":-0.1}"#, "invalid_field", "temperature"),
     (Said, "set_options", r#"{"temperature":"warm"}"#, "invalid_field", "temperature"),
     (Said, "set_options", r#"{"maxOutputTokens":0}"#, "invalid_field", "maxOutputTokens"),
-    (Said, "set_options", r#"{"topP":1}"#, "unknown_field", "topP"),
+    (Said, "set_options", r#"{"topP":1.1}"#, "invalid_field", "topP"),
+    (Said, "set_options", r#"{"topK":1}"#, "unknown_field", "topK"),
+    (Said, "set_options", r#"{"answer":{"toolChoice":"auto"}}"#, "invalid_field", "answer.toolChoice"),
+    (Said, "set_options", r#"{"answer":{"mood":"good"}}"#, "unknown_field", "answer.mood"),
+    (Said, "user_input", r#"{"input":"hi","history":{}}"#, "invalid_field", "history"),
+    (Said, "user_input", r#"{"input":"hi","history":[{"role":"user"}]}"#, "missing_field", "history[0].content"),
     (Said, "set_context_strategy", r#"{"strategy":"clever"}"#, "unknown_strategy", "strategy"),
     (
         Said,

@@ -238,9 +238,19 @@ impl Machine {
             }
             self.forget(key);
         }
+        let creates = session.is_none().then(|| self.new_id());
+        self.subscribe(session, creates, opening)
+    }
+
+    /// Opens the session that this command has created for this user, now and on every later connection. If there is
+    /// none, creates it. The command's id, of 16 to 64 characters, is thus a durable name of the session.
+    pub fn open_once(&mut self, command: CommandId, opening: Opening) -> Session {
+        self.subscribe(None, Some(command), opening)
+    }
+
+    fn subscribe(&mut self, session: Option<SessionId>, creates: Option<CommandId>, opening: Opening) -> Session {
         self.keys += 1;
         let key = Session(self.keys);
-        let creates = session.is_none().then(|| self.new_id());
         if let Some(id) = &session {
             self.by_id.insert(id.clone(), key);
         }

@@ -11,7 +11,8 @@ use crate::agent_loop::{
 };
 use crate::{hook::HookFault, model::is_picture_address};
 use reseed_protocol::{
-    CommandId, ErrorBody, ErrorCode, Part, Role, command::SessionCommand, hooks::HookAnswer, reply::Reply,
+    CallId, CommandId, ErrorBody, ErrorCode, Message, Part, Role, command::SessionCommand, hooks::HookAnswer,
+    reply::Reply,
 };
 
 /// Maximum number of commands in line. A connection stops reading at 32 unanswered commands. A client whose own hook is
@@ -94,9 +95,41 @@ pub(crate) fn take_input_answer(
     answer: HookAnswer,
 ) -> Result<bool, HookFault> {
     let Some(message) = answer.message else { return Ok(false) };
-    if message.role != Role::User {
+    let (_, looked_at) = &offered.said.messages[offered.at];
+    if message.role != looked_at.role {
         return Err(HookFault::failed(ANOTHER_ROLE));
     }
+    match looked_at.role {
+        Role::User => check_said(ledger, prompt, &message)?,
+        // Of an earlier answer, or a result, only texts may change.
+        Role::Assistant | Role::Tool if calls_of(&message) != calls_of(looked_at) => {
+            return Err(HookFault::failed("its message has other calls or results than the one that it inspects"));
+        }
+        Role::Assistant | Role::Tool => {}
+    }
+    let changed = message.content != looked_at.content;
+    if changed {
+        // The stored command must not reveal the original text either.
+        offered.caller = offered.caller.without_content(offered.what.command());
+        offered.said.messages[offered.at].1.content = message.content;
+    }
+    Ok(changed)
+}
+
+/// Returns the calls and results of a message, in order.
+fn calls_of(message: &Message) -> Vec<(bool, &CallId)> {
+    fn of_part(part: &Part) -> Option<(bool, &CallId)> {
+        match part {
+            Part::ToolCall { call_id, .. } => Some((true, call_id)),
+            Part::ToolResult { call_id, .. } => Some((false, call_id)),
+            Part::Text { .. } | Part::Image { .. } | Part::Reasoning { .. } => None,
+        }
+    }
+    message.content.iter().filter_map(of_part).collect()
+}
+
+/// Checks a message of the user that a hook has changed.
+fn check_said(ledger: &Ledger, prompt: &Prompt, message: &Message) -> Result<(), HookFault> {
     let says_something = |part: &Part| !matches!(part, Part::Text { text } if text.trim().is_empty());
     let is_sayable = |part: &Part| match part {
         Part::Text { .. } => true,
@@ -109,14 +142,7 @@ pub(crate) fn take_input_answer(
     if !message.content.iter().any(says_something) {
         return Err(HookFault::failed("its message has no text and no picture"));
     }
-    prompt.check_input_fits(ledger, &message.content).map_err(refused)?;
-    let changed = message.content != offered.parts;
-    if changed {
-        // The stored command must not reveal the original text either.
-        offered.caller = offered.caller.without_content(offered.what.command());
-        offered.parts = message.content;
-    }
-    Ok(changed)
+    prompt.check_input_fits(ledger, &message.content).map_err(refused)
 }
 
 /// Refuses an input that a required hook could not inspect. Nothing of the input is stored.

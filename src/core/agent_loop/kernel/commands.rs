@@ -6,8 +6,8 @@
 
 use crate::{
     agent_loop::{
-        AgentLoop, annotate, io::Caller, records::done, stage::Stage, step::Step, subject::navigation::Ask, turn::Turn,
-        turn::approvals, turn::queue, turn::results,
+        AgentLoop, annotate, checks::check_answer_options, io::Caller, records::done, stage::Stage, step::Step,
+        subject::navigation::Ask, turn::Turn, turn::approvals, turn::queue, turn::results,
     },
     compaction::machine::{fail::cancelled, keep},
 };
@@ -335,6 +335,7 @@ impl AgentLoop {
             let message = format!("the temperature must be 0 to 2, not {temperature}");
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("temperature"));
         }
+        check_answer_options(set)?;
         if set.max_output_tokens.is_some_and(|tokens| tokens == 0 || tokens > TOKENS_MAX) {
             let message = format!("maxOutputTokens must be 1 to {TOKENS_MAX}");
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("maxOutputTokens"));
@@ -349,7 +350,9 @@ impl AgentLoop {
         }
         let mut settings = self.ledger.state().settings.clone();
         settings.temperature = set.temperature;
+        settings.top_p = set.top_p;
         settings.max_output_tokens = set.max_output_tokens;
+        settings.answer = set.answer.clone();
         self.ledger.update(caller, Vec::new(), |updated| updated.settings = Some(settings));
         self.prompt.refresh_manager(&self.ledger);
         Ok(())

@@ -7,10 +7,11 @@ use crate::agent_loop::{
     AgentLoop, hooks::input::stopping, io::Caller, io::Origin, stage::Stage, step::Step, subject::Subject,
     subject::navigation::Ask, turn::queue, turn::start_turn,
 };
-use crate::session::{Lookup, Queued, input};
+use crate::session::{Destination, Lookup, Queued, input};
 use reseed_protocol::{
-    ErrorBody, ErrorCode, Part,
+    ErrorBody, ErrorCode, Message, Part, Role,
     command::SessionCommand,
+    content::Input,
     event::Event,
     reply::{Done, Reply},
     tree::AppendCustomMessage,
@@ -24,8 +25,10 @@ impl AgentLoop {
         command: UserInput,
         lookup: Option<Lookup>,
     ) -> Result<(), ErrorBody> {
-        let parts = input::parts(command.input)?;
-        self.prompt.check_input_fits(&self.ledger, &parts)?;
+        let destination = lookup.and_then(Lookup::destination);
+        let (history, details) = (command.history.unwrap_or_default(), command.details);
+        let has_history = !history.is_empty();
+        let said = self.said(command.input, history, details, destination.as_ref())?;
         let summarize = command.summarize == Some(true);
         if summarize && command.parent_id.is_none() {
             let message = "`summarize` is for input that continues elsewhere; send `parentId` with it";
@@ -36,19 +39,53 @@ impl AgentLoop {
             parent_id: command.parent_id,
             when_busy: command.when_busy,
             if_leaf: command.if_leaf,
-            destination: lookup.and_then(Lookup::destination),
+            has_history,
+            destination,
             summarize,
             instructions: command.instructions,
             replace_instructions: command.replace_instructions,
         };
         if !self.roster.inspects_input(&self.ledger, &caller.id) {
-            let said = Said { entry_id: self.ledger.new_id(), parts };
             return self.take_input(caller, said, how);
         }
         // Input that will be refused anyway is not sent to hooks.
         self.check_input(&how)?;
-        self.look_at_input(caller, parts, InputKind::Said(Box::new(how)));
+        self.look_at_input(caller, said, InputKind::Said(Box::new(how)));
         Ok(())
+    }
+
+    /// Returns the messages of an input, which would continue from this destination or from the leaf.
+    fn said(
+        &mut self,
+        input: Input,
+        history: Vec<Message>,
+        details: Option<serde_json::Value>,
+        destination: Option<&Destination>,
+    ) -> Result<Said, ErrorBody> {
+        check_details(details.as_ref())?;
+        let mut messages = input::history(history)?;
+        let may_be_last = messages.last().is_some_and(|message| message.role != Role::Assistant);
+        match input::parts(input) {
+            Ok(parts) => messages.push(Message::new(Role::User, parts)),
+            Err(error) if error.code == ErrorCode::EmptyInput && may_be_last => {}
+            Err(error) => return Err(error),
+        }
+        let path = destination.map_or_else(|| self.ledger.path(), |to| to.tree.path());
+        input::check_results(path.iter().rev().filter_map(|node| node.entry.message()), &messages)?;
+        if let Some(last) = messages.last_mut() {
+            last.details = details.map(Box::new);
+        }
+        let mut said = Vec::with_capacity(messages.len());
+        for mut message in messages {
+            let entry_id = self.ledger.new_id();
+            match message.role {
+                Role::User => self.prompt.check_input_fits(&self.ledger, &message.content)?,
+                Role::Tool => self.prompt.fit_result(&self.ledger, &entry_id, &mut message),
+                Role::Assistant => {}
+            }
+            said.push((entry_id, message));
+        }
+        Ok(Said { messages: said })
     }
 
     /// Checks that an input may start a turn now, or wait for one.
@@ -61,6 +98,9 @@ impl AgentLoop {
         }
         if how.parent_id.is_some() {
             return Err(self.busy("input with a parentId cannot wait: the branch that it leaves is still growing"));
+        }
+        if how.has_history {
+            return Err(self.busy("input with a history cannot wait: what it follows is still growing"));
         }
         match how.when_busy {
             Some(WhenBusy::Reject) => Err(self.busy("the input came with whenBusy: reject")),
@@ -91,15 +131,18 @@ impl AgentLoop {
             return self.move_and_ask(caller, navigate, destination, Ask { turn_id, said: Some(said) });
         }
         let steer = how.when_busy == Some(WhenBusy::Steer);
-        let Said { entry_id, parts } = said;
-        let item = QueueItem {
+        let after = self.meant_for();
+        // An input that may wait has one message.
+        let item = said.messages.into_iter().next_back().map(|(entry_id, message)| QueueItem {
             command_id: caller.id.clone(),
-            content: parts,
+            content: message.content,
             steer,
             custom: None,
-            after: self.meant_for(),
+            after,
             entry_id: Some(entry_id),
-        };
+            details: message.details,
+        });
+        let Some(item) = item else { return Ok(()) };
         let as_of_seq = self.ledger.state().seq;
         let reply =
             Reply::Accepted(Accepted { entry_id: None, turn_id: None, queued: true, as_of_seq, duplicate: None });
@@ -150,7 +193,8 @@ impl AgentLoop {
         if caller.origin == Origin::HOOK || !self.roster.inspects_input(&self.ledger, &caller.id) {
             return self.take_custom_message(caller, parts, custom);
         }
-        self.look_at_input(caller, parts, InputKind::Custom(Box::new(custom)));
+        let said = Said::one(custom.entry_id.clone(), parts);
+        self.look_at_input(caller, said, InputKind::Custom(Box::new(custom)));
         Ok(())
     }
 
@@ -171,6 +215,7 @@ impl AgentLoop {
             custom: Some(custom),
             after,
             entry_id: None,
+            details: None,
         };
         if self.is_busy() {
             return self.enqueue(caller, item, reply);
@@ -196,9 +241,12 @@ impl AgentLoop {
         if !waits || !self.hooks.looks_at_input() {
             return Ok(Some(command));
         }
-        if let SessionCommand::UserInput(UserInput { parent_id, when_busy, .. }) = &command {
+        if let SessionCommand::UserInput(UserInput { parent_id, when_busy, history, .. }) = &command {
             if parent_id.is_some() {
                 return Err(self.busy("input with a parentId cannot wait: the branch that it leaves is still growing"));
+            }
+            if history.as_ref().is_some_and(|history| !history.is_empty()) {
+                return Err(self.busy("input with a history cannot wait: what it follows is still growing"));
             }
             if *when_busy == Some(WhenBusy::Reject) {
                 return Err(self.busy("the input came with whenBusy: reject"));
@@ -209,23 +257,27 @@ impl AgentLoop {
     }
 
     /// Starts the hooks' inspection of an input.
-    fn look_at_input(&mut self, caller: &Caller, parts: Vec<Part>, what: InputKind) {
-        let entry_id = match &what {
-            InputKind::Said(_) => self.ledger.new_id(),
-            InputKind::Custom(custom) => custom.entry_id.clone(),
-        };
+    fn look_at_input(&mut self, caller: &Caller, said: Said, what: InputKind) {
         let holds = self.stage() == Stage::Idle;
-        let offered = ProposedInput { caller: caller.clone(), entry_id, parts, what, holds };
+        let offered = ProposedInput { caller: caller.clone(), said, at: 0, what, holds };
         self.ledger.then(Step::Ask(Subject::Input(Box::new(offered))));
     }
 
     /// Accepts an input as its hooks changed it.
-    pub(super) fn accept_input(&mut self, offered: ProposedInput) {
-        let ProposedInput { caller, entry_id, parts, what, holds: _ } = offered;
+    pub(super) fn accept_input(&mut self, mut offered: ProposedInput) {
+        if offered.at + 1 < offered.said.messages.len() && !self.ledger.is_holding() {
+            offered.at += 1;
+            self.ledger.then(Step::Ask(Subject::Input(Box::new(offered))));
+            return;
+        }
+        let ProposedInput { caller, said, at: _, what, holds: _ } = offered;
         let taken = match (self.ledger.is_holding(), what) {
             (true, _) => Err(stopping()),
-            (false, InputKind::Said(how)) => self.take_input(&caller, Said { entry_id, parts }, *how),
-            (false, InputKind::Custom(custom)) => self.take_custom_message(&caller, parts, *custom),
+            (false, InputKind::Said(how)) => self.take_input(&caller, said, *how),
+            (false, InputKind::Custom(custom)) => {
+                let parts = said.messages.into_iter().flat_map(|(_, message)| message.content).collect();
+                self.take_custom_message(&caller, parts, *custom)
+            }
         };
         if let Err(error) = taken {
             self.ledger.reply(&caller, Reply::Error(error));

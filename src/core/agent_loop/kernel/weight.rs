@@ -2,7 +2,7 @@
 //! those on a thread of their own.
 
 use crate::agent_loop::{AgentLoop, io::Input};
-use reseed_protocol::{Part, command::SessionCommand};
+use reseed_protocol::{Part, command::SessionCommand, turn::UserInput};
 
 /// Estimated tokens of a context above which compacting it may take two milliseconds of CPU time. English prose of this
 /// size takes half a millisecond; the margin is for other scripts, exact tokenizers and slower processors.
@@ -12,12 +12,15 @@ const LONG_TOKENS: u64 = 6_000;
 /// that an offer can have.
 const LARGE_ARGUMENTS_BYTES: usize = 1024;
 
+/// Messages of a history from which counting them may take two milliseconds.
+const HISTORY_MESSAGES: usize = 16;
+
 impl AgentLoop {
     /// Returns true if handling this input may take more than two milliseconds. The guess is based on sizes, which is
     /// cheaper than looking at each message.
     #[must_use]
     pub fn takes_long(&self, input: &Input) -> bool {
-        if calls_with_large_arguments(input) {
+        if calls_with_large_arguments(input) || brings_history(input) {
             return true;
         }
         let tokens: u64 = self.ledger.path().iter().map(|node| node.tokens.total()).sum();
@@ -43,6 +46,13 @@ impl AgentLoop {
         };
         compacts || is_near()
     }
+}
+
+/// Returns true if an input brings so many messages that counting them may take long.
+fn brings_history(input: &Input) -> bool {
+    let Input::Command { command, .. } = input else { return false };
+    let SessionCommand::UserInput(UserInput { history: Some(history), .. }) = &**command else { return false };
+    history.len() > HISTORY_MESSAGES
 }
 
 /// Returns true if an answer calls tools with arguments so large that checking them against a schema may take long.

@@ -14,7 +14,7 @@ use crate::agent_loop::io::{Caller, Effect, RequestId};
 use crate::agent_loop::subject::navigation::{Ask, ProposedMove, unwritten};
 use crate::agent_loop::{
     ledger::Ledger, prompt::Prompt, records::appended, records::session_updated, roster::Roster, step::Step,
-    subject::input::Said,
+    turn::appended_input,
 };
 use crate::{
     compaction::machine::{
@@ -26,7 +26,7 @@ use crate::{
     session::{Destination, input::name_from},
 };
 use reseed_protocol::{
-    EntryData, ErrorBody, ErrorCode, JobId, Message, Role,
+    EntryData, ErrorBody, ErrorCode, JobId,
     compaction::{CompactionFailed, CompactionTrigger},
     event::Event,
     reply::Reply,
@@ -164,7 +164,7 @@ impl Navigation {
         let Destination { leaf, tree, input, .. } = to;
         let (generation, command_id) = (ledger.generation + 1, Some(caller.id.clone()));
         let unnamed = ask.as_ref().and_then(|ask| ask.said.as_ref()).filter(|_| ledger.state().name.is_empty());
-        let name = unnamed.map(|said| name_from(&said.parts)).filter(|name| !name.is_empty());
+        let name = unnamed.map(|said| name_from(said.first_of_user())).filter(|name| !name.is_empty());
         let moved = session_updated(|updated| {
             updated.leaf_id = Some(leaf.clone());
             updated.generation = Some(generation);
@@ -193,13 +193,9 @@ impl Navigation {
         let reply = match ask {
             None => Reply::Navigated(Navigated { leaf_id, input, branch_summary_entry_id, as_of_seq, duplicate: None }),
             Some(Ask { turn_id, said }) => {
-                let entry_id = said.map(|Said { entry_id, parts }| {
-                    let data = EntryData::message(Message::new(Role::User, parts));
-                    let mut entry = ledger.entry(entry_id.clone(), data);
-                    entry.parent_id = leaf_id;
-                    events.push(appended(entry, Some(turn_id.clone()), command_id.clone()));
-                    entry_id
-                });
+                let entries = said.map(|said| said.into_entries(ledger, leaf_id)).unwrap_or_default();
+                let entry_id = entries.last().map(|entry| entry.entry_id.clone());
+                events.extend(appended_input(entries, &turn_id, command_id.as_ref()));
                 let command_ids = vec![caller.id.clone()];
                 let started = TurnStarted { turn_id: turn_id.clone(), command_ids, generation };
                 events.push(Event::TurnStarted(started));

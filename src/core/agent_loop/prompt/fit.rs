@@ -6,7 +6,7 @@ use crate::{
     context::{Context, counter::Mix},
     text::clip::{clip, head_and_tail},
 };
-use reseed_protocol::{Cut, ErrorBody, ErrorCode, Message, Part, Role, content::utf16_len};
+use reseed_protocol::{Cut, EntryId, ErrorBody, ErrorCode, Message, Part, Role, content::utf16_len};
 
 impl Prompt {
     /// Checks that a patch leaves room for a conversation. It applies to every later request, and no compaction removes
@@ -50,9 +50,20 @@ impl Prompt {
         Ok(())
     }
 
+    /// Cuts the output of a message with a tool's result, if it is too large, and tells the model how to read on.
+    pub(crate) fn fit_result(&self, ledger: &Ledger, entry_id: &EntryId, message: &mut Message) {
+        let Some(Part::ToolResult { output, .. }) = message.content.first_mut() else { return };
+        let (fitting, cut) = self.fitting_output(ledger, std::mem::take(output));
+        *output = fitting;
+        if let Some(more) = cut.as_deref().and_then(|cut| self.how_to_read_on(entry_id, cut.from)) {
+            output.push_str(&more);
+        }
+        message.cut = cut;
+    }
+
     /// Cuts a tool's output to a quarter of the window, because no compaction could make room for output that fills it
     /// alone. The beginning and the end are kept with a note between them; the omitted part is returned as well.
-    pub(crate) fn fitting_output(&self, ledger: &Ledger, output: String) -> (String, Option<Box<Cut>>) {
+    fn fitting_output(&self, ledger: &Ledger, output: String) -> (String, Option<Box<Cut>>) {
         let tokens_max = (ledger.window_tokens() / 4).max(1);
         let tokens = self.calibration.tokens(&Mix::of_text(&ledger.counter().scripts(&output)));
         if tokens <= tokens_max {

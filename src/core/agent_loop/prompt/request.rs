@@ -16,7 +16,7 @@ use crate::{
 };
 use reseed_protocol::{
     EntryId,
-    context::{ContextEnvelope, EnvelopeMeta},
+    context::{ContextEnvelope, EnvelopeMeta, ToolChoice},
     tools::{self, SessionTool},
 };
 
@@ -71,6 +71,13 @@ impl Prompt {
             parts: None,
         };
         let mut envelope = envelope(&self.compiled(ledger.counter(), context), context, &ledger.options(), meta);
+        // A model that is forced to call a tool after every result would never answer.
+        if let Some(answer) = &mut envelope.options.answer
+            && envelope.meta.request > 1
+            && answer.tool_choice.as_ref().is_some_and(ToolChoice::is_forced)
+        {
+            answer.tool_choice = None;
+        }
         let asked = envelope.options.max_output_tokens;
         envelope.options.max_output_tokens = ledger.deployment.output_tokens(asked);
         limit_answer(&mut envelope.options, tokens.saturating_add(error_bound_tokens), ledger.window_tokens());

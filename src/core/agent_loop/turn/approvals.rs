@@ -89,7 +89,7 @@ impl Turn {
             match still_allowed(ledger, prompt, &approval) {
                 Ok(terms) => {
                     let Approval { call_id, name, arguments, .. } = approval;
-                    events.push(self.made(ledger, turn_id, call_id, name, arguments, terms));
+                    events.extend(self.made(ledger, turn_id, call_id, name, arguments, terms));
                 }
                 Err(why) => events.push(refused(ledger, &approval, why)),
             }

@@ -64,6 +64,9 @@ pub(super) struct TurnProgress {
     pub(super) before_request: bool,
     /// Usage of an answer that hooks are inspecting and that is not stored yet.
     pub(super) looked_at_usage: Option<Usage>,
+    /// True if the last answer has calls whose results come with the next input. Not durable: after a restart, such
+    /// calls of a turn that still waits for approvals get a result that says so.
+    pub(super) leaves_calls: bool,
     /// The hooks that were called for the upcoming request.
     pub(super) runs: Vec<HookRun>,
     /// The time that the turn has taken, in milliseconds, up to `runs_since`. Time spent waiting for approvals is not

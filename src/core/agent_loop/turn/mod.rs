@@ -37,9 +37,9 @@ use crate::{
 };
 use open_calls::OpenCalls;
 use reseed_protocol::{
-    EntryData, EntryId, Message, Role, Timestamp, TurnId, Usage,
+    CommandId, Entry, EntryId, Role, StopReason, Timestamp, TurnId, Usage,
     context::{ContextInfo, ContextWarning, ContextWarningCode},
-    event::EphemeralEvent,
+    event::{EphemeralEvent, Event},
     hooks::{ContextReason, HookPoint},
     receipt::HookRun,
     reply::Reply,
@@ -169,6 +169,15 @@ impl Turn {
         false
     }
 
+    /// Ends the turn if its last answer has calls whose results come with the next input. Returns true if it did.
+    pub(crate) fn ends_with_calls(&mut self, ledger: &mut Ledger, roster: &Roster) -> bool {
+        let ends = std::mem::take(&mut self.carried.progress(ledger.state()).leaves_calls);
+        if ends {
+            Self::answered(ledger, roster, StopReason::ToolCalls);
+        }
+        ends
+    }
+
     /// Notes a hook that was called for the upcoming request.
     pub(crate) fn hook_ran(&mut self, state: &SessionState, run: HookRun) {
         let runs = &mut self.carried.progress(state).runs;
@@ -241,24 +250,31 @@ impl Turn {
     }
 }
 
+/// Returns the events of an input's entries. Only the last one, the input itself, belongs to the turn.
+pub(crate) fn appended_input(entries: Vec<Entry>, turn_id: &TurnId, command_id: Option<&CommandId>) -> Vec<Event> {
+    let last = entries.len().saturating_sub(1);
+    let event =
+        |(at, entry): (usize, Entry)| appended(entry, (at == last).then(|| turn_id.clone()), command_id.cloned());
+    entries.into_iter().enumerate().map(event).collect()
+}
+
 /// Appends the user's message and starts a turn on it.
 pub(crate) fn start_turn(ledger: &mut Ledger, roster: &mut Roster, caller: Caller, said: Said) {
     let turn_id: TurnId = ledger.new_id();
     let as_of_seq = ledger.state().seq;
-    let Said { entry_id, parts } = said;
-    let name = ledger.state().name.is_empty().then(|| name_from(&parts)).filter(|name| !name.is_empty());
-    let entry = ledger.entry(entry_id, EntryData::message(Message::new(Role::User, parts)));
+    let is_unnamed = ledger.state().name.is_empty();
+    let name = is_unnamed.then(|| name_from(said.first_of_user())).filter(|name| !name.is_empty());
+    let leaf = ledger.state().leaf.clone();
+    let entries = said.into_entries(ledger, leaf);
     let reply = Reply::Accepted(Accepted {
-        entry_id: Some(entry.entry_id.clone()),
+        entry_id: entries.last().map(|entry| entry.entry_id.clone()),
         turn_id: Some(turn_id.clone()),
         queued: false,
         as_of_seq,
         duplicate: None,
     });
-    let mut events = vec![
-        appended(entry, Some(turn_id.clone()), Some(caller.id.clone())),
-        ledger.turn_started(turn_id, vec![caller.id.clone()]),
-    ];
+    let mut events = appended_input(entries, &turn_id, Some(&caller.id));
+    events.push(ledger.turn_started(turn_id, vec![caller.id.clone()]));
     events.extend(name.map(|name| session_updated(|updated| updated.name = Some(name))));
     ledger.append_work(events, roster.hooks_to_keep(ledger.state()), vec![caller.mark(reply)]);
     ledger.then(Step::Proceed);

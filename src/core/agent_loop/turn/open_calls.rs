@@ -90,7 +90,7 @@ mod tests {
     }
 
     fn terms(place: ToolPlace, sequential: bool) -> Terms {
-        Terms { place, timeout_ms: None, sequential, annotations: ToolAnnotations::default() }
+        Terms { place, timeout_ms: None, sequential, ends_turn: false, annotations: ToolAnnotations::default() }
     }
 
     /// Starts the calls that may start, and returns their names.

@@ -155,7 +155,8 @@ pub(crate) fn delivered(
     let (entry_id, data) = match item.custom {
         None => {
             let entry_id = item.entry_id.unwrap_or_else(|| ledger.new_id());
-            (entry_id, EntryData::message(Message::new(Role::User, item.content)))
+            let details = item.details;
+            (entry_id, EntryData::message(Message { details, ..Message::new(Role::User, item.content) }))
         }
         Some(QueuedCustom { entry_id, custom_type, display, details }) => {
             let content = item.content;

@@ -101,16 +101,11 @@ impl Turn {
         let ToolAnswer { caller, call, sent, output, is_error, images, as_message } = result;
         let outcome = if is_error { CallOutcome::Failed } else { CallOutcome::Answered };
         ledger.ended.note(call.call_id.clone(), outcome, Some(sent));
-        let (output, cut) = prompt.fitting_output(ledger, output);
         let mut entry = result_entry(ledger, ledger.state().leaf.clone(), call.call_id.clone(), output, is_error);
         entry.entry_id = as_message.unwrap_or(entry.entry_id);
-        let more = cut.as_deref().and_then(|cut| prompt.how_to_read_on(&entry.entry_id, cut.from));
         if let EntryData::Message(message) = &mut entry.data {
             let message = Arc::make_mut(message);
-            message.cut = cut;
-            if let (Some(more), Some(Part::ToolResult { output, .. })) = (more, message.content.first_mut()) {
-                output.push_str(&more);
-            }
+            prompt.fit_result(ledger, &entry.entry_id, message);
             message.content.extend(images.into_iter().map(|url| Part::Image { url, detail: None }));
         }
         let events = vec![

@@ -87,7 +87,7 @@ impl Turn {
             match (verdict, called.verdict) {
                 (Verdict::Run, Ok(terms)) => {
                     let Called { call_id, name, arguments, .. } = called;
-                    events.push(self.made(ledger, turn_id.clone(), call_id, name, arguments, terms));
+                    events.extend(self.made(ledger, turn_id.clone(), call_id, name, arguments, terms));
                 }
                 (Verdict::Ask(approval), _) => events.push(Event::ApprovalRequest(approval)),
                 (Verdict::Refuse(why), _) | (Verdict::Run, Err(why)) => {
@@ -102,7 +102,8 @@ impl Turn {
         self.start_calls(ledger, false);
     }
 
-    /// Notes that a call is made, and returns its event. It starts when its terms allow.
+    /// Notes that a call is made, and returns its event. It starts when its terms allow. A call that ends the turn is
+    /// left to the client and has no event.
     pub(super) fn made(
         &mut self,
         ledger: &Ledger,
@@ -111,10 +112,14 @@ impl Turn {
         name: String,
         arguments: String,
         terms: Terms,
-    ) -> Event {
+    ) -> Option<Event> {
+        if terms.ends_turn {
+            self.carried.progress(ledger.state()).leaves_calls = true;
+            return None;
+        }
         self.calls.wait(call_id.clone(), terms);
         let deadline = ledger.now.plus_millis(limit_ms(ledger, &terms));
-        Event::ToolCall(ToolCall { call_id, turn_id, name, arguments, deadline, place: terms.place })
+        Some(Event::ToolCall(ToolCall { call_id, turn_id, name, arguments, deadline, place: terms.place }))
     }
 
     /// Starts the calls that may start. `is_late` means that their deadlines, which clients know, begin only now.

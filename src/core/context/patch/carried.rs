@@ -173,6 +173,8 @@ impl CarriedOps {
             temperature: set.temperature.or(base.temperature),
             max_output_tokens: set.max_output_tokens.or(base.max_output_tokens),
             reasoning_effort: set.reasoning_effort.or_else(|| base.reasoning_effort.clone()),
+            // No patch changes the others.
+            ..base.clone()
         }
     }
 }
@@ -191,6 +193,7 @@ fn options_of(op: &PatchOp) -> Option<RequestOptions> {
             temperature: *temperature,
             max_output_tokens: *max_output_tokens,
             reasoning_effort: reasoning_effort.clone(),
+            ..RequestOptions::default()
         }),
         _ => None,
     }

@@ -218,7 +218,7 @@ fn only_a_change_of_its_input_drops_it() {
             world.command(SessionCommand::SetInstructions(SetInstructions { instructions: Some("Be kind.".into()) }));
         }),
         ("options", true, Vec::new(), &|world| {
-            let set = SetOptions { temperature: Some(0.5), max_output_tokens: Some(100) };
+            let set = SetOptions { temperature: Some(0.5), max_output_tokens: Some(100), ..SetOptions::default() };
             world.command(SessionCommand::SetOptions(set));
         }),
         ("tools", true, Vec::new(), &|world| {

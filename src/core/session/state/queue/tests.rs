@@ -18,6 +18,7 @@ fn item(n: usize, text: String) -> QueueItem {
         custom: None,
         after: None,
         entry_id: None,
+        details: None,
     }
 }
 
