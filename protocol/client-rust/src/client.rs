@@ -134,8 +134,8 @@ impl Client {
         self.opened(session).await
     }
 
-    /// Opens the session that this command has created for this user. If there is none, creates it. The command's id, of
-    /// 16 to 64 characters, is thus a durable name of the session.
+    /// Opens the session that this command has created for this user. If there is none, creates it. So the command's
+    /// id, of 16 to 64 characters, is a durable name of the session.
     pub fn open_once(&mut self, command: CommandId, opening: Opening) -> Session {
         self.machine.open_once(command, opening)
     }

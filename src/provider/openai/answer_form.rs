@@ -20,8 +20,8 @@ pub(super) struct Name<'a> {
     name: &'a str,
 }
 
-/// Returns the `tool_choice` of a request. A summary's request carries the conversation's own tools, so that it hits the
-/// provider's cache, but the model must write the summary instead of calling them.
+/// Returns the `tool_choice` of a request. A summary's request carries the conversation's own tools, so that it hits
+/// the provider's cache, but the model must write the summary instead of calling them.
 pub(super) fn tool_choice<'a>(plan: &Plan<'a>, api: Api) -> Option<ToolChoiceForm<'a>> {
     if plan.request.purpose == Purpose::Summary {
         let is_forbidden = plan.has_tools() && !plan.does(Need::NoToolChoice);
