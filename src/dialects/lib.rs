@@ -6,6 +6,8 @@
 //! A dialect over HTTP is a client of v2 [inside] the process. It comes in by the [`entrance`].
 
 pub mod entrance;
+pub mod exchange;
+pub mod http;
 pub mod inside;
 pub mod v1;
 mod v2;

@@ -91,7 +91,7 @@ async fn messages_before_an_input_are_stored_with_it_and_sent() {
     let entries = entries.as_array().unwrap();
     assert_eq!(entries.len(), 6);
     assert_eq!((&entries[4]["entryId"], &entries[4]["details"]), (&accepted["payload"]["entryId"], &details));
-    assert!(entries[..4].iter().all(|entry| entry["details"].is_null()), "{entries:?}");
+    assert!(entries[..4].iter().all(|entry| entry.get("details").is_none()), "{entries:?}");
     let listed = client.ask("list_sessions", json!({})).await;
     assert_eq!(listed["payload"]["items"][0]["name"], "I am Alice.");
 }

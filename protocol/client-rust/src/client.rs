@@ -184,6 +184,15 @@ impl Client {
         self.machine.send(to, command)
     }
 
+    /// As [`Self::send`], under this id, which no other command of this client may have had. If the server has executed
+    /// the command before under this id, even for an earlier client, it only repeats its reply.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub fn send_as(&mut self, id: CommandId, to: impl Into<To>, command: &Command) -> Result<(), NotTaken> {
+        self.machine.send_as(id, to, command)
+    }
+
     /// Sends a command and waits for its reply. Other updates that arrive meanwhile are kept for [`Client::next`].
     /// Beyond some thousand updates, the oldest events that are already in the snapshots are dropped.
     ///
@@ -193,9 +202,23 @@ impl Client {
     /// Returns an error if the command was refused, or can no longer be answered.
     pub async fn request(&mut self, to: impl Into<To>, command: &Command) -> Result<Reply, Error> {
         let sent = self.send(to, command)?;
+        self.reply(&sent).await
+    }
+
+    /// Waits for the reply to a command that was sent. Other updates are kept, as with [`Self::request`].
+    ///
+    /// # Errors
+    /// As [`Self::request`].
+    pub async fn reply(&mut self, sent: &CommandId) -> Result<Reply, Error> {
+        let is_it = |update: &Update| matches!(update, Update::Reply { id, .. } if id == sent);
+        if let Some(Update::Reply { result, .. }) =
+            self.kept.iter().position(is_it).and_then(|place| self.kept.remove(place))
+        {
+            return Ok(result?);
+        }
         loop {
             match self.receive().await {
-                Update::Reply { id, result } if id == sent => return Ok(result?),
+                Update::Reply { id, result } if id == *sent => return Ok(result?),
                 Update::Stopped(stop) => return Err(self.stopped(stop)),
                 update => self.keep(update),
             }

@@ -49,6 +49,12 @@ impl Transport for Socket {
     }
 }
 
+impl Connect for Box<dyn Connect> {
+    fn connect(&self) -> Pending<'static, Result<Box<dyn Transport>, Lost>> {
+        (**self).connect()
+    }
+}
+
 impl Connect for Address {
     fn connect(&self) -> Pending<'static, Result<Box<dyn Transport>, Lost>> {
         let address = self.clone();

@@ -16,6 +16,17 @@ impl Machine {
     /// # Errors
     /// Returns an error if too many commands are waiting, or if the client sends this command by itself.
     pub fn send(&mut self, to: impl Into<To>, command: &Command) -> Result<CommandId, NotTaken> {
+        let id = self.new_id();
+        self.send_as(id.clone(), to, command)?;
+        Ok(id)
+    }
+
+    /// Sends a command under this id, which no other command of this client may have had. If the server has executed
+    /// the command before under this id, even for an earlier client, it only repeats its reply.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub fn send_as(&mut self, id: CommandId, to: impl Into<To>, command: &Command) -> Result<(), NotTaken> {
         if matches!(command, Command::Hello(_) | Command::OpenSession(_) | Command::CloseSession(_)) {
             return Err(NotTaken::Own(command.spec().name));
         }
@@ -23,14 +34,13 @@ impl Machine {
             return Err(NotTaken::Unpolled(self.out.len()));
         }
         let (to, gone) = self.addressed(to.into(), command.spec().needs_subscription());
-        let id = self.new_id();
         let over = match &self.phase {
             Phase::Stopped(stop) => Some(Unanswered::Stopped(stop.clone())),
             _ => gone.then_some(Unanswered::SessionClosed),
         };
         if let Some(why) = over {
-            self.tell(Update::Reply { id: id.clone(), result: Err(why) });
-            return Ok(id);
+            self.tell(Update::Reply { id, result: Err(why) });
+            return Ok(());
         }
         self.outbox.add(id.clone(), to.clone(), command)?;
         if let To::Session(session) = to
@@ -40,7 +50,7 @@ impl Machine {
         }
         self.refuse_too_large();
         self.flush();
-        Ok(id)
+        Ok(())
     }
 
     /// Returns the target of a command, and true if the target has ended here. A command that needs no subscription can

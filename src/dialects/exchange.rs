@@ -1,0 +1,345 @@
+//! An exchange with a session, for a dialect over HTTP: opens it, sets what differs, asks, and follows the turn.
+//!
+//! [`Exchange::next`] tells the course of one turn as [`Step`]s. Texts come in order and without overlap, entries once
+//! each, also if the turn was already running, and if the connection to its session was lost on the way.
+
+mod course;
+mod errors;
+
+pub use course::{Compaction, Delta, Ended, INPUT_MARK, Step, after_units, usage_of};
+pub use errors::error_of;
+
+use course::Course;
+use reseed_client::{Client, Connect, Opening, Options, Session, Update, fold::Snapshot};
+use reseed_protocol::{
+    CommandId, Entry, EntryId, ErrorBody, ErrorCode, SessionId,
+    command::Command,
+    compaction::SetContextStrategy,
+    reply::Reply,
+    session::{SetInstructions, SetModel, SetOptions},
+    tools::ToolOffer,
+    tree::GetEntries,
+    turn::{Accepted, UserInput},
+};
+use sha2::{Digest as _, Sha256};
+
+/// The number of temporary refusals after which a session counts as not available.
+const REFUSALS_MAX: u32 = 3;
+
+/// Entries of the snapshot that an exchange begins with: mostly, what a request refers to is among them.
+const ENTRIES: u32 = 32;
+
+/// Entries of one page.
+const PAGE: u32 = 500;
+
+/// The session of an exchange.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A new one.
+    New,
+    /// The one that this command has created for this user, or a new one.
+    Once(CommandId),
+    /// One that exists.
+    Session(SessionId),
+}
+
+/// The settings that a request wants.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Wanted {
+    /// The model; absent to keep the session's.
+    pub model: Option<String>,
+    /// The reasoning effort. If it is absent and a model is wanted, it is the provider's default.
+    pub reasoning_effort: Option<String>,
+    /// The system prompt; absent to keep the session's, `Some(None)` for the deployment's.
+    pub instructions: Option<Option<String>>,
+    /// Sampling, limits and form of the answer; absent to keep the session's.
+    pub options: Option<SetOptions>,
+    /// The context strategy; absent to keep the session's.
+    pub strategy: Option<SetContextStrategy>,
+}
+
+/// An open session of a dialect's client.
+#[derive(Debug)]
+pub struct Exchange {
+    client: Client,
+    session: Session,
+    course: Course,
+}
+
+/// Returns the id of a command for a key that a client chose, such as `Idempotency-Key`.
+#[must_use]
+pub fn command_id(dialect: &str, key: &str) -> CommandId {
+    let mut hash = Sha256::new();
+    hash.update(dialect.as_bytes());
+    hash.update([0]);
+    hash.update(key.as_bytes());
+    let hash: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    hash.parse().expect("64 hexadecimal digits are an id")
+}
+
+/// Returns a client of a dialect.
+#[must_use]
+pub fn client(connect: Box<dyn Connect>, dialect: &str) -> Client {
+    Client::over(connect, Options { client_id: Some(dialect.to_owned()), ..Options::default() })
+}
+
+/// Sends a command that needs no subscription.
+///
+/// # Errors
+/// Returns the server's error, or why there is no reply.
+pub async fn request(
+    client: &mut Client,
+    to: impl Into<reseed_client::To>,
+    command: &Command,
+) -> Result<Reply, ErrorBody> {
+    client.request(to, command).await.map_err(error_of)
+}
+
+impl Exchange {
+    /// Opens or creates a session, with these tools.
+    ///
+    /// # Errors
+    /// Returns the error of a session that does not exist or is not available, or of a server that is full.
+    pub async fn open(
+        connect: Box<dyn Connect>,
+        dialect: &str,
+        place: Place,
+        tools: Vec<ToolOffer>,
+    ) -> Result<Self, ErrorBody> {
+        let tools = Some(tools).filter(|tools| !tools.is_empty());
+        let opening = Opening { tools, entries: Some(ENTRIES), ..Opening::default() };
+        Self::open_with(client(connect, dialect), place, opening).await
+    }
+
+    /// As [`Self::open`], with a client that may have other sessions, and these options.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_with(mut client: Client, place: Place, opening: Opening) -> Result<Self, ErrorBody> {
+        let session = match place {
+            Place::New => client.open(None, opening),
+            Place::Once(command) => client.open_once(command, opening),
+            Place::Session(id) => client.open(Some(id), opening),
+        };
+        let mut refusals = 0;
+        loop {
+            match client.next().await {
+                Update::Opened { session: opened, .. } if opened == session => break,
+                Update::Retrying { session: refused, error, .. } if refused == session => {
+                    refusals += 1;
+                    if refusals >= REFUSALS_MAX {
+                        let busy = || ErrorBody::new(ErrorCode::Overloaded, "the session is not available now");
+                        return Err(error.unwrap_or_else(busy));
+                    }
+                }
+                Update::Ended { session: ended, why } if ended == session => return Err(errors::of_end(why)),
+                Update::Disconnected { lost, .. } => return Err(errors::of_loss(&lost)),
+                Update::Stopped(stop) => return Err(errors::of_stop(stop)),
+                _ => {}
+            }
+        }
+        Ok(Self { client, session, course: Course::default() })
+    }
+
+    /// Returns the session as it is now.
+    ///
+    /// # Panics
+    /// Never: the session is open, or was.
+    #[must_use]
+    pub fn snapshot(&self) -> &Snapshot {
+        self.client.snapshot(self.session).expect("the session was opened")
+    }
+
+    /// Sends a command to the session.
+    ///
+    /// # Errors
+    /// Returns the server's error, or why there is no reply.
+    pub async fn request(&mut self, command: &Command) -> Result<Reply, ErrorBody> {
+        request(&mut self.client, self.session, command).await
+    }
+
+    /// As [`Self::request`], once for this id.
+    ///
+    /// # Errors
+    /// As [`Self::request`].
+    pub async fn request_as(&mut self, id: CommandId, command: &Command) -> Result<Reply, ErrorBody> {
+        let sent = self.client.send_as(id.clone(), self.session, command).map_err(reseed_client::Error::from);
+        sent.map_err(error_of)?;
+        self.client.reply(&id).await.map_err(error_of)
+    }
+
+    /// Makes the session's settings those that are wanted. Sends only what differs.
+    ///
+    /// # Errors
+    /// Returns the first error. Refuses with `turn_running` to change the settings of a running turn.
+    pub async fn configure(&mut self, wanted: Wanted) -> Result<(), ErrorBody> {
+        let commands = differences(self.snapshot(), wanted);
+        if commands.is_empty() {
+            return Ok(());
+        }
+        if self.snapshot().turn.is_some() {
+            return Err(ErrorBody::new(ErrorCode::TurnRunning, "another turn is running in this conversation"));
+        }
+        let mut sent = Vec::new();
+        for command in &commands {
+            sent.push(self.client.send(self.session, command).map_err(|error| error_of(error.into()))?);
+        }
+        for id in sent {
+            self.client.reply(&id).await.map_err(error_of)?;
+        }
+        Ok(())
+    }
+
+    /// Sends input, once for the id if there is one, and follows its turn.
+    ///
+    /// # Errors
+    /// Returns the server's error, or why there is no reply.
+    pub async fn ask(&mut self, input: UserInput, id: Option<CommandId>) -> Result<Accepted, ErrorBody> {
+        let command = Command::UserInput(input);
+        let reply = match id {
+            Some(id) => self.request_as(id, &command).await?,
+            None => self.request(&command).await?,
+        };
+        let Reply::Accepted(accepted) = reply else { return Err(errors::of_reply(&reply)) };
+        if let Some(turn) = &accepted.turn_id {
+            self.course.follow(turn.clone(), accepted.entry_id.as_ref());
+            if accepted.duplicate == Some(true) {
+                let entries = match &accepted.entry_id {
+                    Some(entry) => self.answer_to(entry, &[]).await?,
+                    None => Vec::new(),
+                };
+                let snapshot = self.client.snapshot(self.session).expect("the session was opened");
+                self.course.catch_up(snapshot, entries);
+            }
+        }
+        Ok(accepted)
+    }
+
+    /// Follows what answers this input from its beginning, whether it runs or is over. `functions` are the tools whose
+    /// results the client gives as input.
+    ///
+    /// # Errors
+    /// Returns the server's error, or why there is no reply.
+    pub async fn follow(&mut self, input: &EntryId, functions: &[String]) -> Result<(), ErrorBody> {
+        let entries = self.answer_to(input, functions).await?;
+        let snapshot = self.client.snapshot(self.session).expect("the session was opened");
+        self.course.resume(snapshot, input, entries);
+        Ok(())
+    }
+
+    /// Returns what happens next in the turn that is followed. Nothing follows [`Step::Finished`] and
+    /// [`Step::Failed`].
+    pub async fn next(&mut self) -> Step {
+        loop {
+            if let Some(step) = self.course.take() {
+                return step;
+            }
+            match self.client.next().await {
+                Update::Event { session, event } if session == self.session => {
+                    let snapshot = self.client.snapshot(self.session).expect("the session was opened");
+                    self.course.event(snapshot, event);
+                }
+                Update::Opened { session, .. } if session == self.session => {
+                    let snapshot = self.client.snapshot(self.session).expect("the session was opened");
+                    self.course.catch_up(snapshot, Vec::new());
+                }
+                Update::Disconnected { lost, .. } if errors::is_final(&lost) => {
+                    return Step::Failed(errors::of_loss(&lost));
+                }
+                Update::Ended { session, why } if session == self.session => {
+                    return Step::Failed(errors::of_end(why));
+                }
+                Update::Stopped(stop) => return Step::Failed(errors::of_stop(stop)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns one entry.
+    ///
+    /// # Errors
+    /// Returns `entry_not_found`, or why there is no reply.
+    pub async fn entry(&mut self, id: &EntryId) -> Result<Entry, ErrorBody> {
+        let command = Command::GetEntries(GetEntries {
+            entry_id: Some(id.clone()),
+            before: None,
+            after: None,
+            limit: None,
+            path: None,
+        });
+        match self.request(&command).await? {
+            Reply::Entries(page) => page.items.into_iter().next().ok_or_else(|| {
+                ErrorBody::new(ErrorCode::EntryNotFound, "there is no such entry in this session")
+            }),
+            reply => Err(errors::of_reply(&reply)),
+        }
+    }
+
+    /// Returns the entries that answer an input, by parent, up to the next input.
+    ///
+    /// # Errors
+    /// Returns the server's error, or why there is no reply.
+    pub async fn answer_to(&mut self, input: &EntryId, functions: &[String]) -> Result<Vec<Entry>, ErrorBody> {
+        let mut chain = course::Chain::after(input, functions);
+        let mut after = input.clone();
+        loop {
+            let command = Command::GetEntries(GetEntries {
+                after: Some(after),
+                limit: Some(PAGE),
+                before: None,
+                path: None,
+                entry_id: None,
+            });
+            let page = match self.request(&command).await? {
+                Reply::Entries(page) => page,
+                reply => return Err(errors::of_reply(&reply)),
+            };
+            let last = page.items.last().map(|entry| entry.entry_id.clone());
+            page.items.into_iter().for_each(|entry| chain.add(entry));
+            match last {
+                Some(last) if page.more => after = last,
+                _ => return Ok(chain.into_entries()),
+            }
+        }
+    }
+
+    /// Closes the connection. A running turn goes on.
+    pub async fn close(self) {
+        self.client.close().await;
+    }
+}
+
+/// Returns the commands that make the settings what is wanted.
+fn differences(snapshot: &Snapshot, wanted: Wanted) -> Vec<Command> {
+    let Wanted { model, reasoning_effort, instructions, options, strategy } = wanted;
+    let settings = &snapshot.settings;
+    let mut commands = Vec::new();
+    if model.is_some() || reasoning_effort.is_some() {
+        let model = model.unwrap_or_else(|| snapshot.model.clone());
+        if model != snapshot.model || reasoning_effort != settings.reasoning_effort {
+            commands.push(Command::SetModel(SetModel { model, reasoning_effort }));
+        }
+    }
+    if let Some(instructions) = instructions
+        && instructions != settings.instructions
+    {
+        commands.push(Command::SetInstructions(SetInstructions { instructions }));
+    }
+    if let Some(options) = options {
+        let now = SetOptions {
+            temperature: settings.temperature,
+            top_p: settings.top_p,
+            max_output_tokens: settings.max_output_tokens,
+            answer: settings.answer.clone(),
+        };
+        if options != now {
+            commands.push(Command::SetOptions(options));
+        }
+    }
+    if let Some(strategy) = strategy
+        && (strategy.strategy != snapshot.strategy || strategy.settings != settings.strategy_settings)
+    {
+        commands.push(Command::SetContextStrategy(strategy));
+    }
+    commands
+}
