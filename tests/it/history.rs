@@ -138,6 +138,24 @@ async fn a_call_of_such_a_tool_ends_the_turn_and_its_result_comes_with_the_next_
 }
 
 #[tokio::test]
+async fn an_input_may_only_be_stored() {
+    let model = Scripted::new();
+    let (_server, mut client) = world(&model).await;
+    let stored = json!({ "input": "I am Alice.", "history": [text("user", "Hello.")], "generate": false });
+    let accepted = client.ask("user_input", stored).await;
+    assert_eq!((&accepted["type"], &accepted["payload"]["queued"]), (&json!("accepted"), &json!(false)), "{accepted}");
+    assert!(accepted["payload"].get("turnId").is_none(), "{accepted}");
+    model.push(Reply::text("Alice."));
+    ask(&mut client, "Who am I?").await;
+    assert_eq!(finished(&mut client).await["status"], "completed");
+    assert_eq!(model.requests().len(), 1);
+    let request = model.requests().pop().unwrap();
+    assert_eq!(told(&request), ["user: Hello.", "user: I am Alice.", "user: Who am I?"]);
+    let elsewhere = json!({ "input": "x", "generate": false, "parentId": accepted["payload"]["entryId"] });
+    assert_eq!(client.ask("user_input", elsewhere).await["payload"]["details"]["field"], "generate");
+}
+
+#[tokio::test]
 async fn without_a_result_the_conversation_goes_on() {
     let model = Scripted::new();
     let folder = tempfile::tempdir().unwrap();

@@ -19,6 +19,9 @@ closed! {
         /// Data for programs, stored with the message of the input: at most 64 KiB. Never sent to the model.
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
         details?: serde_json::Value,
+        /// False to only store the input, without asking the model: the next input continues after it. Not together with
+        /// `parentId`, and refused with `turn_running` while a turn is running.
+        generate?: bool,
         /// The handling while a turn is running; absent: `queue`.
         when_busy?: WhenBusy,
         /// The entry to continue from; absent for the leaf. The move and the input are stored together.
@@ -49,6 +52,7 @@ impl UserInput {
             input,
             history: None,
             details: None,
+            generate: None,
             when_busy: None,
             parent_id: None,
             if_leaf: None,

@@ -4,7 +4,7 @@
 use crate::agent_loop::checks::{check_custom_type, check_details, custom_parts};
 use crate::agent_loop::subject::input::{InputKind, InputOptions, ProposedInput, Said};
 use crate::agent_loop::{
-    AgentLoop, hooks::input::stopping, io::Caller, io::Origin, stage::Stage, step::Step, subject::Subject,
+    AgentLoop, hooks::input::stopping, io::Caller, io::Origin, records::appended, stage::Stage, step::Step, subject::Subject,
     subject::navigation::Ask, turn::queue, turn::start_turn,
 };
 use crate::session::{Destination, Lookup, Queued, input};
@@ -34,11 +34,16 @@ impl AgentLoop {
             let message = "`summarize` is for input that continues elsewhere; send `parentId` with it";
             return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("summarize"));
         }
+        if command.generate == Some(false) && command.parent_id.is_some() {
+            let message = "input that only is stored goes to the leaf; leave `parentId` out";
+            return Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field("generate"));
+        }
         self.planner().wanted(command.instructions.clone(), command.replace_instructions)?;
         let how = InputOptions {
             parent_id: command.parent_id,
             when_busy: command.when_busy,
             if_leaf: command.if_leaf,
+            generates: command.generate != Some(false),
             has_history,
             destination,
             summarize,
@@ -99,8 +104,8 @@ impl AgentLoop {
         if how.parent_id.is_some() {
             return Err(self.busy("input with a parentId cannot wait: the branch that it leaves is still growing"));
         }
-        if how.has_history {
-            return Err(self.busy("input with a history cannot wait: what it follows is still growing"));
+        if how.has_history || !how.generates {
+            return Err(self.busy("input with a history, or without an answer, cannot wait"));
         }
         match how.when_busy {
             Some(WhenBusy::Reject) => Err(self.busy("the input came with whenBusy: reject")),
@@ -121,6 +126,10 @@ impl AgentLoop {
     /// Starts a turn on an input that its hooks have passed, or queues it.
     fn take_input(&mut self, caller: &Caller, said: Said, mut how: InputOptions) -> Result<(), ErrorBody> {
         self.check_input(&how)?;
+        if !how.generates {
+            self.store_input(caller, said);
+            return Ok(());
+        }
         if !self.keeps_waiting() {
             let Some(destination) = how.destination.take() else {
                 start_turn(&mut self.ledger, &mut self.roster, caller.clone(), said);
@@ -147,6 +156,17 @@ impl AgentLoop {
         let reply =
             Reply::Accepted(Accepted { entry_id: None, turn_id: None, queued: true, as_of_seq, duplicate: None });
         self.enqueue(caller, item, reply)
+    }
+
+    /// Appends an input that asks for no answer.
+    fn store_input(&mut self, caller: &Caller, said: Said) {
+        let (as_of_seq, leaf) = (self.ledger.state().seq, self.ledger.state().leaf.clone());
+        let entries = said.into_entries(&mut self.ledger, leaf);
+        let entry_id = entries.last().map(|entry| entry.entry_id.clone());
+        let reply =
+            Reply::Accepted(Accepted { entry_id, turn_id: None, queued: false, as_of_seq, duplicate: None });
+        let events = entries.into_iter().map(|entry| appended(entry, None, Some(caller.id.clone()))).collect();
+        self.ledger.append(events, vec![caller.mark(reply)]);
     }
 
     /// Returns the error for a command that cannot run now, with a suggestion.
@@ -241,12 +261,12 @@ impl AgentLoop {
         if !waits || !self.hooks.looks_at_input() {
             return Ok(Some(command));
         }
-        if let SessionCommand::UserInput(UserInput { parent_id, when_busy, history, .. }) = &command {
+        if let SessionCommand::UserInput(UserInput { parent_id, when_busy, history, generate, .. }) = &command {
             if parent_id.is_some() {
                 return Err(self.busy("input with a parentId cannot wait: the branch that it leaves is still growing"));
             }
-            if history.as_ref().is_some_and(|history| !history.is_empty()) {
-                return Err(self.busy("input with a history cannot wait: what it follows is still growing"));
+            if history.as_ref().is_some_and(|history| !history.is_empty()) || *generate == Some(false) {
+                return Err(self.busy("input with a history, or without an answer, cannot wait"));
             }
             if *when_busy == Some(WhenBusy::Reject) {
                 return Err(self.busy("the input came with whenBusy: reject"));

@@ -86,6 +86,8 @@ pub(crate) struct InputOptions {
     pub(crate) parent_id: Option<Option<EntryId>>,
     pub(crate) when_busy: Option<WhenBusy>,
     pub(crate) if_leaf: Option<Option<EntryId>>,
+    /// False if the model is not asked.
+    pub(crate) generates: bool,
     /// True if messages came with it that must stand right before it.
     pub(crate) has_history: bool,
     /// The entry to continue from, if it is not the current leaf.
