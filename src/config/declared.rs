@@ -320,6 +320,9 @@ settings! {
         /// The secret with which the servers that share a database authenticate each other: 32 characters or more, the
         /// same on all of them. On `ws://` it is sent unencrypted.
         node_token: Option<SecretString> = "", rules::node_token().optional();
+        /// The secret that signs the compactions which clients of Open Responses carry from one chain to another: 32
+        /// characters or more, the same on all servers. Unset, a random one is used until the server stops.
+        seal_key: Option<SecretString> = "", rules::node_token().optional();
         /// The time after which the sessions of a server that is gone can be opened on another one. A server that
         /// cannot reach the database for this long opens no sessions. On PostgreSQL only.
         node_lease_secs: u64 = "5", rules::whole("seconds", 2..=60);

@@ -108,7 +108,7 @@ mod tests {
             "OPENAI_API_KEY" => "key-with-16-characters",
             "OPENAI_BASE_URL" => "https://models.example/v1",
             "DATABASE_URL" => "sqlite:///var/lib/reseed.db",
-            "NODE_TOKEN" => "a-secret-of-the-servers-with-40-characters",
+            "NODE_TOKEN" | "SEAL_KEY" => "a-secret-of-the-servers-with-40-characters",
             _ => "ann:a-token-of-16-chars",
         };
         let secrets: Vec<Declared> = declared().into_iter().filter(|one| variable_of(one).is_some()).collect();

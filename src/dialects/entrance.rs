@@ -14,6 +14,9 @@ pub trait Entrance: Send + Sync + 'static {
     /// The answer to a request that is not admitted.
     fn enter<'a>(self: Arc<Self>, parts: &'a Parts, dialect: Name) -> Pending<'a, Result<Box<dyn Connect>, Refused>>;
 
+    /// Returns a secret of this deployment. It is the same on all of its servers, and after a restart.
+    fn seal_key(&self) -> [u8; 32];
+
     /// Returns the maximum bytes of a request's body, after decoding.
     fn body_bytes_max(&self) -> usize;
 }

@@ -6,15 +6,15 @@
 mod course;
 mod errors;
 
-pub use course::{Compaction, Delta, Ended, INPUT_MARK, Step, after_units, usage_of};
+pub use course::{Compaction, Delta, Ended, INPUT_MARK, Step, added, after_units, usage_of};
 pub use errors::error_of;
 
 use course::Course;
 use reseed_client::{Client, Connect, Opening, Options, Session, Update, fold::Snapshot};
 use reseed_protocol::{
-    CommandId, Entry, EntryId, ErrorBody, ErrorCode, SessionId,
+    CommandId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, SessionId, TurnId,
     command::Command,
-    compaction::SetContextStrategy,
+    compaction::{SetContextStrategy, StartCompaction},
     reply::Reply,
     session::{SetInstructions, SetModel, SetOptions},
     tools::ToolOffer,
@@ -22,6 +22,7 @@ use reseed_protocol::{
     turn::{Accepted, UserInput},
 };
 use sha2::{Digest as _, Sha256};
+use std::sync::Arc;
 
 /// The number of temporary refusals after which a session counts as not available.
 const REFUSALS_MAX: u32 = 3;
@@ -158,6 +159,14 @@ impl Exchange {
         request(&mut self.client, self.session, command).await
     }
 
+    /// Sends a command that need not go to this session.
+    ///
+    /// # Errors
+    /// As [`Self::request`].
+    pub async fn request_to(&mut self, to: reseed_client::To, command: &Command) -> Result<Reply, ErrorBody> {
+        request(&mut self.client, to, command).await
+    }
+
     /// As [`Self::request`], once for this id.
     ///
     /// # Errors
@@ -234,25 +243,82 @@ impl Exchange {
             if let Some(step) = self.course.take() {
                 return step;
             }
-            match self.client.next().await {
-                Update::Event { session, event } if session == self.session => {
-                    let snapshot = self.client.snapshot(self.session).expect("the session was opened");
-                    self.course.event(snapshot, event);
+            if let Err(error) = self.receive().await {
+                return Step::Failed(error);
+            }
+        }
+    }
+
+    /// Follows a turn that waits, from this entry on.
+    pub fn follow_turn(&mut self, turn: TurnId, after: &EntryId) {
+        self.course.follow(turn, Some(after));
+    }
+
+    /// Takes the next step if it is ready, without waiting.
+    pub fn ready(&mut self) -> Option<Step> {
+        self.course.take()
+    }
+
+    /// Takes the next update of the session.
+    async fn receive(&mut self) -> Result<(), ErrorBody> {
+        match self.client.next().await {
+            Update::Event { session, event } if session == self.session => {
+                let snapshot = self.client.snapshot(self.session).expect("the session was opened");
+                self.course.event(snapshot, event);
+            }
+            Update::Opened { session, .. } if session == self.session => {
+                let snapshot = self.client.snapshot(self.session).expect("the session was opened");
+                self.course.catch_up(snapshot, Vec::new());
+            }
+            Update::Disconnected { lost, .. } if errors::is_final(&lost) => return Err(errors::of_loss(&lost)),
+            Update::Ended { session, why } if session == self.session => return Err(errors::of_end(why)),
+            Update::Stopped(stop) => return Err(errors::of_stop(stop)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Waits for an entry that was appended, and returns it.
+    ///
+    /// # Errors
+    /// Returns why the session can no longer be followed.
+    pub async fn appended(&mut self, id: &EntryId) -> Result<Arc<Entry>, ErrorBody> {
+        loop {
+            if let Some(entry) = self.snapshot().entries.get(id) {
+                return Ok(entry.clone());
+            }
+            self.receive().await?;
+        }
+    }
+
+    /// Compacts now. Returns the entry of the compaction.
+    ///
+    /// # Errors
+    /// Returns why it failed, or why the session can no longer be followed.
+    pub async fn compact(&mut self, command: StartCompaction) -> Result<Arc<Entry>, ErrorBody> {
+        let known = self.newest_compaction();
+        let reply = self.request(&Command::StartCompaction(command)).await?;
+        if !matches!(reply, Reply::Ok(_)) {
+            return Err(errors::of_reply(&reply));
+        }
+        self.course.watch();
+        loop {
+            match self.next().await {
+                Step::Compaction(Compaction::Committed(_)) => {
+                    let newest = self.newest_compaction().filter(|newest| Some(newest) != known.as_ref());
+                    let unknown = || ErrorBody::new(ErrorCode::Internal, "the compaction has no entry");
+                    return self.snapshot().entries.get(&newest.ok_or_else(unknown)?).cloned().ok_or_else(unknown);
                 }
-                Update::Opened { session, .. } if session == self.session => {
-                    let snapshot = self.client.snapshot(self.session).expect("the session was opened");
-                    self.course.catch_up(snapshot, Vec::new());
-                }
-                Update::Disconnected { lost, .. } if errors::is_final(&lost) => {
-                    return Step::Failed(errors::of_loss(&lost));
-                }
-                Update::Ended { session, why } if session == self.session => {
-                    return Step::Failed(errors::of_end(why));
-                }
-                Update::Stopped(stop) => return Step::Failed(errors::of_stop(stop)),
+                Step::Compaction(Compaction::Failed(error)) => return Err(error),
+                Step::Failed(error) => return Err(error),
                 _ => {}
             }
         }
+    }
+
+    fn newest_compaction(&self) -> Option<EntryId> {
+        let is_one = |entry: &&Arc<Entry>| matches!(entry.data, EntryData::Compaction(_));
+        self.snapshot().path.iter().rev().find(is_one).map(|entry| entry.entry_id.clone())
     }
 
     /// Returns one entry.

@@ -9,6 +9,7 @@ pub mod entrance;
 pub mod exchange;
 pub mod http;
 pub mod inside;
+mod responses;
 pub mod v1;
 mod v2;
 
@@ -18,8 +19,8 @@ use reseed_protocol::{CommandId, ErrorBody, SessionId, reply::Reply};
 use std::sync::Arc;
 
 /// Returns the routes of the dialects over HTTP.
-pub fn routes(_entrance: Arc<dyn Entrance>) -> Router {
-    Router::new()
+pub fn routes(entrance: Arc<dyn Entrance>) -> Router {
+    responses::routes(entrance)
 }
 
 /// The protocol version of a connection.

@@ -33,6 +33,8 @@ pub(crate) struct About {
     pub queue_items_max: usize,
     /// Identifies this process, so that clients notice a restart.
     pub instance: String,
+    /// Signs what clients keep for the server.
+    pub seal_key: [u8; 32],
 }
 
 /// State shared by all connections.

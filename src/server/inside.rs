@@ -53,6 +53,10 @@ impl Entrance for App {
         })
     }
 
+    fn seal_key(&self) -> [u8; 32] {
+        self.about.seal_key
+    }
+
     fn body_bytes_max(&self) -> usize {
         self.admission.message_bytes_max
     }

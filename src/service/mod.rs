@@ -32,6 +32,7 @@ use crate::{
     tools::Tool,
 };
 use anyhow::Context as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicU64},
@@ -223,6 +224,7 @@ pub async fn start_with_extensions(
             notice: notice(settings),
             queue_items_max: settings.turns.queue_items_max as usize,
             instance: IdSource::seeded(u64::from_le_bytes(seed)).next_text(),
+            seal_key: seal_key(settings.node.seal_key.as_ref())?,
         },
         peers: Peers::new(settings.node.node_token.clone()),
         metrics: metrics::install(),
@@ -242,6 +244,19 @@ pub async fn start_with_extensions(
     let notice = Duration::from_secs(listen.shutdown_notice_secs);
     let (grace, settings) = (Duration::from_secs(listen.shutdown_grace_secs), given.clone().into());
     Ok(Service { running, app, registry, store, server_tools, notice, grace, settings })
+}
+
+/// Returns the key that signs what clients keep for the server.
+fn seal_key(secret: Option<&SecretString>) -> anyhow::Result<[u8; 32]> {
+    let mut key = [0; 32];
+    match secret {
+        Some(secret) => {
+            let digest = ring::digest::digest(&ring::digest::SHA256, secret.expose_secret().as_bytes());
+            key.copy_from_slice(digest.as_ref());
+        }
+        None => getrandom::fill(&mut key).map_err(|error| anyhow::anyhow!("the system has no randomness: {error}"))?,
+    }
+    Ok(key)
 }
 
 /// Returns a notice about the model for users of the page.

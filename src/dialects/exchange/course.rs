@@ -69,7 +69,7 @@ pub enum Compaction {
     /// It was committed. The event has the size of the context before and after.
     Committed(Box<ContextCompacted>),
     /// It failed, and the context is unchanged.
-    Failed(Option<ErrorBody>),
+    Failed(ErrorBody),
 }
 
 /// The end of a turn.
@@ -97,9 +97,16 @@ pub(super) struct Course {
     approvals: HashSet<String>,
     ready: VecDeque<Step>,
     is_over: bool,
+    /// True if compactions are passed on without a turn.
+    watches: bool,
 }
 
 impl Course {
+    /// Passes on compactions, whether a turn is followed or not.
+    pub(super) fn watch(&mut self) {
+        self.watches = true;
+    }
+
     /// Takes the next step that is ready.
     pub(super) fn take(&mut self) -> Option<Step> {
         self.ready.pop_front()
@@ -190,7 +197,7 @@ impl Course {
 
     /// Takes an event of the session, which the snapshot contains.
     pub(super) fn event(&mut self, snapshot: &Snapshot, event: SessionEvent) {
-        if self.is_over || self.turn.is_none() {
+        if (self.is_over || self.turn.is_none()) && !self.watches {
             return;
         }
         let is_ours = |turn: Option<&TurnId>| turn.is_some() && turn == self.turn.as_ref();
@@ -215,7 +222,7 @@ impl Course {
                 self.ready.push_back(Step::Compaction(Compaction::Started { background: started.background }));
             }
             SessionEvent::Durable(_, Event::CompactionFailed(failed)) => {
-                self.ready.push_back(Step::Compaction(Compaction::Failed(Some(failed.error))));
+                self.ready.push_back(Step::Compaction(Compaction::Failed(failed.error)));
             }
             SessionEvent::Durable(_, Event::ContextCompacted(compacted)) => {
                 self.ready.push_back(Step::Compaction(Compaction::Committed(compacted)));
@@ -326,22 +333,23 @@ pub fn after_units(text: &str, skipped: u64) -> &str {
 /// Returns the tokens of the answers together.
 #[must_use]
 pub fn usage_of<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<Usage> {
-    let usages = entries.filter_map(|entry| entry.message()?.usage.as_ref());
-    usages.fold(None, |sum: Option<Usage>, next| {
-        Some(match sum {
-            None => next.clone(),
-            Some(sum) => Usage {
-                input_tokens: sum.input_tokens.saturating_add(next.input_tokens),
-                cached_tokens: sum.cached_tokens.saturating_add(next.cached_tokens),
-                output_tokens: sum.output_tokens.saturating_add(next.output_tokens),
-                reasoning_tokens: match (sum.reasoning_tokens, next.reasoning_tokens) {
-                    (None, None) => None,
-                    (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
-                },
-                ..sum
-            },
-        })
-    })
+    entries.filter_map(|entry| entry.message()?.usage.as_ref()).fold(None, |sum, next| Some(added(sum, next)))
+}
+
+/// Returns the tokens of another request added to a sum.
+#[must_use]
+pub fn added(sum: Option<Usage>, next: &Usage) -> Usage {
+    let Some(sum) = sum else { return next.clone() };
+    Usage {
+        input_tokens: sum.input_tokens.saturating_add(next.input_tokens),
+        cached_tokens: sum.cached_tokens.saturating_add(next.cached_tokens),
+        output_tokens: sum.output_tokens.saturating_add(next.output_tokens),
+        reasoning_tokens: match (sum.reasoning_tokens, next.reasoning_tokens) {
+            (None, None) => None,
+            (sum, next) => Some(sum.unwrap_or(0).saturating_add(next.unwrap_or(0))),
+        },
+        ..sum
+    }
 }
 
 /// The custom type of an entry that stands for an input without words, such as an answer to an approval.

@@ -1,0 +1,264 @@
+//! Creates a response: finds its place in a session's tree, sets what differs, and asks.
+
+use super::{
+    compact::Sealer,
+    ids::{self, ResponseId},
+    input::{Approved, Input},
+    request::{Create, Invalid},
+    resource::{Resource, details, functions_of, stored_of, system_of},
+    writer::Writer,
+};
+use crate::{
+    exchange::{Exchange, INPUT_MARK, Place, Wanted, command_id},
+    http::Failure,
+};
+use axum::http::StatusCode;
+use reseed_client::Connect;
+use reseed_protocol::{
+    CommandId, Entry, EntryId, ErrorCode, Message, Part,
+    command::Command,
+    compaction::StartCompaction,
+    content::{Input as Said, InputContent, InputItem, InputPart},
+    reply::Reply,
+    tools::{ApprovalResponse, Decision},
+    tree::AppendCustom,
+    turn::{UserInput, WhenBusy},
+};
+use serde_json::json;
+
+/// A response that is being made.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) exchange: Exchange,
+    pub(super) writer: Writer,
+    pub(super) id: ResponseId,
+    /// True if the session was created for this response.
+    pub(super) is_new: bool,
+}
+
+/// The place that a response continues from.
+struct From {
+    /// The last entry of the response before it; `None` to continue at the leaf.
+    parent: Option<EntryId>,
+    /// The texts of system messages so far.
+    system: Vec<String>,
+    in_conversation: bool,
+}
+
+/// Starts a response. `key` makes a repeated request return the same one. `may_continue` says which responses that were
+/// not to be stored this client may continue.
+///
+/// # Errors
+/// The answer to a request that cannot be used.
+pub(super) async fn begin(
+    connect: Box<dyn Connect>,
+    create: &Create,
+    key: Option<&str>,
+    sealer: &Sealer,
+    may_continue: &(dyn Fn(&ResponseId) -> bool + Sync),
+) -> Result<Running, Failure> {
+    let options = create.options()?;
+    let mut input = Input::read(create.input.as_ref().unwrap_or(&json!([])))?;
+    let previous = match &create.previous_response_id {
+        Some(text) => Some(ResponseId::parse(text).ok_or_else(|| not_found(text))?),
+        None => None,
+    };
+    let place = match (&previous, &create.conversation) {
+        (Some(previous), _) => Place::Session(previous.session.clone()),
+        (None, Some(conversation)) => Place::Session(ids::conversation(conversation.id())?),
+        (None, None) => match key {
+            Some(key) => Place::Once(command_id("responses.session", key)),
+            None => Place::New,
+        },
+    };
+    let is_new = matches!(place, Place::New | Place::Once(_));
+    let opened = Exchange::open(connect, "responses", place, create.offers()).await;
+    let mut exchange = opened.map_err(|error| match (&create.previous_response_id, error.code) {
+        (Some(text), ErrorCode::SessionNotFound) => not_found(text),
+        _ => Failure::from(error),
+    })?;
+    let mut from = match &previous {
+        Some(previous) => after(&mut exchange, previous, may_continue).await?,
+        None => From { parent: None, system: Vec::new(), in_conversation: create.conversation.is_some() },
+    };
+    from.system.append(&mut input.system);
+    let mut instructions: Vec<&str> = create.instructions.iter().map(String::as_str).collect();
+    instructions.extend(from.system.iter().map(String::as_str));
+    let instructions = Some(instructions.join("\n\n")).filter(|text| !text.trim().is_empty());
+    let wanted = Wanted {
+        model: create.model.clone(),
+        reasoning_effort: create.reasoning.as_ref().and_then(|reasoning| reasoning.effort.clone()),
+        instructions: Some(instructions),
+        options: Some(options),
+        strategy: create.strategy(exchange.snapshot().context_info.max_tokens)?,
+    };
+    exchange.configure(wanted).await?;
+    let mut stored = create.stored(&from.system);
+    if from.in_conversation {
+        stored["in_conversation"] = true.into();
+    }
+    let id = key.map(|key| command_id("responses.input", key));
+    let history = sealer.unseal(std::mem::take(&mut input.history), &input.compactions)?;
+    if !input.approvals.is_empty() {
+        let approvals = std::mem::take(&mut input.approvals);
+        return approve(exchange, approvals, stored, id).await;
+    }
+    let compacts_first = input.compacts;
+    let said = UserInput {
+        history: Some(history).filter(|history| !history.is_empty()),
+        details: Some(details(stored.clone())),
+        generate: create.generate.filter(|generates| !generates).or(compacts_first.then_some(false)),
+        when_busy: Some(WhenBusy::Reject),
+        parent_id: from.parent.map(Some),
+        ..UserInput::plain(as_input(input.parts))
+    };
+    let accepted = exchange.ask(said, id).await.map_err(|error| refused(error, create))?;
+    let Some(entry) = accepted.entry_id else {
+        return Err(Failure::invalid("the conversation is busy").with_status(StatusCode::CONFLICT));
+    };
+    let entry = exchange.appended(&entry).await?;
+    if compacts_first {
+        exchange.compact(StartCompaction::default()).await?;
+    }
+    let without_answer = accepted.turn_id.is_none();
+    Ok(running(exchange, &entry, stored, is_new, without_answer))
+}
+
+fn running(
+    exchange: Exchange,
+    entry: &Entry,
+    stored: serde_json::Value,
+    is_new: bool,
+    without_answer: bool,
+) -> Running {
+    let snapshot = exchange.snapshot();
+    let id = ResponseId { session: snapshot.session_id.clone(), entry: entry.entry_id.clone() };
+    let resource = Resource {
+        id: id.clone(),
+        created_at: entry.timestamp,
+        model: snapshot.model.clone(),
+        stored,
+        output: Vec::new(),
+        usage: None,
+        ended: None,
+    };
+    let mut writer = Writer::new(resource, None);
+    if without_answer {
+        writer.ends_without_answer();
+    }
+    Running { exchange, writer, id, is_new }
+}
+
+/// Answers the approvals of a turn that waits, and follows it further. An entry without words stands for the input.
+async fn approve(
+    mut exchange: Exchange,
+    approvals: Vec<Approved>,
+    stored: serde_json::Value,
+    id: Option<CommandId>,
+) -> Result<Running, Failure> {
+    let Some(turn) = exchange.snapshot().turn.as_ref().map(|turn| turn.turn_id.clone()) else {
+        return Err(Failure::invalid("no call of this conversation waits for an approval").at("input"));
+    };
+    let mark = Command::AppendCustom(AppendCustom { custom_type: INPUT_MARK.to_owned(), data: details(stored.clone()) });
+    let reply = match id {
+        Some(id) => exchange.request_as(id, &mark).await?,
+        None => exchange.request(&mark).await?,
+    };
+    let Reply::Ok(done) = reply else { return Err(Failure::invalid("the input could not be stored")) };
+    let Some(entry) = done.entry_id else { return Err(Failure::invalid("the input could not be stored")) };
+    exchange.follow_turn(turn, &entry);
+    for Approved { id, approve, reason } in approvals {
+        let approval_id = id.parse().map_err(|error| Invalid::at("input", format!("approval_request_id: {error}")))?;
+        let answer = Command::ApprovalResponse(ApprovalResponse {
+            approval_id,
+            review: if approve { Decision::AllowOnce } else { Decision::RejectOnce },
+            arguments_hash: None,
+            custom_deny_message: reason,
+        });
+        exchange.request(&answer).await?;
+    }
+    let entry = exchange.appended(&entry).await?;
+    Ok(running(exchange, &entry, stored, false, false))
+}
+
+/// Returns where the response after this one continues.
+async fn after(
+    exchange: &mut Exchange,
+    previous: &ResponseId,
+    may_continue: &(dyn Fn(&ResponseId) -> bool + Sync),
+) -> Result<From, Failure> {
+    let lost = || not_found(&previous.to_string());
+    let input = match exchange.snapshot().entries.get(&previous.entry) {
+        Some(entry) => (**entry).clone(),
+        None => exchange.entry(&previous.entry).await.map_err(|_| lost())?,
+    };
+    let stored = stored_in(&input).ok_or_else(lost)?;
+    if stored["store"] == false && !may_continue(previous) {
+        return Err(lost());
+    }
+    let answer = exchange.answer_to(&previous.entry, &functions_of(&stored)).await?;
+    let last = answer.last().map_or(&previous.entry, |entry| &entry.entry_id);
+    let is_leaf = exchange.snapshot().leaf_id.as_ref() == Some(last);
+    Ok(From {
+        parent: (!is_leaf).then(|| last.clone()),
+        system: system_of(&stored),
+        in_conversation: stored["in_conversation"] == true,
+    })
+}
+
+/// Returns what was stored with an input of this dialect.
+pub(super) fn stored_in(entry: &Entry) -> Option<serde_json::Value> {
+    match &entry.data {
+        reseed_protocol::EntryData::Message(message) => stored_of(message.details.as_deref()),
+        reseed_protocol::EntryData::Custom(custom) if custom.custom_type == INPUT_MARK => {
+            stored_of(custom.data.as_ref())
+        }
+        _ => None,
+    }
+}
+
+/// Returns the error for a response that this client cannot continue.
+pub(super) fn not_found(id: &str) -> Failure {
+    let shown: String = id.chars().take(200).collect();
+    Failure::invalid(format!("there is no response `{shown}` that this request could continue"))
+        .with_code("previous_response_not_found")
+        .at("previous_response_id")
+}
+
+fn refused(error: reseed_protocol::ErrorBody, create: &Create) -> Failure {
+    let failure = Failure::from(error);
+    match failure.code.as_deref() {
+        Some("empty_input") if create.input.is_none() => Failure::invalid("`input` is missing").at("input"),
+        Some("unknown_call") => failure.at("input"),
+        _ => failure,
+    }
+}
+
+/// Returns items as a history, and the user's words at their end.
+///
+/// # Errors
+/// What cannot be used, and where.
+pub(super) fn as_input_items(items: &serde_json::Value, sealer: &Sealer) -> Result<(Vec<Message>, Said), Failure> {
+    let input = Input::read(items)?;
+    let history = sealer.unseal(input.history, &input.compactions)?;
+    Ok((history, as_input(input.parts)))
+}
+
+/// Returns the user's new words as input.
+fn as_input(parts: Vec<Part>) -> Said {
+    if parts.is_empty() {
+        return Said::Items(Vec::new());
+    }
+    let part = |part| match part {
+        Part::Text { text } => Some(InputPart::Text { text }),
+        Part::Image { url, detail } => Some(InputPart::Image { url, detail }),
+        Part::Reasoning { .. } | Part::ToolCall { .. } | Part::ToolResult { .. } => None,
+    };
+    let content = InputContent::Parts(parts.into_iter().filter_map(part).collect());
+    Said::Items(vec![InputItem { kind: None, id: None, status: None, role: "user".to_owned(), content }])
+}
+
+/// Returns the text of a message of the history that stands for a compaction.
+pub(super) fn summary_message(summary: &str) -> Message {
+    Message::user(format!("This is a summary of the conversation before this point:\n\n{summary}"))
+}

@@ -1,0 +1,166 @@
+//! The output items of a response, from the entries of its turn.
+
+use reseed_protocol::{CallId, EntryId, Message, Part, Role, tools::Approval};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+
+/// An output item.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Item {
+    pub(super) id: String,
+    pub(super) is_whole: bool,
+    pub(super) body: Body,
+}
+
+/// What an item holds.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Body {
+    /// A text of the model.
+    Message(String),
+    /// The model's reasoning, and the provider's own item, which a client sends back unchanged.
+    Reasoning(String, Option<Value>),
+    /// A call of a function, which the client makes.
+    Call { call_id: String, name: String, arguments: String },
+    /// A call that the server has made, with its result.
+    Made { name: String, arguments: String, output: String, is_error: bool },
+    /// A call that a person must allow.
+    Asked { approval_id: String, name: String, arguments: String },
+}
+
+/// The calls of a turn that the server makes: their names and arguments.
+pub(super) type Calls = HashMap<CallId, (String, String)>;
+
+/// Returns the id of the item that this place among an entry's items has.
+pub(super) fn item_id(entry: &EntryId, place: usize, prefix: &str) -> String {
+    format!("{prefix}_{entry}_{place}")
+}
+
+impl Item {
+    /// Returns the items of an entry of the response's turn. Texts before the first call come first, in order: they
+    /// are streamed as they arrive. Calls of tools that are not in `functions` are the server's. They are kept in
+    /// `calls`, and shown with their results.
+    pub(super) fn of_entry(entry: &EntryId, message: &Message, functions: &[String], calls: &mut Calls) -> Vec<Self> {
+        let last = message.content.len().saturating_sub(1);
+        let first_call = message.content.iter().position(|part| matches!(part, Part::ToolCall { .. }));
+        let (mut streamed, mut others) = (Vec::new(), Vec::new());
+        for (index, part) in message.content.iter().enumerate() {
+            // An answer that was cut off has lost the end of its last part.
+            let is_whole = !(message.incomplete && index == last);
+            let body = match (message.role, part) {
+                (Role::Assistant, Part::Text { text }) => Body::Message(text.clone()),
+                (Role::Assistant, Part::Reasoning { text, payload }) => Body::Reasoning(text.clone(), payload.clone()),
+                (Role::Assistant, Part::ToolCall { call_id, name, arguments }) => {
+                    if !functions.contains(name) {
+                        calls.insert(call_id.clone(), (name.clone(), arguments.clone()));
+                        continue;
+                    }
+                    let (call_id, name, arguments) = (call_id.to_string(), name.clone(), arguments.clone());
+                    Body::Call { call_id, name, arguments }
+                }
+                (Role::Tool, Part::ToolResult { call_id, output, is_error }) => {
+                    let Some((name, arguments)) = calls.remove(call_id) else { continue };
+                    Body::Made { name, arguments, output: output.clone(), is_error: *is_error }
+                }
+                _ => continue,
+            };
+            let is_streamed = match &body {
+                Body::Message(text) | Body::Reasoning(text, _) => {
+                    !text.is_empty() && first_call.is_none_or(|call| index < call)
+                }
+                Body::Call { .. } | Body::Made { .. } | Body::Asked { .. } => false,
+            };
+            if is_streamed { &mut streamed } else { &mut others }.push((is_whole, body));
+        }
+        let item = |(place, (is_whole, body)): (usize, (bool, Body))| {
+            Self { id: item_id(entry, place, body.prefix()), is_whole, body }
+        };
+        streamed.into_iter().chain(others).enumerate().map(item).collect()
+    }
+
+    /// Returns the item for a call that a person must allow.
+    pub(super) fn of_approval(approval: &Approval) -> Self {
+        let (name, arguments) = (approval.name.clone(), approval.arguments.clone());
+        let approval_id = approval.approval_id.to_string();
+        Self { id: format!("mcpr_{approval_id}"), is_whole: true, body: Body::Asked { approval_id, name, arguments } }
+    }
+
+    /// Returns the item as clients get it.
+    pub(super) fn shown(&self) -> Value {
+        let status = if self.is_whole { "completed" } else { "incomplete" };
+        self.shown_as(status, true)
+    }
+
+    /// Returns the item at its start, without content.
+    pub(super) fn started(&self) -> Value {
+        self.shown_as("in_progress", false)
+    }
+
+    fn shown_as(&self, status: &str, with_content: bool) -> Value {
+        let id = &self.id;
+        match &self.body {
+            Body::Message(text) => {
+                let content = if with_content { vec![text_part(text)] } else { Vec::new() };
+                json!({ "type": "message", "id": id, "status": status, "role": "assistant", "content": content })
+            }
+            Body::Reasoning(text, payload) => {
+                let field = |name: &str| payload.as_ref().and_then(|payload| payload.get(name)).cloned();
+                let summary = field("summary").filter(Value::is_array).unwrap_or_else(|| json!([]));
+                let mut item = json!({ "type": "reasoning", "id": id, "summary": summary });
+                if with_content && !text.is_empty() {
+                    item["content"] = json!([reasoning_part(text)]);
+                }
+                if let Some(sealed) = field("encrypted_content").filter(Value::is_string) {
+                    item["encrypted_content"] = sealed;
+                }
+                item
+            }
+            Body::Call { call_id, name, arguments } => {
+                let arguments = if with_content { arguments.as_str() } else { "" };
+                json!({
+                    "type": "function_call", "id": id, "call_id": call_id, "name": name, "arguments": arguments,
+                    "status": status,
+                })
+            }
+            Body::Made { name, arguments, output, is_error } => {
+                let (output, error) = if *is_error { (None, Some(output)) } else { (Some(output), None) };
+                json!({
+                    "type": "mcp_call", "id": id, "server_label": label(name), "name": name, "arguments": arguments,
+                    "output": output, "error": error, "approval_request_id": null,
+                    "status": if *is_error { "failed" } else { "completed" },
+                })
+            }
+            Body::Asked { name, arguments, .. } => json!({
+                "type": "mcp_approval_request", "id": id, "server_label": label(name), "name": name,
+                "arguments": arguments,
+            }),
+        }
+    }
+}
+
+impl Body {
+    /// Returns the prefix of the ids of such items.
+    pub(super) fn prefix(&self) -> &'static str {
+        match self {
+            Self::Message(_) => "msg",
+            Self::Reasoning(..) => "rs",
+            Self::Call { .. } => "fc",
+            Self::Made { .. } => "mcp",
+            Self::Asked { .. } => "mcpr",
+        }
+    }
+}
+
+/// Returns the MCP server of a tool, or the server itself.
+fn label(tool: &str) -> &str {
+    tool.split_once("__").map_or("reseed", |(server, _)| server)
+}
+
+/// Returns the content part of a text.
+pub(super) fn text_part(text: &str) -> Value {
+    json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
+}
+
+/// Returns the content part of reasoning.
+pub(super) fn reasoning_part(text: &str) -> Value {
+    json!({ "type": "reasoning_text", "text": text })
+}

@@ -1,0 +1,260 @@
+//! Open Responses, the API of OpenAI's SDKs, over HTTP and over a WebSocket at the same address.
+//!
+//! A response is one turn. Its id names the session and the entry of its input, so a chain of responses is a path in
+//! the session's tree, and an older `previous_response_id` begins a branch. Everything that is retrieved later comes
+//! from the session's log.
+//!
+//! - [`request`], [`input`]: what a client sends; [`items`], [`resource`], [`events`]: what it gets
+//! - [`create`]: asks; [`writer`]: writes the turn as a response; [`retrieve`]: reads it again
+//! - [`conversations`]: sessions as conversations; [`compact`]: summaries that a client may carry on; [`socket`]
+
+mod compact;
+mod conversations;
+mod create;
+mod events;
+mod ids;
+mod input;
+mod items;
+mod request;
+mod resource;
+mod retrieve;
+mod writer;
+
+use crate::{
+    entrance::{Entrance, Name},
+    exchange::{Step, client, request as ask},
+    http::{Failure, body, sse},
+};
+use axum::{
+    Json, Router,
+    extract::{Path, Query, Request, State},
+    http::{StatusCode, request::Parts},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use compact::Sealer;
+use create::Running;
+use request::Create;
+use reseed_client::Connect;
+use reseed_protocol::{command::{Command, Empty}, reply::Reply};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The entrance, and what this dialect keeps.
+#[derive(Clone)]
+struct Door {
+    entrance: Arc<dyn Entrance>,
+    sealer: Sealer,
+}
+
+/// Returns the routes of this dialect.
+pub(crate) fn routes(entrance: Arc<dyn Entrance>) -> Router {
+    let sealer = Sealer::new(entrance.seal_key());
+    Router::new()
+        .route("/v1/responses", post(create_response))
+        .route("/v1/responses/compact", post(compact_response))
+        .route("/v1/responses/{id}", get(get_response).delete(delete_response))
+        .route("/v1/responses/{id}/cancel", post(cancel_response))
+        .route("/v1/responses/{id}/input_items", get(input_items))
+        .route("/v1/models", get(models))
+        .route("/v1/models/{id}", get(model))
+        .merge(conversations::routes())
+        .with_state(Door { entrance, sealer })
+}
+
+impl Door {
+    async fn enter(&self, parts: &Parts) -> Result<Box<dyn Connect>, Failure> {
+        self.entrance.clone().enter(parts, Name::Responses).await.map_err(Failure::from)
+    }
+
+    /// Admits the sender of a request, and reads its body.
+    async fn read(&self, request: Request) -> Result<(Box<dyn Connect>, Parts, bytes::Bytes), Failure> {
+        let (parts, body) = request.into_parts();
+        let connect = self.enter(&parts).await?;
+        let bytes = body::read(body, &parts.headers, self.entrance.body_bytes_max()).await?;
+        Ok((connect, parts, bytes))
+    }
+}
+
+/// A part of a list: `limit` items after the item `after`, newest first unless `order` is `asc`.
+#[derive(Debug, Default, Deserialize)]
+struct Page {
+    after: Option<String>,
+    limit: Option<usize>,
+    order: Option<String>,
+}
+
+/// The items of a page if the client does not say, and at most.
+const ITEMS: usize = 20;
+const ITEMS_MAX: usize = 100;
+
+impl Page {
+    /// Returns this part of the items, which are given oldest first.
+    fn of(&self, mut items: Vec<Value>) -> Value {
+        if self.order.as_deref() != Some("asc") {
+            items.reverse();
+        }
+        let place = self.after.as_ref().and_then(|after| items.iter().position(|item| item["id"] == after.as_str()));
+        let from = place.map_or(0, |place| place + 1);
+        let limit = self.limit.unwrap_or(ITEMS).clamp(1, ITEMS_MAX);
+        let has_more = items.len() > from + limit;
+        let data: Vec<Value> = items.into_iter().skip(from).take(limit).collect();
+        let id = |item: Option<&Value>| item.map(|item| item["id"].clone());
+        let (first, last) = (id(data.first()), id(data.last()));
+        json!({ "object": "list", "data": data, "first_id": first, "last_id": last, "has_more": has_more })
+    }
+}
+
+async fn create_response(State(door): State<Door>, request: Request) -> Result<Response, Failure> {
+    let (connect, parts, bytes) = door.read(request).await?;
+    let create = Create::read(&bytes)?;
+    if create.background == Some(true) && create.store == Some(false) {
+        return Err(Failure::invalid("a response in the background must be stored").at("store"));
+    }
+    let key = parts.headers.get("idempotency-key").and_then(|key| key.to_str().ok());
+    let running = create::begin(connect, &create, key, &door.sealer, &|_| false).await?;
+    let forgets = create.store == Some(false) && running.is_new;
+    let forgets = match forgets {
+        true => Some(Forget { connect: Some(door.enter(&parts).await?), session: running.id.session.clone() }),
+        false => None,
+    };
+    if create.stream == Some(true) {
+        return Ok(streamed(running, forgets));
+    }
+    let Running { mut exchange, mut writer, .. } = running;
+    while !writer.is_over() && create.background != Some(true) {
+        let step = exchange.next().await;
+        if let (Step::Failed(error), false) = (&step, writer.is_over()) {
+            return Err(error.clone().into());
+        }
+        writer.step(step);
+    }
+    exchange.close().await;
+    drop(forgets);
+    Ok(Json(writer.shown()).into_response())
+}
+
+/// Streams a response to its end.
+fn streamed(running: Running, forgets: Option<Forget>) -> Response {
+    sse::stream(move |events| async move {
+        let Running { mut exchange, mut writer, .. } = running;
+        loop {
+            for event in writer.take() {
+                events.send(event["type"].as_str(), &event).await;
+            }
+            if writer.is_over() {
+                break;
+            }
+            let step = exchange.next().await;
+            writer.step(step);
+        }
+        events.done().await;
+        exchange.close().await;
+        drop(forgets);
+    })
+}
+
+/// Deletes a session that was not to be stored, once its response has ended or its client is gone.
+struct Forget {
+    connect: Option<Box<dyn Connect>>,
+    session: reseed_protocol::SessionId,
+}
+
+impl Drop for Forget {
+    fn drop(&mut self) {
+        if let Some(connect) = self.connect.take() {
+            let session = self.session.clone();
+            tokio::spawn(async move {
+                // If that fails, the session stays, as the page and `list_sessions` show.
+                let _ = retrieve::delete_session(connect, session).await;
+            });
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Again {
+    #[serde(default)]
+    stream: bool,
+    starting_after: Option<u64>,
+}
+
+async fn get_response(
+    State(door): State<Door>,
+    Path(id): Path<String>,
+    Query(again): Query<Again>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let (parts, _) = request.into_parts();
+    let connect = door.enter(&parts).await?;
+    if again.stream {
+        return Ok(streamed(retrieve::open(connect, &id, again.starting_after).await?, None));
+    }
+    Ok(Json(retrieve::retrieve(connect, &id).await?).into_response())
+}
+
+async fn cancel_response(
+    State(door): State<Door>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Json<Value>, Failure> {
+    let (parts, _) = request.into_parts();
+    Ok(Json(retrieve::cancel(door.enter(&parts).await?, &id).await?))
+}
+
+async fn delete_response(
+    State(door): State<Door>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Json<Value>, Failure> {
+    let (parts, _) = request.into_parts();
+    Ok(Json(retrieve::delete(door.enter(&parts).await?, &id).await?))
+}
+
+async fn input_items(
+    State(door): State<Door>,
+    Path(id): Path<String>,
+    Query(page): Query<Page>,
+    request: Request,
+) -> Result<Json<Value>, Failure> {
+    let (parts, _) = request.into_parts();
+    Ok(Json(retrieve::input_items(door.enter(&parts).await?, &id, &page).await?))
+}
+
+async fn compact_response(State(door): State<Door>, request: Request) -> Result<Json<Value>, Failure> {
+    let (connect, _, bytes) = door.read(request).await?;
+    let create = Create::read(&bytes)?;
+    Ok(Json(compact::compact(&door, connect, create).await?))
+}
+
+async fn models(State(door): State<Door>, request: Request) -> Result<Json<Value>, Failure> {
+    let (parts, _) = request.into_parts();
+    let data = all_models(door.enter(&parts).await?).await?;
+    Ok(Json(json!({ "object": "list", "data": data, "models": [] })))
+}
+
+async fn model(State(door): State<Door>, Path(id): Path<String>, request: Request) -> Result<Json<Value>, Failure> {
+    let (parts, _) = request.into_parts();
+    let models = all_models(door.enter(&parts).await?).await?;
+    let found = models.into_iter().find(|model| model["id"] == id.as_str());
+    let unknown = || Failure::not_found("there is no such model").with_code("model_not_found").at("model");
+    found.map(Json).ok_or_else(unknown)
+}
+
+async fn all_models(connect: Box<dyn Connect>) -> Result<Vec<Value>, Failure> {
+    let mut client = client(connect, "responses.reader");
+    let reply = ask(&mut client, reseed_client::To::Server, &Command::ListModels(Empty {})).await?;
+    client.close().await;
+    let Reply::Models(models) = reply else {
+        return Err(Failure::invalid("the models are not known").with_status(StatusCode::BAD_GATEWAY));
+    };
+    let shown = models.items.into_iter().map(|model| {
+        let mut shown = json!({ "id": model.id, "object": "model", "created": 0, "owned_by": "reseed" });
+        if let Some(tokens) = model.window_tokens {
+            shown["context_window"] = tokens.into();
+        }
+        shown
+    });
+    Ok(shown.collect())
+}

@@ -1,0 +1,128 @@
+//! The response as an object, as it is created and as it is retrieved.
+
+use super::{
+    ids::{ResponseId, conversation_id},
+    items::Item,
+};
+use crate::{exchange::Ended, http::Failure};
+use reseed_protocol::{StopReason, Timestamp, Usage, turn::TurnStatus};
+use serde_json::{Map, Value, json};
+
+/// A response.
+#[derive(Debug, Clone)]
+pub(super) struct Resource {
+    pub(super) id: ResponseId,
+    pub(super) created_at: Timestamp,
+    pub(super) model: String,
+    /// What was stored with the input.
+    pub(super) stored: Value,
+    pub(super) output: Vec<Item>,
+    pub(super) usage: Option<Usage>,
+    /// Its end, and the time of it.
+    pub(super) ended: Option<(Ended, Timestamp)>,
+}
+
+impl Resource {
+    /// Returns its status, and the event that tells of it.
+    pub(super) fn status(&self) -> (&'static str, &'static str) {
+        let Some((ended, _)) = &self.ended else { return ("in_progress", "response.in_progress") };
+        match (ended.status, ended.finish_reason) {
+            (TurnStatus::Completed, Some(StopReason::Length | StopReason::ContentFilter)) => {
+                ("incomplete", "response.incomplete")
+            }
+            (TurnStatus::Completed, _) => ("completed", "response.completed"),
+            (TurnStatus::Cancelled, _) => ("cancelled", "response.incomplete"),
+            (TurnStatus::Failed | TurnStatus::Interrupted, _) => ("failed", "response.failed"),
+        }
+    }
+
+    /// Returns it as clients get it.
+    pub(super) fn shown(&self) -> Value {
+        let mut shown = self.stored.as_object().cloned().unwrap_or_default();
+        for own in ["functions", "system", "in_conversation", "without_answer"] {
+            shown.remove(own);
+        }
+        let (status, _) = self.status();
+        let completed_at = self.ended.as_ref().filter(|_| status == "completed").map(|(_, at)| secs(*at));
+        let output: Vec<Value> = self.output.iter().map(Item::shown).collect();
+        let more = json!({
+            "id": self.id.to_string(),
+            "object": "response",
+            "created_at": secs(self.created_at),
+            "completed_at": completed_at,
+            "status": status,
+            "incomplete_details": self.incomplete(),
+            "model": self.model,
+            "output": output,
+            "error": self.error(),
+            "usage": self.usage(),
+        });
+        shown.extend(more.as_object().cloned().unwrap_or_default());
+        if self.stored["in_conversation"] == true {
+            shown.insert("conversation".to_owned(), json!({ "id": conversation_id(&self.id.session) }));
+        }
+        Value::Object(shown)
+    }
+
+    fn incomplete(&self) -> Option<Value> {
+        let (ended, _) = self.ended.as_ref()?;
+        match (ended.status, ended.finish_reason) {
+            (TurnStatus::Completed, Some(StopReason::Length)) => Some(json!({ "reason": "max_output_tokens" })),
+            (TurnStatus::Completed, Some(StopReason::ContentFilter)) => Some(json!({ "reason": "content_filter" })),
+            _ => None,
+        }
+    }
+
+    fn error(&self) -> Option<Value> {
+        let (ended, _) = self.ended.as_ref()?;
+        if !matches!(ended.status, TurnStatus::Failed | TurnStatus::Interrupted) {
+            return None;
+        }
+        let failure = ended.error.clone().map(Failure::from);
+        let (code, message) = match failure {
+            Some(failure) => (failure.code.unwrap_or_else(|| "server_error".to_owned()), failure.message),
+            None => ("server_error".to_owned(), "the answer was interrupted; send the request again".to_owned()),
+        };
+        Some(json!({ "code": code, "message": message }))
+    }
+
+    fn usage(&self) -> Option<Value> {
+        let usage = self.usage.as_ref().filter(|_| self.ended.is_some())?;
+        Some(json!({
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "total_tokens": usage.total_tokens(),
+            "input_tokens_details": { "cached_tokens": usage.cached_tokens },
+            "output_tokens_details": { "reasoning_tokens": usage.reasoning_tokens.unwrap_or(0) },
+        }))
+    }
+}
+
+/// Returns what a response of this entry has stored; `None` if the entry is no input of this dialect.
+pub(super) fn stored_of(details: Option<&Value>) -> Option<Value> {
+    details?.get("responses").filter(|stored| stored.is_object()).cloned()
+}
+
+/// Returns the names of the client's functions in what was stored.
+pub(super) fn functions_of(stored: &Value) -> Vec<String> {
+    let names = stored["functions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
+}
+
+/// Returns the texts of system messages in what was stored.
+pub(super) fn system_of(stored: &Value) -> Vec<String> {
+    let texts = stored["system"].as_array().map(Vec::as_slice).unwrap_or_default();
+    texts.iter().filter_map(|text| text.as_str().map(str::to_owned)).collect()
+}
+
+/// Returns the value to store with an input.
+pub(super) fn details(stored: Value) -> Value {
+    let mut details = Map::new();
+    details.insert("responses".to_owned(), stored);
+    Value::Object(details)
+}
+
+/// Returns a time in seconds.
+pub(super) fn secs(time: Timestamp) -> i64 {
+    time.0.div_euclid(1_000)
+}

@@ -1,0 +1,253 @@
+//! Responses that exist: retrieved, streamed again, cancelled and deleted. All of it comes from the session's log.
+
+use super::{
+    create::{Running, not_found, stored_in},
+    ids::ResponseId,
+    resource::{Resource, functions_of},
+    writer::Writer,
+};
+use crate::{
+    exchange::{Exchange, Place, client, request},
+    http::Failure,
+};
+use axum::http::StatusCode;
+use reseed_client::{Connect, To};
+use reseed_protocol::{
+    Entry, EntryData, EntryId, ErrorCode, Part, Role,
+    command::{Command, Empty},
+    reply::Reply,
+    tree::GetEntries,
+    turn::CancelTurn,
+};
+use serde_json::{Value, json};
+
+/// Entries of one page.
+const PAGE: u32 = 500;
+
+/// Returns the error for a response that this user does not have.
+fn unknown(id: &str) -> Failure {
+    Failure { code: Some("response_not_found".to_owned()), ..not_found(id) }.with_status(StatusCode::NOT_FOUND).at("id")
+}
+
+/// Opens the session of a response, and follows the response from its beginning. `seen` is the number of the last event
+/// that the client has.
+///
+/// # Errors
+/// `response_not_found`, or why the session is not available.
+pub(super) async fn open(connect: Box<dyn Connect>, id: &str, seen: Option<u64>) -> Result<Running, Failure> {
+    let parsed = ResponseId::parse(id).ok_or_else(|| unknown(id))?;
+    let place = Place::Session(parsed.session.clone());
+    let mut exchange = Exchange::open(connect, "responses.reader", place, Vec::new()).await.map_err(|error| {
+        if error.code == ErrorCode::SessionNotFound { unknown(id) } else { error.into() }
+    })?;
+    let input = exchange.entry(&parsed.entry).await.map_err(|_| unknown(id))?;
+    let stored = stored_in(&input).filter(|stored| stored["store"] != false).ok_or_else(|| unknown(id))?;
+    exchange.follow(&parsed.entry, &functions_of(&stored)).await?;
+    let without_answer = stored["without_answer"] == true;
+    let resource = Resource {
+        id: parsed.clone(),
+        created_at: input.timestamp,
+        model: exchange.snapshot().model.clone(),
+        stored,
+        output: Vec::new(),
+        usage: None,
+        ended: None,
+    };
+    let mut writer = Writer::new(resource, seen);
+    if without_answer {
+        writer.ends_without_answer();
+    }
+    Ok(Running { exchange, writer, id: parsed, is_new: false })
+}
+
+/// As [`open`], at the end of its session, for a response that is to be compacted.
+///
+/// # Errors
+/// As [`open`], with the error of a response that cannot be continued.
+pub(super) async fn open_response(connect: Box<dyn Connect>, id: &str) -> Result<Running, Failure> {
+    open(connect, id, None).await.map_err(|failure| {
+        if failure.code.as_deref() == Some("response_not_found") { not_found(id) } else { failure }
+    })
+}
+
+/// Returns a response as it is now, without waiting for its end.
+///
+/// # Errors
+/// As [`open`].
+pub(super) async fn retrieve(connect: Box<dyn Connect>, id: &str) -> Result<Value, Failure> {
+    let mut running = open(connect, id, None).await?;
+    while let Some(step) = running.exchange.ready() {
+        running.writer.step(step);
+    }
+    running.exchange.close().await;
+    Ok(running.writer.shown())
+}
+
+/// Cancels a response, and returns it. One that has ended stays as it is.
+///
+/// # Errors
+/// As [`open`].
+pub(super) async fn cancel(connect: Box<dyn Connect>, id: &str) -> Result<Value, Failure> {
+    let mut running = open(connect, id, None).await?;
+    while let Some(step) = running.exchange.ready() {
+        running.writer.step(step);
+    }
+    if !running.writer.is_over() {
+        match running.exchange.request(&Command::CancelTurn(CancelTurn { turn_id: None })).await {
+            Ok(_) => {}
+            Err(error) if error.code == ErrorCode::NoTurn => {}
+            Err(error) => return Err(error.into()),
+        }
+        while !running.writer.is_over() {
+            let step = running.exchange.next().await;
+            running.writer.step(step);
+        }
+    }
+    running.exchange.close().await;
+    Ok(running.writer.shown())
+}
+
+/// Deletes a response. If it is the only one of its session, which was made for it, the session goes; otherwise it can
+/// no longer be retrieved, but what was said stays in the conversation.
+///
+/// # Errors
+/// As [`open`].
+pub(super) async fn delete(connect: Box<dyn Connect>, id: &str) -> Result<Value, Failure> {
+    let running = open(connect, id, None).await?;
+    let (is_first, is_last) = {
+        let snapshot = running.exchange.snapshot();
+        let entry = snapshot.entries.get(&running.id.entry);
+        let is_input = |entry: &&std::sync::Arc<Entry>| stored_in(entry).is_some();
+        let inputs = snapshot.entries.iter().filter(is_input).count();
+        (entry.is_some_and(|entry| entry.parent_id.is_none()), inputs == 1 && !snapshot.path.more())
+    };
+    if !(is_first && is_last) {
+        let message = "a response that others follow is part of their conversation; delete the conversation instead";
+        return Err(Failure::invalid(message).with_status(StatusCode::CONFLICT).with_code("response_in_use").at("id"));
+    }
+    let session = running.id.session.clone();
+    let mut exchange = running.exchange;
+    exchange.request_to(To::Id(session), &Command::DeleteSession(Empty {})).await?;
+    Ok(json!({ "id": id, "object": "response", "deleted": true }))
+}
+
+/// Returns the items that a response was made from, newest first or oldest first: its input and everything before it.
+///
+/// # Errors
+/// As [`open`].
+pub(super) async fn input_items(
+    connect: Box<dyn Connect>,
+    id: &str,
+    page: &super::Page,
+) -> Result<Value, Failure> {
+    let running = open(connect, id, None).await?;
+    let mut exchange = running.exchange;
+    let input = running.id.entry.clone();
+    let path = path_to(&mut exchange, &input).await?;
+    exchange.close().await;
+    Ok(page.of(path.iter().flat_map(shown_items).collect()))
+}
+
+/// Returns the entries up to this one, oldest first.
+///
+/// # Errors
+/// Returns the server's error, or why there is no reply.
+pub(super) async fn path_to(exchange: &mut Exchange, last: &EntryId) -> Result<Vec<Entry>, Failure> {
+    let mut path = vec![exchange.entry(last).await?];
+    let mut before = last.clone();
+    loop {
+        let command = Command::GetEntries(GetEntries {
+            before: Some(before),
+            after: None,
+            limit: Some(PAGE),
+            path: None,
+            entry_id: None,
+        });
+        let Reply::Entries(entries) = exchange.request(&command).await? else { break };
+        let oldest = entries.items.first().map(|entry| entry.entry_id.clone());
+        for entry in entries.items.into_iter().rev() {
+            if path.last().and_then(|child| child.parent_id.as_ref()) == Some(&entry.entry_id) {
+                path.push(entry);
+            }
+        }
+        match oldest {
+            Some(oldest) if entries.more => before = oldest,
+            _ => break,
+        }
+    }
+    path.reverse();
+    Ok(path)
+}
+
+/// Returns an entry as items of a conversation.
+pub(super) fn shown_items(entry: &Entry) -> Vec<Value> {
+    let id = |prefix: &str, part: usize| format!("{prefix}_{}_{part}", entry.entry_id);
+    let message = match &entry.data {
+        EntryData::Message(message) => message,
+        EntryData::Compaction(compaction) => {
+            return vec![json!({
+                "type": "compaction", "id": id("cmp", 0), "encrypted_content": "", "summary": compaction.summary,
+            })];
+        }
+        _ => return Vec::new(),
+    };
+    if message.role == Role::User {
+        let content: Vec<Value> = message
+            .content
+            .iter()
+            .filter_map(|part| match part {
+                Part::Text { text } => Some(json!({ "type": "input_text", "text": text })),
+                Part::Image { url, detail } => Some(json!({
+                    "type": "input_image", "image_url": url, "detail": detail.as_deref().unwrap_or("auto"),
+                })),
+                _ => None,
+            })
+            .collect();
+        return vec![json!({
+            "type": "message", "id": id("msg", 0), "status": "completed", "role": "user", "content": content,
+        })];
+    }
+    let item = |(part, of): (usize, &Part)| {
+        Some(match of {
+            Part::Text { text } => json!({
+                "type": "message", "id": id("msg", part), "status": "completed", "role": "assistant",
+                "content": [super::items::text_part(text)],
+            }),
+            Part::Reasoning { text, payload } => {
+                let summary = payload.as_ref().and_then(|payload| payload.get("summary")).cloned();
+                let sealed = payload.as_ref().and_then(|payload| payload.get("encrypted_content")).cloned();
+                let mut item = json!({
+                    "type": "reasoning", "id": id("rs", part), "summary": summary.unwrap_or_else(|| json!([])),
+                });
+                if !text.is_empty() {
+                    item["content"] = json!([super::items::reasoning_part(text)]);
+                }
+                if let Some(sealed) = sealed.filter(Value::is_string) {
+                    item["encrypted_content"] = sealed;
+                }
+                item
+            }
+            Part::ToolCall { call_id, name, arguments } => json!({
+                "type": "function_call", "id": id("fc", part), "call_id": call_id, "name": name,
+                "arguments": arguments, "status": "completed",
+            }),
+            Part::ToolResult { call_id, output, .. } => json!({
+                "type": "function_call_output", "id": id("fco", part), "call_id": call_id, "output": output,
+                "status": "completed",
+            }),
+            Part::Image { .. } => return None,
+        })
+    };
+    message.content.iter().enumerate().filter_map(item).collect()
+}
+
+/// Deletes a session, whatever it is doing.
+pub(super) async fn delete_session(
+    connect: Box<dyn Connect>,
+    session: reseed_protocol::SessionId,
+) -> Result<(), Failure> {
+    let mut client = client(connect, "responses.reader");
+    request(&mut client, session, &Command::DeleteSession(Empty {})).await?;
+    client.close().await;
+    Ok(())
+}

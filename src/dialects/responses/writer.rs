@@ -1,0 +1,186 @@
+//! Turns the steps of a turn into the events of a response, and into the response itself.
+
+use super::{
+    events::Events,
+    items::{Body, Calls, Item, item_id},
+    resource::{Resource, functions_of},
+};
+use crate::exchange::{Ended, Step, added};
+use reseed_protocol::{Entry, EntryId, Timestamp, turn::DeltaKind, turn::TurnStatus};
+use serde_json::Value;
+
+/// Writes one response.
+#[derive(Debug)]
+pub(super) struct Writer {
+    resource: Resource,
+    events: Events,
+    functions: Vec<String>,
+    calls: Calls,
+    /// The answer that is being streamed.
+    streamed: Option<Streamed>,
+    last_at: Timestamp,
+}
+
+/// The part of an answer that was streamed before its entry is known.
+#[derive(Debug)]
+struct Streamed {
+    entry: EntryId,
+    /// The number of its items that have started. All but the last one are finished.
+    started: usize,
+    /// The text of the last one, unless it is finished.
+    open: Option<(DeltaKind, u32, String)>,
+    /// True once a call has started: what follows is written when the entry, which has the calls' ids, is known.
+    waits: bool,
+}
+
+impl Writer {
+    /// Begins to write a response, for a client that has the events up to `seen`.
+    pub(super) fn new(resource: Resource, seen: Option<u64>) -> Self {
+        let functions = functions_of(&resource.stored);
+        let mut events = Events::new(seen);
+        events.response("response.created", &resource.shown());
+        events.response("response.in_progress", &resource.shown());
+        let last_at = resource.created_at;
+        Self { resource, events, functions, calls: Calls::new(), streamed: None, last_at }
+    }
+
+    /// Takes the events that are ready.
+    pub(super) fn take(&mut self) -> Vec<Value> {
+        self.events.take()
+    }
+
+    /// Ends a response that only stores its input.
+    pub(super) fn ends_without_answer(&mut self) {
+        self.end(Ended { status: TurnStatus::Completed, finish_reason: None, error: None, usage: None });
+    }
+
+    /// Returns the time of the input.
+    pub(super) fn created_at(&self) -> Timestamp {
+        self.resource.created_at
+    }
+
+    /// Returns the response as it is now.
+    pub(super) fn shown(&self) -> Value {
+        self.resource.shown()
+    }
+
+    /// Returns true once the response has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.resource.ended.is_some()
+    }
+
+    /// Takes the next step of the turn.
+    pub(super) fn step(&mut self, step: Step) {
+        match step {
+            Step::Started { item, part, kind, .. } => self.start(&item, part, kind),
+            Step::Delta(delta) => {
+                let Some(streamed) = self.streamed.as_mut().filter(|streamed| streamed.entry == delta.item) else { return };
+                let Some((_, part, text)) = streamed.open.as_mut() else { return };
+                if *part == delta.part {
+                    text.push_str(&delta.text);
+                    self.events.text(delta.offset, &delta.text);
+                }
+            }
+            Step::Aborted(item) => {
+                if self.streamed.as_ref().is_some_and(|streamed| streamed.entry == item) {
+                    self.finish_open(false);
+                    self.streamed = None;
+                }
+            }
+            Step::Entry(entry) => self.entry(&entry),
+            Step::Approval(approval) => {
+                self.put(Item::of_approval(&approval));
+                // The turn goes on once it is answered, with the next response.
+                let ended = Ended { status: TurnStatus::Completed, finish_reason: None, error: None, usage: None };
+                self.end(ended);
+            }
+            Step::Finished(ended) => self.end(*ended),
+            Step::Failed(error) => {
+                self.end(Ended { status: TurnStatus::Interrupted, finish_reason: None, error: Some(error), usage: None });
+            }
+            Step::Delayed(_) | Step::Compaction(_) => {}
+        }
+    }
+
+    fn start(&mut self, entry: &EntryId, part: u32, kind: DeltaKind) {
+        if self.streamed.as_ref().is_none_or(|streamed| streamed.entry != *entry) {
+            self.streamed = Some(Streamed { entry: entry.clone(), started: 0, open: None, waits: false });
+        }
+        self.finish_open(true);
+        let Some(streamed) = &mut self.streamed else { return };
+        streamed.waits |= kind == DeltaKind::Arguments;
+        if streamed.waits {
+            return;
+        }
+        let body = match kind {
+            DeltaKind::Reasoning => Body::Reasoning(String::new(), None),
+            DeltaKind::Text | DeltaKind::Arguments => Body::Message(String::new()),
+        };
+        let id = item_id(entry, streamed.started, body.prefix());
+        streamed.started += 1;
+        streamed.open = Some((kind, part, String::new()));
+        self.events.start(Item { id, is_whole: true, body });
+    }
+
+    /// Finishes the item that is being streamed with the text so far.
+    fn finish_open(&mut self, is_whole: bool) {
+        let Some(streamed) = &mut self.streamed else { return };
+        let Some((kind, _, text)) = streamed.open.take() else { return };
+        let body = match kind {
+            DeltaKind::Reasoning => Body::Reasoning(text, None),
+            DeltaKind::Text | DeltaKind::Arguments => Body::Message(text),
+        };
+        let id = item_id(&streamed.entry, streamed.started - 1, body.prefix());
+        let item = Item { id, is_whole, body };
+        self.events.finish(item.clone());
+        self.resource.output.push(item);
+    }
+
+    fn entry(&mut self, entry: &Entry) {
+        self.last_at = entry.timestamp;
+        let Some(message) = entry.message() else { return };
+        if let Some(usage) = &message.usage {
+            self.resource.usage = Some(added(self.resource.usage.take(), usage));
+        }
+        if let Some(model) = &message.model {
+            self.resource.model.clone_from(model);
+        }
+        let items = Item::of_entry(&entry.entry_id, message, &self.functions, &mut self.calls);
+        let streamed = self.streamed.take().filter(|streamed| streamed.entry == entry.entry_id);
+        let (started, is_open) = streamed.map_or((0, false), |streamed| (streamed.started, streamed.open.is_some()));
+        let finished = started - usize::from(is_open);
+        for (place, item) in items.into_iter().enumerate() {
+            if place < finished {
+                // Its end was guessed when the next part began. The entry knows what came with it.
+                let from = self.resource.output.len().saturating_sub(finished);
+                if let Some(known) = self.resource.output.get_mut(from + place) {
+                    *known = item;
+                }
+            } else if place < started {
+                self.events.finish(item.clone());
+                self.resource.output.push(item);
+            } else {
+                self.put(item);
+            }
+        }
+    }
+
+    fn put(&mut self, item: Item) {
+        self.events.whole(item.clone());
+        self.resource.output.push(item);
+    }
+
+    fn end(&mut self, ended: Ended) {
+        if self.is_over() {
+            return;
+        }
+        self.finish_open(false);
+        if ended.usage.is_some() {
+            self.resource.usage.clone_from(&ended.usage);
+        }
+        self.resource.ended = Some((ended, self.last_at));
+        let (_, name) = self.resource.status();
+        let shown = self.resource.shown();
+        self.events.response(name, &shown);
+    }
+}
