@@ -31,6 +31,8 @@ pub struct ServerEnd {
 pub enum ToClient {
     /// A frame.
     Frame(Utf8Bytes),
+    /// A sign of life.
+    Ping,
     /// The connection was closed with this code, for this reason.
     Closed(u16, String),
 }
@@ -56,6 +58,7 @@ impl Transport for ClientEnd {
         self.frames.poll_recv(cx).map(|message| {
             let lost = match message {
                 Some(ToClient::Frame(frame)) => return Ok(Received::Text(frame.as_str().to_owned())),
+                Some(ToClient::Ping) => return Ok(Received::Ping),
                 Some(ToClient::Closed(code, reason)) => Lost::closed(code, &reason),
                 None => Lost::Broken("the server has dropped the connection".to_owned()),
             };

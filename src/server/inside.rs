@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{metrics::limits::Limit, shares::Share};
 use axum::{
-    extract::ConnectInfo,
+    extract::{ConnectInfo, Query},
     http::{StatusCode, request::Parts},
 };
 use reseed_client::{Connect, Lost, Pending, Transport};
@@ -33,8 +33,12 @@ impl Entrance for App {
                 });
             }
             let address = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
-            let token = bearer(&parts.headers);
-            let grant = match self.auth.check(token, None).await {
+            let asked = match dialect {
+                Name::AiSdk => Query::<Asked>::try_from_uri(&parts.uri).map(|query| query.0).unwrap_or_default(),
+                Name::Responses | Name::ChatCompletions => Asked::default(),
+            };
+            let token = bearer(&parts.headers).or(asked.token.as_deref());
+            let grant = match self.auth.check(token, asked.ticket.as_deref()).await {
                 Ok(grant) => grant,
                 Err(refusal) => {
                     let refused = self.admission.refuse_credentials(address, dialect.as_str(), refusal).await;
@@ -60,6 +64,13 @@ impl Entrance for App {
     fn body_bytes_max(&self) -> usize {
         self.admission.message_bytes_max
     }
+}
+
+/// The credentials in the address of a WebSocket, because a browser can send no header with the upgrade.
+#[derive(Default, serde::Deserialize)]
+struct Asked {
+    ticket: Option<String>,
+    token: Option<String>,
 }
 
 /// Makes the connections of one request's client.

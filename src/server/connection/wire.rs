@@ -105,7 +105,14 @@ impl Wire {
 
     /// Pings. Disconnects a client that has left too many pings unanswered, if it `reconnects`.
     pub(in crate::server) async fn beat(&mut self, reconnects: bool) -> Flow {
-        let Link::Socket(socket) = &mut self.link else { return Ok(()) };
+        let socket = match &mut self.link {
+            Link::Socket(socket) => socket,
+            Link::Inside(end) => {
+                // Frames that wait are a sign of life too.
+                let _ = end.frames.try_send(ToClient::Ping);
+                return Ok(());
+            }
+        };
         if reconnects && self.pings_unanswered >= PINGS_UNANSWERED_MAX {
             return Err(End::Close(CloseCode::NoPong, "two pings were not answered; reconnect and resume"));
         }
