@@ -245,7 +245,7 @@ pub(super) fn as_input_items(items: &serde_json::Value, sealer: &Sealer) -> Resu
 }
 
 /// Returns the user's new words as input.
-fn as_input(parts: Vec<Part>) -> Said {
+pub(super) fn as_input(parts: Vec<Part>) -> Said {
     if parts.is_empty() {
         return Said::Items(Vec::new());
     }

@@ -18,6 +18,7 @@ mod items;
 mod request;
 mod resource;
 mod retrieve;
+mod socket;
 mod writer;
 
 use crate::{
@@ -52,7 +53,7 @@ struct Door {
 pub(crate) fn routes(entrance: Arc<dyn Entrance>) -> Router {
     let sealer = Sealer::new(entrance.seal_key());
     Router::new()
-        .route("/v1/responses", post(create_response))
+        .route("/v1/responses", post(create_response).get(socket::upgrade))
         .route("/v1/responses/compact", post(compact_response))
         .route("/v1/responses/{id}", get(get_response).delete(delete_response))
         .route("/v1/responses/{id}/cancel", post(cancel_response))

@@ -1,0 +1,302 @@
+//! The WebSocket at `/v1/responses`: `response.create` frames, one response after another, and their events as frames.
+//!
+//! Chains that are not to be stored live as long as their socket. A second connection to the server, which asks
+//! nothing, says when the client must go: when the server stops, or when the credentials expire or are revoked.
+
+use super::{
+    Door, Forget,
+    create::{Running, begin},
+    ids::ResponseId,
+    input::Input,
+    request::Create,
+};
+use crate::{
+    exchange::{Step, client},
+    http::Failure,
+};
+use axum::{
+    extract::{
+        Request, State, WebSocketUpgrade,
+        ws::{CloseFrame, Message, WebSocket},
+    },
+    response::Response,
+};
+use reseed_client::{Client, Connect, Stop, Update};
+use reseed_protocol::{CloseCode, command::Command, turn::UserInput, turn::WhenBusy};
+use serde_json::{Value, json};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::time::{Instant, interval_at, timeout};
+
+/// Bytes read from a socket at once.
+const READ_BUFFER_BYTES: usize = 4 * 1024;
+
+/// Frames that wait for the response before them.
+const WAITING_MAX: usize = 8;
+
+/// Unstored chains of one socket. Beyond it, the oldest is forgotten.
+const KEPT_MAX: usize = 64;
+
+/// The interval of pings.
+const PING_EVERY: Duration = Duration::from_secs(20);
+
+/// The time that a client may take to read a frame.
+const READ_TIME: Duration = Duration::from_secs(30);
+
+/// The time that a client may take to answer a close frame.
+const CLOSE_TIME: Duration = Duration::from_millis(500);
+
+/// Why the connection ends.
+enum End {
+    Gone,
+    Close(u16, String),
+}
+
+pub(super) async fn upgrade(
+    State(door): State<Door>,
+    socket: WebSocketUpgrade,
+    request: Request,
+) -> Result<Response, Failure> {
+    let (parts, _) = request.into_parts();
+    let connect: Arc<dyn Connect> = Arc::from(door.enter(&parts).await?);
+    let bytes_max = door.entrance.body_bytes_max();
+    let socket = socket.read_buffer_size(READ_BUFFER_BYTES).max_message_size(bytes_max).max_frame_size(bytes_max);
+    Ok(socket.on_upgrade(move |socket| async move {
+        let lane = Lane { socket, door, connect, waiting: VecDeque::new(), kept: HashMap::new(), order: VecDeque::new() };
+        Box::pin(lane.serve()).await;
+    }))
+}
+
+/// A client's connection.
+struct Lane {
+    socket: WebSocket,
+    door: Door,
+    connect: Arc<dyn Connect>,
+    waiting: VecDeque<String>,
+    /// The responses that are not stored, with what deletes the session of the first of each chain.
+    kept: HashMap<ResponseId, Option<Forget>>,
+    order: VecDeque<ResponseId>,
+}
+
+impl Lane {
+    async fn serve(mut self) {
+        let mut guard = client(self.connect(), "responses.guard");
+        let end = loop {
+            match self.round(&mut guard).await {
+                Ok(()) => {}
+                Err(end) => break end,
+            }
+        };
+        if let End::Close(code, reason) = end {
+            let frame = CloseFrame { code, reason: reason.chars().take(100).collect::<String>().into() };
+            let _ = timeout(CLOSE_TIME, self.socket.send(Message::Close(Some(frame)))).await;
+            let _ = timeout(CLOSE_TIME, async { while let Some(Ok(_)) = self.socket.recv().await {} }).await;
+        }
+    }
+
+    fn connect(&self) -> Box<dyn Connect> {
+        Box::new(Shared(self.connect.clone()))
+    }
+
+    /// Takes one frame and answers it.
+    async fn round(&mut self, guard: &mut Client) -> Result<(), End> {
+        let text = match self.waiting.pop_front() {
+            Some(text) => text,
+            None => self.frame(guard).await?,
+        };
+        let frame: Value = match serde_json::from_str(&text) {
+            Ok(frame) => frame,
+            Err(error) => return self.error(&Failure::invalid(format!("the frame is not JSON: {error}"))).await,
+        };
+        match frame["type"].as_str() {
+            Some("response.create") => self.create(frame, guard).await,
+            Some("response.steer") => self.steered(&frame, None).await,
+            other => {
+                let shown = other.unwrap_or("nothing");
+                let message = format!("`type` is `{shown}`, and must be response.create or response.steer");
+                self.error(&Failure::invalid(message).at("type")).await
+            }
+        }
+    }
+
+    /// Waits for the next frame.
+    async fn frame(&mut self, guard: &mut Client) -> Result<String, End> {
+        let mut pings = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
+        loop {
+            tokio::select! {
+                end = told_to_end(guard) => return Err(end),
+                received = self.socket.recv() => {
+                    if let Some(text) = taken(received)? {
+                        return Ok(text);
+                    }
+                }
+                _ = pings.tick() => self.write(Message::Ping(Default::default())).await?,
+            }
+        }
+    }
+
+    async fn create(&mut self, frame: Value, guard: &mut Client) -> Result<(), End> {
+        for forbidden in ["stream", "stream_options", "background"] {
+            if frame.get(forbidden).is_some_and(|value| !value.is_null()) {
+                let message = format!("`{forbidden}` has no meaning on a WebSocket; leave it out");
+                return self.error(&Failure::invalid(message).at(forbidden)).await;
+            }
+        }
+        // A client may nest the request, as OpenAI's events nest the response.
+        let body = frame.get("response").filter(|nested| nested.is_object()).unwrap_or(&frame);
+        let create = match Create::read(body.to_string().as_bytes()) {
+            Ok(create) => create,
+            Err(invalid) => return self.error(&invalid.into()).await,
+        };
+        let kept: Vec<ResponseId> = self.kept.keys().cloned().collect();
+        let begun = begin(self.connect(), &create, None, &self.door.sealer, &move |id| kept.contains(id)).await;
+        let running = match begun {
+            Ok(running) => running,
+            Err(failure) => {
+                // A chain whose continuation failed is not continued again by accident.
+                let previous = create.previous_response_id.as_deref().and_then(ResponseId::parse);
+                if let Some(previous) = previous {
+                    self.kept.remove(&previous);
+                }
+                return self.error(&failure).await;
+            }
+        };
+        if create.store == Some(false) {
+            self.keep(&running);
+        }
+        self.stream(running, guard).await
+    }
+
+    fn keep(&mut self, running: &Running) {
+        let session = running.id.session.clone();
+        let forgets = running.is_new.then(|| Forget { connect: Some(self.connect()), session });
+        self.kept.insert(running.id.clone(), forgets);
+        self.order.push_back(running.id.clone());
+        while self.order.len() > KEPT_MAX {
+            if let Some(oldest) = self.order.pop_front() {
+                self.kept.remove(&oldest);
+            }
+        }
+    }
+
+    async fn stream(&mut self, mut running: Running, guard: &mut Client) -> Result<(), End> {
+        let mut pings = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
+        loop {
+            for event in running.writer.take() {
+                self.write(Message::Text(event.to_string().into())).await?;
+            }
+            if running.writer.is_over() {
+                running.exchange.close().await;
+                return Ok(());
+            }
+            tokio::select! {
+                step = running.exchange.next() => {
+                    let is_lost = matches!(step, Step::Failed(_));
+                    running.writer.step(step);
+                    if is_lost {
+                        for event in running.writer.take() {
+                            self.write(Message::Text(event.to_string().into())).await?;
+                        }
+                    }
+                }
+                end = told_to_end(guard) => return Err(end),
+                received = self.socket.recv() => {
+                    let Some(text) = taken(received)? else { continue };
+                    let frame: Value = serde_json::from_str(&text).unwrap_or_default();
+                    if frame["type"] == "response.steer" {
+                        self.steered(&frame, Some(&mut running)).await?;
+                    } else if self.waiting.len() < WAITING_MAX {
+                        self.waiting.push_back(text);
+                    } else {
+                        return Err(End::Close(CloseCode::RateLimit.code(), "too many frames wait".to_owned()));
+                    }
+                }
+                _ = pings.tick() => self.write(Message::Ping(Default::default())).await?,
+            }
+        }
+    }
+
+    /// Adds input to the response that is being made. It goes to the model with its next request, or starts a response
+    /// of its own.
+    async fn steered(&mut self, frame: &Value, running: Option<&mut Running>) -> Result<(), End> {
+        let failed = |code: &str, message: &str| {
+            json!({
+                "type": "response.steer.failed", "error": { "code": code, "message": message },
+            })
+        };
+        let id = frame["previous_response_id"].as_str().or(frame["response_id"].as_str()).unwrap_or_default();
+        let event = match running.filter(|running| running.id.to_string() == id) {
+            None => failed("response_not_active", "this response is not being made on this connection"),
+            Some(running) => {
+                let input = Input::read(&frame["input"]).ok().filter(|input| input.history.is_empty());
+                match input {
+                    None => failed("invalid_input", "`input` must be words of the user"),
+                    Some(input) => {
+                        let said = UserInput {
+                            when_busy: Some(WhenBusy::Steer),
+                            ..UserInput::plain(super::create::as_input(input.parts))
+                        };
+                        match running.exchange.request(&Command::UserInput(said)).await {
+                            Ok(_) => json!({ "type": "response.steer.accepted", "previous_response_id": id }),
+                            Err(error) => failed("invalid_input", &error.message),
+                        }
+                    }
+                }
+            }
+        };
+        self.write(Message::Text(event.to_string().into())).await
+    }
+
+    async fn error(&mut self, failure: &Failure) -> Result<(), End> {
+        let event = json!({ "type": "error", "status": failure.status.as_u16(), "error": failure.shown() });
+        self.write(Message::Text(event.to_string().into())).await
+    }
+
+    async fn write(&mut self, message: Message) -> Result<(), End> {
+        match timeout(READ_TIME, self.socket.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(End::Gone),
+            Err(_) => Err(End::Close(CloseCode::SlowReader.code(), "the client reads too slowly".to_owned())),
+        }
+    }
+}
+
+/// Returns the text of a message, if it has one.
+fn taken(received: Option<Result<Message, axum::Error>>) -> Result<Option<String>, End> {
+    match received {
+        None | Some(Ok(Message::Close(_))) => Err(End::Gone),
+        Some(Err(_)) => Err(End::Close(CloseCode::Protocol.code(), "the frame is too large or invalid".to_owned())),
+        Some(Ok(Message::Text(text))) => Ok(Some(text.as_str().to_owned())),
+        Some(Ok(Message::Binary(_))) => {
+            Err(End::Close(CloseCode::Protocol.code(), "send text frames; this one is binary".to_owned()))
+        }
+        Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(None),
+    }
+}
+
+/// Waits until the server tells the client to go.
+async fn told_to_end(guard: &mut Client) -> End {
+    let codes = [CloseCode::Restarting, CloseCode::Overloaded, CloseCode::Credentials, CloseCode::Revoked];
+    loop {
+        match guard.next().await {
+            Update::Disconnected { lost, .. } if codes.iter().any(|code| code.code() == lost.code()) => {
+                return End::Close(lost.code(), lost.to_string());
+            }
+            Update::Stopped(Stop::Lost(lost)) => return End::Close(lost.code(), lost.to_string()),
+            Update::Stopped(stop) => return End::Close(CloseCode::Credentials.code(), stop.to_string()),
+            _ => {}
+        }
+    }
+}
+
+/// Makes the connections of one socket.
+struct Shared(Arc<dyn Connect>);
+
+impl Connect for Shared {
+    fn connect(&self) -> reseed_client::Pending<'static, Result<Box<dyn reseed_client::Transport>, reseed_client::Lost>> {
+        self.0.connect()
+    }
+}
