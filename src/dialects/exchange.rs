@@ -334,9 +334,11 @@ impl Exchange {
             path: None,
         });
         match self.request(&command).await? {
-            Reply::Entries(page) => page.items.into_iter().next().ok_or_else(|| {
-                ErrorBody::new(ErrorCode::EntryNotFound, "there is no such entry in this session")
-            }),
+            Reply::Entries(page) => page
+                .items
+                .into_iter()
+                .next()
+                .ok_or_else(|| ErrorBody::new(ErrorCode::EntryNotFound, "there is no such entry in this session")),
             reply => Err(errors::of_reply(&reply)),
         }
     }

@@ -15,6 +15,7 @@ mod conversation;
 mod cost;
 mod counts;
 mod cut;
+mod doors;
 mod exact;
 mod grants;
 mod history;

@@ -56,6 +56,32 @@ pub(crate) async fn send(address: &str, method: &str, path: &str, headers: &[(&s
     exchange.await.unwrap_or_else(|_| panic!("no answer from {address} to {method} {path} for {PATIENCE:?}"))
 }
 
+/// Sends a request, and returns the events of the answer up to its end: their data, as JSON where it is.
+pub(crate) async fn events(
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Vec<Value> {
+    let mut request = format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\nContent-Length: {}\r\n", body.len());
+    for (name, value) in headers {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    request.push_str("\r\n");
+    request.push_str(body);
+    let read = async {
+        let mut socket = TcpStream::connect(address).await.unwrap();
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        socket.read_to_string(&mut text).await.unwrap();
+        text
+    };
+    let text = tokio::time::timeout(PATIENCE, read).await.unwrap_or_else(|_| panic!("{path} did not end"));
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    data.map(|data| serde_json::from_str(data).unwrap_or_else(|_| Value::from(data))).collect()
+}
+
 async fn exchange(address: &str, request: &str) -> Answered {
     let mut socket = TcpStream::connect(address).await.unwrap_or_else(|error| panic!("connect to {address}: {error}"));
     socket.write_all(request.as_bytes()).await.unwrap();

@@ -144,7 +144,8 @@ impl Course {
 
     /// Returns the end of a turn of which only the entries are known.
     fn stored_end(&self, usage: Option<Usage>) -> Ended {
-        let answer = self.passed_entries().filter_map(Entry::message).filter(|said| said.role == Role::Assistant).last();
+        let answer =
+            self.passed_entries().filter_map(Entry::message).filter(|said| said.role == Role::Assistant).last();
         match answer {
             Some(answer) if answer.incomplete => {
                 let is_cancelled = answer.stop_reason == Some(StopReason::Cancelled);
@@ -292,7 +293,8 @@ impl Course {
 
     /// Passes on what the snapshot has of a part beyond what was passed on.
     fn rest_of_part(&mut self, snapshot: &Snapshot, item_id: &EntryId, part: u32) {
-        let Some(item) = snapshot.item(item_id).filter(|item| item.turn_id().is_none_or(|of| Some(of) == self.turn.as_ref()))
+        let Some(item) =
+            snapshot.item(item_id).filter(|item| item.turn_id().is_none_or(|of| Some(of) == self.turn.as_ref()))
         else {
             return;
         };

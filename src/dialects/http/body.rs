@@ -79,8 +79,7 @@ mod tests {
     #[test]
     fn a_body_is_decoded_and_bounded_after_decoding() {
         let text = "sea ".repeat(100);
-        for (encoding, bytes) in
-            [("identity", Bytes::from(text.clone())), ("gzip", gzip(&text)), ("zstd", zstd(&text))]
+        for (encoding, bytes) in [("identity", Bytes::from(text.clone())), ("gzip", gzip(&text)), ("zstd", zstd(&text))]
         {
             let decoded = decode(bytes.clone(), encoding, 400).unwrap();
             assert_eq!(decoded, text, "{encoding}");

@@ -131,8 +131,11 @@ mod tests {
         let text = std::str::from_utf8(&text).unwrap();
         let events: Vec<&str> = text.split_terminator("\n\n").collect();
         assert_eq!(events.len(), 201);
-        assert_eq!(events[7], r#"event: count
-data: {"number":7,"text":"two\nlines"}"#);
+        assert_eq!(
+            events[7],
+            r#"event: count
+data: {"number":7,"text":"two\nlines"}"#
+        );
         assert_eq!(events[200], "data: [DONE]");
     }
 }

@@ -20,7 +20,7 @@ use reseed_protocol::{
     ErrorCode, SessionId,
     command::{Command, Empty},
     compaction::{StartCompaction, UndoCompaction},
-    reply::Reply,
+    reply::{Done, Reply},
     tree::AppendCustom,
     turn::{UserInput, WhenBusy},
 };
@@ -88,7 +88,10 @@ async fn shown(exchange: &mut Exchange) -> Result<Value, Failure> {
 
 async fn set_metadata(exchange: &mut Exchange, metadata: Map<String, Value>) -> Result<(), Failure> {
     let data = Value::Object(metadata);
-    exchange.request(&Command::AppendCustom(AppendCustom { custom_type: METADATA.to_owned(), data })).await?;
+    let command = Command::AppendCustom(AppendCustom { custom_type: METADATA.to_owned(), data });
+    if let Reply::Ok(Done { entry_id: Some(entry), .. }) = exchange.request(&command).await? {
+        exchange.appended(&entry).await?;
+    }
     Ok(())
 }
 
@@ -123,11 +126,7 @@ async fn create(State(door): State<Door>, request: Request) -> Result<Json<Value
     Ok(Json(shown))
 }
 
-async fn retrieve(
-    State(door): State<Door>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Result<Json<Value>, Failure> {
+async fn retrieve(State(door): State<Door>, Path(id): Path<String>, request: Request) -> Result<Json<Value>, Failure> {
     let (parts, _) = request.into_parts();
     let mut exchange = open(&door, &parts, &id).await?;
     let shown = shown(&mut exchange).await?;
@@ -171,11 +170,7 @@ async fn list_items(
     Ok(Json(page.of(items)))
 }
 
-async fn add_items(
-    State(door): State<Door>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Result<Json<Value>, Failure> {
+async fn add_items(State(door): State<Door>, Path(id): Path<String>, request: Request) -> Result<Json<Value>, Failure> {
     let (_, parts, bytes) = door.read(request).await?;
     let wanted = read(&bytes)?;
     let mut exchange = open(&door, &parts, &id).await?;

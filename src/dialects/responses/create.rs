@@ -159,7 +159,8 @@ async fn approve(
     let Some(turn) = exchange.snapshot().turn.as_ref().map(|turn| turn.turn_id.clone()) else {
         return Err(Failure::invalid("no call of this conversation waits for an approval").at("input"));
     };
-    let mark = Command::AppendCustom(AppendCustom { custom_type: INPUT_MARK.to_owned(), data: details(stored.clone()) });
+    let mark =
+        Command::AppendCustom(AppendCustom { custom_type: INPUT_MARK.to_owned(), data: details(stored.clone()) });
     let reply = match id {
         Some(id) => exchange.request_as(id, &mark).await?,
         None => exchange.request(&mark).await?,

@@ -180,17 +180,23 @@ mod tests {
         vec![
             item("rs_a_0", Body::Reasoning("The tide… 🌊 turns.".to_owned(), None)),
             item("msg_a_1", Body::Message("At five. ⛵ Go early.".to_owned())),
-            item("fc_a_2", Body::Call {
-                call_id: "call".to_owned(),
-                name: "look".to_owned(),
-                arguments: r#"{"at":"sea"}"#.to_owned(),
-            }),
-            item("mcp_b_0", Body::Made {
-                name: "look".to_owned(),
-                arguments: "{}".to_owned(),
-                output: "calm".to_owned(),
-                is_error: false,
-            }),
+            item(
+                "fc_a_2",
+                Body::Call {
+                    call_id: "call".to_owned(),
+                    name: "look".to_owned(),
+                    arguments: r#"{"at":"sea"}"#.to_owned(),
+                },
+            ),
+            item(
+                "mcp_b_0",
+                Body::Made {
+                    name: "look".to_owned(),
+                    arguments: "{}".to_owned(),
+                    output: "calm".to_owned(),
+                    is_error: false,
+                },
+            ),
         ]
     }
 

@@ -84,13 +84,15 @@ impl Input {
             "mcp_approval_response" => {
                 let id = text(&item["approval_request_id"], &format!("{at}.approval_request_id"))?;
                 let approved = item["approve"].as_bool();
-                let approve = approved.ok_or_else(|| Invalid::at(format!("{at}.approve"), "it must be true or false"))?;
+                let approve =
+                    approved.ok_or_else(|| Invalid::at(format!("{at}.approve"), "it must be true or false"))?;
                 let reason = item["reason"].as_str().map(str::to_owned);
                 self.approvals.push(Approved { id: id.trim_start_matches("mcpr_").to_owned(), approve, reason });
                 Ok(())
             }
             "compaction" | "compaction_summary" => {
-                self.compactions.push((self.history.len(), text(&item["encrypted_content"], &format!("{at}.encrypted_content"))?));
+                self.compactions
+                    .push((self.history.len(), text(&item["encrypted_content"], &format!("{at}.encrypted_content"))?));
                 Ok(())
             }
             // What the server did is in its own history.
@@ -230,11 +232,23 @@ mod tests {
         let table = [
             (json!(7), "input: it must be a string or a list of items"),
             (json!([7]), "input[0].type: it names the kind of item"),
-            (json!([{ "type": "surprise" }]), "input[0].type: `surprise` is not supported; there are message, reasoning, function_call, function_call_output, compaction, compaction_trigger, mcp_approval_response"),
-            (json!([{ "role": "critic", "content": "x" }]), "input[0].role: it must be user, assistant, system or developer"),
+            (
+                json!([{ "type": "surprise" }]),
+                "input[0].type: `surprise` is not supported; there are message, reasoning, function_call, function_call_output, compaction, compaction_trigger, mcp_approval_response",
+            ),
+            (
+                json!([{ "role": "critic", "content": "x" }]),
+                "input[0].role: it must be user, assistant, system or developer",
+            ),
             (json!([{ "role": "user", "content": 7 }]), "input[0].content: it must be a string"),
-            (json!([{ "role": "user", "content": [{ "type": "input_audio" }] }]), "input[0].content[0].type: `input_audio` is not supported; there are input_text and input_image"),
-            (json!([{ "role": "assistant", "content": [{ "type": "output_text" }] }]), "input[0].content[0]: only parts with text are supported here"),
+            (
+                json!([{ "role": "user", "content": [{ "type": "input_audio" }] }]),
+                "input[0].content[0].type: `input_audio` is not supported; there are input_text and input_image",
+            ),
+            (
+                json!([{ "role": "assistant", "content": [{ "type": "output_text" }] }]),
+                "input[0].content[0]: only parts with text are supported here",
+            ),
             (json!([{ "type": "function_call_output", "output": "x" }]), "input[0].call_id: it must be a string"),
         ];
         for (input, expected) in table {

@@ -71,8 +71,10 @@ impl Item {
             };
             if is_streamed { &mut streamed } else { &mut others }.push((is_whole, body));
         }
-        let item = |(place, (is_whole, body)): (usize, (bool, Body))| {
-            Self { id: item_id(entry, place, body.prefix()), is_whole, body }
+        let item = |(place, (is_whole, body)): (usize, (bool, Body))| Self {
+            id: item_id(entry, place, body.prefix()),
+            is_whole,
+            body,
         };
         streamed.into_iter().chain(others).enumerate().map(item).collect()
     }

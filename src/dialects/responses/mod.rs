@@ -37,7 +37,10 @@ use compact::Sealer;
 use create::Running;
 use request::Create;
 use reseed_client::Connect;
-use reseed_protocol::{command::{Command, Empty}, reply::Reply};
+use reseed_protocol::{
+    command::{Command, Empty},
+    reply::Reply,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -37,9 +37,9 @@ fn unknown(id: &str) -> Failure {
 pub(super) async fn open(connect: Box<dyn Connect>, id: &str, seen: Option<u64>) -> Result<Running, Failure> {
     let parsed = ResponseId::parse(id).ok_or_else(|| unknown(id))?;
     let place = Place::Session(parsed.session.clone());
-    let mut exchange = Exchange::open(connect, "responses.reader", place, Vec::new()).await.map_err(|error| {
-        if error.code == ErrorCode::SessionNotFound { unknown(id) } else { error.into() }
-    })?;
+    let mut exchange = Exchange::open(connect, "responses.reader", place, Vec::new())
+        .await
+        .map_err(|error| if error.code == ErrorCode::SessionNotFound { unknown(id) } else { error.into() })?;
     let input = exchange.entry(&parsed.entry).await.map_err(|_| unknown(id))?;
     let stored = stored_in(&input).filter(|stored| stored["store"] != false).ok_or_else(|| unknown(id))?;
     exchange.follow(&parsed.entry, &functions_of(&stored)).await?;
@@ -65,9 +65,9 @@ pub(super) async fn open(connect: Box<dyn Connect>, id: &str, seen: Option<u64>)
 /// # Errors
 /// As [`open`], with the error of a response that cannot be continued.
 pub(super) async fn open_response(connect: Box<dyn Connect>, id: &str) -> Result<Running, Failure> {
-    open(connect, id, None).await.map_err(|failure| {
-        if failure.code.as_deref() == Some("response_not_found") { not_found(id) } else { failure }
-    })
+    open(connect, id, None)
+        .await
+        .map_err(|failure| if failure.code.as_deref() == Some("response_not_found") { not_found(id) } else { failure })
 }
 
 /// Returns a response as it is now, without waiting for its end.
@@ -135,11 +135,7 @@ pub(super) async fn delete(connect: Box<dyn Connect>, id: &str) -> Result<Value,
 ///
 /// # Errors
 /// As [`open`].
-pub(super) async fn input_items(
-    connect: Box<dyn Connect>,
-    id: &str,
-    page: &super::Page,
-) -> Result<Value, Failure> {
+pub(super) async fn input_items(connect: Box<dyn Connect>, id: &str, page: &super::Page) -> Result<Value, Failure> {
     let running = open(connect, id, None).await?;
     let mut exchange = running.exchange;
     let input = running.id.entry.clone();

@@ -65,7 +65,8 @@ pub(super) async fn upgrade(
     let bytes_max = door.entrance.body_bytes_max();
     let socket = socket.read_buffer_size(READ_BUFFER_BYTES).max_message_size(bytes_max).max_frame_size(bytes_max);
     Ok(socket.on_upgrade(move |socket| async move {
-        let lane = Lane { socket, door, connect, waiting: VecDeque::new(), kept: HashMap::new(), order: VecDeque::new() };
+        let lane =
+            Lane { socket, door, connect, waiting: VecDeque::new(), kept: HashMap::new(), order: VecDeque::new() };
         Box::pin(lane.serve()).await;
     }))
 }
@@ -296,7 +297,9 @@ async fn told_to_end(guard: &mut Client) -> End {
 struct Shared(Arc<dyn Connect>);
 
 impl Connect for Shared {
-    fn connect(&self) -> reseed_client::Pending<'static, Result<Box<dyn reseed_client::Transport>, reseed_client::Lost>> {
+    fn connect(
+        &self,
+    ) -> reseed_client::Pending<'static, Result<Box<dyn reseed_client::Transport>, reseed_client::Lost>> {
         self.0.connect()
     }
 }

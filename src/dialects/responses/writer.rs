@@ -74,7 +74,9 @@ impl Writer {
         match step {
             Step::Started { item, part, kind, .. } => self.start(&item, part, kind),
             Step::Delta(delta) => {
-                let Some(streamed) = self.streamed.as_mut().filter(|streamed| streamed.entry == delta.item) else { return };
+                let Some(streamed) = self.streamed.as_mut().filter(|streamed| streamed.entry == delta.item) else {
+                    return;
+                };
                 let Some((_, part, text)) = streamed.open.as_mut() else { return };
                 if *part == delta.part {
                     text.push_str(&delta.text);
@@ -96,7 +98,12 @@ impl Writer {
             }
             Step::Finished(ended) => self.end(*ended),
             Step::Failed(error) => {
-                self.end(Ended { status: TurnStatus::Interrupted, finish_reason: None, error: Some(error), usage: None });
+                self.end(Ended {
+                    status: TurnStatus::Interrupted,
+                    finish_reason: None,
+                    error: Some(error),
+                    usage: None,
+                });
             }
             Step::Delayed(_) | Step::Compaction(_) => {}
         }

@@ -28,7 +28,8 @@ impl AgentLoop {
         let destination = lookup.and_then(Lookup::destination);
         let (history, details) = (command.history.unwrap_or_default(), command.details);
         let has_history = !history.is_empty();
-        let said = self.said(command.input, history, details, destination.as_ref())?;
+        let generates = command.generate != Some(false);
+        let said = self.said(command.input, history, details, (generates, destination.as_ref()))?;
         let summarize = command.summarize == Some(true);
         if summarize && command.parent_id.is_none() {
             let message = "`summarize` is for input that continues elsewhere; send `parentId` with it";
@@ -43,7 +44,7 @@ impl AgentLoop {
             parent_id: command.parent_id,
             when_busy: command.when_busy,
             if_leaf: command.if_leaf,
-            generates: command.generate != Some(false),
+            generates,
             has_history,
             destination,
             summarize,
@@ -59,17 +60,18 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// Returns the messages of an input, which would continue from this destination or from the leaf.
+    /// Returns the messages of an input, which would continue from this destination or from the leaf. If the model is
+    /// asked, the last one must be something to answer.
     fn said(
         &mut self,
         input: Input,
         history: Vec<Message>,
         details: Option<serde_json::Value>,
-        destination: Option<&Destination>,
+        (generates, destination): (bool, Option<&Destination>),
     ) -> Result<Said, ErrorBody> {
         check_details(details.as_ref())?;
         let mut messages = input::history(history)?;
-        let may_be_last = messages.last().is_some_and(|message| message.role != Role::Assistant);
+        let may_be_last = messages.last().is_some_and(|message| message.role != Role::Assistant || !generates);
         match input::parts(input) {
             Ok(parts) => messages.push(Message::new(Role::User, parts)),
             Err(error) if error.code == ErrorCode::EmptyInput && may_be_last => {}

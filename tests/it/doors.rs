@@ -1,0 +1,3 @@
+//! The dialects over HTTP, over real sockets.
+
+mod responses;
