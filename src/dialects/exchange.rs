@@ -6,7 +6,7 @@
 mod course;
 mod errors;
 
-pub use course::{Compaction, Delta, Ended, INPUT_MARK, Step, added, after_units, usage_of};
+pub use course::{Compaction, DELETED_MARK, Delta, Ended, INPUT_MARK, Step, added, after_units, usage_of};
 pub use errors::error_of;
 
 use course::Course;
@@ -366,7 +366,7 @@ impl Exchange {
             page.items.into_iter().for_each(|entry| chain.add(entry));
             match last {
                 Some(last) if page.more => after = last,
-                _ => return Ok(chain.into_entries()),
+                _ => return chain.into_entries().ok_or_else(gone),
             }
         }
     }
@@ -375,6 +375,10 @@ impl Exchange {
     pub async fn close(self) {
         self.client.close().await;
     }
+}
+
+fn gone() -> ErrorBody {
+    ErrorBody::new(ErrorCode::EntryNotFound, "this input was deleted")
 }
 
 /// Returns the commands that make the settings what is wanted.

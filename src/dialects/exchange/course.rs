@@ -357,6 +357,10 @@ pub fn added(sum: Option<Usage>, next: &Usage) -> Usage {
 /// The custom type of an entry that stands for an input without words, such as an answer to an approval.
 pub const INPUT_MARK: &str = "input";
 
+/// The custom type of an entry that says that an input, and the answer to it, is no longer shown. Its data is the input's
+/// id.
+pub const DELETED_MARK: &str = "input_deleted";
+
 /// Returns true for what a client has said, which is no part of an answer.
 fn is_input(entry: &Entry) -> bool {
     match &entry.data {
@@ -369,28 +373,36 @@ fn is_input(entry: &Entry) -> bool {
 /// The entries that answer an input, by parent.
 #[derive(Debug)]
 pub(super) struct Chain {
+    input: EntryId,
     last: EntryId,
     /// The tools whose results come from the client: they begin the next input.
     functions: Vec<String>,
     calls: HashSet<CallId>,
     entries: Vec<Entry>,
     is_over: bool,
+    is_deleted: bool,
 }
 
 impl Chain {
     pub(super) fn after(input: &EntryId, functions: &[String]) -> Self {
         Self {
+            input: input.clone(),
             last: input.clone(),
             functions: functions.to_vec(),
             calls: HashSet::new(),
             entries: Vec::new(),
             is_over: false,
+            is_deleted: false,
         }
     }
 
     /// Adds an entry if it follows the last one. Entries come in the order in which they were appended, so the first
     /// that follows is of the answer, and later ones are branches.
     pub(super) fn add(&mut self, entry: Entry) {
+        if let EntryData::Custom(custom) = &entry.data {
+            let named = custom.data.as_ref().and_then(|data| data.as_str());
+            self.is_deleted |= custom.custom_type == DELETED_MARK && named == Some(self.input.as_str());
+        }
         if self.is_over || entry.parent_id.as_ref() != Some(&self.last) {
             return;
         }
@@ -414,7 +426,8 @@ impl Chain {
         })
     }
 
-    pub(super) fn into_entries(self) -> Vec<Entry> {
-        self.entries
+    /// Returns the entries; `None` if the input was deleted.
+    pub(super) fn into_entries(self) -> Option<Vec<Entry>> {
+        (!self.is_deleted).then_some(self.entries)
     }
 }

@@ -197,7 +197,8 @@ async fn after(
     if stored["store"] == false && !may_continue(previous) {
         return Err(lost());
     }
-    let answer = exchange.answer_to(&previous.entry, &functions_of(&stored)).await?;
+    let answer = exchange.answer_to(&previous.entry, &functions_of(&stored)).await;
+    let answer = answer.map_err(|error| if error.code == ErrorCode::EntryNotFound { lost() } else { error.into() })?;
     let last = answer.last().map_or(&previous.entry, |entry| &entry.entry_id);
     let is_leaf = exchange.snapshot().leaf_id.as_ref() == Some(last);
     Ok(From {

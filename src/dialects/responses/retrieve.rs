@@ -7,7 +7,7 @@ use super::{
     writer::Writer,
 };
 use crate::{
-    exchange::{Exchange, Place, client, request},
+    exchange::{DELETED_MARK, Exchange, Place, client, request},
     http::Failure,
 };
 use axum::http::StatusCode;
@@ -16,7 +16,7 @@ use reseed_protocol::{
     Entry, EntryData, EntryId, ErrorCode, Part, Role,
     command::{Command, Empty},
     reply::Reply,
-    tree::GetEntries,
+    tree::{AppendCustom, GetEntries},
     turn::CancelTurn,
 };
 use serde_json::{Value, json};
@@ -42,7 +42,10 @@ pub(super) async fn open(connect: Box<dyn Connect>, id: &str, seen: Option<u64>)
         .map_err(|error| if error.code == ErrorCode::SessionNotFound { unknown(id) } else { error.into() })?;
     let input = exchange.entry(&parsed.entry).await.map_err(|_| unknown(id))?;
     let stored = stored_in(&input).filter(|stored| stored["store"] != false).ok_or_else(|| unknown(id))?;
-    exchange.follow(&parsed.entry, &functions_of(&stored)).await?;
+    exchange
+        .follow(&parsed.entry, &functions_of(&stored))
+        .await
+        .map_err(|error| if error.code == ErrorCode::EntryNotFound { unknown(id) } else { error.into() })?;
     let without_answer = stored["without_answer"] == true;
     let resource = Resource {
         id: parsed.clone(),
@@ -107,27 +110,25 @@ pub(super) async fn cancel(connect: Box<dyn Connect>, id: &str) -> Result<Value,
     Ok(running.writer.shown())
 }
 
-/// Deletes a response. If it is the only one of its session, which was made for it, the session goes; otherwise it can
-/// no longer be retrieved, but what was said stays in the conversation.
+/// Deletes a response. If its session was made for it and has no other, the session goes. Otherwise it can no longer be
+/// retrieved or continued, but the responses that follow it keep what was said.
 ///
 /// # Errors
 /// As [`open`].
 pub(super) async fn delete(connect: Box<dyn Connect>, id: &str) -> Result<Value, Failure> {
-    let running = open(connect, id, None).await?;
-    let (is_first, is_last) = {
-        let snapshot = running.exchange.snapshot();
-        let entry = snapshot.entries.get(&running.id.entry);
-        let is_input = |entry: &&std::sync::Arc<Entry>| stored_in(entry).is_some();
-        let inputs = snapshot.entries.iter().filter(is_input).count();
-        (entry.is_some_and(|entry| entry.parent_id.is_none()), inputs == 1 && !snapshot.path.more())
+    let Running { mut exchange, writer, id: response, .. } = open(connect, id, None).await?;
+    let is_alone = {
+        let snapshot = exchange.snapshot();
+        let inputs = snapshot.entries.iter().filter(|entry| stored_in(entry).is_some()).count();
+        inputs == 1 && !snapshot.path.more() && !writer.in_conversation()
     };
-    if !(is_first && is_last) {
-        let message = "a response that others follow is part of their conversation; delete the conversation instead";
-        return Err(Failure::invalid(message).with_status(StatusCode::CONFLICT).with_code("response_in_use").at("id"));
+    if is_alone {
+        exchange.request_to(To::Id(response.session), &Command::DeleteSession(Empty {})).await?;
+    } else {
+        let custom = AppendCustom { custom_type: DELETED_MARK.to_owned(), data: json!(response.entry) };
+        exchange.request(&Command::AppendCustom(custom)).await?;
+        exchange.close().await;
     }
-    let session = running.id.session.clone();
-    let mut exchange = running.exchange;
-    exchange.request_to(To::Id(session), &Command::DeleteSession(Empty {})).await?;
     Ok(json!({ "id": id, "object": "response", "deleted": true }))
 }
 

@@ -54,6 +54,11 @@ impl Writer {
         self.end(Ended { status: TurnStatus::Completed, finish_reason: None, error: None, usage: None });
     }
 
+    /// Returns true if the response is part of a conversation that has an id of its own.
+    pub(super) fn in_conversation(&self) -> bool {
+        self.resource.stored["in_conversation"] == true
+    }
+
     /// Returns the time of the input.
     pub(super) fn created_at(&self) -> Timestamp {
         self.resource.created_at

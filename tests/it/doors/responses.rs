@@ -138,6 +138,11 @@ async fn a_chain_goes_on_from_the_newest_response_and_branches_from_an_older_one
         let path = format!("/v1/responses/{}", made["id"].as_str().unwrap());
         assert_eq!(door.get(&path).await, *made, "retrieved as it was created");
     }
+    let deleted = format!("/v1/responses/{}", three["id"].as_str().unwrap());
+    assert_eq!(door.ask("DELETE", &deleted, &Value::Null).await.status, 200);
+    assert_eq!(door.ask("GET", &deleted, &Value::Null).await.status, 404);
+    let path = format!("/v1/responses/{}", back["id"].as_str().unwrap());
+    assert_eq!(door.get(&path).await, back, "what follows it stays");
     let path = format!("/v1/responses/{}/input_items?order=asc", two["id"].as_str().unwrap());
     let items = door.get(&path).await;
     let roles: Vec<&Value> = items["data"].as_array().unwrap().iter().map(|item| &item["role"]).collect();
