@@ -1,0 +1,140 @@
+/**
+ * npm's `openai` against the server: a chain that branches, a stream that is resumed, functions over two rounds, the
+ * background, conversations, structured output, a compaction that is carried on, and 200 turns past a small window.
+ * Usage: `node openai.mjs ws://ADDRESS`. Prints one line a step.
+ */
+
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+
+const OpenAI = createRequire(import.meta.url)("openai").default;
+
+const baseURL = `${process.argv[2].replace(/^ws/, "http")}/v1`;
+const client = new OpenAI({ baseURL, apiKey: "none-needed" });
+const model = "offline";
+
+/** The turns of the long conversation: many times what the window of the built-in model holds. */
+const TURNS = 200;
+
+const steps = {
+  async "models are listed"() {
+    const models = await client.models.list();
+    assert.equal(models.data[0].id, model);
+    assert.equal((await client.models.retrieve(model)).id, model);
+  },
+
+  async "a chain goes on, branches, and is retrieved as it was created"() {
+    const one = await client.responses.create({ model, input: "My code is K7-tango-42." });
+    const two = await client.responses.create({ model, input: "What is my code?", previous_response_id: one.id });
+    assert.match(two.output_text, /K7-tango-42/);
+    await client.responses.create({ model, input: "A branch.", previous_response_id: one.id });
+    const again = await client.responses.retrieve(two.id);
+    assert.deepEqual([again.output, again.usage, again.created_at], [two.output, two.usage, two.created_at]);
+    const items = await client.responses.inputItems.list(two.id, { order: "asc" });
+    assert.deepEqual(items.data.map((item) => item.role), ["user", "assistant", "user"]);
+    await client.responses.delete(two.id);
+    await assert.rejects(client.responses.retrieve(two.id), { status: 404 });
+  },
+
+  async "a stream is resumed in its middle"() {
+    const stream = await client.responses.create({ model, input: "count to 20", stream: true });
+    const events = [];
+    for await (const event of stream) events.push(event);
+    const id = events[0].response.id;
+    const middle = events.length >> 1;
+    const text = (list) => list.map((event) => event.delta ?? "").join("");
+    const after = events[middle].sequence_number;
+    const rest = [];
+    for await (const event of await client.responses.retrieve(id, { stream: true, starting_after: after })) {
+      rest.push(event);
+    }
+    assert.equal(text(events.slice(0, middle + 1)) + text(rest), text(events));
+    assert.equal(rest.at(-1).type, "response.completed");
+  },
+
+  async "the stream helper collects the response"() {
+    const final = await client.responses.stream({ model, input: "count to 5" }).finalResponse();
+    assert.match(final.output_text, /5/);
+  },
+
+  async "functions are called and answered over two rounds"() {
+    const parameters = { type: "object", properties: { text: { type: "string" } }, additionalProperties: false };
+    const tools = [{ type: "function", name: "look", description: "Looks.", parameters, strict: false }];
+    const one = await client.responses.create({ model, input: "use look", tools });
+    const calls = one.output.filter((item) => item.type === "function_call");
+    assert.equal(calls.length, 1, JSON.stringify(one.output));
+    const input = calls.map((call) => ({ type: "function_call_output", call_id: call.call_id, output: "calm sea" }));
+    const two = await client.responses.create({ model, previous_response_id: one.id, input, tools });
+    assert.equal(two.status, "completed");
+    assert.match(two.output_text, /calm sea/);
+    const unknown = [{ type: "function_call_output", call_id: "nobody", output: "x" }];
+    await assert.rejects(client.responses.create({ model, previous_response_id: two.id, input: unknown, tools }), {
+      status: 400,
+      code: "unknown_call",
+    });
+  },
+
+  async "a response in the background is polled and cancelled"() {
+    let made = await client.responses.create({ model, input: "count to 3", background: true });
+    while (made.status === "in_progress") made = await client.responses.retrieve(made.id);
+    assert.equal(made.status, "completed");
+    const long = await client.responses.create({ model, input: "write 5000 words", background: true });
+    assert.equal((await client.responses.cancel(long.id)).status, "cancelled");
+  },
+
+  async "a conversation keeps what is said in it"() {
+    const items = [{ type: "message", role: "user", content: "My harbour is Genoa." }];
+    const conversation = await client.conversations.create({ items, metadata: { purpose: "test" } });
+    const said = await client.responses.create({ model, conversation: conversation.id, input: "Where is my harbour?" });
+    assert.match(said.output_text, /Genoa/);
+    assert.equal((await client.conversations.retrieve(conversation.id)).metadata.purpose, "test");
+    const listed = await client.conversations.items.list(conversation.id, { order: "asc" });
+    assert.deepEqual(listed.data.map((item) => item.role), ["user", "user", "assistant"]);
+    assert.equal((await client.conversations.delete(conversation.id)).deleted, true);
+  },
+
+  async "a compaction is carried to a new chain"() {
+    const input = [
+      { role: "user", content: "My ship is the Argo." },
+      { role: "assistant", content: "A good name." },
+    ];
+    const compacted = await client.responses.compact({ model, input });
+    const next = await client.responses.create({
+      model,
+      input: [...compacted.output, { role: "user", content: "What is my ship?" }],
+    });
+    assert.match(next.output_text, /Argo/);
+  },
+
+  async "errors have codes"() {
+    const wrong = { model, input: "x", previous_response_id: "resp_none_none" };
+    await assert.rejects(client.responses.create(wrong), { status: 400, code: "previous_response_not_found" });
+    await assert.rejects(client.responses.create({ model, input: "x", temperature: 7 }), { status: 400 });
+  },
+
+  async [`${TURNS} turns past the window end without an error, and the first is known`]() {
+    let last = await client.responses.create({ model, input: "The password of the lighthouse is BRISTLECONE." });
+    const filler = "harbour lantern copper meadow engine window river paper winter garden ".repeat(12);
+    for (let turn = 0; turn < TURNS; turn++) {
+      const input = `Note ${turn}: ${filler}`;
+      last = await client.responses.create({ model, input, previous_response_id: last.id });
+      assert.equal(last.status, "completed");
+    }
+    const input = "What is the password of the lighthouse?";
+    const asked = await client.responses.create({ model, input, previous_response_id: last.id });
+    assert.match(asked.output_text, /BRISTLECONE/);
+    const conversation = `conv_${asked.id.split("_")[1]}`;
+    const context = await client.get(`/conversations/${conversation}/context`);
+    assert.ok(context.compactions > 0, JSON.stringify(context));
+  },
+};
+
+for (const [name, step] of Object.entries(steps)) {
+  try {
+    await step();
+    console.log(`ok ${name}`);
+  } catch (error) {
+    console.log(`failed ${name}: ${error.stack}`);
+    process.exitCode = 1;
+  }
+}
