@@ -10,7 +10,7 @@ use super::{
     resource::secs,
     retrieve::open_response,
 };
-use crate::http::Failure;
+use crate::{exchange::Exchange, http::Failure};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use reseed_client::{Connect, fold::Snapshot};
@@ -106,22 +106,12 @@ pub(super) async fn compact(door: &Door, connect: Box<dyn Connect>, create: Crea
     } else {
         open_response(connect, create.previous_response_id.as_deref().unwrap_or_default()).await?
     };
-    let start = StartCompaction { instructions, ..StartCompaction::default() };
-    let compaction = running.exchange.compact(start).await;
+    let summary = summarise(&mut running.exchange, instructions).await?;
     let tokens = running.exchange.snapshot().context_info.token_count;
     let usage = json!({
         "input_tokens": tokens, "output_tokens": 0, "total_tokens": tokens,
         "input_tokens_details": { "cached_tokens": 0 }, "output_tokens_details": { "reasoning_tokens": 0 },
     });
-    let summary = match compaction {
-        Ok(entry) => match &entry.data {
-            EntryData::Compaction(compaction) => compaction.summary.clone(),
-            _ => String::new(),
-        },
-        // It is so short that it can be sent as it is.
-        Err(error) if error.code == ErrorCode::NothingToCompact => transcript(running.exchange.snapshot()),
-        Err(error) => return Err(error.into()),
-    };
     Ok(json!({
         "id": format!("{}_compacted", running.id),
         "object": "response.compaction",
@@ -134,6 +124,23 @@ pub(super) async fn compact(door: &Door, connect: Box<dyn Connect>, create: Crea
         }],
         "usage": usage,
     }))
+}
+
+/// Compacts a session, and returns the summary.
+///
+/// # Errors
+/// Why there is none.
+pub(super) async fn summarise(exchange: &mut Exchange, instructions: Option<String>) -> Result<String, Failure> {
+    let start = StartCompaction { instructions, ..StartCompaction::default() };
+    match exchange.compact(start).await {
+        Ok(entry) => Ok(match &entry.data {
+            EntryData::Compaction(compaction) => compaction.summary.clone(),
+            _ => String::new(),
+        }),
+        // It is so short that it can be sent as it is.
+        Err(error) if error.code == ErrorCode::NothingToCompact => Ok(transcript(exchange.snapshot())),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Returns a short conversation as text.

@@ -1,7 +1,7 @@
 //! Creates a response: finds its place in a session's tree, sets what differs, and asks.
 
 use super::{
-    compact::Sealer,
+    compact::{Sealer, summarise},
     ids::{self, ResponseId},
     input::{Approved, Input},
     request::{Create, Invalid},
@@ -17,7 +17,6 @@ use reseed_client::Connect;
 use reseed_protocol::{
     CommandId, Entry, EntryId, ErrorCode, Message, Part,
     command::Command,
-    compaction::StartCompaction,
     content::{Input as Said, InputContent, InputItem, InputPart},
     reply::Reply,
     tools::{ApprovalResponse, Decision},
@@ -94,6 +93,10 @@ pub(super) async fn begin(
     };
     exchange.configure(wanted).await?;
     let mut stored = create.stored(&from.system);
+    // Without an answer, the response is over as soon as it is stored.
+    if create.generate == Some(false) || input.compacts {
+        stored["without_answer"] = true.into();
+    }
     if from.in_conversation {
         stored["in_conversation"] = true.into();
     }
@@ -103,11 +106,11 @@ pub(super) async fn begin(
         let approvals = std::mem::take(&mut input.approvals);
         return approve(exchange, approvals, stored, id).await;
     }
-    let compacts_first = input.compacts;
+    let compacts = input.compacts;
     let said = UserInput {
         history: Some(history).filter(|history| !history.is_empty()),
         details: Some(details(stored.clone())),
-        generate: create.generate.filter(|generates| !generates).or(compacts_first.then_some(false)),
+        generate: create.generate.filter(|generates| !generates).or(compacts.then_some(false)),
         when_busy: Some(WhenBusy::Reject),
         parent_id: from.parent.map(Some),
         ..UserInput::plain(as_input(input.parts))
@@ -117,20 +120,20 @@ pub(super) async fn begin(
         return Err(Failure::invalid("the conversation is busy").with_status(StatusCode::CONFLICT));
     };
     let entry = exchange.appended(&entry).await?;
-    if compacts_first {
-        exchange.compact(StartCompaction::default()).await?;
+    let summary = match compacts {
+        true => Some(summarise(&mut exchange, None).await?),
+        false => None,
+    };
+    let mut running = running(exchange, &entry, stored, is_new);
+    match summary {
+        Some(summary) => running.writer.ends_with_summary(sealer.seal(&summary), summary),
+        None if accepted.turn_id.is_none() => running.writer.ends_without_answer(),
+        None => {}
     }
-    let without_answer = accepted.turn_id.is_none();
-    Ok(running(exchange, &entry, stored, is_new, without_answer))
+    Ok(running)
 }
 
-fn running(
-    exchange: Exchange,
-    entry: &Entry,
-    stored: serde_json::Value,
-    is_new: bool,
-    without_answer: bool,
-) -> Running {
+fn running(exchange: Exchange, entry: &Entry, stored: serde_json::Value, is_new: bool) -> Running {
     let snapshot = exchange.snapshot();
     let id = ResponseId { session: snapshot.session_id.clone(), entry: entry.entry_id.clone() };
     let resource = Resource {
@@ -142,10 +145,7 @@ fn running(
         usage: None,
         ended: None,
     };
-    let mut writer = Writer::new(resource, None);
-    if without_answer {
-        writer.ends_without_answer();
-    }
+    let writer = Writer::new(resource, None);
     Running { exchange, writer, id, is_new }
 }
 
@@ -179,7 +179,7 @@ async fn approve(
         exchange.request(&answer).await?;
     }
     let entry = exchange.appended(&entry).await?;
-    Ok(running(exchange, &entry, stored, false, false))
+    Ok(running(exchange, &entry, stored, false))
 }
 
 /// Returns where the response after this one continues.

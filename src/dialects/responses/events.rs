@@ -69,7 +69,7 @@ impl Events {
         let part = match &item.body {
             Body::Message(_) => Some(text_part("")),
             Body::Reasoning(..) => Some(reasoning_part("")),
-            Body::Call { .. } | Body::Made { .. } | Body::Asked { .. } => None,
+            Body::Call { .. } | Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => None,
         };
         if let Some(part) = part {
             self.event(json!({
@@ -98,7 +98,9 @@ impl Events {
         let name = match &open.item.body {
             Body::Message(_) => "response.output_text.delta",
             Body::Reasoning(..) => "response.reasoning.delta",
-            Body::Call { .. } | Body::Made { .. } | Body::Asked { .. } => "response.function_call_arguments.delta",
+            Body::Call { .. } | Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => {
+                "response.function_call_arguments.delta"
+            }
         };
         let mut event = json!({
             "type": name, "item_id": open.item.id, "output_index": self.output_index, "delta": rest,
@@ -110,7 +112,7 @@ impl Events {
                 event["logprobs"] = json!([]);
             }
             Body::Reasoning(..) => event["content_index"] = 0.into(),
-            Body::Call { .. } | Body::Made { .. } | Body::Asked { .. } => {}
+            Body::Call { .. } | Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => {}
         }
         self.ready.push(event);
     }
@@ -120,7 +122,7 @@ impl Events {
         let streamed = match &item.body {
             Body::Message(text) | Body::Reasoning(text, _) => Some(text.clone()),
             Body::Call { arguments, .. } => Some(arguments.clone()),
-            Body::Made { .. } | Body::Asked { .. } => None,
+            Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => None,
         };
         if let Some(text) = &streamed {
             self.text(0, text);
@@ -204,7 +206,7 @@ mod tests {
         match body {
             Body::Message(text) | Body::Reasoning(text, _) => text,
             Body::Call { arguments, .. } => arguments,
-            Body::Made { .. } | Body::Asked { .. } => "",
+            Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => "",
         }
     }
 

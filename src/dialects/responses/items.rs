@@ -23,6 +23,8 @@ pub(super) enum Body {
     Call { call_id: String, name: String, arguments: String },
     /// A call that the server has made, with its result.
     Made { name: String, arguments: String, output: String, is_error: bool },
+    /// A summary that a client can carry to another chain: sealed, and as text.
+    Compaction(String, String),
     /// A call that a person must allow.
     Asked { approval_id: String, name: String, arguments: String },
 }
@@ -67,7 +69,7 @@ impl Item {
                 Body::Message(text) | Body::Reasoning(text, _) => {
                     !text.is_empty() && first_call.is_none_or(|call| index < call)
                 }
-                Body::Call { .. } | Body::Made { .. } | Body::Asked { .. } => false,
+                Body::Call { .. } | Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => false,
             };
             if is_streamed { &mut streamed } else { &mut others }.push((is_whole, body));
         }
@@ -131,6 +133,9 @@ impl Item {
                     "status": if *is_error { "failed" } else { "completed" },
                 })
             }
+            Body::Compaction(sealed, summary) => json!({
+                "type": "compaction", "id": id, "encrypted_content": sealed, "summary": summary,
+            }),
             Body::Asked { name, arguments, .. } => json!({
                 "type": "mcp_approval_request", "id": id, "server_label": label(name), "name": name,
                 "arguments": arguments,
@@ -148,6 +153,7 @@ impl Body {
             Self::Call { .. } => "fc",
             Self::Made { .. } => "mcp",
             Self::Asked { .. } => "mcpr",
+            Self::Compaction(..) => "cmp",
         }
     }
 }

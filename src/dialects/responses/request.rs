@@ -160,12 +160,6 @@ impl Create {
         if self.max_output_tokens == Some(0) {
             return Err(Invalid::at("max_output_tokens", "it must be at least 1"));
         }
-        for (index, tool) in self.tools.iter().flatten().enumerate() {
-            if tool.kind != "function" {
-                let message = format!("`{}` is not supported; the server's own tools need not be sent", tool.kind);
-                return Err(Invalid::at(format!("tools[{index}].type"), message));
-            }
-        }
         let metadata = self.metadata.iter().flatten();
         for (count, (key, value)) in metadata.enumerate() {
             let is_text = value.as_str().is_some_and(|value| value.chars().count() <= METADATA_VALUE_CHARS_MAX);
@@ -186,12 +180,18 @@ impl Create {
             let description = tool.description.clone().unwrap_or_default();
             ToolOffer { ends_turn: Some(true), ..ToolOffer::new(&tool.name, description, tool.parameters.clone()) }
         };
-        self.tools.iter().flatten().map(offer).collect()
+        self.own_tools().map(offer).collect()
+    }
+
+    /// Returns the functions among the tools. Others are of other servers: clients such as Codex offer them to everyone,
+    /// and the response says which were taken.
+    fn own_tools(&self) -> impl Iterator<Item = &Tool> {
+        self.tools.iter().flatten().filter(|tool| tool.kind == "function")
     }
 
     /// Returns the names of the client's tools.
     pub(super) fn functions(&self) -> Vec<String> {
-        self.tools.iter().flatten().map(|tool| tool.name.clone()).collect()
+        self.own_tools().map(|tool| tool.name.clone()).collect()
     }
 
     /// Returns the sampling, the limits and the form of the answer.
@@ -299,7 +299,7 @@ impl Create {
 
     /// Returns the fields of the response that repeat the request.
     pub(super) fn repeated(&self) -> Value {
-        let tools: Vec<Value> = self.tools.iter().flatten().map(Tool::shown).collect();
+        let tools: Vec<Value> = self.own_tools().map(Tool::shown).collect();
         let text = self.text.clone().filter(|text| text["format"].is_object());
         let effort = self.reasoning.as_ref().and_then(|reasoning| reasoning.effort.as_deref());
         json!({

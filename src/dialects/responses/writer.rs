@@ -49,6 +49,14 @@ impl Writer {
         self.events.take()
     }
 
+    /// Ends a response that is a summary.
+    pub(super) fn ends_with_summary(&mut self, sealed: String, summary: String) {
+        let body = Body::Compaction(sealed, summary);
+        let id = item_id(&self.resource.id.entry, 0, body.prefix());
+        self.put(Item { id, is_whole: true, body });
+        self.ends_without_answer();
+    }
+
     /// Ends a response that only stores its input.
     pub(super) fn ends_without_answer(&mut self) {
         self.end(Ended { status: TurnStatus::Completed, finish_reason: None, error: None, usage: None });
