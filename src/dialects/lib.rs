@@ -5,6 +5,7 @@
 //!
 //! A dialect over HTTP is a client of v2 [inside] the process. It comes in by the [`entrance`].
 
+mod ai_sdk;
 pub mod entrance;
 pub mod exchange;
 pub mod http;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 
 /// Returns the routes of the dialects over HTTP.
 pub fn routes(entrance: Arc<dyn Entrance>) -> Router {
-    responses::routes(entrance)
+    responses::routes(entrance.clone()).merge(ai_sdk::routes(entrance))
 }
 
 /// The protocol version of a connection.
