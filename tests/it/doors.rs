@@ -1,3 +1,4 @@
 //! The dialects over HTTP, over real sockets.
 
+mod ai_sdk;
 mod responses;
