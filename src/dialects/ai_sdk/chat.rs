@@ -189,6 +189,15 @@ impl Chat {
         self.snapshot().state == SessionState::Idle
     }
 
+    /// Waits until the session is in this state. Updates are kept.
+    pub(super) async fn until(&mut self, wanted: impl Fn(&Snapshot) -> bool) -> Result<(), Outcome> {
+        while !wanted(self.snapshot()) {
+            let update = self.receive().await?;
+            self.kept.push_back(update);
+        }
+        Ok(())
+    }
+
     /// Waits until the session is idle.
     pub(super) async fn idle(&mut self) -> Result<(), Outcome> {
         self.kept.clear();

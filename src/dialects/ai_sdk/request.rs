@@ -113,19 +113,21 @@ async fn answer_approvals(chat: &mut Chat, messages: &[UiMessage]) -> Result<(),
         let Some(pending) = pending.clone().find(|pending| pending.approval_id.as_str() == answered.id) else {
             continue;
         };
+        let approval = pending.approval_id.clone();
         let response = ApprovalResponse {
-            approval_id: pending.approval_id.clone(),
+            approval_id: approval.clone(),
             review: if answered.approved { Decision::AllowOnce } else { Decision::RejectOnce },
             arguments_hash: Some(pending.arguments_hash.clone()),
             custom_deny_message: answered.reason.filter(|_| !answered.approved),
         };
-        match chat.send(&Command::ApprovalResponse(response)).await?.1 {
-            // Another page was faster.
-            Err(error) if !matches!(error.code, ErrorCode::TooLate | ErrorCode::NoPendingApproval) => {
-                return Err(Outcome::Failed(error.message));
-            }
-            _ => {}
+        if let Err(error) = chat.send(&Command::ApprovalResponse(response)).await?.1
+            // Another page may have been faster.
+            && !matches!(error.code, ErrorCode::TooLate | ErrorCode::NoPendingApproval)
+        {
+            return Err(Outcome::Failed(error.message));
         }
+        // The reply comes before the event.
+        chat.until(|now| now.approvals.iter().all(|pending| pending.approval_id != approval)).await?;
     }
     Ok(())
 }

@@ -75,6 +75,7 @@ impl<'a> Stream<'a> {
     /// Streams what follows this entry of the path.
     pub(super) fn from(mut self, entry: &EntryId) -> Self {
         self.last = Some(entry.clone());
+        self.compacted_before(entry);
         self.catch_up();
         self
     }
@@ -124,6 +125,7 @@ impl<'a> Stream<'a> {
             && self.awaits.as_ref() == Some(&appended.entry.entry_id)
         {
             self.last = self.awaits.take();
+            self.compacted_before(&appended.entry.entry_id);
             return;
         }
         if self.awaits.is_some() {
@@ -168,6 +170,14 @@ impl<'a> Stream<'a> {
         if self.shown.insert(entry.entry_id.to_string()) {
             self.writer.entry(entry);
         }
+    }
+
+    /// Shows the compactions since the last message before an input.
+    fn compacted_before(&mut self, input: &EntryId) {
+        let path = self.chat.snapshot().path.iter().rev();
+        let before = path.skip_while(|entry| entry.entry_id != *input).skip(1);
+        let between: Vec<Arc<Entry>> = before.take_while(|entry| entry.message().is_none()).cloned().collect();
+        between.iter().rev().for_each(|entry| self.writer.entry(entry));
     }
 
     fn approval(&mut self, approval: &Approval) {

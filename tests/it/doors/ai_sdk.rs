@@ -542,6 +542,7 @@ async fn a_compaction_is_shown_as_data() {
     let model = Scripted::answering(|_| Reply::text("word ".repeat(200)));
     let server = Server::start(model, &[]).await;
     let mut page = Page::open(&server, "chat").await;
+    let mut shown = Vec::new();
     for turn in 0..20 {
         let chunks = page.say(&format!("u{turn}"), &format!("Question {turn}")).await;
         if let Some(shown) = chunks.iter().rev().find(|chunk| chunk["type"] == "data-reseed-compaction") {
@@ -549,8 +550,9 @@ async fn a_compaction_is_shown_as_data() {
             assert!(shown["data"]["tokensBefore"].as_u64() > shown["data"]["tokensAfter"].as_u64(), "{shown}");
             return;
         }
+        shown.push(chunks.iter().rev().find(|chunk| chunk["type"] == "data-reseed-context").unwrap()["data"].clone());
     }
-    panic!("nothing was compacted");
+    panic!("nothing was compacted: {shown:#?}");
 }
 
 #[tokio::test]
