@@ -1,6 +1,7 @@
 //! A chat's session, as the door's client has it open.
 
 use super::{Outcome, messages::UiMessage, writer::named_call};
+use crate::exchange::command_id;
 use reseed_client::{
     Client, Connect, Lost, Opening, Options, Pending, Session, SessionEvent, Stop, Transport, Unanswered, Update,
     fold::Snapshot,
@@ -16,7 +17,6 @@ use reseed_protocol::{
     tree::{GetEntries, GetTree, Tree},
     turn::CancelTurn,
 };
-use sha2::{Digest as _, Sha256};
 use std::{collections::VecDeque, sync::Arc};
 
 /// The name of the door's clients. A newer one takes over the tools of an older one of the same session.
@@ -56,13 +56,6 @@ pub(super) struct Chat {
     kept: VecDeque<Update>,
 }
 
-/// Returns the id of the command that creates the session of a chat.
-pub(super) fn command_of(chat: &str) -> CommandId {
-    let digest = Sha256::digest(chat.as_bytes());
-    let digest: String = digest.iter().take(24).map(|byte| format!("{byte:02x}")).collect();
-    format!("ai-sdk:{digest}").parse().expect("it is short, and has only such characters")
-}
-
 /// Returns what the door has noted on an entry.
 pub(super) fn noted<'a>(entry: &'a Entry, key: &str) -> Option<&'a serde_json::Value> {
     entry.message()?.details.as_ref()?.get("ai")?.get(key)
@@ -83,7 +76,7 @@ impl Chat {
         let mut client = way.client();
         let offers = tools.as_ref().is_some_and(|tools| !tools.is_empty());
         let opening = Opening { entries: Some(ENTRIES), tools, ..Opening::default() };
-        let session = client.open_once(command_of(chat), opening);
+        let session = client.open_once(command_id(CLIENT, chat), opening);
         let mut chat = Self { client, session, kept: VecDeque::new() };
         let mut refusals = 0;
         loop {

@@ -1,0 +1,119 @@
+/**
+ * The AI SDK itself: `node ai.mjs ws://HOST:PORT`. `AbstractChat` with `WebSocketChatTransport` of npm's `ai` 7, which is
+ * what `useChat` runs on: streaming, a tool of the browser, regenerate, an edit, and a second page that resumes.
+ */
+
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+
+const require = createRequire(import.meta.url);
+/** Imports a package that NODE_PATH names, which `import` does not look at. */
+const load = (name) => import(pathToFileURL(require.resolve(name)));
+const { AbstractChat, WebSocketChatTransport, lastAssistantMessageIsCompleteWithToolCalls } = await load("ai");
+const { WebSocket } = require("ws");
+
+const [address] = process.argv.slice(2);
+const CHAT = `chat-${Date.now()}`;
+
+/** A chat whose state is plain. */
+class Chat extends AbstractChat {
+  constructor(options) {
+    const state = {
+      status: "ready",
+      error: undefined,
+      messages: options.messages ?? [],
+      pushMessage: (message) => (state.messages = [...state.messages, message]),
+      popMessage: () => (state.messages = state.messages.slice(0, -1)),
+      replaceMessage: (index, message) => (state.messages = state.messages.with(index, structuredClone(message))),
+      snapshot: (value) => structuredClone(value),
+    };
+    super({ id: CHAT, ...options, state });
+  }
+}
+
+const tools = [
+  {
+    name: "weather",
+    description: "The weather at a place.",
+    parameters: { type: "object", properties: { place: { type: "string" } } },
+  },
+];
+const gauges = [];
+const chats = [];
+const open = (options = {}) => {
+  const transport = new WebSocketChatTransport({ url: `${address}/ai`, webSocket: WebSocket, body: { tools } });
+  const onData = (part) => gauges.push(part);
+  const chat = new Chat({ transport, onData, ...options });
+  chats.push(chat);
+  return chat;
+};
+
+const textOf = (message) =>
+  message.parts
+    .filter((part) => part.type === "text")
+    .map((part) => part.text)
+    .join("");
+
+const chat = open({
+  sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls,
+  onToolCall: ({ toolCall }) => {
+    assert.equal(toolCall.toolName, "weather");
+    void chat.addToolOutput({ tool: "weather", toolCallId: toolCall.toolCallId, output: { wind: "SW 5" } });
+  },
+});
+
+await chat.sendMessage({ text: "When should I start for the harbour?" });
+assert.equal(chat.error, undefined);
+assert.deepEqual(
+  chat.messages.map(({ role }) => role),
+  ["user", "assistant"],
+);
+const [, answer] = chat.messages;
+assert.match(answer.id, /^msg_/);
+assert.ok(textOf(answer).length > 0);
+assert.ok(answer.metadata.usage.totalTokens > 0 && answer.metadata.sessionId);
+assert.ok(gauges.some(({ type, data }) => type === "data-reseed-context" && data.maxTokens > 0));
+console.log("ok ai: an answer is streamed");
+
+await chat.sendMessage({ text: "Use the tool weather with place=harbour" });
+for (let waits = 0; waits < 200 && !(chat.status === "ready" && textOf(chat.messages.at(-1))); waits += 1) {
+  await new Promise((resolve) => setTimeout(resolve, 50));
+}
+assert.equal(chat.error, undefined);
+assert.equal(chat.messages.length, 4, "the result goes on in the same message");
+const call = chat.messages[3].parts.find(({ type }) => type === "tool-weather");
+assert.equal(call.state, "output-available");
+assert.ok(textOf(chat.messages[3]).length > 0, "the model has answered the result");
+console.log("ok ai: a tool of the browser");
+
+const replaced = chat.messages[3].id;
+await chat.regenerate();
+assert.equal(chat.error, undefined);
+assert.equal(chat.messages.length, 4);
+assert.notEqual(chat.messages[3].id, replaced);
+console.log("ok ai: regenerate");
+
+await chat.sendMessage({ text: "And by bike?", messageId: chat.messages[2].id });
+assert.equal(chat.error, undefined);
+assert.deepEqual(
+  chat.messages.map(({ role }) => role),
+  ["user", "assistant", "user", "assistant"],
+);
+console.log("ok ai: an edit");
+
+const before = structuredClone(chat.messages);
+const running = chat.sendMessage({ text: `Tell me more. ${"And more. ".repeat(40)}` });
+while (chat.status !== "streaming") await new Promise((resolve) => setTimeout(resolve, 1));
+const other = open({ messages: before });
+await other.resumeStream();
+await running;
+assert.equal(other.error, undefined);
+if (other.messages.length > before.length) {
+  assert.equal(other.messages.at(-1).id, chat.messages.at(-1).id, "the same message");
+  assert.equal(textOf(other.messages.at(-1)), textOf(chat.messages.at(-1)));
+}
+console.log("ok ai: a second page resumes");
+
+await Promise.all(chats.map((chat) => chat.dispose()));
+process.exit(0);
