@@ -1,6 +1,9 @@
 //! What the dialects over HTTP need of the server: to let their clients in.
 
-use axum::http::{StatusCode, request::Parts};
+use axum::{
+    extract::ws::Message,
+    http::{StatusCode, request::Parts},
+};
 use reseed_client::{Connect, Pending};
 use reseed_protocol::ErrorBody;
 use std::sync::Arc;
@@ -17,8 +20,20 @@ pub trait Entrance: Send + Sync + 'static {
     /// Returns a secret of this deployment. It is the same on all of its servers, and after a restart.
     fn seal_key(&self) -> [u8; 32];
 
+    /// Returns what bounds the messages of the WebSocket that this request becomes.
+    fn watch(&self, parts: &Parts) -> Option<Arc<dyn Watch>>;
+
     /// Returns the maximum bytes of a request's body, after decoding.
     fn body_bytes_max(&self) -> usize;
+}
+
+/// Bounds the bytes of messages that a WebSocket has received in part. It must hear of each complete one.
+pub trait Watch: Send + Sync {
+    /// Records that the connection is now a WebSocket.
+    fn upgraded(&self);
+
+    /// Records that a message was received.
+    fn received(&self, message: &Message);
 }
 
 /// A dialect over HTTP.

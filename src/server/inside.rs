@@ -8,12 +8,12 @@ use super::{
 };
 use crate::{metrics::limits::Limit, shares::Share};
 use axum::{
-    extract::{ConnectInfo, Query},
+    extract::{ConnectInfo, Query, ws::Message},
     http::{StatusCode, request::Parts},
 };
 use reseed_client::{Connect, Lost, Pending, Transport};
 use reseed_dialects::{
-    entrance::{Entrance, Name, Refused},
+    entrance::{Entrance, Name, Refused, Watch},
     inside::pair,
 };
 use reseed_protocol::{CloseCode, ErrorBody, ErrorCode};
@@ -61,8 +61,25 @@ impl Entrance for App {
         self.about.seal_key
     }
 
+    fn watch(&self, parts: &Parts) -> Option<Arc<dyn Watch>> {
+        parts.extensions.get::<Arc<Guest>>().cloned().map(|guest| guest as Arc<dyn Watch>)
+    }
+
     fn body_bytes_max(&self) -> usize {
         self.admission.message_bytes_max
+    }
+}
+
+impl Watch for Guest {
+    fn upgraded(&self) {
+        self.upgraded();
+    }
+
+    fn received(&self, message: &Message) {
+        match message {
+            Message::Ping(payload) | Message::Pong(payload) => self.control_read(payload.len()),
+            _ => self.message_read(),
+        }
     }
 }
 

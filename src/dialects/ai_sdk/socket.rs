@@ -12,10 +12,11 @@ use super::{
     request,
     stream::Out,
 };
+use crate::entrance::Watch;
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use reseed_client::{Client, Stop, Update};
 use reseed_protocol::CloseCode;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, interval_at, timeout},
@@ -59,6 +60,7 @@ impl End {
 /// A page's connection.
 struct Page {
     socket: WebSocket,
+    watch: Option<Arc<dyn Watch>>,
     way: Way,
     /// The requests that are being answered, with what stops reading each of them.
     requests: BTreeMap<String, oneshot::Sender<()>>,
@@ -74,11 +76,11 @@ struct Done {
 }
 
 /// Serves a page until it leaves.
-pub(super) async fn serve(socket: WebSocket, way: Way) {
+pub(super) async fn serve(socket: WebSocket, way: Way, watch: Option<Arc<dyn Watch>>) {
     let (frames, mut outgoing) = mpsc::channel(FRAMES_MAX);
     let (done, mut finished) = mpsc::channel(REQUESTS_MAX);
     let mut guard = way.client();
-    let mut page = Page { socket, way, requests: BTreeMap::new(), frames, done, pings_unanswered: 0 };
+    let mut page = Page { socket, watch, way, requests: BTreeMap::new(), frames, done, pings_unanswered: 0 };
     let mut pings = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
     let end = loop {
         let round = tokio::select! {
@@ -160,6 +162,7 @@ impl Page {
             Some(Ok(message)) => message,
         };
         self.pings_unanswered = 0;
+        self.watch.iter().for_each(|watch| watch.received(&message));
         match message {
             Message::Text(text) => match ClientFrame::parse(&text) {
                 Ok(frame) => self.asked(frame),

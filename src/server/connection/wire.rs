@@ -12,7 +12,10 @@ use crate::{
 };
 use axum::extract::ws::{Message, WebSocket};
 use futures_util::SinkExt as _;
-use reseed_dialects::inside::{ServerEnd, ToClient};
+use reseed_dialects::{
+    entrance::Watch as _,
+    inside::{ServerEnd, ToClient},
+};
 use reseed_protocol::CloseCode;
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
@@ -94,10 +97,7 @@ impl Wire {
             Some(Err(error)) => Err(protocol_fault(&error)),
             Some(Ok(message)) => {
                 self.pings_unanswered = 0;
-                self.guest.iter().for_each(|guest| match &message {
-                    Message::Ping(payload) | Message::Pong(payload) => guest.control_read(payload.len()),
-                    _ => guest.message_read(),
-                });
+                self.guest.iter().for_each(|guest| guest.received(&message));
                 Ok(message)
             }
         }
