@@ -1,6 +1,6 @@
 /**
- * The AI SDK itself: `node ai.mjs ws://HOST:PORT`. `AbstractChat` with `WebSocketChatTransport` of npm's `ai` 7, which is
- * what `useChat` runs on: streaming, a tool of the browser, regenerate, an edit, and a second page that resumes.
+ * The AI SDK itself: `node ai.mjs ws://HOST:PORT`. `AbstractChat` with `WebSocketChatTransport` of npm's `ai` 7, on
+ * which `useChat` runs: streaming, a tool of the browser, regenerate, an edit, and a second page that resumes.
  */
 
 import assert from "node:assert/strict";
@@ -74,7 +74,7 @@ assert.match(answer.id, /^msg_/);
 assert.ok(textOf(answer).length > 0);
 assert.ok(answer.metadata.usage.totalTokens > 0 && answer.metadata.sessionId);
 assert.ok(gauges.some(({ type, data }) => type === "data-reseed-context" && data.maxTokens > 0));
-console.log("ok ai: an answer is streamed");
+console.log("ok an answer is streamed");
 
 await chat.sendMessage({ text: "Use the tool weather with place=harbour" });
 for (let waits = 0; waits < 200 && !(chat.status === "ready" && textOf(chat.messages.at(-1))); waits += 1) {
@@ -85,14 +85,14 @@ assert.equal(chat.messages.length, 4, "the result goes on in the same message");
 const call = chat.messages[3].parts.find(({ type }) => type === "tool-weather");
 assert.equal(call.state, "output-available");
 assert.ok(textOf(chat.messages[3]).length > 0, "the model has answered the result");
-console.log("ok ai: a tool of the browser");
+console.log("ok a tool of the browser");
 
 const replaced = chat.messages[3].id;
 await chat.regenerate();
 assert.equal(chat.error, undefined);
 assert.equal(chat.messages.length, 4);
 assert.notEqual(chat.messages[3].id, replaced);
-console.log("ok ai: regenerate");
+console.log("ok regenerate");
 
 await chat.sendMessage({ text: "And by bike?", messageId: chat.messages[2].id });
 assert.equal(chat.error, undefined);
@@ -100,7 +100,7 @@ assert.deepEqual(
   chat.messages.map(({ role }) => role),
   ["user", "assistant", "user", "assistant"],
 );
-console.log("ok ai: an edit");
+console.log("ok an edit");
 
 const before = structuredClone(chat.messages);
 const running = chat.sendMessage({ text: `Tell me more. ${"And more. ".repeat(40)}` });
@@ -113,7 +113,7 @@ if (other.messages.length > before.length) {
   assert.equal(other.messages.at(-1).id, chat.messages.at(-1).id, "the same message");
   assert.equal(textOf(other.messages.at(-1)), textOf(chat.messages.at(-1)));
 }
-console.log("ok ai: a second page resumes");
+console.log("ok a second page resumes");
 
 await Promise.all(chats.map((chat) => chat.dispose()));
 process.exit(0);

@@ -1,9 +1,9 @@
 /**
- * Types for `useChat` of the AI SDK 7 on a reseed server. There is no code here: `WebSocketChatTransport` of the package
- * `ai` is the client.
+ * Types for `useChat` of the AI SDK 7 on a reseed server. There is no code here: the client is `WebSocketChatTransport`
+ * of the package `ai`.
  */
 
-/** The data parts of a message: `UIMessage<ReseedMetadata, ReseedDataParts>`. A type alias, as `UIDataTypes` requires. */
+/** The data parts of a message: `UIMessage<ReseedMetadata, ReseedDataParts>`. */
 export type ReseedDataParts = {
   /** `data-reseed-context`: the size of the context. Transient: it reaches only `onData`. */
   "reseed-context": ReseedContext;
