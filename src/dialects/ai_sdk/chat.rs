@@ -3,8 +3,8 @@
 use super::{Outcome, messages::UiMessage, writer::named_call};
 use crate::exchange::command_id;
 use reseed_client::{
-    Client, Connect, Lost, Opening, Options, Pending, Session, SessionEvent, Stop, Transport, Unanswered, Update,
-    fold::Snapshot,
+    Client, Connect, Lost, Opening, Options, Pending, Session, SessionEnd, SessionEvent, Stop, Transport, Unanswered,
+    Update, fold::Snapshot,
 };
 use reseed_protocol::{
     CallId, CommandId, Entry, EntryId, ErrorBody, ErrorCode,
@@ -12,7 +12,7 @@ use reseed_protocol::{
     content::{Message, Part, Role},
     event::Event,
     reply::Reply,
-    session::{Host, SessionState, SetInstructions, SetModel},
+    session::{Host, SessionRole, SessionState, SetInstructions, SetModel},
     tools::ToolOffer,
     tree::{GetEntries, GetTree, Tree},
     turn::CancelTurn,
@@ -50,6 +50,7 @@ impl Way {
 
 /// The session of a chat.
 pub(super) struct Chat {
+    way: Way,
     client: Client,
     session: Session,
     /// Updates that arrived while a reply was awaited.
@@ -71,13 +72,15 @@ fn is_users(entry: &Entry) -> bool {
 }
 
 impl Chat {
-    /// Opens the session of a chat, or creates it. Without `tools`, the offer of an earlier request stays.
+    /// Opens the session of a chat, or creates it, with these tools of the page. Without `tools`, opens one that exists
+    /// as an observer, which leaves the tools of other pages as they are.
     pub(super) async fn open(way: &Way, chat: &str, tools: Option<Vec<ToolOffer>>) -> Result<Self, Outcome> {
         let mut client = way.client();
         let offers = tools.as_ref().is_some_and(|tools| !tools.is_empty());
-        let opening = Opening { entries: Some(ENTRIES), tools, ..Opening::default() };
+        let role = tools.is_none().then_some(SessionRole::Observer);
+        let opening = Opening { entries: Some(ENTRIES), role, tools, ..Opening::default() };
         let session = client.open_once(command_id(CLIENT, chat), opening);
-        let mut chat = Self { client, session, kept: VecDeque::new() };
+        let mut chat = Self { way: way.clone(), client, session, kept: VecDeque::new() };
         let mut refusals = 0;
         loop {
             match chat.receive().await? {
@@ -115,6 +118,9 @@ impl Chat {
 
     async fn receive(&mut self) -> Result<Update, Outcome> {
         match self.client.next().await {
+            Update::Ended { why: SessionEnd::Refused(error), .. } if error.code == ErrorCode::SessionNotFound => {
+                Err(Outcome::NoSession)
+            }
             Update::Ended { why, .. } => Err(Outcome::Failed(why.to_string())),
             Update::Stopped(Stop::Lost(lost)) => Err(Outcome::Closed(lost)),
             Update::Stopped(stop) => Err(Outcome::Failed(stop.to_string())),
@@ -147,7 +153,16 @@ impl Chat {
 
     /// Cancels the running turn, if there is one.
     pub(super) async fn cancel(&mut self) -> Result<(), Outcome> {
-        match self.send(&Command::CancelTurn(CancelTurn { turn_id: None })).await?.1 {
+        let cancel = Command::CancelTurn(CancelTurn { turn_id: None });
+        if self.snapshot().role == SessionRole::Observer {
+            let mut writer = self.way.client();
+            let session = writer.open(Some(self.snapshot().session_id.clone()), Opening::default());
+            return match writer.request(session, &cancel).await {
+                Ok(_) => Ok(()),
+                Err(error) => Err(Outcome::Failed(error.to_string())),
+            };
+        }
+        match self.send(&cancel).await?.1 {
             Err(error) if error.code != ErrorCode::NoTurn => Err(Outcome::Failed(error.message)),
             _ => Ok(()),
         }

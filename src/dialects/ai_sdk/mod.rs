@@ -43,6 +43,8 @@ pub(super) fn routes(entrance: Arc<dyn Entrance>) -> Router {
 enum Outcome {
     /// It failed, for this reason. The connection goes on.
     Failed(String),
+    /// The chat has no session yet.
+    NoSession,
     /// The server ended the connection of its client, and so ends the page's.
     Closed(Lost),
     /// Nobody reads the answer any more.

@@ -282,7 +282,10 @@ async fn go_on(chat: &mut Chat, out: &mut Out, page: Page, message: &UiMessage) 
 /// Why there is no answer.
 pub(super) async fn resume(way: Way, mut resume: Resume, out: &mut Out, aborted: Aborted) -> Result<(), Outcome> {
     let Wishes { on_abort, .. } = resume.wishes().map_err(Outcome::Failed)?;
-    let mut chat = Chat::open(&way, &resume.id, None).await?;
+    let mut chat = match Chat::open(&way, &resume.id, None).await {
+        Err(Outcome::NoSession) => return out.frame(ServerFrame::NoActive { request_id: &out.request }).await,
+        opened => opened?,
+    };
     let is_input = |entry: &Entry| entry.message().is_some_and(|message| message.role == Role::User);
     let is_running = chat.snapshot().turn.is_some();
     let input = if is_running { chat.read_back(is_input).await? } else { None };

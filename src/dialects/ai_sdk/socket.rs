@@ -201,8 +201,12 @@ impl Page {
                 ClientFrame::Resume(resume) => Box::pin(request::resume(way, *resume, &mut out, aborted)).await,
                 ClientFrame::Abort { .. } => Ok(()),
             };
+            let answered = match answered {
+                Err(Outcome::NoSession) => Err(Outcome::Failed("the chat was deleted".to_owned())),
+                answered => answered,
+            };
             let end = match answered {
-                Ok(()) | Err(Outcome::Left) => None,
+                Ok(()) | Err(Outcome::Left | Outcome::NoSession) => None,
                 Err(Outcome::Failed(why)) => {
                     let _ = out.frame(ServerFrame::Error { request_id: &request, error_text: &why }).await;
                     None

@@ -146,6 +146,12 @@ impl Page {
         }
     }
 
+    /// As [`Self::chunk`], of a request that is answered with `start` first.
+    async fn chunk_after_start(&mut self, kind: &str) -> Value {
+        assert_eq!(self.frame().await["type"], "start");
+        self.chunk(kind).await
+    }
+
     /// Returns the chunks up to the end of the request.
     async fn chunks(&mut self) -> Vec<Value> {
         let mut chunks = Vec::new();
@@ -277,10 +283,10 @@ async fn regenerate_and_edit_branch() {
     }
     page.say("u1", "Q1").await;
     page.say("u2", "Q2").await;
-    let replaced = page.messages.pop().unwrap()["id"].clone();
+    let replaced = present(&page.messages.pop().unwrap()["id"]).clone();
     page.send("regenerate-message", replaced.as_str()).await;
     let chunks = page.chunks().await;
-    assert_ne!(*present(&chunks[0]["messageId"]), replaced, "it is another answer");
+    assert_ne!(present(&chunks[0]["messageId"]), &replaced, "it is another answer");
     page.keep(&chunks);
     assert_eq!(told(&model.requests()[2]), ["u: Q1", "a: A1", "u: Q2"]);
     page.messages.truncate(2);
@@ -447,6 +453,35 @@ async fn abort_detaches_and_cancels_only_where_the_page_says_so() {
             assert_eq!(text(&page.chunks().await), "one two three four");
         }
     }
+}
+
+#[tokio::test]
+async fn a_page_that_resumes_may_cancel_and_leaves_the_tools_of_others() {
+    let (model, gate) = (Scripted::new(), Gate::new());
+    let server = digging(&model).await;
+    let mut one = Page::open(&server, "chat").await;
+    one.body = json!({"tools": [{"name": "place", "parameters": {"type": "object"}}]});
+    model.push(Reply::parts(vec![call("dig", "{}")]));
+    let chunks = one.say("u1", "Dig!").await;
+    let mut two = Page::open(&server, "chat").await;
+    two.request(json!({"type": "resume"})).await;
+    assert_eq!(two.chunks().await.last().unwrap()["finishReason"], "tool-calls");
+    drop(two);
+    one.change("tool-dig", |part| {
+        part["state"] = json!("approval-responded");
+        part["approval"]["approved"] = json!(true);
+    });
+    model.push(Reply::text("one two three four").in_pieces(4).held_by(&gate));
+    one.send("submit-message", chunks[0]["messageId"].as_str()).await;
+    one.chunk("text-delta").await;
+    let tools = model.requests()[1].envelope.tools.clone();
+    assert!(tools.iter().any(|tool| tool.name == "place"), "{tools:?}");
+    let mut two = Page::open(&server, "chat").await;
+    two.body = json!({"onAbort": "cancel"});
+    let request = two.request(json!({"type": "resume"})).await;
+    two.chunk_after_start("text-delta").await;
+    two.raw(json!({"type": "abort", "requestId": request}).to_string()).await;
+    assert_eq!(one.chunks().await.last().unwrap()["type"], "abort");
 }
 
 #[tokio::test]
