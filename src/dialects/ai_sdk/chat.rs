@@ -118,7 +118,10 @@ impl Chat {
 
     async fn receive(&mut self) -> Result<Update, Outcome> {
         match self.client.next().await {
-            Update::Ended { why: SessionEnd::Refused(error), .. } if error.code == ErrorCode::SessionNotFound => {
+            // An observer that names no session is told to name one if there is none.
+            Update::Ended { why: SessionEnd::Refused(error), .. }
+                if matches!(error.code, ErrorCode::SessionNotFound | ErrorCode::MissingField) =>
+            {
                 Err(Outcome::NoSession)
             }
             Update::Ended { why, .. } => Err(Outcome::Failed(why.to_string())),

@@ -1,5 +1,7 @@
 //! The AI SDK's door, frame by frame as `WebSocketChatTransport` sends and takes them.
 
+mod page;
+
 use crate::support::{
     client::Client as V2,
     json::{present, whole},
@@ -7,174 +9,19 @@ use crate::support::{
     server::Server,
     tools::{ask, results},
 };
+use page::Page;
 use reseed::{
     core::model::{ModelFault, ModelRequest},
     store::memory::MemoryStore,
     tools::{Call, CallFuture, Output, Tool},
 };
-use reseed_client::{Address, Message, Socket};
+use reseed_client::Message;
 use reseed_protocol::{
     ErrorCode, Part, Role,
     tools::{ToolAnnotations, ToolOffer},
 };
 use serde_json::{Value, json};
-use std::{sync::Arc, time::Duration};
-
-/// The time limit for a frame on a machine that is busy with other tests; only a failing test reaches it.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A page with `useChat`: its connection, and the messages of its chat.
-struct Page {
-    socket: Socket,
-    chat: &'static str,
-    body: Value,
-    messages: Vec<Value>,
-    requests: u32,
-    sequence: u64,
-}
-
-impl Page {
-    async fn open(server: &Server, chat: &'static str) -> Self {
-        Self::open_at(&format!("ws://{}/ai", server.address()), &[], chat).await
-    }
-
-    async fn open_at(url: &str, headers: &[(&str, &str)], chat: &'static str) -> Self {
-        let socket = Socket::open_with(&Address::exactly(url).unwrap(), headers).await.unwrap();
-        Self { socket, chat, body: json!({}), messages: Vec::new(), requests: 0, sequence: 0 }
-    }
-
-    async fn raw(&mut self, text: String) {
-        self.socket.send_message(Message::text(text)).await.unwrap();
-    }
-
-    /// Sends a request of this kind, and returns its id.
-    async fn request(&mut self, mut frame: Value) -> String {
-        self.requests += 1;
-        self.sequence = 0;
-        let id = format!("request-{}", self.requests);
-        frame["requestId"] = json!(id);
-        frame["id"] = json!(self.chat);
-        frame["headers"] = json!({});
-        frame["body"] = self.body.clone();
-        self.raw(frame.to_string()).await;
-        id
-    }
-
-    /// Sends the messages.
-    async fn send(&mut self, trigger: &str, message: Option<&str>) -> String {
-        let mut frame = json!({"type": "send", "trigger": trigger, "messages": self.messages});
-        if let Some(message) = message {
-            frame["messageId"] = json!(message);
-        }
-        self.request(frame).await
-    }
-
-    fn said(&mut self, id: &str, text: &str) {
-        self.messages.push(json!({"id": id, "role": "user", "parts": [{"type": "text", "text": text}]}));
-    }
-
-    /// Says something and returns the chunks of the answer, which becomes a message.
-    async fn say(&mut self, id: &str, text: &str) -> Vec<Value> {
-        self.said(id, text);
-        self.send("submit-message", None).await;
-        let chunks = self.chunks().await;
-        self.keep(&chunks);
-        chunks
-    }
-
-    /// Puts an answer into the messages, in the place of an earlier form of it.
-    fn keep(&mut self, chunks: &[Value]) {
-        let id = chunks[0]["messageId"].clone();
-        let known = self.messages.iter().position(|message| *present(&message["id"]) == id);
-        let mut parts = known.map(|at| self.messages[at]["parts"].as_array().unwrap().clone()).unwrap_or_default();
-        for chunk in chunks {
-            let call = &chunk["toolCallId"];
-            let of_call = |parts: &mut Vec<Value>| parts.iter().position(|part| part["toolCallId"] == *present(call));
-            match chunk["type"].as_str().unwrap() {
-                "start-step" => parts.push(json!({"type": "step-start"})),
-                "text-delta" => parts.push(json!({"type": "text", "text": chunk["delta"], "state": "done"})),
-                "tool-input-available" => parts.push(json!({
-                    "type": format!("tool-{}", chunk["toolName"].as_str().unwrap()), "toolCallId": call,
-                    "state": "input-available", "input": chunk["input"],
-                    "providerExecuted": chunk["providerExecuted"],
-                })),
-                "tool-approval-request" => {
-                    let at = of_call(&mut parts).expect("the call was shown");
-                    parts[at]["state"] = json!("approval-requested");
-                    parts[at]["approval"] = json!({"id": chunk["approvalId"]});
-                }
-                "tool-output-available" => {
-                    let at = of_call(&mut parts).expect("the call was shown");
-                    parts[at]["state"] = json!("output-available");
-                    parts[at]["output"] = chunk["output"].clone();
-                }
-                _ => {}
-            }
-        }
-        let message = json!({"id": id, "role": "assistant", "parts": parts});
-        match known {
-            Some(at) => self.messages[at] = message,
-            None => self.messages.push(message),
-        }
-    }
-
-    /// Changes the last part of the last message that has this type.
-    fn change(&mut self, kind: &str, change: impl FnOnce(&mut Value)) {
-        let message = self.messages.last_mut().unwrap();
-        let parts = message["parts"].as_array_mut().unwrap();
-        change(parts.iter_mut().rev().find(|part| part["type"] == kind).unwrap());
-    }
-
-    async fn frame(&mut self) -> Value {
-        let received = tokio::time::timeout(PATIENCE, self.socket.receive()).await.expect("a frame comes in time");
-        let frame: Value = serde_json::from_str(&received.unwrap_or_else(|lost| panic!("{lost}"))).unwrap();
-        if frame["type"] == "chunk" {
-            assert_eq!(frame["sequence"], self.sequence, "{frame}");
-            self.sequence += 1;
-        }
-        frame
-    }
-
-    /// Returns the next chunk of this type. Others are dropped.
-    async fn chunk(&mut self, kind: &str) -> Value {
-        loop {
-            let frame = self.frame().await;
-            assert_eq!(frame["type"], "chunk", "{frame}");
-            if frame["chunk"]["type"] == kind {
-                return frame["chunk"].clone();
-            }
-        }
-    }
-
-    /// As [`Self::chunk`], of a request that is answered with `start` first.
-    async fn chunk_after_start(&mut self, kind: &str) -> Value {
-        assert_eq!(self.frame().await["type"], "start");
-        self.chunk(kind).await
-    }
-
-    /// Returns the chunks up to the end of the request.
-    async fn chunks(&mut self) -> Vec<Value> {
-        let mut chunks = Vec::new();
-        loop {
-            let mut frame = self.frame().await;
-            match frame["type"].as_str().unwrap() {
-                "chunk" => chunks.push(frame["chunk"].take()),
-                "start" => {}
-                "end" => return chunks,
-                _ => panic!("{frame} after {chunks:#?}"),
-            }
-        }
-    }
-
-    async fn closed(&mut self) -> u16 {
-        loop {
-            let received = tokio::time::timeout(PATIENCE, self.socket.receive()).await.expect("it closes in time");
-            if let Err(lost) = received {
-                return lost.code();
-            }
-        }
-    }
-}
+use std::sync::Arc;
 
 /// Returns the types of chunks, without the gauge.
 fn types(chunks: &[Value]) -> Vec<&str> {
@@ -445,10 +292,7 @@ async fn abort_detaches_and_cancels_only_where_the_page_says_so() {
             model.wait_for_dropped(1).await;
         } else {
             page.request(json!({"type": "resume"})).await;
-            while page.frame().await["type"] != "start" {
-                // Chunks of the aborted request that were on their way.
-                page.sequence = 0;
-            }
+            assert_eq!(page.frame().await["type"], "start");
             gate.open();
             assert_eq!(text(&page.chunks().await), "one two three four");
         }
