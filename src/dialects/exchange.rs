@@ -13,11 +13,11 @@ use course::Course;
 use reseed_client::{Client, Connect, Opening, Options, Session, Update, fold::Snapshot};
 use reseed_protocol::{
     CommandId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, SessionId, TurnId,
-    command::Command,
+    command::{Command, Empty},
     compaction::{SetContextStrategy, StartCompaction},
-    reply::Reply,
+    reply::{Done, Reply},
     session::{SetInstructions, SetModel, SetOptions},
-    tools::ToolOffer,
+    tools::{RegisterTools, ToolOffer},
     tree::GetEntries,
     turn::{Accepted, UserInput},
 };
@@ -78,10 +78,10 @@ pub fn command_id(dialect: &str, key: &str) -> CommandId {
     hash.parse().expect("64 hexadecimal digits are an id")
 }
 
-/// Returns a client of a dialect.
+/// Returns a client of a dialect. Each has an id of its own, so none takes over the tools of another.
 #[must_use]
-pub fn client(connect: Box<dyn Connect>, dialect: &str) -> Client {
-    Client::over(connect, Options { client_id: Some(dialect.to_owned()), ..Options::default() })
+pub fn client(connect: Box<dyn Connect>) -> Client {
+    Client::over(connect, Options::default())
 }
 
 /// Sends a command that needs no subscription.
@@ -101,15 +101,10 @@ impl Exchange {
     ///
     /// # Errors
     /// Returns the error of a session that does not exist or is not available, or of a server that is full.
-    pub async fn open(
-        connect: Box<dyn Connect>,
-        dialect: &str,
-        place: Place,
-        tools: Vec<ToolOffer>,
-    ) -> Result<Self, ErrorBody> {
+    pub async fn open(connect: Box<dyn Connect>, place: Place, tools: Vec<ToolOffer>) -> Result<Self, ErrorBody> {
         let tools = Some(tools).filter(|tools| !tools.is_empty());
         let opening = Opening { tools, entries: Some(ENTRIES), ..Opening::default() };
-        Self::open_with(client(connect, dialect), place, opening).await
+        Self::open_with(client(connect), place, opening).await
     }
 
     /// As [`Self::open`], with a client that may have other sessions, and these options.
@@ -140,6 +135,18 @@ impl Exchange {
             }
         }
         Ok(Self { client, session, course: Course::default() })
+    }
+
+    /// Offers tools, whichever client offered some before.
+    ///
+    /// # Errors
+    /// `invalid_tools`, or why there is no reply.
+    pub async fn offer(&mut self, tools: Vec<ToolOffer>) -> Result<(), ErrorBody> {
+        let reply = self.request(&Command::RegisterTools(RegisterTools { tools })).await?;
+        if matches!(reply, Reply::Ok(Done { standby: Some(true), .. })) {
+            self.request(&Command::TakeOverHost(Empty {})).await?;
+        }
+        Ok(())
     }
 
     /// Returns the session as it is now.

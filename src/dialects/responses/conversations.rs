@@ -65,7 +65,7 @@ fn unknown() -> Failure {
 async fn open(door: &Door, parts: &Parts, id: &str) -> Result<Exchange, Failure> {
     let session: SessionId = id.strip_prefix("conv_").and_then(|id| id.parse().ok()).ok_or_else(unknown)?;
     let connect = door.enter(parts).await?;
-    let opened = Exchange::open(connect, "responses.reader", Place::Session(session), Vec::new()).await;
+    let opened = Exchange::open(connect, Place::Session(session), Vec::new()).await;
     opened.map_err(|error| if error.code == ErrorCode::SessionNotFound { unknown() } else { error.into() })
 }
 
@@ -115,7 +115,7 @@ async fn create(State(door): State<Door>, request: Request) -> Result<Json<Value
     let wanted = read(&bytes)?;
     let key = parts.headers.get("idempotency-key").and_then(|key| key.to_str().ok());
     let place = key.map_or(Place::New, |key| Place::Once(command_id("conversations", key)));
-    let mut exchange = Exchange::open(connect, "responses.reader", place, Vec::new()).await?;
+    let mut exchange = Exchange::open(connect, place, Vec::new()).await?;
     // An entry makes the session durable, and says when it began.
     set_metadata(&mut exchange, wanted.metadata.unwrap_or_default()).await?;
     if let Some(items) = wanted.items.filter(|items| !items.is_empty()) {

@@ -15,7 +15,7 @@ use crate::{
 use axum::http::StatusCode;
 use reseed_client::Connect;
 use reseed_protocol::{
-    CommandId, Entry, EntryId, ErrorCode, Message, Part,
+    CommandId, Entry, EntryId, ErrorBody, ErrorCode, Message, Part,
     command::Command,
     content::{Input as Said, InputContent, InputItem, InputPart},
     reply::Reply,
@@ -71,11 +71,22 @@ pub(super) async fn begin(
         },
     };
     let is_new = matches!(place, Place::New | Place::Once(_));
-    let opened = Exchange::open(connect, "responses", place, create.offers()).await;
+    let tools = if is_new { create.offers() } else { Vec::new() };
+    let opened = Exchange::open(connect, place, tools).await;
     let mut exchange = opened.map_err(|error| match (&create.previous_response_id, error.code) {
         (Some(text), ErrorCode::SessionNotFound) => not_found(text),
         _ => Failure::from(error),
     })?;
+    if !is_new {
+        // Tools that are offered during a turn would take the place of those that the turn has.
+        if exchange.snapshot().turn.is_some() && input.approvals.is_empty() {
+            let error = ErrorBody::new(ErrorCode::TurnRunning, "another response of this conversation is being made");
+            return Err(error.into());
+        }
+        if create.own_tools().next().is_some() {
+            exchange.offer(create.offers()).await?;
+        }
+    }
     let mut from = match &previous {
         Some(previous) => after(&mut exchange, previous, may_continue).await?,
         None => From { parent: None, system: Vec::new(), in_conversation: create.conversation.is_some() },

@@ -126,7 +126,8 @@ async fn create_response(State(door): State<Door>, request: Request) -> Result<R
     if create.stream == Some(true) {
         return Ok(streamed(running, forgets));
     }
-    let Running { mut exchange, mut writer, .. } = running;
+    let mut followed = Followed(Some(running));
+    let Some(Running { exchange, writer, .. }) = followed.0.as_mut() else { return Err(lost()) };
     while !writer.is_over() && create.background != Some(true) {
         let step = exchange.next().await;
         if let (Step::Failed(error), false) = (&step, writer.is_over()) {
@@ -134,16 +135,50 @@ async fn create_response(State(door): State<Door>, request: Request) -> Result<R
         }
         writer.step(step);
     }
-    exchange.close().await;
+    let shown = writer.shown();
+    followed.end().await;
     drop(forgets);
-    Ok(Json(writer.shown()).into_response())
+    Ok(Json(shown).into_response())
+}
+
+fn lost() -> Failure {
+    Failure::invalid("the response is lost").with_status(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+/// A response that is being read. If its reader leaves, it is still followed to its end, because its turn may need the
+/// tools that this connection offers.
+struct Followed(Option<Running>);
+
+impl Followed {
+    /// Closes the connection, if the response has ended.
+    async fn end(mut self) {
+        if self.0.as_ref().is_some_and(|running| running.writer.is_over())
+            && let Some(running) = self.0.take()
+        {
+            running.exchange.close().await;
+        }
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        let Some(mut running) = self.0.take().filter(|running| !running.writer.is_over()) else { return };
+        tokio::spawn(async move {
+            while !running.writer.is_over() {
+                let step = running.exchange.next().await;
+                running.writer.step(step);
+                drop(running.writer.take());
+            }
+            running.exchange.close().await;
+        });
+    }
 }
 
 /// Streams a response to its end.
 fn streamed(running: Running, forgets: Option<Forget>) -> Response {
     sse::stream(move |events| async move {
-        let Running { mut exchange, mut writer, .. } = running;
-        loop {
+        let mut followed = Followed(Some(running));
+        while let Some(Running { exchange, writer, .. }) = followed.0.as_mut() {
             for event in writer.take() {
                 events.send(event["type"].as_str(), &event).await;
             }
@@ -154,7 +189,7 @@ fn streamed(running: Running, forgets: Option<Forget>) -> Response {
             writer.step(step);
         }
         events.done().await;
-        exchange.close().await;
+        followed.end().await;
         drop(forgets);
     })
 }
@@ -247,7 +282,7 @@ async fn model(State(door): State<Door>, Path(id): Path<String>, request: Reques
 }
 
 async fn all_models(connect: Box<dyn Connect>) -> Result<Vec<Value>, Failure> {
-    let mut client = client(connect, "responses.reader");
+    let mut client = client(connect);
     let reply = ask(&mut client, reseed_client::To::Server, &Command::ListModels(Empty {})).await?;
     client.close().await;
     let Reply::Models(models) = reply else {

@@ -185,7 +185,7 @@ impl Create {
 
     /// Returns the functions among the tools. Others are of other servers: clients such as Codex offer them to everyone,
     /// and the response says which were taken.
-    fn own_tools(&self) -> impl Iterator<Item = &Tool> {
+    pub(super) fn own_tools(&self) -> impl Iterator<Item = &Tool> {
         self.tools.iter().flatten().filter(|tool| tool.kind == "function")
     }
 

@@ -37,7 +37,7 @@ fn unknown(id: &str) -> Failure {
 pub(super) async fn open(connect: Box<dyn Connect>, id: &str, seen: Option<u64>) -> Result<Running, Failure> {
     let parsed = ResponseId::parse(id).ok_or_else(|| unknown(id))?;
     let place = Place::Session(parsed.session.clone());
-    let mut exchange = Exchange::open(connect, "responses.reader", place, Vec::new())
+    let mut exchange = Exchange::open(connect, place, Vec::new())
         .await
         .map_err(|error| if error.code == ErrorCode::SessionNotFound { unknown(id) } else { error.into() })?;
     let input = exchange.entry(&parsed.entry).await.map_err(|_| unknown(id))?;
@@ -243,7 +243,7 @@ pub(super) async fn delete_session(
     connect: Box<dyn Connect>,
     session: reseed_protocol::SessionId,
 ) -> Result<(), Failure> {
-    let mut client = client(connect, "responses.reader");
+    let mut client = client(connect);
     request(&mut client, session, &Command::DeleteSession(Empty {})).await?;
     client.close().await;
     Ok(())

@@ -11,6 +11,7 @@ use super::{
     request::Create,
 };
 use crate::{
+    entrance::Watch,
     exchange::{Step, client},
     http::Failure,
 };
@@ -62,11 +63,20 @@ pub(super) async fn upgrade(
 ) -> Result<Response, Failure> {
     let (parts, _) = request.into_parts();
     let connect: Arc<dyn Connect> = Arc::from(door.enter(&parts).await?);
+    let watch = door.entrance.watch(&parts);
     let bytes_max = door.entrance.body_bytes_max();
     let socket = socket.read_buffer_size(READ_BUFFER_BYTES).max_message_size(bytes_max).max_frame_size(bytes_max);
     Ok(socket.on_upgrade(move |socket| async move {
-        let lane =
-            Lane { socket, door, connect, waiting: VecDeque::new(), kept: HashMap::new(), order: VecDeque::new() };
+        watch.iter().for_each(|watch| watch.upgraded());
+        let lane = Lane {
+            socket,
+            watch,
+            door,
+            connect,
+            waiting: VecDeque::new(),
+            kept: HashMap::new(),
+            order: VecDeque::new(),
+        };
         Box::pin(lane.serve()).await;
     }))
 }
@@ -74,6 +84,7 @@ pub(super) async fn upgrade(
 /// A client's connection.
 struct Lane {
     socket: WebSocket,
+    watch: Option<Arc<dyn Watch>>,
     door: Door,
     connect: Arc<dyn Connect>,
     waiting: VecDeque<String>,
@@ -84,7 +95,7 @@ struct Lane {
 
 impl Lane {
     async fn serve(mut self) {
-        let mut guard = client(self.connect(), "responses.guard");
+        let mut guard = client(self.connect());
         let end = loop {
             match self.round(&mut guard).await {
                 Ok(()) => {}
@@ -130,7 +141,7 @@ impl Lane {
             tokio::select! {
                 end = told_to_end(guard) => return Err(end),
                 received = self.socket.recv() => {
-                    if let Some(text) = taken(received)? {
+                    if let Some(text) = taken(self.watch.as_deref(), received)? {
                         return Ok(text);
                     }
                 }
@@ -205,7 +216,7 @@ impl Lane {
                 }
                 end = told_to_end(guard) => return Err(end),
                 received = self.socket.recv() => {
-                    let Some(text) = taken(received)? else { continue };
+                    let Some(text) = taken(self.watch.as_deref(), received)? else { continue };
                     let frame: Value = serde_json::from_str(&text).unwrap_or_default();
                     if frame["type"] == "response.steer" {
                         self.steered(&frame, Some(&mut running)).await?;
@@ -266,7 +277,10 @@ impl Lane {
 }
 
 /// Returns the text of a message, if it has one.
-fn taken(received: Option<Result<Message, axum::Error>>) -> Result<Option<String>, End> {
+fn taken(watch: Option<&dyn Watch>, received: Option<Result<Message, axum::Error>>) -> Result<Option<String>, End> {
+    if let (Some(watch), Some(Ok(message))) = (watch, &received) {
+        watch.received(message);
+    }
     match received {
         None | Some(Ok(Message::Close(_))) => Err(End::Gone),
         Some(Err(_)) => Err(End::Close(CloseCode::Protocol.code(), "the frame is too large or invalid".to_owned())),

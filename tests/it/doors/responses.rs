@@ -298,6 +298,25 @@ async fn a_response_in_the_background_is_cancelled_and_deleted() {
 }
 
 #[tokio::test]
+async fn a_turn_keeps_its_tools_when_its_client_has_left() {
+    let (model, gate) = (Scripted::new(), Gate::new());
+    let server = Server::start(model.clone(), &[("HOST_AWAY_SECS", "0")]).await;
+    let door = Door::of(&server);
+    model.push(Reply::parts(vec![call("look")]).held_by(&gate));
+    let asked = json!({ "input": "Look.", "background": true, "tools": [function("look")] });
+    let made = door.create(asked).await;
+    model.wait_for_requests(1).await;
+    let again = json!({ "input": "x", "previous_response_id": made["id"], "tools": [function("other")] });
+    let busy = door.ask("POST", "/v1/responses", &again).await;
+    assert_eq!((busy.status, &busy.json()["error"]["code"]), (409, &json!("turn_running")));
+    gate.open();
+    let path = format!("/v1/responses/{}?stream=true", made["id"].as_str().unwrap());
+    let events = door.stream("GET", &path, &Value::Null).await;
+    let output = &events.last().unwrap()["response"]["output"];
+    assert_eq!(output[0]["type"], "function_call", "{output}");
+}
+
+#[tokio::test]
 async fn options_images_and_schemas_reach_the_model() {
     let model = Scripted::new();
     let server = Server::start(model.clone(), &[]).await;
