@@ -19,8 +19,8 @@ closed! {
         /// Data for programs, stored with the message of the input: at most 64 KiB. Never sent to the model.
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
         details?: serde_json::Value,
-        /// False to only store the input, without asking the model: the next input continues after it. Not together with
-        /// `parentId`, and refused with `turn_running` while a turn is running.
+        /// False to only store the input, without asking the model: the next input continues after it. Not together
+        /// with `parentId`, and refused with `turn_running` while a turn is running.
         generate?: bool,
         /// The handling while a turn is running; absent: `queue`.
         when_busy?: WhenBusy,

@@ -357,8 +357,8 @@ pub fn added(sum: Option<Usage>, next: &Usage) -> Usage {
 /// The custom type of an entry that stands for an input without words, such as an answer to an approval.
 pub const INPUT_MARK: &str = "input";
 
-/// The custom type of an entry that says that an input, and the answer to it, is no longer shown. Its data is the input's
-/// id.
+/// The custom type of an entry that says that an input, and the answer to it, is no longer shown. Its data is the id of
+/// the input.
 pub const DELETED_MARK: &str = "input_deleted";
 
 /// Returns true for what a client has said, which is no part of an answer.

@@ -183,8 +183,8 @@ impl Create {
         self.own_tools().map(offer).collect()
     }
 
-    /// Returns the functions among the tools. Others are of other servers: clients such as Codex offer them to everyone,
-    /// and the response says which were taken.
+    /// Returns the functions among the tools. Others are of other servers: clients such as Codex offer them to
+    /// everyone, and the response says which were taken.
     pub(super) fn own_tools(&self) -> impl Iterator<Item = &Tool> {
         self.tools.iter().flatten().filter(|tool| tool.kind == "function")
     }
