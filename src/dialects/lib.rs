@@ -6,6 +6,7 @@
 //! A dialect over HTTP is a client of v2 [inside] the process. It comes in by the [`entrance`].
 
 mod ai_sdk;
+mod chat_completions;
 pub mod entrance;
 pub mod exchange;
 pub mod http;
@@ -21,7 +22,8 @@ use std::sync::Arc;
 
 /// Returns the routes of the dialects over HTTP.
 pub fn routes(entrance: Arc<dyn Entrance>) -> Router {
-    responses::routes(entrance.clone()).merge(ai_sdk::routes(entrance))
+    let chat_completions = chat_completions::routes(entrance.clone());
+    responses::routes(entrance.clone()).merge(chat_completions).merge(ai_sdk::routes(entrance))
 }
 
 /// The protocol version of a connection.

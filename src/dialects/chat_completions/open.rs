@@ -1,0 +1,265 @@
+//! Opens the session of a request, finds the place of its list in the tree, and asks.
+
+use super::{
+    DIALECT, Door,
+    request::Request,
+    said::{Chain, Said, chains},
+    tree::{Mark, Place, Tree},
+};
+use crate::{
+    exchange::{self, Exchange, Wanted, command_id},
+    http::Failure,
+};
+use axum::http::HeaderMap;
+use reseed_client::Connect;
+use reseed_protocol::{
+    CommandId, EntryId, ErrorBody, ErrorCode, TurnId,
+    command::{Command, Empty},
+    content::Input,
+    reply::Reply,
+    session::SetOptions,
+    tools::RegisterTools,
+    tree::GetEntries,
+    turn::{CancelTurn, UserInput, WhenBusy},
+};
+
+/// How often a place is looked for again because someone else has written to the session meanwhile.
+const TRIES_MAX: u32 = 3;
+
+/// The number of entries that are read at a time.
+const PAGE: u32 = 500;
+
+/// What a client wants.
+pub(super) struct Wish {
+    pub(super) request: Request,
+    /// The hash after each message of its list, beginning with that of none.
+    chains: Vec<Chain>,
+    /// The session's name for this user: a hash of the client's own name for it, or else of how the list begins.
+    session: CommandId,
+    /// True if nothing may be kept.
+    pub(super) keeps_nothing: bool,
+    /// The client's name for this request. If it comes again, it gets the same answer.
+    key: Option<String>,
+}
+
+/// A request whose turn has started.
+pub(super) struct Asked {
+    /// Names the answer.
+    pub(super) input: EntryId,
+    pub(super) live: Live,
+}
+
+/// An exchange with its end: what remains to be done if the client leaves before the answer is complete.
+pub(super) struct Live {
+    exchange: Option<Exchange>,
+    turn: Option<TurnId>,
+    /// True if nobody comes back for the answer, so that a turn without its client is cancelled.
+    cancels: bool,
+    deletes: bool,
+}
+
+impl Wish {
+    pub(super) fn new(headers: &HeaderMap, request: Request) -> Self {
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let chains = chains(&request.list);
+        let first = request.list.iter().position(|said| matches!(said, Said::User(_))).unwrap_or(0);
+        let session = match header("x-session") {
+            Some(name) => Chain::ROOT.named(name),
+            // Programs often use one such key for many conversations.
+            None => chains[first + 1].named(request.prompt_cache_key.as_deref().unwrap_or_default()),
+        };
+        let session = format!("cc:{session}").parse().expect("hexadecimal digits are an id");
+        let key = header("idempotency-key").map(|key| command_id(DIALECT, key).as_str().to_owned());
+        let keeps_nothing = header("x-reseed-store").is_some_and(|store| store.eq_ignore_ascii_case("none"));
+        Self { request, chains, session, keeps_nothing, key }
+    }
+
+    /// Returns where its session is.
+    pub(super) fn place(&self) -> exchange::Place {
+        if self.keeps_nothing { exchange::Place::New } else { exchange::Place::Once(self.session.clone()) }
+    }
+
+    /// Returns what is stored with the input.
+    fn mark(&self) -> Mark {
+        let chain = self.chains.last().copied().unwrap_or(Chain::ROOT).hex();
+        Mark { chain, functions: self.request.functions(), key: self.key.clone() }
+    }
+
+    fn wanted(&self) -> Wanted {
+        let SetOptions { temperature, top_p, max_output_tokens, answer } = self.request.options.clone();
+        Wanted {
+            model: Some(self.request.model.clone()),
+            reasoning_effort: self.request.reasoning_effort.clone(),
+            instructions: Some(self.request.instructions.clone()),
+            options: Some(SetOptions { temperature, top_p, max_output_tokens, answer }),
+            strategy: None,
+        }
+    }
+}
+
+/// Returns true for a request that another session could answer.
+pub(super) fn is_busy(failure: &Failure) -> bool {
+    let codes = [ErrorCode::TurnRunning, ErrorCode::CompactionRunning];
+    codes.iter().any(|code| failure.code.as_deref() == Some(code.as_str()))
+}
+
+impl Door {
+    /// Starts the turn that answers a request, in the session at this place.
+    ///
+    /// # Errors
+    /// Returns the server's error, or that of a list which cannot be answered.
+    pub(super) async fn ask(
+        &self,
+        connect: Box<dyn Connect>,
+        place: exchange::Place,
+        wish: &Wish,
+    ) -> Result<Asked, Failure> {
+        let exchange = Exchange::open(connect, DIALECT, place, Vec::new()).await?;
+        let cancels = wish.key.is_none();
+        let mut live = Live { exchange: Some(exchange), turn: None, cancels, deletes: wish.keeps_nothing };
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let exchange = live.exchange();
+            let input = match self.input(exchange, wish).await? {
+                Found::New(input) => input,
+                Found::Known(input) => {
+                    exchange.follow(&input, &wish.request.functions()).await?;
+                    return Ok(Asked { input, live });
+                }
+            };
+            offer(exchange, &wish.request).await?;
+            exchange.configure(wish.wanted()).await?;
+            match exchange.ask(*input, None).await {
+                Ok(accepted) => {
+                    live.turn = accepted.turn_id;
+                    let queued = || ErrorBody::new(ErrorCode::TurnRunning, "another turn is running");
+                    return Ok(Asked { input: accepted.entry_id.ok_or_else(queued)?, live });
+                }
+                Err(error) if error.code == ErrorCode::LeafMoved && tries < TRIES_MAX => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Returns the input for what is new in the list, or the input that the same request had before.
+    async fn input(&self, exchange: &mut Exchange, wish: &Wish) -> Result<Found, Failure> {
+        let session = exchange.snapshot().session_id.clone();
+        let mut tree = self.memory.take(&session);
+        let read = read_on(exchange, &mut tree).await;
+        let found = read.map_err(Failure::from).and_then(|()| find(exchange, &tree, wish));
+        self.memory.put(session, tree);
+        found
+    }
+}
+
+enum Found {
+    New(Box<UserInput>),
+    Known(EntryId),
+}
+
+/// Adds the entries that a tree does not have yet.
+async fn read_on(exchange: &mut Exchange, tree: &mut Tree) -> Result<(), ErrorBody> {
+    loop {
+        let leaf = exchange.snapshot().leaf_id.as_ref();
+        if leaf.is_none() || leaf == tree.last() {
+            return Ok(());
+        }
+        let command = Command::GetEntries(GetEntries {
+            after: tree.last().cloned(),
+            limit: Some(PAGE),
+            before: None,
+            path: None,
+            entry_id: None,
+        });
+        match exchange.request(&command).await? {
+            Reply::Entries(page) => {
+                page.items.iter().for_each(|entry| tree.add(entry));
+                if !page.more || page.items.is_empty() {
+                    return Ok(());
+                }
+            }
+            Reply::Error(error) => return Err(error),
+            _ => return Err(ErrorBody::new(ErrorCode::Internal, "the server did not answer with entries")),
+        }
+    }
+}
+
+fn find(exchange: &Exchange, tree: &Tree, wish: &Wish) -> Result<Found, Failure> {
+    let snapshot = exchange.snapshot();
+    if let Some(input) = wish.key.as_ref().and_then(|key| tree.input_of(key)) {
+        return Ok(Found::Known(input.clone()));
+    }
+    if snapshot.turn.is_some() {
+        return Err(ErrorBody::new(ErrorCode::TurnRunning, "another turn is running in this session").into());
+    }
+    let (list, leaf) = (&wish.request.list, snapshot.leaf_id.as_ref());
+    let (known, place) = tree.place(&wish.chains, leaf);
+    let history = tree.history(list, &wish.chains, known, &place, leaf).map_err(|_| {
+        let message = "a message of the role `tool` answers no call of the messages before it";
+        Failure::invalid(message).at("messages")
+    })?;
+    let (parent_id, if_leaf) = match place {
+        Place::Leaf => (None, Some(leaf.cloned())),
+        Place::At(entry) => (Some(entry), None),
+    };
+    let input = UserInput {
+        history: Some(history),
+        details: Some(wish.mark().details()),
+        when_busy: Some(WhenBusy::Reject),
+        parent_id,
+        if_leaf,
+        ..UserInput::plain(Input::Items(Vec::new()))
+    };
+    Ok(Found::New(Box::new(input)))
+}
+
+/// Offers the client's tools, which take the place of those of the last request.
+async fn offer(exchange: &mut Exchange, request: &Request) -> Result<(), ErrorBody> {
+    if request.tools.is_empty() && exchange.snapshot().host.is_none() {
+        return Ok(());
+    }
+    let command = Command::RegisterTools(RegisterTools { tools: request.tools.clone() });
+    if let Reply::Ok(done) = exchange.request(&command).await?
+        && done.standby == Some(true)
+    {
+        exchange.request(&Command::TakeOverHost(Empty {})).await?;
+    }
+    Ok(())
+}
+
+impl Live {
+    /// Returns the exchange.
+    pub(super) fn exchange(&mut self) -> &mut Exchange {
+        self.exchange.as_mut().expect("it is there until the end")
+    }
+
+    /// Ends it after a complete answer.
+    pub(super) async fn end(mut self) {
+        if let Some(exchange) = self.exchange.take() {
+            leave(exchange, None, self.deletes).await;
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let Some(exchange) = self.exchange.take() else { return };
+        let turn = self.turn.take().filter(|_| self.cancels);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(leave(exchange, turn, self.deletes));
+        }
+    }
+}
+
+async fn leave(mut exchange: Exchange, turn: Option<TurnId>, deletes: bool) {
+    if turn.is_some() {
+        // If it has ended meanwhile, there is nothing to cancel.
+        let _ = exchange.request(&Command::CancelTurn(CancelTurn { turn_id: turn })).await;
+    }
+    if deletes {
+        // If the server stops meanwhile, the session stays.
+        let _ = exchange.request(&Command::DeleteSession(Empty {})).await;
+    }
+    exchange.close().await;
+}
