@@ -79,8 +79,7 @@ impl Head {
         if !calls.is_empty() {
             message["tool_calls"] = json!(calls);
         }
-        let choice =
-            json!({ "index": 0, "message": message, "logprobs": null, "finish_reason": end.finish_reason });
+        let choice = json!({ "index": 0, "message": message, "logprobs": null, "finish_reason": end.finish_reason });
         json!({
             "id": self.id,
             "object": "chat.completion",

@@ -197,7 +197,7 @@ fn find(exchange: &Exchange, tree: &Tree, wish: &Wish) -> Result<Found, Failure>
     let (known, place) = tree.place(&wish.chains, leaf);
     let history = tree.history(list, &wish.chains, known, &place, leaf).map_err(|_| {
         let message = "a message of the role `tool` answers no call of the messages before it";
-        Failure::invalid(message).at("messages")
+        Failure::invalid(message).with_code("invalid_tool_result").at("messages")
     })?;
     let (parent_id, if_leaf) = match place {
         Place::Leaf => (None, Some(leaf.cloned())),

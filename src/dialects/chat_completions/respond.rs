@@ -104,8 +104,7 @@ fn begin(asked: Asked, wish: &Wish) -> (Head, Vec<(HeaderName, HeaderValue)>, Ma
 /// Returns the headers about the session, as it is before the answer.
 fn headers(snapshot: &Snapshot) -> Vec<(HeaderName, HeaderValue)> {
     let size = &snapshot.context_info;
-    let context =
-        format!("tokens={}, window={}, compactions={}", size.token_count, size.max_tokens, size.compactions);
+    let context = format!("tokens={}, window={}, compactions={}", size.token_count, size.max_tokens, size.compactions);
     let texts = [(SESSION, snapshot.session_id.as_str().to_owned()), (CONTEXT, context)];
     texts.into_iter().filter_map(|(name, text)| Some((name, text.parse().ok()?))).collect()
 }

@@ -66,13 +66,16 @@ fn text_goes_out_once_and_calls_at_the_end() {
         delta("a", DeltaKind::Reasoning, "hm"),
         delta("a", DeltaKind::Text, "One "),
         delta("a", DeltaKind::Arguments, "{"),
-        entry("a", answer(vec![
-            Part::Reasoning { text: "hm".into(), payload: None },
-            text("One two."),
-            call("c1", "look"),
-            call("s1", "search"),
-            call("c2", "look"),
-        ])),
+        entry(
+            "a",
+            answer(vec![
+                Part::Reasoning { text: "hm".into(), payload: None },
+                text("One two."),
+                call("c1", "look"),
+                call("s1", "search"),
+                call("c2", "look"),
+            ]),
+        ),
         entry("t", result("s1")),
         entry("u", result("c1")),
         finished(TurnStatus::Completed, Some(StopReason::ToolCalls)),

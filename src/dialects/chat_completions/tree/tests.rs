@@ -111,7 +111,8 @@ fn what_was_stored_in_another_form_is_known_by_the_mark() {
 #[test]
 fn an_imported_history_is_known_afterwards() {
     let mut world = World::default();
-    let list = [user("a"), calling("A", &[("x", "look")]), result("x", "1"), said("B"), user("c"), said("C"), user("d")];
+    let list =
+        [user("a"), calling("A", &[("x", "look")]), result("x", "1"), said("B"), user("c"), said("C"), user("d")];
     let chains = chains(&list[..5]);
     let history = world.tree.history(&list[..5], &chains, 0, &Place::Leaf, None).unwrap();
     let mut last = None;
