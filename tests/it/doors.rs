@@ -1,4 +1,5 @@
 //! The dialects over HTTP, over real sockets.
 
 mod ai_sdk;
+mod chat_completions;
 mod responses;
