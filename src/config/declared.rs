@@ -202,6 +202,9 @@ settings! {
         /// The most bytes of conversations that one user may have stored; 0 for no limit. At the limit, nothing new can
         /// be started.
         stored_bytes_per_user_max: u64 = "10737418240", rules::whole("bytes", 0..=1_125_899_906_842_624);
+        /// The most sessions that are kept for one user of Chat Completions whose client names none with `X-Session`.
+        /// When there are more, those that were not used for longest are deleted; 0 to delete each after its answer.
+        stateless_sessions: u32 = "1000", rules::whole("sessions", 0..=100_000);
         /// The largest message that a client may send.
         message_bytes_max: u64 = "1048576", rules::whole("bytes", 1_024..=67_108_864);
         /// The most points that a client may spend per minute; 0 for no limit. Each command costs points, listed in

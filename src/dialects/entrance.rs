@@ -25,6 +25,9 @@ pub trait Entrance: Send + Sync + 'static {
 
     /// Returns the maximum bytes of a request's body, after decoding.
     fn body_bytes_max(&self) -> usize;
+
+    /// Returns how many sessions are kept for a user whose client never asked to keep any.
+    fn stateless_sessions(&self) -> usize;
 }
 
 /// Bounds the bytes of messages that a WebSocket has received in part. It must hear of each complete one.

@@ -12,6 +12,8 @@ use std::{net::IpAddr, sync::Arc};
 pub(crate) struct Admission {
     /// The bytes of the largest message that a client may send.
     pub(super) message_bytes_max: usize,
+    /// The sessions that are kept for a user whose client never asked to keep any.
+    pub(super) stateless_sessions: usize,
     /// All connections.
     pub(super) sockets: Arc<Quota>,
     pub(super) door: Arc<Door>,
@@ -29,6 +31,7 @@ impl Admission {
         let addresses = Arc::new(addresses);
         Self {
             message_bytes_max: usize::try_from(limits.message_bytes_max).unwrap_or(usize::MAX),
+            stateless_sessions: limits.stateless_sessions as usize,
             sockets: Quota::new(limits.connections_max.into(), 0),
             door: Door::new(limits, addresses.clone()),
             guesses: Guesses::new(limits, addresses.clone()),

@@ -68,6 +68,10 @@ impl Entrance for App {
     fn body_bytes_max(&self) -> usize {
         self.admission.message_bytes_max
     }
+
+    fn stateless_sessions(&self) -> usize {
+        self.admission.stateless_sessions
+    }
 }
 
 impl Watch for Guest {

@@ -2,4 +2,5 @@
 
 mod ai_sdk;
 mod chat_completions;
+mod chat_keeping;
 mod responses;

@@ -5,6 +5,7 @@
 
 mod answer;
 mod chunks;
+mod keeping;
 mod memory;
 mod open;
 mod request;
@@ -22,6 +23,7 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::post,
 };
+use keeping::Keeping;
 use memory::Memory;
 use open::Wish;
 use std::sync::Arc;
@@ -37,11 +39,12 @@ const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 struct Door {
     entrance: Arc<dyn Entrance>,
     memory: Memory,
+    keeping: Arc<Keeping>,
 }
 
 /// Returns the dialect's routes.
 pub(crate) fn routes(entrance: Arc<dyn Entrance>) -> Router {
-    let door = Arc::new(Door { entrance, memory: Memory::default() });
+    let door = Arc::new(Door { entrance, memory: Memory::default(), keeping: Arc::default() });
     Router::new().route("/v1/chat/completions", post(create)).with_state(door)
 }
 
@@ -59,7 +62,8 @@ impl Door {
         let body = body::read(body, &parts.headers, BODY_BYTES_MAX).await?;
         let request = request::read(&body)?;
         drop(body);
-        let wish = Wish::new(&parts.headers, request);
+        let sessions_max = self.entrance.stateless_sessions();
+        let wish = Wish::new(&parts.headers, request, sessions_max > 0);
         let asked = match self.ask(connect, wish.place(), &wish).await {
             // Two requests at once cannot both go on in one session.
             Err(failure) if open::is_busy(&failure) => {
@@ -68,6 +72,12 @@ impl Door {
             }
             asked => asked?,
         };
+        if asked.adds_session {
+            let connect = self.entrance.clone().enter(&parts, Name::ChatCompletions).await?;
+            let keeping = self.keeping.clone();
+            // What this does not delete is deleted next time.
+            tokio::spawn(async move { keeping.clear(connect, sessions_max).await });
+        }
         if wish.request.stream { respond::stream(asked, wish).await } else { respond::whole(asked, wish).await }
     }
 }

@@ -1,7 +1,7 @@
 //! Opens the session of a request, finds the place of its list in the tree, and asks.
 
 use super::{
-    DIALECT, Door,
+    DIALECT, Door, keeping,
     request::Request,
     said::{Chain, Said, chains},
     tree::{Mark, Place, Tree},
@@ -36,6 +36,8 @@ pub(super) struct Wish {
     chains: Vec<Chain>,
     /// The session's name for this user: a hash of the client's own name for it, or else of how the list begins.
     session: CommandId,
+    /// True if the client has a name for its session, and so wants it to be kept.
+    names_session: bool,
     /// True if nothing may be kept.
     pub(super) keeps_nothing: bool,
     /// The client's name for this request. If it comes again, it gets the same answer.
@@ -47,6 +49,8 @@ pub(super) struct Asked {
     /// Names the answer.
     pub(super) input: EntryId,
     pub(super) live: Live,
+    /// True if it has made a session that no client asked to keep.
+    pub(super) adds_session: bool,
 }
 
 /// An exchange with its end: what remains to be done if the client leaves before the answer is complete.
@@ -59,7 +63,7 @@ pub(super) struct Live {
 }
 
 impl Wish {
-    pub(super) fn new(headers: &HeaderMap, request: Request) -> Self {
+    pub(super) fn new(headers: &HeaderMap, request: Request, keeps_unnamed: bool) -> Self {
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let chains = chains(&request.list);
         let first = request.list.iter().position(|said| matches!(said, Said::User(_))).unwrap_or(0);
@@ -70,8 +74,10 @@ impl Wish {
         };
         let session = format!("cc:{session}").parse().expect("hexadecimal digits are an id");
         let key = header("idempotency-key").map(|key| command_id(DIALECT, key).as_str().to_owned());
-        let keeps_nothing = header("x-reseed-store").is_some_and(|store| store.eq_ignore_ascii_case("none"));
-        Self { request, chains, session, keeps_nothing, key }
+        let names_session = header("x-session").is_some();
+        let refuses = header("x-reseed-store").is_some_and(|store| store.eq_ignore_ascii_case("none"));
+        let keeps_nothing = refuses || !names_session && !keeps_unnamed;
+        Self { request, chains, session, names_session, keeps_nothing, key }
     }
 
     /// Returns where its session is.
@@ -114,18 +120,21 @@ impl Door {
         place: exchange::Place,
         wish: &Wish,
     ) -> Result<Asked, Failure> {
+        // A session beside the one that the client has named is as good as unnamed.
+        let is_stateless = !wish.names_session || place == exchange::Place::New;
         let exchange = Exchange::open(connect, DIALECT, place, Vec::new()).await?;
+        let adds_session = is_stateless && !wish.keeps_nothing && exchange.snapshot().leaf_id.is_none();
         let cancels = wish.key.is_none();
         let mut live = Live { exchange: Some(exchange), turn: None, cancels, deletes: wish.keeps_nothing };
         let mut tries = 0;
         loop {
             tries += 1;
             let exchange = live.exchange();
-            let input = match self.input(exchange, wish).await? {
+            let input = match self.input(exchange, wish, is_stateless).await? {
                 Found::New(input) => input,
                 Found::Known(input) => {
                     exchange.follow(&input, &wish.request.functions()).await?;
-                    return Ok(Asked { input, live });
+                    return Ok(Asked { input, live, adds_session });
                 }
             };
             offer(exchange, &wish.request).await?;
@@ -134,7 +143,8 @@ impl Door {
                 Ok(accepted) => {
                     live.turn = accepted.turn_id;
                     let queued = || ErrorBody::new(ErrorCode::TurnRunning, "another turn is running");
-                    return Ok(Asked { input: accepted.entry_id.ok_or_else(queued)?, live });
+                    let input = accepted.entry_id.ok_or_else(queued)?;
+                    return Ok(Asked { input, live, adds_session });
                 }
                 Err(error) if error.code == ErrorCode::LeafMoved && tries < TRIES_MAX => {}
                 Err(error) => return Err(error.into()),
@@ -143,11 +153,11 @@ impl Door {
     }
 
     /// Returns the input for what is new in the list, or the input that the same request had before.
-    async fn input(&self, exchange: &mut Exchange, wish: &Wish) -> Result<Found, Failure> {
+    async fn input(&self, exchange: &mut Exchange, wish: &Wish, is_stateless: bool) -> Result<Found, Failure> {
         let session = exchange.snapshot().session_id.clone();
         let mut tree = self.memory.take(&session);
         let read = read_on(exchange, &mut tree).await;
-        let found = read.map_err(Failure::from).and_then(|()| find(exchange, &tree, wish));
+        let found = read.map_err(Failure::from).and_then(|()| find(exchange, &tree, wish, is_stateless));
         self.memory.put(session, tree);
         found
     }
@@ -185,7 +195,7 @@ async fn read_on(exchange: &mut Exchange, tree: &mut Tree) -> Result<(), ErrorBo
     }
 }
 
-fn find(exchange: &Exchange, tree: &Tree, wish: &Wish) -> Result<Found, Failure> {
+fn find(exchange: &Exchange, tree: &Tree, wish: &Wish, is_stateless: bool) -> Result<Found, Failure> {
     let snapshot = exchange.snapshot();
     if let Some(input) = wish.key.as_ref().and_then(|key| tree.input_of(key)) {
         return Ok(Found::Known(input.clone()));
@@ -203,9 +213,13 @@ fn find(exchange: &Exchange, tree: &Tree, wish: &Wish) -> Result<Found, Failure>
         Place::Leaf => (None, Some(leaf.cloned())),
         Place::At(entry) => (Some(entry), None),
     };
+    let mut details = wish.mark().details();
+    if is_stateless {
+        keeping::mark(&mut details, &snapshot.session_id);
+    }
     let input = UserInput {
         history: Some(history),
-        details: Some(wish.mark().details()),
+        details: Some(details),
         when_busy: Some(WhenBusy::Reject),
         parent_id,
         if_leaf,

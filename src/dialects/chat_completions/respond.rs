@@ -88,7 +88,7 @@ pub(super) async fn stream(asked: Asked, wish: Wish) -> Result<Response, Failure
 
 /// Returns what all chunks have in common, the headers, and the answer that begins.
 fn begin(asked: Asked, wish: &Wish) -> (Head, Vec<(HeaderName, HeaderValue)>, Making) {
-    let Asked { input, mut live } = asked;
+    let Asked { input, mut live, .. } = asked;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let head = Head {
         id: format!("chatcmpl-{input}"),
