@@ -4,7 +4,6 @@
 //! The mark names the session: a fork, which somebody has made, is not one of them. Once its newest input comes from
 //! elsewhere, such as the page, a session is not one of them either.
 
-use super::DIALECT;
 use crate::exchange::{client, request};
 use reseed_client::{Client, Connect, To};
 use reseed_protocol::{
@@ -65,7 +64,7 @@ impl Keeping {
     /// # Errors
     /// Returns the first error. What is left is deleted next time.
     pub(super) async fn clear(&self, connect: Box<dyn Connect>, sessions_max: usize) -> Result<(), ErrorBody> {
-        let mut client = client(connect, DIALECT);
+        let mut client = client(connect);
         let cleared = self.clear_with(&mut client, sessions_max).await;
         client.close().await;
         cleared

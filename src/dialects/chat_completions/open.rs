@@ -18,7 +18,6 @@ use reseed_protocol::{
     content::Input,
     reply::Reply,
     session::SetOptions,
-    tools::RegisterTools,
     tree::GetEntries,
     turn::{CancelTurn, UserInput, WhenBusy},
 };
@@ -122,7 +121,7 @@ impl Door {
     ) -> Result<Asked, Failure> {
         // A session beside the one that the client has named is as good as unnamed.
         let is_stateless = !wish.names_session || place == exchange::Place::New;
-        let exchange = Exchange::open(connect, DIALECT, place, Vec::new()).await?;
+        let exchange = Exchange::open(connect, place, Vec::new()).await?;
         let adds_session = is_stateless && !wish.keeps_nothing && exchange.snapshot().leaf_id.is_none();
         let cancels = wish.key.is_none();
         let mut live = Live { exchange: Some(exchange), turn: None, cancels, deletes: wish.keeps_nothing };
@@ -233,13 +232,7 @@ async fn offer(exchange: &mut Exchange, request: &Request) -> Result<(), ErrorBo
     if request.tools.is_empty() && exchange.snapshot().host.is_none() {
         return Ok(());
     }
-    let command = Command::RegisterTools(RegisterTools { tools: request.tools.clone() });
-    if let Reply::Ok(done) = exchange.request(&command).await?
-        && done.standby == Some(true)
-    {
-        exchange.request(&Command::TakeOverHost(Empty {})).await?;
-    }
-    Ok(())
+    exchange.offer(request.tools.clone()).await
 }
 
 impl Live {
