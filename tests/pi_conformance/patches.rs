@@ -33,6 +33,7 @@ struct Envelope {
 }
 
 /// The result of an op, or of a patch.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Went {
     Applied(Envelope, Applied),
     Refused(PatchRefused),
