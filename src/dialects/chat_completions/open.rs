@@ -59,6 +59,8 @@ pub(super) struct Live {
     /// True if nobody comes back for the answer, so that a turn without its client is cancelled.
     cancels: bool,
     deletes: bool,
+    /// True if it has offered tools. They are withdrawn with the end of the turn: the next request may have none.
+    withdraws: bool,
 }
 
 impl Wish {
@@ -124,7 +126,8 @@ impl Door {
         let exchange = Exchange::open(connect, place, Vec::new()).await?;
         let adds_session = is_stateless && !wish.keeps_nothing && exchange.snapshot().leaf_id.is_none();
         let cancels = wish.key.is_none();
-        let mut live = Live { exchange: Some(exchange), turn: None, cancels, deletes: wish.keeps_nothing };
+        let mut live =
+            Live { exchange: Some(exchange), turn: None, cancels, deletes: wish.keeps_nothing, withdraws: false };
         let mut tries = 0;
         loop {
             tries += 1;
@@ -136,7 +139,11 @@ impl Door {
                     return Ok(Asked { input, live, adds_session });
                 }
             };
-            offer(exchange, &wish.request).await?;
+            if !wish.request.tools.is_empty() {
+                exchange.offer(wish.request.tools.clone()).await?;
+                live.withdraws = true;
+            }
+            let exchange = live.exchange();
             exchange.configure(wish.wanted()).await?;
             match exchange.ask(*input, None).await {
                 Ok(accepted) => {
@@ -227,14 +234,6 @@ fn find(exchange: &Exchange, tree: &Tree, wish: &Wish, is_stateless: bool) -> Re
     Ok(Found::New(Box::new(input)))
 }
 
-/// Offers the client's tools, which take the place of those of the last request.
-async fn offer(exchange: &mut Exchange, request: &Request) -> Result<(), ErrorBody> {
-    if request.tools.is_empty() && exchange.snapshot().host.is_none() {
-        return Ok(());
-    }
-    exchange.offer(request.tools.clone()).await
-}
-
 impl Live {
     /// Returns the exchange.
     pub(super) fn exchange(&mut self) -> &mut Exchange {
@@ -244,7 +243,7 @@ impl Live {
     /// Ends it after a complete answer.
     pub(super) async fn end(mut self) {
         if let Some(exchange) = self.exchange.take() {
-            leave(exchange, None, self.deletes).await;
+            leave(exchange, None, self.withdraws, self.deletes).await;
         }
     }
 }
@@ -254,15 +253,18 @@ impl Drop for Live {
         let Some(exchange) = self.exchange.take() else { return };
         let turn = self.turn.take().filter(|_| self.cancels);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(leave(exchange, turn, self.deletes));
+            runtime.spawn(leave(exchange, turn, self.withdraws && self.cancels, self.deletes));
         }
     }
 }
 
-async fn leave(mut exchange: Exchange, turn: Option<TurnId>, deletes: bool) {
+async fn leave(mut exchange: Exchange, turn: Option<TurnId>, withdraws: bool, deletes: bool) {
     if turn.is_some() {
         // If it has ended meanwhile, there is nothing to cancel.
         let _ = exchange.request(&Command::CancelTurn(CancelTurn { turn_id: turn })).await;
+    }
+    if withdraws {
+        let _ = exchange.offer(Vec::new()).await;
     }
     if deletes {
         // If the server stops meanwhile, the session stays.
