@@ -170,7 +170,8 @@ async fn an_answer_is_an_object_or_a_stream() {
     assert_eq!((&end["choices"][0]["finish_reason"], &end["usage"]), (&json!("stop"), &Value::Null));
     let usage = &chunks[chunks.len() - 1];
     assert_eq!((&usage["choices"], &usage["usage"]["prompt_tokens"]), (&json!([]), &json!(20)));
-    assert!(chunks.iter().all(|chunk| chunk["object"] == "chat.completion.chunk" && chunk["id"] == chunks[0]["id"]));
+    let id = chunks[0]["id"].as_str().unwrap();
+    assert!(chunks.iter().all(|chunk| chunk["object"] == "chat.completion.chunk" && chunk["id"] == id));
     assert_eq!(last(&model), "user: Hello\nassistant: re: Hello\nuser: More");
 }
 

@@ -1,3 +1,5 @@
+//! Tests of the pieces and the end of answers.
+
 use super::*;
 use reseed_protocol::{EntryData, Timestamp};
 

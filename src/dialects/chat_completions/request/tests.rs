@@ -1,3 +1,5 @@
+//! Tests of reading bodies.
+
 use super::*;
 use serde_json::json;
 

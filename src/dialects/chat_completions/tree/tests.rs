@@ -1,3 +1,5 @@
+//! Tests of finding places, and of what is new there.
+
 use super::{
     super::said::{Call, chains},
     *,
