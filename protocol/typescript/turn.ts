@@ -21,6 +21,11 @@ export interface UserInput {
   history?: Array<Message>;
   /** Data for programs, stored with the message of the input: at most 64 KiB. Never sent to the model. */
   details?: unknown;
+  /**
+   * False to only store the input, without asking the model: the next input continues after it. Not together
+   * with `parentId`, and refused with `turn_running` while a turn is running.
+   */
+  generate?: boolean;
   /** The handling while a turn is running; absent: `queue`. */
   whenBusy?: WhenBusy;
   /** The entry to continue from; absent for the leaf. The move and the input are stored together. */

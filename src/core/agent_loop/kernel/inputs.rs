@@ -4,8 +4,8 @@
 use crate::agent_loop::checks::{check_custom_type, check_details, custom_parts};
 use crate::agent_loop::subject::input::{InputKind, InputOptions, ProposedInput, Said};
 use crate::agent_loop::{
-    AgentLoop, hooks::input::stopping, io::Caller, io::Origin, records::appended, stage::Stage, step::Step, subject::Subject,
-    subject::navigation::Ask, turn::queue, turn::start_turn,
+    AgentLoop, hooks::input::stopping, io::Caller, io::Origin, records::appended, stage::Stage, step::Step,
+    subject::Subject, subject::navigation::Ask, turn::queue, turn::start_turn,
 };
 use crate::session::{Destination, Lookup, Queued, input};
 use reseed_protocol::{
@@ -165,8 +165,7 @@ impl AgentLoop {
         let (as_of_seq, leaf) = (self.ledger.state().seq, self.ledger.state().leaf.clone());
         let entries = said.into_entries(&mut self.ledger, leaf);
         let entry_id = entries.last().map(|entry| entry.entry_id.clone());
-        let reply =
-            Reply::Accepted(Accepted { entry_id, turn_id: None, queued: false, as_of_seq, duplicate: None });
+        let reply = Reply::Accepted(Accepted { entry_id, turn_id: None, queued: false, as_of_seq, duplicate: None });
         let events = entries.into_iter().map(|entry| appended(entry, None, Some(caller.id.clone()))).collect();
         self.ledger.append(events, vec![caller.mark(reply)]);
     }
