@@ -13,7 +13,7 @@ use crate::{
 use axum::http::HeaderMap;
 use reseed_client::Connect;
 use reseed_protocol::{
-    CommandId, EntryId, ErrorBody, ErrorCode, TurnId,
+    CommandId, Entry, EntryId, ErrorBody, ErrorCode, TurnId,
     command::{Command, Empty},
     content::Input,
     reply::Reply,
@@ -27,6 +27,10 @@ const TRIES_MAX: u32 = 3;
 
 /// The number of entries that are read at a time.
 const PAGE: u32 = 500;
+
+/// Pages that are read of a session whose tree is not in memory. Lists that end before the newest 100,000 entries are
+/// imported again.
+const PAGES_MAX: usize = 200;
 
 /// What a client wants.
 pub(super) struct Wish {
@@ -176,28 +180,45 @@ enum Found {
 
 /// Adds the entries that a tree does not have yet.
 async fn read_on(exchange: &mut Exchange, tree: &mut Tree) -> Result<(), ErrorBody> {
-    loop {
-        let leaf = exchange.snapshot().leaf_id.as_ref();
-        if leaf.is_none() || leaf == tree.last() {
-            return Ok(());
+    if tree.last().is_none() {
+        return read_all(exchange, tree).await;
+    }
+    while exchange.snapshot().leaf_id.as_ref() != tree.last() {
+        let (entries, more) = page(exchange, None, tree.last().cloned()).await?;
+        entries.iter().for_each(|entry| tree.add(entry));
+        if !more || entries.is_empty() {
+            break;
         }
-        let command = Command::GetEntries(GetEntries {
-            after: tree.last().cloned(),
-            limit: Some(PAGE),
-            before: None,
-            path: None,
-            entry_id: None,
-        });
-        match exchange.request(&command).await? {
-            Reply::Entries(page) => {
-                page.items.iter().for_each(|entry| tree.add(entry));
-                if !page.more || page.items.is_empty() {
-                    return Ok(());
-                }
-            }
-            Reply::Error(error) => return Err(error),
-            _ => return Err(ErrorBody::new(ErrorCode::Internal, "the server did not answer with entries")),
+    }
+    Ok(())
+}
+
+/// Adds all entries to an empty tree. Pages come newest first.
+async fn read_all(exchange: &mut Exchange, tree: &mut Tree) -> Result<(), ErrorBody> {
+    let mut pages: Vec<Vec<Entry>> = Vec::new();
+    while exchange.snapshot().leaf_id.is_some() && pages.len() < PAGES_MAX {
+        let oldest = pages.last().and_then(|page| page.first()).map(|entry| entry.entry_id.clone());
+        let (entries, more) = page(exchange, oldest, None).await?;
+        let is_last = !more || entries.is_empty();
+        pages.push(entries);
+        if is_last {
+            break;
         }
+    }
+    pages.iter().rev().flatten().for_each(|entry| tree.add(entry));
+    Ok(())
+}
+
+/// Returns a page of entries, oldest first, and true if there are more in its direction.
+async fn page(
+    exchange: &mut Exchange,
+    before: Option<EntryId>,
+    after: Option<EntryId>,
+) -> Result<(Vec<Entry>, bool), ErrorBody> {
+    let get = GetEntries { before, after, limit: Some(PAGE), path: None, entry_id: None };
+    match exchange.request(&Command::GetEntries(get)).await? {
+        Reply::Entries(page) => Ok((page.items, page.more)),
+        _ => Err(ErrorBody::new(ErrorCode::Internal, "the server did not answer with entries")),
     }
 }
 

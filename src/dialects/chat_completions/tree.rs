@@ -89,15 +89,16 @@ impl Tree {
         self.entries.len()
     }
 
-    /// Adds an entry. Parents come first.
+    /// Adds an entry. Parents come first. One whose parent is not known ends a known list only if a mark says so.
     pub(super) fn add(&mut self, entry: &Entry) {
-        let parent = entry.parent_id.as_ref().and_then(|parent| self.entries.get(parent));
-        let parent = parent.cloned().unwrap_or_else(|| Node {
-            chain: Chain::ROOT,
-            functions: None,
-            calls: Arc::default(),
-            unfinished: None,
-        });
+        let root = || Node { chain: Chain::ROOT, functions: None, calls: Arc::default(), unfinished: None };
+        let is_marked = || entry.message().is_some_and(|message| Mark::of(message).is_some());
+        let parent = match &entry.parent_id {
+            None => Some(root()),
+            Some(parent) => self.entries.get(parent).cloned().or_else(|| is_marked().then(root)),
+        };
+        self.last = Some(entry.entry_id.clone());
+        let Some(parent) = parent else { return };
         let node = match entry.message() {
             Some(message) => parent.then(message),
             None => parent,
@@ -107,7 +108,6 @@ impl Tree {
         }
         self.places.insert(node.chain, entry.entry_id.clone());
         self.entries.insert(entry.entry_id.clone(), node);
-        self.last = Some(entry.entry_id.clone());
     }
 
     /// Returns the input of the request with this key.

@@ -320,6 +320,40 @@ impl Tool for Tide {
 }
 
 #[tokio::test]
+async fn all_of_a_large_session_is_known_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = || Arc::new(SqliteStore::open(&folder.path().join("reseed.db")).unwrap());
+    let settings = [("CONTEXT_WINDOW", "100000")];
+    let server = Server::over(echo(), store(), &settings).await;
+    let mut program = Program::of(&server).with("X-Session", "mine");
+    // More entries than a page has.
+    for n in 0..300 {
+        program.add("user", &format!("question {n}"));
+        program.add("assistant", &format!("answer {n}"));
+    }
+    program.say("The last one.").await;
+    let first = program.session.clone();
+    server.service.stop().await;
+    drop(server);
+
+    let model = echo();
+    let server = Server::over(model.clone(), store(), &settings).await;
+    let before = entries(&server, &first).await;
+    let mut edited = Program::of(&server).with("X-Session", "mine");
+    edited.messages = program.messages[..2].to_vec();
+    edited.say("Something else.").await;
+    assert_eq!(edited.session, first);
+    assert_eq!(last(&model), "user: question 0\nassistant: answer 0\nuser: Something else.");
+    let after = entries(&server, &first).await;
+    let known = |entry: &Value| before.iter().any(|old| old["entryId"] == *entry["entryId"].as_str().unwrap());
+    assert_eq!(after.iter().filter(|entry| !known(entry)).count(), 2, "the question and the answer");
+
+    let mut other = Program::of(&server).with("X-Session", "mine");
+    other.say("Unheard of.").await;
+    assert_eq!(last(&model), "user: Unheard of.");
+}
+
+#[tokio::test]
 async fn tools_of_the_server_run_unseen_within_one_answer() {
     let model = echo();
     let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(Tide)];
