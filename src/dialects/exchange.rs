@@ -16,7 +16,7 @@ use reseed_protocol::{
     command::{Command, Empty},
     compaction::{SetContextStrategy, StartCompaction},
     reply::{Done, Reply},
-    session::{SetInstructions, SetModel, SetOptions},
+    session::{SessionRole, SetInstructions, SetModel, SetOptions},
     tools::{RegisterTools, ToolOffer},
     tree::GetEntries,
     turn::{Accepted, UserInput},
@@ -104,6 +104,15 @@ impl Exchange {
     pub async fn open(connect: Box<dyn Connect>, place: Place, tools: Vec<ToolOffer>) -> Result<Self, ErrorBody> {
         let tools = Some(tools).filter(|tools| !tools.is_empty());
         let opening = Opening { tools, entries: Some(ENTRIES), ..Opening::default() };
+        Self::open_with(client(connect), place, opening).await
+    }
+
+    /// As [`Self::open`], without tools. An observer can only read.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_as(connect: Box<dyn Connect>, place: Place, role: SessionRole) -> Result<Self, ErrorBody> {
+        let opening = Opening { role: Some(role), entries: Some(ENTRIES), ..Opening::default() };
         Self::open_with(client(connect), place, opening).await
     }
 

@@ -14,7 +14,11 @@ use crate::{exchange::Exchange, http::Failure};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use reseed_client::{Connect, fold::Snapshot};
-use reseed_protocol::{EntryData, ErrorCode, Message, Part, Role, compaction::StartCompaction};
+use reseed_protocol::{
+    EntryData, ErrorCode, Message, Part, Role,
+    command::{Command, Empty},
+    compaction::StartCompaction,
+};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
@@ -106,12 +110,27 @@ pub(super) async fn compact(door: &Door, connect: Box<dyn Connect>, create: Crea
     } else {
         open_response(connect, create.previous_response_id.as_deref().unwrap_or_default()).await?
     };
+    let is_leaf = {
+        let functions = running.writer.functions().to_vec();
+        let answer = running.exchange.answer_to(&running.id.entry, &functions).await?;
+        let last = answer.last().map_or(&running.id.entry, |entry| &entry.entry_id);
+        running.exchange.snapshot().leaf_id.as_ref() == Some(last)
+    };
+    if !is_leaf {
+        let message = "only the newest response of a conversation can be compacted";
+        return Err(Failure::invalid(message).at("previous_response_id"));
+    }
     let summary = summarise(&mut running.exchange, instructions).await?;
     let tokens = running.exchange.snapshot().context_info.token_count;
     let usage = json!({
         "input_tokens": tokens, "output_tokens": 0, "total_tokens": tokens,
         "input_tokens_details": { "cached_tokens": 0 }, "output_tokens_details": { "reasoning_tokens": 0 },
     });
+    if running.is_new {
+        // It was made for this summary only.
+        let session = running.id.session.clone();
+        running.exchange.request_to(session.into(), &Command::DeleteSession(Empty {})).await?;
+    }
     Ok(json!({
         "id": format!("{}_compacted", running.id),
         "object": "response.compaction",

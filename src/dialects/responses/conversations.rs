@@ -1,18 +1,19 @@
 //! Conversations: sessions, whichever door opened them.
 
 use super::{
-    Door, Page,
-    create::as_input_items,
+    Door, Page, asked,
+    create::{as_input_items, newest_system},
     ids::conversation_id,
+    resource::details,
     retrieve::{path_to, shown_items},
 };
 use crate::{
-    exchange::{Exchange, Place, command_id},
+    exchange::{Exchange, INPUT_MARK, Place, command_id},
     http::Failure,
 };
 use axum::{
     Json, Router,
-    extract::{Path, Query, Request, State},
+    extract::{Path, Query, Request, State, rejection::QueryRejection},
     http::{StatusCode, request::Parts},
     routing::{get, post},
 };
@@ -20,7 +21,9 @@ use reseed_protocol::{
     ErrorCode, SessionId,
     command::{Command, Empty},
     compaction::{StartCompaction, UndoCompaction},
+    content::Input,
     reply::{Done, Reply},
+    session::SessionRole,
     tree::AppendCustom,
     turn::{UserInput, WhenBusy},
 };
@@ -62,10 +65,10 @@ fn unknown() -> Failure {
     Failure::not_found("there is no such conversation").with_code("conversation_not_found").at("id")
 }
 
-async fn open(door: &Door, parts: &Parts, id: &str) -> Result<Exchange, Failure> {
+async fn open(door: &Door, parts: &Parts, id: &str, role: SessionRole) -> Result<Exchange, Failure> {
     let session: SessionId = id.strip_prefix("conv_").and_then(|id| id.parse().ok()).ok_or_else(unknown)?;
     let connect = door.enter(parts).await?;
-    let opened = Exchange::open(connect, Place::Session(session), Vec::new()).await;
+    let opened = Exchange::open_as(connect, Place::Session(session), role).await;
     opened.map_err(|error| if error.code == ErrorCode::SessionNotFound { unknown() } else { error.into() })
 }
 
@@ -96,9 +99,21 @@ async fn set_metadata(exchange: &mut Exchange, metadata: Map<String, Value>) -> 
 }
 
 async fn add(door: &Door, exchange: &mut Exchange, items: Vec<Value>) -> Result<(), Failure> {
-    let (history, parts) = as_input_items(&Value::Array(items), &door.sealer)?;
+    let (system, history, parts) = as_input_items(&Value::Array(items), &door.sealer)?;
+    // As an input of this dialect, whose system prompt the next response has too. It is no response itself.
+    let mut all = newest_system(exchange).await?;
+    all.extend(system);
+    let details = details(json!({ "system": all, "store": false, "in_conversation": true }));
+    if history.is_empty() && matches!(&parts, Input::Items(items) if items.is_empty()) {
+        let command = Command::AppendCustom(AppendCustom { custom_type: INPUT_MARK.to_owned(), data: details });
+        if let Reply::Ok(Done { entry_id: Some(entry), .. }) = exchange.request(&command).await? {
+            exchange.appended(&entry).await?;
+        }
+        return Ok(());
+    }
     let said = UserInput {
         history: Some(history).filter(|history| !history.is_empty()),
+        details: Some(details),
         generate: Some(false),
         when_busy: Some(WhenBusy::Reject),
         ..UserInput::plain(parts)
@@ -128,7 +143,7 @@ async fn create(State(door): State<Door>, request: Request) -> Result<Json<Value
 
 async fn retrieve(State(door): State<Door>, Path(id): Path<String>, request: Request) -> Result<Json<Value>, Failure> {
     let (parts, _) = request.into_parts();
-    let mut exchange = open(&door, &parts, &id).await?;
+    let mut exchange = open(&door, &parts, &id, SessionRole::Observer).await?;
     let shown = shown(&mut exchange).await?;
     exchange.close().await;
     Ok(Json(shown))
@@ -137,7 +152,7 @@ async fn retrieve(State(door): State<Door>, Path(id): Path<String>, request: Req
 async fn update(State(door): State<Door>, Path(id): Path<String>, request: Request) -> Result<Json<Value>, Failure> {
     let (_, parts, bytes) = door.read(request).await?;
     let wanted = read(&bytes)?;
-    let mut exchange = open(&door, &parts, &id).await?;
+    let mut exchange = open(&door, &parts, &id, SessionRole::Writer).await?;
     set_metadata(&mut exchange, wanted.metadata.unwrap_or_default()).await?;
     let shown = shown(&mut exchange).await?;
     exchange.close().await;
@@ -146,7 +161,7 @@ async fn update(State(door): State<Door>, Path(id): Path<String>, request: Reque
 
 async fn delete(State(door): State<Door>, Path(id): Path<String>, request: Request) -> Result<Json<Value>, Failure> {
     let (parts, _) = request.into_parts();
-    let mut exchange = open(&door, &parts, &id).await?;
+    let mut exchange = open(&door, &parts, &id, SessionRole::Writer).await?;
     let session = exchange.snapshot().session_id.clone();
     exchange.request_to(session.into(), &Command::DeleteSession(Empty {})).await?;
     Ok(Json(json!({ "id": id, "object": "conversation.deleted", "deleted": true })))
@@ -160,11 +175,12 @@ async fn items(exchange: &mut Exchange) -> Result<Vec<Value>, Failure> {
 async fn list_items(
     State(door): State<Door>,
     Path(id): Path<String>,
-    Query(page): Query<Page>,
+    page: Result<Query<Page>, QueryRejection>,
     request: Request,
 ) -> Result<Json<Value>, Failure> {
+    let page = asked(page)?;
     let (parts, _) = request.into_parts();
-    let mut exchange = open(&door, &parts, &id).await?;
+    let mut exchange = open(&door, &parts, &id, SessionRole::Observer).await?;
     let items = items(&mut exchange).await?;
     exchange.close().await;
     Ok(Json(page.of(items)))
@@ -173,7 +189,7 @@ async fn list_items(
 async fn add_items(State(door): State<Door>, Path(id): Path<String>, request: Request) -> Result<Json<Value>, Failure> {
     let (_, parts, bytes) = door.read(request).await?;
     let wanted = read(&bytes)?;
-    let mut exchange = open(&door, &parts, &id).await?;
+    let mut exchange = open(&door, &parts, &id, SessionRole::Writer).await?;
     let added = wanted.items.unwrap_or_default();
     let count = added.len();
     if count > 0 {
@@ -191,7 +207,7 @@ async fn item(
     request: Request,
 ) -> Result<Json<Value>, Failure> {
     let (parts, _) = request.into_parts();
-    let mut exchange = open(&door, &parts, &id).await?;
+    let mut exchange = open(&door, &parts, &id, SessionRole::Observer).await?;
     let found = items(&mut exchange).await?.into_iter().find(|known| known["id"] == item.as_str());
     exchange.close().await;
     found.map(Json).ok_or_else(|| Failure::not_found("there is no such item").with_code("item_not_found").at("item"))
@@ -199,7 +215,7 @@ async fn item(
 
 async fn context(State(door): State<Door>, Path(id): Path<String>, request: Request) -> Result<Json<Value>, Failure> {
     let (parts, _) = request.into_parts();
-    let mut exchange = open(&door, &parts, &id).await?;
+    let mut exchange = open(&door, &parts, &id, SessionRole::Observer).await?;
     let reply = exchange.request(&Command::GetContextInfo(Empty {})).await?;
     exchange.close().await;
     let Reply::ContextInfo(info) = reply else { return Err(unknown()) };
@@ -209,7 +225,7 @@ async fn context(State(door): State<Door>, Path(id): Path<String>, request: Requ
 async fn compact(State(door): State<Door>, Path(id): Path<String>, request: Request) -> Result<Json<Value>, Failure> {
     let (_, parts, bytes) = door.read(request).await?;
     let Wanted { instructions, strategy, .. } = read(&bytes)?;
-    let mut exchange = open(&door, &parts, &id).await?;
+    let mut exchange = open(&door, &parts, &id, SessionRole::Writer).await?;
     let entry = exchange.compact(StartCompaction { instructions, strategy, ..StartCompaction::default() }).await?;
     let info = exchange.snapshot().context_info.clone();
     exchange.close().await;
@@ -225,7 +241,7 @@ async fn compact(State(door): State<Door>, Path(id): Path<String>, request: Requ
 
 async fn undo(State(door): State<Door>, Path(id): Path<String>, request: Request) -> Result<StatusCode, Failure> {
     let (parts, _) = request.into_parts();
-    let mut exchange = open(&door, &parts, &id).await?;
+    let mut exchange = open(&door, &parts, &id, SessionRole::Writer).await?;
     exchange.request(&Command::UndoCompaction(UndoCompaction::default())).await?;
     exchange.close().await;
     Ok(StatusCode::NO_CONTENT)

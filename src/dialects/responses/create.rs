@@ -6,6 +6,7 @@ use super::{
     input::{Approved, Input},
     request::{Create, Invalid},
     resource::{Resource, details, functions_of, stored_of, system_of},
+    retrieve::path_to,
     writer::Writer,
 };
 use crate::{
@@ -20,7 +21,7 @@ use reseed_protocol::{
     content::{Input as Said, InputContent, InputItem, InputPart},
     reply::Reply,
     tools::{ApprovalResponse, Decision},
-    tree::AppendCustom,
+    tree::{AppendCustom, Navigate, NavigatePosition},
     turn::{UserInput, WhenBusy},
 };
 use serde_json::json;
@@ -79,17 +80,21 @@ pub(super) async fn begin(
     })?;
     if !is_new {
         // Tools that are offered during a turn would take the place of those that the turn has.
-        if exchange.snapshot().turn.is_some() && input.approvals.is_empty() {
+        let is_running = exchange.snapshot().turn.is_some();
+        if is_running && input.approvals.is_empty() && key.is_none() {
             let error = ErrorBody::new(ErrorCode::TurnRunning, "another response of this conversation is being made");
             return Err(error.into());
         }
-        if create.own_tools().next().is_some() {
+        if create.own_tools().next().is_some() && (!is_running || !input.approvals.is_empty()) {
             exchange.offer(create.offers()).await?;
         }
     }
     let mut from = match &previous {
         Some(previous) => after(&mut exchange, previous, may_continue).await?,
-        None => From { parent: None, system: Vec::new(), in_conversation: create.conversation.is_some() },
+        None if create.conversation.is_some() => {
+            From { parent: None, system: newest_system(&mut exchange).await?, in_conversation: true }
+        }
+        None => From { parent: None, system: Vec::new(), in_conversation: false },
     };
     from.system.append(&mut input.system);
     let mut instructions: Vec<&str> = create.instructions.iter().map(String::as_str).collect();
@@ -118,6 +123,20 @@ pub(super) async fn begin(
         return approve(exchange, approvals, stored, id).await;
     }
     let compacts = input.compacts;
+    if (create.generate == Some(false) || compacts)
+        && let Some(parent) = from.parent.take()
+    {
+        // What is only stored goes to the leaf.
+        let navigate = Navigate {
+            entry_id: Some(parent),
+            position: Some(NavigatePosition::At),
+            summarize: None,
+            instructions: None,
+            replace_instructions: None,
+            label: None,
+        };
+        exchange.request(&Command::Navigate(navigate)).await?;
+    }
     let said = UserInput {
         history: Some(history).filter(|history| !history.is_empty()),
         details: Some(details(stored.clone())),
@@ -126,7 +145,13 @@ pub(super) async fn begin(
         parent_id: from.parent.map(Some),
         ..UserInput::plain(as_input(input.parts))
     };
-    let accepted = exchange.ask(said, id).await.map_err(|error| refused(error, create))?;
+    let at_leaf = said.parent_id.is_some().then(|| UserInput { parent_id: None, ..said.clone() });
+    let accepted = match (exchange.ask(said, id.clone()).await, at_leaf) {
+        // The first time, the place was the leaf.
+        (Err(error), Some(at_leaf)) if error.code == ErrorCode::IdempotencyConflict => exchange.ask(at_leaf, id).await,
+        (asked, _) => asked,
+    };
+    let accepted = accepted.map_err(|error| refused(error, create))?;
     let Some(entry) = accepted.entry_id else {
         return Err(Failure::invalid("the conversation is busy").with_status(StatusCode::CONFLICT));
     };
@@ -247,14 +272,32 @@ fn refused(error: reseed_protocol::ErrorBody, create: &Create) -> Failure {
     }
 }
 
-/// Returns items as a history, and the user's words at their end.
+/// Returns the texts of system messages that hold at the end of a session: those of its newest input.
+///
+/// # Errors
+/// Why the session cannot be read.
+pub(super) async fn newest_system(exchange: &mut Exchange) -> Result<Vec<String>, Failure> {
+    let newest = exchange.snapshot().path.iter().rev().find_map(|entry| stored_in(entry));
+    let (more, leaf) = (exchange.snapshot().path.more(), exchange.snapshot().leaf_id.clone());
+    let stored = match (newest, leaf) {
+        (Some(stored), _) => Some(stored),
+        (None, Some(leaf)) if more => path_to(exchange, &leaf).await?.iter().rev().find_map(stored_in),
+        _ => None,
+    };
+    Ok(stored.map(|stored| system_of(&stored)).unwrap_or_default())
+}
+
+/// Returns the texts of system messages, the other items as a history, and the user's words at their end.
 ///
 /// # Errors
 /// What cannot be used, and where.
-pub(super) fn as_input_items(items: &serde_json::Value, sealer: &Sealer) -> Result<(Vec<Message>, Said), Failure> {
+pub(super) fn as_input_items(
+    items: &serde_json::Value,
+    sealer: &Sealer,
+) -> Result<(Vec<String>, Vec<Message>, Said), Failure> {
     let input = Input::read(items)?;
     let history = sealer.unseal(input.history, &input.compactions)?;
-    Ok((history, as_input(input.parts)))
+    Ok((input.system, history, as_input(input.parts)))
 }
 
 /// Returns the user's new words as input.

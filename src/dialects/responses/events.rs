@@ -16,8 +16,8 @@ pub(super) struct Events {
     next: u64,
     /// The client has the events up to this number.
     seen: Option<u64>,
-    /// The number of finished items.
-    output_index: u64,
+    /// The number of items that have started.
+    started: u64,
     open: Option<Open>,
     ready: Vec<Value>,
 }
@@ -26,6 +26,7 @@ pub(super) struct Events {
 #[derive(Debug)]
 struct Open {
     item: Item,
+    place: u64,
     /// The units of its text that were written.
     units: u64,
 }
@@ -38,7 +39,7 @@ fn units(text: &str) -> u64 {
 impl Events {
     /// Starts a stream, for a client that has the events up to `seen`.
     pub(super) fn new(seen: Option<u64>) -> Self {
-        Self { next: 0, seen, output_index: 0, open: None, ready: Vec::new() }
+        Self { next: 0, seen, started: 0, open: None, ready: Vec::new() }
     }
 
     /// Takes the events that are ready, in order.
@@ -61,11 +62,11 @@ impl Events {
         self.event(json!({ "type": name, "response": response }));
     }
 
-    /// Starts an item. Items are streamed one after another.
-    pub(super) fn start(&mut self, item: Item) {
-        self.event(json!({
-            "type": "response.output_item.added", "output_index": self.output_index, "item": item.started(),
-        }));
+    /// Starts an item, and returns its place in the output. Texts are streamed one after another.
+    pub(super) fn start(&mut self, item: Item) -> u64 {
+        let place = self.started;
+        self.started += 1;
+        self.event(json!({ "type": "response.output_item.added", "output_index": place, "item": item.started() }));
         let part = match &item.body {
             Body::Message(_) => Some(text_part("")),
             Body::Reasoning(..) => Some(reasoning_part("")),
@@ -73,11 +74,12 @@ impl Events {
         };
         if let Some(part) = part {
             self.event(json!({
-                "type": "response.content_part.added", "item_id": item.id, "output_index": self.output_index,
+                "type": "response.content_part.added", "item_id": item.id, "output_index": place,
                 "content_index": 0, "part": part,
             }));
         }
-        self.open = Some(Open { item, units: 0 });
+        self.open = Some(Open { item, place, units: 0 });
+        place
     }
 
     /// Writes the text of the open item up to here: `text` begins at this offset, in UTF-16 code units.
@@ -103,7 +105,7 @@ impl Events {
             }
         };
         let mut event = json!({
-            "type": name, "item_id": open.item.id, "output_index": self.output_index, "delta": rest,
+            "type": name, "item_id": open.item.id, "output_index": open.place, "delta": rest,
             "sequence_number": self.next + open.units - 1,
         });
         match &open.item.body {
@@ -117,59 +119,57 @@ impl Events {
         self.ready.push(event);
     }
 
-    /// Finishes the open item, which is now this.
-    pub(super) fn finish(&mut self, item: Item) {
-        let streamed = match &item.body {
-            Body::Message(text) | Body::Reasoning(text, _) => Some(text.clone()),
-            Body::Call { arguments, .. } => Some(arguments.clone()),
-            Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => None,
+    /// Ends the text of the open item, which is now this one's.
+    pub(super) fn close(&mut self, body: &Body) {
+        let text = match body {
+            Body::Message(text) | Body::Reasoning(text, _) => text,
+            Body::Call { arguments, .. } => arguments,
+            Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => "",
         };
-        if let Some(text) = &streamed {
-            self.text(0, text);
-        }
-        let open_units = self.open.take().map_or(0, |open| open.units);
-        self.next += open_units;
-        let (id, output_index) = (item.id.clone(), self.output_index);
-        match (&item.body, streamed) {
-            (Body::Message(_), Some(text)) => {
+        self.text(0, text);
+        let Some(Open { item, place, units }) = self.open.take() else { return };
+        self.next += units;
+        let id = item.id;
+        match body {
+            Body::Message(_) => {
                 self.event(json!({
-                    "type": "response.output_text.done", "item_id": id, "output_index": output_index,
-                    "content_index": 0, "text": text, "logprobs": [],
+                    "type": "response.output_text.done", "item_id": id, "output_index": place, "content_index": 0,
+                    "text": text, "logprobs": [],
                 }));
                 self.event(json!({
-                    "type": "response.content_part.done", "item_id": id, "output_index": output_index,
-                    "content_index": 0, "part": text_part(&text),
+                    "type": "response.content_part.done", "item_id": id, "output_index": place, "content_index": 0,
+                    "part": text_part(text),
                 }));
             }
-            (Body::Reasoning(..), Some(text)) => {
+            Body::Reasoning(..) => {
                 self.event(json!({
-                    "type": "response.reasoning.done", "item_id": id, "output_index": output_index,
-                    "content_index": 0, "text": text,
+                    "type": "response.reasoning.done", "item_id": id, "output_index": place, "content_index": 0,
+                    "text": text,
                 }));
                 self.event(json!({
-                    "type": "response.content_part.done", "item_id": id, "output_index": output_index,
-                    "content_index": 0, "part": reasoning_part(&text),
+                    "type": "response.content_part.done", "item_id": id, "output_index": place, "content_index": 0,
+                    "part": reasoning_part(text),
                 }));
             }
-            (Body::Call { .. }, Some(text)) => self.event(json!({
-                "type": "response.function_call_arguments.done", "item_id": id, "output_index": output_index,
+            Body::Call { .. } => self.event(json!({
+                "type": "response.function_call_arguments.done", "item_id": id, "output_index": place,
                 "arguments": text,
             })),
-            _ => {}
+            Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => {}
         }
-        self.event(json!({
-            "type": "response.output_item.done", "output_index": output_index, "item": item.shown(),
-        }));
-        self.output_index += 1;
+    }
+
+    /// Writes that the item at this place is complete. What came with a text, such as sealed reasoning, is known only
+    /// once the whole answer is, so this may come after later items have started.
+    pub(super) fn done(&mut self, place: u64, item: &Item) {
+        self.event(json!({ "type": "response.output_item.done", "output_index": place, "item": item.shown() }));
     }
 
     /// Writes a whole item.
-    pub(super) fn whole(&mut self, item: Item) {
-        let is_open = self.open.as_ref().is_some_and(|open| open.item.id == item.id);
-        if !is_open {
-            self.start(item.clone());
-        }
-        self.finish(item);
+    pub(super) fn whole(&mut self, item: &Item) {
+        let place = self.start(item.clone());
+        self.close(&item.body);
+        self.done(place, item);
     }
 }
 
@@ -215,7 +215,7 @@ mod tests {
         let mut events = Events::new(seen);
         events.response("response.created", &json!({}));
         for item in items() {
-            events.start(item.clone());
+            let place = events.start(item.clone());
             let text: Vec<char> = streamed(&item.body).chars().collect();
             let mut offset = 0;
             for piece in text.chunks(piece) {
@@ -223,7 +223,8 @@ mod tests {
                 events.text(offset, &piece);
                 offset += units(&piece);
             }
-            events.finish(item);
+            events.close(&item.body);
+            events.done(place, &item);
         }
         events.response("response.completed", &json!({}));
         events.take()

@@ -2,7 +2,6 @@
 
 use reseed_protocol::{CallId, EntryId, Message, Part, Role, tools::Approval};
 use serde_json::{Value, json};
-use std::collections::HashMap;
 
 /// An output item.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,8 +28,27 @@ pub(super) enum Body {
     Asked { approval_id: String, name: String, arguments: String },
 }
 
-/// The calls of a turn that the server makes: their names and arguments.
-pub(super) type Calls = HashMap<CallId, (String, String)>;
+/// The calls of a turn that have no result yet, in order.
+pub(super) type Calls = Vec<OpenCall>;
+
+/// A call without a result. If it is one of a function and stays without, the client makes it.
+#[derive(Debug)]
+pub(super) struct OpenCall {
+    id: String,
+    call_id: CallId,
+    name: String,
+    arguments: String,
+    is_function: bool,
+}
+
+/// The items of an entry.
+#[derive(Debug, Default)]
+pub(super) struct Items {
+    /// Texts before the first call, which are streamed as they arrive.
+    pub(super) streamed: Vec<Item>,
+    /// The others.
+    pub(super) others: Vec<Item>,
+}
 
 /// Returns the id of the item that this place among an entry's items has.
 pub(super) fn item_id(entry: &EntryId, place: usize, prefix: &str) -> String {
@@ -38,10 +56,9 @@ pub(super) fn item_id(entry: &EntryId, place: usize, prefix: &str) -> String {
 }
 
 impl Item {
-    /// Returns the items of an entry of the response's turn. Texts before the first call come first, in order: they
-    /// are streamed as they arrive. Calls of tools that are not in `functions` are the server's. They are kept in
-    /// `calls`, and shown with their results.
-    pub(super) fn of_entry(entry: &EntryId, message: &Message, functions: &[String], calls: &mut Calls) -> Vec<Self> {
+    /// Returns the items of an entry of the response's turn. Calls are kept in `calls`: one that the server answers,
+    /// because it makes it or because it cannot be made, is shown with its result; others are shown at the end.
+    pub(super) fn of_entry(entry: &EntryId, message: &Message, functions: &[String], calls: &mut Calls) -> Items {
         let last = message.content.len().saturating_sub(1);
         let first_call = message.content.iter().position(|part| matches!(part, Part::ToolCall { .. }));
         let (mut streamed, mut others) = (Vec::new(), Vec::new());
@@ -52,15 +69,18 @@ impl Item {
                 (Role::Assistant, Part::Text { text }) => Body::Message(text.clone()),
                 (Role::Assistant, Part::Reasoning { text, payload }) => Body::Reasoning(text.clone(), payload.clone()),
                 (Role::Assistant, Part::ToolCall { call_id, name, arguments }) => {
-                    if !functions.contains(name) {
-                        calls.insert(call_id.clone(), (name.clone(), arguments.clone()));
-                        continue;
-                    }
-                    let (call_id, name, arguments) = (call_id.to_string(), name.clone(), arguments.clone());
-                    Body::Call { call_id, name, arguments }
+                    calls.push(OpenCall {
+                        id: item_id(entry, index, "fc"),
+                        call_id: call_id.clone(),
+                        name: name.clone(),
+                        arguments: arguments.clone(),
+                        is_function: functions.contains(name),
+                    });
+                    continue;
                 }
                 (Role::Tool, Part::ToolResult { call_id, output, is_error }) => {
-                    let Some((name, arguments)) = calls.remove(call_id) else { continue };
+                    let Some(place) = calls.iter().position(|call| call.call_id == *call_id) else { continue };
+                    let OpenCall { name, arguments, .. } = calls.remove(place);
                     Body::Made { name, arguments, output: output.clone(), is_error: *is_error }
                 }
                 _ => continue,
@@ -73,12 +93,23 @@ impl Item {
             };
             if is_streamed { &mut streamed } else { &mut others }.push((is_whole, body));
         }
+        let count = streamed.len();
         let item = |(place, (is_whole, body)): (usize, (bool, Body))| Self {
             id: item_id(entry, place, body.prefix()),
             is_whole,
             body,
         };
-        streamed.into_iter().chain(others).enumerate().map(item).collect()
+        let mut items: Vec<Self> = streamed.into_iter().chain(others).enumerate().map(item).collect();
+        let others = items.split_off(count);
+        Items { streamed: items, others }
+    }
+
+    /// Returns the items for the calls that the client makes.
+    pub(super) fn of_calls(calls: Calls) -> impl Iterator<Item = Self> {
+        calls.into_iter().filter(|call| call.is_function).map(|call| {
+            let OpenCall { id, call_id, name, arguments, .. } = call;
+            Self { id, is_whole: true, body: Body::Call { call_id: call_id.to_string(), name, arguments } }
+        })
     }
 
     /// Returns the item for a call that a person must allow.

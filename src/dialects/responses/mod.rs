@@ -28,7 +28,7 @@ use crate::{
 };
 use axum::{
     Json, Router,
-    extract::{Path, Query, Request, State},
+    extract::{Path, Query, Request, State, rejection::QueryRejection},
     http::{StatusCode, request::Parts},
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -40,6 +40,7 @@ use reseed_client::Connect;
 use reseed_protocol::{
     command::{Command, Empty},
     reply::Reply,
+    session::SessionRole,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -62,9 +63,14 @@ pub(crate) fn routes(entrance: Arc<dyn Entrance>) -> Router {
         .route("/v1/responses/{id}/cancel", post(cancel_response))
         .route("/v1/responses/{id}/input_items", get(input_items))
         .route("/v1/models", get(models))
-        .route("/v1/models/{id}", get(model))
+        .route("/v1/models/{*id}", get(model))
         .merge(conversations::routes())
         .with_state(Door { entrance, sealer })
+}
+
+/// Returns the parameters of an address.
+fn asked<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Failure> {
+    query.map(|query| query.0).map_err(|rejection| Failure::invalid(rejection.body_text()))
 }
 
 impl Door {
@@ -186,6 +192,13 @@ fn streamed(running: Running, forgets: Option<Forget>) -> Response {
                 break;
             }
             let step = exchange.next().await;
+            if let Step::Failed(error) = &step {
+                // The turn may go on, so the response has not failed: its client can retrieve the rest.
+                let mut event = Failure::from(error.clone()).shown();
+                event["type"] = "error".into();
+                events.send(Some("error"), &event).await;
+                return;
+            }
             writer.step(step);
         }
         events.done().await;
@@ -222,13 +235,15 @@ struct Again {
 async fn get_response(
     State(door): State<Door>,
     Path(id): Path<String>,
-    Query(again): Query<Again>,
+    again: Result<Query<Again>, QueryRejection>,
     request: Request,
 ) -> Result<Response, Failure> {
+    let again = asked(again)?;
     let (parts, _) = request.into_parts();
     let connect = door.enter(&parts).await?;
     if again.stream {
-        return Ok(streamed(retrieve::open(connect, &id, again.starting_after).await?, None));
+        let running = retrieve::open(connect, &id, again.starting_after, SessionRole::Observer).await?;
+        return Ok(streamed(running, None));
     }
     Ok(Json(retrieve::retrieve(connect, &id).await?).into_response())
 }
@@ -254,9 +269,10 @@ async fn delete_response(
 async fn input_items(
     State(door): State<Door>,
     Path(id): Path<String>,
-    Query(page): Query<Page>,
+    page: Result<Query<Page>, QueryRejection>,
     request: Request,
 ) -> Result<Json<Value>, Failure> {
+    let page = asked(page)?;
     let (parts, _) = request.into_parts();
     Ok(Json(retrieve::input_items(door.enter(&parts).await?, &id, &page).await?))
 }

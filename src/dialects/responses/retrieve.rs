@@ -16,6 +16,7 @@ use reseed_protocol::{
     Entry, EntryData, EntryId, ErrorCode, Part, Role,
     command::{Command, Empty},
     reply::Reply,
+    session::SessionRole,
     tree::{AppendCustom, GetEntries},
     turn::CancelTurn,
 };
@@ -34,12 +35,17 @@ fn unknown(id: &str) -> Failure {
 ///
 /// # Errors
 /// `response_not_found`, or why the session is not available.
-pub(super) async fn open(connect: Box<dyn Connect>, id: &str, seen: Option<u64>) -> Result<Running, Failure> {
+pub(super) async fn open(
+    connect: Box<dyn Connect>,
+    id: &str,
+    seen: Option<u64>,
+    role: SessionRole,
+) -> Result<Running, Failure> {
     let parsed = ResponseId::parse(id).ok_or_else(|| unknown(id))?;
     let place = Place::Session(parsed.session.clone());
-    let mut exchange = Exchange::open(connect, place, Vec::new())
-        .await
-        .map_err(|error| if error.code == ErrorCode::SessionNotFound { unknown(id) } else { error.into() })?;
+    let opened = Exchange::open_as(connect, place, role).await;
+    let mut exchange =
+        opened.map_err(|error| if error.code == ErrorCode::SessionNotFound { unknown(id) } else { error.into() })?;
     let input = exchange.entry(&parsed.entry).await.map_err(|_| unknown(id))?;
     let stored = stored_in(&input).filter(|stored| stored["store"] != false).ok_or_else(|| unknown(id))?;
     exchange
@@ -68,7 +74,7 @@ pub(super) async fn open(connect: Box<dyn Connect>, id: &str, seen: Option<u64>)
 /// # Errors
 /// As [`open`], with the error of a response that cannot be continued.
 pub(super) async fn open_response(connect: Box<dyn Connect>, id: &str) -> Result<Running, Failure> {
-    open(connect, id, None)
+    open(connect, id, None, SessionRole::Writer)
         .await
         .map_err(|failure| if failure.code.as_deref() == Some("response_not_found") { not_found(id) } else { failure })
 }
@@ -78,7 +84,7 @@ pub(super) async fn open_response(connect: Box<dyn Connect>, id: &str) -> Result
 /// # Errors
 /// As [`open`].
 pub(super) async fn retrieve(connect: Box<dyn Connect>, id: &str) -> Result<Value, Failure> {
-    let mut running = open(connect, id, None).await?;
+    let mut running = open(connect, id, None, SessionRole::Observer).await?;
     while let Some(step) = running.exchange.ready() {
         running.writer.step(step);
     }
@@ -91,7 +97,7 @@ pub(super) async fn retrieve(connect: Box<dyn Connect>, id: &str) -> Result<Valu
 /// # Errors
 /// As [`open`].
 pub(super) async fn cancel(connect: Box<dyn Connect>, id: &str) -> Result<Value, Failure> {
-    let mut running = open(connect, id, None).await?;
+    let mut running = open(connect, id, None, SessionRole::Writer).await?;
     while let Some(step) = running.exchange.ready() {
         running.writer.step(step);
     }
@@ -116,12 +122,8 @@ pub(super) async fn cancel(connect: Box<dyn Connect>, id: &str) -> Result<Value,
 /// # Errors
 /// As [`open`].
 pub(super) async fn delete(connect: Box<dyn Connect>, id: &str) -> Result<Value, Failure> {
-    let Running { mut exchange, writer, id: response, .. } = open(connect, id, None).await?;
-    let is_alone = {
-        let snapshot = exchange.snapshot();
-        let inputs = snapshot.entries.iter().filter(|entry| stored_in(entry).is_some()).count();
-        inputs == 1 && !snapshot.path.more() && !writer.in_conversation()
-    };
+    let Running { mut exchange, writer, id: response, .. } = open(connect, id, None, SessionRole::Writer).await?;
+    let is_alone = !writer.in_conversation() && has_one_input(&mut exchange, &response.entry).await?;
     if is_alone {
         exchange.request_to(To::Id(response.session), &Command::DeleteSession(Empty {})).await?;
     } else {
@@ -132,12 +134,34 @@ pub(super) async fn delete(connect: Box<dyn Connect>, id: &str) -> Result<Value,
     Ok(json!({ "id": id, "object": "response", "deleted": true }))
 }
 
+/// Returns true if nothing else was said in a session, on any branch, than the input of this entry.
+async fn has_one_input(exchange: &mut Exchange, input: &EntryId) -> Result<bool, Failure> {
+    let mut before = None;
+    loop {
+        let command =
+            Command::GetEntries(GetEntries { before, after: None, limit: Some(PAGE), path: None, entry_id: None });
+        let Reply::Entries(page) = exchange.request(&command).await? else { return Ok(false) };
+        let is_other = |entry: &Entry| {
+            let is_said =
+                entry.message().is_some_and(|message| message.role == Role::User || message.details.is_some());
+            entry.entry_id != *input && (is_said || stored_in(entry).is_some())
+        };
+        if page.items.iter().any(is_other) {
+            return Ok(false);
+        }
+        match page.items.first() {
+            Some(oldest) if page.more => before = Some(oldest.entry_id.clone()),
+            _ => return Ok(true),
+        }
+    }
+}
+
 /// Returns the items that a response was made from, newest first or oldest first: its input and everything before it.
 ///
 /// # Errors
 /// As [`open`].
 pub(super) async fn input_items(connect: Box<dyn Connect>, id: &str, page: &super::Page) -> Result<Value, Failure> {
-    let running = open(connect, id, None).await?;
+    let running = open(connect, id, None, SessionRole::Observer).await?;
     let mut exchange = running.exchange;
     let input = running.id.entry.clone();
     let path = path_to(&mut exchange, &input).await?;

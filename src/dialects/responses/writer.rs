@@ -2,7 +2,7 @@
 
 use super::{
     events::Events,
-    items::{Body, Calls, Item, item_id},
+    items::{Body, Calls, Item, Items, item_id},
     resource::{Resource, functions_of},
 };
 use crate::exchange::{Ended, Step, added};
@@ -25,11 +25,11 @@ pub(super) struct Writer {
 #[derive(Debug)]
 struct Streamed {
     entry: EntryId,
-    /// The number of its items that have started. All but the last one are finished.
-    started: usize,
-    /// The text of the last one, unless it is finished.
-    open: Option<(DeltaKind, u32, String)>,
-    /// True once a call has started: what follows is written when the entry, which has the calls' ids, is known.
+    /// The items whose text is complete, with their places.
+    closed: Vec<(u64, Item)>,
+    /// The place, the kind, the part and the text of the item that is being streamed.
+    open: Option<(u64, DeltaKind, u32, String)>,
+    /// True once a call has started: what follows is written when the entry is known.
     waits: bool,
 }
 
@@ -67,6 +67,11 @@ impl Writer {
         self.resource.stored["in_conversation"] == true
     }
 
+    /// Returns the names of the client's functions.
+    pub(super) fn functions(&self) -> &[String] {
+        &self.functions
+    }
+
     /// Returns the time of the input.
     pub(super) fn created_at(&self) -> Timestamp {
         self.resource.created_at
@@ -90,7 +95,7 @@ impl Writer {
                 let Some(streamed) = self.streamed.as_mut().filter(|streamed| streamed.entry == delta.item) else {
                     return;
                 };
-                let Some((_, part, text)) = streamed.open.as_mut() else { return };
+                let Some((_, _, part, text)) = streamed.open.as_mut() else { return };
                 if *part == delta.part {
                     text.push_str(&delta.text);
                     self.events.text(delta.offset, &delta.text);
@@ -98,8 +103,7 @@ impl Writer {
             }
             Step::Aborted(item) => {
                 if self.streamed.as_ref().is_some_and(|streamed| streamed.entry == item) {
-                    self.finish_open(false);
-                    self.streamed = None;
+                    self.give_up();
                 }
             }
             Step::Entry(entry) => self.entry(&entry),
@@ -124,36 +128,39 @@ impl Writer {
 
     fn start(&mut self, entry: &EntryId, part: u32, kind: DeltaKind) {
         if self.streamed.as_ref().is_none_or(|streamed| streamed.entry != *entry) {
-            self.streamed = Some(Streamed { entry: entry.clone(), started: 0, open: None, waits: false });
+            self.give_up();
+            self.streamed = Some(Streamed { entry: entry.clone(), closed: Vec::new(), open: None, waits: false });
         }
-        self.finish_open(true);
+        self.close_open(true);
         let Some(streamed) = &mut self.streamed else { return };
         streamed.waits |= kind == DeltaKind::Arguments;
         if streamed.waits {
             return;
         }
-        let body = match kind {
-            DeltaKind::Reasoning => Body::Reasoning(String::new(), None),
-            DeltaKind::Text | DeltaKind::Arguments => Body::Message(String::new()),
-        };
-        let id = item_id(entry, streamed.started, body.prefix());
-        streamed.started += 1;
-        streamed.open = Some((kind, part, String::new()));
-        self.events.start(Item { id, is_whole: true, body });
+        let body = body_of(kind, String::new());
+        let id = item_id(entry, streamed.closed.len(), body.prefix());
+        let place = self.events.start(Item { id, is_whole: true, body });
+        streamed.open = Some((place, kind, part, String::new()));
     }
 
-    /// Finishes the item that is being streamed with the text so far.
-    fn finish_open(&mut self, is_whole: bool) {
+    /// Ends the text that is being streamed.
+    fn close_open(&mut self, is_whole: bool) {
         let Some(streamed) = &mut self.streamed else { return };
-        let Some((kind, _, text)) = streamed.open.take() else { return };
-        let body = match kind {
-            DeltaKind::Reasoning => Body::Reasoning(text, None),
-            DeltaKind::Text | DeltaKind::Arguments => Body::Message(text),
-        };
-        let id = item_id(&streamed.entry, streamed.started - 1, body.prefix());
-        let item = Item { id, is_whole, body };
-        self.events.finish(item.clone());
-        self.resource.output.push(item);
+        let Some((place, kind, _, text)) = streamed.open.take() else { return };
+        let body = body_of(kind, text);
+        self.events.close(&body);
+        let id = item_id(&streamed.entry, streamed.closed.len(), body.prefix());
+        streamed.closed.push((place, Item { id, is_whole, body }));
+    }
+
+    /// Ends an answer that will not become an entry, with what was shown of it.
+    fn give_up(&mut self) {
+        self.close_open(false);
+        for (place, item) in self.streamed.take().into_iter().flat_map(|streamed| streamed.closed) {
+            let item = Item { is_whole: false, ..item };
+            self.events.done(place, &item);
+            self.resource.output.push(item);
+        }
     }
 
     fn entry(&mut self, entry: &Entry) {
@@ -165,28 +172,38 @@ impl Writer {
         if let Some(model) = &message.model {
             self.resource.model.clone_from(model);
         }
-        let items = Item::of_entry(&entry.entry_id, message, &self.functions, &mut self.calls);
-        let streamed = self.streamed.take().filter(|streamed| streamed.entry == entry.entry_id);
-        let (started, is_open) = streamed.map_or((0, false), |streamed| (streamed.started, streamed.open.is_some()));
-        let finished = started - usize::from(is_open);
-        for (place, item) in items.into_iter().enumerate() {
-            if place < finished {
-                // Its end was guessed when the next part began. The entry knows what came with it.
-                let from = self.resource.output.len().saturating_sub(finished);
-                if let Some(known) = self.resource.output.get_mut(from + place) {
-                    *known = item;
-                }
-            } else if place < started {
-                self.events.finish(item.clone());
-                self.resource.output.push(item);
-            } else {
-                self.put(item);
+        let Items { streamed: texts, others } =
+            Item::of_entry(&entry.entry_id, message, &self.functions, &mut self.calls);
+        let is_other = |streamed: &Streamed| streamed.entry != entry.entry_id;
+        if self.streamed.as_ref().is_some_and(is_other) {
+            self.give_up();
+        }
+        let mut closed = Vec::new();
+        if let Some(Streamed { closed: earlier, open, .. }) = self.streamed.take() {
+            closed = earlier;
+            if let Some((place, kind, _, text)) = open {
+                let known = texts.get(closed.len()).map(|item| item.body.clone());
+                let body = known.unwrap_or_else(|| body_of(kind, text));
+                self.events.close(&body);
+                let id = item_id(&entry.entry_id, closed.len(), body.prefix());
+                closed.push((place, Item { id, is_whole: true, body }));
             }
         }
+        for item in texts.iter().skip(closed.len()) {
+            let place = self.events.start(item.clone());
+            self.events.close(&item.body);
+            closed.push((place, item.clone()));
+        }
+        for (at, (place, shown)) in closed.into_iter().enumerate() {
+            let item = texts.get(at).cloned().unwrap_or(shown);
+            self.events.done(place, &item);
+            self.resource.output.push(item);
+        }
+        others.into_iter().for_each(|item| self.put(item));
     }
 
     fn put(&mut self, item: Item) {
-        self.events.whole(item.clone());
+        self.events.whole(&item);
         self.resource.output.push(item);
     }
 
@@ -194,7 +211,13 @@ impl Writer {
         if self.is_over() {
             return;
         }
-        self.finish_open(false);
+        // The turn goes on, and may still answer the calls that are open.
+        let is_asked = self.resource.output.last().is_some_and(|item| matches!(item.body, Body::Asked { .. }));
+        self.give_up();
+        if ended.status == TurnStatus::Completed && !is_asked {
+            let calls = std::mem::take(&mut self.calls);
+            Item::of_calls(calls).for_each(|item| self.put(item));
+        }
         if ended.usage.is_some() {
             self.resource.usage.clone_from(&ended.usage);
         }
@@ -202,5 +225,12 @@ impl Writer {
         let (_, name) = self.resource.status();
         let shown = self.resource.shown();
         self.events.response(name, &shown);
+    }
+}
+
+fn body_of(kind: DeltaKind, text: String) -> Body {
+    match kind {
+        DeltaKind::Reasoning => Body::Reasoning(text, None),
+        DeltaKind::Text | DeltaKind::Arguments => Body::Message(text),
     }
 }

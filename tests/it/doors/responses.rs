@@ -1,5 +1,7 @@
 //! Open Responses: what its clients rely on.
 
+mod reviewed;
+
 use crate::support::{
     client::Client,
     http::{self, Answered},
@@ -173,7 +175,6 @@ async fn a_stream_is_resumed_after_any_event_also_by_another_server_process() {
             "response.reasoning.delta",
             "response.reasoning.done",
             "response.content_part.done",
-            "response.output_item.done",
             "response.output_item.added",
             "response.content_part.added",
             "response.output_text.delta",
