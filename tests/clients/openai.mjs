@@ -1,6 +1,6 @@
 /**
  * npm's `openai` against the server: a chain that branches, a stream that is resumed, functions over two rounds, the
- * background, conversations, structured output, a compaction that is carried on, and 200 turns past a small window.
+ * background, conversations, a compaction that is carried on, chat completions, and 200 turns past a small window.
  * Usage: `node openai.mjs ws://ADDRESS`. Prints one line a step.
  */
 
@@ -110,6 +110,36 @@ const steps = {
     const wrong = { model, input: "x", previous_response_id: "resp_none_none" };
     await assert.rejects(client.responses.create(wrong), { status: 400, code: "previous_response_not_found" });
     await assert.rejects(client.responses.create({ model, input: "x", temperature: 7 }), { status: 400 });
+  },
+
+  async "chat completions go on in one session, and stream"() {
+    const messages = [{ role: "user", content: "My lantern is of copper." }];
+    const one = await client.chat.completions.create({ model, messages });
+    messages.push(one.choices[0].message, { role: "user", content: "What is my lantern of?" });
+    const { data, response } = await client.chat.completions.create({ model, messages }).withResponse();
+    assert.match(data.choices[0].message.content, /copper/);
+    assert.match(response.headers.get("x-reseed-context"), /^tokens=\d+, window=\d+, compactions=0$/);
+    const counting = [{ role: "user", content: "count to 6" }];
+    const options = { model, messages: counting, stream: true, stream_options: { include_usage: true } };
+    let text = "";
+    let usage;
+    for await (const chunk of await client.chat.completions.create(options)) {
+      text += chunk.choices[0]?.delta?.content ?? "";
+      usage = chunk.usage ?? usage;
+    }
+    assert.match(text, /5, 6/);
+    assert.ok(usage.total_tokens > 0);
+    await assert.rejects(client.chat.completions.create({ model, messages, n: 2 }), { status: 400, param: "n" });
+  },
+
+  async "chat completions call functions"() {
+    const tools = [{ type: "function", function: { name: "look", parameters: { type: "object", properties: {} } } }];
+    const messages = [{ role: "user", content: "use look" }];
+    const asked = await client.chat.completions.create({ model, messages, tools });
+    const [call] = asked.choices[0].message.tool_calls;
+    messages.push(asked.choices[0].message, { role: "tool", tool_call_id: call.id, content: "calm sea" });
+    const answered = await client.chat.completions.create({ model, messages, tools });
+    assert.match(answered.choices[0].message.content, /calm sea/);
   },
 
   async [`${TURNS} turns past the window end without an error, and the first is known`]() {

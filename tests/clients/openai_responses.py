@@ -1,5 +1,5 @@
-"""Python's `openai` against the server: a chain, a stream that is resumed, functions, structured output, an async
-client, conversations. Usage: `python openai_responses.py ws://ADDRESS`. Prints one line a step."""
+"""Python's `openai` against the server: a chain, a stream that is resumed, functions, many requests at once with the
+async client, conversations. Usage: `python openai_responses.py ws://ADDRESS`. Prints one line a step."""
 
 import asyncio
 import sys
