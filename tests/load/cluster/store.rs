@@ -11,7 +11,7 @@ use crate::{
 };
 use anyhow::Context as _;
 use reseed::store::{Append, ListQuery, SessionStore, connect, sqlite::SqliteStore};
-use std::{fs, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::{Client as Database, NoTls, types::ToSql};
 
@@ -46,9 +46,9 @@ async fn appends(bench: &Bench, server: &Server, sizes: Sizes, figures: &mut Fig
         let mut places = vec![0; appenders];
         let write = async |session: usize, append: Append| floor.write(session, append).await;
         let floored = run(appenders, append_secs, write, &mut places).await?;
-        let before = own_cpu()?;
+        let before = own_cpu();
         let done = appending(&*store, appenders, append_secs, &mut next).await?;
-        cpus.push((own_cpu()? - before).as_secs_f64() * 1e6 / done.times.len() as f64);
+        cpus.push((own_cpu() - before).as_secs_f64() * 1e6 / done.times.len() as f64);
         let beside = appending(&sqlite, appenders, append_secs, &mut next_sqlite).await?;
         to_floor.push(done.per_second / floored.per_second);
         to_sqlite.push(done.per_second / beside.per_second);
@@ -150,15 +150,11 @@ async fn openings(bench: &Bench, server: &Server, sizes: Sizes, figures: &mut Fi
     Ok(())
 }
 
-/// Returns the processor time that this program has used.
-fn own_cpu() -> anyhow::Result<Duration> {
-    let mut nanos = 0;
-    for thread in fs::read_dir("/proc/self/task")? {
-        // A thread that ends at this moment does not count; none of those measured does.
-        let Ok(schedule) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
-        nanos += schedule.split_whitespace().next().context("schedstat is empty")?.parse::<u64>()?;
-    }
-    Ok(Duration::from_nanos(nanos))
+/// Returns the processor time that this program has used, by threads that have ended too: an idle thread may end while
+/// others are measured.
+fn own_cpu() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(u64::try_from(used.tv_sec).unwrap_or(0), u32::try_from(used.tv_nsec).unwrap_or(0))
 }
 
 /// Connects to the database at an address whose host is a percent-encoded path.
