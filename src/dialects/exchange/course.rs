@@ -117,7 +117,7 @@ impl Course {
         *self = Self { turn: Some(turn), last: input.cloned(), ..Self::default() };
     }
 
-    /// Follows the answer to an input, of which these entries are stored. If its turn is over, they are all of it.
+    /// Follows the answer to an input from its stored entries on. A turn that is over has no others.
     pub(super) fn resume(&mut self, snapshot: &Snapshot, input: &EntryId, entries: Vec<Entry>) {
         *self = Self { last: Some(input.clone()), ..Self::default() };
         let last = entries.last().map_or(input, |entry| &entry.entry_id).clone();
@@ -142,7 +142,7 @@ impl Course {
         })
     }
 
-    /// Returns the end of a turn of which only the entries are known.
+    /// Returns how a turn ended, judged by its entries.
     fn stored_end(&self, usage: Option<Usage>) -> Ended {
         let answer =
             self.passed_entries().filter_map(Entry::message).filter(|said| said.role == Role::Assistant).last();
@@ -259,7 +259,7 @@ impl Course {
     }
 
     fn entry(&mut self, entry: &Entry) {
-        // The input itself is known to whoever sent it.
+        // The sender knows the input itself.
         if Some(&entry.entry_id) == self.last.as_ref() || !self.passed_on.insert(entry.entry_id.clone()) {
             return;
         }

@@ -1,7 +1,7 @@
 //! `POST /v1/responses/compact`: a summary that the client can send back in a new chain.
 //!
 //! `encrypted_content` holds the summary, signed with a key of this deployment, so that it can only be one that the
-//! server has made. It is not encrypted: whoever has it may read it.
+//! server has made. It is not encrypted: anyone who has it can read it.
 
 use super::{
     Door,

@@ -195,6 +195,20 @@ async fn approve(
     let Some(turn) = exchange.snapshot().turn.as_ref().map(|turn| turn.turn_id.clone()) else {
         return Err(Failure::invalid("no call of this conversation waits for an approval").at("input"));
     };
+    let answer = |approved: Approved| {
+        let Approved { id, approve, reason } = approved;
+        let approval_id = id.parse().map_err(|error| {
+            let shown: String = id.chars().take(64).collect();
+            Invalid::at("input", format!("`{shown}` is not the id of an approval: {error}"))
+        })?;
+        Ok(Command::ApprovalResponse(ApprovalResponse {
+            approval_id,
+            review: if approve { Decision::AllowOnce } else { Decision::RejectOnce },
+            arguments_hash: None,
+            custom_deny_message: reason,
+        }))
+    };
+    let answers = approvals.into_iter().map(answer).collect::<Result<Vec<Command>, Invalid>>()?;
     let mark =
         Command::AppendCustom(AppendCustom { custom_type: INPUT_MARK.to_owned(), data: details(stored.clone()) });
     let reply = match id {
@@ -204,15 +218,8 @@ async fn approve(
     let Reply::Ok(done) = reply else { return Err(Failure::invalid("the input could not be stored")) };
     let Some(entry) = done.entry_id else { return Err(Failure::invalid("the input could not be stored")) };
     exchange.follow_turn(turn, &entry);
-    for Approved { id, approve, reason } in approvals {
-        let approval_id = id.parse().map_err(|error| Invalid::at("input", format!("approval_request_id: {error}")))?;
-        let answer = Command::ApprovalResponse(ApprovalResponse {
-            approval_id,
-            review: if approve { Decision::AllowOnce } else { Decision::RejectOnce },
-            arguments_hash: None,
-            custom_deny_message: reason,
-        });
-        exchange.request(&answer).await?;
+    for answer in &answers {
+        exchange.request(answer).await?;
     }
     let entry = exchange.appended(&entry).await?;
     Ok(running(exchange, &entry, stored, false))

@@ -4,7 +4,7 @@
 //! nothing, says when the client must go: when the server stops, or when the credentials expire or are revoked.
 
 use super::{
-    Door, Forget,
+    Door, Followed, Forget,
     create::{Running, begin},
     ids::ResponseId,
     input::Input,
@@ -23,7 +23,7 @@ use axum::{
     response::Response,
 };
 use reseed_client::{Client, Connect, Stop, Update};
-use reseed_protocol::{CloseCode, command::Command, turn::UserInput, turn::WhenBusy};
+use reseed_protocol::{CloseCode, SessionId, command::Command, turn::UserInput, turn::WhenBusy};
 use serde_json::{Value, json};
 use std::{
     collections::{HashMap, VecDeque},
@@ -38,7 +38,7 @@ const READ_BUFFER_BYTES: usize = 4 * 1024;
 /// Frames that wait for the response before them.
 const WAITING_MAX: usize = 8;
 
-/// Unstored chains of one socket. Beyond it, the oldest is forgotten.
+/// Unstored responses of one socket that can be continued. Beyond it, the oldest cannot.
 const KEPT_MAX: usize = 64;
 
 /// The interval of pings.
@@ -74,8 +74,8 @@ pub(super) async fn upgrade(
             door,
             connect,
             waiting: VecDeque::new(),
-            kept: HashMap::new(),
-            order: VecDeque::new(),
+            kept: VecDeque::new(),
+            sessions: HashMap::new(),
         };
         Box::pin(lane.serve()).await;
     }))
@@ -88,9 +88,10 @@ struct Lane {
     door: Door,
     connect: Arc<dyn Connect>,
     waiting: VecDeque<String>,
-    /// The responses that are not stored, with what deletes the session of the first of each chain.
-    kept: HashMap<ResponseId, Option<Forget>>,
-    order: VecDeque<ResponseId>,
+    /// The responses that are not stored, oldest first.
+    kept: VecDeque<ResponseId>,
+    /// Deletes the sessions of unstored chains: each when none of its responses is kept, or when the socket closes.
+    sessions: HashMap<SessionId, Forget>,
 }
 
 impl Lane {
@@ -163,16 +164,15 @@ impl Lane {
             Ok(create) => create,
             Err(invalid) => return self.error(&invalid.into()).await,
         };
-        let kept: Vec<ResponseId> = self.kept.keys().cloned().collect();
-        let begun = begin(self.connect(), &create, None, &self.door.sealer, &move |id| kept.contains(id)).await;
+        let kept = &self.kept;
+        let begun = begin(self.connect(), &create, None, &self.door.sealer, &|id| kept.contains(id)).await;
         let running = match begun {
             Ok(running) => running,
             Err(failure) => {
                 // A chain whose continuation failed is not continued again by accident.
                 let previous = create.previous_response_id.as_deref().and_then(ResponseId::parse);
-                if let Some(previous) = previous {
-                    self.kept.remove(&previous);
-                }
+                self.kept.retain(|kept| Some(kept) != previous.as_ref());
+                self.forget_sessions();
                 return self.error(&failure).await;
             }
         };
@@ -183,47 +183,59 @@ impl Lane {
     }
 
     fn keep(&mut self, running: &Running) {
-        let session = running.id.session.clone();
-        let forgets = running.is_new.then(|| Forget { connect: Some(self.connect()), session });
-        self.kept.insert(running.id.clone(), forgets);
-        self.order.push_back(running.id.clone());
-        while self.order.len() > KEPT_MAX {
-            if let Some(oldest) = self.order.pop_front() {
-                self.kept.remove(&oldest);
-            }
+        let session = &running.id.session;
+        if running.is_new {
+            let forgets = Forget { connect: Some(self.connect()), session: session.clone() };
+            self.sessions.insert(session.clone(), forgets);
         }
+        self.kept.push_back(running.id.clone());
+        if self.kept.len() > KEPT_MAX {
+            self.kept.pop_front();
+        }
+        self.forget_sessions();
     }
 
-    async fn stream(&mut self, mut running: Running, guard: &mut Client) -> Result<(), End> {
+    /// Deletes the unstored sessions that nothing can continue.
+    fn forget_sessions(&mut self) {
+        let kept = &self.kept;
+        self.sessions.retain(|session, _| kept.iter().any(|id| id.session == *session));
+    }
+
+    /// Sends a response's events. If the client leaves, the turn still has its tools.
+    async fn stream(&mut self, running: Running, guard: &mut Client) -> Result<(), End> {
+        let mut followed = Followed(Some(running));
+        let Some(running) = followed.0.as_mut() else { return Ok(()) };
+        let ended = self.events(running, guard).await;
+        followed.end().await;
+        ended
+    }
+
+    async fn events(&mut self, running: &mut Running, guard: &mut Client) -> Result<(), End> {
         let mut pings = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
         loop {
             for event in running.writer.take() {
                 self.write(Message::Text(event.to_string().into())).await?;
             }
             if running.writer.is_over() {
-                running.exchange.close().await;
                 return Ok(());
             }
             tokio::select! {
-                step = running.exchange.next() => {
-                    let is_lost = matches!(step, Step::Failed(_));
-                    running.writer.step(step);
-                    if is_lost {
-                        for event in running.writer.take() {
-                            self.write(Message::Text(event.to_string().into())).await?;
-                        }
-                    }
-                }
+                step = running.exchange.next() => match step {
+                    // The turn may go on, so the response has not failed.
+                    Step::Failed(error) => return self.error(&error.into()).await,
+                    step => running.writer.step(step),
+                },
                 end = told_to_end(guard) => return Err(end),
                 received = self.socket.recv() => {
                     let Some(text) = taken(self.watch.as_deref(), received)? else { continue };
                     let frame: Value = serde_json::from_str(&text).unwrap_or_default();
                     if frame["type"] == "response.steer" {
-                        self.steered(&frame, Some(&mut running)).await?;
+                        self.steered(&frame, Some(running)).await?;
                     } else if self.waiting.len() < WAITING_MAX {
                         self.waiting.push_back(text);
                     } else {
-                        return Err(End::Close(CloseCode::RateLimit.code(), "too many frames wait".to_owned()));
+                        let reason = format!("{WAITING_MAX} frames wait for the response before them");
+                        return Err(End::Close(CloseCode::RateLimit.code(), reason));
                     }
                 }
                 _ = pings.tick() => self.write(Message::Ping(Default::default())).await?,

@@ -9,8 +9,10 @@ use crate::support::{
     server::Server,
     talk::text_of,
 };
+use futures_util::{SinkExt as _, StreamExt as _};
 use reseed_protocol::Part;
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
 
 fn kinds(response: &Value) -> Vec<&str> {
     response["output"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect()
@@ -131,6 +133,41 @@ async fn what_others_have_said_is_not_deleted_or_summarised_with_a_response() {
         door.ask("POST", "/v1/responses/compact", &json!({ "model": "scripted", "input": "a long story" })).await;
     assert_eq!(made.status, 200, "{made:?}");
     assert_eq!(count(&mut page).await, before, "nothing is left of a compaction of messages");
+}
+
+#[tokio::test]
+async fn an_unstored_chain_on_a_socket_has_no_end_and_leaves_nothing() {
+    let model = Scripted::answering(|_| Reply::text("ok"));
+    let server = Server::start(model.clone(), &[]).await;
+    let mut page = Client::v2(&server.ws()).await;
+    page.ask("list_sessions", json!({ "watch": true })).await;
+    let (mut socket, _) =
+        tokio_tungstenite::connect_async(format!("ws://{}/v1/responses", server.address())).await.unwrap();
+    let mut previous = Value::Null;
+    // More than the server keeps: only the oldest can no longer be continued.
+    for turn in 0..70 {
+        let frame = json!({
+            "type": "response.create", "input": format!("turn {turn}"), "store": false,
+            "previous_response_id": previous,
+        });
+        socket.send(Message::Text(frame.to_string().into())).await.unwrap();
+        previous = loop {
+            let Message::Text(text) = socket.next().await.unwrap().unwrap() else { continue };
+            let event: Value = serde_json::from_str(&text).unwrap();
+            assert_ne!(*present(&event["type"]), "error", "turn {turn}: {event}");
+            if event["type"] == "response.completed" {
+                break event["response"]["id"].clone();
+            }
+        };
+    }
+    assert_eq!(text_of(&last(&model)).lines().next(), Some("turn 0"));
+    let session = previous.as_str().unwrap().split('_').nth(1).unwrap().to_owned();
+    socket.close(None).await.unwrap();
+    page.until(|frame| {
+        let item = &frame["payload"];
+        frame["type"] == "session_changed" && item["sessionId"] == session.as_str() && item["deleted"] == true
+    })
+    .await;
 }
 
 #[tokio::test]
