@@ -164,8 +164,9 @@ impl Writer {
     }
 
     fn entry(&mut self, entry: &Entry) {
-        self.last_at = entry.timestamp;
+        // Marks and labels may be put behind an answer long after it.
         let Some(message) = entry.message() else { return };
+        self.last_at = entry.timestamp;
         if let Some(usage) = &message.usage {
             self.resource.usage = Some(added(self.resource.usage.take(), usage));
         }
