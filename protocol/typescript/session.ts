@@ -52,6 +52,11 @@ export interface OpenSession {
   entries?: number;
   /** Sends deltas (the default), or only whole entries. */
   deltas?: boolean;
+  /**
+   * `false` keeps a new session in the server's memory only, until nobody has used it for an hour or the server
+   * ends. Lists do not show it.
+   */
+  store?: boolean;
   /** Tools to offer, as with `register_tools`. */
   tools?: Array<ToolOffer>;
   /** Hooks to offer, as with `register_hooks`. */

@@ -58,6 +58,11 @@ export interface ForkSession {
   entryId: EntryId;
   /** With the entry (`at`), or before it, returning its input for editing (`before`). */
   position: ForkPosition;
+  /**
+   * `false` keeps the new session in the server's memory only, as with `open_session`. A copy of a session that
+   * is not stored is not stored either.
+   */
+  store?: boolean;
 }
 
 /** The end of a fork. */

@@ -14,7 +14,7 @@ use super::{
     errors::store_error,
     load::{state, stored_calibration},
     outbox::Outbox,
-    registry::Registry,
+    registry::{Kept, Registry},
     watch::list_item,
 };
 use crate::{
@@ -107,12 +107,16 @@ impl Registry {
             ForkPosition::Before => NavigatePosition::Before,
         };
         let (end, input) = landing(&found, position);
-        self.check_may_create(&order.owner).await?;
+        let kept = match order.fork.store {
+            Some(false) => Kept::InMemory,
+            _ => self.kept(&order.source),
+        };
+        self.check_may_keep(&order.owner, kept).await?;
         let state = state(&**self.store(), &head).await.map_err(|error| store_error(&error))?;
         let path = source.survey(end, &state.undone).await?;
 
         let id = self.random_id()?;
-        let (_, created) = self.as_member(|| self.store().create(&id, &order.owner, UNFINISHED)).await;
+        let (_, created) = self.as_member(|| self.store_of_new(kept).create(&id, &order.owner, UNFINISHED)).await;
         let lease = created.map_err(|error| store_error(&error))?;
         let mut may_count = false;
         let made = async {
@@ -219,7 +223,9 @@ impl Registry {
         self.store().append(lease, next_seq, append).await?;
         // The next client may open it on any node.
         self.store().release(lease).await?;
-        self.watches().changed(owner, || list_item(&lease.session, &head, Doing::Idle));
+        if self.kept(&lease.session) == Kept::Stored {
+            self.watches().changed(owner, || list_item(&lease.session, &head, Doing::Idle));
+        }
         Ok(())
     }
 }

@@ -87,4 +87,4 @@ pub(crate) use feed::{Cursor, Reader};
 pub(crate) use handle::{Attach, Attached, ConnectionShare, Identity, LeftOff, SUBSCRIPTIONS_MAX, SessionHandle};
 pub(crate) use live::ItemPosition;
 pub(crate) use outbox::{Outgoing, Private, Replied};
-pub(crate) use registry::{Registry, RegistryOptions, holding::Found};
+pub(crate) use registry::{Kept, Registry, RegistryOptions, holding::Found};

@@ -6,6 +6,8 @@ mod open_sessions;
 mod removal;
 mod watching;
 
+pub(crate) use self::creating::Kept;
+
 use self::{holding::NotOpened, open_sessions::OpenSessions};
 use super::{
     actor,
@@ -17,7 +19,7 @@ use super::{
     parts::Parts,
     shared::Shared,
     stored_shares::StoredShares,
-    watch::{Compactions, Row, Watches},
+    watch::{Compactions, Watches},
 };
 use crate::{
     clock::Clock,
@@ -30,7 +32,7 @@ use crate::{
     metrics::limits::Limit,
     provider::Provider,
     shares::{Permit, Share, Shares},
-    store::{Error as StoreError, NodeId, SessionHead, SessionStore, UNFINISHED},
+    store::{Error as StoreError, NodeId, SessionHead, SessionStore, UNFINISHED, WithUnstored},
     tools::Toolset,
 };
 use dashmap::DashMap;
@@ -116,10 +118,14 @@ impl Registry {
             cluster,
         } = options;
         let shares = Shares::new(&limits, has_several_users);
+        let store = WithUnstored::new(store);
+        let unstored = store.unstored();
+        let store: Arc<dyn SessionStore> = Arc::new(store);
         let shared = Shared {
             stored: StoredShares::new(store.clone(), shares.clone(), &limits, has_several_users),
             model_server: ModelServerLoad::new(provider.slots()),
             store,
+            unstored,
             parts: Parts::new(provider, hooks, tools, deployment),
             clock,
             detached_turn,
@@ -218,7 +224,7 @@ impl Registry {
         let session = load(&**store, &head).await.map_err(|error| NotOpened::Refused(self.fault(&error)))?;
         let session = self.founded(session);
         let stored_seq = stored_copy(&head).map_or(0, |copy| copy.seq());
-        let row = Row::new(self.watches.clone(), id.clone(), head.owner);
+        let row = self.row(id, head.owner);
         let seed = self.seed(session).map_err(NotOpened::Refused)?;
         Ok(actor::Started { lease, since, seed, head: head.head, stored_seq, row })
     }

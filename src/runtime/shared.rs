@@ -14,7 +14,7 @@ use crate::{
         session::Session,
     },
     shares::Shares,
-    store::{Error as StoreError, SessionStore},
+    store::{Error as StoreError, SessionStore, memory::MemoryStore},
 };
 use dashmap::DashMap;
 use reseed_protocol::{ErrorBody, SessionId};
@@ -23,7 +23,10 @@ use tokio_util::sync::CancellationToken;
 
 /// State shared by all actors.
 pub(super) struct Shared {
+    /// All sessions: those in the database, and those in memory only.
     pub(super) store: Arc<dyn SessionStore>,
+    /// Where sessions are created that are not to be stored.
+    pub(super) unstored: Arc<MemoryStore>,
     pub(super) parts: Parts,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) detached_turn: Duration,

@@ -231,6 +231,8 @@ pub(super) struct Row {
     watches: Arc<Watches>,
     session: SessionId,
     owner: Arc<str>,
+    /// False for a session that is not stored. Lists do not show it.
+    is_listed: bool,
     doing: Mutex<SessionState>,
     /// Boxed, because most sessions are never compacted.
     compactions: Mutex<Option<Box<Compactions>>>,
@@ -251,9 +253,9 @@ pub struct Compactions {
 }
 
 impl Row {
-    pub(super) fn new(watches: Arc<Watches>, session: SessionId, owner: String) -> Arc<Self> {
+    pub(super) fn new(watches: Arc<Watches>, session: SessionId, owner: String, is_listed: bool) -> Arc<Self> {
         let (doing, compactions) = (Mutex::new(SessionState::Idle), Mutex::default());
-        Arc::new(Self { watches, session, owner: owner.into(), doing, compactions })
+        Arc::new(Self { watches, session, owner: owner.into(), is_listed, doing, compactions })
     }
 
     /// Returns the session's owner.
@@ -281,7 +283,9 @@ impl Row {
     /// Reports a change of the session's head or of what it is doing.
     pub(super) fn changed(&self, head: &Head, doing: SessionState) {
         *self.doing.lock().unwrap_or_else(PoisonError::into_inner) = doing;
-        self.watches.changed(&self.owner, || list_item(&self.session, head, doing));
+        if self.is_listed {
+            self.watches.changed(&self.owner, || list_item(&self.session, head, doing));
+        }
     }
 }
 

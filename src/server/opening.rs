@@ -6,7 +6,7 @@ use crate::{
         agent_loop::{Snapshot, Tools, check_offers},
         hook::{HookSpec, check_hooks},
     },
-    runtime::{Attach, Attached, Found, ItemPosition, LeftOff, SUBSCRIPTIONS_MAX, blocking, encoded::FrameText},
+    runtime::{Attach, Attached, Found, ItemPosition, Kept, LeftOff, SUBSCRIPTIONS_MAX, blocking, encoded::FrameText},
 };
 use reseed_protocol::{
     CommandId, ErrorBody, ErrorCode, SessionId,
@@ -32,6 +32,7 @@ pub(super) async fn open_session(
     text: &FrameText,
 ) -> Result<Option<Box<SessionOpened>>, ErrorBody> {
     let role = open.role.unwrap_or(SessionRole::Writer);
+    let kept = if open.store == Some(false) { Kept::InMemory } else { Kept::Stored };
     let Offered { tools, hooks } = check_opening(&open, role)?;
     let (app, owner) = (connection.app.clone(), connection.credentials.owner());
     let resume = open.resume.as_ref();
@@ -54,7 +55,7 @@ pub(super) async fn open_session(
     for _ in 0..2 {
         let found = match session {
             Some(session) => app.registry.open_or_find(session, &owner).await?,
-            None => app.registry.create_or_find(&owner, id).await?,
+            None => app.registry.create_or_find(&owner, id, kept).await?,
         };
         let handle = match found {
             Found::Here(handle) => handle,

@@ -24,6 +24,7 @@ mod restored;
 mod search;
 pub mod sqlite;
 mod stats;
+mod unstored;
 mod upgrade;
 mod walk;
 
@@ -44,6 +45,7 @@ pub use postgres_url::{Postgres, PostgresUrl};
 pub use restored::{Renewed, RestoredError, restored};
 pub use search::{HISTORY_TOOLS, HITS_MAX, Hit, Hits, Query, SearchQuery, SearchScope, TERMS_MAX};
 pub use stats::CommitStats;
+pub use unstored::{UNSTORED_BYTES_MAX, WithUnstored, has_room};
 pub use walk::SubtreeQuery;
 
 use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp, event::Event};

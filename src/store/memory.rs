@@ -107,6 +107,32 @@ impl MemoryStore {
         Self { state, is_shared, member: Membership::default(), closed: AtomicBool::new(false) }
     }
 
+    /// Returns true if the store has a session.
+    #[must_use]
+    pub fn contains(&self, session: &SessionId) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).sessions.contains_key(session)
+    }
+
+    /// Returns what all owners together have stored.
+    #[must_use]
+    pub fn total_usage(&self) -> Usage {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.usage.values().fold(Usage::default(), |sum, usage| Usage {
+            sessions: sum.sessions + usage.sessions,
+            empty: sum.empty + usage.empty,
+            bytes: sum.bytes + usage.bytes,
+        })
+    }
+
+    /// Returns the sessions that were last changed before a time, without those still being created.
+    #[must_use]
+    pub fn unchanged_since(&self, before: Timestamp) -> Vec<SessionId> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_left = |at: Timestamp| at < before && at != UNFINISHED;
+        let unchanged = state.sessions.iter().filter(|(_, session)| is_left(session.head.updated_at));
+        unchanged.map(|(id, _)| id.clone()).collect()
+    }
+
     /// Runs `work` when the future is first polled, as a store with a disk would. Nothing panics while the lock is
     /// held, so the data is consistent even behind a poisoned lock.
     fn with<'a, T: 'a>(

@@ -62,4 +62,5 @@ mod tool_list;
 mod tools;
 mod tree;
 mod turns;
+mod unstored;
 mod v1;

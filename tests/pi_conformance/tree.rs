@@ -162,7 +162,7 @@ impl Imported {
                 owner: String::new(),
                 id: format!("fork-at-{entry_id}").parse().unwrap(),
                 fingerprint: 1,
-                fork: ForkSession { entry_id, position: ForkPosition::At },
+                fork: ForkSession { entry_id, position: ForkPosition::At, store: None },
                 outgoing,
             });
             started.expect("a single user has no share");

@@ -33,6 +33,8 @@ pub struct Opening {
     pub entries: Option<u32>,
     /// `false` omits the deltas of answers.
     pub deltas: Option<bool>,
+    /// `false` keeps a new session in the server's memory only.
+    pub store: Option<bool>,
     /// Tools to offer.
     pub tools: Option<Vec<ToolOffer>>,
     /// Hooks to offer.
@@ -121,7 +123,7 @@ impl Subscription {
 
     /// Returns the command that opens it now.
     pub(crate) fn command(&self) -> OpenSession {
-        let Opening { role, entries, deltas, tools, hooks } = self.opening.clone();
+        let Opening { role, entries, deltas, store, tools, hooks } = self.opening.clone();
         let role = if self.read_only { Some(SessionRole::Observer) } else { role };
         // An observer may not offer anything.
         let offers = role != Some(SessionRole::Observer);
@@ -131,6 +133,7 @@ impl Subscription {
             resume: known.map(Snapshot::resume_point),
             entries,
             deltas,
+            store,
             tools: tools.filter(|_| offers),
             hooks: hooks.filter(|_| offers),
         }

@@ -10,7 +10,7 @@ import {
 } from "./connection/environment.js";
 import { tabId } from "./connection/ids.js";
 import { Listeners } from "./listeners.js";
-import { Session, type SessionOptions } from "./session/session.js";
+import { type NewSessionOptions, Session, type SessionOptions } from "./session/session.js";
 import { SessionList } from "./sessions.js";
 import { offers } from "./hosting/offer.js";
 import type {
@@ -144,12 +144,13 @@ export class Client {
   }
 
   /** Creates a session and opens it. Exactly one is created even if the connection is lost meanwhile. */
-  async createSession(options: SessionOptions = {}): Promise<Session> {
-    const { role, entries, deltas } = options;
+  async createSession(options: NewSessionOptions = {}): Promise<Session> {
+    const { role, entries, deltas, store } = options;
     const opening = {
       ...(role ? { role } : {}),
       ...(entries === undefined ? {} : { entries }),
       ...(deltas === undefined ? {} : { deltas }),
+      ...(store === undefined ? {} : { store }),
     };
     const payload = { ...opening, ...offers(options) };
     const { sessionId } = await this.#connection.request("open_session", payload, {}, (opened) => {

@@ -34,7 +34,7 @@ export { type Hook, hook, type HookRun } from "./hosting/hooks.js";
 export type { Offer } from "./hosting/offer.js";
 export { type Tool, tool, type ToolRun, type Tools } from "./hosting/tools.js";
 export { Answer, type AnswerPiece, type AnswerResult, textOf, TurnFailed } from "./session/answer.js";
-export { type SendOptions, Session, type SessionOptions, type SessionView } from "./session/session.js";
+export { type NewSessionOptions, type SendOptions, Session, type SessionOptions, type SessionView } from "./session/session.js";
 export type { SessionStatus } from "./session/subscription.js";
 export { SessionList, type SessionsView } from "./sessions.js";
 export type * from "./wire.js";

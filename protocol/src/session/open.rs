@@ -27,6 +27,9 @@ closed! {
         entries?: u32,
         /// Sends deltas (the default), or only whole entries.
         deltas?: bool,
+        /// `false` keeps a new session in the server's memory only, until nobody has used it for an hour or the server
+        /// ends. Lists do not show it.
+        store?: bool,
         /// Tools to offer, as with `register_tools`.
         tools?: Vec<ToolOffer>,
         /// Hooks to offer, as with `register_hooks`.

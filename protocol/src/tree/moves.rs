@@ -63,6 +63,9 @@ closed! {
         entry_id: EntryId,
         /// With the entry (`at`), or before it, returning its input for editing (`before`).
         position: ForkPosition,
+        /// `false` keeps the new session in the server's memory only, as with `open_session`. A copy of a session that
+        /// is not stored is not stored either.
+        store?: bool,
     }
 }
 

@@ -89,8 +89,8 @@ impl Actor {
         if spec.does != Does::Transient && self.is_repeat(id, fingerprint, spec, outgoing).await? {
             return Ok(Admitted::Before);
         }
-        // Hooks continue what a command began, and that command was checked.
-        if origin != Origin::HOOK {
+        // Hooks continue what a command began, and that command was checked. What is not stored counts for nothing.
+        if origin != Origin::HOOK && !self.shared.unstored.contains(&self.id) {
             self.shared.stored.check_may_store(&self.row.owner(), command).await?;
         }
         // Without a loop, the session is about to be closed, and the command is refused then.

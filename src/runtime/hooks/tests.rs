@@ -38,6 +38,7 @@ fn calls(hooks: Vec<Arc<dyn Hook>>) -> (HookCalls, Mailbox, mpsc::Receiver<Box<M
     let shared = Shared {
         model_server: ModelServerLoad::new(crate::provider::Slots::Several),
         stored: StoredShares::new(store.clone(), shares.clone(), &limits, false),
+        unstored: Arc::default(),
         shares,
         store,
         parts,

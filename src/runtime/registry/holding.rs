@@ -1,6 +1,6 @@
 //! The sessions that this server holds as a node of a cluster: where a session is, and which ones are lost.
 
-use super::Registry;
+use super::{Kept, Registry};
 use crate::{
     runtime::{
         cluster::{Keeper, Since},
@@ -88,8 +88,13 @@ impl Registry {
     ///
     /// # Errors
     /// As [`Registry::create_once`].
-    pub(crate) async fn create_or_find(&self, owner: &str, command: &CommandId) -> Result<Found, ErrorBody> {
-        match self.create_once(owner, command).await {
+    pub(crate) async fn create_or_find(
+        &self,
+        owner: &str,
+        command: &CommandId,
+        kept: Kept,
+    ) -> Result<Found, ErrorBody> {
+        match self.create_once(owner, command, kept).await {
             Err(error) if self.keeper().is_some() && error.code == ErrorCode::Overloaded => {
                 match self.created_by(owner, Some(command)).await? {
                     Some(earlier) => self.open_or_find(&earlier, owner).await,

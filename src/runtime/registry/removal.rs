@@ -1,6 +1,6 @@
 //! Removes sessions: those that a user deletes, and those that nobody ever wrote to.
 
-use super::Registry;
+use super::{Kept, Registry};
 use crate::{
     runtime::watch::list_item,
     store::{EMPTY_SEQ_MAX, Error as StoreError, SessionHead, UNFINISHED},
@@ -11,8 +11,9 @@ use reseed_protocol::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// How long an empty session is kept. A client that lost its connection returns within this time.
-const EMPTY_SESSION_KEPT: Duration = Duration::from_secs(60 * 60);
+/// How long a session is kept that is empty, or is not stored and not open. A client that lost its connection returns
+/// within this time.
+const LEFT_SESSION_KEPT: Duration = Duration::from_secs(60 * 60);
 
 /// The interval between sweeps of empty sessions.
 const SWEEP_EVERY: Duration = Duration::from_secs(5 * 60);
@@ -39,8 +40,7 @@ impl Registry {
     /// # Errors
     /// The store's.
     pub async fn sweep_empty(&self) -> Result<u64, StoreError> {
-        let kept = i64::try_from(EMPTY_SESSION_KEPT.as_millis()).unwrap_or(i64::MAX);
-        let before = Timestamp(self.now().0.saturating_sub(kept));
+        let before = self.an_hour_ago();
         // All open sessions may be empty and have to stay. With this limit, a sweep always finds one that can be
         // deleted.
         let most = SWEEP_SESSIONS.saturating_add(self.limits.sessions_open_max);
@@ -62,7 +62,29 @@ impl Registry {
         Ok(gone)
     }
 
-    /// Sweeps empty sessions periodically, until the server stops.
+    /// Deletes the sessions in memory that nobody has written to for an hour and that are not open. Returns their
+    /// number.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn sweep_unstored(&self) -> Result<u64, StoreError> {
+        let mut gone = 0;
+        for id in self.shared.unstored.unchanged_since(self.an_hour_ago()) {
+            let _turn = self.open.lock(&id).await;
+            if self.open.get(&id).is_some() {
+                continue;
+            }
+            match self.store().head(&id).await {
+                Ok(head) => self.erase(&head).await?,
+                Err(StoreError::NotFound(_)) => continue,
+                Err(error) => return Err(error),
+            }
+            gone += 1;
+        }
+        Ok(gone)
+    }
+
+    /// Sweeps empty and unstored sessions periodically, until the server stops.
     pub fn keep_sweeping(self: &Arc<Self>) {
         let registry = self.clone();
         self.track(async move {
@@ -73,13 +95,23 @@ impl Registry {
                     () = registry.shared.drain.cancelled() => return,
                     _ = due.tick() => {}
                 }
-                match registry.sweep_empty().await {
-                    Ok(0) => {}
-                    Ok(sessions) => tracing::info!(sessions, "deleted empty sessions"),
-                    Err(error) => tracing::warn!(%error, "sweep empty sessions"),
+                for (swept, what) in
+                    [(registry.sweep_empty().await, "empty"), (registry.sweep_unstored().await, "unstored")]
+                {
+                    match swept {
+                        Ok(0) => {}
+                        Ok(sessions) => tracing::info!(sessions, "deleted {what} sessions"),
+                        Err(error) => tracing::warn!(%error, "sweep {what} sessions"),
+                    }
                 }
             }
         });
+    }
+
+    /// Returns the time before which a session counts as left.
+    fn an_hour_ago(&self) -> Timestamp {
+        let kept = i64::try_from(LEFT_SESSION_KEPT.as_millis()).unwrap_or(i64::MAX);
+        Timestamp(self.now().0.saturating_sub(kept))
     }
 
     /// Deletes a session if it is empty and not open. Nobody can open it meanwhile.
@@ -113,8 +145,9 @@ impl Registry {
 
     async fn erase(&self, head: &SessionHead) -> Result<(), StoreError> {
         let id = &head.session;
+        let is_listed = self.kept(id) == Kept::Stored;
         let deleted = self.shared.store.delete(id).await;
-        if deleted.is_ok() {
+        if deleted.is_ok() && is_listed {
             let item = || SessionItem { deleted: true, ..list_item(id, &head.head, SessionState::Idle) };
             self.watches.changed(&head.owner, item);
         }

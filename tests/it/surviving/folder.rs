@@ -139,6 +139,7 @@ impl Folder {
             // A path that is compared is whole.
             entries: Some(1000),
             deltas: None,
+            store: None,
             tools: serde_json::from_value(read("tools")).unwrap(),
             hooks: None,
         };

@@ -42,6 +42,12 @@ import { type Happened, type Opening, type SessionStatus, Subscription } from ".
 /** The options of a session: how to open it, and the tools and hooks to offer. */
 export interface SessionOptions extends Opening, Offer {}
 
+/** The options of a new session. */
+export interface NewSessionOptions extends SessionOptions {
+  /** `false` keeps it in the server's memory only, until nobody has used it for an hour or the server ends. */
+  readonly store?: boolean | undefined;
+}
+
 /** A session for display: changes whenever the status or the snapshot changes. */
 export interface SessionView {
   /** The status of the subscription. */

@@ -1,0 +1,214 @@
+//! A store with a second one in memory beside it, for sessions that are not to be stored.
+//!
+//! Whoever creates a session chooses the store. Every other access finds it by its id, so the rest of the server does
+//! not know the difference. Lists, the search of all sessions and usage cover stored sessions only.
+
+use super::{
+    Append, Cluster, CommandMark, Created, EntryQuery, Error, Lease, ListPage, ListQuery, SearchQuery, SessionHead,
+    SessionStore, StoreFuture, StoredNode, StoredRecord, SubtreeQuery, Usage,
+    memory::MemoryStore,
+    page::EntriesPage,
+    search::{Hits, SearchScope},
+};
+use reseed_protocol::{CommandId, EntryId, SessionId, Timestamp};
+use std::sync::Arc;
+
+/// Maximum bytes of all unstored sessions together: some thousand conversations, and a small part of a server's memory.
+pub const UNSTORED_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// The bytes that a session counts for besides its records: its indexes and its head.
+const SESSION_BYTES: u64 = 4 * 1024;
+
+/// A store, and a store in memory beside it.
+pub struct WithUnstored {
+    stored: Arc<dyn SessionStore>,
+    unstored: Arc<MemoryStore>,
+}
+
+impl WithUnstored {
+    /// Puts a store in memory beside a store.
+    #[must_use]
+    pub fn new(stored: Arc<dyn SessionStore>) -> Self {
+        Self { stored, unstored: Arc::default() }
+    }
+
+    /// Returns the store in memory, to create sessions in it.
+    #[must_use]
+    pub fn unstored(&self) -> Arc<MemoryStore> {
+        self.unstored.clone()
+    }
+
+    fn of(&self, session: &SessionId) -> &dyn SessionStore {
+        if self.unstored.contains(session) { &*self.unstored } else { &*self.stored }
+    }
+}
+
+/// Returns true if there is room for more unstored sessions.
+#[must_use]
+pub fn has_room(unstored: &MemoryStore) -> bool {
+    let Usage { sessions, bytes, .. } = unstored.total_usage();
+    bytes + sessions * SESSION_BYTES < UNSTORED_BYTES_MAX
+}
+
+impl SessionStore for WithUnstored {
+    fn create_once<'a>(
+        &'a self,
+        session: &'a SessionId,
+        owner: &'a str,
+        command: Option<&'a CommandId>,
+        now: Timestamp,
+    ) -> StoreFuture<'a, Result<Created, Error>> {
+        self.stored.create_once(session, owner, command, now)
+    }
+
+    fn created_by<'a>(
+        &'a self,
+        owner: &'a str,
+        command: &'a CommandId,
+    ) -> StoreFuture<'a, Result<Option<SessionId>, Error>> {
+        Box::pin(async move {
+            match self.unstored.created_by(owner, command).await? {
+                Some(session) => Ok(Some(session)),
+                None => self.stored.created_by(owner, command).await,
+            }
+        })
+    }
+
+    fn open<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(Lease, SessionHead), Error>> {
+        self.of(session).open(session)
+    }
+
+    fn append<'a>(&'a self, lease: &'a Lease, first_seq: u64, append: Append) -> StoreFuture<'a, Result<(), Error>> {
+        if !self.unstored.contains(&lease.session) {
+            return self.stored.append(lease, first_seq, append);
+        }
+        if !has_room(&self.unstored) {
+            let full = format!("unstored sessions take {UNSTORED_BYTES_MAX} bytes of memory, which is the maximum");
+            return Box::pin(async move { Err(Error::Unknown(full)) });
+        }
+        self.unstored.append(lease, first_seq, append)
+    }
+
+    fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Result<(), Error>> {
+        self.of(&lease.session).release(lease)
+    }
+
+    fn read_page<'a>(
+        &'a self,
+        session: &'a SessionId,
+        after_seq: u64,
+        limit: u32,
+        bytes_max: usize,
+    ) -> StoreFuture<'a, Result<Vec<StoredRecord>, Error>> {
+        self.of(session).read_page(session, after_seq, limit, bytes_max)
+    }
+
+    fn entries_page<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: EntryQuery,
+        bytes_max: usize,
+    ) -> StoreFuture<'a, Result<EntriesPage, Error>> {
+        self.of(session).entries_page(session, query, bytes_max)
+    }
+
+    fn subtree<'a>(
+        &'a self,
+        session: &'a SessionId,
+        query: SubtreeQuery,
+    ) -> StoreFuture<'a, Result<Vec<StoredNode>, Error>> {
+        self.of(session).subtree(session, query)
+    }
+
+    fn entry_seq<'a>(
+        &'a self,
+        session: &'a SessionId,
+        entry: &'a EntryId,
+    ) -> StoreFuture<'a, Result<Option<u64>, Error>> {
+        self.of(session).entry_seq(session, entry)
+    }
+
+    fn command<'a>(
+        &'a self,
+        session: &'a SessionId,
+        command_id: &'a str,
+    ) -> StoreFuture<'a, Result<Option<CommandMark>, Error>> {
+        self.of(session).command(session, command_id)
+    }
+
+    fn head<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<SessionHead, Error>> {
+        self.of(session).head(session)
+    }
+
+    fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<ListPage, Error>> {
+        self.stored.list(query)
+    }
+
+    fn usage<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Result<Option<Usage>, Error>> {
+        self.stored.usage(owner)
+    }
+
+    fn empty_sessions(&self, before: Timestamp, limit: u32) -> StoreFuture<'_, Result<Vec<SessionId>, Error>> {
+        self.stored.empty_sessions(before, limit)
+    }
+
+    fn search(&self, query: SearchQuery) -> StoreFuture<'_, Result<Hits, Error>> {
+        match &query.scope {
+            SearchScope::Session(session) => self.of(session).search(query),
+            SearchScope::Owner(_) => self.stored.search(query),
+        }
+    }
+
+    fn delete<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Result<(), Error>> {
+        self.of(session).delete(session)
+    }
+
+    fn failure(&self) -> Option<Error> {
+        self.stored.failure()
+    }
+
+    fn check_writable(&self) -> StoreFuture<'_, Result<(), Error>> {
+        self.stored.check_writable()
+    }
+
+    fn cluster(&self) -> Option<&dyn Cluster> {
+        self.stored.cluster()
+    }
+
+    fn close(&self) -> StoreFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.unstored.close().await?;
+            self.stored.close().await
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::{self, Subject, append_of, contract_suite, id, log};
+
+    async fn build() -> Subject {
+        Subject::new(WithUnstored::new(Arc::new(MemoryStore::new())), ())
+    }
+
+    // Without an unstored session, it is the store.
+    contract_suite!(build());
+
+    #[tokio::test]
+    async fn an_unstored_session_is_found_by_its_id_and_nowhere_else() {
+        let stored = Arc::new(MemoryStore::new());
+        let store = WithUnstored::new(stored.clone());
+        let (session, now) = (id("s"), conformance::NOW);
+        let lease = store.unstored().create(&session, "ann", now).await.unwrap();
+        store.append(&lease, 1, append_of(["a", "b"])).await.unwrap();
+        assert_eq!(log(&store, &session).await, "1:a 2:b");
+        assert_eq!(store.head(&session).await.unwrap().owner, "ann");
+        assert!(store.list(ListQuery { limit: 10, ..ListQuery::default() }).await.unwrap().items.is_empty());
+        assert_eq!(store.usage("ann").await.unwrap(), Some(Usage::default()));
+        assert!(!stored.contains(&session));
+        assert_eq!(store.unstored().unchanged_since(now), std::slice::from_ref(&session));
+        store.delete(&session).await.unwrap();
+        assert!(matches!(store.head(&session).await, Err(Error::NotFound(_))));
+    }
+}
