@@ -18,7 +18,7 @@ use reseed_protocol::{
     reply::{Done, Reply},
     session::{SessionRole, SetInstructions, SetModel, SetOptions},
     tools::{RegisterTools, ToolOffer},
-    tree::GetEntries,
+    tree::{ForkPosition, ForkSession, GetEntries},
     turn::{Accepted, UserInput},
 };
 use sha2::{Digest as _, Sha256};
@@ -40,6 +40,8 @@ pub enum Place {
     New,
     /// The one that this command has created for this user, or a new one.
     Once(CommandId),
+    /// As the two above, in the server's memory only.
+    Unstored(Option<CommandId>),
     /// One that exists.
     Session(SessionId),
 }
@@ -121,9 +123,10 @@ impl Exchange {
     /// # Errors
     /// As [`Self::open`].
     pub async fn open_with(mut client: Client, place: Place, opening: Opening) -> Result<Self, ErrorBody> {
+        let opening = Opening { store: matches!(place, Place::Unstored(_)).then_some(false), ..opening };
         let session = match place {
-            Place::New => client.open(None, opening),
-            Place::Once(command) => client.open_once(command, opening),
+            Place::New | Place::Unstored(None) => client.open(None, opening),
+            Place::Once(command) | Place::Unstored(Some(command)) => client.open_once(command, opening),
             Place::Session(id) => client.open(Some(id), opening),
         };
         let mut refusals = 0;
@@ -144,6 +147,26 @@ impl Exchange {
             }
         }
         Ok(Self { client, session, course: Course::default() })
+    }
+
+    /// Copies the path to an entry into a new session in the server's memory, once for the id if there is one, and goes
+    /// on there.
+    ///
+    /// # Errors
+    /// The server's error, or why there is no reply.
+    pub async fn into_unstored(mut self, entry_id: EntryId, id: Option<CommandId>) -> Result<Self, ErrorBody> {
+        let fork = Command::ForkSession(ForkSession { entry_id, position: ForkPosition::At, store: Some(false) });
+        let reply = match id {
+            Some(id) => self.request_as(id, &fork).await?,
+            None => self.request(&fork).await?,
+        };
+        match reply {
+            Reply::Forked(forked) => {
+                let opening = Opening { entries: Some(ENTRIES), ..Opening::default() };
+                Self::open_with(self.client, Place::Session(forked.session_id), opening).await
+            }
+            reply => Err(errors::of_reply(&reply)),
+        }
     }
 
     /// Offers tools, whichever client offered some before.

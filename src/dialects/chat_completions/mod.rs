@@ -15,6 +15,7 @@ mod tree;
 
 use crate::{
     entrance::{Entrance, Name},
+    exchange::Place,
     http::{Failure, body},
 };
 use axum::{
@@ -68,7 +69,7 @@ impl Door {
             // Two requests at once cannot both go on in one session.
             Err(failure) if open::is_busy(&failure) => {
                 let connect = self.entrance.clone().enter(&parts, Name::ChatCompletions).await?;
-                self.ask(connect, crate::exchange::Place::New, &wish).await?
+                self.ask(connect, Place::New, &wish).await?
             }
             asked => asked?,
         };

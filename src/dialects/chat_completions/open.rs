@@ -87,7 +87,10 @@ impl Wish {
 
     /// Returns where its session is.
     pub(super) fn place(&self) -> exchange::Place {
-        if self.keeps_nothing { exchange::Place::New } else { exchange::Place::Once(self.session.clone()) }
+        match self.keeps_nothing {
+            true => exchange::Place::Unstored(None),
+            false => exchange::Place::Once(self.session.clone()),
+        }
     }
 
     /// Returns what is stored with the input.

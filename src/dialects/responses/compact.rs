@@ -98,11 +98,13 @@ pub(super) async fn compact(door: &Door, connect: Box<dyn Connect>, create: Crea
     }
     // What a client sends beside it (tools, sampling) says nothing about a summary.
     let instructions = create.instructions;
+    let is_for_itself = create.previous_response_id.is_none();
     let create = Create {
         model: create.model,
         input: create.input,
         previous_response_id: create.previous_response_id,
         generate: Some(false),
+        store: is_for_itself.then_some(false),
         ..Create::default()
     };
     let mut running = if create.input.is_some() || create.previous_response_id.is_none() {

@@ -43,6 +43,8 @@ struct From {
     /// The texts of system messages so far.
     system: Vec<String>,
     in_conversation: bool,
+    /// True for a response that is stored, so that what follows would be stored beside it.
+    is_stored: bool,
 }
 
 /// Starts a response. `key` makes a repeated request return the same one. `may_continue` says which responses that were
@@ -66,19 +68,36 @@ pub(super) async fn begin(
     let place = match (&previous, &create.conversation) {
         (Some(previous), _) => Place::Session(previous.session.clone()),
         (None, Some(conversation)) => Place::Session(ids::conversation(conversation.id())?),
-        (None, None) => match key {
-            Some(key) => Place::Once(command_id("responses.session", key)),
-            None => Place::New,
+        (None, None) => match (key.map(|key| command_id("responses.session", key)), create.store) {
+            (key, Some(false)) => Place::Unstored(key),
+            (Some(key), _) => Place::Once(key),
+            (None, _) => Place::New,
         },
     };
-    let is_new = matches!(place, Place::New | Place::Once(_));
+    let is_found = matches!(place, Place::Session(_));
+    let mut is_new = !is_found;
     let tools = if is_new { create.offers() } else { Vec::new() };
     let opened = Exchange::open(connect, place, tools).await;
     let mut exchange = opened.map_err(|error| match (&create.previous_response_id, error.code) {
         (Some(text), ErrorCode::SessionNotFound) => not_found(text),
         _ => Failure::from(error),
     })?;
-    if !is_new {
+    let mut from = match &previous {
+        Some(previous) => after(&mut exchange, previous, may_continue).await?,
+        None if create.conversation.is_some() => {
+            From { parent: None, system: newest_system(&mut exchange).await?, in_conversation: true, is_stored: false }
+        }
+        None => From { parent: None, system: Vec::new(), in_conversation: false, is_stored: false },
+    };
+    if create.store == Some(false)
+        && from.is_stored
+        && input.approvals.is_empty()
+        && let Some(last) = from.parent.take().or_else(|| exchange.snapshot().leaf_id.clone())
+    {
+        exchange = exchange.into_unstored(last, key.map(|key| command_id("responses.fork", key))).await?;
+        is_new = true;
+    }
+    if is_found {
         // Tools that are offered during a turn would take the place of those that the turn has.
         let is_running = exchange.snapshot().turn.is_some();
         if is_running && input.approvals.is_empty() && key.is_none() {
@@ -89,13 +108,6 @@ pub(super) async fn begin(
             exchange.offer(create.offers()).await?;
         }
     }
-    let mut from = match &previous {
-        Some(previous) => after(&mut exchange, previous, may_continue).await?,
-        None if create.conversation.is_some() => {
-            From { parent: None, system: newest_system(&mut exchange).await?, in_conversation: true }
-        }
-        None => From { parent: None, system: Vec::new(), in_conversation: false },
-    };
     from.system.append(&mut input.system);
     let mut instructions: Vec<&str> = create.instructions.iter().map(String::as_str).collect();
     instructions.extend(from.system.iter().map(String::as_str));
@@ -248,6 +260,7 @@ async fn after(
         parent: (!is_leaf).then(|| last.clone()),
         system: system_of(&stored),
         in_conversation: stored["in_conversation"] == true,
+        is_stored: stored["store"] != false,
     })
 }
 

@@ -7,6 +7,7 @@ use crate::support::{
     scripted::{Gate, Reply, Scripted},
     server::Server,
 };
+use crate::unstored::{gone, is_on_disk};
 use reseed::store::sqlite::SqliteStore;
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, sync::Arc};
@@ -119,15 +120,20 @@ async fn what_is_used_elsewhere_or_running_stays() {
 
 #[tokio::test]
 async fn nothing_is_kept_if_the_client_or_the_operator_says_so() {
-    let server = Server::start(model(), &[]).await;
-    let mut client = watcher(&server).await;
-    let refused = say(&server, &[("X-Reseed-Store", "none"), ("X-Session", "mine")], "one").await;
-    assert_eq!(deleted(&mut client).await, refused);
+    let folder = tempfile::tempdir().unwrap();
+    let store = || Arc::new(SqliteStore::open(&folder.path().join("reseed.db")).unwrap());
+    let server = Server::over(model(), store(), &[]).await;
+    let mut client = Client::v2(&server.ws()).await;
+    let refused = say(&server, &[("X-Reseed-Store", "none"), ("X-Session", "mine")], "heron-74").await;
+    gone(&mut client, &refused).await;
+    server.service.stop().await;
+    drop(server);
 
-    let server = Server::start(model(), &[("STATELESS_SESSIONS", "0")]).await;
-    let mut client = watcher(&server).await;
-    let unnamed = say(&server, &[], "one").await;
-    assert_eq!(deleted(&mut client).await, unnamed);
+    let server = Server::over(model(), store(), &[("STATELESS_SESSIONS", "0")]).await;
+    let mut client = Client::v2(&server.ws()).await;
+    let unnamed = say(&server, &[], "heron-74").await;
+    gone(&mut client, &unnamed).await;
+    assert!(!is_on_disk(folder.path(), "heron-74"));
     let named = say(&server, &[("X-Session", "mine")], "one").await;
     assert_eq!(listed(&mut client).await, BTreeSet::from([named]));
 }

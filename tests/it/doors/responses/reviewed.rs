@@ -9,9 +9,12 @@ use crate::support::{
     server::Server,
     talk::text_of,
 };
+use crate::unstored::{gone, is_on_disk};
 use futures_util::{SinkExt as _, StreamExt as _};
+use reseed::store::sqlite::SqliteStore;
 use reseed_protocol::Part;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use tokio_tungstenite::tungstenite::Message;
 
 fn kinds(response: &Value) -> Vec<&str> {
@@ -140,7 +143,6 @@ async fn an_unstored_chain_on_a_socket_has_no_end_and_leaves_nothing() {
     let model = Scripted::answering(|_| Reply::text("ok"));
     let server = Server::start(model.clone(), &[]).await;
     let mut page = Client::v2(&server.ws()).await;
-    page.ask("list_sessions", json!({ "watch": true })).await;
     let (mut socket, _) =
         tokio_tungstenite::connect_async(format!("ws://{}/v1/responses", server.address())).await.unwrap();
     let mut previous = Value::Null;
@@ -163,11 +165,40 @@ async fn an_unstored_chain_on_a_socket_has_no_end_and_leaves_nothing() {
     assert_eq!(text_of(&last(&model)).lines().next(), Some("turn 0"));
     let session = previous.as_str().unwrap().split('_').nth(1).unwrap().to_owned();
     socket.close(None).await.unwrap();
-    page.until(|frame| {
-        let item = &frame["payload"];
-        frame["type"] == "session_changed" && item["sessionId"] == session.as_str() && item["deleted"] == true
-    })
-    .await;
+    gone(&mut page, &session).await;
+}
+
+#[tokio::test]
+async fn what_is_not_to_be_stored_never_reaches_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Scripted::answering(|_| Reply::text("heron-74"));
+    let store = Arc::new(SqliteStore::open(&folder.path().join("reseed.db")).unwrap());
+    let server = Server::over(model.clone(), store, &[]).await;
+    let door = Door::of(&server);
+    let mut page = Client::v2(&server.ws()).await;
+    let session = |response: &Value| response["id"].as_str().unwrap().split('_').nth(1).unwrap().to_owned();
+    let one = door.create(json!({ "input": "heron-74", "store": false })).await;
+    gone(&mut page, &session(&one)).await;
+    door.stream("POST", "/v1/responses", &json!({ "input": "heron-74", "store": false, "stream": true })).await;
+    let compacted = json!({ "model": "scripted", "input": "heron-74" });
+    assert_eq!(door.ask("POST", "/v1/responses/compact", &compacted).await.status, 200);
+    assert!(!is_on_disk(folder.path(), "heron-74"));
+
+    // A stored conversation is known to what follows it, and is not changed by it.
+    model.push(Reply::text("Hello, Ann."));
+    let stored = door.create(json!({ "input": "I am Ann." })).await;
+    let asked = json!({
+        "input": "heron-74", "store": false, "previous_response_id": stored["id"],
+        "tools": [{ "type": "function", "name": "dive", "parameters": { "type": "object" } }],
+    });
+    let beside = door.create(asked).await;
+    assert_eq!(text_of(&last(&model)), "I am Ann.\nHello, Ann.\nheron-74");
+    assert_eq!(last(&model).envelope.tools.len(), 1);
+    gone(&mut page, &session(&beside)).await;
+    assert!(!is_on_disk(folder.path(), "heron-74"));
+    model.push(Reply::text("You are Ann."));
+    door.create(json!({ "input": "Who?", "previous_response_id": stored["id"] })).await;
+    assert_eq!(text_of(&last(&model)), "I am Ann.\nHello, Ann.\nWho?");
 }
 
 #[tokio::test]
