@@ -26,6 +26,12 @@ pub fn routes(entrance: Arc<dyn Entrance>) -> Router {
     responses::routes(entrance.clone()).merge(chat_completions).merge(ai_sdk::routes(entrance))
 }
 
+/// Returns true for an address of a dialect over HTTP.
+#[must_use]
+pub fn owns(path: &str) -> bool {
+    path == "/ai" || path.starts_with("/ai/") || path.starts_with("/v1/")
+}
+
 /// The protocol version of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Speaks {

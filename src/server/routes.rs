@@ -11,7 +11,7 @@ use super::{
 use axum::{
     Router,
     extract::{ConnectInfo, DefaultBodyLimit, Path, Request, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -20,6 +20,9 @@ use std::{net::SocketAddr, sync::Arc};
 
 /// Maximum bytes of an HTTP request's body. Only requests for tickets have one, and it is short.
 const BODY_BYTES_MAX: usize = 16 * 1024;
+
+/// The headers of the dialects' answers that pages may read.
+const EXPOSED: HeaderValue = HeaderValue::from_static("x-reseed-session, x-reseed-context, retry-after");
 
 pub(super) fn router(app: Arc<App>) -> Router {
     Router::new()
@@ -67,6 +70,10 @@ async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
         app.admission.log_refused(&origin);
         return (StatusCode::FORBIDDEN, message).into_response();
     }
+    let of_dialect = reseed_dialects::owns(request.uri().path());
+    if let (true, Some(origin), &Method::OPTIONS) = (of_dialect, &origin, request.method()) {
+        return preflight(origin, headers);
+    }
     let read = audit::read(request.uri().path()).map(|read| {
         let address = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
         (read, address)
@@ -93,7 +100,24 @@ async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
     if let Some(origin) = origin.and_then(|origin| HeaderValue::from_str(&origin).ok()) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.append(header::VARY, HeaderValue::from_static("origin"));
+        if of_dialect {
+            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+        }
     }
+    response
+}
+
+/// Lets a page of an allowed origin send what it asked to: SDKs have many headers of their own. Cookies are not among
+/// them, because no address reads any.
+fn preflight(origin: &str, headers: &HeaderMap) -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let allowed = response.headers_mut();
+    allowed.extend(HeaderValue::from_str(origin).ok().map(|origin| (header::ACCESS_CONTROL_ALLOW_ORIGIN, origin)));
+    allowed.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE"));
+    let asked = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
+    allowed.extend(asked.map(|asked| (header::ACCESS_CONTROL_ALLOW_HEADERS, asked)));
+    allowed.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    allowed.insert(header::VARY, HeaderValue::from_static("origin, access-control-request-headers"));
     response
 }
 
