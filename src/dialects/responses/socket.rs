@@ -152,18 +152,17 @@ impl Lane {
     }
 
     async fn create(&mut self, frame: Value, guard: &mut Client) -> Result<(), End> {
-        for forbidden in ["stream", "stream_options", "background"] {
-            if frame.get(forbidden).is_some_and(|value| !value.is_null()) {
-                let message = format!("`{forbidden}` has no meaning on a WebSocket; leave it out");
-                return self.error(&Failure::invalid(message).at(forbidden)).await;
-            }
-        }
         // A client may nest the request, as OpenAI's events nest the response.
         let body = frame.get("response").filter(|nested| nested.is_object()).unwrap_or(&frame);
         let create = match Create::read(body.to_string().as_bytes()) {
             Ok(create) => create,
             Err(invalid) => return self.error(&invalid.into()).await,
         };
+        // `stream` means nothing here. Clients send it all the same.
+        if create.background == Some(true) {
+            let message = "a response in the background has no reader, so it cannot be created on a WebSocket";
+            return self.error(&Failure::invalid(message).at("background")).await;
+        }
         let kept = &self.kept;
         let begun = begin(self.connect(), &create, None, &self.door.sealer, &|id| kept.contains(id)).await;
         let running = match begun {

@@ -478,7 +478,7 @@ async fn on_a_socket_responses_follow_one_another_and_unstored_chains_stay_on_it
     assert_eq!(ask(&mut socket, failed).await["type"], "error");
     let evicted = ask(&mut socket, create("three", &two["response"]["id"])).await;
     assert_eq!(evicted["error"]["code"], "previous_response_not_found", "a failed continuation ends the chain");
-    for wrong in [json!({ "type": "response.create", "stream": true, "input": "x" }), json!({ "type": "what" })] {
+    for wrong in [json!({ "type": "response.create", "background": true, "input": "x" }), json!({ "type": "what" })] {
         assert_eq!(ask(&mut socket, wrong).await["type"], "error");
     }
     let prepared = json!({ "type": "response.create", "input": "I am Ann.", "generate": false });
