@@ -12,6 +12,7 @@ mod attackers;
 mod client;
 mod cluster;
 mod compacting;
+mod doors;
 mod fanout;
 mod figures;
 mod floor;
@@ -157,6 +158,7 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
         "idle",
         "stalled",
         "turn",
+        "doors",
         "stream",
         "fanout",
         "history",
@@ -185,6 +187,7 @@ async fn measure(sizes: Sizes, only: &[&str]) -> anyhow::Result<bool> {
             "idle" => idle::measure(&bench, sizes.idle_connections, &mut figures).await,
             "stalled" => stalled::measure(&bench, sizes, &mut figures).await,
             "turn" => turn::measure(&bench, sizes.rounds, sizes.turns, &mut figures).await,
+            "doors" => doors::measure(&bench, sizes.rounds, sizes.turns, &mut figures).await,
             "stream" => stream::measure(&bench, sizes.rounds, sizes.stream_deltas, &mut figures).await,
             "fanout" => fanout::measure(&bench, sizes.watchers, sizes.turns, &mut figures).await,
             "history" => history::measure(&bench, sizes, &mut figures).await,
