@@ -5,6 +5,7 @@
 
 mod course;
 mod errors;
+mod whole;
 
 pub use course::{Compaction, DELETED_MARK, Delta, Ended, INPUT_MARK, Step, added, after_units, usage_of};
 pub use errors::error_of;
@@ -123,29 +124,7 @@ impl Exchange {
     /// # Errors
     /// As [`Self::open`].
     pub async fn open_with(mut client: Client, place: Place, opening: Opening) -> Result<Self, ErrorBody> {
-        let opening = Opening { store: matches!(place, Place::Unstored(_)).then_some(false), ..opening };
-        let session = match place {
-            Place::New | Place::Unstored(None) => client.open(None, opening),
-            Place::Once(command) | Place::Unstored(Some(command)) => client.open_once(command, opening),
-            Place::Session(id) => client.open(Some(id), opening),
-        };
-        let mut refusals = 0;
-        loop {
-            match client.next().await {
-                Update::Opened { session: opened, .. } if opened == session => break,
-                Update::Retrying { session: refused, error, .. } if refused == session => {
-                    refusals += 1;
-                    if refusals >= REFUSALS_MAX {
-                        let busy = || ErrorBody::new(ErrorCode::Overloaded, "the session is not available now");
-                        return Err(error.unwrap_or_else(busy));
-                    }
-                }
-                Update::Ended { session: ended, why } if ended == session => return Err(errors::of_end(why)),
-                Update::Disconnected { lost, .. } => return Err(errors::of_loss(&lost)),
-                Update::Stopped(stop) => return Err(errors::of_stop(stop)),
-                _ => {}
-            }
-        }
+        let session = opened(&mut client, place, opening).await?;
         Ok(Self { client, session, course: Course::default() })
     }
 
@@ -413,6 +392,33 @@ impl Exchange {
     /// Closes the connection. A running turn goes on.
     pub async fn close(self) {
         self.client.close().await;
+    }
+}
+
+/// Opens a session beside those that the client has.
+async fn opened(client: &mut Client, place: Place, opening: Opening) -> Result<Session, ErrorBody> {
+    let opening = Opening { store: matches!(place, Place::Unstored(_)).then_some(false), ..opening };
+    let session = match place {
+        Place::New | Place::Unstored(None) => client.open(None, opening),
+        Place::Once(command) | Place::Unstored(Some(command)) => client.open_once(command, opening),
+        Place::Session(id) => client.open(Some(id), opening),
+    };
+    let mut refusals = 0;
+    loop {
+        match client.next().await {
+            Update::Opened { session: opened, .. } if opened == session => return Ok(session),
+            Update::Retrying { session: refused, error, .. } if refused == session => {
+                refusals += 1;
+                if refusals >= REFUSALS_MAX {
+                    let busy = || ErrorBody::new(ErrorCode::Overloaded, "the session is not available now");
+                    return Err(error.unwrap_or_else(busy));
+                }
+            }
+            Update::Ended { session: ended, why } if ended == session => return Err(errors::of_end(why)),
+            Update::Disconnected { lost, .. } => return Err(errors::of_loss(&lost)),
+            Update::Stopped(stop) => return Err(errors::of_stop(stop)),
+            _ => {}
+        }
     }
 }
 

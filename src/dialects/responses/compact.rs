@@ -13,9 +13,9 @@ use super::{
 use crate::{exchange::Exchange, http::Failure};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use reseed_client::{Connect, fold::Snapshot};
+use reseed_client::Connect;
 use reseed_protocol::{
-    EntryData, ErrorCode, Message, Part, Role,
+    ErrorCode, Message,
     command::{Command, Empty},
     compaction::StartCompaction,
 };
@@ -122,7 +122,7 @@ pub(super) async fn compact(door: &Door, connect: Box<dyn Connect>, create: Crea
         let message = "only the newest response of a conversation can be compacted";
         return Err(Failure::invalid(message).at("previous_response_id"));
     }
-    let summary = summarise(&mut running.exchange, instructions).await?;
+    let summary = summarise(&mut running.exchange, instructions, !running.is_new).await?;
     let tokens = running.exchange.snapshot().context_info.token_count;
     let usage = json!({
         "input_tokens": tokens, "output_tokens": 0, "total_tokens": tokens,
@@ -147,39 +147,24 @@ pub(super) async fn compact(door: &Door, connect: Box<dyn Connect>, create: Crea
     }))
 }
 
-/// Compacts a session, and returns the summary.
+/// Returns a summary of a whole chain, for its client. A chain that goes on here as well is compacted as any other: a
+/// summary, and its newest messages as they are.
 ///
 /// # Errors
-/// Why there is none.
-pub(super) async fn summarise(exchange: &mut Exchange, instructions: Option<String>) -> Result<String, Failure> {
-    let start = StartCompaction { instructions, ..StartCompaction::default() };
-    match exchange.compact(start).await {
-        Ok(entry) => Ok(match &entry.data {
-            EntryData::Compaction(compaction) => compaction.summary.clone(),
-            _ => String::new(),
-        }),
-        // It is so short that it can be sent as it is.
-        Err(error) if error.code == ErrorCode::NothingToCompact => Ok(transcript(exchange.snapshot())),
-        Err(error) => Err(error.into()),
+/// Why there is no summary.
+pub(super) async fn summarise(
+    exchange: &mut Exchange,
+    instructions: Option<String>,
+    goes_on: bool,
+) -> Result<String, Failure> {
+    if goes_on {
+        let start = StartCompaction { instructions: instructions.clone(), ..StartCompaction::default() };
+        match exchange.compact(start).await {
+            Err(error) if error.code != ErrorCode::NothingToCompact => return Err(error.into()),
+            _ => {}
+        }
     }
-}
-
-/// Returns a short conversation as text.
-fn transcript(snapshot: &Snapshot) -> String {
-    let line = |message: &Message| {
-        let who = match message.role {
-            Role::User => "User",
-            Role::Assistant => "Assistant",
-            Role::Tool => "Tool",
-        };
-        let texts = message.content.iter().filter_map(|part| match part {
-            Part::Text { text } => Some(text.as_str()),
-            Part::ToolResult { output, .. } => Some(output.as_str()),
-            _ => None,
-        });
-        format!("{who}: {}", texts.collect::<Vec<_>>().join(" "))
-    };
-    snapshot.path.iter().filter_map(|entry| entry.message()).map(line).collect::<Vec<_>>().join("\n")
+    Ok(exchange.summary_of_all(instructions).await?)
 }
 
 #[cfg(test)]

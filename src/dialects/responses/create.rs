@@ -19,12 +19,13 @@ use reseed_protocol::{
     CommandId, Entry, EntryId, ErrorBody, ErrorCode, Message, Part,
     command::Command,
     content::{Input as Said, InputContent, InputItem, InputPart},
-    reply::Reply,
+    reply::{Done, Reply},
     tools::{ApprovalResponse, Decision},
     tree::{AppendCustom, Navigate, NavigatePosition},
     turn::{UserInput, WhenBusy},
 };
 use serde_json::json;
+use std::sync::Arc;
 
 /// A response that is being made.
 #[derive(Debug)]
@@ -157,6 +158,13 @@ pub(super) async fn begin(
         parent_id: from.parent.map(Some),
         ..UserInput::plain(as_input(input.parts))
     };
+    let has_words = said.history.is_some() || said.input != Said::Items(Vec::new());
+    if create.generate == Some(false) && !has_words {
+        let entry = mark(&mut exchange, &stored, id).await?;
+        let mut running = running(exchange, &entry, stored, is_new);
+        running.writer.ends_without_answer();
+        return Ok(running);
+    }
     let at_leaf = said.parent_id.is_some().then(|| UserInput { parent_id: None, ..said.clone() });
     let accepted = match (exchange.ask(said, id.clone()).await, at_leaf) {
         // The first time, the place was the leaf.
@@ -169,7 +177,7 @@ pub(super) async fn begin(
     };
     let entry = exchange.appended(&entry).await?;
     let summary = match compacts {
-        true => Some(summarise(&mut exchange, None).await?),
+        true => Some(summarise(&mut exchange, None, !is_new || create.store != Some(false)).await?),
         false => None,
     };
     let mut running = running(exchange, &entry, stored, is_new);
@@ -221,20 +229,30 @@ async fn approve(
         }))
     };
     let answers = approvals.into_iter().map(answer).collect::<Result<Vec<Command>, Invalid>>()?;
+    let entry = mark(&mut exchange, &stored, id).await?;
+    exchange.follow_turn(turn, &entry.entry_id);
+    for answer in &answers {
+        exchange.request(answer).await?;
+    }
+    Ok(running(exchange, &entry, stored, false))
+}
+
+/// Appends an entry that stands for an input without words.
+async fn mark(
+    exchange: &mut Exchange,
+    stored: &serde_json::Value,
+    id: Option<CommandId>,
+) -> Result<Arc<Entry>, Failure> {
     let mark =
         Command::AppendCustom(AppendCustom { custom_type: INPUT_MARK.to_owned(), data: details(stored.clone()) });
     let reply = match id {
         Some(id) => exchange.request_as(id, &mark).await?,
         None => exchange.request(&mark).await?,
     };
-    let Reply::Ok(done) = reply else { return Err(Failure::invalid("the input could not be stored")) };
-    let Some(entry) = done.entry_id else { return Err(Failure::invalid("the input could not be stored")) };
-    exchange.follow_turn(turn, &entry);
-    for answer in &answers {
-        exchange.request(answer).await?;
+    match reply {
+        Reply::Ok(Done { entry_id: Some(entry), .. }) => Ok(exchange.appended(&entry).await?),
+        _ => Err(Failure::invalid("the input could not be stored")),
     }
-    let entry = exchange.appended(&entry).await?;
-    Ok(running(exchange, &entry, stored, false))
 }
 
 /// Returns where the response after this one continues.

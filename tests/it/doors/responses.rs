@@ -1,5 +1,6 @@
 //! Open Responses: what its clients rely on.
 
+mod carried;
 mod reviewed;
 
 use crate::support::{

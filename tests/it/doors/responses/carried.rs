@@ -1,0 +1,116 @@
+//! Compactions that leave the server, and sockets as Codex uses them.
+
+use super::{Door, last};
+use crate::support::{
+    client::Client,
+    json::present,
+    scripted::{Reply, Scripted},
+    server::Server,
+    talk::{summary, text_of, words},
+};
+use futures_util::{SinkExt as _, StreamExt as _};
+use reseed::core::model::Purpose;
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
+
+/// Returns a model whose summaries tell which code words it was shown.
+fn model() -> Scripted {
+    Scripted::answering(|request| {
+        let shown = text_of(request);
+        let found: Vec<&str> =
+            ["OLDSTONE", "BRISTLECONE", "LANTERN"].into_iter().filter(|c| shown.contains(c)).collect();
+        Reply::text(match request.purpose {
+            Purpose::Turn => "Noted.".to_owned(),
+            Purpose::Summary => summary(&found),
+        })
+    })
+}
+
+fn conversation(turns: u64) -> Vec<Value> {
+    let mut items = vec![json!({ "role": "user", "content": "The first word is OLDSTONE." })];
+    for turn in 0..turns {
+        items.push(json!({ "role": "assistant", "content": "Noted." }));
+        items.push(json!({ "role": "user", "content": words(turn, 120) }));
+    }
+    items.push(json!({ "role": "assistant", "content": "Noted." }));
+    items.push(json!({ "role": "user", "content": "The password is BRISTLECONE." }));
+    items.push(json!({ "type": "function_call", "call_id": "c1", "name": "look", "arguments": r#"{"at":"LANTERN"}"# }));
+    items.push(json!({ "type": "function_call_output", "call_id": "c1", "output": "It is dark." }));
+    items
+}
+
+#[tokio::test]
+async fn a_compaction_for_a_client_covers_all_that_it_was_given() {
+    // Above and below half of the window, and what the session itself would keep word for word.
+    for window in ["8000", "100000"] {
+        let server = Server::start(model(), &[("CONTEXT_WINDOW", window)]).await;
+        let door = Door::of(&server);
+        let mut page = Client::v2(&server.ws()).await;
+        let input = conversation(40);
+        let whole = json!(input).to_string().len();
+        let asked = json!({ "model": "scripted", "input": input });
+        let compacted = door.ask("POST", "/v1/responses/compact", &asked).await.json();
+        let mut triggered = input.clone();
+        triggered.push(json!({ "type": "compaction_trigger" }));
+        let response = door.create(json!({ "input": triggered, "store": false })).await;
+        let kept = door.create(json!({ "input": triggered })).await;
+        for made in [&compacted, &response, &kept] {
+            let item = present(&made["output"][0]);
+            assert_eq!((made["output"].as_array().unwrap().len(), &item["type"]), (1, &json!("compaction")));
+            let summary = item["summary"].as_str().unwrap();
+            for word in ["OLDSTONE", "BRISTLECONE", "LANTERN"] {
+                assert!(summary.contains(word), "{word} is not in {summary}");
+            }
+            assert!(item.to_string().len() * 4 < whole, "{} of {whole} bytes", item.to_string().len());
+        }
+        // The stored chain goes on, and its client need not send the item.
+        let on = json!({ "input": "What is it?", "previous_response_id": kept["id"] });
+        assert_eq!(door.create(on).await["status"], "completed");
+        let list = page.ask("list_sessions", json!({})).await;
+        assert_eq!(present(&list["payload"]["items"]).as_array().unwrap().len(), 1, "copies are not sessions");
+    }
+}
+
+#[tokio::test]
+async fn a_short_conversation_is_returned_with_its_calls() {
+    let model = model();
+    let server = Server::start(model.clone(), &[]).await;
+    let made = json!({ "model": "scripted", "input": conversation(0) });
+    let made = Door::of(&server).ask("POST", "/v1/responses/compact", &made).await.json();
+    let expected = "User: The first word is OLDSTONE.\nAssistant: Noted.\nUser: The password is BRISTLECONE.\n\
+                    Assistant called look with {\"at\":\"LANTERN\"}\nTool: It is dark.";
+    assert_eq!(made["output"][0]["summary"], expected);
+    assert!(model.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_socket_may_begin_with_instructions_only_and_sends_stream() {
+    let model = model();
+    let server = Server::start(model.clone(), &[]).await;
+    let (mut socket, _) =
+        tokio_tungstenite::connect_async(format!("ws://{}/v1/responses", server.address())).await.unwrap();
+    let mut previous = Value::Null;
+    let frames = [
+        json!({ "generate": false, "input": [{ "type": "message", "role": "developer", "content": "Be brief." }] }),
+        json!({ "generate": false, "input": [] }),
+        json!({ "input": "Hello" }),
+    ];
+    for mut frame in frames {
+        frame["type"] = "response.create".into();
+        frame["store"] = false.into();
+        frame["stream"] = true.into();
+        frame["previous_response_id"] = previous;
+        socket.send(Message::Text(frame.to_string().into())).await.unwrap();
+        previous = loop {
+            let Message::Text(text) = socket.next().await.unwrap().unwrap() else { continue };
+            let event: Value = serde_json::from_str(&text).unwrap();
+            assert_ne!(*present(&event["type"]), "error", "{event}");
+            if event["type"] == "response.completed" {
+                break event["response"]["id"].clone();
+            }
+        };
+    }
+    assert_eq!(model.requests().len(), 1);
+    assert_eq!(last(&model).envelope.system.compiled, "Be brief.");
+    assert_eq!(text_of(&last(&model)), "Hello");
+}
