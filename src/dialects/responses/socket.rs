@@ -32,6 +32,9 @@ use std::{
 };
 use tokio::time::{Instant, interval_at, timeout};
 
+/// Maximum bytes of a lane's name. It is repeated in every event.
+const STREAM_ID_BYTES_MAX: usize = 128;
+
 /// Bytes read from a socket at once.
 const READ_BUFFER_BYTES: usize = 4 * 1024;
 
@@ -74,6 +77,7 @@ pub(super) async fn upgrade(
             door,
             connect,
             waiting: VecDeque::new(),
+            stream_id: None,
             kept: VecDeque::new(),
             sessions: HashMap::new(),
         };
@@ -88,6 +92,8 @@ struct Lane {
     door: Door,
     connect: Arc<dyn Connect>,
     waiting: VecDeque<String>,
+    /// The name that the client gave the lane of the frame that is answered. All of its events have it.
+    stream_id: Option<String>,
     /// The responses that are not stored, oldest first.
     kept: VecDeque<ResponseId>,
     /// Deletes the sessions of unstored chains: each when none of its responses is kept, or when the socket closes.
@@ -106,8 +112,9 @@ impl Lane {
         if let End::Close(code, reason) = end {
             let frame = CloseFrame { code, reason: reason.chars().take(100).collect::<String>().into() };
             let _ = timeout(CLOSE_TIME, self.socket.send(Message::Close(Some(frame)))).await;
-            let _ = timeout(CLOSE_TIME, async { while let Some(Ok(_)) = self.socket.recv().await {} }).await;
         }
+        // A client that closes gets its answer on the way.
+        let _ = timeout(CLOSE_TIME, async { while let Some(Ok(_)) = self.socket.recv().await {} }).await;
     }
 
     fn connect(&self) -> Box<dyn Connect> {
@@ -124,6 +131,7 @@ impl Lane {
             Ok(frame) => frame,
             Err(error) => return self.error(&Failure::invalid(format!("the frame is not JSON: {error}"))).await,
         };
+        self.stream_id = lane_of(&frame);
         match frame["type"].as_str() {
             Some("response.create") => self.create(frame, guard).await,
             Some("response.steer") => self.steered(&frame, None).await,
@@ -213,7 +221,7 @@ impl Lane {
         let mut pings = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
         loop {
             for event in running.writer.take() {
-                self.write(Message::Text(event.to_string().into())).await?;
+                self.event(event, self.stream_id.clone()).await?;
             }
             if running.writer.is_over() {
                 return Ok(());
@@ -270,11 +278,18 @@ impl Lane {
                 }
             }
         };
-        self.write(Message::Text(event.to_string().into())).await
+        self.event(event, lane_of(frame)).await
     }
 
     async fn error(&mut self, failure: &Failure) -> Result<(), End> {
         let event = json!({ "type": "error", "status": failure.status.as_u16(), "error": failure.shown() });
+        self.event(event, self.stream_id.clone()).await
+    }
+
+    async fn event(&mut self, mut event: Value, stream_id: Option<String>) -> Result<(), End> {
+        if let Some(stream_id) = stream_id {
+            event["stream_id"] = stream_id.into();
+        }
         self.write(Message::Text(event.to_string().into())).await
     }
 
@@ -285,6 +300,11 @@ impl Lane {
             Err(_) => Err(End::Close(CloseCode::SlowReader.code(), "the client reads too slowly".to_owned())),
         }
     }
+}
+
+/// Returns the lane of a frame, if the client has named one.
+fn lane_of(frame: &Value) -> Option<String> {
+    frame["stream_id"].as_str().filter(|name| name.len() <= STREAM_ID_BYTES_MAX).map(str::to_owned)
 }
 
 /// Returns the text of a message, if it has one.

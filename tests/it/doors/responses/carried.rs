@@ -11,7 +11,10 @@ use crate::support::{
 use futures_util::{SinkExt as _, StreamExt as _};
 use reseed::core::model::Purpose;
 use serde_json::{Value, json};
-use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::{
+    Message,
+    protocol::{CloseFrame, frame::coding::CloseCode},
+};
 
 /// Returns a model whose summaries tell which code words it was shown.
 fn model() -> Scripted {
@@ -99,12 +102,14 @@ async fn a_socket_may_begin_with_instructions_only_and_sends_stream() {
         frame["type"] = "response.create".into();
         frame["store"] = false.into();
         frame["stream"] = true.into();
+        frame["stream_id"] = "lane 1".into();
         frame["previous_response_id"] = previous;
         socket.send(Message::Text(frame.to_string().into())).await.unwrap();
         previous = loop {
             let Message::Text(text) = socket.next().await.unwrap().unwrap() else { continue };
             let event: Value = serde_json::from_str(&text).unwrap();
             assert_ne!(*present(&event["type"]), "error", "{event}");
+            assert_eq!(event["stream_id"], "lane 1");
             if event["type"] == "response.completed" {
                 break event["response"]["id"].clone();
             }
@@ -113,4 +118,12 @@ async fn a_socket_may_begin_with_instructions_only_and_sends_stream() {
     assert_eq!(model.requests().len(), 1);
     assert_eq!(last(&model).envelope.system.compiled, "Be brief.");
     assert_eq!(text_of(&last(&model)), "Hello");
+    let end = CloseFrame { code: CloseCode::Normal, reason: "done".into() };
+    socket.close(Some(end.clone())).await.unwrap();
+    let answer = loop {
+        if let Message::Close(answer) = socket.next().await.unwrap().unwrap() {
+            break answer;
+        }
+    };
+    assert_eq!(answer.map(|answer| answer.code), Some(end.code), "a client that closes is answered");
 }
