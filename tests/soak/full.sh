@@ -4,7 +4,7 @@
 #
 #     tests/soak/full.sh              everything
 #     tests/soak/full.sh core sim     only these; all are: core replay sim cluster disk kill kill_nodes lossy cuts
-#                                     client asyncapi docs image
+#                                     client codex asyncapi docs image
 #
 # One line a step with its time; a step that fails prints its end, with the seed that repeats it.
 set -uo pipefail
@@ -24,12 +24,16 @@ declare -A steps=(
     [lossy]='LOST=10000 cargo test --locked --test it surviving::lossy'
     [cuts]='CUTS=all cargo test --locked --test it surviving::cuts'
     [client]='CUTS=10000 tests/client/run'
+    # 430 MB, which is too much for tests/run.
+    [codex]='npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$logs/npm" @openai/codex@0.171.0 &&
+        cargo build --locked --bins &&
+        node tests/clients/codex.mjs "$logs/../debug/reseed" "$logs/npm/node_modules/.bin/codex"'
     [asyncapi]='npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$logs/npm" @asyncapi/parser@3.6.3 &&
         NODE_PATH=$logs/npm/node_modules node tests/clients/asyncapi.mjs'
     [docs]='RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps'
     [image]='docker/build.sh "$logs/image" && "$logs/image/reseed" --version && "$logs/image/reseed-shell" --version'
 )
-order=(core replay sim cluster disk kill kill_nodes lossy cuts client asyncapi docs image)
+order=(core replay sim cluster disk kill kill_nodes lossy cuts client codex asyncapi docs image)
 
 failed=0
 for name in "${@:-${order[@]}}"; do

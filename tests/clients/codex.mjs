@@ -1,0 +1,204 @@
+/**
+ * Codex CLI, the real program, with reseed as its model provider and a scripted model behind it, over HTTP and over a
+ * WebSocket: a task of several tool rounds, past reseed's window, compacted by reseed at Codex's request, and resumed.
+ * Usage: `node codex.mjs RESEED CODEX`, the two binaries. Prints one line a step.
+ */
+
+import assert from "node:assert/strict";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { inTemporaryFolder, runToEnd, startReseed } from "./server.mjs";
+import { startModel, textOf } from "./scripted_model.mjs";
+
+const [reseed, codex] = process.argv.slice(2);
+
+const MODEL = "scripted";
+/** What the user says first, with a fact that no compaction may lose. */
+const TASK = "My code is K7-tango-42. Do the steps of the plan.";
+/** What the user says when the session is resumed. */
+const AGAIN = "One more step, please.";
+/** What the model writes in every summary, in the form that reseed asks for. */
+const SUMMARY = "## Goal\n- Do the steps of the plan.\n\n## Critical Context\n- The model wrote this summary.";
+/** Far more requests than any step here takes; reached only if Codex compacts again and again. */
+const REQUESTS_MAX = 40;
+
+const all = (request) => request.messages.map(textOf).join("\n");
+/** True for a request that asks for a summary: reseed's own, or Codex's, which is the user's last message. */
+const asksForSummary = (request) =>
+  /^You write summaries/.test(textOf(request.messages[0])) ||
+  /CONTEXT CHECKPOINT COMPACTION/.test(textOf(request.messages.at(-1)));
+/** The number of the last step that was done, as the conversation tells it. */
+const doneIn = (text) => Math.max(0, ...Array.from(text.matchAll(/step-(\d+)-done$/gm), (found) => Number(found[1])));
+
+/**
+ * Answers like a model with a plan of `rounds` commands, each printing some thousand tokens, and one more if asked for.
+ * It knows from the conversation alone which steps were done, so that a lost result is a repeated step.
+ */
+function planOf(rounds, lines) {
+  let asked = 0;
+  return (request) => {
+    assert.ok(++asked < REQUESTS_MAX, "there are too many requests");
+    const text = all(request);
+    const done = doneIn(text);
+    if (asksForSummary(request)) return { text: `${SUMMARY}\n- step-${done}-done` };
+    const last = text.includes(AGAIN) ? rounds + 1 : rounds;
+    if (done >= last) return { text: "All steps are done." };
+    const cmd = `seq 1 ${lines}; echo step-${done + 1} >> done.txt; echo step-${done + 1}-done`;
+    return { text: `Step ${done + 1}.`, calls: [{ name: "exec_command", arguments: { cmd } }] };
+  };
+}
+
+/** Asserts that a request has a text; the message shows the end of the request only, since all of it fills pages. */
+function has(request, text) {
+  assert.ok(all(request).includes(text), `"${text}" is not in a request that ends with: ${all(request).slice(-600)}`);
+}
+
+/** Starts a model and a server, gives `use` a function that runs Codex in a project of its own, and stops them. */
+async function withCodex({ socket, windowTokens, script, provider = {}, settings = {}, use }) {
+  await inTemporaryFolder(async (folder) => {
+    const model = await startModel({ name: MODEL, windowTokens, script });
+    const server = await startReseed(reseed, folder, { OPENAI_BASE_URL: model.url, MODEL });
+    const home = join(folder, "codex");
+    const project = join(folder, "project");
+    await mkdir(home);
+    await mkdir(project);
+    const toml = (table) => Object.entries(table).map(([key, value]) => `${key} = ${JSON.stringify(value)}\n`).join("");
+    const config =
+      toml({ model: MODEL, model_provider: "reseed", check_for_update_on_startup: false, ...settings }) +
+      "[model_providers.reseed]\n" +
+      toml({
+        name: "reseed",
+        base_url: `${server.url}/v1`,
+        wire_api: "responses",
+        supports_websockets: socket,
+        request_max_retries: 0,
+        stream_max_retries: 0,
+        ...provider,
+      });
+    await writeFile(join(home, "config.toml"), config);
+    const env = { PATH: process.env.PATH, HOME: folder, CODEX_HOME: home };
+    const run = async (...args) => {
+      const flags = ["--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"];
+      const { status, events, told } = await runToEnd(codex, ["exec", ...args, ...flags], { cwd: project, env });
+      assert.equal(status, 0, told);
+      assert.equal(events.at(-1).type, "turn.completed", told);
+      return { usage: events.at(-1).usage, items: events.filter((e) => e.type === "item.completed").map((e) => e.item) };
+    };
+    try {
+      await use({ run, model, done: () => readFile(join(project, "done.txt"), "utf8") });
+      assert.deepEqual(model.broken, []);
+    } finally {
+      await server.stop();
+      model.close();
+    }
+  });
+}
+
+const stepsTo = (count) => Array.from({ length: count }, (_, at) => `step-${at + 1}\n`).join("");
+const commandsOf = (items) => items.filter((item) => item.type === "command_execution");
+const saidIn = (items) => items.filter((item) => item.type === "agent_message").map((item) => item.text);
+
+const over = (socket) => ({
+  async "does a task of three tool rounds, and is resumed"() {
+    await withCodex({
+      socket,
+      windowTokens: 200_000,
+      script: planOf(3, 100),
+      async use({ run, model, done }) {
+        const first = await run(TASK);
+        assert.deepEqual(saidIn(first.items), ["Step 1.", "Step 2.", "Step 3.", "All steps are done."]);
+        assert.deepEqual(commandsOf(first.items).map((item) => item.exit_code), [0, 0, 0]);
+        assert.equal(await done(), stepsTo(3));
+        assert.ok(first.usage.input_tokens > 0 && first.usage.output_tokens > 0, JSON.stringify(first.usage));
+        const asked = model.requests.length;
+        assert.equal(asked, 4);
+        const again = await run("resume", "--last", AGAIN);
+        assert.equal(saidIn(again.items).at(-1), "All steps are done.");
+        assert.equal(await done(), stepsTo(4));
+        // The model is told of everything, once.
+        const told = all(model.requests.at(-1));
+        for (const fact of [TASK, "step-1-done", "step-2-done", "All steps are done.", AGAIN]) {
+          assert.equal(told.split(fact).length, 2, fact);
+        }
+        assert.equal(model.requests.filter(asksForSummary).length, 0);
+      },
+    });
+  },
+
+  async "works past the window of the server, which Codex does not know"() {
+    const rounds = 5;
+    await withCodex({
+      socket,
+      windowTokens: 16_000,
+      script: planOf(rounds, 1_200),
+      settings: { model_context_window: 1_000_000 },
+      async use({ run, model, done }) {
+        const { items } = await run(TASK);
+        assert.equal(saidIn(items).at(-1), "All steps are done.");
+        assert.equal(await done(), stepsTo(rounds));
+        assert.ok(model.requests.some(asksForSummary), "nothing was summarised");
+        has(model.requests.at(-1), "K7-tango-42");
+        await run("resume", "--last", AGAIN);
+        assert.equal(await done(), stepsTo(rounds + 1));
+        has(model.requests.at(-1), "K7-tango-42");
+      },
+    });
+  },
+
+  async "has its context compacted by the server when its own window is full"() {
+    await withCodex({
+      socket,
+      windowTokens: 200_000,
+      script: planOf(4, 2_000),
+      // Codex asks only providers of this name for compactions, and compacts by itself with others.
+      provider: { name: "OpenAI" },
+      settings: { model_context_window: 16_000, model_auto_compact_token_limit: 12_000 },
+      async use({ run, model, done }) {
+        const { items } = await run(TASK);
+        assert.equal(saidIn(items).at(-1), "All steps are done.");
+        assert.equal(await done(), stepsTo(4));
+        isCompacted(model);
+        const again = await run("resume", "--last", AGAIN);
+        assert.equal(saidIn(again.items).at(-1), "All steps are done.");
+        assert.equal(await done(), stepsTo(5));
+        isCompacted(model);
+      },
+    });
+  },
+
+  async "compacts by itself, and goes on"() {
+    await withCodex({
+      socket,
+      windowTokens: 200_000,
+      script: planOf(4, 2_000),
+      settings: { model_context_window: 16_000, model_auto_compact_token_limit: 12_000 },
+      async use({ run, model, done }) {
+        const { items } = await run(TASK);
+        assert.equal(saidIn(items).at(-1), "All steps are done.");
+        assert.equal(await done(), stepsTo(4));
+        isCompacted(model);
+      },
+    });
+  },
+});
+
+/** The newest request has the model's summary and what the user said, and is smaller than the largest one before. */
+function isCompacted(model) {
+  const asked = model.requests.filter((request) => !asksForSummary(request));
+  const sizes = asked.map((request) => all(request).length);
+  has(asked.at(-1), "The model wrote this summary");
+  has(asked.at(-1), "K7-tango-42");
+  assert.ok(sizes.some((size, at) => at > 0 && size < sizes[at - 1] / 1.2), `no request was smaller: ${sizes}`);
+}
+
+for (const [way, socket] of [["HTTP", false], ["WebSocket", true]]) {
+  for (const [name, step] of Object.entries(over(socket))) {
+    try {
+      await step();
+      console.log(`ok over ${way} Codex ${name}`);
+    } catch (error) {
+      console.log(`failed over ${way} Codex ${name}: ${error.stack}`);
+      process.exitCode = 1;
+    }
+  }
+}

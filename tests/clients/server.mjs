@@ -1,0 +1,77 @@
+/** Servers of a test's own: reseed's binary in a temporary folder, in front of a model server that the test scripts. */
+
+import { spawn } from "node:child_process";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { createWriteStream } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const running = new Set();
+process.on("exit", () => running.forEach((child) => child.kill("SIGKILL")));
+
+/** Creates a folder, gives it to `use`, and removes it. */
+export async function inTemporaryFolder(use) {
+  const folder = await mkdtemp(join(tmpdir(), "reseed-client-"));
+  try {
+    return await use(folder);
+  } finally {
+    await rm(folder, { recursive: true, force: true, maxRetries: 5 });
+  }
+}
+
+/**
+ * Starts the server and waits for its first line. Its database and log are in `folder`; of this environment it gets
+ * PATH only.
+ */
+export async function startReseed(binary, folder, settings) {
+  const log = join(folder, "reseed.log");
+  const env = {
+    PATH: process.env.PATH,
+    WS_PORT: "0",
+    LOG_LEVEL: "debug",
+    DATABASE_URL: `sqlite://${join(folder, "reseed.db")}`,
+    ...settings,
+  };
+  const child = spawn(binary, ["serve"], { env, cwd: folder, stdio: ["ignore", "pipe", "pipe"] });
+  running.add(child);
+  child.stderr.pipe(createWriteStream(log));
+  const ended = new Promise((resolve) => child.on("exit", resolve));
+  ended.then(() => running.delete(child));
+  let told = "";
+  let address;
+  child.stdout.setEncoding("utf8");
+  await new Promise((resolve) => {
+    child.stdout.on("data", (piece) => {
+      told += piece;
+      address ??= /http:\/\/[0-9.:]+/.exec(told)?.[0];
+      if (address) resolve();
+    });
+    ended.then(resolve);
+  });
+  if (!address) throw new Error(`the server did not start: ${told}${await readFile(log, "utf8")}`);
+  return {
+    url: address,
+    log: () => readFile(log, "utf8"),
+    async stop() {
+      child.kill();
+      await ended;
+    },
+  };
+}
+
+/** Runs a program to its end and returns its lines of JSON; anything else that it printed is in `told`. */
+export async function runToEnd(program, args, options) {
+  const child = spawn(program, args, { ...options, stdio: ["ignore", "pipe", "pipe"] });
+  running.add(child);
+  let out = "";
+  let told = "";
+  child.stdout.setEncoding("utf8").on("data", (piece) => (out += piece));
+  child.stderr.setEncoding("utf8").on("data", (piece) => (told += piece));
+  const status = await new Promise((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", resolve);
+  });
+  running.delete(child);
+  const events = out.split("\n").filter((line) => line.startsWith("{")).map((line) => JSON.parse(line));
+  return { status, events, told: out + told };
+}
