@@ -1,17 +1,54 @@
 /**
  * npm's `openai` against the server: a chain that branches, a stream that is resumed, functions over two rounds, the
- * background, conversations, a compaction that is carried on, chat completions, and 200 turns past a small window.
+ * background, conversations, a compaction that is carried on, its WebSocket, chat completions, and 200 turns past a small
+ * window.
  * Usage: `node openai.mjs ws://ADDRESS`. Prints one line a step.
  */
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 
-const OpenAI = createRequire(import.meta.url)("openai").default;
+const require = createRequire(import.meta.url);
+const OpenAI = require("openai").default;
+const { ResponsesWS } = require("openai/resources/responses/ws");
 
 const baseURL = `${process.argv[2].replace(/^ws/, "http")}/v1`;
 const client = new OpenAI({ baseURL, apiKey: "none-needed" });
 const model = "offline";
+
+/** Opens the SDK's WebSocket, gives `use` a function that creates a response and returns its events, and closes it. */
+async function onSocket(use) {
+  const socket = new ResponsesWS(client);
+  const events = socket.stream()[Symbol.asyncIterator]();
+  const ends = ["response.completed", "response.incomplete", "response.failed", "error"];
+  const create = async (frame) => {
+    socket.send({ type: "response.create", model, ...frame });
+    const seen = [];
+    while (!ends.includes(seen.at(-1)?.type)) {
+      const { value } = await events.next();
+      assert.ok(!["close", "reconnecting"].includes(value.type), JSON.stringify(value));
+      if (value.type === "message") seen.push(value.message);
+      if (value.type === "error") seen.push({ type: "error", message: value.error.message });
+    }
+    return seen;
+  };
+  try {
+    await use(create);
+  } finally {
+    socket.close();
+  }
+  let last;
+  do last = (await events.next()).value;
+  while (last.type !== "close");
+  assert.equal(last.code, 1000);
+}
+
+/** The response that a list of events ends with. */
+const completed = (events) => {
+  assert.equal(events.at(-1).type, "response.completed", JSON.stringify(events.at(-1)));
+  return events.at(-1).response;
+};
+const textOf = (response) => response.output.flatMap((item) => item.content ?? []).map((part) => part.text).join("");
 
 /** The turns of the long conversation: many times what the window of the built-in model holds. */
 const TURNS = 200;
@@ -80,6 +117,91 @@ const steps = {
     assert.equal(made.status, "completed");
     const long = await client.responses.create({ model, input: "write 5000 words", background: true });
     assert.equal((await client.responses.cancel(long.id)).status, "cancelled");
+  },
+
+  async "a background response is streamed, left, resumed, and cancelled"() {
+    const stream = await client.responses.create({ model, input: "count to 300", background: true, stream: true });
+    let id;
+    let last;
+    let text = "";
+    for await (const event of stream) {
+      id ??= event.response.id;
+      last = event.sequence_number;
+      text += event.delta ?? "";
+      if (text.length > 20) break;
+    }
+    const rest = await client.responses.retrieve(id, { stream: true, starting_after: last });
+    for await (const event of rest) {
+      text += event.delta ?? "";
+      last = event;
+    }
+    assert.equal(last.type, "response.completed");
+    assert.equal(text, last.response.output[0].content[0].text);
+    assert.match(text, /300/);
+    // Cancelling a response that has ended changes nothing.
+    assert.equal((await client.responses.cancel(id)).status, "completed");
+  },
+
+  async "input items are listed in pages"() {
+    const roles = ["user", "assistant", "user"];
+    const input = ["One.", "Two.", "Three."].map((content, at) => ({ role: roles[at], content }));
+    const made = await client.responses.create({ model, input });
+    const texts = async (query) => {
+      const found = [];
+      for await (const item of client.responses.inputItems.list(made.id, query)) found.push(item.content[0].text);
+      return found;
+    };
+    assert.deepEqual(await texts({ order: "asc", limit: 2 }), ["One.", "Two.", "Three."]);
+    assert.deepEqual(await texts({ limit: 1 }), ["Three.", "Two.", "One."]);
+  },
+
+  async "a WebSocket makes several chains by turns"() {
+    await onSocket(async (create) => {
+      const begin = async (fact, store) => completed(await create({ input: `My flag is ${fact}.`, store }));
+      const chains = [
+        { fact: "red", last: await begin("red", true) },
+        { fact: "green", last: await begin("green", false) },
+        { fact: "blue", last: await begin("blue", false) },
+      ];
+      for (let turn = 0; turn < 3; turn++) {
+        for (const chain of chains) {
+          const store = chain.fact === "red";
+          const frame = { input: "What is my flag?", previous_response_id: chain.last.id, store };
+          chain.last = completed(await create(frame));
+          assert.match(textOf(chain.last), new RegExp(chain.fact));
+        }
+      }
+      // An older response of a chain begins a branch.
+      const back = await create({ input: "What is my flag?", previous_response_id: chains[0].last.id });
+      assert.match(textOf(completed(back)), /red/);
+      assert.equal((await client.responses.retrieve(chains[0].last.id)).id, chains[0].last.id);
+      await assert.rejects(client.responses.retrieve(chains[1].last.id), { status: 404 });
+    });
+  },
+
+  async "a WebSocket calls functions, and prepares a response without an answer"() {
+    await onSocket(async (create) => {
+      const parameters = { type: "object", properties: {} };
+      const tools = [{ type: "function", name: "look", description: "Looks.", parameters, strict: false }];
+      const prepared = completed(await create({ input: "use look", tools, generate: false, store: false }));
+      assert.deepEqual(prepared.output, []);
+      const frame = { input: "use look", tools, store: false, previous_response_id: prepared.id };
+      const asked = completed(await create(frame));
+      const call = asked.output.find((item) => item.type === "function_call");
+      const input = [{ type: "function_call_output", call_id: call.call_id, output: "calm sea" }];
+      const answered = await create({ input, tools, store: false, previous_response_id: asked.id });
+      assert.match(textOf(completed(answered)), /calm sea/);
+    });
+  },
+
+  async "a WebSocket goes on after an error, and events name their lane"() {
+    await onSocket(async (create) => {
+      const wrong = await create({ input: "x", previous_response_id: "resp_none_none" });
+      assert.match(wrong.at(-1).message, /there is no response `resp_none_none`/);
+      const events = await create({ input: "count to 3", stream_id: "lane-1" });
+      assert.match(textOf(completed(events)), /3/);
+      assert.deepEqual([...new Set(events.map((event) => event.stream_id))], ["lane-1"]);
+    });
   },
 
   async "a conversation keeps what is said in it"() {
