@@ -1,5 +1,5 @@
-"""Python's `openai` against the server: a chain, a stream that is resumed, functions, many requests at once with the
-async client, conversations. Usage: `python openai_responses.py ws://ADDRESS`. Prints one line a step."""
+"""Python's `openai` against the server: a chain, a stream that is resumed, functions, the background, pages of items,
+several chains on a WebSocket, many requests at once with the async client, conversations. Usage: `python openai_responses.py ws://ADDRESS`. Prints one line a step."""
 
 import asyncio
 import sys
@@ -49,6 +49,41 @@ def functions():
     assert "calm sea" in two.output_text, two.output_text
 
 
+def background():
+    made = client.responses.create(model=MODEL, input="write 5000 words", background=True)
+    assert made.status in ("queued", "in_progress"), made.status
+    assert client.responses.cancel(made.id).status == "cancelled"
+    assert client.responses.retrieve(made.id).status == "cancelled"
+
+
+def input_items():
+    roles = ["user", "assistant", "user"]
+    said = [{"role": role, "content": f"{role} {n}"} for n, role in enumerate(roles)]
+    made = client.responses.create(model=MODEL, input=said)
+    pages = client.responses.input_items.list(made.id, order="asc", limit=2)
+    assert [item.content[0].text for item in pages] == ["user 0", "assistant 1", "user 2"], pages
+
+
+def websocket():
+    with client.responses.connect() as connection:
+
+        def create(**frame):
+            connection.response.create(model=MODEL, **frame)
+            for event in connection:
+                if event.type in ("response.completed", "response.incomplete", "response.failed", "error"):
+                    return event
+
+        # One chain is stored, the other is not.
+        chains = {fact: create(input=f"My flag is {fact}.", store=store) for fact, store in [("red", True), ("blue", False)]}
+        for _ in range(2):
+            for fact, last in chains.items():
+                again = dict(previous_response_id=last.response.id, store=fact == "red")
+                chains[fact] = create(input="What is my flag?", **again)
+                assert fact in str(chains[fact].response.output), chains[fact]
+        assert create(input="x", previous_response_id="resp_none_none").type == "error"
+        assert create(input="count to 2").type == "response.completed"
+
+
 def conversation():
     made = client.conversations.create(items=[{"role": "user", "content": "My harbour is Genoa.", "type": "message"}])
     said = client.responses.create(model=MODEL, conversation=made.id, input="Where is my harbour?")
@@ -68,7 +103,7 @@ def at_once():
 
 
 failed = False
-for step in [chain, resumed, functions, conversation, at_once]:
+for step in [chain, resumed, functions, background, input_items, websocket, conversation, at_once]:
     try:
         step()
         print(f"ok {step.__name__}")
