@@ -9,6 +9,18 @@ import { join } from "node:path";
 const running = new Set();
 process.on("exit", () => running.forEach((child) => child.kill("SIGKILL")));
 
+/** Starts a program that is killed with this process at the latest, and gives the promise of its end. */
+export function start(program, args, options) {
+  const child = spawn(program, args, { ...options, stdio: ["ignore", "pipe", "pipe"] });
+  running.add(child);
+  const ended = new Promise((resolve) => {
+    child.on("close", resolve);
+    child.on("error", (error) => resolve(error.message));
+  });
+  ended.then(() => running.delete(child));
+  return { child, ended };
+}
+
 /** Creates a folder, gives it to `use`, and removes it. */
 export async function inTemporaryFolder(use) {
   const folder = await mkdtemp(join(tmpdir(), "reseed-client-"));
@@ -32,11 +44,8 @@ export async function startReseed(binary, folder, settings) {
     DATABASE_URL: `sqlite://${join(folder, "reseed.db")}`,
     ...settings,
   };
-  const child = spawn(binary, ["serve"], { env, cwd: folder, stdio: ["ignore", "pipe", "pipe"] });
-  running.add(child);
+  const { child, ended } = start(binary, ["serve"], { env, cwd: folder });
   child.stderr.pipe(createWriteStream(log));
-  const ended = new Promise((resolve) => child.on("exit", resolve));
-  ended.then(() => running.delete(child));
   let told = "";
   let address;
   child.stdout.setEncoding("utf8");
@@ -61,17 +70,12 @@ export async function startReseed(binary, folder, settings) {
 
 /** Runs a program to its end and returns its lines of JSON; anything else that it printed is in `told`. */
 export async function runToEnd(program, args, options) {
-  const child = spawn(program, args, { ...options, stdio: ["ignore", "pipe", "pipe"] });
-  running.add(child);
+  const { child, ended } = start(program, args, options);
   let out = "";
   let told = "";
   child.stdout.setEncoding("utf8").on("data", (piece) => (out += piece));
   child.stderr.setEncoding("utf8").on("data", (piece) => (told += piece));
-  const status = await new Promise((resolve, reject) => {
-    child.on("error", reject);
-    child.on("close", resolve);
-  });
-  running.delete(child);
+  const status = await ended;
   const events = out.split("\n").filter((line) => line.startsWith("{")).map((line) => JSON.parse(line));
   return { status, events, told: out + told };
 }

@@ -4,7 +4,7 @@
 #
 #     tests/soak/full.sh              everything
 #     tests/soak/full.sh core sim     only these; all are: core replay sim cluster disk kill kill_nodes lossy cuts
-#                                     client codex asyncapi docs image
+#                                     client codex litellm asyncapi docs image
 #
 # One line a step with its time; a step that fails prints its end, with the seed that repeats it.
 set -uo pipefail
@@ -28,12 +28,17 @@ declare -A steps=(
     [codex]='npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$logs/npm" @openai/codex@0.171.0 &&
         cargo build --locked --bins &&
         node tests/clients/codex.mjs "$logs/../debug/reseed" "$logs/npm/node_modules/.bin/codex"'
+    # 750 MB.
+    [litellm]='npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$logs/npm" openai@7.59.0 &&
+        python3 -m venv "$logs/litellm" && "$logs/litellm/bin/pip" install --quiet "litellm[proxy]==1.108.7" &&
+        cargo build --locked --bins && NODE_PATH=$logs/npm/node_modules \
+        node tests/clients/litellm.mjs "$logs/../debug/reseed" "$logs/litellm/bin/litellm"'
     [asyncapi]='npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$logs/npm" @asyncapi/parser@3.6.3 &&
         NODE_PATH=$logs/npm/node_modules node tests/clients/asyncapi.mjs'
     [docs]='RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps'
     [image]='docker/build.sh "$logs/image" && "$logs/image/reseed" --version && "$logs/image/reseed-shell" --version'
 )
-order=(core replay sim cluster disk kill kill_nodes lossy cuts client codex asyncapi docs image)
+order=(core replay sim cluster disk kill kill_nodes lossy cuts client codex litellm asyncapi docs image)
 
 failed=0
 for name in "${@:-${order[@]}}"; do
