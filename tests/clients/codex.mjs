@@ -81,8 +81,10 @@ async function withCodex({ socket, windowTokens, script, provider = {}, settings
     const env = { PATH: process.env.PATH, HOME: folder, CODEX_HOME: home };
     const run = async (...args) => {
       const flags = ["--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"];
-      const { status, events, told } = await runToEnd(codex, ["exec", ...args, ...flags], { cwd: project, env });
+      const { status, out, err } = await runToEnd(codex, ["exec", ...args, ...flags], { cwd: project, env });
+      const told = (out + err).slice(-2_000);
       assert.equal(status, 0, told);
+      const events = out.split("\n").filter(Boolean).map((line) => JSON.parse(line));
       assert.equal(events.at(-1).type, "turn.completed", told);
       return { usage: events.at(-1).usage, items: events.filter((e) => e.type === "item.completed").map((e) => e.item) };
     };

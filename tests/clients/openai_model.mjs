@@ -104,8 +104,8 @@ await inTemporaryFolder(async (folder) => {
 
     async "Python does the same"() {
       const script = fileURLToPath(new URL("openai_model.py", import.meta.url));
-      const { status, told } = await runToEnd(process.argv[3], [script, `${server.url}/v1`, IMAGE], {});
-      assert.equal(status, 0, told);
+      const { status, err } = await runToEnd(process.argv[3], [script, `${server.url}/v1`, IMAGE], {});
+      assert.equal(status, 0, err);
     },
 
     async "the model server was asked nothing that is wrong"() {

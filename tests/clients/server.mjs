@@ -68,14 +68,11 @@ export async function startReseed(binary, folder, settings) {
   };
 }
 
-/** Runs a program to its end and returns its lines of JSON; anything else that it printed is in `told`. */
+/** Runs a program to its end and returns its status and what it printed. */
 export async function runToEnd(program, args, options) {
   const { child, ended } = start(program, args, options);
-  let out = "";
-  let told = "";
-  child.stdout.setEncoding("utf8").on("data", (piece) => (out += piece));
-  child.stderr.setEncoding("utf8").on("data", (piece) => (told += piece));
-  const status = await ended;
-  const events = out.split("\n").filter((line) => line.startsWith("{")).map((line) => JSON.parse(line));
-  return { status, events, told: out + told };
+  const printed = { out: "", err: "" };
+  child.stdout.setEncoding("utf8").on("data", (piece) => (printed.out += piece));
+  child.stderr.setEncoding("utf8").on("data", (piece) => (printed.err += piece));
+  return { status: await ended, ...printed };
 }

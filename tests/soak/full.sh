@@ -4,7 +4,7 @@
 #
 #     tests/soak/full.sh              everything
 #     tests/soak/full.sh core sim     only these; all are: core replay sim cluster disk kill kill_nodes lossy cuts
-#                                     client codex litellm asyncapi docs image
+#                                     client codex litellm openresponses asyncapi docs image
 #
 # One line a step with its time; a step that fails prints its end, with the seed that repeats it.
 set -uo pipefail
@@ -33,12 +33,17 @@ declare -A steps=(
         python3 -m venv "$logs/litellm" && "$logs/litellm/bin/pip" install --quiet "litellm[proxy]==1.108.7" &&
         cargo build --locked --bins && NODE_PATH=$logs/npm/node_modules \
         node tests/clients/litellm.mjs "$logs/../debug/reseed" "$logs/litellm/bin/litellm"'
+    # Its sources are no package: OPENRESPONSES_DIR names a folder that has them, with `zod` installed.
+    [openresponses]='[[ -z ${OPENRESPONSES_DIR:-} ]] || {
+        npm install --silent --no-audit --no-fund --prefix "$logs/bun" bun@1.4.5 && cargo build --locked --bins &&
+        node tests/clients/openresponses.mjs "$logs/../debug/reseed" "$logs/bun/node_modules/.bin/bun" "$OPENRESPONSES_DIR"; }'
     [asyncapi]='npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$logs/npm" @asyncapi/parser@3.6.3 &&
         NODE_PATH=$logs/npm/node_modules node tests/clients/asyncapi.mjs'
     [docs]='RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps'
     [image]='docker/build.sh "$logs/image" && "$logs/image/reseed" --version && "$logs/image/reseed-shell" --version'
 )
-order=(core replay sim cluster disk kill kill_nodes lossy cuts client codex litellm asyncapi docs image)
+order=(core replay sim cluster disk kill kill_nodes lossy cuts client codex litellm openresponses asyncapi docs
+    image)
 
 failed=0
 for name in "${@:-${order[@]}}"; do
