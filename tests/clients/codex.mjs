@@ -59,7 +59,13 @@ function has(request, text) {
 async function withCodex({ socket, windowTokens, script, provider = {}, settings = {}, use }) {
   await inTemporaryFolder(async (folder) => {
     const model = await startModel({ name: MODEL, windowTokens, script });
-    const server = await startReseed(reseed, folder, { OPENAI_BASE_URL: model.url, MODEL });
+    const environment = { OPENAI_BASE_URL: model.url, MODEL };
+    let server = await startReseed(reseed, folder, environment);
+    const port = new URL(server.url).port;
+    const restart = async () => {
+      await server.stop("SIGKILL");
+      server = await startReseed(reseed, folder, { ...environment, WS_PORT: port });
+    };
     const home = join(folder, "codex");
     const project = join(folder, "project");
     await mkdir(home);
@@ -89,7 +95,7 @@ async function withCodex({ socket, windowTokens, script, provider = {}, settings
       return { usage: events.at(-1).usage, items: events.filter((e) => e.type === "item.completed").map((e) => e.item) };
     };
     try {
-      await use({ run, model, done: () => readFile(join(project, "done.txt"), "utf8") });
+      await use({ run, model, restart, done: () => readFile(join(project, "done.txt"), "utf8") });
       assert.deepEqual(model.broken, []);
     } finally {
       await server.stop();
@@ -125,6 +131,28 @@ const over = (socket) => ({
           assert.equal(told.split(fact).length, 2, fact);
         }
         assert.equal(model.requests.filter(asksForSummary).length, 0);
+      },
+    });
+  },
+
+  async "goes on when the server is killed in the middle of an answer"() {
+    const plan = planOf(3, 10);
+    let asked = 0;
+    let kill;
+    let restarted;
+    await withCodex({
+      socket,
+      windowTokens: 200_000,
+      script: (request) => {
+        if (++asked === 2) restarted = kill();
+        return plan(request);
+      },
+      provider: { request_max_retries: 5, stream_max_retries: 5 },
+      async use({ run, restart, done }) {
+        kill = restart;
+        await run(TASK);
+        await restarted;
+        assert.equal(await done(), stepsTo(3));
       },
     });
   },

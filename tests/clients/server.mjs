@@ -61,8 +61,8 @@ export async function startReseed(binary, folder, settings) {
   return {
     url: address,
     log: () => readFile(log, "utf8"),
-    async stop() {
-      child.kill();
+    async stop(signal = "SIGTERM") {
+      child.kill(signal);
       await ended;
     },
   };
