@@ -1,7 +1,8 @@
 /**
  * OpenAI's Agents SDK (npm's `@openai/agents`) on Responses, with reseed in front of a scripted model: tools over several
  * rounds, streams, hand-offs, typed answers; with the conversation kept by the SDK's own session, by a chain of
- * responses, and by reseed as a conversation. Usage: `node agents.mjs RESEED`. Prints one line a step.
+ * responses, and by reseed as a conversation. Usage: `node agents.mjs RESEED http|websocket`, the server's binary and the
+ * way to reach it; the second needs Node's own WebSocket. Prints one line a step.
  */
 
 import assert from "node:assert/strict";
@@ -17,6 +18,7 @@ const {
   OpenAIResponsesCompactionSession,
   run,
   setDefaultOpenAIClient,
+  setOpenAIResponsesTransport,
   setTracingDisabled,
   tool,
 } = require("@openai/agents");
@@ -66,6 +68,7 @@ await inTemporaryFolder(async (folder) => {
   const server = await startReseed(process.argv[2], folder, { OPENAI_BASE_URL: model.url, MODEL });
   const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: "none-needed", maxRetries: 0 });
   setDefaultOpenAIClient(client);
+  setOpenAIResponsesTransport(process.argv[3]);
   setTracingDisabled(true);
 
   /** Every way to keep a conversation: its options for `run`, given the last result. */
