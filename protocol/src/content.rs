@@ -212,7 +212,7 @@ open! {
         cut?: Box<Cut>,
         /// Opaque data that the provider attached to the answer; on assistant messages.
         payload?: Box<Payload>,
-        /// Data for programs that came with the input; on the message of an input. Never sent to the model.
+        /// Data for programs: what came with an input, or `logprobs` of an answer. Never sent to the model.
         #[cfg_attr(feature = "codegen", ts(type = "unknown"))]
         details?: Box<serde_json::Value>,
     }

@@ -56,6 +56,8 @@ pub struct Answer {
     pub usage: Option<ReportedUsage>,
     /// The data that the provider wants back with this answer; it names calls by the `call_id`s of `parts`.
     pub payload: Option<Box<Payload>>,
+    /// The probabilities of its tokens, if they were asked for.
+    pub logprobs: Option<serde_json::Value>,
     /// True if the provider said that it ended because the context window was full.
     pub filled_window: bool,
     /// The changes to this request without which its server would refuse it.
@@ -69,7 +71,7 @@ impl Answer {
     #[must_use]
     pub fn new(parts: Vec<Part>, stop_reason: StopReason) -> Self {
         let (adapted, learnt) = (Needs::default(), Needs::default());
-        Self { parts, stop_reason, usage: None, payload: None, filled_window: false, adapted, learnt }
+        Self { parts, stop_reason, usage: None, payload: None, logprobs: None, filled_window: false, adapted, learnt }
     }
 }
 

@@ -47,7 +47,7 @@ fn options(base_url: String, api: ApiChoice) -> OpenAiOptions {
     OpenAiOptions { base_url, api, api_key: Some("sk-secret".into()), retry, ..OpenAiOptions::default() }
 }
 
-fn provider(upstream: &Upstream, api: ApiChoice) -> OpenAi {
+pub(crate) fn provider(upstream: &Upstream, api: ApiChoice) -> OpenAi {
     OpenAi::new(options(upstream.base_url(), api)).unwrap()
 }
 

@@ -12,6 +12,9 @@ closed! {
         parallel_tool_calls?: bool,
         /// The format of the text.
         format?: AnswerFormat,
+        /// Asks for the probabilities of the answer's tokens, each with this many alternatives, 0 to 20. They come in
+        /// `details.logprobs` of the answer, as the model server sends them; only those of Chat Completions do.
+        top_logprobs?: u32,
     }
 }
 

@@ -63,6 +63,9 @@ pub(crate) fn check_details(details: Option<&serde_json::Value>) -> Result<(), E
 pub(crate) fn check_answer_options(set: &SetOptions) -> Result<(), ErrorBody> {
     let invalid =
         |field: &str, message: String| Err(ErrorBody::new(ErrorCode::InvalidField, message).with_field(field));
+    if let Some(count) = set.answer.as_ref().and_then(|answer| answer.top_logprobs).filter(|count| *count > 20) {
+        return invalid("answer.topLogprobs", format!("topLogprobs must be 0 to 20, not {count}"));
+    }
     if let Some(top_p) = set.top_p.filter(|top_p| !(0.0..=1.0).contains(top_p)) {
         return invalid("topP", format!("topP must be 0 to 1, not {top_p}"));
     }

@@ -8,6 +8,7 @@ use reseed_protocol::{
     CallId, Entry, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, Usage,
     turn::{DeltaKind, TurnStatus},
 };
+use serde_json::Value;
 use std::collections::HashMap;
 
 /// A piece of the answer.
@@ -37,6 +38,8 @@ pub(super) struct End {
     pub(super) finish_reason: &'static str,
     /// The tokens of the turn's requests together, as the provider counted them.
     pub(super) usage: Option<Usage>,
+    /// The probabilities of the tokens, if they were asked for and the provider has sent them.
+    pub(super) logprobs: Vec<Value>,
 }
 
 /// Turns steps to pieces.
@@ -47,6 +50,7 @@ pub(super) struct Answer {
     shown: HashMap<EntryId, Shown>,
     has_text: bool,
     calls: Vec<Open>,
+    logprobs: Vec<Value>,
 }
 
 #[derive(Debug, Default)]
@@ -66,7 +70,7 @@ struct Open {
 impl Answer {
     /// Begins an answer to a client with these tools.
     pub(super) fn new(functions: Vec<String>) -> Self {
-        Self { functions, shown: HashMap::new(), has_text: false, calls: Vec::new() }
+        Self { functions, shown: HashMap::new(), has_text: false, calls: Vec::new(), logprobs: Vec::new() }
     }
 
     /// Takes a step. Returns the end after the last one.
@@ -135,6 +139,8 @@ impl Answer {
         if message.role != Role::Assistant || message.model.is_none() {
             return;
         }
+        let logprobs = message.details.as_ref().and_then(|details| details["logprobs"].as_array());
+        self.logprobs.extend(logprobs.into_iter().flatten().cloned());
         let shown = self.shown.remove(&entry.entry_id).unwrap_or_default();
         let (mut text, mut reasoning) = (String::new(), String::new());
         self.calls.clear();
@@ -183,7 +189,7 @@ impl Answer {
             Some(StopReason::ContentFilter) => "content_filter",
             _ => "stop",
         };
-        Ok(End { finish_reason, usage })
+        Ok(End { finish_reason, usage, logprobs: std::mem::take(&mut self.logprobs) })
     }
 }
 

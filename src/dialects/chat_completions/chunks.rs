@@ -37,7 +37,9 @@ impl Head {
 
     /// Returns the chunks after the last piece.
     pub(super) fn last(&self, end: &End) -> Vec<Value> {
-        let mut chunks = vec![self.chunk(&json!([choice(json!({}), Some(end.finish_reason))]))];
+        let mut last = choice(json!({}), Some(end.finish_reason));
+        last["logprobs"] = logprobs(end);
+        let mut chunks = vec![self.chunk(&json!([last]))];
         if self.include_usage {
             let mut chunk = self.chunk(&json!([]));
             chunk["usage"] = usage(end.usage.as_ref());
@@ -79,7 +81,9 @@ impl Head {
         if !calls.is_empty() {
             message["tool_calls"] = json!(calls);
         }
-        let choice = json!({ "index": 0, "message": message, "logprobs": null, "finish_reason": end.finish_reason });
+        let choice = json!({
+            "index": 0, "message": message, "logprobs": logprobs(end), "finish_reason": end.finish_reason,
+        });
         json!({
             "id": self.id,
             "object": "chat.completion",
@@ -93,6 +97,12 @@ impl Head {
 
 fn choice(delta: Value, finish_reason: Option<&str>) -> Value {
     json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason })
+}
+
+/// Returns the probabilities of the answer's tokens. In a stream, they come with the end: they belong to the answer that
+/// is stored, whose pieces may be cut otherwise than the provider's.
+fn logprobs(end: &End) -> Value {
+    if end.logprobs.is_empty() { Value::Null } else { json!({ "content": end.logprobs, "refusal": null }) }
 }
 
 fn call(piece: &Piece) -> Value {
@@ -132,7 +142,7 @@ mod tests {
             cost_nano_usd: None,
             source: UsageSource::Reported,
         };
-        End { finish_reason: "tool_calls", usage: Some(usage) }
+        End { finish_reason: "tool_calls", usage: Some(usage), logprobs: Vec::new() }
     }
 
     fn a_call() -> Piece {

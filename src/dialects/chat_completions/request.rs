@@ -151,10 +151,8 @@ fn refuse_unsupported(body: &Fields<'_>) -> Result<(), Failure> {
     let only_text = |value: &Value| value.as_array().is_some_and(|kinds| kinds.iter().all(|kind| kind == "text"));
     let one = |value: &Value| value.as_f64() == Some(1.0);
     type Harmless<'a> = &'a dyn Fn(&Value) -> bool;
-    let table: [(&str, Harmless<'_>, &str); 13] = [
+    let table: [(&str, Harmless<'_>, &str); 11] = [
         ("n", &one, "one answer is given; send another request for another one"),
-        ("logprobs", &is_zero, "probabilities of tokens are not available"),
-        ("top_logprobs", &is_zero, "probabilities of tokens are not available"),
         ("presence_penalty", &is_zero, "penalties are not available"),
         ("frequency_penalty", &is_zero, "penalties are not available"),
         ("logit_bias", &is_empty, "a bias for tokens is not available"),
@@ -183,6 +181,10 @@ fn options(body: &Fields<'_>) -> Result<SetOptions, Failure> {
         tool_choice: tool_choice(body)?,
         parallel_tool_calls: body.flag("parallel_tool_calls")?,
         format: format(body)?,
+        top_logprobs: match body.flag("logprobs")? {
+            Some(true) => Some(u32::try_from(body.count("top_logprobs")?.unwrap_or(0)).unwrap_or(u32::MAX)),
+            _ => None,
+        },
     };
     Ok(SetOptions {
         temperature: body.number("temperature")?,

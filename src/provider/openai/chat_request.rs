@@ -43,6 +43,10 @@ pub(super) struct ChatRequest<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     top_p: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_logprobs: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     response_format: Option<ResponseFormat<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_effort: Option<&'a str>,
@@ -153,6 +157,8 @@ impl<'a> ChatRequest<'a> {
             max_tokens: limit.filter(|_| !is_new),
             max_completion_tokens: limit.filter(|_| is_new),
             top_p: plan.top_p(),
+            logprobs: plan.top_logprobs().map(|_| true),
+            top_logprobs: plan.top_logprobs().filter(|count| *count > 0),
             response_format: plan.format().map(|format| match SchemaForm::of(format) {
                 None => ResponseFormat::JsonObject,
                 Some(json_schema) => ResponseFormat::JsonSchema { json_schema },

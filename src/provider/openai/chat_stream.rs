@@ -96,6 +96,11 @@ impl ChatStream {
             Some(_) => Repeats::Maybe,
             None => Repeats::No,
         };
+        let is_new = delta.is_some() || !assembly.has_logprobs();
+        if let Some(tokens) = choice.object("logprobs").filter(|_| is_new).and_then(|logprobs| logprobs.raw("content"))
+        {
+            assembly.logprobs(tokens);
+        }
         match (&delta, &message) {
             (Some(delta), _) => self.delta(delta, Repeats::No, assembly)?,
             (None, Some(message)) => self.delta(message, repeats, assembly)?,

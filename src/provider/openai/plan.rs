@@ -141,6 +141,11 @@ impl<'a> Plan<'a> {
         self.answer()?.format.as_ref()
     }
 
+    /// Returns how many alternatives of each token are asked for, if any are.
+    pub(super) fn top_logprobs(&self) -> Option<u32> {
+        self.answer()?.top_logprobs
+    }
+
     /// Returns `top_p`, if it is sent. Models that refuse a temperature refuse it too.
     pub(super) fn top_p(&self) -> Option<f64> {
         self.request.envelope.options.top_p.filter(|_| !self.does(Need::NoTemperature))

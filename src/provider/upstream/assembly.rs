@@ -17,6 +17,10 @@ use std::borrow::Cow;
 /// Maximum bytes of text, reasoning and arguments in one answer. The largest known output limit is 128,000 tokens, well
 /// below 1 MiB. A server that sends more than this maximum does not stop.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Maximum bytes of an answer's probabilities: some thousand tokens with 20 alternatives each. They are stored with the
+/// answer.
+const LOGPROBS_BYTES_MAX: usize = 2 * 1024 * 1024;
+
 /// Maximum parts of one answer. Models produce a handful, or some dozens of calls.
 const PARTS_MAX: usize = 1024;
 
@@ -90,6 +94,9 @@ pub(crate) struct Assembly<'s> {
     reasoning: Option<&'static str>,
     /// Fields of the answer that the server has sent for its own use.
     fields: Fields,
+    /// The probabilities of the tokens so far, as the server has sent them, and their bytes.
+    logprobs: Vec<Value>,
+    logprobs_bytes: usize,
     /// True while the text of the current event may contain marks for halves of characters.
     has_marks: bool,
     /// The parts that end in half of a character, with that half.
@@ -105,6 +112,8 @@ impl<'s> Assembly<'s> {
             shown: false,
             reasoning: None,
             fields: Fields::default(),
+            logprobs: Vec::new(),
+            logprobs_bytes: 0,
             has_marks: false,
             halves: Vec::new(),
             sink,
@@ -272,6 +281,21 @@ impl<'s> Assembly<'s> {
         self.reasoning.get_or_insert(name);
     }
 
+    /// Returns true if the server has sent probabilities.
+    pub(crate) fn has_logprobs(&self) -> bool {
+        self.logprobs_bytes > 0
+    }
+
+    /// Keeps the probabilities of some tokens, a list. If there are too many, none are kept.
+    pub(crate) fn logprobs(&mut self, tokens: &RawValue) {
+        self.logprobs_bytes += tokens.get().len();
+        if self.logprobs_bytes > LOGPROBS_BYTES_MAX {
+            self.logprobs.clear();
+        } else if let Ok(tokens) = serde_json::from_str::<Vec<Value>>(tokens.get()) {
+            self.logprobs.extend(tokens);
+        }
+    }
+
     /// Keeps a field of the message that is the provider's own. A field that arrives in pieces is assembled.
     pub(crate) fn set_message_field(&mut self, name: &str, value: &RawValue) -> Result<(), ModelFault> {
         if MESSAGE_FIELDS.contains(&name) {
@@ -376,7 +400,9 @@ impl<'s> Assembly<'s> {
             calls,
         };
         let payload = (payload != Payload::default()).then(|| Box::new(payload));
-        Ok(Answer { usage: ending.usage, payload, filled_window: ending.is_full, ..Answer::new(parts, stop_reason) })
+        let logprobs = (!self.logprobs.is_empty()).then_some(Value::Array(self.logprobs));
+        let answer = Answer::new(parts, stop_reason);
+        Ok(Answer { usage: ending.usage, payload, filled_window: ending.is_full, logprobs, ..answer })
     }
 }
 

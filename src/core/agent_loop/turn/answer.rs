@@ -144,6 +144,8 @@ fn answer_message(ledger: &mut Ledger, answer: &Answer, asked: &Asked) -> Messag
     }
     let mut message = Message::new(Role::Assistant, content);
     message.payload = payload;
+    let details = |logprobs: &serde_json::Value| Box::new(serde_json::json!({ "logprobs": logprobs }));
+    message.details = answer.logprobs.as_ref().map(details);
     message.model = Some(asked.model.clone());
     message.envelope_key = Some(asked.sent.key.clone());
     message.stop_reason = Some(answer.stop_reason);

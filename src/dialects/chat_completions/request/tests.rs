@@ -55,7 +55,7 @@ fn fields_become_options() {
     let schema = json!({ "type": "object" });
     let read = read_value(with(json!({
         "stream": true, "stream_options": { "include_usage": true }, "temperature": 0.5, "top_p": 0.9,
-        "max_tokens": 9, "max_completion_tokens": 7, "reasoning_effort": "low", "parallel_tool_calls": false,
+        "max_tokens": 9, "max_completion_tokens": 7, "logprobs": true, "top_logprobs": 3, "reasoning_effort": "low", "parallel_tool_calls": false,
         "tool_choice": { "type": "function", "function": { "name": "look" } },
         "response_format": { "type": "json_schema", "json_schema": { "name": "s", "schema": schema, "strict": true } },
         "tools": [{ "type": "function", "function": { "name": "look", "description": "Looks.", "parameters": schema } }],
@@ -67,6 +67,7 @@ fn fields_become_options() {
         tool_choice: Some(ToolChoice::Tool { name: "look".into() }),
         parallel_tool_calls: Some(false),
         format: Some(format),
+        top_logprobs: Some(3),
     };
     let options =
         SetOptions { temperature: Some(0.5), top_p: Some(0.9), max_output_tokens: Some(7), answer: Some(answer) };
@@ -94,7 +95,7 @@ fn what_cannot_be_done_is_refused_by_field() {
     let content = |part: Value| message(json!({ "role": "user", "content": [part] }));
     let table = [
         (json!({ "n": 2 }), "unsupported_parameter", "n"),
-        (json!({ "logprobs": true }), "unsupported_parameter", "logprobs"),
+        (json!({ "logprobs": "yes" }), "invalid_type", "logprobs"),
         (json!({ "presence_penalty": 0.1 }), "unsupported_parameter", "presence_penalty"),
         (json!({ "stop": ["x"] }), "unsupported_parameter", "stop"),
         (json!({ "stop": "x" }), "unsupported_parameter", "stop"),
