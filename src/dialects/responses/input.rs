@@ -73,12 +73,10 @@ impl Input {
                 Ok(())
             }
             "function_call_output" => {
-                let output = match &item["output"] {
-                    Value::String(output) => output.clone(),
-                    parts => texts(parts, &format!("{at}.output"))?.join("\n"),
-                };
-                let result = Part::ToolResult { call_id: call_id(item, at)?, output, is_error: false };
-                self.history.push(Message::new(Role::Tool, vec![result]));
+                let (output, images) = output_parts(&item["output"], &format!("{at}.output"))?;
+                let mut content = vec![Part::ToolResult { call_id: call_id(item, at)?, output, is_error: false }];
+                content.extend(images);
+                self.history.push(Message::new(Role::Tool, content));
                 Ok(())
             }
             "mcp_approval_response" => {
@@ -159,6 +157,24 @@ fn texts(content: &Value, at: &str) -> Result<Vec<String>, Invalid> {
         }
         _ => Err(Invalid::at(at, "it must be a string or a list of parts")),
     }
+}
+
+/// Returns the text of a result, and its images.
+fn output_parts(output: &Value, at: &str) -> Result<(String, Vec<Part>), Invalid> {
+    if output.is_null() {
+        return Ok((String::new(), Vec::new()));
+    }
+    let (mut texts, mut images) = (Vec::new(), Vec::new());
+    for part in user_parts(output, at)? {
+        match part {
+            Part::Text { text } => texts.push(text),
+            image => images.push(image),
+        }
+    }
+    if texts.is_empty() && !images.is_empty() {
+        texts.push("[image]".to_owned());
+    }
+    Ok((texts.join("\n"), images))
 }
 
 /// Returns the parts of a user's message.

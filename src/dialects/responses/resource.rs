@@ -80,7 +80,7 @@ impl Resource {
         }
         let failure = ended.error.clone().map(Failure::from);
         let (code, message) = match failure {
-            Some(failure) => (failure.code.unwrap_or_else(|| "server_error".to_owned()), failure.message),
+            Some(failure) => (code_of(failure.code), failure.message),
             None => ("server_error".to_owned(), "the answer was interrupted; send the request again".to_owned()),
         };
         Some(json!({ "code": code, "message": message }))
@@ -95,6 +95,15 @@ impl Resource {
             "input_tokens_details": { "cached_tokens": usage.cached_tokens },
             "output_tokens_details": { "reasoning_tokens": usage.reasoning_tokens.unwrap_or(0) },
         }))
+    }
+}
+
+/// Returns the code of a failed response. Codex tries again after every code that it does not know.
+fn code_of(code: Option<String>) -> String {
+    match code.as_deref() {
+        Some("upstream_rejected" | "upstream_auth" | "upstream_not_found") => "invalid_prompt".to_owned(),
+        Some(known) => known.to_owned(),
+        None => "server_error".to_owned(),
     }
 }
 
