@@ -11,6 +11,8 @@ pub mod entrance;
 pub mod exchange;
 pub mod http;
 pub mod inside;
+#[cfg(test)]
+mod openapi;
 mod responses;
 pub mod v1;
 mod v2;

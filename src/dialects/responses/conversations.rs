@@ -44,12 +44,19 @@ pub(super) fn routes() -> Router<Door> {
         .route("/v1/conversations/{id}/undo_compaction", post(undo))
 }
 
+/// The body of a request about a conversation. Each address reads its own fields.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Wanted {
+#[cfg_attr(test, derive(utoipa::ToSchema), schema(as = ConversationRequest))]
+pub(crate) struct Wanted {
+    /// Up to 16 pairs of strings.
+    #[cfg_attr(test, schema(value_type = Option<Object>))]
     metadata: Option<Map<String, Value>>,
+    /// Items to add.
+    #[cfg_attr(test, schema(value_type = Option<Vec<Object>>))]
     items: Option<Vec<Value>>,
+    /// The focus of a summary.
     instructions: Option<String>,
+    /// The strategy of a compaction.
     strategy: Option<String>,
 }
 

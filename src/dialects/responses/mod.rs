@@ -21,6 +21,8 @@ mod retrieve;
 mod socket;
 mod writer;
 
+#[cfg(test)]
+pub(crate) use self::{conversations::Wanted as ConversationRequest, request::Create as CreateRequest};
 use crate::{
     entrance::{Entrance, Name},
     exchange::{Step, client, request as ask},
@@ -33,6 +35,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
+
 use compact::Sealer;
 use create::Running;
 use request::Create;

@@ -48,40 +48,70 @@ impl From<Invalid> for Failure {
 
 /// The body. Unknown fields are accepted, because every client sends some of its own.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Create {
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+pub(crate) struct Create {
+    /// The model; absent for the deployment's, or that of the conversation.
     pub(super) model: Option<String>,
+    /// A text, or items.
     pub(super) input: Option<Value>,
+    /// The response to continue. An older one begins a branch.
     pub(super) previous_response_id: Option<String>,
+    /// The conversation to continue, instead.
     pub(super) conversation: Option<Conversation>,
+    /// The system prompt of this request.
     pub(super) instructions: Option<String>,
+    /// Sends events.
     pub(super) stream: Option<bool>,
+    /// `false` keeps nothing on the disk.
     pub(super) store: Option<bool>,
+    /// Answers at once; the response is retrieved later.
     pub(super) background: Option<bool>,
+    /// Up to 16 pairs of strings. `reseed_strategy` names a context strategy.
+    #[cfg_attr(test, schema(value_type = Option<Object>))]
     pub(super) metadata: Option<Map<String, Value>>,
+    /// 0 to 2.
     pub(super) temperature: Option<f64>,
+    /// 0 to 1.
     pub(super) top_p: Option<f64>,
+    /// Only 0.
     pub(super) presence_penalty: Option<f64>,
+    /// Only 0.
     pub(super) frequency_penalty: Option<f64>,
+    /// Only 0.
     pub(super) top_logprobs: Option<u64>,
+    /// The maximum tokens of the answer.
     pub(super) max_output_tokens: Option<u64>,
+    /// Accepted without effect.
     pub(super) max_tool_calls: Option<u64>,
+    /// The client's functions. Other tools are left out.
     pub(super) tools: Option<Vec<Tool>>,
+    /// `auto`, `none`, `required`, or a function.
     pub(super) tool_choice: Option<Value>,
+    /// Whether the model may call several tools at once.
     pub(super) parallel_tool_calls: Option<bool>,
+    /// The format of the text.
+    #[cfg_attr(test, schema(value_type = Option<Object>))]
     pub(super) text: Option<Value>,
+    /// Accepted without effect.
     pub(super) truncation: Option<String>,
+    /// How the model reasons.
     pub(super) reasoning: Option<Reasoning>,
+    /// Accepted without effect.
     pub(super) service_tier: Option<String>,
+    /// Accepted without effect.
     pub(super) safety_identifier: Option<String>,
+    /// Accepted without effect.
     pub(super) prompt_cache_key: Option<String>,
+    /// When the context is compacted.
     pub(super) context_management: Option<Vec<ContextManagement>>,
+    /// `false` stores the input without an answer.
     pub(super) generate: Option<bool>,
 }
 
 /// How the context is kept in the window.
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[derive(Debug, Deserialize)]
-pub(super) struct ContextManagement {
+pub(crate) struct ContextManagement {
     #[serde(rename = "type")]
     pub(super) kind: String,
     #[serde(default)]
@@ -89,9 +119,10 @@ pub(super) struct ContextManagement {
 }
 
 /// The conversation to continue: its id, or an object with it.
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Conversation {
+pub(crate) enum Conversation {
     Id(String),
     Object { id: String },
 }
@@ -105,8 +136,9 @@ impl Conversation {
 }
 
 /// A tool of the client.
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[derive(Debug, Deserialize)]
-pub(super) struct Tool {
+pub(crate) struct Tool {
     #[serde(rename = "type")]
     pub(super) kind: String,
     #[serde(default)]
@@ -114,14 +146,16 @@ pub(super) struct Tool {
     #[serde(default)]
     pub(super) description: Option<String>,
     #[serde(default)]
+    #[cfg_attr(test, schema(value_type = Object))]
     pub(super) parameters: Value,
     #[serde(default)]
     pub(super) strict: Option<bool>,
 }
 
 /// How the model reasons.
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[derive(Debug, Deserialize)]
-pub(super) struct Reasoning {
+pub(crate) struct Reasoning {
     #[serde(default)]
     pub(super) effort: Option<String>,
 }
@@ -203,6 +237,7 @@ impl Create {
             tool_choice: self.choice()?,
             parallel_tool_calls: self.parallel_tool_calls,
             format: self.format()?,
+            ..AnswerOptions::default()
         };
         Ok(SetOptions {
             temperature: self.temperature,
