@@ -266,7 +266,9 @@ impl AgentLoop {
         }
         self.roster.owe_what_was_kept(self.ledger.state());
         if self.ledger.state().turn.is_some() {
-            calls::drop_unmade_calls(&mut self.ledger);
+            if calls::drop_unmade_calls(&mut self.ledger) {
+                self.turn.leave_calls(&self.ledger);
+            }
             if !self.turn.park(&mut self.ledger) {
                 self.ledger.then(Step::stop_turn(TurnStatus::Interrupted));
             }

@@ -134,15 +134,17 @@ pub(crate) fn drop_uncalled(ledger: &mut Ledger, calls: Calls) {
     answer_unmade(ledger, calls);
 }
 
-/// Appends results for calls that hooks were inspecting when the process died: none of them was made.
-pub(crate) fn drop_unmade_calls(ledger: &mut Ledger) {
+/// Appends results for calls that hooks were inspecting when the process died: none of them was made. Returns true if
+/// there are such calls, but they are left to the client: an answer's calls are made or left together with the request
+/// for approvals.
+pub(crate) fn drop_unmade_calls(ledger: &mut Ledger) -> bool {
     let path = ledger.path();
     let said = |role: Role| move |node: &&Arc<Node>| node.message.as_ref().is_some_and(|said| said.role == role);
-    let Some(answer) = path.iter().rposition(|node| said(Role::Assistant)(&node)) else { return };
+    let Some(answer) = path.iter().rposition(|node| said(Role::Assistant)(&node)) else { return false };
     let is_turns = ledger.state().turn.as_ref().is_some_and(|turn| turn.answers > 0);
     if !is_turns || path[answer..].iter().any(|node| said(Role::User)(&node)) {
         // A branch may start between two results. The missing ones never belonged to this turn.
-        return;
+        return false;
     }
     let results = path[answer..].iter().filter(said(Role::Tool)).filter_map(|node| node.message.as_ref());
     let answered: Vec<&CallId> = results
@@ -159,9 +161,11 @@ pub(crate) fn drop_unmade_calls(ledger: &mut Ledger) {
     };
     let calls = path[answer].message.iter().flat_map(|message| message.tool_calls().map(|(id, _, _)| id));
     let unmade: Vec<CallId> = calls.filter(|id| !answered.contains(id) && !is_made(id)).cloned().collect();
-    if !unmade.is_empty() {
-        answer_unmade(ledger, unmade);
+    if unmade.is_empty() || !state.approvals.is_empty() {
+        return !unmade.is_empty();
     }
+    answer_unmade(ledger, unmade);
+    false
 }
 
 fn answer_unmade(ledger: &mut Ledger, calls: Vec<CallId>) {

@@ -64,8 +64,8 @@ pub(super) struct TurnProgress {
     pub(super) before_request: bool,
     /// Usage of an answer that hooks are inspecting and that is not stored yet.
     pub(super) looked_at_usage: Option<Usage>,
-    /// True if the last answer has calls whose results come with the next input. Not durable: after a restart, such
-    /// calls of a turn that still waits for approvals get a result that says so.
+    /// True if the last answer has calls whose results come with the next input. Not durable: after a restart, it
+    /// follows from the approvals that the turn still waits for.
     pub(super) leaves_calls: bool,
     /// The hooks that were called for the upcoming request.
     pub(super) runs: Vec<HookRun>,

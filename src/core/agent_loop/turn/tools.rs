@@ -102,6 +102,11 @@ impl Turn {
         self.start_calls(ledger, false);
     }
 
+    /// Notes that the last answer has calls whose results come with the next input.
+    pub(crate) fn leave_calls(&mut self, ledger: &Ledger) {
+        self.carried.progress(ledger.state()).leaves_calls = true;
+    }
+
     /// Notes that a call is made, and returns its event. It starts when its terms allow. A call that ends the turn is
     /// left to the client and has no event.
     pub(super) fn made(
@@ -114,7 +119,7 @@ impl Turn {
         terms: Terms,
     ) -> Option<Event> {
         if terms.ends_turn {
-            self.carried.progress(ledger.state()).leaves_calls = true;
+            self.leave_calls(ledger);
             return None;
         }
         self.calls.wait(call_id.clone(), terms);
