@@ -3,24 +3,29 @@
 //! [`Exchange::next`] tells the course of one turn as [`Step`]s. Texts come in order and without overlap, entries once
 //! each, also if the turn was already running, and if the connection to its session was lost on the way.
 
+mod chain;
 mod course;
 mod errors;
+mod wanted;
 mod whole;
 
-pub use course::{Compaction, DELETED_MARK, Delta, Ended, INPUT_MARK, Step, added, after_units, usage_of};
+pub use chain::{DELETED_MARK, INPUT_MARK, STEERED};
+pub use course::{Compaction, Delta, Ended, Step, added, after_units, usage_of};
 pub use errors::error_of;
+pub use wanted::Wanted;
 
 use course::Course;
 use reseed_client::{Client, Connect, Opening, Options, Session, Update, fold::Snapshot};
 use reseed_protocol::{
     CommandId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, SessionId, TurnId,
     command::{Command, Empty},
-    compaction::{SetContextStrategy, StartCompaction},
+    compaction::StartCompaction,
+    content::Input,
     reply::{Done, Reply},
-    session::{SessionRole, SetInstructions, SetModel, SetOptions},
+    session::SessionRole,
     tools::{RegisterTools, ToolOffer},
     tree::{ForkPosition, ForkSession, GetEntries},
-    turn::{Accepted, UserInput},
+    turn::{Accepted, UserInput, WhenBusy},
 };
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
@@ -45,21 +50,6 @@ pub enum Place {
     Unstored(Option<CommandId>),
     /// One that exists.
     Session(SessionId),
-}
-
-/// The settings that a request wants.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Wanted {
-    /// The model; absent to keep the session's.
-    pub model: Option<String>,
-    /// The reasoning effort. If it is absent and a model is wanted, it is the provider's default.
-    pub reasoning_effort: Option<String>,
-    /// The system prompt; absent to keep the session's, `Some(None)` for the deployment's.
-    pub instructions: Option<Option<String>>,
-    /// Sampling, limits and form of the answer; absent to keep the session's.
-    pub options: Option<SetOptions>,
-    /// The context strategy; absent to keep the session's.
-    pub strategy: Option<SetContextStrategy>,
 }
 
 /// An open session of a dialect's client.
@@ -200,7 +190,7 @@ impl Exchange {
     /// # Errors
     /// Returns the first error. Refuses with `turn_running` to change the settings of a running turn.
     pub async fn configure(&mut self, wanted: Wanted) -> Result<(), ErrorBody> {
-        let commands = differences(self.snapshot(), wanted);
+        let commands = wanted::differences(self.snapshot(), wanted);
         if commands.is_empty() {
             return Ok(());
         }
@@ -240,6 +230,22 @@ impl Exchange {
             }
         }
         Ok(accepted)
+    }
+
+    /// Adds words to the turn that is followed: they are sent with its next request, or answered after it.
+    ///
+    /// # Errors
+    /// Returns the server's error, or why there is no reply.
+    pub async fn steer(&mut self, input: Input) -> Result<(), ErrorBody> {
+        let details = serde_json::json!({ STEERED: true });
+        let input = UserInput { when_busy: Some(WhenBusy::Steer), details: Some(details), ..UserInput::plain(input) };
+        let sent = self.client.send(self.session, &Command::UserInput(input));
+        let id = sent.map_err(|error| error_of(error.into()))?;
+        match self.client.reply(&id).await.map_err(error_of)? {
+            Reply::Accepted(accepted) => self.course.steer(id, accepted.turn_id),
+            reply => return Err(errors::of_reply(&reply)),
+        }
+        Ok(())
     }
 
     /// Follows what answers this input from its beginning, whether it runs or is over. `functions` are the tools whose
@@ -366,7 +372,7 @@ impl Exchange {
     /// # Errors
     /// Returns the server's error, or why there is no reply.
     pub async fn answer_to(&mut self, input: &EntryId, functions: &[String]) -> Result<Vec<Entry>, ErrorBody> {
-        let mut chain = course::Chain::after(input, functions);
+        let mut chain = chain::Chain::after(input, functions);
         let mut after = input.clone();
         loop {
             let command = Command::GetEntries(GetEntries {
@@ -424,39 +430,4 @@ async fn opened(client: &mut Client, place: Place, opening: Opening) -> Result<S
 
 fn gone() -> ErrorBody {
     ErrorBody::new(ErrorCode::EntryNotFound, "this input was deleted")
-}
-
-/// Returns the commands that make the settings what is wanted.
-fn differences(snapshot: &Snapshot, wanted: Wanted) -> Vec<Command> {
-    let Wanted { model, reasoning_effort, instructions, options, strategy } = wanted;
-    let settings = &snapshot.settings;
-    let mut commands = Vec::new();
-    if model.is_some() || reasoning_effort.is_some() {
-        let model = model.unwrap_or_else(|| snapshot.model.clone());
-        if model != snapshot.model || reasoning_effort != settings.reasoning_effort {
-            commands.push(Command::SetModel(SetModel { model, reasoning_effort }));
-        }
-    }
-    if let Some(instructions) = instructions
-        && instructions != settings.instructions
-    {
-        commands.push(Command::SetInstructions(SetInstructions { instructions }));
-    }
-    if let Some(options) = options {
-        let now = SetOptions {
-            temperature: settings.temperature,
-            top_p: settings.top_p,
-            max_output_tokens: settings.max_output_tokens,
-            answer: settings.answer.clone(),
-        };
-        if options != now {
-            commands.push(Command::SetOptions(options));
-        }
-    }
-    if let Some(strategy) = strategy
-        && (strategy.strategy != snapshot.strategy || strategy.settings != settings.strategy_settings)
-    {
-        commands.push(Command::SetContextStrategy(strategy));
-    }
-    commands
 }

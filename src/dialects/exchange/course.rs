@@ -1,8 +1,9 @@
 //! The course of one turn: what a dialect tells its client, in order and without overlap.
 
+use super::chain::is_input;
 use reseed_client::{SessionEvent, fold::Snapshot};
 use reseed_protocol::{
-    CallId, Entry, EntryData, EntryId, ErrorBody, ErrorCode, Message, Part, Role, StopReason, TurnId, Usage,
+    CommandId, Entry, EntryId, ErrorBody, ErrorCode, Role, StopReason, TurnId, Usage,
     compaction::ContextCompacted,
     content::utf16_len,
     event::{EphemeralEvent, Event},
@@ -97,6 +98,10 @@ pub(super) struct Course {
     approvals: HashSet<String>,
     ready: VecDeque<Step>,
     is_over: bool,
+    /// The commands whose words were added to the turn. If it ends before they are sent, their turn belongs to it.
+    steered: Vec<CommandId>,
+    /// The turn that such words have started.
+    next_turn: Option<TurnId>,
     /// True if compactions are passed on without a turn.
     watches: bool,
 }
@@ -105,6 +110,12 @@ impl Course {
     /// Passes on compactions, whether a turn is followed or not.
     pub(super) fn watch(&mut self) {
         self.watches = true;
+    }
+
+    /// Notes words that were added to the turn, or that have started the next one.
+    pub(super) fn steer(&mut self, command: CommandId, next_turn: Option<TurnId>) {
+        self.steered.push(command);
+        self.next_turn = next_turn;
     }
 
     /// Takes the next step that is ready.
@@ -198,7 +209,7 @@ impl Course {
 
     /// Takes an event of the session, which the snapshot contains.
     pub(super) fn event(&mut self, snapshot: &Snapshot, event: SessionEvent) {
-        if (self.is_over || self.turn.is_none()) && !self.watches {
+        if (self.is_over || self.turn.is_none() && self.steered.is_empty()) && !self.watches {
             return;
         }
         let is_ours = |turn: Option<&TurnId>| turn.is_some() && turn == self.turn.as_ref();
@@ -234,13 +245,25 @@ impl Course {
             SessionEvent::Durable(_, Event::ApprovalRequest(approval)) if is_ours(Some(&approval.turn_id)) => {
                 self.approval(&approval);
             }
+            SessionEvent::Durable(_, Event::TurnStarted(started))
+                if started.command_ids.iter().any(|command| self.steered.contains(command)) =>
+            {
+                self.turn = Some(started.turn_id);
+            }
             SessionEvent::Durable(_, Event::TurnFinished(finished)) if is_ours(Some(&finished.turn_id)) => {
                 let finished = *finished;
+                let waits = snapshot.queue.iter().any(|item| self.steered.contains(&item.command_id));
+                if waits || self.next_turn.as_ref().is_some_and(|next| *next != finished.turn_id) {
+                    self.turn = self.next_turn.take();
+                    return;
+                }
+                // The usage of the turns before is in their answers.
+                let usage = finished.usage.filter(|_| self.steered.is_empty());
                 self.end(Ended {
                     status: finished.status,
                     finish_reason: finished.finish_reason,
                     error: finished.error,
-                    usage: finished.usage,
+                    usage,
                 });
             }
             _ => {}
@@ -351,83 +374,5 @@ pub fn added(sum: Option<Usage>, next: &Usage) -> Usage {
             (sum, next) => Some(sum.unwrap_or(0).saturating_add(next.unwrap_or(0))),
         },
         ..sum
-    }
-}
-
-/// The custom type of an entry that stands for an input without words, such as an answer to an approval.
-pub const INPUT_MARK: &str = "input";
-
-/// The custom type of an entry that says that an input, and the answer to it, is no longer shown. Its data is the id of
-/// the input.
-pub const DELETED_MARK: &str = "input_deleted";
-
-/// Returns true for what a client has said, which is no part of an answer.
-fn is_input(entry: &Entry) -> bool {
-    match &entry.data {
-        EntryData::Message(message) => message.role == Role::User || message.details.is_some(),
-        EntryData::Custom(custom) => custom.custom_type == INPUT_MARK,
-        _ => false,
-    }
-}
-
-/// The entries that answer an input, by parent.
-#[derive(Debug)]
-pub(super) struct Chain {
-    input: EntryId,
-    last: EntryId,
-    /// The tools whose results come from the client: they begin the next input.
-    functions: Vec<String>,
-    calls: HashSet<CallId>,
-    entries: Vec<Entry>,
-    is_over: bool,
-    is_deleted: bool,
-}
-
-impl Chain {
-    pub(super) fn after(input: &EntryId, functions: &[String]) -> Self {
-        Self {
-            input: input.clone(),
-            last: input.clone(),
-            functions: functions.to_vec(),
-            calls: HashSet::new(),
-            entries: Vec::new(),
-            is_over: false,
-            is_deleted: false,
-        }
-    }
-
-    /// Adds an entry if it follows the last one. Entries come in the order in which they were appended, so the first
-    /// that follows is of the answer, and later ones are branches.
-    pub(super) fn add(&mut self, entry: Entry) {
-        if let EntryData::Custom(custom) = &entry.data {
-            let named = custom.data.as_ref().and_then(|data| data.as_str());
-            self.is_deleted |= custom.custom_type == DELETED_MARK && named == Some(self.input.as_str());
-        }
-        if self.is_over || entry.parent_id.as_ref() != Some(&self.last) {
-            return;
-        }
-        if is_input(&entry) || entry.message().is_some_and(|message| self.is_clients(message)) {
-            self.is_over = true;
-            return;
-        }
-        if let EntryData::Message(message) = &entry.data {
-            let calls = message.tool_calls().filter(|(_, name, _)| self.functions.iter().any(|known| known == name));
-            self.calls.extend(calls.map(|(id, _, _)| id.clone()));
-        }
-        self.last = entry.entry_id.clone();
-        self.entries.push(entry);
-    }
-
-    /// Returns true for the result of a call that the client makes, unless the server says why it was not made.
-    fn is_clients(&self, message: &Message) -> bool {
-        message.content.iter().any(|part| match part {
-            Part::ToolResult { call_id, is_error, .. } => !is_error && self.calls.contains(call_id),
-            _ => false,
-        })
-    }
-
-    /// Returns the entries; `None` if the input was deleted.
-    pub(super) fn into_entries(self) -> Option<Vec<Entry>> {
-        (!self.is_deleted).then_some(self.entries)
     }
 }
