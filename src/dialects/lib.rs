@@ -17,15 +17,18 @@ mod responses;
 pub mod v1;
 mod v2;
 
-use axum::{Router, extract::ws::Utf8Bytes};
+use axum::{Router, extract::ws::Utf8Bytes, routing::any};
 use entrance::Entrance;
 use reseed_protocol::{CommandId, ErrorBody, SessionId, reply::Reply};
 use std::sync::Arc;
 
 /// Returns the routes of the dialects over HTTP.
 pub fn routes(entrance: Arc<dyn Entrance>) -> Router {
-    let chat_completions = chat_completions::routes(entrance.clone());
-    responses::routes(entrance.clone()).merge(chat_completions).merge(ai_sdk::routes(entrance))
+    let of_openai = responses::routes(entrance.clone())
+        .merge(chat_completions::routes(entrance.clone()))
+        .route("/v1/{*address}", any(http::unknown_address))
+        .method_not_allowed_fallback(http::wrong_method);
+    of_openai.merge(ai_sdk::routes(entrance))
 }
 
 /// Returns true for an address of a dialect over HTTP.

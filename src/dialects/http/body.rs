@@ -6,6 +6,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
 };
 use bytes::Bytes;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use std::io::Read;
 
 /// Reads a body of at most `bytes_max` bytes.
@@ -28,6 +29,31 @@ pub async fn read(body: Body, headers: &HeaderMap, bytes_max: usize) -> Result<B
         }
     })?;
     decode(bytes, &encoding, bytes_max)
+}
+
+/// Reads a body that is a JSON object.
+///
+/// # Errors
+/// Names the first field that cannot be used.
+pub fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+    let broken = |why: String| Failure::invalid(format!("the body: {why}")).with_code("invalid_json");
+    let text = std::str::from_utf8(bytes).map_err(|error| broken(error.to_string()))?;
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let read = serde_path_to_error::deserialize(&mut reader);
+    match read {
+        // A list would be taken for the fields in their order.
+        Ok(_) if !text.trim_start().starts_with('{') => Err(broken("it must be a JSON object".to_owned())),
+        Ok(read) => reader.end().map(|()| read).map_err(|error| broken(error.to_string())),
+        Err(error) => {
+            let field = error.path().to_string();
+            let what = error.into_inner();
+            let is_json = serde_json::from_str::<IgnoredAny>(text).is_ok();
+            match is_json && field != "." {
+                true => Err(Failure::invalid(format!("`{field}`: {what}")).at(field)),
+                false => Err(broken(what.to_string())),
+            }
+        }
+    }
 }
 
 /// Decodes a body.

@@ -80,6 +80,16 @@ impl Failure {
     }
 }
 
+/// Answers a request to an address of OpenAI's API that is not served.
+pub async fn unknown_address() -> Failure {
+    Failure::not_found("there is no such address").with_code("unknown_url")
+}
+
+/// Answers a request with a method that its address does not have.
+pub async fn wrong_method() -> Failure {
+    Failure::invalid("this address does not have this method").with_status(StatusCode::METHOD_NOT_ALLOWED)
+}
+
 impl From<ErrorBody> for Failure {
     fn from(error: ErrorBody) -> Self {
         let (status, kind) = class(error.code, error.retriable);

@@ -4,4 +4,4 @@ pub mod body;
 pub mod errors;
 pub mod sse;
 
-pub use errors::Failure;
+pub use errors::{Failure, unknown_address, wrong_method};
