@@ -43,6 +43,17 @@ pub(crate) async fn ask(address: &str, method: &str, path: &str, headers: &[(&st
 
 /// Sends a request with these headers and this body.
 pub(crate) async fn send(address: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answered {
+    send_bytes(address, method, path, headers, body.as_bytes()).await
+}
+
+/// As [`send`], with a body that is no text.
+pub(crate) async fn send_bytes(
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Answered {
     let mut request = format!("{method} {path} HTTP/1.1\r\nContent-Length: {}\r\n", body.len());
     if !headers.iter().any(|(name, _)| *name == "Host") {
         request.push_str(&format!("Host: {address}\r\n"));
@@ -51,8 +62,7 @@ pub(crate) async fn send(address: &str, method: &str, path: &str, headers: &[(&s
         request.push_str(&format!("{name}: {value}\r\n"));
     }
     request.push_str("\r\n");
-    request.push_str(body);
-    let exchange = tokio::time::timeout(PATIENCE, exchange(address, &request));
+    let exchange = tokio::time::timeout(PATIENCE, exchange(address, &request, body));
     exchange.await.unwrap_or_else(|_| panic!("no answer from {address} to {method} {path} for {PATIENCE:?}"))
 }
 
@@ -82,9 +92,11 @@ pub(crate) async fn events(
     data.map(|data| serde_json::from_str(data).unwrap_or_else(|_| Value::from(data))).collect()
 }
 
-async fn exchange(address: &str, request: &str) -> Answered {
+async fn exchange(address: &str, request: &str, content: &[u8]) -> Answered {
     let mut socket = TcpStream::connect(address).await.unwrap_or_else(|error| panic!("connect to {address}: {error}"));
     socket.write_all(request.as_bytes()).await.unwrap();
+    // A server may answer before it has read everything.
+    let _ = socket.write_all(content).await;
     let mut bytes = Vec::new();
     let end = loop {
         if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {

@@ -112,12 +112,8 @@ pub(super) async fn compact(door: &Door, connect: Box<dyn Connect>, create: Crea
     } else {
         open_response(connect, create.previous_response_id.as_deref().unwrap_or_default()).await?
     };
-    let is_leaf = {
-        let functions = running.writer.functions().to_vec();
-        let answer = running.exchange.answer_to(&running.id.entry, &functions).await?;
-        let last = answer.last().map_or(&running.id.entry, |entry| &entry.entry_id);
-        running.exchange.snapshot().leaf_id.as_ref() == Some(last)
-    };
+    let last = running.last_entry().await?;
+    let is_leaf = running.exchange.snapshot().leaf_id.as_ref() == Some(&last);
     if !is_leaf {
         let message = "only the newest response of a conversation can be compacted";
         return Err(Failure::invalid(message).at("previous_response_id"));

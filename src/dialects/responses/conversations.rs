@@ -1,36 +1,37 @@
 //! Conversations: sessions, whichever door opened them.
 
 use super::{
-    Door, Page, asked,
+    Door, asked, branches,
     create::{as_input_items, newest_system},
     ids::conversation_id,
-    resource::details,
-    retrieve::{path_to, shown_items},
+    listing::{Back, Page, entry_of, list, root},
+    request::check_metadata,
+    resource::{details, secs},
+    retrieve::shown_items,
 };
 use crate::{
     exchange::{Exchange, INPUT_MARK, Place, command_id},
-    http::Failure,
+    http::{Failure, body},
 };
 use axum::{
     Json, Router,
     extract::{Path, Query, Request, State, rejection::QueryRejection},
-    http::{StatusCode, request::Parts},
+    http::request::Parts,
     routing::{get, post},
 };
 use reseed_protocol::{
-    ErrorCode, SessionId,
+    Entry, EntryData, ErrorCode, SessionId,
     command::{Command, Empty},
-    compaction::{StartCompaction, UndoCompaction},
     content::Input,
     reply::{Done, Reply},
     session::SessionRole,
-    tree::AppendCustom,
+    tree::{AppendCustom, Navigate, NavigatePosition, SetLabel, TreeNode},
     turn::{UserInput, WhenBusy},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// The custom type of the entries that hold a conversation's metadata. The newest is valid.
+/// The custom type of the entries that hold a conversation's metadata.
 const METADATA: &str = "conversation_metadata";
 
 pub(super) fn routes() -> Router<Door> {
@@ -38,10 +39,12 @@ pub(super) fn routes() -> Router<Door> {
         .route("/v1/conversations", post(create))
         .route("/v1/conversations/{id}", get(retrieve).post(update).delete(delete))
         .route("/v1/conversations/{id}/items", get(list_items).post(add_items))
-        .route("/v1/conversations/{id}/items/{item}", get(item))
-        .route("/v1/conversations/{id}/context", get(context))
-        .route("/v1/conversations/{id}/compact", post(compact))
-        .route("/v1/conversations/{id}/undo_compaction", post(undo))
+        .route("/v1/conversations/{id}/items/{item}", get(item).delete(delete_item))
+        .route("/v1/conversations/{id}/context", get(branches::context))
+        .route("/v1/conversations/{id}/compact", post(branches::compact))
+        .route("/v1/conversations/{id}/compact/preview", post(branches::preview))
+        .route("/v1/conversations/{id}/undo_compaction", post(branches::undo))
+        .route("/v1/conversations/{id}/branches", get(branches::branches).post(branches::go_to))
 }
 
 /// The body of a request about a conversation. Each address reads its own fields.
@@ -55,24 +58,32 @@ pub(crate) struct Wanted {
     #[cfg_attr(test, schema(value_type = Option<Vec<Object>>))]
     items: Option<Vec<Value>>,
     /// The focus of a summary.
-    instructions: Option<String>,
+    pub(super) instructions: Option<String>,
     /// The strategy of a compaction.
-    strategy: Option<String>,
+    pub(super) strategy: Option<String>,
+    /// The branch or the item to go on from.
+    pub(super) id: Option<String>,
+    /// At it, before it, or at the newest end behind it: `at`, `before`, `tip`.
+    #[cfg_attr(test, schema(value_type = Option<String>))]
+    pub(super) position: Option<NavigatePosition>,
+    /// Summarises the branch that is left.
+    pub(super) summarize: Option<bool>,
 }
 
-fn read(bytes: &[u8]) -> Result<Wanted, Failure> {
+pub(super) fn read(bytes: &[u8]) -> Result<Wanted, Failure> {
     if bytes.is_empty() {
         return Ok(Wanted::default());
     }
-    let read = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(bytes));
-    read.map_err(|error| Failure::invalid(error.inner().to_string()).at(error.path().to_string()))
+    let read = body::json::<Wanted>(bytes)?;
+    read.metadata.as_ref().map_or(Ok(()), check_metadata)?;
+    Ok(read)
 }
 
 fn unknown() -> Failure {
     Failure::not_found("there is no such conversation").with_code("conversation_not_found").at("id")
 }
 
-async fn open(door: &Door, parts: &Parts, id: &str, role: SessionRole) -> Result<Exchange, Failure> {
+pub(super) async fn open(door: &Door, parts: &Parts, id: &str, role: SessionRole) -> Result<Exchange, Failure> {
     let session: SessionId = id.strip_prefix("conv_").and_then(|id| id.parse().ok()).ok_or_else(unknown)?;
     let connect = door.enter(parts).await?;
     let opened = Exchange::open_as(connect, Place::Session(session), role).await;
@@ -80,27 +91,55 @@ async fn open(door: &Door, parts: &Parts, id: &str, role: SessionRole) -> Result
 }
 
 async fn shown(exchange: &mut Exchange) -> Result<Value, Failure> {
-    let leaf = exchange.snapshot().leaf_id.clone();
-    let path = match &leaf {
-        Some(leaf) => path_to(exchange, leaf).await?,
-        None => Vec::new(),
+    let root = root(exchange).await?;
+    let metadata = match &root {
+        Some(root) => metadata(exchange, root).await?,
+        None => None,
     };
-    let metadata = path.iter().rev().find_map(|entry| match &entry.data {
-        reseed_protocol::EntryData::Custom(custom) if custom.custom_type == METADATA => custom.data.clone(),
-        _ => None,
-    });
-    let created_at = path.first().map_or(0, |entry| super::resource::secs(entry.timestamp));
     Ok(json!({
-        "id": conversation_id(&exchange.snapshot().session_id), "object": "conversation", "created_at": created_at,
-        "metadata": metadata.unwrap_or_else(|| json!({})),
+        "id": conversation_id(&exchange.snapshot().session_id), "object": "conversation",
+        "created_at": root.map_or(0, |root| secs(root.timestamp)), "metadata": metadata.unwrap_or_else(|| json!({})),
     }))
 }
 
+/// Returns the metadata of a conversation. One that was created here begins with them, and the label of its first entry
+/// names newer ones. Others are searched from the end.
+async fn metadata(exchange: &mut Exchange, root: &TreeNode) -> Result<Option<Value>, Failure> {
+    let Some(first) = metadata_in(exchange.entry(&root.entry_id).await?) else {
+        let leaf = exchange.snapshot().leaf_id.clone();
+        let mut back = Back::to(leaf.as_ref());
+        while let Some(entry) = back.next(exchange).await? {
+            if let Some(found) = metadata_in(entry) {
+                return Ok(Some(found));
+            }
+        }
+        return Ok(None);
+    };
+    let newer = root.label.as_deref().and_then(|label| label.parse().ok());
+    Ok(match newer {
+        Some(newer) => exchange.entry(&newer).await.ok().and_then(metadata_in).or(Some(first)),
+        None => Some(first),
+    })
+}
+
+fn metadata_in(entry: Entry) -> Option<Value> {
+    match entry.data {
+        EntryData::Custom(custom) if custom.custom_type == METADATA => custom.data,
+        _ => None,
+    }
+}
+
 async fn set_metadata(exchange: &mut Exchange, metadata: Map<String, Value>) -> Result<(), Failure> {
+    let root = root(exchange).await?;
     let data = Value::Object(metadata);
     let command = Command::AppendCustom(AppendCustom { custom_type: METADATA.to_owned(), data });
-    if let Reply::Ok(Done { entry_id: Some(entry), .. }) = exchange.request(&command).await? {
-        exchange.appended(&entry).await?;
+    let Reply::Ok(Done { entry_id: Some(newest), .. }) = exchange.request(&command).await? else { return Ok(()) };
+    exchange.appended(&newest).await?;
+    if let Some(root) = root
+        && metadata_in(exchange.entry(&root.entry_id).await?).is_some()
+    {
+        let label = Some(newest.to_string());
+        exchange.request(&Command::SetLabel(SetLabel { entry_id: root.entry_id, label })).await?;
     }
     Ok(())
 }
@@ -108,7 +147,7 @@ async fn set_metadata(exchange: &mut Exchange, metadata: Map<String, Value>) -> 
 async fn add(door: &Door, exchange: &mut Exchange, items: Vec<Value>) -> Result<(), Failure> {
     let (system, history, parts) = as_input_items(&Value::Array(items), &door.sealer)?;
     // As an input of this dialect, whose system prompt the next response has too. It is no response itself.
-    let mut all = newest_system(exchange).await?;
+    let mut all = newest_system(exchange, None).await?;
     all.extend(system);
     let details = details(json!({ "system": all, "store": false, "in_conversation": true }));
     if history.is_empty() && matches!(&parts, Input::Items(items) if items.is_empty()) {
@@ -174,11 +213,6 @@ async fn delete(State(door): State<Door>, Path(id): Path<String>, request: Reque
     Ok(Json(json!({ "id": id, "object": "conversation.deleted", "deleted": true })))
 }
 
-async fn items(exchange: &mut Exchange) -> Result<Vec<Value>, Failure> {
-    let Some(leaf) = exchange.snapshot().leaf_id.clone() else { return Ok(Vec::new()) };
-    Ok(path_to(exchange, &leaf).await?.iter().flat_map(shown_items).collect())
-}
-
 async fn list_items(
     State(door): State<Door>,
     Path(id): Path<String>,
@@ -188,24 +222,35 @@ async fn list_items(
     let page = asked(page)?;
     let (parts, _) = request.into_parts();
     let mut exchange = open(&door, &parts, &id, SessionRole::Observer).await?;
-    let items = items(&mut exchange).await?;
+    let leaf = exchange.snapshot().leaf_id.clone();
+    let items = page.of_path(&mut exchange, leaf.as_ref()).await?;
     exchange.close().await;
-    Ok(Json(page.of(items)))
+    Ok(Json(items))
 }
 
 async fn add_items(State(door): State<Door>, Path(id): Path<String>, request: Request) -> Result<Json<Value>, Failure> {
     let (_, parts, bytes) = door.read(request).await?;
     let wanted = read(&bytes)?;
     let mut exchange = open(&door, &parts, &id, SessionRole::Writer).await?;
-    let added = wanted.items.unwrap_or_default();
-    let count = added.len();
-    if count > 0 {
-        add(&door, &mut exchange, added).await?;
+    let items = wanted.items.unwrap_or_default();
+    let before = exchange.snapshot().leaf_id.clone();
+    if !items.is_empty() {
+        add(&door, &mut exchange, items).await?;
     }
-    let all = items(&mut exchange).await?;
+    let leaf = exchange.snapshot().leaf_id.clone();
+    let (mut back, mut added) = (Back::to(leaf.as_ref()), Vec::new());
+    while let Some(entry) = back.next(&mut exchange).await?
+        && Some(&entry.entry_id) != before.as_ref()
+    {
+        added.extend(shown_items(&entry).into_iter().rev());
+    }
     exchange.close().await;
-    let newest: Vec<Value> = all[all.len().saturating_sub(count)..].to_vec();
-    Ok(Json(Page { order: Some("asc".to_owned()), limit: Some(super::ITEMS_MAX), after: None }.of(newest)))
+    added.reverse();
+    Ok(Json(list(added, false)))
+}
+
+fn unknown_item() -> Failure {
+    Failure::not_found("there is no such item").with_code("item_not_found").at("item")
 }
 
 async fn item(
@@ -215,41 +260,51 @@ async fn item(
 ) -> Result<Json<Value>, Failure> {
     let (parts, _) = request.into_parts();
     let mut exchange = open(&door, &parts, &id, SessionRole::Observer).await?;
-    let found = items(&mut exchange).await?.into_iter().find(|known| known["id"] == item.as_str());
+    let entry = entry_of(&mut exchange, &item).await?.ok_or_else(unknown_item)?;
     exchange.close().await;
-    found.map(Json).ok_or_else(|| Failure::not_found("there is no such item").with_code("item_not_found").at("item"))
+    let found = shown_items(&entry).into_iter().find(|known| known["id"] == item.as_str());
+    found.map(Json).ok_or_else(unknown_item)
 }
 
-async fn context(State(door): State<Door>, Path(id): Path<String>, request: Request) -> Result<Json<Value>, Failure> {
+/// Goes back to before the newest item. It stays in the history, on a branch of its own. Others cannot be deleted.
+async fn delete_item(
+    State(door): State<Door>,
+    Path((id, item)): Path<(String, String)>,
+    request: Request,
+) -> Result<Json<Value>, Failure> {
     let (parts, _) = request.into_parts();
-    let mut exchange = open(&door, &parts, &id, SessionRole::Observer).await?;
-    let reply = exchange.request(&Command::GetContextInfo(Empty {})).await?;
-    exchange.close().await;
-    let Reply::ContextInfo(info) = reply else { return Err(unknown()) };
-    serde_json::to_value(info).map(Json).map_err(|_| unknown())
-}
-
-async fn compact(State(door): State<Door>, Path(id): Path<String>, request: Request) -> Result<Json<Value>, Failure> {
-    let (_, parts, bytes) = door.read(request).await?;
-    let Wanted { instructions, strategy, .. } = read(&bytes)?;
     let mut exchange = open(&door, &parts, &id, SessionRole::Writer).await?;
-    let entry = exchange.compact(StartCompaction { instructions, strategy, ..StartCompaction::default() }).await?;
-    let info = exchange.snapshot().context_info.clone();
-    exchange.close().await;
-    let summary = match &entry.data {
-        reseed_protocol::EntryData::Compaction(compaction) => compaction.summary.as_str(),
-        _ => "",
+    let entry = entry_of(&mut exchange, &item).await?.ok_or_else(unknown_item)?;
+    if !shown_items(&entry).iter().any(|known| known["id"] == item.as_str()) {
+        return Err(unknown_item());
+    }
+    let leaf = exchange.snapshot().leaf_id.clone();
+    let mut back = Back::to(leaf.as_ref());
+    let newest = loop {
+        match back.next(&mut exchange).await? {
+            Some(newest) if shown_items(&newest).is_empty() => {}
+            newest => break newest,
+        }
     };
-    Ok(Json(json!({
-        "id": format!("cmp_{}", entry.entry_id), "object": "conversation.compaction", "summary": summary,
-        "context": info,
-    })))
+    if newest.is_none_or(|newest| newest.entry_id != entry.entry_id) {
+        let message = "history is never rewritten: only the newest message can be deleted; go on from a branch instead";
+        return Err(Failure::invalid(message).with_code("item_not_newest").at("item"));
+    }
+    let navigate = Navigate {
+        entry_id: entry.parent_id,
+        position: Some(NavigatePosition::At),
+        summarize: None,
+        instructions: None,
+        replace_instructions: None,
+        label: None,
+    };
+    exchange.request(&Command::Navigate(navigate)).await?;
+    let shown = shown(&mut exchange).await?;
+    exchange.close().await;
+    Ok(Json(shown))
 }
 
-async fn undo(State(door): State<Door>, Path(id): Path<String>, request: Request) -> Result<StatusCode, Failure> {
-    let (parts, _) = request.into_parts();
-    let mut exchange = open(&door, &parts, &id, SessionRole::Writer).await?;
-    exchange.request(&Command::UndoCompaction(UndoCompaction::default())).await?;
-    exchange.close().await;
-    Ok(StatusCode::NO_CONTENT)
+/// Returns a reply of v2 as it is.
+pub(super) fn answered(reply: &impl Serialize) -> Result<Json<Value>, Failure> {
+    serde_json::to_value(reply).map(Json).map_err(|_| super::lost())
 }

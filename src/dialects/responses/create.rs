@@ -1,12 +1,14 @@
 //! Creates a response: finds its place in a session's tree, sets what differs, and asks.
 
 use super::{
+    approve::approve,
     compact::{Sealer, summarise},
     ids::{self, ResponseId},
-    input::{Approved, Input},
-    request::{Create, Invalid},
+    input::Input,
+    listing::Back,
+    request::Create,
     resource::{Resource, details, functions_of, stored_of, system_of},
-    retrieve::path_to,
+    running::Running,
     writer::Writer,
 };
 use crate::{
@@ -20,22 +22,11 @@ use reseed_protocol::{
     command::Command,
     content::{Input as Said, InputContent, InputItem, InputPart},
     reply::{Done, Reply},
-    tools::{ApprovalResponse, Decision},
     tree::{AppendCustom, Navigate, NavigatePosition},
     turn::{UserInput, WhenBusy},
 };
 use serde_json::json;
 use std::sync::Arc;
-
-/// A response that is being made.
-#[derive(Debug)]
-pub(super) struct Running {
-    pub(super) exchange: Exchange,
-    pub(super) writer: Writer,
-    pub(super) id: ResponseId,
-    /// True if the session was created for this response.
-    pub(super) is_new: bool,
-}
 
 /// The place that a response continues from.
 struct From {
@@ -83,10 +74,12 @@ pub(super) async fn begin(
         (Some(text), ErrorCode::SessionNotFound) => not_found(text),
         _ => Failure::from(error),
     })?;
+    let id = key.map(|key| command_id("responses.input", key));
     let mut from = match &previous {
         Some(previous) => after(&mut exchange, previous, may_continue).await?,
         None if create.conversation.is_some() => {
-            From { parent: None, system: newest_system(&mut exchange).await?, in_conversation: true, is_stored: false }
+            let system = newest_system(&mut exchange, id.as_ref()).await?;
+            From { parent: None, system, in_conversation: true, is_stored: false }
         }
         None => From { parent: None, system: Vec::new(), in_conversation: false, is_stored: false },
     };
@@ -129,11 +122,21 @@ pub(super) async fn begin(
     if from.in_conversation {
         stored["in_conversation"] = true.into();
     }
-    let id = key.map(|key| command_id("responses.input", key));
+    if let Some(id) = &id {
+        stored["key"] = json!(id);
+    }
     let history = sealer.unseal(std::mem::take(&mut input.history), &input.compactions)?;
     if !input.approvals.is_empty() {
         let approvals = std::mem::take(&mut input.approvals);
-        return approve(exchange, approvals, stored, id).await;
+        if history.is_empty() && input.parts.is_empty() {
+            return approve(exchange, approvals, stored, id).await;
+        }
+        // What comes with them, such as the result of a function, is said once the turn has ended.
+        let mut running = approve(exchange, approvals, stored.clone(), None).await?;
+        while !running.writer.is_over() {
+            running.step().await?;
+        }
+        exchange = running.exchange;
     }
     let compacts = input.compacts;
     if (create.generate == Some(false) || compacts)
@@ -189,7 +192,8 @@ pub(super) async fn begin(
     Ok(running)
 }
 
-fn running(exchange: Exchange, entry: &Entry, stored: serde_json::Value, is_new: bool) -> Running {
+/// Returns the response to the input of this entry, before its first step.
+pub(super) fn running(exchange: Exchange, entry: &Entry, stored: serde_json::Value, is_new: bool) -> Running {
     let snapshot = exchange.snapshot();
     let id = ResponseId { session: snapshot.session_id.clone(), entry: entry.entry_id.clone() };
     let resource = Resource {
@@ -205,40 +209,11 @@ fn running(exchange: Exchange, entry: &Entry, stored: serde_json::Value, is_new:
     Running { exchange, writer, id, is_new }
 }
 
-/// Answers the approvals of a turn that waits, and follows it further. An entry without words stands for the input.
-async fn approve(
-    mut exchange: Exchange,
-    approvals: Vec<Approved>,
-    stored: serde_json::Value,
-    id: Option<CommandId>,
-) -> Result<Running, Failure> {
-    let Some(turn) = exchange.snapshot().turn.as_ref().map(|turn| turn.turn_id.clone()) else {
-        return Err(Failure::invalid("no call of this conversation waits for an approval").at("input"));
-    };
-    let answer = |approved: Approved| {
-        let Approved { id, approve, reason } = approved;
-        let approval_id = id.parse().map_err(|error| {
-            let shown: String = id.chars().take(64).collect();
-            Invalid::at("input", format!("`{shown}` is not the id of an approval: {error}"))
-        })?;
-        Ok(Command::ApprovalResponse(ApprovalResponse {
-            approval_id,
-            review: if approve { Decision::AllowOnce } else { Decision::RejectOnce },
-            arguments_hash: None,
-            custom_deny_message: reason,
-        }))
-    };
-    let answers = approvals.into_iter().map(answer).collect::<Result<Vec<Command>, Invalid>>()?;
-    let entry = mark(&mut exchange, &stored, id).await?;
-    exchange.follow_turn(turn, &entry.entry_id);
-    for answer in &answers {
-        exchange.request(answer).await?;
-    }
-    Ok(running(exchange, &entry, stored, false))
-}
-
 /// Appends an entry that stands for an input without words.
-async fn mark(
+///
+/// # Errors
+/// Why it could not be stored.
+pub(super) async fn mark(
     exchange: &mut Exchange,
     stored: &serde_json::Value,
     id: Option<CommandId>,
@@ -310,19 +285,26 @@ fn refused(error: reseed_protocol::ErrorBody, create: &Create) -> Failure {
     }
 }
 
-/// Returns the texts of system messages that hold at the end of a session: those of its newest input.
+/// Returns the texts of system messages that hold at the end of a session: those of its newest input, or of the one
+/// before the input that this command has stored.
 ///
 /// # Errors
 /// Why the session cannot be read.
-pub(super) async fn newest_system(exchange: &mut Exchange) -> Result<Vec<String>, Failure> {
-    let newest = exchange.snapshot().path.iter().rev().find_map(|entry| stored_in(entry));
-    let (more, leaf) = (exchange.snapshot().path.more(), exchange.snapshot().leaf_id.clone());
-    let stored = match (newest, leaf) {
-        (Some(stored), _) => Some(stored),
-        (None, Some(leaf)) if more => path_to(exchange, &leaf).await?.iter().rev().find_map(stored_in),
-        _ => None,
-    };
-    Ok(stored.map(|stored| system_of(&stored)).unwrap_or_default())
+pub(super) async fn newest_system(
+    exchange: &mut Exchange,
+    command: Option<&CommandId>,
+) -> Result<Vec<String>, Failure> {
+    let snapshot = exchange.snapshot();
+    let mut known: Vec<serde_json::Value> = snapshot.path.iter().rev().filter_map(|entry| stored_in(entry)).collect();
+    let own = command.and_then(|id| known.iter().position(|stored| stored["key"] == id.as_str()));
+    known.drain(..own.map_or(0, |own| own + 1));
+    let mut back = Back::before(snapshot.path.top().filter(|_| snapshot.path.more()));
+    while known.is_empty()
+        && let Some(entry) = back.next(exchange).await?
+    {
+        known.extend(stored_in(&entry));
+    }
+    Ok(known.first().map(system_of).unwrap_or_default())
 }
 
 /// Returns the texts of system messages, the other items as a history, and the user's words at their end.
@@ -333,7 +315,7 @@ pub(super) fn as_input_items(
     items: &serde_json::Value,
     sealer: &Sealer,
 ) -> Result<(Vec<String>, Vec<Message>, Said), Failure> {
-    let input = Input::read(items)?;
+    let input = Input::read_at("items", items)?;
     let history = sealer.unseal(input.history, &input.compactions)?;
     Ok((input.system, history, as_input(input.parts)))
 }

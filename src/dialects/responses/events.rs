@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     fn items() -> Vec<Item> {
-        let item = |id: &str, body| Item { id: id.to_owned(), is_whole: true, body };
+        let item = |id: &str, body| Item { id: id.to_owned(), order: (0, 0), is_whole: true, body };
         vec![
             item("rs_a_0", Body::Reasoning("The tide… 🌊 turns.".to_owned(), None)),
             item("msg_a_1", Body::Message("At five. ⛵ Go early.".to_owned())),

@@ -35,16 +35,24 @@ impl Input {
     /// # Errors
     /// What is wrong, and where.
     pub(super) fn read(input: &Value) -> Result<Self, Invalid> {
+        Self::read_at("input", input)
+    }
+
+    /// Reads a field with this name.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(super) fn read_at(name: &str, input: &Value) -> Result<Self, Invalid> {
         let items = match input {
             Value::String(text) => {
                 return Ok(Self { parts: vec![Part::Text { text: text.clone() }], ..Self::default() });
             }
             Value::Array(items) => items,
-            _ => return Err(Invalid::at("input", "it must be a string or a list of items")),
+            _ => return Err(Invalid::at(name, "it must be a string or a list of items")),
         };
         let mut read = Self::default();
         for (index, item) in items.iter().enumerate() {
-            read.item(item, &format!("input[{index}]"))?;
+            read.item(item, &format!("{name}[{index}]"))?;
         }
         // The user's messages at the end are new; those before belong to the history.
         let new = read.history.iter().rev().take_while(|message| message.role == Role::User).count();

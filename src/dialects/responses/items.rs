@@ -1,12 +1,14 @@
 //! The output items of a response, from the entries of its turn.
 
-use reseed_protocol::{CallId, EntryId, Message, Part, Role, tools::Approval};
+use reseed_protocol::{CallId, Entry, EntryId, Message, Part, Role, tools::Approval};
 use serde_json::{Value, json};
 
 /// An output item.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Item {
     pub(super) id: String,
+    /// Its place among what the provider has sent. Items are streamed in another order where it is known too late.
+    pub(super) order: Order,
     pub(super) is_whole: bool,
     pub(super) body: Body,
 }
@@ -28,6 +30,12 @@ pub(super) enum Body {
     Asked { approval_id: String, name: String, arguments: String },
 }
 
+/// The number of an answer in its response, and the place in the answer.
+pub(super) type Order = (usize, usize);
+
+/// The order of an item that comes at the end.
+pub(super) const AT_THE_END: Order = (usize::MAX, 0);
+
 /// The calls of a turn that have no result yet, in order.
 pub(super) type Calls = Vec<OpenCall>;
 
@@ -35,6 +43,7 @@ pub(super) type Calls = Vec<OpenCall>;
 #[derive(Debug)]
 pub(super) struct OpenCall {
     id: String,
+    order: Order,
     call_id: CallId,
     name: String,
     arguments: String,
@@ -58,19 +67,27 @@ pub(super) fn item_id(entry: &EntryId, place: usize, prefix: &str) -> String {
 impl Item {
     /// Returns the items of an entry of the response's turn. Calls are kept in `calls`: one that the server answers,
     /// because it makes it or because it cannot be made, is shown with its result; others are shown at the end.
-    pub(super) fn of_entry(entry: &EntryId, message: &Message, functions: &[String], calls: &mut Calls) -> Items {
+    /// `number` is the entry's number in the response.
+    pub(super) fn of_entry(
+        (entry, number): (&EntryId, usize),
+        message: &Message,
+        functions: &[String],
+        calls: &mut Calls,
+    ) -> Items {
         let last = message.content.len().saturating_sub(1);
         let first_call = message.content.iter().position(|part| matches!(part, Part::ToolCall { .. }));
         let (mut streamed, mut others) = (Vec::new(), Vec::new());
         for (index, part) in message.content.iter().enumerate() {
             // An answer that was cut off has lost the end of its last part.
             let is_whole = !(message.incomplete && index == last);
+            let mut order = (number, index);
             let body = match (message.role, part) {
                 (Role::Assistant, Part::Text { text }) => Body::Message(text.clone()),
                 (Role::Assistant, Part::Reasoning { text, payload }) => Body::Reasoning(text.clone(), payload.clone()),
                 (Role::Assistant, Part::ToolCall { call_id, name, arguments }) => {
                     calls.push(OpenCall {
                         id: item_id(entry, index, "fc"),
+                        order,
                         call_id: call_id.clone(),
                         name: name.clone(),
                         arguments: arguments.clone(),
@@ -80,7 +97,8 @@ impl Item {
                 }
                 (Role::Tool, Part::ToolResult { call_id, output, is_error }) => {
                     let Some(place) = calls.iter().position(|call| call.call_id == *call_id) else { continue };
-                    let OpenCall { name, arguments, .. } = calls.remove(place);
+                    let OpenCall { name, arguments, order: of_call, .. } = calls.remove(place);
+                    order = of_call;
                     Body::Made { name, arguments, output: output.clone(), is_error: *is_error }
                 }
                 _ => continue,
@@ -91,11 +109,12 @@ impl Item {
                 }
                 Body::Call { .. } | Body::Made { .. } | Body::Asked { .. } | Body::Compaction(..) => false,
             };
-            if is_streamed { &mut streamed } else { &mut others }.push((is_whole, body));
+            if is_streamed { &mut streamed } else { &mut others }.push((order, is_whole, body));
         }
         let count = streamed.len();
-        let item = |(place, (is_whole, body)): (usize, (bool, Body))| Self {
+        let item = |(place, (order, is_whole, body)): (usize, (Order, bool, Body))| Self {
             id: item_id(entry, place, body.prefix()),
+            order,
             is_whole,
             body,
         };
@@ -107,16 +126,30 @@ impl Item {
     /// Returns the items for the calls that the client makes.
     pub(super) fn of_calls(calls: Calls) -> impl Iterator<Item = Self> {
         calls.into_iter().filter(|call| call.is_function).map(|call| {
-            let OpenCall { id, call_id, name, arguments, .. } = call;
-            Self { id, is_whole: true, body: Body::Call { call_id: call_id.to_string(), name, arguments } }
+            let OpenCall { id, order, call_id, name, arguments, .. } = call;
+            Self { id, order, is_whole: true, body: Body::Call { call_id: call_id.to_string(), name, arguments } }
         })
+    }
+
+    /// Returns the calls that are open after these entries, of which the newest comes first. They are the server's to
+    /// make: those of the client were shown with the answer that has them.
+    pub(super) fn calls_after(entries: &[Entry]) -> Calls {
+        let mut calls = Calls::new();
+        for entry in entries.iter().rev() {
+            if let Some(message) = entry.message() {
+                Self::of_entry((&entry.entry_id, 0), message, &[], &mut calls);
+            }
+        }
+        calls
     }
 
     /// Returns the item for a call that a person must allow.
     pub(super) fn of_approval(approval: &Approval) -> Self {
         let (name, arguments) = (approval.name.clone(), approval.arguments.clone());
         let approval_id = approval.approval_id.to_string();
-        Self { id: format!("mcpr_{approval_id}"), is_whole: true, body: Body::Asked { approval_id, name, arguments } }
+        let id = format!("mcpr_{approval_id}");
+        let body = Body::Asked { approval_id, name, arguments };
+        Self { id, order: AT_THE_END, is_whole: true, body }
     }
 
     /// Returns the item as clients get it.

@@ -5,9 +5,13 @@
 //! from the session's log.
 //!
 //! - [`request`], [`input`]: what a client sends; [`items`], [`resource`], [`events`]: what it gets
-//! - [`create`]: asks; [`writer`]: writes the turn as a response; [`retrieve`]: reads it again
-//! - [`conversations`]: sessions as conversations; [`compact`]: summaries that a client may carry on; [`socket`]
+//! - [`create`], [`approve`]: ask; [`running`]: follows the turn, which [`writer`] writes as a response; [`retrieve`]:
+//!   reads it again
+//! - [`conversations`], [`branches`], [`listing`]: sessions as conversations; [`compact`]: summaries that a client may
+//!   carry on; [`socket`]
 
+mod approve;
+mod branches;
 mod compact;
 mod conversations;
 mod create;
@@ -15,9 +19,11 @@ mod events;
 mod ids;
 mod input;
 mod items;
+mod listing;
 mod request;
 mod resource;
 mod retrieve;
+mod running;
 mod socket;
 mod writer;
 
@@ -25,7 +31,7 @@ mod writer;
 pub(crate) use self::{conversations::Wanted as ConversationRequest, request::Create as CreateRequest};
 use crate::{
     entrance::{Entrance, Name},
-    exchange::{Step, client, request as ask},
+    exchange::{client, request as ask},
     http::{Failure, body, sse},
 };
 use axum::{
@@ -37,7 +43,7 @@ use axum::{
 };
 
 use compact::Sealer;
-use create::Running;
+use listing::Page;
 use request::Create;
 use reseed_client::Connect;
 use reseed_protocol::{
@@ -45,6 +51,7 @@ use reseed_protocol::{
     reply::Reply,
     session::SessionRole,
 };
+use running::Running;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -90,35 +97,6 @@ impl Door {
     }
 }
 
-/// A part of a list: `limit` items after the item `after`, newest first unless `order` is `asc`.
-#[derive(Debug, Default, Deserialize)]
-struct Page {
-    after: Option<String>,
-    limit: Option<usize>,
-    order: Option<String>,
-}
-
-/// The items of a page if the client does not say, and at most.
-const ITEMS: usize = 20;
-const ITEMS_MAX: usize = 100;
-
-impl Page {
-    /// Returns this part of the items, which are given oldest first.
-    fn of(&self, mut items: Vec<Value>) -> Value {
-        if self.order.as_deref() != Some("asc") {
-            items.reverse();
-        }
-        let place = self.after.as_ref().and_then(|after| items.iter().position(|item| item["id"] == after.as_str()));
-        let from = place.map_or(0, |place| place + 1);
-        let limit = self.limit.unwrap_or(ITEMS).clamp(1, ITEMS_MAX);
-        let has_more = items.len() > from + limit;
-        let data: Vec<Value> = items.into_iter().skip(from).take(limit).collect();
-        let id = |item: Option<&Value>| item.map(|item| item["id"].clone());
-        let (first, last) = (id(data.first()), id(data.last()));
-        json!({ "object": "list", "data": data, "first_id": first, "last_id": last, "has_more": has_more })
-    }
-}
-
 async fn create_response(State(door): State<Door>, request: Request) -> Result<Response, Failure> {
     let (connect, parts, bytes) = door.read(request).await?;
     let create = Create::read(&bytes)?;
@@ -136,15 +114,11 @@ async fn create_response(State(door): State<Door>, request: Request) -> Result<R
         return Ok(streamed(running, forgets));
     }
     let mut followed = Followed(Some(running));
-    let Some(Running { exchange, writer, .. }) = followed.0.as_mut() else { return Err(lost()) };
-    while !writer.is_over() && create.background != Some(true) {
-        let step = exchange.next().await;
-        if let (Step::Failed(error), false) = (&step, writer.is_over()) {
-            return Err(error.clone().into());
-        }
-        writer.step(step);
+    let Some(running) = followed.0.as_mut() else { return Err(lost()) };
+    while !running.writer.is_over() && create.background != Some(true) {
+        running.step().await?;
     }
-    let shown = writer.shown();
+    let shown = running.writer.shown();
     followed.end().await;
     drop(forgets);
     Ok(Json(shown).into_response())
@@ -173,9 +147,7 @@ impl Drop for Followed {
     fn drop(&mut self) {
         let Some(mut running) = self.0.take().filter(|running| !running.writer.is_over()) else { return };
         tokio::spawn(async move {
-            while !running.writer.is_over() {
-                let step = running.exchange.next().await;
-                running.writer.step(step);
+            while !running.writer.is_over() && running.step().await.is_ok() {
                 drop(running.writer.take());
             }
             running.exchange.close().await;
@@ -187,22 +159,20 @@ impl Drop for Followed {
 fn streamed(running: Running, forgets: Option<Forget>) -> Response {
     sse::stream(move |events| async move {
         let mut followed = Followed(Some(running));
-        while let Some(Running { exchange, writer, .. }) = followed.0.as_mut() {
-            for event in writer.take() {
+        while let Some(running) = followed.0.as_mut() {
+            for event in running.writer.take() {
                 events.send(event["type"].as_str(), &event).await;
             }
-            if writer.is_over() {
+            if running.writer.is_over() {
                 break;
             }
-            let step = exchange.next().await;
-            if let Step::Failed(error) = &step {
+            if let Err(error) = running.step().await {
                 // The turn may go on, so the response has not failed: its client can retrieve the rest.
-                let mut event = Failure::from(error.clone()).shown();
+                let mut event = Failure::from(error).shown();
                 event["type"] = "error".into();
                 events.send(Some("error"), &event).await;
                 return;
             }
-            writer.step(step);
         }
         events.done().await;
         followed.end().await;

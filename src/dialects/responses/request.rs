@@ -1,6 +1,6 @@
 //! The body of `POST /v1/responses`.
 
-use crate::http::Failure;
+use crate::http::{Failure, body};
 use reseed_protocol::{
     compaction::{SetContextStrategy, StrategySettings},
     context::{AnswerFormat, AnswerOptions, ToolChoice},
@@ -91,7 +91,7 @@ pub(crate) struct Create {
     pub(super) parallel_tool_calls: Option<bool>,
     /// The format of the text.
     #[cfg_attr(test, schema(value_type = Option<Object>))]
-    pub(super) text: Option<Value>,
+    pub(super) text: Option<Map<String, Value>>,
     /// Accepted without effect.
     pub(super) truncation: Option<String>,
     /// How the model reasons.
@@ -165,9 +165,8 @@ impl Create {
     ///
     /// # Errors
     /// The first field that cannot be used.
-    pub(super) fn read(body: &[u8]) -> Result<Self, Invalid> {
-        let read = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(body));
-        let read: Self = read.map_err(|error| Invalid::at(error.path().to_string(), error.inner().to_string()))?;
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, Failure> {
+        let read: Self = body::json(bytes)?;
         read.check()?;
         Ok(read)
     }
@@ -194,18 +193,7 @@ impl Create {
         if self.max_output_tokens == Some(0) {
             return Err(Invalid::at("max_output_tokens", "it must be at least 1"));
         }
-        let metadata = self.metadata.iter().flatten();
-        for (count, (key, value)) in metadata.enumerate() {
-            let is_text = value.as_str().is_some_and(|value| value.chars().count() <= METADATA_VALUE_CHARS_MAX);
-            if count >= METADATA_PAIRS_MAX || key.chars().count() > METADATA_KEY_CHARS_MAX || !is_text {
-                let message = format!(
-                    "it has at most {METADATA_PAIRS_MAX} pairs of strings, of at most {METADATA_KEY_CHARS_MAX} and \
-                     {METADATA_VALUE_CHARS_MAX} characters"
-                );
-                return Err(Invalid::at("metadata", message));
-            }
-        }
-        Ok(())
+        self.metadata.as_ref().map_or(Ok(()), check_metadata)
     }
 
     /// Returns the tools of the client. Their calls end a response.
@@ -335,7 +323,7 @@ impl Create {
     /// Returns the fields of the response that repeat the request.
     pub(super) fn repeated(&self) -> Value {
         let tools: Vec<Value> = self.own_tools().map(Tool::shown).collect();
-        let text = self.text.clone().filter(|text| text["format"].is_object());
+        let text = self.text.clone().filter(|text| text.get("format").is_some_and(Value::is_object)).map(Value::Object);
         let effort = self.reasoning.as_ref().and_then(|reasoning| reasoning.effort.as_deref());
         json!({
             "previous_response_id": self.previous_response_id,
@@ -370,6 +358,25 @@ impl Tool {
             "strict": self.strict.unwrap_or(false),
         })
     }
+}
+
+/// Checks the size of metadata, and that they are texts.
+///
+/// # Errors
+/// What is wrong.
+pub(super) fn check_metadata(metadata: &Map<String, Value>) -> Result<(), Invalid> {
+    let fits = |(key, value): (&String, &Value)| {
+        let is_text = value.as_str().is_some_and(|value| value.chars().count() <= METADATA_VALUE_CHARS_MAX);
+        is_text && key.chars().count() <= METADATA_KEY_CHARS_MAX
+    };
+    if metadata.len() <= METADATA_PAIRS_MAX && metadata.iter().all(fits) {
+        return Ok(());
+    }
+    let message = format!(
+        "it has at most {METADATA_PAIRS_MAX} pairs of strings, of at most {METADATA_KEY_CHARS_MAX} and \
+         {METADATA_VALUE_CHARS_MAX} characters"
+    );
+    Err(Invalid::at("metadata", message))
 }
 
 fn in_range(param: &str, value: Option<f64>, least: f64, most: f64) -> Result<(), Invalid> {

@@ -36,15 +36,26 @@ impl Resource {
         }
     }
 
-    /// Returns it as clients get it.
+    /// Returns it as clients get it, with the output in the provider's order.
     pub(super) fn shown(&self) -> Value {
+        let mut output: Vec<&Item> = self.output.iter().collect();
+        output.sort_by_key(|item| item.order);
+        self.shown_with(output)
+    }
+
+    /// Returns it with the output in the order in which it was streamed.
+    pub(super) fn streamed(&self) -> Value {
+        self.shown_with(self.output.iter().collect())
+    }
+
+    fn shown_with(&self, output: Vec<&Item>) -> Value {
         let mut shown = self.stored.as_object().cloned().unwrap_or_default();
-        for own in ["functions", "system", "in_conversation", "without_answer"] {
+        for own in ["functions", "system", "in_conversation", "without_answer", "key"] {
             shown.remove(own);
         }
         let (status, _) = self.status();
         let completed_at = self.ended.as_ref().filter(|_| status == "completed").map(|(_, at)| secs(*at));
-        let output: Vec<Value> = self.output.iter().map(Item::shown).collect();
+        let output: Vec<Value> = output.into_iter().map(Item::shown).collect();
         let more = json!({
             "id": self.id.to_string(),
             "object": "response",

@@ -1,9 +1,12 @@
 //! Responses that exist: retrieved, streamed again, cancelled and deleted. All of it comes from the session's log.
 
 use super::{
-    create::{Running, not_found, stored_in},
+    approve::calls_before,
+    create::{not_found, stored_in},
     ids::ResponseId,
+    listing::Page,
     resource::{Resource, functions_of},
+    running::Running,
     writer::Writer,
 };
 use crate::{
@@ -22,7 +25,7 @@ use reseed_protocol::{
 };
 use serde_json::{Value, json};
 
-/// Entries of one page.
+/// Entries of one page, when a whole session is searched.
 const PAGE: u32 = 500;
 
 /// Returns the error for a response that this user does not have.
@@ -63,6 +66,9 @@ pub(super) async fn open(
         ended: None,
     };
     let mut writer = Writer::new(resource, seen);
+    if matches!(input.data, EntryData::Custom(_)) {
+        writer.goes_on(calls_before(&mut exchange, &parsed.entry).await?);
+    }
     if without_answer {
         writer.ends_without_answer();
     }
@@ -85,9 +91,7 @@ pub(super) async fn open_response(connect: Box<dyn Connect>, id: &str) -> Result
 /// As [`open`].
 pub(super) async fn retrieve(connect: Box<dyn Connect>, id: &str) -> Result<Value, Failure> {
     let mut running = open(connect, id, None, SessionRole::Observer).await?;
-    while let Some(step) = running.exchange.ready() {
-        running.writer.step(step);
-    }
+    running.catch_up();
     running.exchange.close().await;
     Ok(running.writer.shown())
 }
@@ -98,9 +102,7 @@ pub(super) async fn retrieve(connect: Box<dyn Connect>, id: &str) -> Result<Valu
 /// As [`open`].
 pub(super) async fn cancel(connect: Box<dyn Connect>, id: &str) -> Result<Value, Failure> {
     let mut running = open(connect, id, None, SessionRole::Writer).await?;
-    while let Some(step) = running.exchange.ready() {
-        running.writer.step(step);
-    }
+    running.catch_up();
     if !running.writer.is_over() {
         match running.exchange.request(&Command::CancelTurn(CancelTurn { turn_id: None })).await {
             Ok(_) => {}
@@ -108,8 +110,7 @@ pub(super) async fn cancel(connect: Box<dyn Connect>, id: &str) -> Result<Value,
             Err(error) => return Err(error.into()),
         }
         while !running.writer.is_over() {
-            let step = running.exchange.next().await;
-            running.writer.step(step);
+            running.step().await?;
         }
     }
     running.exchange.close().await;
@@ -156,48 +157,15 @@ async fn has_one_input(exchange: &mut Exchange, input: &EntryId) -> Result<bool,
     }
 }
 
-/// Returns the items that a response was made from, newest first or oldest first: its input and everything before it.
+/// Returns the items that a response was made from: its input and everything before it.
 ///
 /// # Errors
 /// As [`open`].
-pub(super) async fn input_items(connect: Box<dyn Connect>, id: &str, page: &super::Page) -> Result<Value, Failure> {
-    let running = open(connect, id, None, SessionRole::Observer).await?;
-    let mut exchange = running.exchange;
-    let input = running.id.entry.clone();
-    let path = path_to(&mut exchange, &input).await?;
-    exchange.close().await;
-    Ok(page.of(path.iter().flat_map(shown_items).collect()))
-}
-
-/// Returns the entries up to this one, oldest first.
-///
-/// # Errors
-/// Returns the server's error, or why there is no reply.
-pub(super) async fn path_to(exchange: &mut Exchange, last: &EntryId) -> Result<Vec<Entry>, Failure> {
-    let mut path = vec![exchange.entry(last).await?];
-    let mut before = last.clone();
-    loop {
-        let command = Command::GetEntries(GetEntries {
-            before: Some(before),
-            after: None,
-            limit: Some(PAGE),
-            path: None,
-            entry_id: None,
-        });
-        let Reply::Entries(entries) = exchange.request(&command).await? else { break };
-        let oldest = entries.items.first().map(|entry| entry.entry_id.clone());
-        for entry in entries.items.into_iter().rev() {
-            if path.last().and_then(|child| child.parent_id.as_ref()) == Some(&entry.entry_id) {
-                path.push(entry);
-            }
-        }
-        match oldest {
-            Some(oldest) if entries.more => before = oldest,
-            _ => break,
-        }
-    }
-    path.reverse();
-    Ok(path)
+pub(super) async fn input_items(connect: Box<dyn Connect>, id: &str, page: &Page) -> Result<Value, Failure> {
+    let mut running = open(connect, id, None, SessionRole::Observer).await?;
+    let items = page.of_path(&mut running.exchange, Some(&running.id.entry)).await?;
+    running.exchange.close().await;
+    Ok(items)
 }
 
 /// Returns an entry as items of a conversation.

@@ -3,27 +3,17 @@
 //! Chains that are not to be stored live as long as their socket. A second connection to the server, which asks
 //! nothing, says when the client must go: when the server stops, or when the credentials expire or are revoked.
 
-use super::{
-    Door, Followed, Forget,
-    create::{Running, begin},
-    ids::ResponseId,
-    input::Input,
-    request::Create,
-};
-use crate::{
-    entrance::Watch,
-    exchange::{Step, client},
-    http::Failure,
-};
+use super::{Door, Followed, Forget, create::begin, ids::ResponseId, input::Input, request::Create, running::Running};
+use crate::{entrance::Watch, exchange::client, http::Failure};
 use axum::{
     extract::{
         Request, State, WebSocketUpgrade,
-        ws::{CloseFrame, Message, WebSocket},
+        ws::{CloseFrame, Message, WebSocket, rejection::WebSocketUpgradeRejection},
     },
     response::Response,
 };
 use reseed_client::{Client, Connect, Stop, Update};
-use reseed_protocol::{CloseCode, SessionId, command::Command, turn::UserInput, turn::WhenBusy};
+use reseed_protocol::{CloseCode, SessionId};
 use serde_json::{Value, json};
 use std::{
     collections::{HashMap, VecDeque},
@@ -61,9 +51,10 @@ enum End {
 
 pub(super) async fn upgrade(
     State(door): State<Door>,
-    socket: WebSocketUpgrade,
+    socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
     request: Request,
 ) -> Result<Response, Failure> {
+    let socket = socket.map_err(|why| Failure::invalid(why.body_text()).with_status(why.status()))?;
     let (parts, _) = request.into_parts();
     let connect: Arc<dyn Connect> = Arc::from(door.enter(&parts).await?);
     let watch = door.entrance.watch(&parts);
@@ -164,7 +155,7 @@ impl Lane {
         let body = frame.get("response").filter(|nested| nested.is_object()).unwrap_or(&frame);
         let create = match Create::read(body.to_string().as_bytes()) {
             Ok(create) => create,
-            Err(invalid) => return self.error(&invalid.into()).await,
+            Err(failure) => return self.error(&failure).await,
         };
         // `stream` means nothing here. Clients send it all the same.
         if create.background == Some(true) {
@@ -227,10 +218,9 @@ impl Lane {
                 return Ok(());
             }
             tokio::select! {
-                step = running.exchange.next() => match step {
-                    // The turn may go on, so the response has not failed.
-                    Step::Failed(error) => return self.error(&error.into()).await,
-                    step => running.writer.step(step),
+                // If it fails, the turn may go on, so the response has not failed.
+                stepped = running.step() => if let Err(error) = stepped {
+                    return self.error(&error.into()).await;
                 },
                 end = told_to_end(guard) => return Err(end),
                 received = self.socket.recv() => {
@@ -265,16 +255,10 @@ impl Lane {
                 let input = Input::read(&frame["input"]).ok().filter(|input| input.history.is_empty());
                 match input {
                     None => failed("invalid_input", "`input` must be words of the user"),
-                    Some(input) => {
-                        let said = UserInput {
-                            when_busy: Some(WhenBusy::Steer),
-                            ..UserInput::plain(super::create::as_input(input.parts))
-                        };
-                        match running.exchange.request(&Command::UserInput(said)).await {
-                            Ok(_) => json!({ "type": "response.steer.accepted", "previous_response_id": id }),
-                            Err(error) => failed("invalid_input", &error.message),
-                        }
-                    }
+                    Some(input) => match running.exchange.steer(super::create::as_input(input.parts)).await {
+                        Ok(()) => json!({ "type": "response.steer.accepted", "previous_response_id": id }),
+                        Err(error) => failed("invalid_input", &error.message),
+                    },
                 }
             }
         };
@@ -338,8 +322,8 @@ async fn told_to_end(guard: &mut Client) -> End {
     }
 }
 
-/// Makes the connections of one socket.
-struct Shared(Arc<dyn Connect>);
+/// Makes several connections for one user.
+pub(super) struct Shared(pub(super) Arc<dyn Connect>);
 
 impl Connect for Shared {
     fn connect(

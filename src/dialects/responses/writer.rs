@@ -2,7 +2,7 @@
 
 use super::{
     events::Events,
-    items::{Body, Calls, Item, Items, item_id},
+    items::{AT_THE_END, Body, Calls, Item, Items, item_id},
     resource::{Resource, functions_of},
 };
 use crate::exchange::{Ended, Step, added};
@@ -16,6 +16,12 @@ pub(super) struct Writer {
     events: Events,
     functions: Vec<String>,
     calls: Calls,
+    /// The number of entries so far.
+    entries: usize,
+    /// True once a person was asked to allow a call.
+    asks: bool,
+    /// True if the turn began with an earlier response.
+    goes_on: bool,
     /// The answer that is being streamed.
     streamed: Option<Streamed>,
     last_at: Timestamp,
@@ -38,10 +44,20 @@ impl Writer {
     pub(super) fn new(resource: Resource, seen: Option<u64>) -> Self {
         let functions = functions_of(&resource.stored);
         let mut events = Events::new(seen);
-        events.response("response.created", &resource.shown());
-        events.response("response.in_progress", &resource.shown());
+        events.response("response.created", &resource.streamed());
+        events.response("response.in_progress", &resource.streamed());
         let last_at = resource.created_at;
-        Self { resource, events, functions, calls: Calls::new(), streamed: None, last_at }
+        Self {
+            resource,
+            events,
+            functions,
+            calls: Calls::new(),
+            entries: 0,
+            asks: false,
+            goes_on: false,
+            streamed: None,
+            last_at,
+        }
     }
 
     /// Takes the events that are ready.
@@ -53,13 +69,24 @@ impl Writer {
     pub(super) fn ends_with_summary(&mut self, sealed: String, summary: String) {
         let body = Body::Compaction(sealed, summary);
         let id = item_id(&self.resource.id.entry, 0, body.prefix());
-        self.put(Item { id, is_whole: true, body });
+        self.put(Item { id, order: AT_THE_END, is_whole: true, body });
         self.ends_without_answer();
     }
 
-    /// Ends a response that only stores its input.
+    /// Ends a response that only stores its input, or whose turn goes on with the next one.
     pub(super) fn ends_without_answer(&mut self) {
         self.end(Ended { status: TurnStatus::Completed, finish_reason: None, error: None, usage: None });
+    }
+
+    /// Goes on with a turn in which these calls are open.
+    pub(super) fn goes_on(&mut self, calls: Calls) {
+        self.calls = calls;
+        self.goes_on = true;
+    }
+
+    /// Returns true if a person must allow a call before the turn goes on.
+    pub(super) fn is_asking(&self) -> bool {
+        self.asks && !self.is_over()
     }
 
     /// Returns true if the response is part of a conversation that has an id of its own.
@@ -108,10 +135,8 @@ impl Writer {
             }
             Step::Entry(entry) => self.entry(&entry),
             Step::Approval(approval) => {
+                self.asks = true;
                 self.put(Item::of_approval(&approval));
-                // The turn goes on once it is answered, with the next response.
-                let ended = Ended { status: TurnStatus::Completed, finish_reason: None, error: None, usage: None };
-                self.end(ended);
             }
             Step::Finished(ended) => self.end(*ended),
             Step::Failed(error) => {
@@ -139,7 +164,7 @@ impl Writer {
         }
         let body = body_of(kind, String::new());
         let id = item_id(entry, streamed.closed.len(), body.prefix());
-        let place = self.events.start(Item { id, is_whole: true, body });
+        let place = self.events.start(Item { id, order: (self.entries, streamed.closed.len()), is_whole: true, body });
         streamed.open = Some((place, kind, part, String::new()));
     }
 
@@ -150,7 +175,8 @@ impl Writer {
         let body = body_of(kind, text);
         self.events.close(&body);
         let id = item_id(&streamed.entry, streamed.closed.len(), body.prefix());
-        streamed.closed.push((place, Item { id, is_whole, body }));
+        let order = (self.entries, streamed.closed.len());
+        streamed.closed.push((place, Item { id, order, is_whole, body }));
     }
 
     /// Ends an answer that will not become an entry, with what was shown of it.
@@ -174,7 +200,7 @@ impl Writer {
             self.resource.model.clone_from(model);
         }
         let Items { streamed: texts, others } =
-            Item::of_entry(&entry.entry_id, message, &self.functions, &mut self.calls);
+            Item::of_entry((&entry.entry_id, self.entries), message, &self.functions, &mut self.calls);
         let is_other = |streamed: &Streamed| streamed.entry != entry.entry_id;
         if self.streamed.as_ref().is_some_and(is_other) {
             self.give_up();
@@ -187,7 +213,7 @@ impl Writer {
                 let body = known.unwrap_or_else(|| body_of(kind, text));
                 self.events.close(&body);
                 let id = item_id(&entry.entry_id, closed.len(), body.prefix());
-                closed.push((place, Item { id, is_whole: true, body }));
+                closed.push((place, Item { id, order: (self.entries, closed.len()), is_whole: true, body }));
             }
         }
         for item in texts.iter().skip(closed.len()) {
@@ -201,6 +227,7 @@ impl Writer {
             self.resource.output.push(item);
         }
         others.into_iter().for_each(|item| self.put(item));
+        self.entries += 1;
     }
 
     fn put(&mut self, item: Item) {
@@ -212,19 +239,17 @@ impl Writer {
         if self.is_over() {
             return;
         }
-        // The turn goes on, and may still answer the calls that are open.
-        let is_asked = self.resource.output.last().is_some_and(|item| matches!(item.body, Body::Asked { .. }));
         self.give_up();
-        if ended.status == TurnStatus::Completed && !is_asked {
+        if ended.status == TurnStatus::Completed {
             let calls = std::mem::take(&mut self.calls);
             Item::of_calls(calls).for_each(|item| self.put(item));
         }
-        if ended.usage.is_some() {
+        if ended.usage.is_some() && !self.goes_on {
             self.resource.usage.clone_from(&ended.usage);
         }
         self.resource.ended = Some((ended, self.last_at));
         let (_, name) = self.resource.status();
-        let shown = self.resource.shown();
+        let shown = self.resource.streamed();
         self.events.response(name, &shown);
     }
 }

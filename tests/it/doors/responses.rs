@@ -1,11 +1,16 @@
 //! Open Responses: what its clients rely on.
 
+mod approved;
 mod carried;
+mod conversed;
+mod ordered;
 mod reviewed;
+mod streamed;
 
+use super::door::Door;
 use crate::support::{
     client::Client,
-    http::{self, Answered},
+    http,
     json::present,
     scripted::{Gate, Reply, Scripted},
     server::Server,
@@ -18,52 +23,6 @@ use reseed_protocol::{Part, context::ToolChoice};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio_tungstenite::tungstenite::Message;
-
-/// A client of one user.
-struct Door {
-    address: String,
-    token: Option<&'static str>,
-}
-
-impl Door {
-    fn of(server: &Server) -> Self {
-        Self { address: server.address(), token: None }
-    }
-
-    fn headers(&self) -> Vec<(&'static str, String)> {
-        let mut headers = vec![("Content-Type", "application/json".to_owned())];
-        headers.extend(self.token.map(|token| ("Authorization", format!("Bearer {token}"))));
-        headers
-    }
-
-    async fn ask(&self, method: &str, path: &str, body: &Value) -> Answered {
-        let headers = self.headers();
-        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        http::send(&self.address, method, path, &headers, &body).await
-    }
-
-    async fn create(&self, body: Value) -> Value {
-        let answer = self.ask("POST", "/v1/responses", &body).await;
-        assert_eq!(answer.status, 200, "{answer:?}");
-        answer.json()
-    }
-
-    async fn get(&self, path: &str) -> Value {
-        let answer = self.ask("GET", path, &Value::Null).await;
-        assert_eq!(answer.status, 200, "{answer:?}");
-        answer.json()
-    }
-
-    async fn stream(&self, method: &str, path: &str, body: &Value) -> Vec<Value> {
-        let headers = self.headers();
-        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        let mut events = http::events(&self.address, method, path, &headers, &body).await;
-        assert_eq!(events.pop(), Some(json!("[DONE]")), "{events:?}");
-        events
-    }
-}
 
 fn text_in(response: &Value) -> String {
     let items = response["output"].as_array().unwrap();

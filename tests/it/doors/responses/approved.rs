@@ -1,0 +1,261 @@
+//! The server's own tools inside a response, calls that a person must allow, and words that come while it is made.
+
+use super::{Door, function, last, text_in};
+use crate::{
+    doors::door::Lane,
+    support::{
+        json::present,
+        scripted::{Gate, Reply, Scripted},
+        server::Server,
+        talk::text_of,
+        tools::results,
+    },
+};
+use reseed::{
+    store::memory::MemoryStore,
+    tools::{Call, CallFuture, Output, Tool},
+};
+use reseed_protocol::{
+    Part,
+    tools::{ToolAnnotations, ToolOffer},
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A tool of the server that repeats its arguments, once its gate is open.
+struct Own {
+    name: &'static str,
+    is_harmless: bool,
+    gate: Gate,
+}
+
+impl Tool for Own {
+    fn offer(&self) -> ToolOffer {
+        let annotations = ToolAnnotations { read_only: Some(self.is_harmless), ..ToolAnnotations::default() };
+        ToolOffer {
+            annotations: Some(annotations),
+            ..ToolOffer::new(self.name, "A tool.", json!({ "type": "object", "properties": {} }))
+        }
+    }
+
+    fn call(&self, call: Call) -> CallFuture<'_> {
+        Box::pin(async move {
+            self.gate.passed().await;
+            Output::text(format!("{} got {}", self.name, call.arguments))
+        })
+    }
+}
+
+/// Returns a server with the tools `peek`, which runs without asking, and `dig`, which does not.
+async fn server(model: &Scripted, gate: &Gate) -> Server {
+    let tool = |name, is_harmless| Arc::new(Own { name, is_harmless, gate: gate.clone() }) as Arc<dyn Tool>;
+    let tools = vec![tool("sea__peek", true), tool("sea__dig", false)];
+    Server::over_with_tools(model.clone(), Arc::new(MemoryStore::new()), tools, &[]).await
+}
+
+fn open_gate() -> Gate {
+    let gate = Gate::new();
+    gate.open();
+    gate
+}
+
+fn calls(of: &[(&str, &str)]) -> Reply {
+    let call = |(at, (name, arguments)): (usize, &(&str, &str))| Part::ToolCall {
+        call_id: format!("call_{at}").parse().unwrap(),
+        name: (*name).into(),
+        arguments: (*arguments).into(),
+    };
+    Reply::parts(of.iter().enumerate().map(call).collect())
+}
+
+fn kinds(response: &Value) -> Vec<&str> {
+    response["output"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect()
+}
+
+fn of_kind<'a>(response: &'a Value, kind: &str) -> &'a Value {
+    let mut items = response["output"].as_array().unwrap().iter();
+    items.find(|item| item["type"] == kind).unwrap_or_else(|| panic!("no {kind} in {response}"))
+}
+
+fn allowed(request: &Value, approve: bool) -> Value {
+    json!({ "type": "mcp_approval_response", "approval_request_id": request["id"], "approve": approve })
+}
+
+fn path_of(response: &Value) -> String {
+    format!("/v1/responses/{}", response["id"].as_str().unwrap())
+}
+
+#[tokio::test]
+async fn a_tool_of_the_server_runs_inside_the_response() {
+    let model = Scripted::new();
+    let server = server(&model, &open_gate()).await;
+    let door = Door::of(&server);
+    model.push(calls(&[("sea__peek", r#"{"at":1}"#)]));
+    model.push(Reply::text("Blue."));
+    let events = door.stream("POST", "/v1/responses", &json!({ "input": "Look.", "stream": true })).await;
+    let response = &events.last().unwrap()["response"];
+    assert_eq!(kinds(response), ["mcp_call", "message"]);
+    let call = of_kind(response, "mcp_call");
+    let shown = [&call["server_label"], &call["name"], &call["arguments"], &call["output"], &call["error"]];
+    assert_eq!(json!(shown), json!(["sea", "sea__peek", r#"{"at":1}"#, r#"sea__peek got {"at":1}"#, null]));
+    assert_eq!((call["status"].as_str(), text_in(response)), (Some("completed"), "Blue.".to_owned()));
+    let done = events.iter().filter(|event| event["type"] == "response.output_item.done");
+    assert_eq!(done.map(|event| present(&event["item"]["type"])).collect::<Vec<_>>(), ["mcp_call", "message"]);
+    assert_eq!(door.get(&path_of(response)).await["output"], *present(&response["output"]));
+}
+
+#[tokio::test]
+async fn a_call_is_made_once_it_is_allowed_and_not_if_it_is_refused() {
+    for (approve, output, error) in [
+        (true, json!("sea__dig got {}"), Value::Null),
+        (false, Value::Null, json!("the user rejected this call. Not today.")),
+    ] {
+        for streams in [false, true] {
+            let model = Scripted::new();
+            let server = server(&model, &open_gate()).await;
+            let door = Door::of(&server);
+            model.push(calls(&[("sea__dig", "{}")]));
+            let one = door.create(json!({ "input": "Dig." })).await;
+            assert_eq!((kinds(&one), one["status"].as_str()), (vec!["mcp_approval_request"], Some("completed")));
+            let request = of_kind(&one, "mcp_approval_request");
+            assert_eq!((&request["server_label"], &request["name"]), (&json!("sea"), &json!("sea__dig")));
+            let waiting = door.get(&path_of(&one)).await;
+            assert_eq!(of_kind(&waiting, "mcp_approval_request"), request, "it is shown as long as it waits");
+            model.push(Reply::text("Done."));
+            let mut answer = allowed(request, approve);
+            answer["reason"] = json!("Not today.");
+            let asked = json!({ "input": [answer], "previous_response_id": one["id"], "stream": streams });
+            let two = match streams {
+                true => door.stream("POST", "/v1/responses", &asked).await.pop().unwrap()["response"].clone(),
+                false => door.create(asked).await,
+            };
+            assert_eq!(kinds(&two), ["mcp_call", "message"], "{two}");
+            let call = of_kind(&two, "mcp_call");
+            assert_eq!((&call["output"], text_in(&two)), (&output, "Done.".to_owned()), "{call}");
+            assert_eq!(call["error"].is_null(), error.is_null(), "{call}");
+            assert_eq!(results(&last(&model)).len(), 1);
+            assert_eq!(door.get(&path_of(&two)).await, two);
+            assert_eq!(
+                kinds(&door.get(&path_of(&one)).await),
+                [""; 0],
+                "the call belongs to the response that made it"
+            );
+            let three = json!({ "input": "On.", "previous_response_id": two["id"] });
+            model.push(Reply::text("Gladly."));
+            assert_eq!(text_in(&door.create(three).await), "Gladly.");
+        }
+    }
+}
+
+#[tokio::test]
+async fn all_calls_that_wait_are_asked_together_and_those_that_are_left_again() {
+    let model = Scripted::new();
+    let server = server(&model, &open_gate()).await;
+    let door = Door::of(&server);
+    model.push(calls(&[("sea__dig", r#"{"at":1}"#), ("sea__dig", r#"{"at":2}"#)]));
+    let one = door.create(json!({ "input": "Dig twice." })).await;
+    assert_eq!(kinds(&one), ["mcp_approval_request"; 2]);
+    let answer = allowed(&one["output"][0], true);
+    let two = door.create(json!({ "input": [answer], "previous_response_id": one["id"] })).await;
+    assert_eq!(of_kind(&two, "mcp_approval_request"), &one["output"][1], "{two}");
+    model.push(Reply::text("Done."));
+    let answer = allowed(&one["output"][1], true);
+    let three = door.create(json!({ "input": [answer], "previous_response_id": two["id"] })).await;
+    assert_eq!(text_in(&three), "Done.");
+    assert_eq!(results(&last(&model)).len(), 2, "both calls have their results");
+    let late = json!({ "input": [allowed(&one["output"][1], true)], "previous_response_id": three["id"] });
+    let late = door.ask("POST", "/v1/responses", &late).await;
+    assert_eq!((late.status, &late.json()["error"]["param"]), (400, &json!("input")), "{late:?}");
+}
+
+#[tokio::test]
+async fn a_function_beside_a_call_that_waits_is_the_clients_to_make() {
+    let model = Scripted::new();
+    let server = server(&model, &open_gate()).await;
+    let door = Door::of(&server);
+    let tools = json!([function("look")]);
+    for together in [true, false] {
+        model.push(calls(&[("sea__dig", "{}"), ("look", "{}")]));
+        let one = door.create(json!({ "input": "Dig and look.", "tools": tools })).await;
+        assert_eq!(kinds(&one), ["function_call", "mcp_approval_request"], "{one}");
+        let answer = allowed(of_kind(&one, "mcp_approval_request"), true);
+        let call_id = present(&of_kind(&one, "function_call")["call_id"]);
+        let output = json!({ "type": "function_call_output", "call_id": call_id, "output": "calm" });
+        let previous = present(&one["id"]);
+        let said = if together {
+            model.push(Reply::text("Both done."));
+            door.create(json!({ "input": [answer, output], "previous_response_id": previous, "tools": tools })).await
+        } else {
+            let asked = json!({ "input": [answer], "previous_response_id": previous, "tools": tools });
+            let two = door.create(asked).await;
+            assert_eq!(kinds(&two), ["mcp_call"], "the function was shown before");
+            model.push(Reply::text("Both done."));
+            door.create(json!({ "input": [output], "previous_response_id": two["id"], "tools": tools })).await
+        };
+        assert_eq!(text_in(&said), "Both done.");
+        let told = results(&last(&model));
+        assert!(told.contains(&("calm".to_owned(), false)), "{told:?}");
+        assert!(told.contains(&("sea__dig got {}".to_owned(), false)), "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn words_reach_a_response_that_is_being_made() {
+    let (model, gate) = (Scripted::new(), Gate::new());
+    let server = server(&model, &gate).await;
+    let mut lane = Lane::of(&server).await;
+    model.push(calls(&[("sea__peek", "{}")]));
+    model.push(Reply::text("Very well."));
+    lane.send(&json!({ "type": "response.create", "input": "Look." })).await;
+    let id = lane.until("response.created").await["response"]["id"].clone();
+    model.wait_for_requests(1).await;
+    let steer =
+        |id: &Value, input: Value| json!({ "type": "response.steer", "previous_response_id": id, "input": input });
+    let failures = [
+        (json!("resp_a_b"), json!("x"), "response_not_active"),
+        (id.clone(), json!(7), "invalid_input"),
+        (id.clone(), json!([{ "role": "assistant", "content": "no" }]), "invalid_input"),
+    ];
+    for (of, input, code) in failures {
+        lane.send(&steer(&of, input)).await;
+        assert_eq!(lane.until("response.steer.failed").await["error"]["code"], code);
+    }
+    lane.send(&steer(&id, json!("And be brief."))).await;
+    assert_eq!(lane.until("response.steer.accepted").await["previous_response_id"], *present(&id));
+    gate.open();
+    let ended = lane.rest().await.pop().unwrap();
+    assert_eq!((&ended["type"], text_in(&ended["response"])), (&json!("response.completed"), "Very well.".to_owned()));
+    assert!(text_of(&last(&model)).ends_with("And be brief."), "{}", text_of(&last(&model)));
+    let door = Door::of(&server);
+    assert_eq!(door.get(&path_of(&ended["response"])).await["output"], *present(&ended["response"]["output"]));
+    model.push(Reply::text("On it."));
+    let next = json!({ "type": "response.create", "input": "Go on.", "previous_response_id": id });
+    assert_eq!(lane.end_of(&next).await["type"], "response.completed");
+    assert!(text_of(&last(&model)).contains("Very well."), "the chain goes on from all of it");
+    lane.send(&steer(&id, json!("Too late."))).await;
+    assert_eq!(lane.until("response.steer.failed").await["error"]["code"], "response_not_active");
+}
+
+#[tokio::test]
+async fn words_for_the_last_answer_are_answered_in_the_same_response() {
+    let (model, gate) = (Scripted::new(), Gate::new());
+    let server = Server::start(model.clone(), &[]).await;
+    let door = Door::of(&server);
+    let mut lane = Lane::of(&server).await;
+    model.push(Reply::text("The sea is blue.").in_pieces(2).held_by(&gate));
+    model.push(Reply::text("So is the sky."));
+    lane.send(&json!({ "type": "response.create", "input": "Look." })).await;
+    let id = lane.until("response.created").await["response"]["id"].clone();
+    lane.until("response.output_text.delta").await;
+    lane.send(&json!({ "type": "response.steer", "previous_response_id": id, "input": "And the sky?" })).await;
+    lane.until("response.steer.accepted").await;
+    gate.open();
+    let ended = lane.rest().await.pop().unwrap()["response"].clone();
+    assert_eq!((present(&ended["id"]), text_in(&ended)), (&id, "The sea is blue.So is the sky.".to_owned()));
+    assert_eq!(text_of(&last(&model)), "Look.\nThe sea is blue.\nAnd the sky?");
+    assert_eq!(door.get(&path_of(&ended)).await, ended);
+    model.push(Reply::text("Good."));
+    let next = door.create(json!({ "input": "Thanks.", "previous_response_id": id })).await;
+    assert_eq!(text_in(&next), "Good.");
+    assert!(text_of(&last(&model)).ends_with("And the sky?\nSo is the sky.\nThanks."));
+}
