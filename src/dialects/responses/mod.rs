@@ -8,12 +8,13 @@
 //! - [`create`], [`approve`]: ask; [`running`]: follows the turn, which [`writer`] writes as a response; [`retrieve`]:
 //!   reads it again
 //! - [`conversations`], [`branches`], [`listing`]: sessions as conversations; [`compact`]: summaries that a client may
-//!   carry on; [`socket`]
+//!   carry on; [`count`]: tokens of a request; [`socket`]
 
 mod approve;
 mod branches;
 mod compact;
 mod conversations;
+mod count;
 mod create;
 mod events;
 mod ids;
@@ -69,6 +70,7 @@ pub(crate) fn routes(entrance: Arc<dyn Entrance>) -> Router {
     Router::new()
         .route("/v1/responses", post(create_response).get(socket::upgrade))
         .route("/v1/responses/compact", post(compact_response))
+        .route("/v1/responses/input_tokens", post(count::input_tokens))
         .route("/v1/responses/{id}", get(get_response).delete(delete_response))
         .route("/v1/responses/{id}/cancel", post(cancel_response))
         .route("/v1/responses/{id}/input_items", get(input_items))

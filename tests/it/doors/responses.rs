@@ -3,6 +3,7 @@
 mod approved;
 mod carried;
 mod conversed;
+mod counted;
 mod ordered;
 mod reviewed;
 mod streamed;
