@@ -3,6 +3,7 @@
 mod ai_sdk;
 mod chat_completions;
 mod chat_keeping;
+mod compliance;
 mod door;
 mod probabilities;
 mod responses;
