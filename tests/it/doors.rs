@@ -1,6 +1,7 @@
 //! The dialects over HTTP, over real sockets.
 
 mod ai_sdk;
+mod attacked;
 mod chat_completions;
 mod chat_keeping;
 mod compliance;
