@@ -1,6 +1,7 @@
 /**
  * The AI SDK itself: `node ai.mjs ws://HOST:PORT`. `AbstractChat` with `WebSocketChatTransport` of npm's `ai` 7, on
- * which `useChat` runs: streaming, a tool of the browser, regenerate, an edit, and a second page that resumes.
+ * which `useChat` runs: streaming, a tool of the browser, regenerate, an edit, a second page that resumes,
+ * and the stored messages, which are those that were streamed.
  */
 
 import assert from "node:assert/strict";
@@ -49,6 +50,21 @@ const open = (options = {}) => {
   return chat;
 };
 
+/** Checks that the server's messages are those that the chat has built of their chunks. */
+const matchesStored = async (chat, limit = 50) => {
+  const stored = [];
+  let page;
+  do {
+    const before = stored.length > 0 ? `&before=${stored[0].id}` : "";
+    const response = await fetch(`${address.replace("ws", "http")}/ai/chats/${CHAT}?limit=${limit}${before}`);
+    page = await response.json();
+    assert.equal(response.status, 200, JSON.stringify(page));
+    assert.ok(page.length <= limit);
+    stored.unshift(...page);
+  } while (page.length > 0);
+  assert.deepEqual(stored, JSON.parse(JSON.stringify(chat.messages)));
+};
+
 const textOf = (message) =>
   message.parts
     .filter((part) => part.type === "text")
@@ -85,6 +101,7 @@ assert.equal(chat.messages.length, 4, "the result goes on in the same message");
 const call = chat.messages[3].parts.find(({ type }) => type === "tool-weather");
 assert.equal(call.state, "output-available");
 assert.ok(textOf(chat.messages[3]).length > 0, "the model has answered the result");
+await matchesStored(chat);
 console.log("ok a tool of the browser");
 
 const replaced = chat.messages[3].id;
@@ -100,7 +117,9 @@ assert.deepEqual(
   chat.messages.map(({ role }) => role),
   ["user", "assistant", "user", "assistant"],
 );
-console.log("ok an edit");
+await matchesStored(chat);
+await matchesStored(chat, 2);
+console.log("ok an edit, and the stored messages");
 
 const before = structuredClone(chat.messages);
 const running = chat.sendMessage({ text: `Tell me more. ${"And more. ".repeat(40)}` });
@@ -113,6 +132,7 @@ if (other.messages.length > before.length) {
   assert.equal(other.messages.at(-1).id, chat.messages.at(-1).id, "the same message");
   assert.equal(textOf(other.messages.at(-1)), textOf(chat.messages.at(-1)));
 }
+await matchesStored(chat);
 console.log("ok a second page resumes");
 
 await Promise.all(chats.map((chat) => chat.dispose()));

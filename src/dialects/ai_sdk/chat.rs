@@ -28,6 +28,9 @@ const ENTRIES: u32 = 64;
 /// Entries of a further page.
 const PAGE: u32 = 500;
 
+/// Begins the id of a message that no page of the AI SDK has sent. The entry follows.
+const ELSEWHERE: &str = "input_";
+
 /// The number of temporary refusals after which a session counts as not available.
 const REFUSALS_MAX: u32 = 3;
 
@@ -62,12 +65,22 @@ pub(super) fn noted<'a>(entry: &'a Entry, key: &str) -> Option<&'a serde_json::V
     entry.message()?.details.as_ref()?.get("ai")?.get(key)
 }
 
-/// Returns true if the entry is the user's message with this id.
-fn is_said(entry: &Entry, id: &str) -> bool {
-    noted(entry, "id").is_some_and(|noted| noted == id)
+/// Returns the id by which pages know a message of the user.
+pub(super) fn page_id(entry: &Entry) -> String {
+    let noted = noted(entry, "id").and_then(serde_json::Value::as_str);
+    noted.map_or_else(|| format!("{ELSEWHERE}{}", entry.entry_id), str::to_owned)
 }
 
-fn is_users(entry: &Entry) -> bool {
+/// Returns true if the entry is the user's message with this id.
+fn is_said(entry: &Entry, id: &str) -> bool {
+    match noted(entry, "id") {
+        Some(noted) => noted == id,
+        None => is_users(entry) && id.strip_prefix(ELSEWHERE) == Some(entry.entry_id.as_str()),
+    }
+}
+
+/// Returns true if the entry is a message of the user.
+pub(super) fn is_users(entry: &Entry) -> bool {
     entry.message().is_some_and(|message| message.role == Role::User)
 }
 
@@ -221,24 +234,29 @@ impl Chat {
     /// Reads the path back until an entry fulfils this, or to its beginning.
     pub(super) async fn read_back(&mut self, wanted: impl Fn(&Entry) -> bool) -> Result<Option<Arc<Entry>>, Outcome> {
         loop {
-            let path = &self.snapshot().path;
-            if let Some(found) = path.iter().rev().find(|entry| wanted(entry)) {
+            if let Some(found) = self.snapshot().path.iter().rev().find(|entry| wanted(entry)) {
                 return Ok(Some(found.clone()));
             }
-            let Some(before) = path.first().filter(|_| path.more()).map(|first| first.entry_id.clone()) else {
+            if !self.read_older().await? {
                 return Ok(None);
-            };
-            let limit = Some(PAGE);
-            let page = GetEntries { before: Some(before), path: Some(true), limit, after: None, entry_id: None };
-            let Reply::Entries(page) = self.ask(&Command::GetEntries(page)).await? else { return Ok(None) };
-            if page.items.is_empty() {
-                return Ok(None);
-            }
-            let session = self.session;
-            if let Some(snapshot) = self.client.machine_mut().snapshot_mut(session) {
-                snapshot.add_entries(page, true);
             }
         }
+    }
+
+    /// Reads a page of the path before what is known of it. Returns false at its beginning.
+    pub(super) async fn read_older(&mut self) -> Result<bool, Outcome> {
+        let path = &self.snapshot().path;
+        let Some(before) = path.first().filter(|_| path.more()).map(|first| first.entry_id.clone()) else {
+            return Ok(false);
+        };
+        let limit = Some(PAGE);
+        let page = GetEntries { before: Some(before), path: Some(true), limit, after: None, entry_id: None };
+        let Reply::Entries(page) = self.ask(&Command::GetEntries(page)).await? else { return Ok(false) };
+        let has_entries = !page.items.is_empty();
+        if let Some(snapshot) = self.client.machine_mut().snapshot_mut(self.session) {
+            snapshot.add_entries(page, true);
+        }
+        Ok(has_entries)
     }
 
     /// Returns the entry with this id, on any branch.
@@ -259,16 +277,15 @@ impl Chat {
         self.read_back(|entry| is_said(entry, id)).await
     }
 
-    /// Returns the entry of the user's message that this message is, or answers; `None` if the session does not have
-    /// it.
-    pub(super) async fn anchor(&mut self, message: &UiMessage) -> Result<Option<EntryId>, Outcome> {
-        if let Some(found) = self.snapshot().path.iter().rev().find(|entry| is_said(entry, &message.id)) {
+    /// Returns the entry of the user's message that the message with this id is, or answers; `None` if the session does
+    /// not have it. A message that a page has named itself is looked for in what is known of the path.
+    pub(super) async fn anchor(&mut self, id: &str) -> Result<Option<EntryId>, Outcome> {
+        if let Some(found) = self.snapshot().path.iter().rev().find(|entry| is_said(entry, id)) {
             return Ok(Some(found.entry_id.clone()));
         }
-        let Some(id) = message.id.strip_prefix("msg_").and_then(|id| id.parse::<EntryId>().ok()) else {
-            return Ok(None);
-        };
-        Ok(self.entry(&id).await?.filter(|entry| is_users(entry)).map(|entry| entry.entry_id.clone()))
+        let entry = id.strip_prefix("msg_").or_else(|| id.strip_prefix(ELSEWHERE));
+        let Some(entry) = entry.and_then(|entry| entry.parse::<EntryId>().ok()) else { return Ok(None) };
+        Ok(self.entry(&entry).await?.filter(|entry| is_users(entry)).map(|entry| entry.entry_id.clone()))
     }
 
     /// Returns the last entry of the answer to a user's message. `steered` are further messages of the user in it.

@@ -5,7 +5,7 @@ use reseed_protocol::{
     content::{Input, InputContent, InputItem, InputPart, Message, Part, Role},
 };
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -231,6 +231,21 @@ pub(super) fn input(parts: Vec<InputPart>) -> Input {
     Input::Items(vec![InputItem { kind: None, id: None, status: None, role: "user".to_owned(), content }])
 }
 
+/// Returns the parts of a message of the user.
+pub(super) fn shown_parts(message: &Message) -> Vec<Value> {
+    let shown = message.content.iter().filter_map(|part| match part {
+        Part::Text { text } => Some(json!({ "type": "text", "text": text })),
+        Part::Image { url, .. } => Some(json!({ "type": "file", "mediaType": media_type(url), "url": url })),
+        Part::Reasoning { .. } | Part::ToolCall { .. } | Part::ToolResult { .. } => None,
+    });
+    shown.collect()
+}
+
+/// Returns the media type of an image, as far as its address tells it.
+pub(super) fn media_type(url: &str) -> &str {
+    url.strip_prefix("data:").and_then(|rest| rest.split([';', ',']).next()).unwrap_or("image")
+}
+
 fn content(part: InputPart) -> Part {
     match part {
         InputPart::Text { text } | InputPart::InputText { text } => Part::Text { text },
@@ -243,7 +258,6 @@ fn content(part: InputPart) -> Part {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn message(role: &str, parts: Value) -> UiMessage {
         serde_json::from_value(json!({"id": "m", "role": role, "parts": parts, "metadata": {"x": 1}})).unwrap()

@@ -7,27 +7,33 @@
 //! - `request`: compares the messages with the session, and asks
 //! - `chat`: the session
 //! - `stream`, `writer`, `chunks`: what the page gets
+//! - `history`: what it gets when it is loaded, over HTTP
 
 mod chat;
 mod chunks;
 mod frames;
+mod history;
 mod messages;
 mod request;
 mod socket;
 mod stream;
 mod writer;
 
-use crate::entrance::{Entrance, Name};
+use crate::{
+    entrance::{Entrance, Name},
+    http::Failure,
+};
 use axum::{
-    Router,
-    extract::{Request, State, WebSocketUpgrade},
+    Json, Router,
+    extract::{Path, Query, Request, State, WebSocketUpgrade, rejection::QueryRejection},
     http::StatusCode,
     response::Response,
     routing::get,
 };
-use chat::Way;
+use chat::{Chat, Way};
 use reseed_client::Lost;
 use reseed_protocol::CloseCode;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Bytes read from a socket at once.
@@ -35,7 +41,7 @@ const READ_BUFFER_BYTES: usize = 4 * 1024;
 
 /// Returns the route of this dialect.
 pub(super) fn routes(entrance: Arc<dyn Entrance>) -> Router {
-    Router::new().route("/ai", get(upgrade)).with_state(entrance)
+    Router::new().route("/ai", get(upgrade)).route("/ai/chats/{id}", get(messages)).with_state(entrance)
 }
 
 /// How a request ends early.
@@ -56,6 +62,34 @@ enum Outcome {
 fn ends_socket(lost: &Lost) -> bool {
     let codes = [CloseCode::Restarting, CloseCode::Overloaded, CloseCode::Credentials, CloseCode::Revoked];
     codes.iter().any(|code| code.code() == lost.code())
+}
+
+/// Returns the messages of a chat.
+async fn messages(
+    State(entrance): State<Arc<dyn Entrance>>,
+    Path(id): Path<String>,
+    wanted: Result<Query<history::Wanted>, QueryRejection>,
+    request: Request,
+) -> Result<Json<Vec<Value>>, Failure> {
+    let Query(wanted) = wanted.map_err(|rejection| Failure::invalid(rejection.body_text()))?;
+    let (parts, _) = request.into_parts();
+    let connect = entrance.enter(&parts, Name::AiSdk).await?;
+    let read = async {
+        let mut chat = Chat::open(&Way(Arc::from(connect)), &id, None).await?;
+        history::read(&mut chat, &wanted).await
+    };
+    match read.await {
+        Ok(Some(messages)) => Ok(Json(messages)),
+        Ok(None) => Err(Failure::not_found("the chat has no such message").with_code("message_not_found").at("before")),
+        Err(Outcome::NoSession) => Err(Failure::not_found("you have no such chat").with_code("chat_not_found")),
+        Err(Outcome::Failed(why)) => Err(unavailable(why)),
+        Err(Outcome::Closed(lost)) => Err(unavailable(lost.to_string())),
+        Err(Outcome::Left) => Err(unavailable("the request was given up".to_owned())),
+    }
+}
+
+fn unavailable(why: String) -> Failure {
+    Failure { retriable: true, ..Failure::invalid(why).with_status(StatusCode::SERVICE_UNAVAILABLE) }
 }
 
 async fn upgrade(State(entrance): State<Arc<dyn Entrance>>, socket: WebSocketUpgrade, request: Request) -> Response {

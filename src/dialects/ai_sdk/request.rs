@@ -4,6 +4,7 @@ use super::{
     Outcome,
     chat::{Chat, Way, noted},
     frames::{OnAbort, Resume, Send, ServerFrame, Trigger, Wishes},
+    history::answer_id,
     messages::{UiMessage, UiRole, input},
     stream::{Aborted, Out, Stream},
     writer::{Writer, named_call},
@@ -173,7 +174,7 @@ async fn answer(
             None => return out.frame(ServerFrame::End { request_id: &out.request }).await,
         },
     };
-    let id = format!("msg_{entry}");
+    let id = answer_id(&entry);
     let writer = Writer::new(page.names, BTreeSet::new());
     Stream::new(chat, out, writer, id).answering(Some(entry)).run(page.aborted, page.on_abort).await
 }
@@ -202,7 +203,7 @@ async fn place(chat: &mut Chat, message: &UiMessage, before: &[UiMessage], again
     let mut unknown: Vec<&UiMessage> = Vec::new();
     let mut place = None;
     for earlier in before.iter().rev() {
-        if let Some(anchor) = chat.anchor(earlier).await? {
+        if let Some(anchor) = chat.anchor(&earlier.id).await? {
             let steered: Vec<&str> = earlier.steered().collect();
             let tip = chat.tip(&anchor, &steered).await?;
             let parent = Some(Some(tip)).filter(|tip| *tip != chat.snapshot().leaf_id);
@@ -223,7 +224,7 @@ async fn place(chat: &mut Chat, message: &UiMessage, before: &[UiMessage], again
 
 /// Goes on with a message of the assistant: its tools have outputs, or its approvals are answered.
 async fn go_on(chat: &mut Chat, out: &mut Out, page: Page, message: &UiMessage) -> Result<(), Outcome> {
-    let mut newest = chat.anchor(message).await?;
+    let mut newest = chat.anchor(&message.id).await?;
     let anchor = newest.clone();
     for (entry, _) in message.calls().filter_map(named_call) {
         newest = chat.entry(&entry).await?.map(|entry| entry.entry_id.clone()).or(newest);
@@ -297,7 +298,7 @@ pub(super) async fn resume(way: Way, mut resume: Resume, out: &mut Out, aborted:
     let newest: Vec<_> = path.take_while(|entry| entry.entry_id != input.entry_id).chain([&input]).collect();
     let note = |key| newest.iter().find_map(|entry| noted(entry, key));
     let answer = note("answer").and_then(Value::as_str);
-    let id = answer.map_or_else(|| format!("msg_{}", input.entry_id), str::to_owned);
+    let id = answer.map_or_else(|| answer_id(&input.entry_id), str::to_owned);
     let names = note("tools").and_then(Value::as_array).into_iter().flatten();
     let names = names.filter_map(Value::as_str).map(str::to_owned).collect();
     let stream = Stream::new(&mut chat, out, Writer::new(names, BTreeSet::new()), id);

@@ -3,7 +3,10 @@
 //! An answer of the model is a step. A tool call is known to the page by the answer's entry and its number among the
 //! calls of that answer, because the call has no id of its own while it is streamed.
 
-use super::chunks::{Chunk, CompactionState, Runs};
+use super::{
+    chunks::{Chunk, CompactionState, Runs},
+    messages::{media_type, shown_parts},
+};
 use reseed_client::fold::Item;
 use reseed_protocol::{
     CallId, Entry, EntryData, EntryId,
@@ -342,13 +345,12 @@ impl Writer {
                     self.add(if *is_error {
                         Chunk::ToolOutputError { tool_call_id, error_text: output.clone() }
                     } else {
-                        Chunk::ToolOutputAvailable { tool_call_id, output: json!(output) }
+                        let output = if open.is_browsers { given_output(output) } else { json!(output) };
+                        Chunk::ToolOutputAvailable { tool_call_id, output }
                     });
                 }
                 Part::Image { url, .. } => {
-                    let media_type = url.strip_prefix("data:").and_then(|rest| rest.split([';', ',']).next());
-                    let media_type = media_type.unwrap_or("image").to_owned();
-                    self.add(Chunk::File { url: url.clone(), media_type });
+                    self.add(Chunk::File { url: url.clone(), media_type: media_type(url).to_owned() });
                 }
                 _ => {}
             }
@@ -357,13 +359,7 @@ impl Writer {
 
     /// Shows a message of the user that joined the turn.
     fn steered(&mut self, id: &EntryId, message: &Message) {
-        let parts = message.content.iter().filter_map(|part| match part {
-            Part::Text { text } => Some(json!({"type": "text", "text": text})),
-            Part::Image { url, .. } => Some(json!({"type": "file", "mediaType": "image", "url": url})),
-            _ => None,
-        });
-        let parts = parts.collect();
-        self.add(Chunk::SteeringMessage { id: id.to_string(), parts });
+        self.add(Chunk::SteeringMessage { id: id.to_string(), parts: shown_parts(message) });
     }
 
     /// Takes back the answer that is being shown. Its step goes on with another one.
@@ -388,6 +384,12 @@ fn is_beginning(shown: &[Shown], pieces: &[Option<Piece<'_>>]) -> bool {
         }
         (Some(_), _) => false,
     })
+}
+
+/// Returns the output of a tool of the page as the page has given it.
+fn given_output(text: &str) -> Value {
+    let given: Option<Value> = serde_json::from_str(text).ok();
+    given.filter(|given| given.is_object() || given.is_array()).unwrap_or_else(|| json!(text))
 }
 
 /// Returns the name of a part in chunks.

@@ -1,5 +1,6 @@
 //! The AI SDK's door, frame by frame as `WebSocketChatTransport` sends and takes them.
 
+mod history;
 mod page;
 
 use crate::support::{
