@@ -2,20 +2,17 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { cpSync, existsSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { chromium } from "playwright-core";
 import { Server } from "../browser/server.mjs";
 import { copied, pack, PACKAGE, run, temporary, tool, unpack } from "./packed.mjs";
+import { inBrowser, launch, WAIT_MS } from "./pages.mjs";
 
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 const EXAMPLES = fileURLToPath(new URL("../examples/", import.meta.url));
-const TOKEN = "a-token-that-only-the-page's-server-knows".replaceAll("'", "-");
-/** Milliseconds allowed for a page on a busy machine. */
-const WAIT_MS = 60_000;
 /** TypeScript's own declarations are not ours to check, and take a third of the time. */
 const OTHERS_UNCHECKED = "--skipDefaultLibCheck";
 
@@ -231,39 +228,7 @@ test("the project's README runs as written: its back end, and its front end on a
   }
 });
 
-/** Launches Debian's Chromium. The headless shell comes first: it is the same engine and takes a quarter less time. */
-function launch() {
-  const installed = ["/usr/bin/chromium-headless-shell", "/usr/bin/chromium"];
-  const executablePath = process.env.CHROMIUM ?? installed.find((path) => existsSync(path));
-  return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
-}
-
 /** Returns the first example of the README. */
 function readmeExample() {
   return /```js\n([^]*?)```/.exec(readFileSync(join(PACKAGE, "README.md"), "utf8"))[1];
-}
-
-/** Serves a folder from its own origin, beside a server that requires tokens, and opens it in Chromium. */
-async function inBrowser(folder, act) {
-  const { serve } = await import("../examples/web/serve.mjs");
-  let url = "";
-  const http = serve({ folder, server: () => url, token: TOKEN });
-  await new Promise((resolve) => http.listen(0, "127.0.0.1", resolve));
-  const origin = `http://127.0.0.1:${http.address().port}`;
-  const server = new Server({ AUTH_TOKENS: `web:${TOKEN}`, ALLOWED_ORIGINS: origin });
-  const browser = await launch();
-  try {
-    url = await server.start();
-    const page = await browser.newPage();
-    const wrong = [];
-    page.on("pageerror", (error) => wrong.push(error.message));
-    await page.goto(origin);
-    await act(page);
-    assert.deepEqual(wrong, []);
-  } finally {
-    await browser.close();
-    await server.remove();
-    http.closeAllConnections();
-    await new Promise((resolve) => http.close(resolve));
-  }
 }
