@@ -3,7 +3,7 @@
 use super::chain::is_input;
 use reseed_client::{SessionEvent, fold::Snapshot};
 use reseed_protocol::{
-    CommandId, Entry, EntryId, ErrorBody, ErrorCode, Role, StopReason, TurnId, Usage,
+    CommandId, Entry, EntryId, ErrorBody, ErrorCode, Role, StopReason, TurnId, Usage, UsageSource,
     compaction::ContextCompacted,
     content::utf16_len,
     event::{EphemeralEvent, Event},
@@ -361,18 +361,23 @@ pub fn usage_of<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<Usage> {
     entries.filter_map(|entry| entry.message()?.usage.as_ref()).fold(None, |sum, next| Some(added(sum, next)))
 }
 
-/// Returns the tokens of another request added to a sum.
+/// Returns the tokens of another request added to a sum, as the server adds them for a turn: the cost is known only if
+/// both are, and a sum that includes an estimate is one.
 #[must_use]
 pub fn added(sum: Option<Usage>, next: &Usage) -> Usage {
     let Some(sum) = sum else { return next.clone() };
+    let either = |sum: Option<u64>, next: Option<u64>| match (sum, next) {
+        (None, None) => None,
+        (sum, next) => Some(sum.unwrap_or(0).saturating_add(next.unwrap_or(0))),
+    };
     Usage {
         input_tokens: sum.input_tokens.saturating_add(next.input_tokens),
         cached_tokens: sum.cached_tokens.saturating_add(next.cached_tokens),
+        cache_write_tokens: either(sum.cache_write_tokens, next.cache_write_tokens),
         output_tokens: sum.output_tokens.saturating_add(next.output_tokens),
-        reasoning_tokens: match (sum.reasoning_tokens, next.reasoning_tokens) {
-            (None, None) => None,
-            (sum, next) => Some(sum.unwrap_or(0).saturating_add(next.unwrap_or(0))),
-        },
-        ..sum
+        reasoning_tokens: either(sum.reasoning_tokens, next.reasoning_tokens),
+        prefix_tokens: either(sum.prefix_tokens, next.prefix_tokens),
+        cost_nano_usd: sum.cost_nano_usd.zip(next.cost_nano_usd).map(|(sum, next)| sum.saturating_add(next)),
+        source: if sum.source == UsageSource::Reported { next.source } else { sum.source },
     }
 }
